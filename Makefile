@@ -39,8 +39,9 @@ report: $(STAMP)  ## Build the reports: printed numbers, and the embedded world 
 worlds: $(STAMP)  ## Build reports of three papers on renders whose truth is known, without a model
 	@$(call runs,params/paired-world.yaml params/dalleval-world.yaml params/triplets-world.yaml)
 
+# One thread each: there is a process for each processor, and threads of several that wait for one another cost more.
 test: $(STAMP)  ## Run the test suite, on the reports among others, which it builds where they are not there
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 docs: $(STAMP)  ## Build the site of README, notebooks and docstrings -> site/index.html
 	$(BIN)/python -m mkdocs build --strict --quiet

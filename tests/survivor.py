@@ -110,12 +110,14 @@ class Light(Pipeline):
         return super().run(work, *given, **more)
 
 
-def watched(log, seconds, stage, work, rows):
-    """Do some work, noted and slowly."""
+def watched(log, seconds, nodes, stage, work, rows):
+    """Do some work, noted and slowly, and not before so many nodes are at work."""
     ray = sys.modules.get("ray")
     node = ray.get_runtime_context().get_node_id() if ray and ray.is_initialized() else "here"
     with open(log, "a") as file:
         file.write(f"{stage} {store._rows_digest(rows)[:16]} {os.getpid()} {node}\n")
+    while nodes > 1 and len({line.rpartition(" ")[2] for line in Path(log).read_text().splitlines()}) < nodes:
+        time.sleep(0.05)
     time.sleep(seconds)
     return work(rows)
 
@@ -185,11 +187,13 @@ def images_of(root, engine="local", workers=0, of=Pipeline):
 
 def main(path, root, out, engine, workers, seconds):
     log = os.path.join(out, "log")
+    # A cluster that is there has two nodes, and one could be done before the other begins.
+    nodes = 2 if "@" in engine else 1
 
     def slowly(stage, units, **options):
         work = stage.work
         if not hasattr(work, "__wrapped__"):
-            stage.work = partial(watched, log, seconds, stage.key["name"], work)
+            stage.work = partial(watched, log, seconds, nodes, stage.key["name"], work)
             # What is watched is the same code.
             stage.work.__wrapped__ = work
         return compute_iter(stage, units, **options)

@@ -45,14 +45,14 @@ class Audit:
 
 
 @pytest.mark.slow
-def test_an_audit_killed_at_five_random_moments_ends_with_the_same_tables(root, tmp_path):
+def test_an_audit_killed_at_three_random_moments_ends_with_the_same_tables(root, tmp_path):
     calm = Audit(root, tmp_path / "calm")
     undisturbed, whole = calm.finish(), calm.left()
     assert {"paired_score_change.csv", "dalleval_skill_accuracy.csv"} <= set(undisturbed)
     audited, rng = Audit(root, tmp_path / "killed"), random.Random(20231)
     # Moments in files, not in seconds, which depend on what else the machine does. Results come at the end, where a run
     # that is killed is not done yet.
-    for moment in sorted(rng.uniform(0, 0.6) for _ in range(5)):
+    for moment in sorted(rng.uniform(0, 0.6) for _ in range(3)):
         process = audited.start()
         while audited.left() < moment * whole:
             assert process.poll() is None, process.communicate()[0]
