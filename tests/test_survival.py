@@ -240,10 +240,16 @@ def test_a_killed_ray_worker(corpus, forks, undisturbed, tmp_path):
 NODES = """
 import os, sys
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+from biaslab.engine import STARTS
 from ray.cluster_utils import Cluster
 
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-second = cluster.add_node(num_cpus=1)
+for _ in range(STARTS):
+    try:
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        second = cluster.add_node(num_cpus=1)
+        break
+    except Exception as error:
+        print(error, file=sys.stderr)
 print(cluster.address, flush=True)
 for line in sys.stdin:
     cluster.remove_node(second, allow_graceful=False)
@@ -258,6 +264,7 @@ def test_images_on_two_ray_nodes_of_which_one_is_lost(forks, images, tmp_path):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", NODES], text=True, **pipes) as cluster:
         address = cluster.stdout.readline().strip()
+        assert address, "The cluster did not start."
         process = runs.start(engine=f"ray@{address}", workers=2, seconds=0.2)
         while len(runs.computed()) < 6 or len(runs.nodes()) < 2:
             time.sleep(0.05)
