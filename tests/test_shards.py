@@ -73,8 +73,13 @@ def test_shares_of_calibration_make_all_that_its_notebook_takes(tmp_path, monkey
         pd.testing.assert_frame_equal(one, other)
 
 
-def test_a_run_says_whether_it_calibrates(root):
+def test_a_run_says_whether_it_calibrates(root, tmp_path):
     mini = params.load(root / "params/mini.yaml", notebooks=["synthesis/*"])
     assert [one.calibrates for one in runs.pipelines(mini)] == [True]
     other = params.load(root / "params/mini.yaml", notebooks=["paradox/4_*"])
     assert [one.calibrates for one in runs.pipelines(other)] == [False]
+    # Of captions whose truth is not known, neither a plan nor a share asks for any.
+    (tmp_path / "mine.csv").write_text("text\na photo of a nurse\n")
+    given = [f"captions.corpus={tmp_path / 'mine.csv'}", f"captions.training_images={tmp_path}"]
+    mine = params.load(root / "params/mini.yaml", overrides=given, notebooks=["synthesis/calibration"])
+    assert [one.calibrates for one in runs.pipelines(mine)] == [False]
