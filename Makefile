@@ -29,7 +29,9 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("biaslab needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.12 ...")'
 	@$(BIN)/python -c 'import sys' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[$(EXTRAS)]"
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[$(EXTRAS)]"
+# pip would compile with one processor, and the libraries' own tests too. A file for another Python compiles nowhere.
+	@PYTHONWARNINGS=ignore $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true
 	@touch $@
 
 report: $(STAMP)  ## Build the reports: printed numbers, and the embedded world and models beside them

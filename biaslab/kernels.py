@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from multiprocessing import get_context
@@ -288,6 +289,10 @@ def manager() -> type:
     class Manager(AsyncKernelManager):
         def __init__(self, **kwargs: Any) -> None:
             super().__init__(**kwargs)
+            if FORKS:
+                # A name of its own, of no file. Ports are picked before they are used, and what another process takes
+                # meanwhile ends the kernel or, where it is the one for output, leaves it waiting for ever.
+                self.transport, self.ip = "ipc", f"@biaslab-{uuid.uuid4().hex}"
             self.provisioner = Provisioner(kernel_id="", kernel_spec=self.kernel_spec, parent=self)
 
     return Manager

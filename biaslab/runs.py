@@ -52,10 +52,14 @@ if TYPE_CHECKING:
 
     from biaslab.pipeline import Pipeline
 
-# Kernels that start at the same moment can pick the same port: the one that comes second dies before its first
-# cell, so that it can be started again.
+# A kernel that has ports can find one of them taken: it dies, or says nothing, before its first cell, so that it can be
+# started again.
 STARTS = 3
-_NEVER_STARTED = "Kernel died before replying to kernel_info"
+_START_SECONDS = 120
+_NEVER_STARTED = (
+    "Kernel died before replying to kernel_info",
+    f"Kernel didn't respond in {_START_SECONDS} seconds",
+)
 # The file of a run's folder with its parameters, which gives it again.
 PARAMS = "params.yaml"
 # Where, among the parts, each start of a run has a folder of its own: what an earlier one left alive writes there, and
@@ -789,14 +793,14 @@ def _papermill(job: Job, target: Path) -> str:
                 kernel_name="python3",
                 progress_bar=False,
                 cwd=str(Path(job.source).parent),
-                start_timeout=120,
+                start_timeout=_START_SECONDS,
                 kernel_manager_class=kernels.manager(),
                 extra_arguments=[f"--IPKernelApp.exec_lines={follow}"],
             )
         except PapermillExecutionError as error:
             return f"{error.ename}: {error.evalue} (cell {error.exec_count})"
         except Exception as error:  # a kernel that died or would not start: the other notebooks go on
-            if _NEVER_STARTED in str(error) and attempt + 1 < STARTS:
+            if str(error) in _NEVER_STARTED and attempt + 1 < STARTS:
                 continue
             return _said(error, job)
         return ""
