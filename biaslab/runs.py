@@ -56,10 +56,7 @@ if TYPE_CHECKING:
 # started again.
 STARTS = 3
 _START_SECONDS = 120
-_NEVER_STARTED = (
-    "Kernel died before replying to kernel_info",
-    f"Kernel didn't respond in {_START_SECONDS} seconds",
-)
+_NEVER_STARTED = re.compile("Kernel died before replying|Kernel didn't respond in")
 # The file of a run's folder with its parameters, which gives it again.
 PARAMS = "params.yaml"
 # Where, among the parts, each start of a run has a folder of its own: what an earlier one left alive writes there, and
@@ -800,7 +797,7 @@ def _papermill(job: Job, target: Path) -> str:
         except PapermillExecutionError as error:
             return f"{error.ename}: {error.evalue} (cell {error.exec_count})"
         except Exception as error:  # a kernel that died or would not start: the other notebooks go on
-            if str(error) in _NEVER_STARTED and attempt + 1 < STARTS:
+            if _NEVER_STARTED.search(str(error)) and attempt + 1 < STARTS:
                 continue
             return _said(error, job)
         return ""
