@@ -243,10 +243,10 @@ def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(taken), frozenset(taken - optional)
 
 
-def paper_order(notebook_id: str) -> int:
-    """Return the place of a notebook's paper in reports."""
+def paper_order(name: str) -> int:
+    """Return the place in reports of the paper of a notebook, given its id, or of a table, given its name."""
     order = ("synthesis", "paradox", "paired", "dalleval", "triplets")
-    paper = notebook_id.split("/")[0]
+    paper = re.split("[/_]", name)[0]
     return order.index(paper) if paper in order else len(order)
 
 

@@ -1,8 +1,7 @@
 """Run notebooks headless: each in a process of its own, several side by side, into one folder with a report.
 
-What a run leaves behind is described in the README. Nothing here knows what a notebook computes:
-a notebook writes its tables, figures and findings below the ``output_dir`` that it is given, and
-:func:`run` gathers them.
+Nothing here knows what a notebook computes: it writes its tables, figures and findings below the ``output_dir`` that it
+is given, and :func:`run` gathers them.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from biaslab import (
 )
 from biaslab.engine import THREADS
 from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
-from biaslab.params import Notebook, RunParams, as_yaml
+from biaslab.params import Notebook, RunParams, as_yaml, paper_order
 from biaslab.study import ATTEMPT, PARTS, PROGRESS, Study
 from biaslab.values import check_draws, dotted
 
@@ -89,28 +88,34 @@ _PACKAGES = """numpy pandas scipy statsmodels krippendorff seaborn matplotlib pa
 class Job:
     """One execution of one notebook."""
 
-    notebook: str  # Its id.
+    notebook: Notebook
     variant: Mapping[str, Any]  # Values of the swept parameters, mappings as texts; empty without a sweep.
     suffix: str  # What tells this variant's files from others', for example ``--model-sd-1.4``.
-    title: str  # The notebook's title.
-    source: str  # The notebook file.
-    folder: str  # The run's folder.
+    folder: Path  # The run's folder.
     parameters: Mapping[str, Any]  # What papermill injects.
     reason: str = ""  # Why the notebook does not apply here and is skipped; empty if it is executed.
     fingerprint: str = ""  # Digest of all that the results depend on.
-    attempt: str = ""  # The folder of this start of the run, which the notebook writes to.
-    cells: tuple[str, ...] = ()  # The code of the notebook's cells.
+    attempt: Path = Path()  # The folder of this start of the run, which the notebook writes to.
     folders: tuple[str, ...] = ()  # Folders of this machine that the executed notebook does not name.
 
     @property
     def slug(self) -> str:
         """The notebook id and the variant's suffix: a relative path without ending."""
-        return self.notebook + self.suffix
+        return self.notebook.id + self.suffix
 
     @property
     def label(self) -> str:
         """The variant in words."""
         return ", ".join(f"{key}={value}" for key, value in self.variant.items())
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The parameters without the folder that the run chose."""
+        return {k: v for k, v in self.parameters.items() if k != "output_dir"}
+
+    def pages(self, folder: Path) -> list[Path]:
+        """Return where the executed notebook and its page are below a folder."""
+        return [folder / "notebooks" / f"{self.slug}.{kind}" for kind in ("ipynb", "html")]
 
 
 def run(
@@ -123,9 +128,9 @@ def run(
 ) -> dict:
     """Execute the selected notebooks and build the report.
 
-    A notebook of the same run that finished earlier, and of which nothing has changed since (notebook,
-    parameters, inputs, code, packages, and the files that it left), keeps its results; its record says so and has its
-    own ``ended``. Where that holds for all, nothing is written.
+    A notebook of the same run that finished earlier, and of which nothing has changed since (notebook, parameters,
+    inputs, code, packages, and the files that it left), keeps its results; its record says so and has its own
+    ``ended``. Where that holds for all, nothing is written.
 
     Args:
         params: Checked parameters.
@@ -150,9 +155,11 @@ def run(
     jobs = plan(params, folder)
     inputs = _inputs(jobs, folder)
     with store.telling_full_disk(folder, _KEPT), _only_one(folder):
-        record = _provenance(params) | {"inputs": inputs, "problems": [], "code": _gathering_code()}
+        began = time.time()
+        record = _provenance(params) | {"inputs": inputs, "problems": []}
+        record["code"] = closure.digest(gather) + _declared()
         private = _folders(params, jobs, folder)
-        code, used = _study_code(), closure.digests_of_cells(job.cells for job in jobs)
+        code, used = _study_code(), closure.digests_of_cells(job.notebook.cells for job in jobs)
         jobs = [
             replace(job, fingerprint=_fingerprint(job, record, code + own), folders=private)
             for job, own in zip(jobs, used, strict=True)
@@ -160,19 +167,22 @@ def run(
         # What is shared names no folder of this machine.
         public = shared.without(private)
         record = public(record)
-        earlier = _prepare(folder, record, params, overwrite, public)
+        earlier = _prepare(folder, record, overwrite, public)
         kept, jobs, changed = _keep(folder, earlier, jobs, again)
         if not jobs and (same := _unchanged(folder, record, kept, changed)):
             return same
-        attempt = _new_attempt(folder)
-        jobs = [replace(job, attempt=str(attempt)) for job in jobs]
-
+        # The folders of earlier starts end, and whoever still writes there fails.
+        attempts = folder / PARTS / _ATTEMPTS
+        shutil.rmtree(attempts, ignore_errors=True)
+        attempt = attempts / uuid.uuid4().hex[:12]
+        attempt.mkdir(parents=True)
+        jobs = [replace(job, attempt=attempt) for job in jobs]
         planned = len(kept) + len(jobs)
 
         def note(done: list[dict], status: str = "running") -> None:
             """Say how far the run is, with what it has found so far, in its record and on the page over all runs."""
             notebooks = [*kept, *public(done)]
-            found = {"findings": public(_gather_notes(folder, notebooks, "findings")), "planned": planned}
+            found = {"findings": public(_gather_findings(folder, notebooks)), "planned": planned}
             write_json(folder / "run.json", {**record, "status": status, "notebooks": notebooks, **found})
             report.overview(folder.parent)
 
@@ -180,14 +190,13 @@ def run(
         told = as_yaml(params.changed(values=public(dict(params.values))))
         store.replace(folder / PARAMS, told.encode())
         done, stopped = _execute(jobs, _at_a_time(params), progress, note)
-        shutil.rmtree(attempt.parent, ignore_errors=True)
+        shutil.rmtree(attempts, ignore_errors=True)
         if stopped:
             # A second Ctrl-C may cut the report off.
             note(done, "stopped")
-        record |= {"ended": now(), "seconds": round(time.time() - _seconds(record["started"]), 1)}
-        notes = [*changed, *_store_notes({"parameters": params.values, "started": record["started"]})]
-        record["notes"] = notes
-        record = gather(folder, record, kept, done, swept=list(params.sweep), public=public)
+        record |= {"ended": now(), "seconds": round(time.time() - began, 1)}
+        record["notes"] = [*changed, *_store_notes(params.values, record["started"])]
+        record = gather(folder, record, [*kept, *done], public)
         report.overview(folder.parent)
     if stopped:
         raise KeyboardInterrupt
@@ -201,12 +210,18 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
     for variant, words, suffix in zip(params.variants(), in_words, _suffixes(in_words), strict=True):
         values = _resolve_paths({"source": params.default("source"), **params.values, **variant})
         _check_inputs(values)
-        planned = [_plan_one(notebook, words, suffix, values, folder) for notebook in params.selected]
-        if all(job.reason for job in planned):
+        planned = []
+        for notebook in params.selected:
+            given = {k: v for k, v in values.items() if k in notebook.parameters}
+            reason = _not_applicable(notebook, given)
+            if "output_dir" in notebook.parameters:
+                given["output_dir"] = str(folder / PARTS / (notebook.id + suffix))
+            planned.append(Job(notebook, words, suffix, folder, given, reason))
+        doing = [job.notebook for job in planned if not job.reason]
+        if not doing:
             raise ParameterError(planned[0].reason)
         if values["source"] in sources.PIPELINES:
-            doing = {job.notebook for job in planned if not job.reason}
-            names = {name for notebook in params.selected if notebook.id in doing for name in notebook.takes}
+            names = {name for notebook in doing for name in notebook.takes}
             sources.check_work(names, **_some(values, "model", "settings", "seed"))
         jobs += planned
     return jobs
@@ -220,10 +235,8 @@ class Opened(NamedTuple):
     """A pipeline that notebooks of a run open."""
 
     pipeline: Pipeline
-    tables: set[str]
-    """The measured tables that they take of it."""
-    cells: list[str]
-    """What they consist of."""
+    tables: set[str]  # The measured tables that they take of it.
+    cells: list[str]  # What they consist of.
 
     @property
     def calibrates(self) -> bool:
@@ -240,35 +253,19 @@ def pipelines(params: RunParams, *, progress: bool = True) -> list[Opened]:
     Raises:
         ParameterError, InputError: As of a plan.
     """
-    takes = {notebook.id: notebook.takes for notebook in params.selected}
-    found: dict[str, Opened] = {}
-    for job in plan(params, Path("unused")):
-        if not job.reason and (made := pipeline_of(job, params, progress=progress)):
-            one = found.setdefault(repr((made.model, made.settings, made.seed)), Opened(made, set(), []))
-            one.tables.update(takes[job.notebook])
-            one.cells.extend(job.cells)
-    return list(found.values())
-
-
-def pipeline_of(job: Job, params: RunParams, *, progress: bool = True) -> Pipeline | None:
-    """Return the pipeline that a notebook opens; None where its source has tables only."""
     from biaslab.pipeline import Pipeline, Settings
 
-    defaults = next(notebook.parameters for notebook in params.selected if notebook.id == job.notebook)
-    given = {"model": "all", "seed": 0, **defaults, **job.parameters}
-    if given.get("source") not in sources.PIPELINES:
-        return None
-    model, settings = sources.pipeline_model(given["model"]), Settings.of(given.get("settings") or {})
-    return Pipeline(model, settings, seed=given["seed"], progress=progress)
-
-
-def _plan_one(notebook: Notebook, variant: dict, suffix: str, values: dict, folder: Path) -> Job:
-    given = {k: v for k, v in values.items() if k in notebook.parameters}
-    reason = _not_applicable(notebook, given)
-    if "output_dir" in notebook.parameters:
-        given["output_dir"] = str(folder / PARTS / (notebook.id + suffix))
-    where = (suffix, notebook.title, str(notebook.path), str(folder))
-    return Job(notebook.id, variant, *where, given, reason, cells=notebook.cells)
+    found: dict[str, Opened] = {}
+    for job in plan(params, Path("unused")):
+        given = {"model": "all", "seed": 0, **job.notebook.parameters, **job.parameters}
+        if job.reason or given.get("source") not in sources.PIPELINES:
+            continue
+        model, settings = sources.pipeline_model(given["model"]), Settings.of(given.get("settings") or {})
+        made = Pipeline(model, settings, seed=given["seed"], progress=progress)
+        one = found.setdefault(repr((made.model, made.settings, made.seed)), Opened(made, set(), []))
+        one.tables.update(job.notebook.takes)
+        one.cells.extend(job.notebook.cells)
+    return list(found.values())
 
 
 def _suffixes(variants: list[dict[str, Any]]) -> list[str]:
@@ -276,7 +273,7 @@ def _suffixes(variants: list[dict[str, Any]]) -> list[str]:
     if variants == [{}]:
         return [""]
     labels = [", ".join(f"{k}={v}" for k, v in variant.items()) for variant in variants]
-    slugs = [_slug(label) for label in labels]
+    slugs = [re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-.") or "x" for label in labels]
     short = [slug[:60] for slug in slugs]
     alone = [short.count(name) == 1 and name == slug for name, slug in zip(short, slugs, strict=True)]
     ends = [f"-{hashlib.sha256(label.encode()).hexdigest()[:8]}" for label in labels]
@@ -381,9 +378,7 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
 # -- the folder ------------------------------------------------------------------------------------------
 
 
-def _prepare(
-    folder: Path, record: dict, params: RunParams, overwrite: bool, public: Callable[[Any], Any]
-) -> list[dict]:
+def _prepare(folder: Path, record: dict, overwrite: bool, public: Callable[[Any], Any]) -> list[dict]:
     """Make the run's folder ready and return the records of what is in it of the same run."""
     path = folder / "run.json"
     if path.exists():
@@ -413,17 +408,15 @@ def _prepare(
 
 def _folders(params: RunParams, jobs: list[Job], folder: Path) -> tuple[str, ...]:
     """Return the folders of this machine that nothing names that a run shares."""
-    roots = {Path(job.source).resolve().parents[1 + job.notebook.count("/")] for job in jobs}
-    given = [{k: v for k, v in job.parameters.items() if k != "output_dir"} for job in jobs]
-    values = [dict(params.values), params.file, *given]
+    roots = {job.notebook.path.resolve().parents[1 + job.notebook.id.count("/")] for job in jobs}
+    values = [dict(params.values), params.file, *(job.given for job in jobs)]
     return shared.folders(values, folder, folder.parent, store.default_root().absolute(), *roots)
 
 
 def _fingerprint(job: Job, record: Mapping, code: str) -> str:
-    parameters = {k: v for k, v in job.parameters.items() if k != "output_dir"}
     inputs = record["inputs"].get(_input(job.parameters), "")
-    text = hashlib.sha256(Path(job.source).read_bytes()).hexdigest()
-    whole = [job.slug, text, parameters, inputs, code, _declared(), record["packages"]]
+    text = hashlib.sha256(job.notebook.path.read_bytes()).hexdigest()
+    whole = [job.slug, text, job.given, inputs, code, _declared(), record["packages"]]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -435,23 +428,17 @@ def _study_code() -> str:
     return closure.digest(Study, report.render_notebook, *sources.modules())
 
 
-def _gathering_code() -> str:
-    """Return a digest of the code that makes a run's tables and pages of what notebooks leave."""
-    return closure.digest(gather) + _declared()
-
-
 def _declared() -> str:
     """Return a digest of what is declared as data: tables, titles and captions."""
-    return hashlib.sha256(
-        b"".join(path.read_bytes() for path in (*tables.files(), *texts.files()))
-    ).hexdigest()
+    declared = (*tables.files(), *texts.files())
+    return hashlib.sha256(b"".join(path.read_bytes() for path in declared)).hexdigest()
 
 
 def _keep(
     folder: Path, earlier: list[dict], jobs: list[Job], again: bool
 ) -> tuple[list[dict], list[Job], list[str]]:
     """Return the records of earlier notebooks that stay, the jobs that are left to do, and what was changed on disk."""
-    selected = {job.notebook for job in jobs}
+    selected = {job.notebook.id for job in jobs}
     stay = [n for n in earlier if n["id"] not in selected]
     by_slug = {n["slug"]: n for n in earlier if not again}
     left, said = [], []
@@ -514,29 +501,16 @@ def check_tables(folder: Path, record: Mapping) -> None:
         )
 
 
-def _new_attempt(folder: Path) -> Path:
-    """Make the folder that this start of a run writes to; those of earlier ones end, and whoever writes there fails."""
-    attempts = folder / PARTS / _ATTEMPTS
-    shutil.rmtree(attempts, ignore_errors=True)
-    attempt = attempts / uuid.uuid4().hex[:12]
-    attempt.mkdir(parents=True)
-    return attempt
-
-
 def _take_in(folder: Path, job: Job, record: Mapping) -> dict:
     """Put what a notebook left in its attempt to its place, as the holder of the run's lock; add files' digests."""
     _clear(folder, job)
-    made, part = Path(job.attempt) / job.slug, folder / PARTS / job.slug
-    if made.is_dir():
-        part.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(made, part)
-    for kind in ("ipynb", "html"):
-        written = Path(job.attempt) / "notebooks" / f"{job.slug}.{kind}"
-        if written.exists():
-            target = folder / written.relative_to(job.attempt)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(written, target)
-    _copy(Path(job.attempt) / sources.MEASURED, folder / PARTS / sources.MEASURED)
+    part = folder / PARTS / job.slug
+    moved = zip((job.attempt / job.slug, *job.pages(job.attempt)), (part, *job.pages(folder)), strict=True)
+    for made, place in moved:
+        if made.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(made, place)
+    _copy(job.attempt / sources.MEASURED, folder / PARTS / sources.MEASURED)
     notes = _notes(folder, record)
     files = [folder / record[kind] for kind in ("notebook", "html") if record[kind]]
     files += [part / "tables" / f"{note['name']}.csv" for note in notes["tables"]]
@@ -548,8 +522,8 @@ def _take_in(folder: Path, job: Job, record: Mapping) -> dict:
 def _clear(folder: Path, job: Job) -> None:
     """Take away what an earlier execution of a notebook left."""
     shutil.rmtree(folder / PARTS / job.slug, ignore_errors=True)
-    for kind in ("ipynb", "html"):
-        (folder / "notebooks" / f"{job.slug}.{kind}").unlink(missing_ok=True)
+    for page in job.pages(folder):
+        page.unlink(missing_ok=True)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -606,15 +580,12 @@ def _execute(
 
     if not jobs:
         return [], False
-    cores = os.cpu_count() or 1
-    workers = min(side_by_side or cores, len(jobs))
-    threads = max(1, cores // workers)
+    workers = min(side_by_side or os.cpu_count() or 1, len(jobs))
     records: dict[str, dict] = {}
-
-    folder, began = Path(jobs[0].folder), time.monotonic()
+    began = time.monotonic()
 
     def ended(job: Job, record: dict) -> None:
-        records[job.slug] = _take_in(folder, job, record)
+        records[job.slug] = _take_in(job.folder, job, record)
         bar.set_postfix_str(f"{job.slug}: {record['status']}")
         bar.update()
         note(list(records.values()))
@@ -623,20 +594,20 @@ def _execute(
         if progress:
             running = [job.slug for job in jobs if job.slug not in records][:workers]
             line = f"{', '.join(running)}: {round(time.monotonic() - began)} s"
-            bar.set_postfix_str(_progress_line(Path(jobs[0].attempt)) or line)
+            bar.set_postfix_str(_progress_line(jobs[0].attempt) or line)
 
     stopped = False
     with tqdm(total=len(jobs), unit="notebook", disable=not progress, file=sys.stderr) as bar:
         try:
             # A process may be killed for want of memory: what was lost with it is tried once more, alone.
-            for job in _side_by_side(jobs, workers, threads, ended, waiting):
-                for again in _side_by_side([job], 1, threads, ended, waiting):
+            for job in _side_by_side(jobs, workers, ended, waiting):
+                for again in _side_by_side([job], 1, ended, waiting):
                     ended(again, _record(again, "failed", "The process that executed it was killed."))
         except KeyboardInterrupt:
             stopped = True
     for job in jobs:
         if job.slug not in records:
-            _clear(folder, job)
+            _clear(job.folder, job)
             records[job.slug] = _record(job, "stopped", "Stopped by the user before it finished.")
     return [records[job.slug] for job in jobs], stopped
 
@@ -644,24 +615,23 @@ def _execute(
 def _side_by_side(
     jobs: list[Job],
     workers: int,
-    threads: int,
     ended: Callable[[Job, dict], None],
     waiting: Callable[[], None],
 ) -> list[Job]:
     """Execute jobs and return those lost because a process was killed; ``waiting`` is called every other second."""
     lost = []
+    threads = max(1, (os.cpu_count() or 1) // workers)
     environment = {
         # The cores are shared out, unless the user says otherwise.
         **{name: os.environ.get(name, str(threads)) for name in THREADS},
         # Notebooks run in their own folders; the store is where it is for this process.
         places.ROOT_VARIABLE: str(places.default_root().absolute()),
-        ATTEMPT: jobs[0].attempt,
+        ATTEMPT: str(jobs[0].attempt),
         # The kernel of this environment, even where the user has one of the same name at home.
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
-    modules = sorted(
-        closure.imported(line for job in jobs for cell in job.cells for line in cell.splitlines())
-    )
+    lines = (line for job in jobs for cell in job.notebook.cells for line in cell.splitlines())
+    modules = sorted(closure.imported(lines))
     compute = [job for job in jobs if not job.reason and job.parameters.get("source") in sources.PIPELINES]
     if len(compute) > workers:
         modules += MODEL_MODULES
@@ -669,12 +639,12 @@ def _side_by_side(
         kernels.Processes(environment, _read_libraries, modules) as processes,
         ThreadPoolExecutor(workers) as pool,
     ):
-        logs = {job.slug: Path(job.attempt) / job.slug / "kernel.log" for job in jobs}
         left: dict[Future, Job] = {}
         # Ctrl-C may come as soon as the first call is made.
         try:
             for job in jobs:
-                left[pool.submit(processes.call, logs[job.slug], execute, job)] = job
+                log = job.attempt / job.slug / "kernel.log"
+                left[pool.submit(processes.call, log, execute, job)] = job
             while left:
                 done, _ = wait(left, timeout=2, return_when=FIRST_COMPLETED)
                 for future in done:
@@ -683,14 +653,17 @@ def _side_by_side(
                         ended(job, future.result())
                     except EOFError:
                         lost.append(job)
-                        shutil.rmtree(logs[job.slug].parent, ignore_errors=True)
+                        shutil.rmtree(job.attempt / job.slug, ignore_errors=True)
                 if not done:
                     waiting()
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             try:
                 if isinstance(error, KeyboardInterrupt):
-                    _interrupt(Path(jobs[0].attempt))
+                    # The kernels hear Ctrl-C, so that what is written just now is written to its end.
+                    for note in jobs[0].attempt.rglob(_KERNEL):
+                        with contextlib.suppress(OSError, ValueError):
+                            os.kill(int(note.read_text(encoding="ascii")), signal.SIGINT)
                     wait([future for future in left if future.running()], timeout=_GRACE)
             finally:
                 processes.kill()
@@ -712,13 +685,6 @@ def _read_libraries(modules: Iterable[str]) -> None:
     report.warm_up()
 
 
-def _interrupt(attempt: Path) -> None:
-    """Send Ctrl-C to the kernels, so that what is written just now is written to its end."""
-    for note in attempt.rglob(_KERNEL):
-        with contextlib.suppress(OSError, ValueError):
-            os.kill(int(note.read_text(encoding="ascii")), signal.SIGINT)
-
-
 def _progress_line(attempt: Path) -> str:
     """Return a notebook and how far its stage is, of those the one that said so last; empty where none did just now."""
     logs = []
@@ -735,42 +701,38 @@ def execute(job: Job) -> dict:
     """Execute one notebook, render it, and return its record; never raise for what happens inside the notebook."""
     if job.reason:
         return _record(job, "skipped", job.reason)
-    folder, started = Path(job.attempt), time.time()
-    # As in the run's own folder, where it is put when it is whole.
-    target = folder / "notebooks" / f"{job.slug}.ipynb"
-    page = target.with_suffix(".html")
+    from biaslab import report
+
+    started = time.time()
+    # As in the run's own folder, where they are put when they are whole.
+    target, page = job.pages(job.attempt)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        (folder / job.slug).mkdir(parents=True, exist_ok=True)
+        (job.attempt / job.slug).mkdir(parents=True, exist_ok=True)
         failure = _papermill(job, target)
     except OSError as error:
         failure = _said(error, job)
     if not target.exists():
         return _record(job, "failed", failure, time.time() - started)
-    _take_out(target, job.folders)
-    failure = shared.without(job.folders)(failure) if job.folders else failure
-    from biaslab import report
-
-    index = Path(os.path.relpath(folder / "index.html", page.parent)).as_posix()
-    title = job.title + (f" ({job.label})" if job.variant else "")
-    files = {"notebook": target.relative_to(folder).as_posix()}
+    if job.folders:
+        # In its parameters, in what it printed, and in errors.
+        public = shared.without(job.folders)
+        text = json.dumps(
+            public(json.loads(target.read_text(encoding="utf-8"))), ensure_ascii=False, indent=1
+        )
+        store.replace(target, f"{text}\n".encode())
+        failure = public(failure)
+    index = Path(os.path.relpath(job.attempt / "index.html", page.parent)).as_posix()
+    title = job.notebook.title + (f" ({job.label})" if job.variant else "")
+    files = {"notebook": target.relative_to(job.attempt).as_posix()}
     try:
         report.render_notebook(target, page, title=title, index_href=index)
-        files["html"] = page.relative_to(folder).as_posix()
+        files["html"] = page.relative_to(job.attempt).as_posix()
     except Exception as error:  # a page that cannot be made must not take the results along
         failure = failure or f"Its page could not be made: {_said(error, job)}"
     # A source without the notebook's input is no failure: the notebook does not apply.
     status = "ok" if not failure else "skipped" if failure.startswith("MissingInputError: ") else "failed"
     return _record(job, status, failure, time.time() - started) | files
-
-
-def _take_out(notebook: Path, folders: tuple[str, ...]) -> None:
-    """Take folders of this machine out of an executed notebook: its parameters, what it printed, and errors."""
-    if not folders:
-        return
-    whole = json.loads(notebook.read_text(encoding="utf-8"))
-    text = json.dumps(shared.without(folders)(whole), ensure_ascii=False, indent=1)
-    store.replace(notebook, f"{text}\n".encode())
 
 
 def _papermill(job: Job, target: Path) -> str:
@@ -779,35 +741,36 @@ def _papermill(job: Job, target: Path) -> str:
     from papermill.exceptions import PapermillExecutionError
 
     # Said by the kernel before the first cell, in no name of the notebook's.
-    note = str(Path(job.attempt) / job.slug / _KERNEL)
+    note = str(job.attempt / job.slug / _KERNEL)
     follow = f"__import__('biaslab.lifeline').lifeline.follow({os.getpid()}, {note!r})"
-    for attempt in range(STARTS):
+    failure = ""
+    for _ in range(STARTS):
         try:
             papermill.execute_notebook(
-                job.source,
+                str(job.notebook.path),
                 str(target),
                 parameters=dict(job.parameters),
                 kernel_name="python3",
                 progress_bar=False,
-                cwd=str(Path(job.source).parent),
+                cwd=str(job.notebook.path.parent),
                 start_timeout=_START_SECONDS,
                 kernel_manager_class=kernels.manager(),
                 extra_arguments=[f"--IPKernelApp.exec_lines={follow}"],
             )
+            return ""
         except PapermillExecutionError as error:
             return f"{error.ename}: {error.evalue} (cell {error.exec_count})"
         except Exception as error:  # a kernel that died or would not start: the other notebooks go on
-            if _NEVER_STARTED.search(str(error)) and attempt + 1 < STARTS:
-                continue
-            return _said(error, job)
-        return ""
-    raise AssertionError("the last start returns")
+            failure = _said(error, job)
+            if not _NEVER_STARTED.search(str(error)):
+                break
+    return failure
 
 
 def _said(error: Exception, job: Job) -> str:
     """Return an error in words; of a full disk, what to do about it."""
     try:
-        with store.telling_full_disk(Path(job.folder), _KEPT):
+        with store.telling_full_disk(job.folder, _KEPT):
             raise error
     except Exception as told:
         return f"{type(told).__name__}: {told}"
@@ -815,13 +778,13 @@ def _said(error: Exception, job: Job) -> str:
 
 def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> dict:
     return {
-        "id": job.notebook,
+        "id": job.notebook.id,
         "variant": job.label,
         "values": dict(job.variant),
         "slug": job.slug,
         "suffix": job.suffix,
-        "paper": job.notebook.split("/")[0],
-        "title": job.title,
+        "paper": job.notebook.id.split("/")[0],
+        "title": job.notebook.title,
         "status": status,
         "reason": reason,
         "seconds": round(seconds, 1),
@@ -837,27 +800,21 @@ def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> di
 # -- gathering -------------------------------------------------------------------------------------------
 
 
-def gather(
-    folder: Path,
-    record: dict,
-    kept: list[dict],
-    done: list[dict],
-    *,
-    swept: list[str],
-    public: Callable[[Any], Any],
-) -> dict:
+def gather(folder: Path, record: dict, notebooks: list[dict], public: Callable[[Any], Any]) -> dict:
     """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page."""
     from biaslab import report
-    from biaslab.params import paper_order
 
-    notebooks = sorted([*kept, *done], key=lambda n: (paper_order(n["id"]), n["id"], n["variant"]))
+    swept = list(record["sweep"])
+    notebooks = sorted(notebooks, key=lambda n: (paper_order(n["id"]), n["id"], n["variant"]))
     for name in _GATHERED:
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir(parents=True)
     problems: list[str] = []
     source = record["parameters"].get("source", "published")
-    made = source in sources.PIPELINES
-    if not {"source", "ratings", *(("model", "seed", "settings") if made else ())}.intersection(swept):
+    of_source = {"source", "ratings"} | (
+        {"model", "seed", "settings"} if source in sources.PIPELINES else set()
+    )
+    if not of_source.intersection(swept):
         # Variants that read different sources have no one set of inputs.
         _copy(folder / PARTS / sources.MEASURED, folder / sources.MEASURED)
     figures = _gather_figures(folder, notebooks)
@@ -870,18 +827,16 @@ def gather(
             printed[name] = [m for m in of if m in printed.get(name, of)]
     ended = {n["status"] for n in notebooks}
     stopped = "stopped" if "stopped" in ended else "ok"
-    record = {
-        **record,
+    as_printed = source == "published" and not record["inputs"]
+    record |= {
         "status": "failed" if "failed" in ended or problems else stopped,
         "problems": problems,
         "notebooks": notebooks,
-        "findings": _gather_notes(folder, notebooks, "findings"),
+        "findings": _gather_findings(folder, notebooks),
         "figures": figures,
         "tables": gathered,
         "limits": limits.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
-        "coverage": []
-        if source != "published" or record["inputs"]
-        else coverage.of_run(notebooks, gathered, figures),
+        "coverage": coverage.of_run(notebooks, gathered, figures) if as_printed else [],
     }
     record = public(record)
     write_json(folder / "run.json", record)
@@ -893,13 +848,12 @@ def gather(
     return record
 
 
-def _store_notes(record: Mapping) -> list[str]:
-    """Return what was noted of damaged pieces of stages since the run began."""
-    given = record["parameters"]
+def _store_notes(given: Mapping, started: str) -> list[str]:
+    """Return what was noted of damaged pieces of stages since a run with these parameters began."""
     if given.get("source") not in sources.PIPELINES:
         return []
     roots = {str(dotted(s).get("compute.store", "")) for s in _each(given.get("settings") or {})}
-    notes = [note for root in sorted(roots) for note in store.Store(root).notes(record["started"])]
+    notes = [note for root in sorted(roots) for note in store.Store(root).notes(started)]
     return [f"{note['stage']}: {note['text']}" for note in notes]
 
 
@@ -910,11 +864,11 @@ def _notes(folder: Path, notebook: dict) -> dict[str, list]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _gather_notes(folder: Path, notebooks: list[dict], kind: str) -> list[dict]:
+def _gather_findings(folder: Path, notebooks: list[dict]) -> list[dict]:
     found = [
         {**note, "notebook": notebook["id"], "variant": notebook["variant"]}
         for notebook in notebooks
-        for note in _notes(folder, notebook)[kind]
+        for note in _notes(folder, notebook)["findings"]
     ]
     return [{**note, "order": i} for i, note in enumerate(found)]
 
@@ -940,7 +894,7 @@ def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], proble
             path = folder / PARTS / notebook["slug"] / "tables" / f"{note['name']}.csv"
             found.setdefault(note["name"], []).append((notebook, path))
     records = []
-    for name, parts in sorted(found.items(), key=lambda item: _table_order(item[0])):
+    for name, parts in sorted(found.items(), key=lambda item: (paper_order(item[0]), item[0])):
         try:
             frame = _merge(name, parts, swept)
         except InputError as error:
@@ -986,12 +940,6 @@ def _merge(name: str, parts: list[tuple[dict, Path]], swept: list[str]) -> pd.Da
         row = whole.loc[twice, keys].iloc[0].to_dict()
         raise InputError(f"the notebooks do not agree. Different values for {row}.")
     return whole
-
-
-def _table_order(name: str) -> tuple[int, str]:
-    from biaslab.params import paper_order
-
-    return paper_order(f"{name.split('_')[0]}/"), name
 
 
 # -- provenance ------------------------------------------------------------------------------------------
@@ -1060,17 +1008,9 @@ def git_state(folder: Path) -> dict:
     return {"git_commit": commit, "git_dirty": bool(changes) if changes is not None else None}
 
 
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "x"
-
-
 def now() -> str:
     """Return the time in UTC as ISO 8601 has it, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _seconds(stamp: str) -> float:
-    return datetime.fromisoformat(stamp).timestamp()
 
 
 def write_json(path: Path, record: dict) -> None:

@@ -202,8 +202,8 @@ def test_a_kernel_whose_port_is_taken_is_started_again(tmp_path, write_notebook,
         notebook = tmp_path / "notebooks/paradox/a.ipynb"
         write_notebook(notebook, 'source = "published"\n', "print(6 * 7)")
         (tmp_path / "paradox/a").mkdir(parents=True)
-        words = ["A", str(notebook), str(tmp_path), {}]
-        job = runs.Job("paradox/a", {}, "", *words, attempt=str(tmp_path))
+        a = params.Notebook("paradox/a", notebook, "A", {})
+        job = runs.Job(a, {}, "", tmp_path, {}, attempt=tmp_path)
         assert runs._papermill(job, tmp_path / "out.ipynb") == ""
     assert len(picked) == 10
     assert "42" in (tmp_path / "out.ipynb").read_text()

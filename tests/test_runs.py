@@ -198,13 +198,14 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
     notebook = tmp_path / "a.ipynb"
     notebook.write_text("1")
     record = {"inputs": {}, "packages": {"numpy": "2.0"}}
-    job = runs.Job("paradox/a", {}, "", "A", str(notebook), str(tmp_path), {"seed": 1, "output_dir": "x"})
+    a = params.Notebook("paradox/a", notebook, "A", {})
+    job = runs.Job(a, {}, "", tmp_path, {"seed": 1, "output_dir": "x"})
 
     def fingerprint(job, record, code="biaslab.errors"):
         return runs._fingerprint(job, record, closure.digest(code))
 
     first = fingerprint(job, record)
-    elsewhere = runs.replace(job, folder="y", parameters={"seed": 1, "output_dir": "z"})
+    elsewhere = runs.replace(job, folder=Path("y"), parameters={"seed": 1, "output_dir": "z"})
     assert fingerprint(elsewhere, record) == first
     others = [
         fingerprint(runs.replace(job, parameters={"seed": 2}), record),
@@ -380,8 +381,8 @@ def test_a_kernel_that_lost_its_port_is_started_again(tmp_path, monkeypatch, dea
 
     monkeypatch.setattr(papermill, "execute_notebook", start)
     (tmp_path / "paradox/a").mkdir(parents=True)
-    words = ["A", str(tmp_path / "a.ipynb"), str(tmp_path), {}]
-    job = runs.Job("paradox/a", {}, "", *words, attempt=str(tmp_path))
+    a = params.Notebook("paradox/a", tmp_path / "a.ipynb", "A", {})
+    job = runs.Job(a, {}, "", tmp_path, {}, attempt=tmp_path)
     monkeypatch.setenv(ATTEMPT, "")
     assert runs._papermill(job, tmp_path / "out.ipynb") == said
     assert len(starts) == 3
@@ -398,8 +399,8 @@ def test_a_kernel_that_dies_while_it_runs_is_not_run_twice(tmp_path, monkeypatch
 
     monkeypatch.setattr(papermill, "execute_notebook", die)
     (tmp_path / "paradox/a").mkdir(parents=True)
-    words = ["A", str(tmp_path / "a.ipynb"), str(tmp_path), {}]
-    job = runs.Job("paradox/a", {}, "", *words, attempt=str(tmp_path))
+    a = params.Notebook("paradox/a", tmp_path / "a.ipynb", "A", {})
+    job = runs.Job(a, {}, "", tmp_path, {}, attempt=tmp_path)
     monkeypatch.setenv(ATTEMPT, "")
     assert runs._papermill(job, tmp_path / "out.ipynb") == "RuntimeError: Kernel died"
     assert len(starts) == 1
@@ -431,7 +432,8 @@ def test_a_variant_takes_in_its_own_files_only(tmp_path):
     made.mkdir(parents=True)
     for name in ("a--model-sd-1", "a--model-sd-1.4"):
         (made / f"{name}.ipynb").write_text(name)
-    job = runs.Job("paradox/a", {}, "--model-sd-1", "A", "", "", {}, attempt=str(tmp_path / "attempt"))
+    a = params.Notebook("paradox/a", Path("a.ipynb"), "A", {})
+    job = runs.Job(a, {}, "--model-sd-1", tmp_path, {}, attempt=tmp_path / "attempt")
     record = {"notebook": f"notebooks/{job.slug}.ipynb", "html": None, "slug": job.slug}
     assert list(runs._take_in(tmp_path, job, record)["files"]) == [record["notebook"]]
     assert [path.name for path in made.iterdir()] == ["a--model-sd-1.4.ipynb"]
@@ -789,7 +791,7 @@ def planned(tmp_path, write_notebook, monkeypatch):
 
 def test_the_pipeline_measures_for_notebooks_that_take_settings(planned):
     jobs, inputs, looked_up = planned("source: mini\nsettings: {generation: {steps: 3}}\n")
-    assert {job.notebook: job.reason for job in jobs} == {
+    assert {job.notebook.id: job.reason for job in jobs} == {
         "paradox/a": "",
         "paradox/b": "It takes no settings, so it could measure something else than the rest of the run.",
         "mine/c": "The pipeline measures nothing for mine.",
@@ -823,7 +825,7 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
     text = f"run: mine\nsource: mini\nsettings: {json.dumps({'captions': captions})}\n"
     (tmp_path / "mine.yaml").write_text(text + "notebooks: ['paradox/*']\n")
     loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=root / "notebooks")
-    reasons = {job.notebook: job.reason for job in runs.plan(loaded, tmp_path / "outputs/mine")}
+    reasons = {job.notebook.id: job.reason for job in runs.plan(loaded, tmp_path / "outputs/mine")}
     runs_anyway = {"paradox/2_setup", "paradox/5_1_indicators", "paradox/5_2_nearest"}
     assert {name for name, reason in reasons.items() if not reason} == runs_anyway
     said = reasons["paradox/4_baseline"]
@@ -839,7 +841,7 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
         notebooks_dir=root / "notebooks",
         overrides=[f"captions.training_images={tmp_path}/images"],
     )
-    reasons = {job.notebook: job.reason for job in runs.plan(loaded, tmp_path / "outputs/mine")}
+    reasons = {job.notebook.id: job.reason for job in runs.plan(loaded, tmp_path / "outputs/mine")}
     assert [name for name, reason in reasons.items() if reason] == ["paradox/ratings"]
 
 
@@ -891,14 +893,14 @@ def test_damaged_results_of_stages_are_noted_in_the_report(tmp_path):
     shard.write_bytes(b"damaged")
     stage.compute(units, shard_rows=1, progress=False)
     given = {"source": "mini", "settings": {"compute": {"store": str(tmp_path / "store")}}}
-    notes = runs._store_notes({"parameters": given, "started": "2020-01-01T00:00:00Z"})
+    notes = runs._store_notes(given, "2020-01-01T00:00:00Z")
     assert len(notes) == 1
     assert notes[0].startswith(f"doubles: Piece {shard.name} was damaged: its checksum does not fit.")
     # Not what was before the run, in another store, or where no stage was computed.
-    assert runs._store_notes({"parameters": given, "started": "2999-01-01T00:00:00Z"}) == []
+    assert runs._store_notes(given, "2999-01-01T00:00:00Z") == []
     other = {**given, "settings": [{"compute": {"store": str(tmp_path / "other")}}]}
-    assert runs._store_notes({"parameters": other, "started": ""}) == []
-    assert runs._store_notes({"parameters": {"source": "published"}, "started": ""}) == []
+    assert runs._store_notes(other, "") == []
+    assert runs._store_notes({"source": "published"}, "") == []
     (tmp_path / "run.json").write_text(json.dumps({"notes": [*notes, "<script>"]}))
     page = BeautifulSoup(report.build(tmp_path).read_text(encoding="utf-8"), "html.parser")
     assert [item.get_text() for item in page.find(id="notes")("li")] == [*notes, "<script>"]

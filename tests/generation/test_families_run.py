@@ -53,7 +53,7 @@ def test_every_family_goes_through_the_same_notebooks(tmp_path, pytestconfig, mo
     assert [job.variant["model"] for job in jobs] == [str(folder) for folder in folders.values()]
     for job in jobs:
         space = {}
-        for cell in json.loads(Path(job.source).read_text(encoding="utf-8"))["cells"]:
+        for cell in json.loads(job.notebook.path.read_text(encoding="utf-8"))["cells"]:
             if cell["cell_type"] == "code":
                 exec("".join(cell["source"]), space)
                 if "parameters" in cell["metadata"].get("tags", ()):
