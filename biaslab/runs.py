@@ -360,7 +360,7 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
     if source == "ratings" and paper != "paradox":
         return f"Ratings hold no measurements for {paper}."
     if source in sources.PIPELINES:
-        if paper not in sources.PIPELINE_PAPERS:
+        if paper not in tables.PAPERS:
             return f"The pipeline measures nothing for {paper}."
         if "settings" not in notebook.parameters:
             return "It takes no settings, so it could measure something else than the rest of the run."

@@ -25,24 +25,13 @@ if TYPE_CHECKING:
 # Sources whose images are made and judged here: the embedded models, or those that parameters name.
 PIPELINES = ("mini", "pipeline")
 NAMED = ("published", "ratings", *PIPELINES)
-# The papers whose tables the pipeline measures.
-PIPELINE_PAPERS = ("paradox", "paired", "dalleval", "triplets")
 # Tables of DALL-Eval on images made from captions, and on drawings: they take none of its prompts.
 OF_CAPTIONS = {f"dalleval_{n}" for n in ("alignment_quality", "gender_judges", "image_quality", "references")}
 # Tables on images of triplets.
 OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_", "guidance_", "layer_")}
 # Tables of triplets for which objects are looked for in images.
-OF_OBJECTS = {
-    f"triplets_{n}"
-    for n in (
-        "objects",
-        "object_images",
-        "object_counts",
-        "object_similarity",
-        "detections",
-        "detector_counts",
-    )
-}
+OF_OBJECTS = {f"triplets_object{n}" for n in ("s", "_images", "_counts", "_similarity")}
+OF_OBJECTS |= {"triplets_detections", "triplets_detector_counts"}
 # Of these, those that say what words guide objects.
 OF_GROUPS = {f"triplets_{n}" for n in ("group_object_counts", "group_images", "coverages", "group_confusion")}
 # Where a run keeps the measured tables that it read.
@@ -91,11 +80,11 @@ def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | 
 
     Args:
         name: Name of a declared table that a source can hold.
-        source: ``published``, ``ratings``, ``mini``, ``pipeline``, or a folder with ``<name>.csv`` in its
-            ``measured`` (a run's inputs), in its ``tables``, or in itself.
+        source: ``published``, ``ratings``, ``mini``, ``pipeline``, or a folder with ``<name>.csv`` in its ``measured``
+            (a run's inputs), in its ``tables``, or in itself.
         ratings: The file of ratings, for ``source="ratings"``.
-        pipeline: What measures, for ``source="mini"`` and ``"pipeline"``; printed numbers of its papers follow
-            its own rows and those of other models where its settings ask to ``compare_with`` them.
+        pipeline: What measures, for ``source="mini"`` and ``"pipeline"``; rows of other models, and printed numbers,
+            follow its own where its settings ask to ``compare_with`` them.
 
     Raises:
         InputError: The data are missing or do not fit.
@@ -115,8 +104,7 @@ def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | 
         return tables.check(rated.read(ratings).percent_female, name)
     folder = Path(source)
     tables.schema(name)
-    path = _file(folder, name)
-    if path:
+    if path := _file(folder, name):
         return _plausible(tables.read(path, name), name, path)
     there = sorted({p.stem for p in [*folder.glob("*.csv"), *folder.glob("*/*.csv")]})
     raise MissingInputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
@@ -126,10 +114,6 @@ def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
     """Return the models whose rows of the measured table ``name`` are what papers print, in the order of ``frame``.
 
     Rows are compared as tables are written, that is to 10 digits.
-
-    Args:
-        name: Name of a measured table.
-        frame: Its rows; without a column ``model`` there is nothing to tell.
     """
     if name not in _published() or "model" not in frame or frame.empty:
         return []
@@ -145,31 +129,31 @@ def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
 def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     import pandas as pd
 
-    beside = _beside() if "published" in pipeline.settings.compare_with else {}
-    if name not in _pipeline() and name not in beside:
-        raise _not_held("the pipeline", name, {*_pipeline(), *beside})
+    own, beside = _pipeline().get(name), None
+    if "published" in pipeline.settings.compare_with:
+        beside = _published().get(name)
+    if not own and not beside:
+        raise _not_held("the pipeline", name, _readable())
     frames, missing = [], []
-    for one in (pipeline, *pipeline.others) if name in _pipeline() else ():
+    for one in (pipeline, *pipeline.others) if own else ():
         try:
-            frames.append(_pipeline()[name](one))
+            frames.append(own(one))
         except MissingInputError as error:
             missing.append(error)
     if missing and not frames:
         raise missing[0]
-    frames += [beside[name]()] if name in beside else []
-    whole = pd.concat(frames, ignore_index=True)
+    whole = pd.concat([*frames, *([beside()] if beside else [])], ignore_index=True)
     # What says nothing of a model, such as what captions hold, every model's pipeline says alike.
     return whole if "model" in whole else whole.drop_duplicates(ignore_index=True)
 
 
 def _not_held(source: str, name: str, held: Iterable[str]) -> Exception:
     """Return the error for a table that ``source`` lacks: no failure where another source can have it."""
-    if name not in {*_published(), *_pipeline()}:
+    if name not in _readable():
         return unknown_name(f"table of measurements in {source}", name, held)
-    if name in _pipeline() and name not in _published():
+    how = "set source to 'published', or to a folder with this table"
+    if name not in _published():
         how = "it takes images. Set source to 'mini' or 'pipeline', or to a folder with this table"
-    else:
-        how = "set source to 'published', or to a folder with this table"
     return MissingInputError(f"{source[0].upper()}{source[1:]} has no {name}: {how}.")
 
 
@@ -229,7 +213,7 @@ def has(name: str, *, source: str, beside: Iterable[str] = ("published",)) -> bo
     if source == "ratings":
         return name == "paradox_percent_female"
     if source in PIPELINES:
-        return name in _pipeline() or ("published" in beside and name in _beside())
+        return name in _pipeline() or ("published" in beside and name in _published())
     return _file(Path(source), name) is not None
 
 
@@ -237,29 +221,26 @@ def check_work(
     names: Iterable[str], *, seed: int = 0, model: str = "all", settings: Mapping | None = None
 ) -> None:
     """Look for what would stop a run later in what a pipeline reads for the tables ``names``: captions and prompts."""
-    names = set(names).intersection(tables.schemas())
-    first, whole = _given(model, settings)
-    for one in (first, *whole.others):
-        _check_work_of(names, one, whole, seed=seed)
-
-
-def _check_work_of(names: set[str], *given: str | Settings, seed: int) -> None:
     from biaslab.pipeline import checks
 
-    if any(name.startswith("paradox_") for name in names):
-        images = any(tables.schema(name).images for name in names)
-        checks.check_captions(*given, seed=seed, images=images)
-    if any(name.startswith("paired_") for name in names):
-        checks.check_people(*given, seed=seed)
-    if any(name.startswith("dalleval_") for name in names - OF_CAPTIONS):
-        checks.check_dalleval(*given, seed=seed)
-    if names & OF_CAPTIONS:
-        checks.check_alignment(*given, seed=seed)
-    if any(name.startswith("triplets_") for name in names):
-        looked_at = bool(names & (OF_TRIPLETS | OF_OBJECTS | OF_GROUPS))
-        checks.check_triplets(*given, seed=seed, images=looked_at, groups=bool(names & OF_GROUPS))
-    if names & (OF_OBJECTS | OF_GROUPS):
-        checks.check_objects(*given)
+    names = set(names).intersection(tables.schemas())
+    first, settings = _given(model, settings)
+    of = {paper: {name for name in names if name.startswith(f"{paper}_")} for paper in tables.PAPERS}
+    for given in ((one, settings) for one in (first, *settings.others)):
+        if of["paradox"]:
+            images = any(tables.schema(name).images for name in names)
+            checks.check_captions(*given, seed=seed, images=images)
+        if of["paired"]:
+            checks.check_people(*given, seed=seed)
+        if of["dalleval"] - OF_CAPTIONS:
+            checks.check_dalleval(*given, seed=seed)
+        if names & OF_CAPTIONS:
+            checks.check_alignment(*given, seed=seed)
+        if of["triplets"]:
+            looked_at = bool(names & (OF_TRIPLETS | OF_OBJECTS | OF_GROUPS))
+            checks.check_triplets(*given, seed=seed, images=looked_at, groups=bool(names & OF_GROUPS))
+        if names & (OF_OBJECTS | OF_GROUPS):
+            checks.check_objects(*given)
 
 
 def no_images(*, model: str = "all", settings: Mapping | None = None) -> str:
@@ -276,10 +257,7 @@ def _file(folder: Path, name: str) -> Path | None:
 
 
 def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
-    """Return the models that ``source`` has measurements of for ``paper``.
-
-    ``None`` if it has no such table, or measures any model.
-    """
+    """Return the models of which ``source`` has measurements for ``paper``; None where it has none, or measures any."""
     if source in PIPELINES:
         return None
     held = [n for n in _readable() if n.startswith(f"{paper}_") and has(n, source=source)]
@@ -314,12 +292,14 @@ def pipeline_model(model: str) -> str:
     return "mini" if model == "all" else model
 
 
-def table_of(measure: Callable) -> str:
-    """Return the name of the table that a function of a paper's ``measure`` or ``printed`` measures.
+def table_of(measure: Callable | str) -> str:
+    """Return the name of the table that a function of a paper's ``measure`` or ``printed`` measures; a name is its own.
 
     Raises:
         ParameterError: It is no such function.
     """
+    if isinstance(measure, str):
+        return measure
     module, name = getattr(measure, "__module__", ""), getattr(measure, "__name__", "")
     parts = module.split(".")
     if parts[:2] != ["biaslab", "papers"] or parts[3:] not in (["measure"], ["printed"]):
@@ -330,28 +310,28 @@ def table_of(measure: Callable) -> str:
 
 
 @cache
-def _functions(room: str, papers: tuple[str, ...]) -> dict[str, Callable]:
+def _functions(room: str) -> dict[str, Callable]:
     """Return the public functions that a room of papers defines, by the table that each fills."""
     found = {}
-    for paper in papers:
-        module = import_module(f"biaslab.papers.{paper}.{room}")
+    for module in map(import_module, _modules_of(room)):
         public = (f for f in vars(module).values() if isfunction(f) and f.__module__ == module.__name__)
         found |= {name: f for f in public if (name := table_of(f)) in tables.schemas()}
     return found
 
 
-# What is printed; that of the papers that the pipeline measures; what measures with a pipeline.
-_published = partial(_functions, "printed", tables.PAPERS)
-_beside = partial(_functions, "printed", PIPELINE_PAPERS)
-_pipeline = partial(_functions, "measure", PIPELINE_PAPERS)
+# What is printed; what measures with a pipeline.
+_published, _pipeline = partial(_functions, "printed"), partial(_functions, "measure")
+
+
+def _modules_of(room: str) -> list[str]:
+    return [f"biaslab.papers.{paper}.{room}" for paper in tables.PAPERS]
 
 
 def modules() -> list[str]:
     """Return the names of the modules that measured tables come from, whichever of them a notebook names."""
-    rooms = {"printed": tables.PAPERS, "measure": PIPELINE_PAPERS}
-    return [f"biaslab.papers.{paper}.{room}" for room, papers in rooms.items() for paper in papers]
+    return [*_modules_of("printed"), *_modules_of("measure")]
 
 
 def _readable() -> list[str]:
-    """Return the names of all tables that a source can hold, sorted."""
+    """Return the names of all tables that a source can hold."""
     return sorted({*_published(), *_pipeline()})

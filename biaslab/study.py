@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from biaslab import closure, shared, sources, store, tables, texts, values
 from biaslab.errors import MissingInputError, ParameterError, RunError, unknown_name
-from biaslab.findings import Finding
+from biaslab.findings import Finding, level
 from biaslab.places import project_root
 from biaslab.progress import working
 
@@ -52,10 +52,9 @@ class Study:
 
     Args:
         output_dir: Where tables, figures and findings go; empty for ``outputs/explore`` of the project.
-        source: ``published`` (the papers' printed numbers), ``ratings`` (the file ``ratings``), ``mini``
-            (captions, images and judgements of the embedded world and models), ``pipeline`` (the same with the
-            models and captions that ``model`` and ``settings`` name), or a folder that holds measured tables,
-            such as another run's.
+        source: ``published`` (the papers' printed numbers), ``ratings`` (the file ``ratings``), ``mini`` (captions,
+            images and judgements of the embedded world and models), ``pipeline`` (the same with the models and
+            captions that ``model`` and ``settings`` name), or a folder with measured tables, such as another run's.
         model: The model to look at, or ``all`` that the source has; for ``mini`` and ``pipeline`` the one that
             generates: a folder or a hub name, ``all`` being ``mini``.
         ratings: A file of ratings or shares, for ``source="ratings"``.
@@ -80,7 +79,9 @@ class Study:
         values.check("settings", settings)
         values.check_draws(seed=seed)
         self.output_dir = Path(output_dir) if output_dir else project_root() / "outputs" / "explore"
-        self._attempt = _attempt_for(self.output_dir)
+        # The folder of the start of a run that this process works for, where the study is a part of that run.
+        attempt = Path(named) if (named := os.environ.get(ATTEMPT)) else None
+        self._attempt = attempt if attempt and self.output_dir.is_relative_to(attempt.parents[1]) else None
         if self._attempt:
             # A part becomes whole under another name, and nothing that an ended run left alive can reach it.
             self.output_dir = self._attempt / self.output_dir.relative_to(self._attempt.parents[1])
@@ -112,10 +113,10 @@ class Study:
             MissingInputError: The source has no such measurements.
             UnknownNameError: There is no such table, or the source has no such model.
         """
-        name = what if isinstance(what, str) else sources.table_of(what)
-        if optional and not self.has(name):
-            import pandas as pd
+        import pandas as pd
 
+        name = sources.table_of(what)
+        if optional and not self.has(name):
             print(f"The source {self.source!r} has no {name}.")
             return tables.check(pd.DataFrame(columns=tables.schema(name).names), name)
         frame = self._read(name)
@@ -125,15 +126,14 @@ class Study:
             # A paper may have measured some of its models in some sections only.
             paper = name.partition("_")[0]
             if self.model not in (sources.models(paper, source=self.source, ratings=self.ratings) or ()):
-                raise unknown_name(
-                    f"model in {name} ({self.source})", self.model, sorted(set(frame["model"]))
-                )
+                kind = f"model in {name} ({self.source})"
+                raise unknown_name(kind, self.model, sorted(set(frame["model"])))
             print(f"The source {self.source!r} has no {name} of {self.model}.")
         return frame[frame["model"] == self.model].reset_index(drop=True)
 
     def has(self, what: Callable | str) -> bool:
         """Return whether the source holds what ``what`` measures, with rows of this study's model."""
-        name = what if isinstance(what, str) else sources.table_of(what)
+        name = sources.table_of(what)
         if not sources.has(name, source=self.source, beside=self.settings.compare_with):
             return False
         try:
@@ -147,15 +147,15 @@ class Study:
         return self.model == "all" or self.source in sources.PIPELINES or "model" not in frame.columns
 
     def _read(self, name: str) -> pd.DataFrame:
-        """Return a measured table whole, and keep it beside the results: a run's folder is a source, too."""
+        """Return a measured table whole, and write it beside the results: a run's folder is a source, too."""
         if name not in self._inputs:
             pipeline = self.pipeline if self.source in sources.PIPELINES else None
             with working(f"measuring {name}", self._progress_file):
                 self._inputs[name] = sources.measured(
                     name, source=self.source, ratings=self.ratings, pipeline=pipeline
                 )
-            path = (self._attempt or self._common) / sources.MEASURED / f"{name}.csv"
-            with self._writing(path):
+            folder = (self._attempt or self._common) / sources.MEASURED
+            with self._writing(path := folder / f"{name}.csv"):
                 tables.write(self._inputs[name], path)
             self._printed[name] = sources.printed_models(name, self._inputs[name])
             self._write_records()
@@ -184,22 +184,14 @@ class Study:
                 f"This needs images, and source {self.source!r} has tables only: set source to 'mini' (embedded "
                 "world and models), or to 'pipeline' with a model and settings."
             )
-        return Pipeline(
-            sources.pipeline_model(self.model),
-            self.settings,
-            seed=self.seed,
-            progress_file=self._progress_file,
-        )
+        model = sources.pipeline_model(self.model)
+        return Pipeline(model, self.settings, seed=self.seed, progress_file=self._progress_file)
 
     @property
     def pipelines(self) -> dict[str, Pipeline]:
-        """The pipelines of this study's model and of those that stand beside it, by what tables call the model.
-
-        A source that has tables only has none.
-        """
-        if self.source not in sources.PIPELINES:
-            return {}
-        return {one.label: one for one in (self.pipeline, *self.pipeline.others)}
+        """The pipelines of this study's model and of those beside it, by what tables call the model; else none."""
+        images = self.source in sources.PIPELINES
+        return {one.label: one for one in (self.pipeline, *self.pipeline.others)} if images else {}
 
     def images(self, kind: str) -> ImageSource:
         """Return images of one of :data:`biaslab.pipeline.KINDS`, as :meth:`biaslab.pipeline.Pipeline.images`."""
@@ -219,8 +211,7 @@ class Study:
         if model and model not in self.pipelines:
             raise unknown_name("model of this study", model, self.pipelines)
         try:
-            pipeline = self.pipelines[model] if model else self.pipeline
-            return pipeline.judgements(kind)
+            return (self.pipelines[model] if model else self.pipeline).judgements(kind)
         except MissingInputError as missing:
             if not optional:
                 raise
@@ -235,10 +226,9 @@ class Study:
     def kept(
         self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object
     ) -> pd.DataFrame:
-        """Return ``analysis(*frames, **options)``, computed once for all notebooks of a run.
+        """Return ``analysis(*frames, **options)``, which takes seconds, computed once for all notebooks of a run.
 
-        For analyses that take seconds: what they return is kept on disk, keyed by the frames, the options and the
-        code of the analysis.
+        It is kept on disk, keyed by the frames, the options and the code of the analysis.
 
         Args:
             analysis: A pure function of frames, such as ``paradox.amplification``.
@@ -283,16 +273,15 @@ class Study:
 
     def __repr__(self) -> str:
         """Say where inputs come from and where results go."""
-        shown = {
-            "published": "numbers as the papers print them",
-            "ratings": f"ratings in {shared.named(self.ratings)}",
-        }
         model = shared.named(self.model)
         if self.source in sources.PIPELINES:
             model = sources.pipeline_model(model)
             come = f"images made and judged here, by {model}"
+        elif self.source == "published":
+            come = "numbers as the papers print them"
         else:
-            come = shown.get(self.source, f"measured tables in {shared.named(self.source)}")
+            what = {"ratings": f"ratings in {shared.named(self.ratings)}"}
+            come = what.get(self.source, f"measured tables in {shared.named(self.source)}")
         folder, root = self._common, project_root()
         folder = folder.parent if folder.name == PARTS else folder
         go = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
@@ -301,7 +290,7 @@ class Study:
     def save(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
         """Write a table for the report and return it as written: checked, with its columns in declared order.
 
-        A table without rows is written as well, so that its columns can be read; the report does not list it.
+        Without rows it is written as well, so that its columns can be read; the report does not list it.
 
         Args:
             name: ``<paper>_<what>``, as declared in the paper's ``tables.yaml``.
@@ -312,8 +301,7 @@ class Study:
             UnknownNameError: No table of that name is declared.
         """
         frame = tables.check(frame, name)
-        path = self.output_dir / "tables" / f"{name}.csv"
-        with self._writing(path):
+        with self._writing(path := self.output_dir / "tables" / f"{name}.csv"):
             tables.write(frame, path)
         self._record("tables", {"name": name})
         if frame.empty:
@@ -356,37 +344,40 @@ class Study:
         several = list(self.pipelines) if model_shown else []
         if model_shown in several[1:]:
             name = f"{name}_{texts.as_name(model_shown)}"
-        _check_name(name)
-        folder = self.output_dir / "figures"
-        if not _draws(figure):
-            self._withdraw_figure(name)
+        if not _NAME.fullmatch(name):
+            raise ParameterError(f"{name!r} is not a name: use lower-case words joined by underscores.")
+        png, svg, tall = (
+            self.output_dir / "figures" / f"{name}.{kind}" for kind in ("png", "svg", "tall.png")
+        )
+        if not any(_is_data(artist, ax) for ax in figure.axes for artist in ax.get_children()):
+            # What an earlier call with other data left of it goes.
+            for path in (png, svg, tall):
+                path.unlink(missing_ok=True)
+            self._records["figures"] = [r for r in self._records["figures"] if r["name"] != name]
+            self._write_records()
             said = " ".join(text.get_text() for ax in figure.axes for text in ax.texts)
             print(said or f"There is nothing to draw for the figure {name}.")
             plt.close(figure)
             return
         if "confidence" in facts:
-            facts["level"] = f"{100 * facts['confidence']:g} %"
+            facts["level"] = level(facts["confidence"])
         title, caption = texts.of_figure(text, facts)
         title = f"{title}: {model_shown}" if len(several) > 1 else title
         made = self.made if self._inputs or "pipeline" in vars(self) else ""
         caption = f"{caption} {made}".strip()
         # A fixed salt and no date make the same figure the same bytes; pictures in it stay as they are.
         how = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
-        with self._writing(folder / f"{name}.png"), mpl.rc_context(how | _NO_LAYOUT):
-            folder.mkdir(parents=True, exist_ok=True)
+        with self._writing(png), mpl.rc_context(how | _NO_LAYOUT):
+            png.parent.mkdir(parents=True, exist_ok=True)
             page = _lay_out(figure)
-            _save_png(figure, folder / f"{name}.png", page)
-            figure.savefig(
-                folder / f"{name}.svg", bbox_inches=page, facecolor="white", metadata={"Date": None}
-            )
-            tall = bool(main) and phone.restack(figure)
-            (folder / f"{name}.tall.png").unlink(missing_ok=True)
-            if tall:
-                _save_png(figure, folder / f"{name}.tall.png", _page(figure))
+            _save_png(figure, png, page)
+            figure.savefig(svg, bbox_inches=page, facecolor="white", metadata={"Date": None})
+            tall.unlink(missing_ok=True)
+            if has_tall := bool(main) and phone.restack(figure):
+                _save_png(figure, tall, _page(figure))
         record = {"name": name, "title": title, "caption": caption, "alt": caption, "main": bool(main)}
-        record |= {"kinds": ["png", "svg", *["tall.png"] * tall]}
-        self._record("figures", record)
-        _display(folder / f"{name}.png", caption)
+        self._record("figures", record | {"kinds": ["png", "svg", *["tall.png"] * has_tall]})
+        _display(png, caption)
         plt.close(figure)
 
     def find(self, *findings: Finding | Iterable[Finding], main: bool = False, card: int = 0) -> None:
@@ -438,14 +429,8 @@ class Study:
                 said.append(f"{model}{embedded}: guidance {guidance:g}{pairs}, {steps:g} steps.")
         return " ".join(said)
 
-    def _withdraw_figure(self, name: str) -> None:
-        """Take away what an earlier call with other data left of a figure."""
-        for kind in ("png", "svg", "tall.png"):
-            (self.output_dir / "figures" / f"{name}.{kind}").unlink(missing_ok=True)
-        self._records["figures"] = [r for r in self._records["figures"] if r["name"] != name]
-        self._write_records()
-
     def _record(self, kind: str, record: dict) -> None:
+        """Add a record, in place of an earlier one of the same."""
         same = ("model", "question", "answer", "numbers") if kind == "findings" else ("name",)
         others = [r for r in self._records[kind] if any(r[k] != record[k] for k in same)]
         self._records[kind] = [*others, record]
@@ -453,21 +438,9 @@ class Study:
 
     def _write_records(self) -> None:
         whole = json.dumps({**self._records, "printed": self._printed}, ensure_ascii=False, indent=1)
-        path = self.output_dir / "records.json"
-        with self._writing(path):
+        with self._writing(path := self.output_dir / "records.json"):
             self.output_dir.mkdir(parents=True, exist_ok=True)
             store.replace(path, whole.encode())
-
-
-def _attempt_for(output_dir: Path) -> Path | None:
-    """Return the folder of the start of a run that this process works for, if ``output_dir`` is a part of that run."""
-    named = os.environ.get(ATTEMPT, "")
-    return Path(named) if named and output_dir.is_relative_to(Path(named).parents[1]) else None
-
-
-def _draws(figure: Figure) -> bool:
-    """Return whether a figure shows anything besides words and lines across the whole of its axes."""
-    return any(_is_data(artist, ax) for ax in figure.axes for artist in ax.get_children())
 
 
 def _is_data(artist: Artist, ax: Axes) -> bool:
@@ -491,8 +464,8 @@ def _is_data(artist: Artist, ax: Axes) -> bool:
 
 
 _DPI = 170
-# Once it has been laid out a figure has no engine: with one, even one that does nothing, each saving draws all of it
-# once more. After saving, matplotlib gives a figure without an engine the one that these name.
+# Once it is laid out a figure has no engine: with one, each saving draws all of it once more. After saving, matplotlib
+# gives a figure without an engine the one that these name.
 _NO_LAYOUT = {"figure.autolayout": False, "figure.constrained_layout.use": False}
 
 
@@ -546,8 +519,3 @@ def _display(picture: Path, alt: str) -> None:
         width, height = (round(pixels * rcParams["figure.dpi"] / _DPI) for pixels in opened.size)
     about = {"alt": alt, "width": width, "height": height}
     display(Image(data=picture.read_bytes(), format="png"), metadata={"image/png": about})
-
-
-def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise ParameterError(f"{name!r} is not a name: use lower-case words joined by underscores.")
