@@ -32,13 +32,19 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.flush()
         status = given.call(given)
         sys.stdout.flush()
-        return status
+        return status or 0
     except BrokenPipeError:
-        # Nothing is left to say to whom it was said, as for `biaslab published | head -1`.
+        # Nothing is left to say to whom it was said, as for `biaslab published | head -1`; a shell adds 128.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + _SIGPIPE
     except (BiaslabError, OSError) as error:
-        print(f"biaslab: {_words(error)}", file=sys.stderr)
+        from biaslab.store import is_full
+
+        said = str(error)
+        if isinstance(error, OSError) and is_full(error):
+            where = f" to write {error.filename}" if error.filename else ", perhaps where temporary files are"
+            said = f"No space left{where}. What had finished is kept: free some space and run it again."
+        print(f"biaslab: {said}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         kept = getattr(given, "kept", "")
@@ -46,16 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
 
 
-def _words(error: Exception) -> str:
-    from biaslab.store import is_full
-
-    if isinstance(error, OSError) and is_full(error):
-        where = f" to write {error.filename}" if error.filename else ", perhaps where temporary files are"
-        return f"No space left{where}. What had finished is kept: free some space and run it again."
-    return str(error)
-
-
-# The number of the signal that ends programs which write to nobody; a shell adds it to 128.
+# The number of the signal that ends programs which write to nobody.
 _SIGPIPE = 13
 _GOES_ON = "what had finished is kept, and the same command goes on from there"
 
@@ -114,9 +111,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--of", dest="share", metavar="I/N", required=True, help="which share: 0/10 to 9/10 make the whole")
     add("--wait", action="store_true", help="wait for other shares, and go on, until nothing is left")
 
-    add = command(
-        "compare", _compare, "lay runs side by side: findings, and tables with differences", outputs
-    )
+    text = "lay runs side by side: findings, and tables with differences"
+    add = command("compare", _compare, text, outputs)
     add("first", metavar="RUN", help="a run's folder, or its name below --outputs")
     add("others", metavar="RUN", nargs="+", help="the runs that are compared with the first")
     add("--name", metavar="NAME", help="name of the comparison's folder")
@@ -145,9 +141,8 @@ def _parser() -> argparse.ArgumentParser:
     text = "say what a ledger of bought images holds, or rebuild a damaged one; buys nothing"
     add = command("ledger", _ledger, text)
     add("folder", metavar="FOLDER", help="the folder that holds bought.jsonl")
-    add(
-        "--rebuild", action="store_true", help="rebuild it from its sound lines, the pictures and the answers"
-    )
+    text = "rebuild it from its sound lines, the pictures and the answers"
+    add("--rebuild", action="store_true", help=text)
     add("--price", type=float, metavar="N", help="what an image cost, where no sound line says it")
 
     text = "train an embedded model from the embedded world, from scratch"
@@ -178,69 +173,49 @@ def _run(given: argparse.Namespace) -> int:
     checked = params.load(
         given.params, overrides=given.overrides, notebooks=given.notebooks, notebooks_dir=given.notebooks_dir
     )
-    if _stops(given):
-        _say_plan(given, checked)
-        return 0
     return _execute(given, checked)
 
 
 def _audit(given: argparse.Namespace) -> int:
     from biaslab import audit, params, runs
 
-    how = {"size": given.size, "name": given.name, "corpus": given.corpus}
-    asked = audit.params_of(given.models, **how)
+    asked = audit.params_of(given.models, size=given.size, name=given.name, corpus=given.corpus)
     checked = params.of(asked, file=runs.PARAMS, overrides=given.overrides, notebooks_dir=given.notebooks_dir)
-    _say_plan(given, checked)
-    return 0 if _stops(given) else _execute(given, checked)
+    return _execute(given, checked, say_plan=True)
 
 
-def _stops(given: argparse.Namespace) -> bool:
-    return given.dry_run or given.plan is not None
+def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = False) -> int:
+    """Say what a run will make, where that is wanted, and unless that is all, make it; return the exit status."""
+    from biaslab import planning, runs, scaling
 
-
-def _say_plan(given: argparse.Namespace, checked: RunParams) -> None:
-    from biaslab import planning, scaling
-
-    devices = None if given.plan is None else scaling.devices(given.plan)
-    found = planning.asked(checked)
-    measured = planning.costs(found)
-    print(planning.said(found, measured), flush=True)
-    if devices is not None:
-        print(scaling.said(found, measured, devices), flush=True)
-
-
-def _execute(given: argparse.Namespace, checked: RunParams) -> int:
-    from biaslab import runs
-
-    record = runs.run(
-        checked,
-        outputs=given.outputs,
-        overwrite=given.overwrite,
-        again=given.again,
-        progress=not given.no_progress,
-    )
-    for notebook in record["notebooks"]:
-        if notebook["status"] != "ok":
-            print(f"{notebook['slug']}: {notebook['status']}: {notebook['reason']}", file=sys.stderr)
-    said = [*record["problems"]]
+    stops = given.dry_run or given.plan is not None
+    if stops or say_plan:
+        devices = None if given.plan is None else scaling.devices(given.plan)
+        found = planning.asked(checked)
+        measured = planning.costs(found)
+        print(planning.said(found, measured), flush=True)
+        if devices is not None:
+            print(scaling.said(found, measured, devices), flush=True)
+    if stops:
+        return 0
+    how = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}
+    record = runs.run(checked, **how, progress=not given.no_progress)
+    notebooks = record["notebooks"]
+    said = [f"{n['slug']}: {n['status']}: {n['reason']}" for n in notebooks if n["status"] != "ok"]
+    said += record["problems"]
     if record.get("up_to_date"):
         said.append(f"Nothing has changed since {record['ended']}: all results are kept.")
     else:
-        kept = sum(n["kept"] for n in record["notebooks"])
         said += record.get("notes", ())
-        said += [
-            f"{kept} of {len(record['notebooks'])} notebooks are kept: nothing has changed for them."
-        ] * bool(kept)
+        if kept := sum(n["kept"] for n in notebooks):
+            said.append(f"{kept} of {len(notebooks)} notebooks are kept: nothing has changed for them.")
     for text in said:
         print(text, file=sys.stderr)
     print(f"{given.outputs}/{checked.run}/index.html")
     return 0 if record["status"] == "ok" else 1
 
 
-_ALL_THERE = "Nothing is left: `biaslab run {}` reads it all."
-
-
-def _shard(given: argparse.Namespace) -> int:
+def _shard(given: argparse.Namespace) -> None:
     import re
 
     from biaslab import params, shards
@@ -253,69 +228,59 @@ def _shard(given: argparse.Namespace) -> int:
     how = {"progress": not given.no_progress, "wait": given.wait}
     told = partial(print, sep="\n", flush=True)
     left = shards.compute(checked, (int(share[1]), int(share[2])), waiting=lambda left: told(*left), **how)
-    told(
-        *left, "Start all shares once more when they have ended." if left else _ALL_THERE.format(given.params)
-    )
-    return 0
+    there = f"Nothing is left: `biaslab run {given.params}` reads it all."
+    told(*left, "Start all shares once more when they have ended." if left else there)
 
 
-def _compare(given: argparse.Namespace) -> int:
+def _compare(given: argparse.Namespace) -> None:
     from biaslab import compare
 
     folder = compare.compare(given.first, *given.others, outputs=given.outputs, name=given.name)
     print(f"{folder}/index.html")
-    return 0
 
 
-def _export(given: argparse.Namespace) -> int:
+def _export(given: argparse.Namespace) -> None:
     from biaslab import export
 
     print(export.export(given.run, outputs=given.outputs, to=given.to))
-    return 0
 
 
-def _rate(given: argparse.Namespace) -> int:
+def _rate(given: argparse.Namespace) -> None:
     from biaslab import rate
+    from biaslab.findings import count
 
-    how = {
-        name: getattr(given, name) for name in ("outputs", "seed", "paper", "show_faces", "overrides", "to")
-    }
-    page = rate.rate(given.images, n=given.sample, **how)
+    names = ("outputs", "seed", "paper", "show_faces", "overrides", "to")
+    page = rate.rate(given.images, n=given.sample, **{name: getattr(given, name) for name in names})
     for reason, n in sorted(page.left_out.items()):
-        print(f"Left out: {n} image{'' if n == 1 else 's'}, {reason}.", file=sys.stderr)
-    print(f"{page.images} image{'' if page.images == 1 else 's'}, {page.bytes:,} bytes.", file=sys.stderr)
+        print(f"Left out: {count(n, 'image', 'images')}, {reason}.", file=sys.stderr)
+    print(f"{count(page.images, 'image', 'images')}, {page.bytes:,} bytes.", file=sys.stderr)
     print(page.path)
-    return 0
 
 
-def _published(given: argparse.Namespace) -> int:
+def _published(given: argparse.Namespace) -> None:
     from biaslab import published
 
     if given.name:
         published.load(given.name).to_csv(sys.stdout, index=False)
     else:
         print(published.index().to_string(index=False))
-    return 0
 
 
-def _models(_: argparse.Namespace) -> int:
+def _models(_: argparse.Namespace) -> None:
     from biaslab import models
 
     print(models.embedded().to_string(index=False))
-    return 0
 
 
-def _ledger(given: argparse.Namespace) -> int:
+def _ledger(given: argparse.Namespace) -> None:
     from biaslab.net import ledger
 
     rebuilt = ledger.rebuild(given.folder, price=given.price) if given.rebuild else None
-    found = rebuilt or ledger.summary(given.folder)
-    for name, value in found.items():
+    for name, value in (rebuilt or ledger.summary(given.folder)).items():
         print(f"{name}: {'' if value is None else value}")
-    return 0
 
 
-def _train(given: argparse.Namespace) -> int:
+def _train(given: argparse.Namespace) -> None:
     import shutil
     from pathlib import Path
 
@@ -333,17 +298,11 @@ def _train(given: argparse.Namespace) -> int:
         raise RunError(f"{there[0]} is not empty. Go on with --resume, or start anew with --overwrite.")
     work.mkdir(parents=True, exist_ok=True)
     asked = {name: getattr(given, name) for name in ("minutes", "steps", "batch", "seed")}
-    found = trainer(
-        folder,
-        checkpoint=work / "state.pt",
-        log=work / "log.csv",
-        progress=not given.no_progress,
-        **{name: value for name, value in asked.items() if value is not None},
-    )
-    for name, value in found.items():
+    how = {name: value for name, value in asked.items() if value is not None}
+    how |= {"checkpoint": work / "state.pt", "log": work / "log.csv", "progress": not given.no_progress}
+    for name, value in trainer(folder, **how).items():
         print(f"{name}: {value:.4g}")
     print(folder)
-    return 0
 
 
 if __name__ == "__main__":

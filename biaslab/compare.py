@@ -25,7 +25,6 @@ _INDEPENDENCE = (
     "Intervals of differences take the two runs as independent (MOVER, Zou and Donner 2008). Runs that share "
     "occupations, images or training captions are not: then the intervals are too wide where the two move together."
 )
-SIDES = ("first", "second")
 # What a row of both runs compares.
 IDENTICAL, SAME_INPUTS, DIFFERENT = "identical", "same inputs", "different inputs"
 
@@ -41,26 +40,36 @@ def side_by_side(
 ) -> pd.DataFrame:
     """Return the rows of table ``name`` that either run has, with both values and the difference.
 
-    Columns: the table's identity, ``in_runs`` (``both``, ``first`` or ``second``), ``basis``, then for each
-    estimate that the table declares an interval of (without intervals, for each number that is not a count)
-    ``<column>_first``, ``<column>_second``, ``<column>_difference`` and, where there are intervals, the limits of
-    each and, under the limits' own names, those of the difference.
-    Rows of one run only have missing values on the other side. A key that differs in every row, such as
-    ``model`` where each run holds one, is told apart by ``_first`` and ``_second`` and not matched on.
-    ``swept`` names parameters that a run was repeated for; where both have such a column, rows are matched on it too,
-    and where one has it, ``<parameter>_first`` or ``<parameter>_second`` tells its rows apart.
-    Without ``intervals``, those of the differences stay missing: the two sides' are not of one level.
-    ``same`` names models whose measurements are the same in both runs, ``True`` stands for all rows. In them,
-    ``basis`` is ``identical`` where the values agree, else ``same inputs``: such a difference comes from
-    parameters of the analysis and has no sampling error, so its limits are missing. All other rows of both runs are
-    of ``different inputs``, and so are all that are told apart by a key.
+    Columns: the table's identity, ``in_runs`` (``both``, ``first`` or ``second``), ``basis``, then for each estimate
+    that the table declares an interval of (without intervals, for each number that is not a count) ``<column>_first``,
+    ``<column>_second``, ``<column>_difference`` and, where there are intervals, the limits of each and, under the
+    limits' own names, those of the difference. A row of one run has missing values on the other side. A key that
+    differs in every row, such as ``model`` where each run holds one, is told apart by ``_first`` and ``_second``.
+
+    Args:
+        first: The table of one run.
+        second: That of the other.
+        name: Its name.
+        swept: Parameters that a run was repeated for. Where both have such a column, rows are matched on it too; where
+            one has it, ``<parameter>_first`` or ``<parameter>_second`` tells its rows apart.
+        intervals: Whether differences have them; the two sides' may not be of one level.
+        same: Models whose measurements are the same in both runs, ``True`` for all rows. In them, ``basis`` is
+            ``identical`` where the values agree, else ``same inputs``: such a difference comes from parameters of the
+            analysis and has no sampling error, so its limits are missing. All other rows of both runs are of
+            ``different inputs``, and so are all that are told apart by a key.
     """
     declared = tables.schema(name)
     identity = list(dict.fromkeys([*declared.keys, *(k for k in swept if k in first and k in second)]))
-    keys = _matching_keys(first, second, identity)
+    # Rows are matched on all keys but those with one value a run that the runs do not share.
+    held = {k: (set(first[k]), set(second[k])) for k in identity}
+    keys = [k for k, (a, b) in held.items() if a == b or not len(a) == len(b) == 1] or identity
     apart = [k for k in identity if k not in keys]
     known = [i for i in declared.intervals if {*i} <= {*first} and {*i} <= {*second}]
-    values = _estimates(declared)
+    values = list(dict.fromkeys(estimate for estimate, *_ in declared.intervals)) or [
+        c.name
+        for c in declared.columns
+        if not c.text and not c.optional and c.name not in ("n", "t", "p") and not c.name.startswith("n_")
+    ]
     limits = [limit for _, *both in known for limit in both]
     first, second = first.copy(), second.copy()
     for k in keys:
@@ -71,9 +80,8 @@ def side_by_side(
         lone = [k for k in swept if k in frame and k not in other and k not in declared.keys]
         chosen = frame[[*keys, *apart, *lone, *values, *limits]]
         sides.append(chosen.rename(columns={k: f"{k}_{side}" for k in lone}))
-    both = sides[0].merge(
-        *sides[1:], on=keys, how="outer", suffixes=("_first", "_second"), indicator="in_runs"
-    )
+    how = {"how": "outer", "suffixes": ("_first", "_second"), "indicator": "in_runs"}
+    both = sides[0].merge(sides[1], on=keys, **how)
     names = {"left_only": "first", "right_only": "second"}
     both.insert(len(keys), "in_runs", both.pop("in_runs").astype(str).replace(names))
     both.insert(len(keys) + 1, "basis", _compared(both, values, same if not apart else ()))
@@ -85,8 +93,7 @@ def side_by_side(
         sampled = (both["basis"] == DIFFERENT) & intervals
         for value, *ends in known:
             parts = [f"{c}_{side}" for side in ("first", "second") for c in (value, *ends)]
-            found = difference_interval(*(both[c].where(sampled) for c in parts))
-            both[ends[0]], both[ends[1]] = found
+            both[ends[0]], both[ends[1]] = difference_interval(*(both[c].where(sampled) for c in parts))
     return both
 
 
@@ -103,26 +110,6 @@ def _compared(both: pd.DataFrame, values: Sequence[str], same: Collection[str] |
     return said.mask(shared, SAME_INPUTS).mask(shared & agree, IDENTICAL)
 
 
-def _matching_keys(first: pd.DataFrame, second: pd.DataFrame, keys: list[str]) -> list[str]:
-    """Return the keys to match rows on: all but those with one value a run that the runs do not share."""
-
-    def told_apart(key: str) -> bool:
-        a, b = set(first[key]), set(second[key])
-        return len(a) == len(b) == 1 and a != b
-
-    matching = [k for k in keys if not told_apart(k)]
-    return matching or keys
-
-
-def _estimates(declared: tables.Schema) -> list[str]:
-    """Return the columns to compare: those that the table declares intervals of, else each number but counts."""
-    return list(dict.fromkeys(estimate for estimate, *_ in declared.intervals)) or [
-        c.name
-        for c in declared.columns
-        if not c.text and not c.optional and c.name not in ("n", "t", "p") and not c.name.startswith("n_")
-    ]
-
-
 def compare(
     first: str | Path, *others: str | Path, outputs: str | Path = "outputs", name: str | None = None
 ) -> Path:
@@ -135,8 +122,8 @@ def compare(
         name: The comparison's name; by default ``compare-<first>-<second>-…``.
 
     Returns:
-        The folder with ``index.html``, ``run.json`` and ``tables``; of several others, each table's name ends in the
-        run that is compared.
+        The folder with ``index.html``, ``run.json`` and ``tables``, whose names end in the other run where there are
+        several.
 
     Raises:
         ParameterError: A run does not exist or is a comparison itself, one is named twice, or the name is not one.
@@ -157,9 +144,7 @@ def compare(
     names = [folder.name for folder in folders]
     started = now()
     title = f"{', '.join(names[:-1])} and {names[-1]}"
-    pairs = [
-        _pair(folders[0], folder, runs[0], run) for folder, run in zip(folders[1:], runs[1:], strict=True)
-    ]
+    pairs = [_pair(folders[0], other, runs[0], run) for other, run in zip(folders[1:], runs[1:], strict=True)]
     folder = outputs / (chosen or re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(["compare", *names])))
     _prepare(folder, title)
     records, findings, limits = [], _shown_together(names, runs), []
@@ -207,15 +192,14 @@ class _Pair:
 
     names: tuple[str, str]
     frames: dict[str, pd.DataFrame]  # By table.
-    swept: list[str]  # Parameters that either run was repeated for.
     common: str  # What the runs share, so that they are not independent.
     limits: list[str]
 
 
 def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
     """Return what two runs share, side by side; a RunError where that is nothing."""
-    shared = sorted({p.stem for p in one.glob("tables/*.csv")} & {p.stem for p in other.glob("tables/*.csv")})
-    shared = [s for s in shared if s in tables.schemas()]
+    held = [{path.stem for path in run.glob("tables/*.csv")} for run in (one, other)]
+    shared = sorted(held[0] & held[1] & set(tables.schemas()))
     title = f"{one.name} and {other.name}"
     if not shared:
         raise RunError(f"{title} share no table, so there is nothing to compare.")
@@ -239,12 +223,12 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
     if not frames:
         raise RunError(f"No table that {title} share can be read. {unread[0]}")
     if not any((frame["in_runs"] == "both").any() for frame in frames.values()):
+        where = _why_apart(frames)
         raise RunError(
-            f"No row of the tables that {title} share is in both, so there is nothing to compare"
-            f"{_why_apart(frames)}."
+            f"No row of the tables that {title} share is in both, so there is nothing to compare{where}."
         )
     limits = [*_unfinished(one.name, other.name, runs), *unread, *unequal]
-    return _Pair((one.name, other.name), frames, swept, _in_common(runs), limits)
+    return _Pair((one.name, other.name), frames, _in_common(runs), limits)
 
 
 def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]:
@@ -258,21 +242,18 @@ def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]
     for said in found.values():
         if len({name for name, _ in said}) > 1:
             # What the printed numbers say stands in every run, and once here.
-            seen = set()
+            once: dict[str, dict] = {}
             for name, finding in said:
-                key = json.dumps(
-                    [finding.get(k) for k in ("model", "estimate", "ci_low", "ci_high", "marks")]
-                )
-                if key not in seen:
-                    seen.add(key)
-                    kept = {k: v for k, v in finding.items() if k not in ("figure", "notebook")}
-                    together.append(kept | {"variant": "" if finding.get("printed") else name})
+                same = [finding.get(k) for k in ("model", "estimate", "ci_low", "ci_high", "marks")]
+                kept = {k: v for k, v in finding.items() if k not in ("figure", "notebook")}
+                once.setdefault(json.dumps(same), kept | {"variant": "" if finding.get("printed") else name})
+            together += once.values()
     return together
 
 
 def find(run: str | Path, outputs: Path) -> Path:
     """Return the folder of a run, given that folder or its name below ``outputs``; ParameterError if there is none."""
-    for folder in (Path(run), outputs / str(run)):
+    for folder in (Path(run), outputs / run):
         if (folder / "run.json").is_file():
             return folder.resolve()
     known = [p.parent.name for p in sorted(outputs.glob("*/run.json"))]
@@ -303,7 +284,8 @@ def _unequal_confidence(first: str, second: str, runs: Sequence[Mapping]) -> lis
 
 def _paper(table: str) -> str:
     """Return the paper on whose measurements a table rests; the specification curve is about the paradox paper."""
-    return re.sub("^synthesis$", "paradox", table.split("_")[0])
+    paper = table.partition("_")[0]
+    return "paradox" if paper == "synthesis" else paper
 
 
 def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bool]:
@@ -346,10 +328,9 @@ def _rows_by_model(path: Path) -> dict[str, set[tuple]]:
 
 def _in_common(runs: Sequence[Mapping]) -> str:
     """Say what two runs whose images differ have in common, so that they are not independent; empty if unknown."""
-    if any(run.get("parameters", {}).get("source") not in sources.PIPELINES for run in runs):
-        return ""
     inputs, seeds = ([run.get(key, {}) for run in runs] for key in ("inputs", "seeds"))
-    if not inputs[0] or set(inputs[0].values()) != set(inputs[1].values()):
+    made = all(run.get("parameters", {}).get("source") in sources.PIPELINES for run in runs)
+    if not made or not inputs[0] or set(inputs[0].values()) != set(inputs[1].values()):
         return ""
     same = "the same captions, prompts and models"
     if seeds[0] == seeds[1] and not any("seed" in run.get("sweep", {}) for run in runs):
@@ -423,22 +404,21 @@ def _overview(frames: Mapping[str, pd.DataFrame], folder: Path, of: str) -> dict
         "differences": "Differences with an interval.",
         "excluding 0": "Of them, those whose interval excludes 0.",
     }
-    rows = [
-        [name, tables.schema(name).title]
-        + [int((frame["basis"] == kind).sum()) for kind in (IDENTICAL, SAME_INPUTS, DIFFERENT, "")]
-        + [*_apart(name, frame)]
-        for name, frame in frames.items()
-    ]
+    rows = []
+    for name, frame in frames.items():
+        counts = [int((frame["basis"] == kind).sum()) for kind in (IDENTICAL, SAME_INPUTS, DIFFERENT, "")]
+        rows.append([name, tables.schema(name).title, *counts, *_apart(name, frame)])
     frame = pd.DataFrame(rows, columns=list(described))
     words = ("What was compared", "The tables that both runs have, and what their rows compare.")
     columns = [{"name": name, "unit": "", "description": text} for name, text in described.items()]
-    return _written(frame, folder, _of("compared_tables", of), *words, columns)
+    return _written(frame, folder, "compared_tables", of, *words, columns)
 
 
 def _written(
-    frame: pd.DataFrame, folder: Path, name: str, title: str, description: str, columns: list[dict]
+    frame: pd.DataFrame, folder: Path, name: str, of: str, title: str, description: str, columns: list[dict]
 ) -> dict:
-    """Write a table and return its record, as reports list it."""
+    """Write a table, named after the run ``of`` too where there are several, and return its record for reports."""
+    name = f"{name}_{re.sub(r'[^a-z0-9]+', '_', of.lower())}" if of else name
     path = tables.write(frame, folder / "tables" / f"{name}.csv")
     return {
         "name": name,
@@ -451,14 +431,9 @@ def _written(
     }
 
 
-def _of(name: str, of: str) -> str:
-    """Return a table's name with the run that it compares, where there are several."""
-    return name if not of else f"{name}_{re.sub(r'[^a-z0-9]+', '_', of.lower())}"
-
-
 def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, of: str) -> dict:
     """Write a table that differs and return its record."""
-    runs = pair.names
+    first, second = pair.names
     declared = tables.schema(name)
     known = {c.name: c for c in declared.columns}
     ends = {end for _, *both in declared.intervals for end in both}
@@ -467,24 +442,23 @@ def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, of: str) 
         "basis": f"`{IDENTICAL}`: the same value from the same measurements; `{SAME_INPUTS}`: the same measurements, "
         f"analysed otherwise, so the difference has no interval; or `{DIFFERENT}`.",
     }
-    said = {"first": f"In {runs[0]}.", "second": f"In {runs[1]}.", "difference": "Second minus first."}
+    said = {"first": f"In {first}.", "second": f"In {second}.", "difference": "Second minus first."}
 
     def column(label: str) -> dict:
         base, _, side = label.rpartition("_")
-        side = side if label not in known and side in said else ""
-        told = known.get(base if side else label)
-        if told is None:
-            words = own.get(label, f"A parameter that a run was repeated for. {said.get(side, '')}".strip())
-            return {"name": label, "unit": "", "description": words}
-        words = f"{told.description} {said.get(side, '')}".strip()
+        if label in known or side not in said:
+            base, side = label, ""
+        told = known.get(base)
+        words = told.description if told else own.get(label, "A parameter that a run was repeated for.")
         if label in ends:
             words = f"Limit of the difference of {told.of}."
-        return {"name": label, "unit": told.unit, "description": words}
+        words = f"{words} {said.get(side, '')}".strip()
+        return {"name": label, "unit": told.unit if told else "", "description": words}
 
-    words = f"{declared.description} First: {runs[0]}; second: {runs[1]}. {_in_both([frame])}"
+    words = f"{declared.description} First: {first}; second: {second}. {_in_both([frame])}"
     words += f" {pair.common}" if pair.common and (frame["basis"] == DIFFERENT).any() else ""
     title = f"{declared.title}: {of}" if of else declared.title
-    return _written(frame, folder, _of(name, of), title, words, [column(c) for c in frame.columns])
+    return _written(frame, folder, name, of, title, words, [column(c) for c in frame.columns])
 
 
 def _in_both(frames: Sequence[pd.DataFrame]) -> str:
@@ -509,9 +483,8 @@ def _findings(frames: Mapping[str, pd.DataFrame], of: str) -> list[dict]:
     for name, frame in frames.items():
         known, apart = _apart(name, frame)
         if known:
-            found.append(
-                (f"{tables.schema(name).title}: what differs?", f"{apart} of {known} differences exclude 0.")
-            )
+            question = f"{tables.schema(name).title}: what differs?"
+            found.append((question, f"{apart} of {known} differences exclude 0."))
     # The rows that met and what follows first stand at the top.
     return [
         {"question": question, "answer": answer, "variant": of, "main": order < 2}

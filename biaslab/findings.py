@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from math import isfinite, nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,9 +61,7 @@ class Finding:
         """The estimate with its interval and n, such as ``+1.2 points (0.3 to 2.1; n = 62 occupations)``."""
         if not isfinite(self.estimate):
             return ""
-        limits = (
-            f"{spoken(self.ci_low)} to {spoken(self.ci_high)}" if isfinite(self.ci_low) else "no interval"
-        )
+        limits = interval(vars(self))
         n = f"; n = {self.n:,.0f} {self.of}".rstrip() if isfinite(self.n) else ""
         unit = f" {self.unit}".rstrip()
         return f"{spoken(self.estimate)}{unit} ({limits}{n})"
@@ -76,18 +74,17 @@ class Finding:
 
     def as_record(self) -> dict:
         """Return it as JSON has it: what is not known is None."""
-        # Numbers of NumPy, as tables hold them, are none of JSON's.
-        plain = {k: v.item() if hasattr(v, "item") else v for k, v in asdict(self).items()}
-        told = _without_nan(plain)
-        marks = [
-            _without_nan({k: float(v) if k != "name" else v for k, v in asdict(m).items()})
-            for m in self.marks
-        ]
-        return told | {"numbers": self.numbers, "details": list(self.details), "marks": marks}
+        return _plain(asdict(self)) | {"numbers": self.numbers}
 
 
-def _without_nan(record: dict) -> dict:
-    return {k: None if isinstance(v, float) and not isfinite(v) else v for k, v in record.items()}
+def _plain(value: Any) -> Any:
+    """Return a value without NaN, and without numbers of NumPy, as tables hold them: JSON has neither."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def from_row(
@@ -174,5 +171,5 @@ def none_could(each: str, smallest: float, level: float, *, takes: int | None = 
     text = (
         f"with {each} each no outcome could be significant: corrected, p is {min(smallest, 1):.2g} at least"
     )
-    text += f", not below {level:.2g}"
-    return f"{text}; it takes {takes:,} {of} each" if takes else text
+    needed = f"; it takes {takes:,} {of} each" if takes else ""
+    return f"{text}, not below {level:.2g}{needed}"

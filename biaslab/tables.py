@@ -42,7 +42,7 @@ class Column:
     description: str  # What the values mean, in one sentence.
     unit: str = ""  # ``%`` (0–100 points), ``points``, ``images``, … or empty.
     key: bool = False  # Whether the column is part of a row's identity: no two rows share all key values.
-    text: bool = False  # Whether the values are text; otherwise they are numbers and NaN means missing.
+    text: bool = False  # Whether the values are text; else they are numbers and NaN means missing.
     low: float = float("-inf")  # Smallest value allowed.
     high: float = float("inf")  # Largest value allowed.
     allowed: tuple[str, ...] = ()  # The texts that may occur; any where it is empty.
@@ -116,11 +116,7 @@ def _columns(entry: str | dict, known: Mapping[str, dict]) -> list[Column]:
 
 
 def schema(name: str) -> Schema:
-    """Return the declaration of the table ``name``.
-
-    Raises:
-        UnknownNameError: There is no such table.
-    """
+    """Return the declaration of the table ``name``; an UnknownNameError where there is no such table."""
     if name not in schemas():
         raise unknown_name("table", name, schemas())
     return schemas()[name]
@@ -148,16 +144,14 @@ def check(
             have the same identity.
         UnknownNameError: There is no table ``name``.
     """
-    import numpy as np
     import pandas as pd
 
     declared = schema(name)
     where = where or f"table {name}"
     missing = [c for c in declared.names if c not in frame.columns]
     if missing:
-        near = near_matches(
-            missing[0], [c for c in map(str, frame.columns) if c not in declared.names], most=1
-        )
+        others = [c for c in map(str, frame.columns) if c not in declared.names]
+        near = near_matches(missing[0], others, most=1)
         hint = f"Rename {near[0]!r} to {missing[0]!r}. " if near else ""
         raise InputError(
             f"{where} has no column {missing[0]!r}. {hint}Its columns: {', '.join(map(str, frame.columns))}; "
@@ -169,50 +163,60 @@ def check(
         if column.text:
             texts = ["" if v is None or v is pd.NA or v != v else str(v) for v in out[column.name].tolist()]
             out[column.name] = pd.Series(texts, out.index, dtype=object)
-            other = sorted(set(texts) - set(column.allowed)) if column.allowed else []
-            if other:
-                raise InputError(
-                    f"{where}: {column.name} is {other[0]!r}. {name_help(other[0], column.allowed)}"
-                )
-            continue
-        values = pd.to_numeric(out[column.name], errors="coerce")
-        plain = values.to_numpy(dtype=float, na_value=np.nan)
-        # Each pass over a column is a good part of what a small table takes: most need no more than these two.
-        unknown, infinite = np.isnan(plain), np.isinf(plain) & finite
-        if unknown.any():
-            given = out[column.name].notna() & unknown
-            if given.any():
-                given &= out[column.name].astype(str).str.strip() != ""
-            if given.any():
-                raise InputError(
-                    f"{where}: {column.name} holds {out.loc[given, column.name].iloc[0]!r}, which is not a number. "
-                    "Leave the cell empty where there is none."
-                )
-        if infinite.any():
-            said = str(out.loc[infinite, column.name].iloc[0])[:60]
-            raise InputError(
-                f"{where}: {column.name} is {said} in row {int(infinite.argmax()) + 1}; give a finite number, or leave "
-                "the cell empty where there is none."
-            )
-        # Floats pass a limit by their last digits (100 * x / x can be 100.00000000000001): those are at the limit.
-        past = (plain < column.low) | (plain > column.high)
-        if past.any():
-            within = values.clip(column.low, column.high)
-            outside = past & ~np.isclose(values, within, rtol=1e-10, atol=1e-10)
-            if outside.any():
-                raise InputError(
-                    f"{where}: {column.name} is {plain[outside][0]:.10g} in row {int(outside.argmax()) + 1}; allowed "
-                    f"is {_range(column)}."
-                )
-            values = within
-        out[column.name] = values
+            for other in sorted(set(texts).difference(column.allowed)) if column.allowed else ():
+                raise InputError(f"{where}: {column.name} is {other!r}. {name_help(other, column.allowed)}")
+        else:
+            out[column.name] = _numbers(out[column.name], column, where, finite)
     keys = [k for k in dict.fromkeys([*declared.keys, *more_keys]) if k in out.columns]
-    twice = out.duplicated(keys) if keys else None
-    if twice is not None and twice.any():
+    if keys and (twice := out.duplicated(keys)).any():
         row = out.loc[twice, keys].iloc[0].to_dict()
         raise InputError(f"{where} has two rows for {row}; each may occur once.")
     known = [c.name for c in present]
     return out[known + [c for c in out.columns if c not in known]].reset_index(drop=True)
+
+
+def _numbers(given: pd.Series, column: Column, where: str, finite: bool) -> pd.Series:
+    """Return a column's values as numbers within its range; an InputError for what is none."""
+    import numpy as np
+    import pandas as pd
+
+    values = pd.to_numeric(given, errors="coerce")
+    plain = values.to_numpy(dtype=float, na_value=np.nan)
+    # Each pass over a column is a good part of what a small table takes: most need no more than these.
+    unknown = np.isnan(plain)
+    if unknown.any():
+        unknown &= given.notna().to_numpy()
+    if unknown.any():
+        unknown &= given.astype(str).str.strip().to_numpy() != ""
+    if unknown.any():
+        raise InputError(
+            f"{where}: {column.name} holds {given[unknown].iloc[0]!r}, which is not a number. Leave the cell empty "
+            "where there is none."
+        )
+    infinite = np.isinf(plain) & finite
+    if infinite.any():
+        raise InputError(
+            f"{where}: {column.name} is {str(given[infinite].iloc[0])[:60]} in row {int(infinite.argmax()) + 1}; give "
+            "a finite number, or leave the cell empty where there is none."
+        )
+    # Floats pass a limit by their last digits (100 * x / x can be 100.00000000000001): those are at the limit.
+    past = (plain < column.low) | (plain > column.high)
+    if not past.any():
+        return values
+    within = values.clip(column.low, column.high)
+    outside = past & ~np.isclose(values, within, rtol=1e-10, atol=1e-10)
+    if outside.any():
+        unit = f" {column.unit}" if column.unit else ""
+        allowed = f"{column.low:g} to {column.high:g}{unit}"
+        if column.high == float("inf"):
+            allowed = f"{column.low:g}{unit} or more"
+        elif column.low == float("-inf"):
+            allowed = f"{column.high:g}{unit} or less"
+        raise InputError(
+            f"{where}: {column.name} is {plain[outside][0]:.10g} in row {int(outside.argmax()) + 1}; allowed is "
+            f"{allowed}."
+        )
+    return within
 
 
 def of(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name: str) -> pd.DataFrame:
@@ -296,10 +300,10 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
 def write(frame: pd.DataFrame, path: Path | str) -> Path:
     """Write ``frame`` as UTF-8 CSV with a header, to a temporary name first and then renamed.
 
-    Text cells, and names of columns, that a spreadsheet would run as a formula get a leading apostrophe; whoever
-    reads the file takes one apostrophe off a cell in which one of :data:`_FORMULA_STARTS` or another apostrophe
-    follows it, and so does :func:`read`. A lone surrogate, which UTF-8 has no bytes for, becomes U+FFFD. All else
-    that a text may hold comes back as it was. Numbers are written with up to 10 significant digits.
+    Text cells, and names of columns, that a spreadsheet would run as a formula get a leading apostrophe, which
+    :func:`read` takes off again: one of a cell in which one of :data:`_FORMULA_STARTS` or another apostrophe follows
+    it. A lone surrogate, which UTF-8 has no bytes for, becomes U+FFFD. All else that a text may hold comes back as it
+    was. Numbers are written with up to 10 significant digits.
     """
     import pandas as pd
 
@@ -323,15 +327,6 @@ def write(frame: pd.DataFrame, path: Path | str) -> Path:
     )
     os.replace(temporary, path)
     return path
-
-
-def _range(column: Column) -> str:
-    unit = f" {column.unit}" if column.unit else ""
-    if column.high == float("inf"):
-        return f"{column.low:g}{unit} or more"
-    if column.low == float("-inf"):
-        return f"{column.high:g}{unit} or less"
-    return f"{column.low:g} to {column.high:g}{unit}"
 
 
 def _guard(value: object) -> object:

@@ -39,26 +39,24 @@ _HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**")
 
 @dataclass(frozen=True)
 class Look:
-    """How the values of a column are told apart: each has a colour, a marker and a name."""
+    """How the values of a column are told apart: by colour, marker and name; the next one where none is given."""
 
-    names: Mapping[str, str] = field(default_factory=dict)
-    """What the legend calls each value; the value itself where it is not among them."""
+    names: Mapping[str, str] = field(
+        default_factory=dict
+    )  # What the legend calls each; else the value itself.
     colors: Mapping[str, str] = field(default_factory=dict)
-    """A colour for each; the next of the palette where it is not among them."""
     markers: Mapping[str, str] = field(default_factory=dict)
-    """A marker for each; the next one where it is not among them."""
 
     def of(self, values: Sequence[str]) -> dict[str, tuple[str, str, str]]:
         """Return colour, marker and name of each value."""
         known = list(dict.fromkeys([*self.colors, *values]))
-        return {
-            value: (
-                self.colors.get(value, style.PALETTE[known.index(value) % len(style.PALETTE)]),
-                self.markers.get(value, style.MARKERS[known.index(value) % len(style.MARKERS)]),
-                self.names.get(value, str(value)),
-            )
-            for value in values
-        }
+        found = {}
+        for value in values:
+            k = known.index(value)
+            color = self.colors.get(value, style.PALETTE[k % len(style.PALETTE)])
+            marker = self.markers.get(value, style.MARKERS[k % len(style.MARKERS)])
+            found[value] = color, marker, self.names.get(value, str(value))
+        return found
 
 
 def look(known: Mapping[str, tuple[str, ...]]) -> Look:
@@ -141,8 +139,7 @@ def estimates(
     """Draw estimates with their intervals, a row each; of several values of ``hue``, side by side in the row.
 
     ``floor`` is a column with what chance alone gives, drawn as a grey mark; ``mark`` one with a value to compare with,
-    drawn as a thin black mark; ``band`` the ends of what lies grey behind each estimate. A dot without a line has no
-    interval.
+    a thin black mark; ``band`` the ends of what lies grey behind each estimate. A dot without a line has no interval.
     """
     looks = _looks(table, hue, look)
 
@@ -163,8 +160,7 @@ def estimates(
             style.zero_line(ax, reference)
         places = _beside(len(looks)) if beside(rows) > 1 else np.zeros(len(looks))
         tall = 0.3 / beside(rows)
-        for offset, (of, (color, marker, _)) in zip(places, looks.items(), strict=True):
-            some = rows[rows[hue] == of] if hue else rows
+        for offset, (some, color, marker) in zip(places, _series(rows, hue, looks), strict=True):
             y = some[row].map({name: i for i, name in enumerate(names)}).to_numpy(float) + offset
             if band:
                 low, high = some[band[0]], some[band[1]]
@@ -221,19 +217,10 @@ def diagonal(
 ) -> Figure:
     """Draw points, a row of the table each, against a diagonal on which both coordinates are equal.
 
-    Args:
-        table: Rows.
-        x: The column across.
-        y: The column up.
-        labels: As in all forms, like the arguments that are not named here.
-        ends: Ends of both axes.
-        limits: Columns with the limits of x and of y, drawn as thin lines.
-        band: Columns with the ends of what a fair model shows of y, at their medians.
-        size: A column of counts, drawn as the points' areas, with the number in large ones; empty for equal points.
-        names: The column with the names of points.
-        named: How many points of a panel are named, the farthest from the diagonal first.
-        under: Draws what lies below the points of a panel, such as regions.
-        keys: Entries of the legend for what ``under`` draws.
+    ``x`` and ``y`` are columns, ``limits`` those with the limits of both, ``band`` those with the ends of what a fair
+    model shows of y, drawn at their medians. ``size`` is a column of counts, drawn as the points' areas, with the
+    number in large ones. Of a panel's points, the ``named`` farthest from the diagonal bear their ``names``. ``under``
+    draws what lies below them, such as regions, for which ``keys`` are the legend's entries.
     """
     looks = _looks(table, hue, look)
     several = panel and table[panel].nunique() > 1
@@ -247,8 +234,7 @@ def diagonal(
             ax.axhspan(*rows[list(band)].median(), color=style.LIGHT, zorder=0)
         ax.plot(ends, ends, color=style.GREY, ls="--", lw=1, zorder=1)
         few = len(rows) <= 12
-        for of, (color, marker, _) in looks.items():
-            some = rows[rows[hue] == of] if hue else rows
+        for some, color, marker in _series(rows, hue, looks):
             if limits:
                 (x0, x1), (y0, y1) = limits
                 line = {"color": color, "lw": 1.8 if few else 0.8, "alpha": 0.75 if few else 0.35}
@@ -311,8 +297,7 @@ def trends(
         wide = np.ptp(list(at.values())) / (len(steps) - 1) if len(steps) > 1 else 1
         if reference is not None:
             style.zero_line(ax, reference, axis="y")
-        for offset, (of, (color, marker, _)) in zip(_beside(len(looks)), looks.items(), strict=True):
-            some = rows[rows[hue] == of] if hue else rows
+        for offset, (some, color, marker) in zip(_beside(len(looks)), _series(rows, hue, looks), strict=True):
             places = some[x].map(at).to_numpy(float) + 0.25 * offset * wide
             if limits:
                 ax.vlines(places, some[limits[0]], some[limits[1]], color=color, lw=1.8, alpha=0.75)
@@ -335,7 +320,6 @@ def heat_map(
     ends: tuple[float, float],
     centre: float | None = None,
     panel: str = "",
-    panel_names: Mapping[str, str] = {},
     form: str = ".0f",
     text: str = "",
     columns: int = 1,
@@ -343,19 +327,19 @@ def heat_map(
 ) -> Figure:
     """Draw a value for each pair of a row and a ``column`` as a colour, with the number in it.
 
-    ``label`` says what the colours show, ``ends`` are the values of the two end colours, ``centre`` the one that is
-    white between two colours (None for shades of one). ``form`` is the format of numbers, ``text`` a column with what
-    is written in their place.
+    ``label`` says what the colours show, ``ends`` are the values of the end colours, ``centre`` the one that is white
+    between two colours (None for shades of one). ``form`` is the format of numbers, ``text`` a column with what is
+    written in their place.
     """
     figure, parts = panels(
-        table, panel, names=panel_names, columns=columns, height=lambda rows: inch * rows[row].nunique() + 1.3
+        table, panel, columns=columns, height=lambda rows: inch * rows[row].nunique() + 1.3
     )
     norm = Normalize(*ends) if centre is None else TwoSlopeNorm(centre, *ends)
     drawn = []
     for ax, rows in parts:
         # Columns stand in one order in all panels, whichever of them a panel's first row has.
-        columns_here = [name for name in table[column].unique() if (rows[column] == name).any()]
-        order = {"index": rows[row].unique(), "columns": columns_here}
+        here = [name for name in table[column].unique() if (rows[column] == name).any()]
+        order = {"index": rows[row].unique(), "columns": here}
         wide, written = (
             rows.pivot(index=row, columns=column, values=of).reindex(**order) for of in (value, text or value)
         )
@@ -398,13 +382,11 @@ def stacked(
     counts: str = "",
     panel: str = "",
     panel_names: Mapping[str, str] = {},
-    row_names: Mapping[str, str] = {},
     columns: int = 1,
 ) -> Figure:
     """Draw shares of a whole (0–100 %) as bars in parts, in the order of ``look.names``.
 
-    ``part`` is the column that says which part a row is, ``counts`` one whose numbers are written into parts that have
-    room.
+    ``part`` is the column that says which part a row is, ``counts`` one whose numbers are written into wide parts.
     """
     looks = look.of([name for name in look.names if name in set(table[part])])
     patterns = dict(zip(looks, _HATCHES, strict=False))
@@ -425,7 +407,7 @@ def stacked(
                     fontsize=9, bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8},
                 )  # fmt: skip
             left += width
-        ax.set_yticks(range(len(bars)), [row_names.get(bar, str(bar)) for bar in bars])
+        ax.set_yticks(range(len(bars)), [str(bar) for bar in bars])
         ax.set(xlim=(0, 100), ylim=(len(bars) - 0.5, -0.5), xlabel=label)
     handles = [
         Patch(facecolor=color, hatch=patterns.get(part, ""), edgecolor="white", label=name)
@@ -441,10 +423,8 @@ def key(color: str, marker: str, label: str, *, hollow: bool = False, line: str 
 
 
 def legend(figure: Figure, handles: Sequence, columns: int = 4, width: float = WIDTH) -> int:
-    """Put one legend above all panels of a figure, in as many columns as its longest entry leaves room for.
-
-    Of ``width`` inches. Returns how many lines it has.
-    """
+    """Put one legend above all panels, in as many columns as its longest entry leaves room for; return how many lines
+    it has."""
     if not handles:
         return 0
     longest = 0.6 + 0.075 * max(len(str(handle.get_label())) for handle in handles)
@@ -466,6 +446,12 @@ def name_axes(figure: Figure, x: str = "", y: str = "") -> None:
 def _looks(table: pd.DataFrame, hue: str, look: Look) -> dict[str, tuple[str, str, str]]:
     """Return colour, marker and name of each value of ``hue``; without it, of all rows."""
     return look.of(list(dict.fromkeys(table[hue]))) if hue else {"": (style.BLUE, "o", "")}
+
+
+def _series(rows: pd.DataFrame, hue: str, looks: Mapping) -> Iterator[tuple[pd.DataFrame, str, str]]:
+    """Yield the rows of each value of ``hue`` with their colour and marker; without it, all rows."""
+    for value, (color, marker, _) in looks.items():
+        yield rows[rows[hue] == value] if hue else rows, color, marker
 
 
 def _keys(looks: Mapping[str, tuple[str, str, str]], line: str = "none") -> list[Line2D]:
