@@ -186,10 +186,10 @@ def _audit(given: argparse.Namespace) -> int:
 
 def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = False) -> int:
     """Say what a run will make, where that is wanted, and unless that is all, make it; return the exit status."""
-    from biaslab import planning, runs, scaling
-
     stops = given.dry_run or given.plan is not None
     if stops or say_plan:
+        from biaslab import planning, scaling
+
         devices = None if given.plan is None else scaling.devices(given.plan)
         found = planning.asked(checked)
         measured = planning.costs(found)
@@ -198,6 +198,8 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
             print(scaling.said(found, measured, devices), flush=True)
     if stops:
         return 0
+    from biaslab import runs
+
     how = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}
     record = runs.run(checked, **how, progress=not given.no_progress)
     notebooks = record["notebooks"]
