@@ -180,7 +180,9 @@ def _audit(given: argparse.Namespace) -> int:
     from biaslab import audit, params, runs
 
     asked = audit.params_of(given.models, size=given.size, name=given.name, corpus=given.corpus)
-    checked = params.of(asked, file=runs.PARAMS, overrides=given.overrides, notebooks_dir=given.notebooks_dir)
+    checked = params.load(
+        runs.PARAMS, given=asked, overrides=given.overrides, notebooks_dir=given.notebooks_dir
+    )
     return _execute(given, checked, say_plan=True)
 
 

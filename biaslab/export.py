@@ -72,10 +72,8 @@ def _check(files: list[Path], folder: Path) -> None:
     """Refuse to send what names a folder of this machine: reports leave them out, files put there later may not."""
     own = {str(Path.home()), str(project_root()), str(folder.parent)} - {"/"}
     pattern = re.compile("|".join(rf"(?<![\w.-]){re.escape(name)}(?=[/\"'\s<\\]|$)" for name in sorted(own)))
-    for path in files:
-        if path.suffix in _TEXTS and (
-            found := pattern.search(path.read_text(encoding="utf-8", errors="replace"))
-        ):
+    for path in (path for path in files if path.suffix in _TEXTS):
+        if found := pattern.search(path.read_text(encoding="utf-8", errors="replace")):
             raise RunError(
                 f"{path.relative_to(folder).as_posix()} names {found[0]}, a folder of this machine. Take the file out, "
                 "or run its notebook again: reports name files without their folders."

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -95,10 +96,13 @@ class Group(BaseModel):
 
     def describe(self) -> list[tuple[str, str, str]]:
         """Return dotted name, value (as YAML has it, paths without their folders) and meaning of each setting."""
-        return [
-            (name, v if isinstance(v := _named(value), str) else json.dumps(v), known.description or "")
-            for name, value, known in _leaves(self)
-        ]
+        found = []
+        for name, known in _fields(type(self)):
+            value = _named(attrgetter(name)(self))
+            found.append(
+                (name, value if isinstance(value, str) else json.dumps(value), known.description or "")
+            )
+        return found
 
 
 def names(group: type[Group]) -> list[str]:
@@ -125,14 +129,6 @@ def _fields(group: type[Group], prefix: str = "") -> Iterator[tuple[str, FieldIn
 
 def _is_group(known: FieldInfo) -> bool:
     return isinstance(known.annotation, type) and issubclass(known.annotation, Group)
-
-
-def _leaves(group: Group, prefix: str = "") -> Iterator[tuple[str, Any, FieldInfo]]:
-    for name, value in group:
-        if isinstance(value, Group):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value, type(group).model_fields[name]
 
 
 def _named(value: Any) -> Any:

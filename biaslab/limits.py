@@ -63,29 +63,38 @@ def of_run(
         printed: By input, its models whose rows are what a paper prints, as far as that is known; else it is found out.
     """
     inputs = {path.stem: tables.read(path, path.stem) for path in sorted(measured.glob("*.csv"))}
-    shown: dict[str, set[str]] = {}
-    for table in results:
-        shown.setdefault(_paper(table["name"]), set()).update(table["models"])
-    settings = inputs.get("pipeline_settings")
+    settings = inputs.pop("pipeline_settings", None)
     found = [*LIMITS]
     if settings is not None:
         found += _of_settings(settings)
     elif source == "mini":
         found += [_EMBEDDED["mini"], _EMBEDDED_JUDGE]
-    models, others = _printed(inputs, shown, printed)
-    if not models:
+    shown: dict[str, set[str]] = {}
+    for table in results:
+        shown.setdefault(_paper(table["name"]), set()).update(table["models"])
+    # The models shown whose measurements are printed ones, by paper; and whether there are others.
+    models: dict[str, list[str]] = {}
+    others = False
+    for name, frame in inputs.items():
+        if "model" in frame:
+            paper = _paper(name)
+            as_printed = printed[name] if name in printed else sources.printed_models(name, frame)
+            held = [model for model in dict.fromkeys(frame["model"]) if model in shown.get(paper, ())]
+            others |= any(model not in as_printed for model in held)
+            models.setdefault(paper, []).extend(model for model in held if model in as_printed)
+    of = "; ".join(f"{_PAPERS[p]}: {', '.join(dict.fromkeys(models[p]))}" for p in _PAPERS if models.get(p))
+    if not of:
         return found
-    listed = "; ".join(f"{_PAPERS[p]}: {', '.join(models[p])}" for p in _PAPERS if p in models)
     if others:
         text = (
             "Rows of models that a paper reports on are numbers as it prints them, rounded, with the number of images "
-            f"that it states. They are of {listed}. No image of theirs was made or judged for this run."
+            f"that it states. They are of {of}. No image of theirs was made or judged for this run."
         )
     else:
         text = (
             "The inputs of this run are numbers as the papers print them, rounded, with the number of images that the "
-            f"papers state. They are of {listed}. Images that were left out by a gate are not known, so the true n can "
-            "be smaller."
+            f"papers state. They are of {of}. Images that were left out by a gate are not known, so the true n can be "
+            "smaller."
         )
     return [*found, text]
 
@@ -93,37 +102,12 @@ def of_run(
 def _of_settings(settings: pd.DataFrame) -> list[str]:
     """Return what the pipeline's settings say of where images and judgements come from."""
     value = settings.groupby("setting")["value"].agg(set)
-    models, judges = (
-        value.get("model", set()),
-        value.get("judging.faces", set()) | value.get("judging.gender", set()),
-    )
+    models = value.get("model", set())
+    judges = value.get("judging.faces", set()) | value.get("judging.gender", set())
     found = [text for name, text in _EMBEDDED.items() if name in models]
     if judges & {"mini-detector", "mini-clip"}:
         found.append(_EMBEDDED_JUDGE if models <= set(_EMBEDDED) else _STRANGE_JUDGE)
     return found
-
-
-def _printed(
-    inputs: Mapping[str, pd.DataFrame],
-    shown: Mapping[str, set[str]],
-    known: Mapping[str, Collection[str]],
-) -> tuple[dict[str, list[str]], bool]:
-    """Return the models shown whose measurements are printed ones, by paper, and whether there are others."""
-    printed: dict[str, list[str]] = {}
-    others = False
-    for name, frame in inputs.items():
-        if "model" not in frame or name == "pipeline_settings":
-            continue
-        paper = _paper(name)
-        as_printed = known[name] if name in known else sources.printed_models(name, frame)
-        for model in dict.fromkeys(frame["model"]):
-            if model not in shown.get(paper, ()):
-                continue
-            if model not in as_printed:
-                others = True
-            elif model not in printed.setdefault(paper, []):
-                printed[paper].append(model)
-    return printed, others
 
 
 def _paper(table: str) -> str:

@@ -56,7 +56,7 @@ class Notebook:
 
 
 def run_name(name: str) -> str:
-    """Return the name of a run or a comparison, which is that of its folder, where it is one."""
+    """Return the name of a run or a comparison, and of its folder; a ParameterError where it cannot be one."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", name):
         raise ParameterError(
             f"{name!r} is not a name; use letters, digits, '.', '_' and '-', at most 80, with a letter or digit first."
@@ -121,6 +121,7 @@ def _distinct(mappings: list[dict]) -> list[str]:
 def load(
     path: str | Path,
     *,
+    given: Mapping[str, Any] | None = None,
     overrides: Sequence[str] = (),
     notebooks: Sequence[str] = (),
     notebooks_dir: str | Path | None = None,
@@ -129,29 +130,18 @@ def load(
 
     Args:
         path: A YAML file with a mapping of keys to values.
+        given: What it would hold, where it is not to be read.
         overrides: ``key=value`` texts that replace the file's values; values are read as YAML.
         notebooks: Patterns of notebook ids that replace the file's.
-        notebooks_dir: Where the notebooks are; by default the folder ``notebooks`` at or above the
-            parameters file, else at or above the working folder.
+        notebooks_dir: Where the notebooks are; by default the folder ``notebooks`` at or above the parameters file,
+            else at or above the working folder.
 
     Raises:
-        ParameterError: The file is missing or not YAML, a key is unknown (the nearest match is
-            named), a value has a wrong type or is not allowed, or no notebook is selected.
+        ParameterError: The file is missing or not YAML, a key is unknown (the nearest match is named), a value has a
+            wrong type or is not allowed, or no notebook is selected.
     """
-    given = _read_yaml(Path(path))
-    return of(given, file=path, overrides=overrides, notebooks=notebooks, notebooks_dir=notebooks_dir)
-
-
-def of(
-    given: Mapping[str, Any],
-    *,
-    file: str | Path,
-    overrides: Sequence[str] = (),
-    notebooks: Sequence[str] = (),
-    notebooks_dir: str | Path | None = None,
-) -> RunParams:
-    """Check the parameters that a file holds, or would hold: as :func:`load`, without reading ``file``."""
-    given, path = dict(given), Path(file)
+    path = Path(path)
+    given = _read_yaml(path) if given is None else dict(given)
     available = find_notebooks(notebooks_dir or _notebooks_dir(path))
     set_here = _overrides(overrides, given, available)
     given |= set_here
@@ -160,8 +150,12 @@ def of(
     if notebooks:
         given["notebooks"] = list(notebooks)
     run = RunParams(**{"run": ""} | {key: given.pop(key) for key in _RUN_KEYS if key in given})
-    selected = _select(available, run.notebooks)
-    more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(file)}
+    ids = [n.id for n in available]
+    for pattern in run.notebooks:
+        if not any(fnmatch(i, pattern) for i in ids):
+            raise ParameterError(f"No notebook matches {pattern!r}. {name_help(pattern, ids)}")
+    selected = [n for n in available if any(fnmatch(n.id, p) for p in run.notebooks)]
+    more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
     checked = _notebook_values(given, selected, available, strict=set_here)
     return run.changed(**more, values=checked, selected=tuple(selected))
 
@@ -202,15 +196,13 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook | None:
     tagged = next((source for source, _, tags in whole if "parameters" in tags), None)
     if tagged is None:
         return None
-    parameters = {}
     try:
-        for node in ast.parse(tagged).body:
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                parameters[node.targets[0].id] = ast.literal_eval(node.value)
+        set_here = [node for node in ast.parse(tagged).body if isinstance(node, ast.Assign)]
+        named = [(node.targets[0], node.value) for node in set_here]
+        parameters = {to.id: ast.literal_eval(value) for to, value in named if isinstance(to, ast.Name)}
     except (SyntaxError, ValueError) as error:
-        raise ParameterError(
-            f"{path}: the cell tagged 'parameters' must set literals only ({error})."
-        ) from None
+        said = f"{path}: the cell tagged 'parameters' must set literals only ({error})."
+        raise ParameterError(said) from None
     prose = "\n".join(source for source, kind, _ in whole if kind == "markdown")
     heading = re.search("^# (.*)", prose, re.MULTILINE)
     code = tuple(source for source, kind, _ in whole if kind == "code")
@@ -345,16 +337,15 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
     key = key.strip()
     if not equals or not key:
         raise ParameterError(f"--set {text!r} is not of the form key=value, for example --set seed=7.")
-    is_text = key in ("run", "title", "description") or any(
-        isinstance(n.parameters.get(key), str) for n in available
-    )
-    if is_text and not value.lstrip().startswith("["):
+    texts = {"run", "title", "description"}
+    texts |= {k for n in available for k, default in n.parameters.items() if isinstance(default, str)}
+    if key in texts and not value.lstrip().startswith("["):
         return key, value
     try:
         return key, _plain_yaml(value) if value.strip() else ""
     except yaml.YAMLError as error:
-        problem = _yaml_problem(error)
-        raise ParameterError(f"--set {text[:200]!r}: the value cannot be used as YAML ({problem}).") from None
+        said = f"the value cannot be used as YAML ({_yaml_problem(error)})"
+        raise ParameterError(f"--set {text[:200]!r}: {said}.") from None
 
 
 def _notebooks_dir(path: Path) -> Path:
@@ -365,22 +356,13 @@ def _notebooks_dir(path: Path) -> Path:
     raise ParameterError(f"There is no folder 'notebooks' at or above {path}; name one with --notebooks-dir.")
 
 
-def _select(available: list[Notebook], patterns: Sequence[str]) -> list[Notebook]:
-    ids = [n.id for n in available]
-    for pattern in patterns:
-        if not any(fnmatch(i, pattern) for i in ids):
-            raise ParameterError(f"No notebook matches {pattern!r}. {name_help(pattern, ids)}")
-    return [n for n in available if any(fnmatch(n.id, p) for p in patterns)]
-
-
 def _notebook_values(
     given: dict, selected: list[Notebook], available: list[Notebook], *, strict: Collection[str]
 ) -> dict[str, Any]:
     """Return the values in their types; a file's key of other notebooks is passed over, one in ``strict`` is not."""
     defaults = {k: v for n in selected for k, v in n.parameters.items() if k != _RESERVED}
     elsewhere = {k for n in available for k in n.parameters} - set(defaults) - {_RESERVED}
-    problems = []
-    typed: dict[str, Any] = {}
+    problems, typed = [], {}
     for name, value in given.items():
         if name in defaults:
             try:
@@ -389,10 +371,10 @@ def _notebook_values(
                 problems.append(str(error))
         elif name == _RESERVED:
             problems.append(f"{name!r} is set by the run itself; choose the folder with --outputs and run.")
-        elif name in elsewhere and name in strict:
-            problems.append(f"{name!r} is a parameter of other notebooks, of none that this run selects.")
         elif name not in elsewhere:
             problems.append(f"{name!r} is not a parameter. {name_help(name, [*_RUN_KEYS, *defaults])}")
+        elif name in strict:
+            problems.append(f"{name!r} is a parameter of other notebooks, of none that this run selects.")
     if problems:
         raise ParameterError(" ".join(problems))
     return typed

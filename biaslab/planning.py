@@ -65,6 +65,21 @@ class Asked:
     kept_as: type[GeneratedImages] | None  # As what its images are kept.
     pipeline: Pipeline  # The pipeline whose store and seed are used.
 
+    @property
+    def left(self) -> int:
+        """How many are left to be made."""
+        return self.images - self.there
+
+    @property
+    def price(self) -> float | None:
+        """What an image costs at an endpoint; None of a model that runs here."""
+        return getattr(self.made_by, "price", None)
+
+    @property
+    def alike(self) -> tuple:
+        """The same for all whose images take alike: the model, its settings and as what images are kept."""
+        return self.made_by.alike, self.kept_as
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -81,6 +96,8 @@ def asked(params: RunParams) -> list[Asked]:
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used.
     """
+    import pandas as pd
+
     found: dict[tuple, Asked] = {}
     for opened in runs.pipelines(params, progress=False):
         pipeline = opened.pipeline
@@ -89,26 +106,15 @@ def asked(params: RunParams) -> list[Asked]:
             made_by = Calibration(pipeline).generators
             some += [_of_captions(one, "synthesis", "generated") for one in made_by]
         for asks in some:
-            found.setdefault(_same(asks), asks)
+            # Whoever asks for the same images, they are made once.
+            texts = pd.util.hash_pandas_object(asks.prompts[["prompt_id", "text", "n_images"]], index=False)
+            same = asks.images, int(texts.sum()), asks.pipeline.seed, asks.pipeline.store.root
+            found.setdefault((asks.model, *asks.alike, *same), asks)
     return list(found.values())
 
 
-def _same(one: Asked) -> tuple:
-    """Return what is the same for all who ask for the same images."""
-    import pandas as pd
-
-    texts = pd.util.hash_pandas_object(one.prompts[["prompt_id", "text", "n_images"]], index=False).sum()
-    asked = (one.images, int(texts), one.pipeline.seed, one.pipeline.store.root)
-    return one.model, one.kept_as, one.made_by.alike, *asked
-
-
 def of_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Asked]:
-    """Yield the images of a pipeline's own model that measured tables take.
-
-    Args:
-        pipeline: The pipeline that measures.
-        names: Names of tables; those that take no images of a model ask for none.
-    """
+    """Yield the images of a pipeline's own model that measured tables take, by the tables' names."""
     names, s = set(names), pipeline.settings
     for kind in pipeline.kinds if pipeline.has_images else ():
         if names & (_OF_TEMPLATES if kind == "generated" else _OF_AS_PROMPTS):
@@ -210,11 +216,7 @@ def _of_triplets(pipeline: Pipeline) -> Asked:
 
 
 def cost(one: Asked, left: int = 10**9) -> Cost:
-    """Return what an image takes here, from some that are made for it and thrown away.
-
-    Args:
-        one: What is asked.
-        left: Images of its kind that are left to be made: of few, fewer are made to find out.
+    """Return what an image takes here, from some that are made for it and thrown away; of few ``left``, fewer are made.
 
     Raises:
         ParameterError: The model cannot be loaded.
@@ -222,14 +224,13 @@ def cost(one: Asked, left: int = 10**9) -> Cost:
     made_by = one.made_by.ready()
     # Prompts that share noise are asked together.
     groups = one.prompts["noise_id" if "noise_id" in one.prompts else "prompt_id"]
+    how = {"seed": one.pipeline.seed, "progress": False, "kept_as": one.kept_as}
     n, spent, found = 1, 0.0, []
     while True:
         some = one.prompts[groups.isin(groups.unique()[:n])].assign(n_images=1)
         with tempfile.TemporaryDirectory() as folder:
             began = time.perf_counter()
-            made = made_by(
-                some, seed=one.pipeline.seed, store=Store(folder), progress=False, kept_as=one.kept_as
-            )
+            made = made_by(some, store=Store(folder), **how)
             made.read(list(made.table["image_id"]))
             took = time.perf_counter() - began
             kept = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
@@ -245,87 +246,54 @@ def cost(one: Asked, left: int = 10**9) -> Cost:
 
 
 def costs(found: Iterable[Asked]) -> dict[tuple, Cost]:
-    """Return what an image takes, by model, settings and as what it is kept, where any is left to be made.
-
-    Images of an endpoint are not among them: none is bought to find out.
-    """
+    """Return what an image takes, by :attr:`Asked.alike`, where any is left to be made; none is bought to find out."""
     alike: dict[tuple, list[Asked]] = {}
     for one in found:
-        if one.images > one.there and price(one) is None:
-            alike.setdefault(_key(one), []).append(one)
-    return {key: cost(some[0], sum(one.images - one.there for one in some)) for key, some in alike.items()}
-
-
-def _key(one: Asked) -> tuple:
-    return one.made_by.alike, one.kept_as
-
-
-def cost_of(one: Asked, measured: dict[tuple, Cost]) -> Cost | None:
-    """Return what an image of a kind takes, as measured; None where none was made to find out."""
-    return measured.get(_key(one))
-
-
-def price(one: Asked) -> float | None:
-    """Return what an image costs at an endpoint; None of a model that runs here."""
-    return getattr(one.made_by, "price", None)
+        if one.left > 0 and one.price is None:
+            alike.setdefault(one.alike, []).append(one)
+    return {key: cost(some[0], sum(one.left for one in some)) for key, some in alike.items()}
 
 
 def said(found: list[Asked], measured: dict[tuple, Cost]) -> str:
-    """Return the plan of a run in words, for a terminal.
-
-    Args:
-        found: What is asked.
-        measured: What an image takes, as :func:`costs` tells.
-    """
+    """Return the plan of a run in words, for a terminal: what is asked, and what an image takes, as :func:`costs`
+    tells."""
     import pandas as pd
 
     if not found:
         return "This run makes no images."
-    costs_of = [cost_of(one, measured) or Cost(0.0, 0.0, 0) for one in found]
-    rows = pd.DataFrame(
-        [
-            (one.paper, one.model, one.images, one.there, one.at_most, of.seconds, of.bytes)
-            for one, of in zip(found, costs_of, strict=True)
-        ],
-        columns=["paper", "model", "images", "there", "at_most", "seconds", "bytes"],
-    )
+    rows = []
+    for one in found:
+        of = measured.get(one.alike, Cost(0.0, 0.0, 0))
+        told = (one.paper, one.model, one.images, one.there, one.at_most, one.left)
+        rows.append((*told, one.left * of.seconds, one.left * of.bytes))
+    names = ["paper", "model", "images", "there", "at_most", "left", "seconds", "bytes"]
+    rows = pd.DataFrame(rows, columns=names)
     total, there = rows["images"].sum(), rows["there"].sum()
     lines = [f"Images: {_most(rows)}{total:,}" + (f", {there:,} already there" if there else "")]
     for (paper, model), of in rows.groupby(["paper", "model"], sort=False):
         kept = f", {of['there'].sum():,} already there" if of["there"].any() else ""
-        left = of["images"] - of["there"]
-        each = f"{(left * of['seconds']).sum() / left.sum():>10.2g} s each" if of["seconds"].any() else ""
+        each = f"{of['seconds'].sum() / of['left'].sum():>10.2g} s each" if of["seconds"].any() else ""
         lines.append(f"  {paper:<10}{model:<32}{_most(of)}{of['images'].sum():>9,}{each}{kept}")
     if measured:
-        left = rows["images"] - rows["there"]
-        seconds, size = (float((left * rows[c]).sum()) for c in ("seconds", "bytes"))
+        seconds, size = float(rows["seconds"].sum()), float(rows["bytes"].sum())
         n = sum(of.images for of in measured.values())
         lines.append(
             f"Time here: {duration(seconds)} to make them, as {n} images took that were made to find out; judging "
             "them comes on top"
         )
-        free = shutil.disk_usage(_there(found[0].pipeline.store.root)).free
+        root = found[0].pipeline.store.root
+        free = shutil.disk_usage(next(path for path in (root, *root.parents) if path.exists())).free
         room = "" if size < free else f", and only {bytes_in_words(free)} are free"
         lines.append(f"Disk: {bytes_in_words(size)}{room}")
-    lines += _prices(found)
-    return "\n".join(lines)
-
-
-def _prices(found: list[Asked]) -> Iterator[str]:
-    """Yield a line for each model at an endpoint."""
     by_model: dict[str, list[Asked]] = {}
     for one in found:
-        if price(one) is not None:
+        if one.price is not None:
             by_model.setdefault(one.model, []).append(one)
     for model, of in by_model.items():
-        left, each, limit = sum(one.images - one.there for one in of), price(of[0]), of[0].made_by.cost_limit
+        left, each, limit = sum(one.left for one in of), of[0].price, of[0].made_by.cost_limit
         short = f", more than endpoint.cost_limit, {limit:g}, lets it buy" if left * each > limit else ""
-        yield f"Price: {model} {left:,} x {each:g} = {left * each:,.2f}{short}"
-
-
-def _there(folder: Path) -> Path:
-    """Return the folder, or the nearest one above it that exists."""
-    return next(path for path in (folder, *folder.parents) if path.exists())
+        lines.append(f"Price: {model} {left:,} x {each:g} = {left * each:,.2f}{short}")
+    return "\n".join(lines)
 
 
 def _most(rows: pd.DataFrame) -> str:

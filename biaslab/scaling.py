@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from biaslab.engine import LocalEngine
 from biaslab.errors import ParameterError
 from biaslab.generation.images import SHARD
-from biaslab.planning import Asked, Cost, cost_of
+from biaslab.planning import Asked, Cost, bytes_in_words, duration
 from biaslab.store import Store
 
 if TYPE_CHECKING:
@@ -38,18 +38,15 @@ class Devices:
     """So many devices of a kind."""
 
     n: int
-    seconds: float | None = None
-    """What an image takes on one; None is as long as here."""
+    seconds: float | None = None  # What an image takes on one; None is as long as here.
 
 
 @dataclass(frozen=True)
 class Overhead:
     """What a piece takes beside its images, in seconds."""
 
-    store: float
-    """To be written: file, checksum, lock."""
-    handing: float
-    """To be handed out and answered for, by the one process that does it for all."""
+    store: float  # To be written: file, checksum, lock.
+    handing: float  # To be handed out and answered for, by the one process that does it for all.
 
 
 @dataclass(frozen=True)
@@ -58,12 +55,9 @@ class Plan:
 
     seconds: float
     pieces: int
-    busy: float
-    """The share of the devices' time that goes into images, 0–1."""
-    store_at: float
-    """With how many workers the store is written to all the time."""
-    handing_at: float
-    """With how many workers the process that hands out pieces does nothing else."""
+    busy: float  # The share of the devices' time that goes into images, 0–1.
+    store_at: float  # With how many workers the store is written to all the time.
+    handing_at: float  # With how many workers the process that hands out pieces does nothing else.
 
 
 def devices(given: str) -> Devices:
@@ -82,27 +76,18 @@ def devices(given: str) -> Devices:
 
 
 def plan(found: Iterable[Asked], measured: dict[tuple, Cost], on: Devices, overhead: Overhead) -> Plan:
-    """Return what a run takes on devices.
-
-    Args:
-        found: What is asked; images of endpoints are made elsewhere.
-        measured: What an image takes here, as :func:`biaslab.planning.costs` tells.
-        on: The devices.
-        overhead: What a piece takes.
-    """
+    """Return what a run takes on devices; images of endpoints, of which nothing is ``measured``, are made elsewhere."""
     total = work = longest = 0.0
     pieces = 0
     for one in found:
-        each = cost_of(one, measured)
-        if each is None or one.images <= one.there:
+        each = measured.get(one.alike)
+        if each is None or one.left <= 0:
             continue
-        left, seconds = one.images - one.there, on.seconds or each.seconds
-        n = math.ceil(left / SHARD)
+        seconds, n = on.seconds or each.seconds, math.ceil(one.left / SHARD)
         # The last piece of a kind may be a smaller one, which ends sooner where nothing else is to be done.
-        rounds = math.ceil(n / on.n)
-        piece = min(left, SHARD) * seconds + overhead.store
-        total += max(rounds * piece, n * overhead.store, n * overhead.handing)
-        work, pieces, longest = work + left * seconds, pieces + n, max(longest, SHARD * seconds)
+        piece = min(one.left, SHARD) * seconds + overhead.store
+        total += max(math.ceil(n / on.n) * piece, n * overhead.store, n * overhead.handing)
+        work, pieces, longest = work + one.left * seconds, pieces + n, max(longest, SHARD * seconds)
     return Plan(
         seconds=total,
         pieces=pieces,
@@ -139,9 +124,7 @@ def _bytes(n: int, piece: pd.DataFrame) -> pd.DataFrame:
 
 def said(found: list[Asked], measured: dict[tuple, Cost], on: Devices) -> str:
     """Return in words, for a terminal, what a run takes on devices."""
-    from biaslab.planning import bytes_in_words, duration
-
-    here = [(one, each) for one in found if (each := cost_of(one, measured)) is not None]
+    here = [(one, each) for one in found if (each := measured.get(one.alike)) is not None]
     if not here:
         return f"On {on.n} devices: nothing is left for them to make."
     size = SHARD * max(each.bytes for _, each in here)

@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="models need the extra 'models'")
 
 def checked(root, *names, overrides=(), **how):
     asked = audit.params_of(names, **how)
-    return params.of(asked, file=runs.PARAMS, overrides=overrides, notebooks_dir=root / "notebooks")
+    return params.load(runs.PARAMS, given=asked, overrides=overrides, notebooks_dir=root / "notebooks")
 
 
 @pytest.mark.parametrize("size", audit.SIZES)
@@ -153,7 +153,7 @@ def test_the_file_beside_a_report_gives_the_run_again(tmp_path, write_notebook, 
     cell = 'output_dir = ""\nsource = "published"\nmodel = "all"\nsettings = {}\nshare = 0.5\n'
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", cell)
     given = {"run": "r", "title": "A: title", "description": "é", "model": "SD 1.4", "share": 0.25}
-    whole = params.of(given, file=runs.PARAMS, notebooks_dir=tmp_path / "notebooks")
+    whole = params.load(runs.PARAMS, given=given, notebooks_dir=tmp_path / "notebooks")
     record = runs.run(whole, outputs=tmp_path / "outputs", progress=False)
     kept = tmp_path / "outputs/r" / runs.PARAMS
     again = params.load(kept, notebooks_dir=tmp_path / "notebooks")

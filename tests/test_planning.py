@@ -88,7 +88,7 @@ def run(root, tmp_path, *patterns, **changes):
     given["settings"]["endpoint"] = {
         k: v for k, v in given["settings"]["endpoint"].items() if v not in (None, "")
     }
-    return params.of(given, file="params.yaml", notebooks_dir=root / "notebooks")
+    return params.load("params.yaml", given=given, notebooks_dir=root / "notebooks")
 
 
 def test_a_run_asks_for_each_image_once_of_each_model(root, tmp_path):

@@ -22,17 +22,8 @@ _MOST_LINES = 3
 _COLORS = {"female": style.FEMALE, "male": style.MALE, "unsure": style.ORANGE}
 # What shows all that was asked for, whatever it is.
 _RIGHT = {"correct": style.GREEN}
-_WORDS = {
-    "no_face": "no face",
-    "several_faces": "several faces",
-    "one_face": "too few faces",
-    "too_many_faces": "too many faces",
-    "overlapping": "faces overlap",
-    "face_too_small": "face too small",
-    "unreadable": "unreadable",
-    "blocked": "blocked",
-    "unrated": "unrated",
-}
+# Outcomes whose names do not say it.
+_WORDS = {"one_face": "too few faces", "overlapping": "faces overlap"}
 
 
 def gallery(
@@ -45,22 +36,22 @@ def gallery(
 ) -> Figure:
     """Draw images in a grid: boxes of their faces, above each what was judged, below each its caption.
 
-    The colour is that of the perceived gender (unsure has its own), grey where the image was not judged; the
-    words say the same, and the box of an image that was not judged is dashed. Of an image of several people every
-    person's box has its own colour, and above the image stands what each was judged, from left to right; where none
-    of them was, the reason stands there once.
+    The colour is that of the perceived gender (unsure has its own), grey where the image was not judged; the words say
+    the same, and the box of an image that was not judged is dashed. Of an image of several people every person's box
+    has its own colour, and above the image stands what each was judged, from left to right; where none of them was, the
+    reason stands there once.
 
     Args:
-        images: ``uint8 (height, width, 3)`` RGB, of any sizes; anything else is drawn as an empty frame with
-            its ``reason``.
-        judgements: One row per image, in the same order: outcome, gender, p_female, x0, y0, x1, y1, and boxes
-            where there are several faces (as from :func:`biaslab.judging.judge.judge`). Or, for images of several
-            people, one table per image with a row for each person, from left to right (as from
+        images: ``uint8 (height, width, 3)`` RGB, of any sizes; anything else is drawn as an empty frame with its
+            ``reason``.
+        judgements: One row per image, in the same order: outcome, gender, p_female, x0, y0, x1, y1, and boxes where
+            there are several faces (as from :func:`biaslab.judging.judge.judge`). Or, for images of several people, one
+            table per image with a row for each person, from left to right (as from
             :func:`biaslab.judging.people.judge_people`).
         captions: Texts below the images, none or one for each; long ones are cut.
         columns: Images in a row.
-        blur: Whether faces are made unrecognisable, as they must be for real people's photos in reports: of
-            all images, or one answer for each. An image whose faces were not looked for is blurred as a whole.
+        blur: Whether faces are made unrecognisable, as they must be for real people's photos in reports: of all images,
+            or one answer for each. An image whose faces were not looked for is blurred as a whole.
 
     Raises:
         ValueError: The numbers of images, judgements and captions differ.
@@ -100,15 +91,11 @@ def gallery(
 
 
 def blur_faces(image: np.ndarray, boxes: Iterable[Sequence[float]], *, margin: float = 0.2) -> np.ndarray:
-    """Return a copy of ``image`` in which no face can be recognised.
+    """Return a copy of an image (``uint8 (height, width, 3)``) in which no face can be recognised.
 
-    Each box, widened by ``margin`` of its size on all sides, is replaced by at most six by six averages of
-    at least three by three pixels, smoothed: what is taken away is not in the result.
-
-    Args:
-        image: ``uint8 (height, width, 3)``.
-        boxes: (x0, y0, x1, y1) in pixels; may reach beyond the image.
-        margin: How much wider than the box, as a share of its size.
+    Each box (x0, y0, x1, y1 in pixels; it may reach beyond the image), widened by ``margin`` of its size on all sides,
+    is replaced by at most six by six averages of at least three by three pixels, smoothed: what is taken away is not in
+    the result.
     """
     out = image.copy()
     height, width = image.shape[:2]
@@ -142,7 +129,7 @@ def verdict(judgement: pd.Series) -> tuple[str, str]:
         # For an unsure one the probability is that of female: it has no gender of its own.
         said = f"unsure (f{shown})" if gender == "unsure" and shown else f"{gender}{shown}"
         return said, _COLORS[gender]
-    return _WORDS.get(outcome, str(outcome)), _RIGHT.get(outcome, style.GREY)
+    return _WORDS.get(outcome, str(outcome).replace("_", " ")), _RIGHT.get(outcome, style.GREY)
 
 
 def _draw(ax: Axes, image, people: list[pd.Series], lines: list[str], blur: bool) -> None:

@@ -31,10 +31,9 @@ def restack(figure: Figure) -> bool:
     the figure has been saved: it is changed in any case.
     """
     shown = [ax for ax in figure.axes if ax.axison]
-    grids = {id(ax.get_gridspec()) for ax in figure.axes}
-    if not shown or None in {ax.get_subplotspec() for ax in figure.axes} or len(grids) > 1:
-        return False
-    if any(ax.images for ax in shown):
+    # None of a panel that comes from no grid.
+    grids = {ax.get_gridspec() for ax in figure.axes}
+    if not shown or None in grids or len(grids) > 1 or any(ax.images for ax in shown):
         return False
     several = shown[0].get_gridspec().ncols > 1
     heights = [_height(figure, ax) for ax in shown]
@@ -48,12 +47,12 @@ def restack(figure: Figure) -> bool:
             # Panels that stood beside another one left their rows' names to it.
             ax.tick_params(labelleft=True, labelbottom=True)
         _fit(ax, heights[i])
-    for words, name in (
+    for words, put in (
         (figure.get_supxlabel(), figure.supxlabel),
         (figure.get_supylabel(), figure.supylabel),
     ):
         if words:
-            name(_broken(words, _LINE))
+            put(_broken(words, _LINE))
     keys = _legend_again(figure)
     figure.set_size_inches(WIDTH, sum(heights) + _AROUND * len(shown) + 0.25 * keys)
     figure.set_layout_engine("constrained")

@@ -15,16 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 # Okabe and Ito (2008): distinguishable with every common form of colour blindness, and in grey.
-BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW, BLACK = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#56B4E9",
-    "#F0E442",
-    "#222222",
-)
+BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+PURPLE, SKY, YELLOW, BLACK = "#CC79A7", "#56B4E9", "#F0E442", "#222222"
 PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 GREY = "#6B6B6B"
 LIGHT = "#E4E4E4"
@@ -93,21 +85,20 @@ def label_points(
     avoid: tuple[Sequence[float], Sequence[float]] | None = None,
     laid_out: bool = False,
 ) -> list[Text]:
-    """Write ``texts`` beside points, so that none covers another text, a point or a line to a point.
+    """Write ``texts`` beside points, so that none covers another text, a point or a line to a point; return those
+    written.
 
     Set the axis limits first: places are found in the layout that the figure has by now. Each text takes the nearest
-    free place around its point, in the order given; one that finds none within 34 points is left out.
+    free place around its point, in the order given, most important first; one that finds none within 34 points is left
+    out.
 
     Args:
         ax: The axes.
         x: Where the labelled points lie.
         y: Where the labelled points lie.
-        texts: What to write, most important first.
+        texts: What to write.
         avoid: All points (x, y) that no text may cover; by default the labelled ones.
         laid_out: Whether the figure's layout is finished, so that it need not be found again.
-
-    Returns:
-        The texts that found a place.
     """
     if not laid_out:
         ax.figure.draw_without_rendering()
@@ -171,8 +162,3 @@ def zero_line(ax: Axes, at: float = 0.0, *, axis: str = "x") -> None:
     """Draw a thin line at the value that means no bias or no change."""
     draw = ax.axvline if axis == "x" else ax.axhline
     draw(at, color=GREY, linewidth=1, zorder=1)
-
-
-def close(figure: plt.Figure) -> None:
-    """Free a figure that has been shown and saved."""
-    plt.close(figure)

@@ -99,5 +99,4 @@ def index() -> pd.DataFrame:
     import pandas as pd
 
     columns = ["name", "paper", "table", "title", "unit", "rows"]
-    tables = [describe(name) for name in names()]
-    return pd.DataFrame([[getattr(table, key) for key in columns] for table in tables], columns=columns)
+    return pd.DataFrame([vars(describe(name)) for name in names()], columns=columns)

@@ -7,18 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from biaslab.report import cards
-from biaslab.report.pages import (
-    asset,
-    content_security_policy,
-    environment,
-    format_seconds,
-    format_time,
-    href,
-    write_page,
-)
+from biaslab.report.pages import asset, format_seconds, format_time, href, write_from
 
 # Runs that the page shows with their cards; of older ones it has the names.
 SHOWN = 20
@@ -40,22 +30,16 @@ def overview(outputs: str | Path) -> Path:
     outputs = Path(outputs)
     found = sorted(outputs.glob("*/run.json"), key=lambda path: path.stat().st_mtime, reverse=True)
     runs = [run for path in found[:SHOWN] if (run := _run(path, outputs))]
-    style = asset("report.css")
-    html = (
-        environment()
-        .get_template("overview.html.j2")
-        .render(
-            runs=sorted(runs, key=lambda run: run["started_iso"]),
-            older=[
-                (path.parent.name, href(outputs, f"{path.parent.name}/index.html")) for path in found[SHOWN:]
-            ],
-            models=cards.introduced(name for run in runs for name in run["models"]),
-            again=_AGAIN if any(run["running"] for run in runs) else 0,
-            style=Markup(style),
-            policy=content_security_policy(style=style),
-        )
+    older = [path.parent.name for path in found[SHOWN:]]
+    return write_from(
+        outputs / "index.html",
+        "overview.html.j2",
+        style=asset("report.css"),
+        runs=sorted(runs, key=lambda run: run["started_iso"]),
+        older=[(name, href(outputs, f"{name}/index.html")) for name in older],
+        models=cards.introduced(name for run in runs for name in run["models"]),
+        again=_AGAIN if any(run["running"] for run in runs) else 0,
     )
-    return write_page(outputs / "index.html", html)
 
 
 def _run(path: Path, outputs: Path) -> dict[str, Any] | None:

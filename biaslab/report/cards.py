@@ -23,9 +23,8 @@ def words(name: str) -> dict[str, Any]:
     """Return the texts of a packaged YAML file of ``biaslab/report``."""
     import yaml
 
-    return yaml.safe_load(
-        resources.files("biaslab.report").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    )
+    file = resources.files("biaslab.report").joinpath(f"{name}.yaml")
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
 def entries(run: dict[str, Any], key: str) -> list[dict[str, Any]]:
@@ -70,11 +69,9 @@ def _answers(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
     said: dict[str, list[str]] = {}
     for row in rows:
         said.setdefault(str(row["answer"]), []).append(_who(row))
-    several = len(rows) > 1
-    return [
-        {"who": ", ".join(filter(None, who)) if several and len(said) > 1 else "", "text": text}
-        for text, who in list(said.items())[:_ANSWERS]
-    ]
+    shown = list(said.items())[:_ANSWERS]
+    several = len(said) > 1
+    return [{"who": ", ".join(filter(None, who)) if several else "", "text": text} for text, who in shown]
 
 
 def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -86,13 +83,8 @@ def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
             who = _who(row) if len(rows) > 1 or not mark.get("name") else ""
             name = ", ".join(part for part in (who, str(mark.get("name") or "")) if part) or "estimate"
             found.append({**mark, "name": name})
-    line = rows[0]["reference"] or 0.0
-    picture = drawn(
-        found[:_ROWS],
-        unit=str(rows[0]["unit"]),
-        reference=line,
-        reference_name=str(rows[0]["reference_name"]),
-    )
+    of = {"unit": str(rows[0]["unit"]), "reference_name": str(rows[0]["reference_name"])}
+    picture = drawn(found[:_ROWS], reference=rows[0]["reference"] or 0.0, **of)
     return picture and picture | {"left": max(len(found) - _ROWS, 0)}
 
 

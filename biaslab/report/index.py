@@ -17,16 +17,7 @@ from markupsafe import Markup
 from biaslab.errors import InputError
 from biaslab.report import cards
 from biaslab.report.marks import drawn
-from biaslab.report.pages import (
-    asset,
-    content_security_policy,
-    environment,
-    file_inside,
-    format_seconds,
-    format_time,
-    href,
-    write_page,
-)
+from biaslab.report.pages import asset, file_inside, format_seconds, format_time, href, write_from
 from biaslab.report.tabular import read_table
 
 # Rows of a table that the page holds; of a longer table it holds a preview and links to the file.
@@ -48,8 +39,6 @@ _PAPERS: dict[str, dict[str, str]] = cards.words("papers")
 # The table of measures of models, and its columns of numbers.
 _MODELS_TABLE = "synthesis_models"
 _MODELS_NUMBERS = ("estimate", "ci_low", "ci_high", "floor")
-# Sentences of a run's description that the page shows unfolded.
-_OPENING = 1
 # Findings of a paper that the page shows unfolded, at most.
 _MAIN = 3
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -58,36 +47,24 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 def build(run_dir: str | Path) -> Path:
     """Write ``index.html`` into the folder of a run and return its path.
 
-    The page is one file: style, script, figures and the tables' files (compressed) are inside it, so it can be
-    mailed alone; links to notebooks and files work where it lies in the run folder. It shows tables of up to
-    ``ROWS_SHOWN`` rows whole and a preview of longer ones; "Download CSV" always gives the bytes of the file in
-    ``tables/``. Nothing in the page can load from a network.
+    The page is one file: style, script, figures and the tables' files (compressed) are inside it, so it can be mailed
+    alone; links to notebooks and files work where it lies in the run folder. It shows tables of up to ``ROWS_SHOWN``
+    rows whole and a preview of longer ones; "Download CSV" always gives the bytes of the file in ``tables/``. Nothing
+    in the page can load from a network. What is missing or cannot be read is said on it.
 
-    Raises ``InputError`` where ``run.json`` is missing or is not a JSON object. Anything missing inside it, or a
-    table or figure that cannot be read, is said on the page instead.
+    Raises:
+        InputError: ``run.json`` is missing or is not a JSON object.
     """
     run_dir = Path(run_dir)
+    path = run_dir / "run.json"
     try:
-        run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
+        run = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"{run_dir / 'run.json'} cannot be read: {error}. Give the folder of a run."
-        ) from error
+        raise InputError(f"{path} cannot be read: {error}. Give the folder of a run.") from error
     if not isinstance(run, dict):
-        raise InputError(f"{run_dir / 'run.json'} holds a {type(run).__name__}. It must hold a JSON object.")
-
-    style, script = asset("report.css"), asset("index.js")
-    html = (
-        environment()
-        .get_template("index.html.j2")
-        .render(
-            **_content(run, run_dir),
-            style=Markup(style),
-            script=Markup(script),
-            policy=content_security_policy(style=style, script=script),
-        )
-    )
-    return write_page(run_dir / "index.html", html)
+        raise InputError(f"{path} holds a {type(run).__name__}. It must hold a JSON object.")
+    how = {"style": asset("report.css"), "script": asset("index.js")}
+    return write_from(run_dir / "index.html", "index.html.j2", **how, **_content(run, run_dir))
 
 
 def _mapping(run: dict[str, Any], key: str) -> dict[str, Any]:
@@ -117,13 +94,14 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         card | {"page": page_of(card), "figure": anchors.get(str(card["figure"]))}
         for card in cards.by_question(run)
     ]
-    opening = cards.first(found)
     measures = _measures(run_dir, run)
     lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes")}
     named = [str(row["model"]) for card in found for row in card["rows"]]
     introduced = cards.introduced([*named, *(name for measure in measures for name in measure["models"])])
-    papers = _papers(found, figures, tables, notebooks)
-    kinds = [paper["key"] for paper in papers]
+    papers = _papers(cards=found, figures=figures, tables=tables, notebooks=notebooks)
+    cited = [
+        _PAPERS[key]["bibtex"] for key in ("biaslab", *(paper["key"] for paper in papers)) if key in _PAPERS
+    ]
     return lists | {
         "run": {key: run.get(key) for key in ("run", "status")},
         "title": str(run.get("title") or run.get("run") or "Report"),
@@ -135,7 +113,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "started": format_time(run.get("started")),
         "started_iso": run.get("started"),
         "seconds": run.get("seconds"),
-        "cards": opening,
+        "cards": cards.first(found),
         "models": introduced,
         "measures": measures,
         "papers": papers,
@@ -147,63 +125,45 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "stopped": sum(notebook["status"] == "stopped" for notebook in failed),
         "incomplete": bool(failed or lists["problems"]) or run.get("status") not in ("ok", None),
         "terms": introduced | cards.words("glossary")["terms"],
-        "cite": "\n".join(_PAPERS[key]["bibtex"] for key in ("biaslab", *kinds) if key in _PAPERS),
+        "cite": "\n".join(cited),
         "coverage": _coverage(run, page_of, anchors),
         "coverage_status": COVERAGE_STATUS,
         "provenance": _provenance(run),
         "packages": _mapping(run, "packages"),
-        "parameters": {key: _value(value) for key, value in _flat(_mapping(run, "parameters"))},
-        "defaults": {key: _value(value) for key, value in _flat(_mapping(run, "notebook_defaults"))},
+        "parameters": _flat(_mapping(run, "parameters")),
+        "defaults": _flat(_mapping(run, "notebook_defaults")),
     }
 
 
 def _description(text: str) -> dict[str, Any]:
-    """Return how a run's description opens, and the paragraphs that follow, which the page folds."""
-    parts = [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
-    sentences = re.split(r"(?<=[.!?])\s+", parts[0]) if parts else []
-    rest = " ".join(sentences[_OPENING:])
-    return {"opening": " ".join(sentences[:_OPENING]), "description": [rest] * bool(rest) + parts[1:]}
+    """Return the first sentence of a run's description, and what follows, by paragraphs, which the page folds."""
+    first, *parts = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text.strip())]
+    opening, *rest = re.split(r"(?<=[.!?])\s+", first, maxsplit=1)
+    return {"opening": opening, "description": [*rest, *parts]}
 
 
-def _papers(
-    found: list[dict[str, Any]],
-    figures: list[dict[str, Any]],
-    tables: list[dict[str, Any]],
-    notebooks: list[dict[str, Any]],
-) -> list[dict[str, Any]]:
+def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what the page has of each paper: the papers in their usual order, then others as they come."""
     parts: dict[str, dict[str, list]] = {key: defaultdict(list) for key in _PAPERS}
-    for kind, items in (("cards", found), ("figures", figures), ("tables", tables), ("notebooks", notebooks)):
-        for item in items:
+    for kind, of in items.items():
+        for item in of:
             parts.setdefault(item["paper"], defaultdict(list))[kind].append(item)
     whole = []
     for key, part in parts.items():
-        if part:
-            about = _PAPERS.get(key, {"name": key, "question": "", "bibtex": ""})
-            # The picture of what the page says of the paper first, of those that can be read beside findings.
-            shown = [card["figure"] for card in cards.first(part["cards"]) if card["figure"]]
-            lead = next((item for item in [*shown, *part["figures"]] if not _tall(item)), None)
-            pictures = sorted(part["figures"], key=lambda item: item is not lead)
-            main = ([card for card in part["cards"] if card["main"]] or part["cards"][:1])[:_MAIN]
-            whole.append(
-                about
-                | {
-                    "key": key,
-                    "anchor": "paper-" + (re.sub(r"[^A-Za-z0-9_-]+", "-", key) or "unnamed"),
-                    "lead": pictures[:1],
-                    "figures": pictures[1:],
-                    "main": main,
-                    "more": [card for card in part["cards"] if card not in main],
-                    "tables": part["tables"],
-                    "notebooks": part["notebooks"],
-                }
-            )
+        if not part:
+            continue
+        about = _PAPERS.get(key, {"name": key, "question": "", "bibtex": ""})
+        # The picture of what the page says of the paper first, of those whose height can be read beside findings.
+        shown = [card["figure"] for card in cards.first(part["cards"]) if card["figure"]]
+        wide = (f for f in [*shown, *part["figures"]] if not f["size"] or f["size"][1] <= 1.2 * f["size"][0])
+        lead = next(wide, None)
+        pictures = sorted(part["figures"], key=lambda item: item is not lead)
+        main = ([card for card in part["cards"] if card["main"]] or part["cards"][:1])[:_MAIN]
+        more = [card for card in part["cards"] if card not in main]
+        own = {"key": key, "anchor": "paper-" + (_plain(key) or "unnamed"), "main": main, "more": more}
+        own |= {"lead": pictures[:1], "figures": pictures[1:]}
+        whole.append(about | own | {"tables": part["tables"], "notebooks": part["notebooks"]})
     return whole
-
-
-def _tall(figure: dict[str, Any]) -> bool:
-    """Say whether a figure is too narrow for its height to be read in a page that limits heights."""
-    return bool(figure["size"]) and figure["size"][1] > 1.2 * figure["size"][0]
 
 
 def _measures(run_dir: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
@@ -212,15 +172,16 @@ def _measures(run_dir: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
     path = file_inside(run_dir, named[0]["file"]) if named else None
     if path is None:
         return []
+    groups = defaultdict(list)
     with path.open(encoding="utf-8", newline="") as file:
-        rows = [row | {key: _float(row.get(key)) for key in _MODELS_NUMBERS} for row in csv.DictReader(file)]
-    found, groups = [], defaultdict(list)
-    for row in rows:
-        # Of a measure with a sign chance gives 0, where the line is.
-        groups[row["measure"]].append(row | {"name": row["model"], "floor": row["floor"] or None})
+        for row in csv.DictReader(file):
+            numbers = {key: _float(row.get(key)) for key in _MODELS_NUMBERS}
+            # Of a measure with a sign chance gives 0, where the line is.
+            numbers["floor"] = numbers["floor"] or None
+            groups[row["measure"]].append(row | numbers | {"name": row["model"]})
+    found = []
     for measure, of in groups.items():
-        marks = drawn(of, unit=of[0].get("unit", ""))
-        if marks:
+        if marks := drawn(of, unit=of[0].get("unit", "")):
             models = [row["model"] for row in of if row["estimate"] is not None]
             found.append({"name": measure, "marks": marks, "models": models})
     return found
@@ -237,18 +198,22 @@ def _value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _flat(mapping: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Flatten nested parameters into dotted names."""
-    pairs: list[tuple[str, Any]] = []
+def _flat(mapping: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return nested parameters as texts under dotted names."""
+    found: dict[str, str] = {}
     for key, value in mapping.items():
         name = f"{prefix}{key}"
-        pairs.extend(_flat(value, f"{name}.") if isinstance(value, dict) and value else [(name, value)])
-    return pairs
+        found |= _flat(value, f"{name}.") if isinstance(value, dict) and value else {name: _value(value)}
+    return found
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text)
 
 
 def _anchor(kind: str, name: str, ids: Counter[str]) -> str:
     """Return an id for ``name`` that no other element of the page has."""
-    plain = f"{kind}-" + (re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "unnamed")
+    plain = f"{kind}-" + (_plain(name).strip("-") or "unnamed")
     ids[plain] += 1
     return plain if ids[plain] == 1 else f"{plain}.{ids[plain]}"
 
@@ -271,9 +236,8 @@ def _figures(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
         source, size, taken = _embedded(run_dir, entry, min(left, FIGURE_BYTES))
         left -= taken
-        tall, _, taken = _embedded(
-            run_dir, entry | {"png": entry["tall"], "svg": ""}, min(left, FIGURE_BYTES)
-        )
+        alone = entry | {"png": entry["tall"], "svg": ""}
+        tall, _, taken = _embedded(run_dir, alone, min(left, FIGURE_BYTES))
         left -= taken
         figures.append(
             entry
@@ -335,9 +299,8 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
         notebooks = [notebooks] if isinstance(notebooks, str) else list(notebooks)
         path = file_inside(run_dir, file)
         meanings = {str(column["name"]): column for column in cards.entries(entry, "columns")}
-        table = read_table(
-            path, whole_up_to=ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW, otherwise=ROWS_PREVIEW
-        )
+        most = ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW
+        table = read_table(path, whole_up_to=most, otherwise=ROWS_PREVIEW)
         cells_left -= table.shown * len(table.header)
         packed = _packed(path, bytes_left)
         bytes_left -= len(packed)

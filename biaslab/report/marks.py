@@ -39,22 +39,16 @@ def drawn(
         found = number(value)
         return None if found is None else f"{100 * (found - low) / (high - low):.2f}"
 
+    named = f"{_digits(line) if line else 0} = {reference_name}" if reference_name else f"{line:.3g}"
     return {
         "rows": [_row(row, place, unit) for row in rows],
         "reference": place(line),
-        "reference_name": f"{_digits(line) if line else 0} = {reference_name}"
-        if reference_name
-        else _plain(line),
-        "least": _plain(low),
-        "most": _plain(high),
+        "reference_name": named,
+        "least": f"{low:.3g}",
+        "most": f"{high:.3g}",
         "unit": unit,
         "left": 0,
     }
-
-
-def _plain(value: float) -> str:
-    """Return a round number without digits that say nothing."""
-    return f"{value:.3g}"
 
 
 def _scale(values: list[float]) -> tuple[float, float]:

@@ -37,9 +37,12 @@ _DROPPED = _DROPPED_WORDS.split()
 _ATTRIBUTE_WORDS = "class id title lang dir colspan rowspan scope width height start"
 _ATTRIBUTES = frozenset(_ATTRIBUTE_WORDS.split())
 _EMBEDDED_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*")
+# A link that is not relative.
+_ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
 _NUMBER_CELL = re.compile(r"\s*(?:[-+−]?[\d.,]+(?:e[-+]?\d+)?\s*%?|nan|inf|-inf|–)\s*", re.IGNORECASE)
 _IMAGE_TYPES = ("image/svg+xml", "image/png", "image/jpeg")
 _IMAGE_FILES = {".png": "image/png", ".jpg": "image/jpeg", "jpeg": "image/jpeg", ".svg": "image/svg+xml"}
+_ACTIVE_TYPES = {"application/vnd.jupyter.widget-view+json", "application/javascript"}
 _ERROR_TAG = "papermill-error-cell-tag"
 # Characters of one text that a page shows. Cleaning takes time that grows with the square of a text's length.
 _LONGEST_TEXT, _LONGEST_NUMBER = 20_000, 40
@@ -55,15 +58,16 @@ def render_notebook(
 ) -> Path:
     """Write an executed notebook as a self-contained HTML page and return the page's path.
 
-    Prose, tables and figures are shown; code is folded; the parameters cell becomes a table of the values used;
-    the banner of a failed notebook stays at the top. Markdown and HTML outputs are reduced to an allowlist of
-    tags and attributes: scripts, styles (so the colours of a pandas ``Styler``), frames, forms and images from
-    elsewhere are dropped, and widgets and JavaScript outputs are left out. An image's alternative text is read
-    from the output's metadata (``alt``, there or under the image's type), then from the cell's ``alt``.
+    Prose, tables and figures are shown; code is folded; the parameters cell becomes a table of the values used; the
+    banner of a failed notebook stays at the top. Markdown and HTML outputs are reduced to an allowlist of tags and
+    attributes: scripts, styles (so the colours of a pandas ``Styler``), frames, forms and images from elsewhere are
+    dropped, and widgets and JavaScript outputs are left out. An image's alternative text is read from the output's
+    metadata (``alt``, there or under the image's type), then from the cell's ``alt``. The page's ``title`` is by
+    default the notebook's first heading, then the file's name; ``index_href`` is the link back to the index, relative
+    to the page.
 
-    ``title``: the page's title; without it the first heading of the notebook, then the file name.
-    ``index_href``: where the link back to the index leads, relative to the page; no link without it.
-    Raises ``InputError`` where the file is missing or not a notebook.
+    Raises:
+        InputError: The file is missing or not a notebook.
     """
     import nbformat
 
@@ -80,7 +84,7 @@ def render_notebook(
     page = {
         "title": clean_text(title or heading or ipynb_path.stem),
         "has_heading": bool(heading),
-        "index_href": index_href if _is_relative(index_href) else None,
+        "index_href": index_href if index_href and not _ELSEWHERE.match(index_href) else None,
         "ran": _when(notebook.metadata.get("papermill", {})),
         "style": (style := asset("report.css")),
         "policy": content_security_policy(style=style),
@@ -191,9 +195,8 @@ def _lay_out(html: str) -> str:
         text.replace_with(soup.new_string(_shortened(str(text))))
     for image in soup("img"):
         if not _EMBEDDED_IMAGE.fullmatch(str(image.get("src", ""))):
-            image.replace_with(
-                soup.new_string(f"[image not embedded: {image.get('alt') or 'no description'}]")
-            )
+            said = f"[image not embedded: {image.get('alt') or 'no description'}]"
+            image.replace_with(soup.new_string(said))
     for table in soup("table"):
         table["class"] = "data"
         for cell in table(["td", "th"]):
@@ -201,28 +204,19 @@ def _lay_out(html: str) -> str:
             shown = cell.get_text()
             if cell.name == "td" and len(shown) <= _LONGEST_NUMBER and _NUMBER_CELL.fullmatch(shown):
                 cell["class"] = "n"
-        _align_header(table)
+        # Heads of columns whose first body row holds a number stand over it.
+        first, head = table.select_one("tbody tr"), table.find("thead")
+        columns = [cell.get("class") == "n" for cell in first(["td", "th"])] if first else []
+        for row in head("tr") if head else ():
+            names = row("th")
+            for name, number in zip(names, columns, strict=True) if len(names) == len(columns) else ():
+                if number:
+                    name["class"] = "n"
         if table.find_parent("table") is None:
             table.wrap(soup.new_tag("div", attrs={"class": "scroll", "tabindex": "0", "role": "region"}))
             table.parent["aria-label"] = "Table"
     # Quotes as entities, so that attributes stand in double quotes: bleach escapes single-quoted ones twice.
     return soup.decode(formatter=HTMLFormatter(entity_substitution=escape))
-
-
-def _align_header(table: Any) -> None:
-    """Right-align the heads of columns whose first body row holds a number."""
-    body = table.find("tbody")
-    first = body.find("tr") if body else None
-    head = table.find("thead")
-    if first is None or head is None:
-        return
-    columns = [cell.get("class") == "n" for cell in first(["td", "th"])]
-    for row in head("tr"):
-        names = row("th")
-        if len(names) == len(columns):
-            for name, number in zip(names, columns, strict=True):
-                if number:
-                    name["class"] = "n"
 
 
 @cache
@@ -260,7 +254,9 @@ def _prepare(notebook: Any) -> None:
         cell.metadata["biaslab_role"] = "banner" if _ERROR_TAG in _tags(cell) else ""
         cell.setdefault("id", f"cell-{number}")
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.get("outputs", []) if not _is_active(output)]
+            # What lives by scripts goes: its text form is only the name of a Python class.
+            outputs = cell.get("outputs", [])
+            cell.outputs = [o for o in outputs if _ACTIVE_TYPES.isdisjoint(o.get("data", {}))]
             for output in cell.outputs:
                 _shorten(output)
                 if "data" in output:
@@ -280,13 +276,6 @@ def _shorten(output: Any) -> None:
 
 def _tags(cell: Any) -> set[str]:
     return set(cell.get("metadata", {}).get("tags", []))
-
-
-def _is_active(output: Any) -> bool:
-    """Tell whether an output lives by scripts; its text form is only the name of a Python class."""
-    return not {"application/vnd.jupyter.widget-view+json", "application/javascript"}.isdisjoint(
-        output.get("data", {})
-    )
 
 
 def _alt(output: Any, cell: Any) -> str:
@@ -334,7 +323,3 @@ def _when(papermill: Any) -> str:
         return f"Run on {format_time(papermill['start_time'])}, in {format_seconds(papermill['duration'])}"
     except (KeyError, TypeError):
         return ""
-
-
-def _is_relative(link: str | None) -> bool:
-    return bool(link) and not re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//", link or "")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
 import unicodedata
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
+
+from biaslab.findings import count
+from biaslab.store import replace
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -49,15 +51,12 @@ def environment() -> Environment:
         finalize=lambda value: value if isinstance(value, Markup) else clean_text(value),
     )
     found.filters["seconds"] = format_seconds
-    found.filters["ticked"] = _ticked
+    # Names in backticks are set as code.
+    code = re.compile(r"`([^`\n]{1,80})`")
+    found.filters["ticked"] = lambda text: Markup(code.sub(r"<code>\1</code>", str(escape(clean_text(text)))))
     found.filters["thousands"] = "{:,}".format
-    found.filters["rows"] = lambda count: f"{count:,} row{'' if count == 1 else 's'}"
+    found.filters["rows"] = lambda n: count(n, "row", "rows")
     return found
-
-
-def _ticked(text: object) -> Markup:
-    """Return escaped text with `names in backticks` set as code."""
-    return Markup(re.sub(r"`([^`\n]{1,80})`", r"<code>\1</code>", str(escape(clean_text(text)))))
 
 
 def content_security_policy(*, style: str, script: str | None = None) -> str:
@@ -68,9 +67,8 @@ def content_security_policy(*, style: str, script: str | None = None) -> str:
     """
 
     def source(text: str | None) -> str:
-        if text is None:
-            return "'none'"
-        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+        digest = hashlib.sha256((text or "").encode()).digest()
+        return "'none'" if text is None else f"'sha256-{base64.b64encode(digest).decode()}'"
 
     return (
         f"default-src 'none'; img-src data:; style-src {source(style)}; script-src {source(script)}; "
@@ -152,9 +150,15 @@ def format_time(value: object) -> str:
 
 def write_page(path: Path, html: str) -> Path:
     """Write ``html`` as UTF-8, to a temporary name first: a reader never sees half a page."""
-    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(html.encode("utf-8", errors="replace"))
-    temporary.replace(path)
+    replace(path, html.encode("utf-8", errors="replace"))
     return path
+
+
+def write_from(path: Path, template: str, *, style: str, script: str | None = None, **content: Any) -> Path:
+    """Write a page from a packaged template, with its style, its script and the policy that admits only them."""
+    policy = content_security_policy(style=style, script=script)
+    about = {"style": Markup(style), "policy": policy} | (
+        {} if script is None else {"script": Markup(script)}
+    )
+    return write_page(path, environment().get_template(template).render(**content, **about))

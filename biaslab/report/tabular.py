@@ -28,28 +28,22 @@ _DASH = '<td class="n none"><span title="{why}">–</span>'
 
 @dataclass
 class Table:
-    """The part of a table that a page shows.
-
-    ``header``: column names; ``numeric``: which columns hold numbers; ``rows_html``: the shown rows as ``<tr>``
-    elements, all text escaped; ``shown`` and ``total``: rows shown and rows in the file; ``formula_cells``: text
-    cells that a spreadsheet program would run as a formula; ``problem``: why nothing is shown, or "".
-    """
+    """The part of a table that a page shows."""
 
     header: list[str] = field(default_factory=list)
-    numeric: list[bool] = field(default_factory=list)
-    rows_html: str = ""
-    shown: int = 0
-    total: int = 0
-    formula_cells: int = 0
-    problem: str = ""
+    numeric: list[bool] = field(default_factory=list)  # Which columns hold numbers.
+    rows_html: str = ""  # The shown rows as ``<tr>`` elements, all text escaped.
+    shown: int = 0  # Rows shown.
+    total: int = 0  # Rows in the file.
+    formula_cells: int = 0  # Text cells that a spreadsheet program would run as a formula.
+    problem: str = ""  # Why nothing is shown.
 
 
 def read_table(path: Path | None, *, whole_up_to: int, otherwise: int) -> Table:
-    """Read a CSV file (UTF-8, header row) for showing.
+    """Read a CSV file (UTF-8, header row) for showing: all rows, or of more than ``whole_up_to`` the first
+    ``otherwise``.
 
-    All rows are shown where there are at most ``whole_up_to``; of a longer table the first ``otherwise``. A file
-    that cannot be read gives a table without rows whose ``problem`` says why: one bad file must not cost the
-    report.
+    A file that cannot be read gives a table without rows whose ``problem`` says why: one must not cost the report.
     """
     if path is None:
         return Table(problem="The file is missing from the run folder.")
@@ -66,19 +60,20 @@ def read_table(path: Path | None, *, whole_up_to: int, otherwise: int) -> Table:
         return Table(problem="The file is not UTF-8 text.")
     except (OSError, csv.Error) as error:
         return Table(problem=f"The file cannot be read: {error}.")
-    if total > whole_up_to:
-        rows = rows[:otherwise]
+    rows = rows[:otherwise] if total > whole_up_to else rows
     width = len(header)
     rows = [row[:width] + [""] * (width - len(row)) for row in rows]
     columns = [[row[index] for row in rows] for index in range(width)]
-    table = Table(header=[clean_text(_cut(name)) for name in header], shown=len(rows), total=total)
-    table.numeric = [_is_numeric(column) for column in columns]
-    texts = [
-        cell for column, numeric in zip(columns, table.numeric, strict=True) if not numeric for cell in column
-    ]
-    table.formula_cells = sum(cell.startswith(_FORMULA_STARTS) for cell in texts)
-    table.rows_html = _rows_html(header, columns, table.numeric)
-    return table
+    numeric = [_is_numeric(column) for column in columns]
+    texts = (cell for column, is_one in zip(columns, numeric, strict=True) if not is_one for cell in column)
+    return Table(
+        header=[clean_text(_cut(name)) for name in header],
+        numeric=numeric,
+        rows_html=_rows_html(header, columns, numeric),
+        shown=len(rows),
+        total=total,
+        formula_cells=sum(cell.startswith(_FORMULA_STARTS) for cell in texts),
+    )
 
 
 def format_number(text: str, decimals: int) -> str:
@@ -120,22 +115,16 @@ def _is_numeric(column: list[str]) -> bool:
 
 def _rows_html(header: list[str], columns: list[list[str]], numbers: list[bool]) -> str:
     # End tags of <tr> and <td> are optional in HTML; without them a table of 2,000 rows is a third smaller.
-    reasons = [
-        column
-        for name, column in zip(header, columns, strict=True)
-        if re.search(r"(^|_)reason$", name, re.IGNORECASE)
-    ]
-    whys = [
-        "; ".join(text for text in texts if not _is_missing(text)) for texts in zip(*reasons, strict=True)
-    ]
+    # End tags of <tr> and <td> are optional in HTML; without them a table of 2,000 rows is a third smaller.
+    named = list(zip(header, columns, strict=True))
+    reasons = [column for name, column in named if re.search(r"(^|_)reason$", name, re.IGNORECASE)]
+    whys = ["; ".join(t for t in texts if not _is_missing(t)) for texts in zip(*reasons, strict=True)]
     shown = []
-    for name, column, numeric in zip(header, columns, numbers, strict=True):
+    for (name, column), numeric in zip(named, numbers, strict=True):
         # A column without any value is a column of gaps, unless it is where reasons and remarks stand.
         remarks = re.search(r"reason|note|remark|comment", name, re.IGNORECASE)
         gaps = numeric or (not remarks and all(map(_is_missing, column)))
-        decimals = (
-            column_decimals([cell.strip() for cell in column if not _is_missing(cell)]) if numeric else 0
-        )
+        decimals = column_decimals([c.strip() for c in column if not _is_missing(c)]) if numeric else 0
         cells = []
         for cell, why in zip(column, whys or [""] * len(column), strict=True):
             if gaps and _is_missing(cell):
