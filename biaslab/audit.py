@@ -71,14 +71,11 @@ _PLAIN = re.compile(r"[\w.+@:/() -]{1,120}")
 def params_of(
     names: Sequence[str], *, size: str = "standard", name: str = "", corpus: str = ""
 ) -> dict[str, Any]:
-    """Return what a parameters file holds that audits models side by side.
+    """Return what a parameters file holds that audits models side by side: all else is the same for each.
 
-    Args:
-        names: ``mini``, ``world``, folders or hub names of diffusers pipelines, ``endpoint:NAME``. All else is the same
-            for each, and every table has rows of each.
-        size: A key of :data:`SIZES`.
-        name: Name of the run; made of models and size where it is empty.
-        corpus: Captions for the paradox, as the setting ``captions.corpus``; empty leaves it out.
+    ``names`` are ``mini``, ``world``, folders or hub names of diffusers pipelines, ``endpoint:NAME``; ``size`` is a key
+    of :data:`SIZES`; the run's ``name`` is made of both where it is empty. ``corpus`` are captions for the paradox, as
+    the setting ``captions.corpus``; empty leaves it out.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name or the

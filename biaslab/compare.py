@@ -46,17 +46,14 @@ def side_by_side(
     limits' own names, those of the difference. A row of one run has missing values on the other side. A key that
     differs in every row, such as ``model`` where each run holds one, is told apart by ``_first`` and ``_second``.
 
-    Args:
-        first: The table of one run.
-        second: That of the other.
-        name: Its name.
-        swept: Parameters that a run was repeated for. Where both have such a column, rows are matched on it too; where
-            one has it, ``<parameter>_first`` or ``<parameter>_second`` tells its rows apart.
-        intervals: Whether differences have them; the two sides' may not be of one level.
-        same: Models whose measurements are the same in both runs, ``True`` for all rows. In them, ``basis`` is
-            ``identical`` where the values agree, else ``same inputs``: such a difference comes from parameters of the
-            analysis and has no sampling error, so its limits are missing. All other rows of both runs are of
-            ``different inputs``, and so are all that are told apart by a key.
+    ``swept`` names parameters that a run was repeated for: where both have such a column, rows are matched on it too;
+    where one has it, ``<parameter>_first`` or ``<parameter>_second`` tells its rows apart. Without ``intervals``, those
+    of differences are missing: the two sides' are not of one level.
+
+    ``same`` names models whose measurements are the same in both runs, ``True`` stands for all rows. In them, ``basis``
+    is ``identical`` where the values agree, else ``same inputs``: such a difference comes from parameters of the
+    analysis and has no sampling error, so its limits are missing. All other rows of both runs are of ``different
+    inputs``, and so are all that are told apart by a key.
     """
     declared = tables.schema(name)
     identity = list(dict.fromkeys([*declared.keys, *(k for k in swept if k in first and k in second)]))
@@ -115,15 +112,12 @@ def compare(
 ) -> Path:
     """Compare finished runs with the first and leave a report: findings side by side, and a table per shared table.
 
-    Args:
-        first: A run's folder, or its name below ``outputs``.
-        others: The runs that are compared with it; differences are theirs minus the first's.
-        outputs: The folder that holds runs; the comparison becomes a folder in it.
-        name: The comparison's name; by default ``compare-<first>-<second>-…``.
+    Runs are folders, or names below ``outputs``, where the comparison gets a folder; its ``name`` is by default
+    ``compare-<first>-<second>-…``. Differences are those of the others minus the first.
 
     Returns:
         The folder with ``index.html``, ``run.json`` and ``tables``, whose names end in the other run where there are
-        several.
+            several.
 
     Raises:
         ParameterError: A run does not exist or is a comparison itself, one is named twice, or the name is not one.

@@ -29,10 +29,8 @@ tables/ and measured/ hold the numbers as CSV, figures/ the pictures, notebooks/
 def export(run: str | Path, *, outputs: str | Path = "outputs", to: str | Path | None = None) -> Path:
     """Write one zip file with everything of a run that a reader needs, and return its path.
 
-    Args:
-        run: A run's folder, or its name below ``outputs``.
-        outputs: The folder that holds runs.
-        to: The file; by default ``<run>.zip`` in ``outputs``. An earlier one is replaced once the new one is whole.
+    ``run`` is a folder, or a name below ``outputs``; the file is by default ``<run>.zip`` there. An earlier one is
+    replaced once the new one is whole.
 
     Raises:
         ParameterError: There is no such run.

@@ -159,14 +159,10 @@ def p_words(p: float) -> str:
 
 
 def none_could(each: str, smallest: float, level: float, *, takes: int | None = None, of: str = "") -> str:
-    """Say that no outcome could have been significant.
+    """Say that no outcome could have been significant at a ``level`` (0–1), as each test has so many observations.
 
-    Args:
-        each: How many observations each test has, such as ``6 people``.
-        smallest: The smallest p after correction that any outcome could have given.
-        level: The level, 0–1.
-        takes: How many observations a test it takes for one to be possible, where known.
-        of: What these are, such as ``people``.
+    ``each`` says how many, such as ``6 people``; ``smallest`` is the smallest p after correction that any outcome could
+    have given; ``takes`` is how many it takes for one to be possible, where known, and ``of`` what these are.
     """
     text = (
         f"with {each} each no outcome could be significant: corrected, p is {min(smallest, 1):.2g} at least"

@@ -45,13 +45,10 @@ _NEEDLESS = "rfc3987_syntax"
 
 
 class Processes:
-    """Processes for calls, side by side; a context, at whose end they have ended.
+    """Processes for calls, side by side, with variables of an environment; a context, at whose end they have ended.
 
-    Args:
-        environment: Variables set for all of them.
-        read: Called once, before the others are forked: it imports what they need, but nothing that starts a thread or
-            a device.
-        args: What it is given.
+    ``read(*args)`` is called once, before the others are forked: it imports what they need, but nothing that starts a
+    thread or a device.
     """
 
     def __init__(self, environment: Mapping[str, str], read: Callable[..., None], *args: Any) -> None:
@@ -88,10 +85,7 @@ class Processes:
     def call(self, log: Path, function: Callable[..., Any], *args: Any) -> Any:
         """Return what a function of a module returns, called in a process of its own, or raise what it raises.
 
-        Args:
-            log: The file where standard error goes, the kernel's as well.
-            function: The function.
-            args: What it is given.
+        ``log`` is the file where standard error goes, the kernel's as well.
 
         Raises:
             EOFError: The process was killed.

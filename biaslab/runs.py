@@ -42,6 +42,7 @@ from biaslab import (
 )
 from biaslab.engine import THREADS
 from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
+from biaslab.findings import count
 from biaslab.params import Notebook, RunParams, as_yaml, paper_order
 from biaslab.study import ATTEMPT, PARTS, PROGRESS, Study
 from biaslab.values import check_draws, dotted
@@ -365,7 +366,7 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
         if "settings" not in notebook.parameters:
             return "It takes no settings, so it could measure something else than the rest of the run."
         behind = [
-            name for name in sorted(notebook.needs) if name in tables.schemas() and tables.schema(name).images
+            name for name in sorted(notebook.needs & set(tables.schemas())) if tables.schema(name).images
         ]
         missing = behind and sources.no_images(**_some(given, "model", "settings"))
         return f"It needs the images behind captions (for {behind[0]}). {missing}" if missing else ""
@@ -385,17 +386,15 @@ def _prepare(folder: Path, record: dict, overwrite: bool, public: Callable[[Any]
         try:
             earlier = public(json.loads(path.read_text(encoding="utf-8")))
             changed, kept = _difference(earlier, record), earlier["notebooks"]
-            defaults = earlier["notebook_defaults"]
+            defaults = earlier["notebook_defaults"] | record["notebook_defaults"]
         except (ValueError, KeyError, AttributeError):
-            changed, kept, defaults = "its run.json cannot be read", [], {}
+            changed = "its run.json cannot be read"
         if not changed:
-            record["notebook_defaults"] = defaults | record["notebook_defaults"]
+            record["notebook_defaults"] = defaults
             return kept
         if not overwrite:
-            raise RunError(
-                f"{folder} holds another run ({changed}). Choose another name with --set run=NAME, or "
-                "replace it with --overwrite."
-            )
+            fix = "Choose another name with --set run=NAME, or replace it with --overwrite."
+            raise RunError(f"{folder} holds another run ({changed}). {fix}")
         shutil.rmtree(folder)
     elif folder.exists() and any(folder.iterdir()):
         raise RunError(
@@ -471,10 +470,8 @@ def _unchanged(folder: Path, record: Mapping, kept: list[dict], said: list[str])
 
 def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
     """Return the SHA-256 of files in ``folder``, by their paths in it, in order."""
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(files)
-    }
+    hashed = hashlib.sha256
+    return {p.relative_to(folder).as_posix(): hashed(p.read_bytes()).hexdigest() for p in sorted(files)}
 
 
 def altered(folder: Path, files: Mapping[str, str]) -> str:
@@ -483,22 +480,15 @@ def altered(folder: Path, files: Mapping[str, str]) -> str:
     there = digests(folder, (folder / name for name in files if name not in gone))
     found = [f"{name} is gone" for name in gone]
     found += [f"{name} was changed" for name, digest in there.items() if digest != files[name]]
-    more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
-    return ", ".join(found[:3]) + more
+    return ", ".join(found[:3]) + (f" (and {len(found) - 3} more)" if len(found) > 3 else "")
 
 
 def check_tables(folder: Path, record: Mapping) -> None:
-    """Check that a run's tables are those that it left.
-
-    Raises:
-        RunError: One was changed or is gone.
-    """
+    """Check that a run's tables are those that it left; a RunError where one was changed or is gone."""
     told = {name: digest for name, digest in record.get("files", {}).items() if name.startswith("tables/")}
     if changed := altered(folder, told):
-        raise RunError(
-            f"In {folder}, {changed} since the run ended. Start the run again: it makes them anew from what "
-            "its notebooks left."
-        )
+        fix = "Start the run again: it makes them anew from what its notebooks left."
+        raise RunError(f"In {folder}, {changed} since the run ended. {fix}")
 
 
 def _take_in(folder: Path, job: Job, record: Mapping) -> dict:
@@ -549,14 +539,12 @@ def _only_one(folder: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"), timeout=0)
     try:
-        with lock:
+        with FileLock(folder.with_name(f".{folder.name}.lock"), timeout=0):
             yield
     except Timeout:
-        raise RunError(
-            f"Another process is writing to {folder}; wait for it or use another run name."
-        ) from None
+        said = f"Another process is writing to {folder}; wait for it or use another run name."
+        raise RunError(said) from None
 
 
 # -- execution -------------------------------------------------------------------------------------------
@@ -902,10 +890,8 @@ def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], proble
             continue
         path = tables.write(frame, folder / "tables" / f"{name}.csv")
         declared = tables.schema(name)
-        known = {c: tables.Column(c, "") for c in frame.columns} | {c.name: c for c in declared.columns}
-        columns = [
-            {"name": c, "unit": known[c].unit, "description": known[c].description} for c in frame.columns
-        ]
+        known = {c.name: (c.unit, c.description) for c in declared.columns}
+        told = [(c, *known.get(c, ("", ""))) for c in frame.columns]
         records.append(
             {
                 "name": name,
@@ -914,7 +900,9 @@ def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], proble
                 "file": path.relative_to(folder).as_posix(),
                 "rows": len(frame),
                 "reason": "" if len(frame) else "The source has no measurements for it.",
-                "columns": columns,
+                "columns": [
+                    dict(zip(("name", "unit", "description"), column, strict=True)) for column in told
+                ],
                 "models": list(dict.fromkeys(frame["model"])) if "model" in frame else [],
                 "notebooks": list(dict.fromkeys(n["id"] for n, _ in parts)),
             }
@@ -974,16 +962,14 @@ def _provenance(params: RunParams) -> dict:
 def describe(params: RunParams) -> str:
     """Say what is run and on what: the file's own words only for the source that they are about."""
     papers = ", ".join(dict.fromkeys(n.id.split("/")[0] for n in params.selected))
-    n = len(params.selected)
-    done = f"Executed: {n} notebook{'' if n == 1 else 's'} of {papers}."
-
+    done = f"Executed: {count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
     source = params.default("source")
-    if source in ("published", None, *sources.PIPELINES):
-        return f"{params.description}\n\n{done}".strip()
+    if source not in (None, *sources.NAMED):
+        return f"Measurements: the tables in {', '.join(_each(source))}. {done}"
     if source == "ratings":
         files = ", ".join(Path(f).name for f in _each(params.values.get("ratings", "")))
-        return f"{params.description}\n\nMeasurements: {files}. {done}".strip()
-    return f"Measurements: the tables in {', '.join(_each(source))}. {done}"
+        done = f"Measurements: {files}. {done}"
+    return f"{params.description}\n\n{done}".strip()
 
 
 def _each(value: Any) -> list:

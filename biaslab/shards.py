@@ -25,14 +25,10 @@ def compute(
     wait: bool = False,
     waiting: Callable[[list[str]], object] = print,
 ) -> list[str]:
-    """Compute a share of all that a run's notebooks take: captions, images and what judges say of them.
+    """Compute a share (i, n), i of n, of all that a run's notebooks take: captions, images and what judges say of them.
 
-    Args:
-        params: The run.
-        share: (i, n): share i of n.
-        progress: Whether stages show how far they are.
-        wait: Whether to wait for other shares, and go on with what needs them, until nothing is left.
-        waiting: Called with what is left, each time that it has changed.
+    With ``wait`` it waits for other shares, and goes on with what needs them, until nothing is left; ``waiting`` is
+    called with what is left, each time that it has changed.
 
     Returns:
         What is left to other shares, a sentence a stage; nothing where all that the run needs is there.

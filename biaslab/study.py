@@ -104,8 +104,8 @@ class Study:
 
         Args:
             what: What measures them, such as ``paradox.percent_female``: called here where the source is a pipeline,
-                and looked up under its paper and name in any other source. A pipeline has one model of its own; rows
-                of others are the printed numbers beside it, and stay.
+                and looked up under its paper and name in any other source. A pipeline has one model of its own; rows of
+                others are the printed numbers beside it, and stay.
             optional: Whether a source without these measurements gives a table without rows.
 
         Raises:
@@ -200,10 +200,8 @@ class Study:
     def judgements(self, kind: str, *, model: str = "", optional: bool = False) -> pd.DataFrame:
         """Return what gate and judge made of images of a kind, as :meth:`biaslab.pipeline.Pipeline.judgements`.
 
-        Args:
-            kind: One of :data:`biaslab.pipeline.KINDS`.
-            model: One of :attr:`pipelines`; empty is the study's own.
-            optional: Whether a source without these images gives a table without rows, and says why.
+        ``model`` is one of :attr:`pipelines`, empty the study's own. With ``optional`` a source without these images
+        gives a table without rows, and says why.
 
         Raises:
             UnknownNameError: The study has no such model.
@@ -228,12 +226,8 @@ class Study:
     ) -> pd.DataFrame:
         """Return ``analysis(*frames, **options)``, which takes seconds, computed once for all notebooks of a run.
 
-        It is kept on disk, keyed by the frames, the options and the code of the analysis.
-
-        Args:
-            analysis: A pure function of frames, such as ``paradox.amplification``.
-            frames: Its tables.
-            options: Its further arguments: numbers, texts, or lists of them.
+        It is kept on disk, keyed by the frames, the options and the code of the analysis, a pure function such as
+        ``paradox.amplification``.
 
         Raises:
             RunError: The disk is full.
@@ -288,13 +282,11 @@ class Study:
         return f"Study: {come}\n  model   {model}\n  seed    {self.seed}\n  results {go}"
 
     def save(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
-        """Write a table for the report and return it as written: checked, with its columns in declared order.
+        """Write a table for the report and return it as written: checked, with its columns in declared order, others
+        after them.
 
-        Without rows it is written as well, so that its columns can be read; the report does not list it.
-
-        Args:
-            name: ``<paper>_<what>``, as declared in the paper's ``tables.yaml``.
-            frame: Its rows; columns beyond the declared ones follow them.
+        ``name`` is ``<paper>_<what>``, as declared in the paper's ``tables.yaml``. Without rows it is written as well,
+        so that its columns can be read; the report does not list it.
 
         Raises:
             InputError: It does not fit its declaration.

@@ -20,14 +20,10 @@ _UNUSABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def check(name: str, value: Any) -> None:
-    """Check that ``value`` is made of what parameters may hold, at any depth.
+    """Check that a value, which an error calls ``name``, is made of what parameters may hold, at any depth.
 
     Allowed are texts, true and false, nothing, whole numbers of up to 64 bits, finite numbers, and lists and mappings
     of these whose keys are texts.
-
-    Args:
-        name: What to call the value in an error.
-        value: What a file, a ``--set`` or a notebook gives.
 
     Raises:
         ParameterError: Something else is in it; the message says where.

@@ -85,20 +85,12 @@ def label_points(
     avoid: tuple[Sequence[float], Sequence[float]] | None = None,
     laid_out: bool = False,
 ) -> list[Text]:
-    """Write ``texts`` beside points, so that none covers another text, a point or a line to a point; return those
-    written.
+    """Write texts beside points, so that none covers another text, a point or a line to a point; return those written.
 
-    Set the axis limits first: places are found in the layout that the figure has by now. Each text takes the nearest
-    free place around its point, in the order given, most important first; one that finds none within 34 points is left
-    out.
-
-    Args:
-        ax: The axes.
-        x: Where the labelled points lie.
-        y: Where the labelled points lie.
-        texts: What to write.
-        avoid: All points (x, y) that no text may cover; by default the labelled ones.
-        laid_out: Whether the figure's layout is finished, so that it need not be found again.
+    Set the axis limits first: places are found in the layout that the figure has by now, which need not be found again
+    where it is ``laid_out``. Each text takes the nearest free place around its point, in the order given, most
+    important first; one that finds none within 34 points is left out. ``avoid`` are all points (x, y) that no text may
+    cover, by default those at ``x`` and ``y``.
     """
     if not laid_out:
         ax.figure.draw_without_rendering()

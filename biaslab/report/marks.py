@@ -21,12 +21,9 @@ def drawn(
 ) -> dict[str, Any] | None:
     """Return where marks stand on a scale that they share, in percent of its width; None where there are none.
 
-    Args:
-        rows: Each with ``name``, ``estimate``, ``ci_low`` and ``ci_high``, and perhaps ``floor``, in ``unit``; a row
-            without an estimate is left out, limits and floor may be None.
-        unit: What follows the numbers.
-        reference: Where a line stands across all rows.
-        reference_name: What it means; a number without a name where empty.
+    Rows have ``name``, ``estimate``, ``ci_low`` and ``ci_high``, and perhaps ``floor``, in ``unit``; one without an
+    estimate is left out, limits and floor may be None. A line stands across all rows at ``reference``, and
+    ``reference_name`` says what it means.
     """
     rows = [row for row in rows if number(row.get("estimate")) is not None]
     if not rows:

@@ -86,22 +86,14 @@ def clean_text(value: object) -> str:
     if value is None:
         return ""
     text = _UNPRINTABLE.sub("\ufffd", str(value))
-    return text if text.isascii() else _JOINED.sub("\\g<0>\u200b", _piles().sub(r"\1", text))
-
-
-@cache
-def _piles() -> re.Pattern:
-    """Return what finds marks on a letter beyond the first five, those in group 1."""
-    marks, start = [], None
-    # From the first block of marks to behind the last one.
-    for code in range(0x300, 0xE01F1):
-        if unicodedata.category(chr(code)) in ("Mn", "Me", "Mc"):
-            start = code if start is None else start
-        elif start is not None:
-            marks.append(f"{chr(start)}-{chr(code - 1)}")
-            start = None
-    one = f"[{''.join(marks)}]"
-    return re.compile(f"({one}{{5}}){one}+")
+    if text.isascii():
+        return text
+    shown, marks = [], 0
+    for sign in text:
+        marks = marks + 1 if unicodedata.category(sign).startswith("M") else 0
+        if marks <= 5:
+            shown.append(sign)
+    return _JOINED.sub("\\g<0>\u200b", "".join(shown))
 
 
 def file_inside(folder: Path, relative: object) -> Path | None:
