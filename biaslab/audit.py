@@ -87,9 +87,13 @@ def params_of(
         raise ParameterError("Name a model to audit: 'mini', a folder, a hub name or 'endpoint:NAME'.")
     for one in names:
         _check_model(one)
-    same = [one for one in names if list(map(_known_as, names)).count(_known_as(one)) > 1]
-    if same:
-        raise ParameterError(f"The model {same[0]!r} is named twice; name each once.")
+    # All names of one model are alike.
+    known = [
+        os.path.realpath(path) if os.path.isdir(path := os.path.expanduser(one)) else one for one in names
+    ]
+    for one, same in zip(names, known, strict=True):
+        if known.count(same) > 1:
+            raise ParameterError(f"The model {one!r} is named twice; name each once.")
     drawn = [one for one in names if one == WORLD or one == "mini" or one in models.EMBEDDED]
     if drawn and len(drawn) < len(names):
         other = next(one for one in names if one not in drawn)
@@ -109,9 +113,10 @@ def params_of(
         own = {"corpus": corpus} | ({} if corpus == "mini" else {"training_images": "download"})
         settings["captions"] = own | settings["captions"]
     repeated = ("triplets/7_1_*",) if settings["triplets"].get("one_triplet") else ()
-    listed = ", ".join(map(_shown, names))
+    shown = list(map(_shown, names))
+    listed, joined = ", ".join(shown), "-".join(["audit", *shown, size])
     return {
-        "run": run_name(name or _slug("-".join(["audit", *map(_shown, names), size]))),
+        "run": run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[:80]),
         "title": f"Audit of {listed}",
         "description": (
             f"The same prompts were asked of {listed}, and the images judged by the same models: people alone and in "
@@ -140,17 +145,7 @@ def _check_model(name: str) -> None:
         models.resolve(name, "text-to-image")
 
 
-def _known_as(name: str) -> str:
-    """Return a name that is the same for all names of one model."""
-    path = os.path.expanduser(name)
-    return os.path.realpath(path) if os.path.isdir(path) else name
-
-
 def _shown(name: str) -> str:
     """Return a model's name as tables have it: of a folder its own name."""
     path = os.path.expanduser(name)
     return Path(path).resolve().name if os.path.isdir(path) else name.removeprefix(ENDPOINT)
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.")[:80]

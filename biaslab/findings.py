@@ -44,11 +44,7 @@ class Finding:
     reference_name: str = ""  # What that line means, such as ``no change``.
 
     def __post_init__(self) -> None:
-        """Check what reports rely on.
-
-        Raises:
-            ValueError: There is no question or answer, or the answer is too long.
-        """
+        """Check what reports rely on; a ValueError where a question or answer is missing, or the answer is too long."""
         words = len(self.answer.split())
         if not self.question.endswith("?") or not 0 < words <= LONGEST_ANSWER:
             raise ValueError(

@@ -62,11 +62,8 @@ def field(default: Any, meaning: str, unit: str = "", *, secret: bool = False, *
 
 
 class Group(BaseModel):
-    """Settings that belong together.
-
-    Raises:
-        ParameterError: A name is unknown, or a value has a wrong type or is not allowed; all that is wrong is told.
-    """
+    """Settings that belong together; a ParameterError tells all that is wrong: unknown names, types, values that are
+    not allowed."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True
@@ -87,11 +84,7 @@ class Group(BaseModel):
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     def changed(self, **changes: Any) -> Self:
-        """Return the same with other values; those of a group within are a mapping of what changes there.
-
-        Raises:
-            ParameterError: As for the group itself.
-        """
+        """Return the same with other values, checked; those of a group within are a mapping of what changes there."""
         return type(self)(**_merged(self, changes))
 
     def describe(self) -> list[tuple[str, str, str]]:

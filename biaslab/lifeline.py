@@ -18,13 +18,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def follow(parent: int, note: str = "") -> None:
-    """End this process, even where it is stopped, as soon as its parent has ended.
+    """End this process, even where it is stopped, as soon as its parent has ended, or at once where it is gone already.
 
-    On Linux the system sees to it; elsewhere a thread looks once a second, which a stopped process cannot.
-
-    Args:
-        parent: The parent's process id. Where it is gone already, this process ends at once.
-        note: A file to write this process's own id to; none where it is empty.
+    On Linux the system sees to it; elsewhere a thread looks once a second, which a stopped process cannot. ``note`` is
+    a file to write this process's own id to.
     """
     if not (sys.platform == "linux" and _signalled()):
         threading.Thread(target=_look, args=(parent,), name="biaslab lifeline", daemon=True).start()

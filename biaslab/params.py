@@ -91,23 +91,21 @@ class RunParams(Group):
         defaults = (n.parameters[name] for n in self.selected if name in n.parameters)
         return self.values.get(name, next(defaults, None))
 
-    def variants(self) -> list[dict[str, Any]]:
-        """Return one mapping of swept parameters per combination of their values; ``[{}]`` without a list."""
-        return _combinations(self.sweep)
+    def variants(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return the swept parameters per combination of their values, as they are and in words.
 
-    def variants_in_words(self) -> list[dict[str, Any]]:
-        """Return the same with a text for each mapping: those of its values in which the mappings differ."""
-        return _combinations(
-            {k: _distinct(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
+        Without a list there is one, which is empty. In words, a mapping is a text of what differs from the others.
+        """
+        words = {k: _distinct(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
+        values, in_words = (
+            [dict(zip(of, some, strict=True)) for some in itertools.product(*of.values())]
+            for of in (self.sweep, words)
         )
+        return list(zip(values, in_words, strict=True))
 
 
 # Keys of the run itself; every other is a notebook's.
 _RUN_KEYS = ("run", "title", "description", "notebooks", "jobs")
-
-
-def _combinations(sweep: Mapping[str, list]) -> list[dict[str, Any]]:
-    return [dict(zip(sweep, combo, strict=True)) for combo in itertools.product(*sweep.values())]
 
 
 def _distinct(mappings: list[dict]) -> list[str]:

@@ -216,11 +216,8 @@ def _of_triplets(pipeline: Pipeline) -> Asked:
 
 
 def cost(one: Asked, left: int = 10**9) -> Cost:
-    """Return what an image takes here, from some that are made for it and thrown away; of few ``left``, fewer are made.
-
-    Raises:
-        ParameterError: The model cannot be loaded.
-    """
+    """Return what an image takes here, from some made for it and thrown away (of few ``left``, fewer); else a
+    ParameterError."""
     made_by = one.made_by.ready()
     # Prompts that share noise are asked together.
     groups = one.prompts["noise_id" if "noise_id" in one.prompts else "prompt_id"]

@@ -11,11 +11,8 @@ from biaslab.errors import ParameterError, unknown_name
 
 
 def point(group: str, name: str, what: str) -> metadata.EntryPoint:
-    """Return the entry point of a group by its name.
-
-    Raises:
-        UnknownNameError: No installed package brings ``what`` under this name.
-    """
+    """Return the entry point of a group by its name; an UnknownNameError where no installed package brings such a
+    ``what``."""
     points = {each.name: each for each in metadata.entry_points(group=group)}
     if name not in points:
         raise unknown_name(f"{what} among the installed packages (entry points {group!r})", name, points)
@@ -23,11 +20,8 @@ def point(group: str, name: str, what: str) -> metadata.EntryPoint:
 
 
 def digest(entry: metadata.EntryPoint) -> str:
-    """Return a digest of what stands behind an entry point: package, version, and the module that it names.
-
-    Raises:
-        ParameterError: The module is not there.
-    """
+    """Return a digest of an entry point's package, version and module; a ParameterError where the module is not
+    there."""
     try:
         spec = importlib.util.find_spec(entry.module)
     except ImportError:

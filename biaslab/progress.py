@@ -17,12 +17,10 @@ PATIENCE = 2.0
 
 @contextlib.contextmanager
 def working(what: str, file: Path | None = None) -> Iterator[None]:
-    """Say what is done while it is done, with the time since it began.
+    """Say what is done, in a few words, while it is done, with the time since it began.
 
-    Args:
-        what: A few words.
-        file: The file that holds the latest sign; without one it is a line on standard error, taken away at the end.
-            A bar that was drawn there within the last seconds says more and is left alone.
+    ``file`` holds the latest sign; without one it is a line on standard error, taken away at the end. A bar that was
+    drawn there within the last seconds says more and is left alone.
     """
     began, ended = time.monotonic(), threading.Event()
     # As it is now: the thread must not write to what replaces it for a while.

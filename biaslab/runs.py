@@ -207,8 +207,9 @@ def run(
 def plan(params: RunParams, folder: Path) -> list[Job]:
     """Return the executions that ``params`` asks for; raise what can be known to be wrong without running them."""
     jobs = []
-    in_words = params.variants_in_words()
-    for variant, words, suffix in zip(params.variants(), in_words, _suffixes(in_words), strict=True):
+    variants = params.variants()
+    suffixes = _suffixes([words for _, words in variants])
+    for (variant, words), suffix in zip(variants, suffixes, strict=True):
         values = _resolve_paths({"source": params.default("source"), **params.values, **variant})
         _check_inputs(values)
         planned = []
@@ -249,11 +250,8 @@ class Opened(NamedTuple):
 
 
 def pipelines(params: RunParams, *, progress: bool = True) -> list[Opened]:
-    """Return the pipelines that the notebooks of a run open, one for each model, seed and settings.
-
-    Raises:
-        ParameterError, InputError: As of a plan.
-    """
+    """Return the pipelines that the notebooks of a run open, one for each model, seed and settings; errors are those of
+    a plan."""
     from biaslab.pipeline import Pipeline, Settings
 
     found: dict[str, Opened] = {}

@@ -67,11 +67,7 @@ class CalibrationSettings(Group):
 
 
 class Settings(Group):
-    """What the pipeline does; defaults are those of a short run on the embedded world and models.
-
-    Raises:
-        ParameterError: A name is unknown, or a value has a wrong type or is not allowed.
-    """
+    """What the pipeline does; defaults are those of a short run on the embedded world and models."""
 
     called: ClassVar[str] = "settings"
 
@@ -111,11 +107,7 @@ class Settings(Group):
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """Return the settings with the values ``given`` by group; the others have their defaults.
-
-        Raises:
-            ParameterError: A name is unknown, or a value has a wrong type or is not allowed.
-        """
+        """Return the settings with the values ``given`` by group; the others have their defaults."""
         if not isinstance(given, Mapping):
             raise ParameterError(
                 f"settings is {given!r}; it must be a mapping, for example {{'generation': {{'steps': 20}}}}."

@@ -39,12 +39,8 @@ def called(names: Iterable[str]) -> dict[str, str]:
 
 
 def folders(values: Any, *more: str | Path) -> tuple[str, ...]:
-    """Return the folders of this machine whose names are nobody's business, and those of the files that values name.
-
-    Args:
-        values: Parameters, at any depth; absolute paths among the texts count.
-        more: Further folders.
-    """
+    """Return the folders of this machine whose names are nobody's business: ``more``, and those of absolute paths in
+    ``values``."""
     found = {str(Path.home()), tempfile.gettempdir(), sys.prefix, sys.base_prefix, os.getcwd()}
     found |= {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
     found |= {str(Path(__file__).resolve().parents[1]), *map(str, more)}

@@ -44,8 +44,8 @@ def check(source: str, ratings: str = "", *, model: str = "all", settings: Mappi
     """Return ``source`` if measured tables can come from it.
 
     Raises:
-        ParameterError: It is neither a named source nor a folder, or a ratings file, a model or settings are
-            missing, wrong or not used.
+        ParameterError: It is neither a named source nor a folder; ratings, a model or settings are missing, wrong or
+            not used.
     """
     if source == "ratings" and not ratings:
         raise ParameterError(
@@ -293,11 +293,8 @@ def pipeline_model(model: str) -> str:
 
 
 def table_of(measure: Callable | str) -> str:
-    """Return the name of the table that a function of a paper's ``measure`` or ``printed`` measures; a name is its own.
-
-    Raises:
-        ParameterError: It is no such function.
-    """
+    """Return the table that a function of a paper's ``measure`` or ``printed`` measures (a name is its own); a
+    ParameterError where it measures none."""
     if isinstance(measure, str):
         return measure
     module, name = getattr(measure, "__module__", ""), getattr(measure, "__name__", "")

@@ -172,11 +172,8 @@ class Study:
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The pipeline that makes and judges images for this study.
-
-        Raises:
-            MissingInputError: The source has tables only.
-        """
+        """The pipeline that makes and judges images for this study; a MissingInputError where the source has tables
+        only."""
         from biaslab.pipeline import Pipeline
 
         if self.source not in sources.PIPELINES:
@@ -373,13 +370,10 @@ class Study:
         plt.close(figure)
 
     def find(self, *findings: Finding | Iterable[Finding], main: bool = False, card: int = 0) -> None:
-        """Print findings, and record them for the report.
+        """Print findings, or lists of them, and record them for the report; where there are none, that is said.
 
-        Args:
-            findings: Findings, or lists of them; where there are none, that is said.
-            main: Whether they are among the first things that the report says of their paper.
-            card: Their place among the cards that the report opens with, from 1; 0 for none. The smallest five are
-                shown; one question is one card.
+        ``main`` ones are among the first things that the report says of their paper. ``card`` is their place among the
+        cards that it opens with, from 1: the smallest five are shown, and one question is one card.
         """
         each = [f for given in findings for f in ([given] if isinstance(given, Finding) else given)]
         printed = self.printed_models if each else set()

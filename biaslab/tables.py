@@ -245,11 +245,7 @@ def joined(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
 
 
 def check_width(columns: int, where: object, fix: str = "Keep the columns that are needed.") -> None:
-    """Check how many columns a table has that a user brings.
-
-    Raises:
-        InputError: They are more than :data:`MOST_COLUMNS`.
-    """
+    """Check that a table that a user brings has at most :data:`MOST_COLUMNS` columns; else an InputError."""
     if columns > MOST_COLUMNS:
         raise InputError(
             f"{where} has {columns:,} columns; at most {MOST_COLUMNS:,} are read. Is it separated by another character "
@@ -258,11 +254,7 @@ def check_width(columns: int, where: object, fix: str = "Keep the columns that a
 
 
 def header(text: str) -> list[str]:
-    """Return the names in the header of a CSV file that begins with ``text``.
-
-    Raises:
-        csv.Error: The text cannot be read as CSV.
-    """
+    """Return the names in the header of a CSV file that begins with ``text``; csv.Error where it cannot be read."""
     return next(csv.reader(io.StringIO(text[:_HEADER].lstrip("\r\n"), newline="")), [])
 
 

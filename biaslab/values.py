@@ -70,11 +70,7 @@ def dotted(given: Mapping[str, Any]) -> dict[str, Any]:
 def check_draws(
     *, seed: object = 0, bootstrap_replicates: object = 10_000, confidence: object = 0.95
 ) -> None:
-    """Check what decides random draws and intervals.
-
-    Raises:
-        ParameterError: A value is of another kind, or not allowed.
-    """
+    """Check what decides random draws and intervals; a ParameterError for another kind, or what is not allowed."""
     for name, value in (("seed", seed), ("bootstrap_replicates", bootstrap_replicates)):
         check(name, value)
         if not isinstance(value, Integral) or isinstance(value, bool):

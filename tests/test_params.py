@@ -40,7 +40,7 @@ def test_a_list_means_one_variant_per_value_and_lists_multiply(project):
     got = project("run: mine\nmodel: [A, B]\nseed: [1, 2, 3]\n")
     assert got.sweep == {"model": ["A", "B"], "seed": [1, 2, 3]}
     # 2 models x 3 seeds, the first key slowest.
-    assert got.variants()[:4] == [
+    assert [values for values, _ in got.variants()][:4] == [
         {"model": "A", "seed": 1},
         {"model": "A", "seed": 2},
         {"model": "A", "seed": 3},
@@ -74,18 +74,18 @@ def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(pr
         "{generation: {steps: 9}}",
     )
     got = project(f"run: mine\nsettings: [{one}, {two}, {three}]\n")
-    assert [v["settings"] for v in got.variants()][1] == {"generation": {"steps": 20, "height": 1}}
-    assert [v["settings"] for v in got.variants_in_words()] == [
+    assert [v["settings"] for v, _ in got.variants()][1] == {"generation": {"steps": 20, "height": 1}}
+    assert [words["settings"] for _, words in got.variants()] == [
         "generation.steps=20",
         "generation.steps=20, generation.height=1",
         "generation.steps=9",
     ]
     same = project(f"run: mine\nsettings: [{one}, {two}]\nmodel: [A, B]\n")
-    assert same.variants_in_words()[2:] == [
+    assert [words for _, words in same.variants()][2:] == [
         {"settings": "generation.height=1", "model": "A"},
         {"settings": "generation.height=1", "model": "B"},
     ]
-    assert same.variants_in_words()[0] == {"settings": "defaults", "model": "A"}
+    assert same.variants()[0][1] == {"settings": "defaults", "model": "A"}
     with pytest.raises(ParameterError, match=r"settings is \[\{.*no values to set by name"):
         project(f"run: mine\nsettings: [{one}, {three}]\n", overrides=["generation.steps=1"])
     with pytest.raises(ParameterError, match=r"generation is 3, which has no values to set by name"):

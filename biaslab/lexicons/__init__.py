@@ -33,11 +33,8 @@ def names() -> tuple[str, ...]:
 
 @cache
 def load(name: str) -> tuple[str, ...] | Mapping[str, str | tuple[str, ...]]:
-    """Return the list ``name``: a tuple of words or phrases, or a read-only mapping of texts or tuples.
-
-    Raises:
-        UnknownNameError: There is no such list.
-    """
+    """Return the list ``name``: words or phrases, or a read-only mapping of texts or tuples; else an
+    UnknownNameError."""
     entries = _read(name)["entries"]
     if isinstance(entries, list):
         return tuple(entries)
@@ -45,11 +42,8 @@ def load(name: str) -> tuple[str, ...] | Mapping[str, str | tuple[str, ...]]:
 
 
 def source(name: str) -> str:
-    """Return where the list ``name`` comes from (paper and section, or how it was put together).
-
-    Raises:
-        UnknownNameError: There is no such list.
-    """
+    """Return where the list ``name`` comes from (paper and section, or how it was put together); else an
+    UnknownNameError."""
     return _read(name)["source"]
 
 

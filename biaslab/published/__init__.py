@@ -59,11 +59,7 @@ def names() -> list[str]:
 
 
 def describe(name: str) -> PublishedTable:
-    """Return what the table ``name`` is.
-
-    Raises:
-        UnknownNameError: There is no such table.
-    """
+    """Return what the table ``name`` is; an UnknownNameError where there is no such table."""
     known = names()
     if name not in known:
         raise unknown_name("published table", name, known)

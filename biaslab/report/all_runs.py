@@ -23,9 +23,6 @@ def overview(outputs: str | Path) -> Path:
 
     Each run has its title, how far it is and its first cards; a page that a run is still adding to loads itself again
     every few seconds. A folder whose ``run.json`` cannot be read is left out: it is no reason to lose the others.
-
-    Raises:
-        OSError: The page cannot be written.
     """
     outputs = Path(outputs)
     found = sorted(outputs.glob("*/run.json"), key=lambda path: path.stat().st_mtime, reverse=True)
