@@ -15,7 +15,7 @@ from biaslab import sources, tables
 from biaslab.errors import InputError, ParameterError, RunError, name_help
 from biaslab.limits import LIMITS
 from biaslab.params import run_name
-from biaslab.runs import check_tables, now, write_json
+from biaslab.runs import check_tables, now, write_json, write_table
 from biaslab.shared import named
 
 if TYPE_CHECKING:
@@ -404,25 +404,13 @@ def _overview(frames: Mapping[str, pd.DataFrame], folder: Path, of: str) -> dict
         rows.append([name, tables.schema(name).title, *counts, *_apart(name, frame)])
     frame = pd.DataFrame(rows, columns=list(described))
     words = ("What was compared", "The tables that both runs have, and what their rows compare.")
-    columns = [{"name": name, "unit": "", "description": text} for name, text in described.items()]
-    return _written(frame, folder, "compared_tables", of, *words, columns)
+    columns = [(name, "", text) for name, text in described.items()]
+    return write_table(frame, folder, _of("compared_tables", of), *words, columns)
 
 
-def _written(
-    frame: pd.DataFrame, folder: Path, name: str, of: str, title: str, description: str, columns: list[dict]
-) -> dict:
-    """Write a table, named after the run ``of`` too where there are several, and return its record for reports."""
-    name = f"{name}_{re.sub(r'[^a-z0-9]+', '_', of.lower())}" if of else name
-    path = tables.write(frame, folder / "tables" / f"{name}.csv")
-    return {
-        "name": name,
-        "title": title,
-        "description": description,
-        "file": path.relative_to(folder).as_posix(),
-        "rows": len(frame),
-        "columns": columns,
-        "notebooks": [],
-    }
+def _of(name: str, of: str) -> str:
+    """Return a table's name with the run that it compares, where there are several."""
+    return name if not of else f"{name}_{re.sub(r'[^a-z0-9]+', '_', of.lower())}"
 
 
 def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, of: str) -> dict:
@@ -438,7 +426,7 @@ def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, of: str) 
     }
     said = {"first": f"In {first}.", "second": f"In {second}.", "difference": "Second minus first."}
 
-    def column(label: str) -> dict:
+    def column(label: str) -> tuple[str, str, str]:
         base, _, side = label.rpartition("_")
         if label in known or side not in said:
             base, side = label, ""
@@ -446,13 +434,12 @@ def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, of: str) 
         words = told.description if told else own.get(label, "A parameter that a run was repeated for.")
         if label in ends:
             words = f"Limit of the difference of {told.of}."
-        words = f"{words} {said.get(side, '')}".strip()
-        return {"name": label, "unit": told.unit if told else "", "description": words}
+        return label, told.unit if told else "", f"{words} {said.get(side, '')}".strip()
 
     words = f"{declared.description} First: {first}; second: {second}. {_in_both([frame])}"
     words += f" {pair.common}" if pair.common and (frame["basis"] == DIFFERENT).any() else ""
     title = f"{declared.title}: {of}" if of else declared.title
-    return _written(frame, folder, name, of, title, words, [column(c) for c in frame.columns])
+    return write_table(frame, folder, _of(name, of), title, words, list(map(column, frame.columns)))
 
 
 def _in_both(frames: Sequence[pd.DataFrame]) -> str:

@@ -886,26 +886,38 @@ def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], proble
         except InputError as error:
             problems.append(f"Table {name}: {error}")
             continue
-        path = tables.write(frame, folder / "tables" / f"{name}.csv")
         declared = tables.schema(name)
         known = {c.name: (c.unit, c.description) for c in declared.columns}
-        told = [(c, *known.get(c, ("", ""))) for c in frame.columns]
-        records.append(
-            {
-                "name": name,
-                "title": declared.title,
-                "description": declared.description,
-                "file": path.relative_to(folder).as_posix(),
-                "rows": len(frame),
-                "reason": "" if len(frame) else "The source has no measurements for it.",
-                "columns": [
-                    dict(zip(("name", "unit", "description"), column, strict=True)) for column in told
-                ],
-                "models": list(dict.fromkeys(frame["model"])) if "model" in frame else [],
-                "notebooks": list(dict.fromkeys(n["id"] for n, _ in parts)),
-            }
-        )
+        columns = [(c, *known.get(c, ("", ""))) for c in frame.columns]
+        more = {
+            "reason": "" if len(frame) else "The source has no measurements for it.",
+            "models": list(dict.fromkeys(frame["model"])) if "model" in frame else [],
+            "notebooks": list(dict.fromkeys(n["id"] for n, _ in parts)),
+        }
+        written = write_table(frame, folder, name, declared.title, declared.description, columns)
+        records.append(written | more)
     return records
+
+
+def write_table(
+    frame: pd.DataFrame,
+    folder: Path,
+    name: str,
+    title: str,
+    description: str,
+    columns: list[tuple[str, str, str]],
+) -> dict:
+    """Write a table into a run's folder and return its record for the report; columns are name, unit and meaning."""
+    path = tables.write(frame, folder / "tables" / f"{name}.csv")
+    return {
+        "name": name,
+        "title": title,
+        "description": description,
+        "file": path.relative_to(folder).as_posix(),
+        "rows": len(frame),
+        "columns": [dict(zip(("name", "unit", "description"), column, strict=True)) for column in columns],
+        "notebooks": [],
+    }
 
 
 def _merge(name: str, parts: list[tuple[dict, Path]], swept: list[str]) -> pd.DataFrame:
