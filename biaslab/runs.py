@@ -489,10 +489,10 @@ def check_tables(folder: Path, record: Mapping) -> None:
         raise RunError(f"In {folder}, {changed} since the run ended. {fix}")
 
 
-def _take_in(folder: Path, job: Job, record: Mapping) -> dict:
+def _take_in(job: Job, record: Mapping) -> dict:
     """Put what a notebook left in its attempt to its place, as the holder of the run's lock; add files' digests."""
-    _clear(folder, job)
-    part = folder / PARTS / job.slug
+    _clear(job)
+    folder, part = job.folder, job.folder / PARTS / job.slug
     moved = zip((job.attempt / job.slug, *job.pages(job.attempt)), (part, *job.pages(folder)), strict=True)
     for made, place in moved:
         if made.exists():
@@ -507,10 +507,10 @@ def _take_in(folder: Path, job: Job, record: Mapping) -> dict:
     return {**record, "files": digests(folder, files)}
 
 
-def _clear(folder: Path, job: Job) -> None:
+def _clear(job: Job) -> None:
     """Take away what an earlier execution of a notebook left."""
-    shutil.rmtree(folder / PARTS / job.slug, ignore_errors=True)
-    for page in job.pages(folder):
+    shutil.rmtree(job.folder / PARTS / job.slug, ignore_errors=True)
+    for page in job.pages(job.folder):
         page.unlink(missing_ok=True)
 
 
@@ -571,7 +571,7 @@ def _execute(
     began = time.monotonic()
 
     def ended(job: Job, record: dict) -> None:
-        records[job.slug] = _take_in(job.folder, job, record)
+        records[job.slug] = _take_in(job, record)
         bar.set_postfix_str(f"{job.slug}: {record['status']}")
         bar.update()
         note(list(records.values()))
@@ -593,7 +593,7 @@ def _execute(
             stopped = True
     for job in jobs:
         if job.slug not in records:
-            _clear(job.folder, job)
+            _clear(job)
             records[job.slug] = _record(job, "stopped", "Stopped by the user before it finished.")
     return [records[job.slug] for job in jobs], stopped
 

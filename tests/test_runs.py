@@ -435,7 +435,7 @@ def test_a_variant_takes_in_its_own_files_only(tmp_path):
     a = params.Notebook("paradox/a", Path("a.ipynb"), "A", {})
     job = runs.Job(a, {}, "--model-sd-1", tmp_path, {}, attempt=tmp_path / "attempt")
     record = {"notebook": f"notebooks/{job.slug}.ipynb", "html": None, "slug": job.slug}
-    assert list(runs._take_in(tmp_path, job, record)["files"]) == [record["notebook"]]
+    assert list(runs._take_in(job, record)["files"]) == [record["notebook"]]
     assert [path.name for path in made.iterdir()] == ["a--model-sd-1.4.ipynb"]
 
 

@@ -115,7 +115,6 @@ def _is_numeric(column: list[str]) -> bool:
 
 def _rows_html(header: list[str], columns: list[list[str]], numbers: list[bool]) -> str:
     # End tags of <tr> and <td> are optional in HTML; without them a table of 2,000 rows is a third smaller.
-    # End tags of <tr> and <td> are optional in HTML; without them a table of 2,000 rows is a third smaller.
     named = list(zip(header, columns, strict=True))
     reasons = [column for name, column in named if re.search(r"(^|_)reason$", name, re.IGNORECASE)]
     whys = ["; ".join(t for t in texts if not _is_missing(t)) for texts in zip(*reasons, strict=True)]
