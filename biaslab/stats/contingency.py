@@ -113,12 +113,9 @@ def cramers_v(statistic: float, dof: int, n: int, smaller_side: int, confidence:
     if np.isnan(statistic) or n == 0:
         return Estimate(np.nan, np.nan, np.nan, n)
     tail = (1 - confidence) / 2
-    ends = (
-        _noncentrality(statistic, dof, 1 - tail),
-        max(0.0, statistic - dof),
-        _noncentrality(statistic, dof, tail),
-    )
-    low, value, high = (min(1.0, float(np.sqrt(end / (n * (smaller_side - 1))))) for end in ends)
+    ends = (_noncentrality(statistic, dof, p) for p in (1 - tail, tail))
+    of = (max(0.0, statistic - dof), *ends)
+    value, low, high = (min(1.0, float(np.sqrt(end / (n * (smaller_side - 1))))) for end in of)
     return Estimate(value, low, high, n)
 
 

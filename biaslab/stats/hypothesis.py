@@ -54,10 +54,10 @@ def one_sample_t(values, *, skip_nan: bool = False) -> TestResult:
 def sign_flip(values, replicates: int = 10_000, *, seed) -> TestResult:
     """Test whether ``values`` (one-dimensional) are symmetric about 0 by flipping their signs, two-sided.
 
-    ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0. Up to
-    16 values all patterns are enumerated and p is exact, as it is for differences of counts, whose sums are counted
-    out; of others, ``replicates`` random patterns are drawn from ``seed`` and p = (hits + 1) / (replicates + 1), which
-    keeps the test valid (Phipson & Smyth 2010). No values give NaN. NaN raises InputError.
+    ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0. It is exact up to
+    16 values and for differences of counts; of others, ``replicates`` random patterns are drawn from ``seed`` and
+    p = (hits + 1) / (replicates + 1), which keeps the test valid (Phipson & Smyth 2010). No values give NaN. NaN raises
+    InputError.
     """
     values = checks.sample(values, "values")
     replicates, rng, n = checks.replicate_count(replicates), checks.generator(seed), values.size
@@ -108,9 +108,8 @@ def chi_square(table) -> ChiSquare:
     rows, columns = table.shape
     dof, n = max(rows - 1, 0) * max(columns - 1, 0), int(table.sum())
     if dof == 0:
-        return ChiSquare(
-            np.nan, np.nan, 0, n, np.nan, False, f"a test needs 2 x 2 counts or more, not {rows} x {columns}"
-        )
+        reason = f"a test needs 2 x 2 counts or more, not {rows} x {columns}"
+        return ChiSquare(np.nan, np.nan, 0, n, np.nan, False, reason)
     for axis, margin in ((1, "row"), (0, "column")):
         empty = np.flatnonzero(table.sum(axis=axis) == 0)
         if empty.size:
@@ -142,6 +141,4 @@ def _holm(p: np.ndarray) -> np.ndarray:
     """Return p-values (n,) adjusted by Holm's steps; statsmodels collects garbage each time, a tenth of a second."""
     order = np.argsort(p)
     steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(steps, 1)
-    return adjusted
+    return np.minimum(steps, 1)[np.argsort(order)]

@@ -11,7 +11,7 @@ import pandas as pd
 
 from biaslab.findings import Finding, count, each, interval, level, spoken
 from biaslab.measures.amplification import DEFINITIONS
-from biaslab.papers.paradox.analysis import wilson_percent
+from biaslab.papers.paradox.analysis.groups import percents
 from biaslab.papers.ratings.analysis import LABEL_SETS
 from biaslab.ratings import SOURCES, UNNAMED, Rated
 
@@ -57,17 +57,13 @@ def undecided(rated: Rated, *, confidence: float) -> list[Finding]:
         return []
     images = rated.images.assign(left=~rated.images["label"].isin(["female", "male"]))
     by = images.groupby("source", observed=True)["left"].agg(["sum", "size"])
-    by["ci_low"], by["ci_high"] = wilson_percent(by["sum"], by["size"], confidence)
-    by["percent"] = 100 * by["sum"] / by["size"]
+    by = by.assign(**percents(by["sum"], by["size"], confidence))
     question = "How many images came out neither female nor male?"
     of = {"unit": "%", "of": "images", "figure": "ratings_outcomes"}
+    said = "{:.1f} % of {} images (tie, unsure or unrated)."
     return [
         Finding(
-            question,
-            f"{row['percent']:.1f} % of {source} images (tie, unsure or unrated).",
-            n=row["size"],
-            **_numbers(row, "percent"),
-            **of,
+            question, said.format(row["percent"], source), n=row["size"], **_numbers(row, "percent"), **of
         )
         for source, row in by.iterrows()
     ]
@@ -84,14 +80,14 @@ def amplification(table: pd.DataFrame, outcomes: pd.DataFrame) -> list[Finding]:
         rows = table[table["model"] == model]
         model = "" if model == UNNAMED else model
         if rows.empty:
-            details = (f"{_why_none(decided)}.",)
-            return Finding(question, "It cannot be computed.", model=model, details=details)
+            return Finding(question, "It cannot be computed.", model, details=(f"{_why_none(decided)}.",))
         rows = rows[rows["prompt"] == ("mean" if "mean" in set(rows["prompt"]) else rows["prompt"].iloc[0])]
         rows = rows.set_index("definition").loc[list(DEFINITIONS)]
+        rows["total"] = rows["n_occupations"] + rows["n_excluded"]
         values = [
-            f"{spoken(row['amplification'])} points {_NAMES[definition]} ({interval(row)}; {_occupations(row)})"
-            for definition, row in rows.iterrows()
-            if np.isfinite(row["amplification"])
+            f"{spoken(row['amplification'])} points {_NAMES[definition]} ({interval(row)}; {row['n_occupations']:.0f} "
+            f"of {row['total']:.0f} occupations)"
+            for definition, row in rows.dropna(subset="amplification").iterrows()
         ]
         details = [f"{'; '.join(values)}."] if values else []
         row = rows.loc["directional"]
@@ -134,11 +130,6 @@ def _verdict(low: np.ndarray, high: np.ndarray) -> str:
     return said[next(iter(signs), None)]
 
 
-def _occupations(row: pd.Series) -> str:
-    counted, left_out = int(row["n_occupations"]), int(row["n_excluded"])
-    return f"{counted} of {counted + left_out} occupations"
-
-
 def _reasons(rows: pd.DataFrame) -> tuple[str, ...]:
     """Return why intervals are missing."""
     return tuple(r for r in dict.fromkeys(rows.loc[rows["ci_low"].isna(), "reason"]) if r)
@@ -149,15 +140,14 @@ def agreement(table: pd.DataFrame) -> list[Finding]:
     rows = table[table["statistic"] == "krippendorff_alpha"].dropna(subset=["value"]).set_index("labels")
     sets = dict(zip(LABEL_SETS, ("with unsure as a label", "with unsure ratings set aside"), strict=True))
     found = []
-    for labels, row in rows.reindex([labels for labels in LABEL_SETS if labels in rows.index]).iterrows():
+    for labels, row in rows.loc[[labels for labels in LABEL_SETS if labels in rows.index]].iterrows():
         # Of a part of a file with very many raters it is not known how many have rated it.
         who = f" of {row['n_raters']:.0f} raters" if np.isfinite(row["n_raters"]) else ""
         answer = f"Krippendorff's alpha{who} is {row['value']:.2f} {sets[labels]}."
-        details = (f"{row['reason'][:1].upper()}{row['reason'][1:]}.",) if row["reason"] else ()
+        reason = row["reason"]
         of = {"n": float(row["n_items"]), "of": "images", "figure": "ratings_agreement"}
-        found.append(
-            Finding("How far do raters agree?", answer, details=details, **_numbers(row, "value"), **of)
-        )
+        of["details"] = (f"{reason[:1].upper()}{reason[1:]}.",) if reason else ()
+        found.append(Finding("How far do raters agree?", answer, **_numbers(row, "value"), **of))
     return found
 
 

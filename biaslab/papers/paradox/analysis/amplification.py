@@ -26,6 +26,7 @@ from biaslab.papers.paradox.analysis.groups import (
     groups,
     kept_values,
     wilson_percent,
+    with_limits,
 )
 
 OTHER_OCCUPATIONS = "No plain t-test: each prompt counts other occupations; the interval takes account of it."
@@ -37,7 +38,7 @@ NO_PAIRS = (
 TOO_FEW = "Too few occupations or images for an interval; image noise is left in."
 LEVEL = 0.05
 """Level of the tests that sections 5.3 and 6 make."""
-# Shuffles and resamplings of pairs of approaches: means and standard errors are then good to a few percent.
+# Shuffles and resamples of pairs of approaches: means and standard errors are then good to a few percent.
 _MOST_REPLICATES = 2000
 # With what each approach is compared, besides the naive one.
 _REFERENCES = {
@@ -52,9 +53,7 @@ _TESTED_MODEL = "SD 1.4"
 
 def share_intervals(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return shares with Wilson intervals: ``paradox_percent_female`` (section 3; layout of Tables 6 and 7)."""
-    n = shares["n"].to_numpy(float)
-    low, high = wilson_percent(shares["percent_female"].to_numpy(float) * n / 100, n, confidence)
-    return tables.check(shares.assign(ci_low=low, ci_high=high), "paradox_percent_female")
+    return with_limits(shares, "paradox_percent_female", confidence)
 
 
 def amplification(
@@ -176,10 +175,9 @@ def occupation_amplification(shares: pd.DataFrame, *, confidence: float) -> pd.D
     difference (Newcombe 1998, method 10) from the two Wilson intervals, which takes the two for independent: where
     captions are the prompts they are not, and there is none.
     """
-    found = [
-        _occupation_rows(group, j, confidence) for group in groups(shares) for j in range(len(group.prompts))
-    ]
-    return tables.joined(found, "paradox_occupation_amplification")
+    cells = ((group, j) for group in groups(shares) for j in range(len(group.prompts)))
+    frames = [_occupation_rows(group, j, confidence) for group, j in cells]
+    return tables.joined(frames, "paradox_occupation_amplification")
 
 
 def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
@@ -220,11 +218,7 @@ def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
     """
     keys, sides = ["model", "approach", "occupation"], ["percent_training", "percent_generated"]
     # A mean over fewer prompts would be of other prompts than the next occupation's.
-    mean = (
-        occupations.groupby(keys, sort=False)[sides]
-        .agg(lambda values: values.mean(skipna=False))
-        .reset_index()
-    )
+    mean = occupations.groupby(keys, sort=False)[sides].agg(lambda v: v.mean(skipna=False)).reset_index()
     limits = dict.fromkeys(("training_low", "training_high", "generated_low", "generated_high"), np.nan)
     excluded = measures.exclusion_reason(mean["percent_generated"], mean["percent_training"])
     return mean.assign(prompt="mean", excluded=excluded, **limits)
@@ -281,13 +275,12 @@ def reduction(amplification: pd.DataFrame) -> pd.DataFrame:
     both = others.merge(naive, on="model", suffixes=("", "_naive"))
     both = both.sort_values("model", key=lambda c: c.map(list(some["model"].unique()).index), kind="stable")
     corrected = both["ci_low"].notna() & both["ci_low_naive"].notna()
-    value, base = (
-        both[f"amplification{side}"].where(corrected, both[f"amplification_plain{side}"])
-        for side in ("", "_naive")
-    )
+    plain = both["amplification_plain"], both["amplification_plain_naive"]
+    value = both["amplification"].where(corrected, plain[0])
+    base = both["amplification_naive"].where(corrected, plain[1])
+    given = {"naive": base, "change": value - base, "change_percent": 100 * (value - base) / base}
     scale = np.where(corrected, "corrected", "plain")
-    given = {"amplification": value, "naive": base, "change": value - base, "scale": scale}
-    return tables.of(both.assign(**given, change_percent=100 * (value - base) / base), "paradox_reduction")
+    return tables.of(both.assign(amplification=value, scale=scale, **given), "paradox_reduction")
 
 
 def approach_change(
@@ -296,11 +289,10 @@ def approach_change(
     """Return the change of amplification from one approach to another: ``paradox_approach_change`` (sections 5 and 6).
 
     Both are taken over the occupations that have every share with either approach; the change is the difference of the
-    two estimates that :func:`amplification` gives for these occupations, each without its own images' noise. For the
-    standard error occupations are resampled with both approaches' shares as they were measured, so what selections
-    share (captions, training images, generated images) counts as shared; new images are drawn only to take out their
-    noise. Many pairs are resampled, so at most 2,000 times each: a standard error is then good to a few percent. Where
-    an approach has no interval of its own, both values are plain and the change has none.
+    two estimates that :func:`amplification` gives for these occupations. For the standard error occupations are
+    resampled (at most 2,000 times) with both approaches' shares as they were measured, so what selections share
+    (captions, training images, generated images) counts as shared; new images are drawn only to take out their noise.
+    Where an approach has no interval of its own, both values are plain and the change has none.
     """
     bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
     of_model: dict[str, dict[str, Group]] = {}
@@ -329,9 +321,7 @@ def approach_change(
 def _change_rows(group: Group, reference: Group, estimated, bootstrap: dict) -> Iterator[list]:
     group, reference = group.complete(), reference.complete()
     shared = set(group.occupations) & set(reference.occupations)
-    group, reference = (
-        g.only(np.array([o in shared for o in g.occupations], dtype=bool)) for g in (group, reference)
-    )
+    group, reference = (g.only(np.isin(g.occupations, list(shared))) for g in (group, reference))
     pairs = _prompt_pairs(group, reference)
     if not group.occupations or not pairs:
         return
@@ -375,17 +365,15 @@ def _half_widths(group: Group, reference: Group, pairs: dict[str, tuple[int, int
     (ours, ours_n), (theirs, theirs_n) = group.counts(), reference.counts()
     k = len(group.prompts)
     drawn_once = group.prompts == reference.prompts and np.array_equal(ours[:, -k:], theirs[:, -k:])
-    # Cells of both side by side; where both have the same generated images, those stand once.
-    training = ours.shape[1] - k
-    mine = ours[:, :training] if drawn_once else ours
-    counts = np.hstack([mine, theirs])
-    n = np.hstack([ours_n[:, : mine.shape[1]], theirs_n])
+    # Cells of both side by side; where both have the same generated images, those stand once, with the reference.
+    own = ours.shape[1] - k if drawn_once else ours.shape[1]
+    counts, n = np.hstack([ours[:, :own], theirs]), np.hstack([ours_n[:, :own], theirs_n])
     drawing = stats.OneByOne(counts.shape[1]) if drawn_once else [group.drawing, reference.drawing]
 
     def statistic(shares: np.ndarray) -> np.ndarray:
-        generated = shares[..., -k:] if drawn_once else shares[..., training : ours.shape[1]]
-        sides = np.concatenate([shares[..., :training], generated], axis=-1)
-        others = shares[..., -theirs.shape[1] :]
+        sides, others = shares[..., :own], shares[..., own:]
+        if drawn_once:
+            sides = np.concatenate([sides, others[..., -k:]], axis=-1)
         changes = []
         for definition in measures.DEFINITIONS:
             first = expected(group, *group.split(sides), definition)

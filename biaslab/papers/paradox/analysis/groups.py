@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from biaslab import measures, stats
+from biaslab import measures, stats, tables
 from biaslab.captions.settings import APPROACHES, CAPTIONS_AS_PROMPTS
 from biaslab.errors import InputError
 
@@ -117,13 +117,12 @@ def groups(shares: pd.DataFrame, pairs: pd.DataFrame | None = None) -> Iterator[
     ``shares`` is the table ``paradox_percent_female``, ``pairs`` is ``paradox_caption_pairs``, of approaches whose
     captions are the prompts; pairs of other images than the shares raise an InputError.
     """
-    order = {a: i for i, a in enumerate(APPROACHES)}
-    first = {model: i for i, model in enumerate(dict.fromkeys(shares["model"]))}
-    keyed = shares.groupby(["model", "approach"], sort=False)
-    for (model, approach), rows in sorted(keyed, key=lambda g: (first[g[0][0]], order.get(g[0][1], 99))):
-        group = _group(model, approach, rows)
-        if group is not None:
-            yield _with_pairs(group, pairs)
+    for model, of_model in shares.groupby("model", sort=False):
+        by = dict(list(of_model.groupby("approach", sort=False)))
+        for approach in [*(a for a in APPROACHES if a in by), *(a for a in by if a not in APPROACHES)]:
+            group = _group(model, approach, by[approach])
+            if group is not None:
+                yield _with_pairs(group, pairs)
 
 
 def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
@@ -191,20 +190,23 @@ def wilson_percent(count, n, confidence: float) -> tuple[np.ndarray, np.ndarray]
 
     A printed share need not be a whole number of images: its count is rounded.
     """
-    whole = np.round(np.nan_to_num(np.asarray(count, float))).astype(int)
-    total = np.nan_to_num(np.asarray(n, float)).round().astype(int)
-    low, high = stats.wilson_interval(np.minimum(whole, total), total, confidence)
-    missing = np.isnan(np.asarray(count, float))
-    return np.where(missing, np.nan, 100 * np.asarray(low)), np.where(missing, np.nan, 100 * np.asarray(high))
+    n = np.round(np.asarray(n, float))
+    low, high = stats.wilson_interval(np.minimum(np.round(np.asarray(count, float)), n), n, confidence)
+    return 100 * low, 100 * high
+
+
+def with_limits(shares: pd.DataFrame, table: str, confidence: float) -> pd.DataFrame:
+    """Return shares (percent_female of n) with their Wilson limits, as ``table``."""
+    n = shares["n"].to_numpy(float)
+    low, high = wilson_percent(shares["percent_female"].to_numpy(float) * n / 100, n, confidence)
+    return tables.check(shares.assign(ci_low=low, ci_high=high), table)
 
 
 def percents(
     count, n, confidence: float, names: tuple[str, str, str] = ("percent", "ci_low", "ci_high")
 ) -> dict[str, np.ndarray]:
     """Return shares of ``n`` in per cent and their Wilson limits, by the names of their columns; NaN without any."""
-    count, n = np.asarray(count, float), np.asarray(n, float)
-    share = 100 * np.divide(count, n, out=np.full(n.shape, np.nan), where=n > 0)
-    return dict(zip(names, (share, *wilson_percent(count, n, confidence)), strict=True))
+    return dict(zip(names, stats.percent(count, n, confidence), strict=True))
 
 
 def expected(group: Group, training: np.ndarray, generated: np.ndarray, definition: str) -> np.ndarray:
