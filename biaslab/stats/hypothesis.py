@@ -11,6 +11,7 @@ from biaslab.errors import InputError
 from biaslab.stats import checks
 
 ADJUSTMENTS = ("holm", "benjamini_hochberg")
+LEAST_EXPECTED = 5  # counts expected in a cell below which a chi-square test is not valid
 EXACT_UP_TO = 16  # values, that is 2**16 = 65 536 patterns
 CELLS_PER_BATCH = 1_000_000
 MOST_COUNTED = 50_000  # total of whole numbers up to which their sums are counted out
@@ -97,10 +98,9 @@ def _counted_out(sizes: np.ndarray, least: int) -> float:
 def chi_square(table) -> ChiSquare:
     """Test whether the rows and columns of ``table`` (two-dimensional counts) are independent.
 
-    Pearson's statistic without continuity correction. ``valid`` is true when every expected count is at least
-    5. Where a row or column is empty, or there are fewer than 2 of either, there is nothing to test:
-    statistic and p are NaN and ``reason`` says why. Raises InputError for another shape, negative counts,
-    fractions or NaN.
+    Pearson's statistic without continuity correction. ``valid`` is true when every expected count is at least 5. Where
+    a row or column is empty, or there are fewer than 2 of either, there is nothing to test: statistic and p are NaN and
+    ``reason`` says why. Raises InputError for another shape, negative counts, fractions or NaN.
     """
     table = checks.whole(table, "table")
     if table.ndim != 2:
@@ -116,8 +116,8 @@ def chi_square(table) -> ChiSquare:
             return ChiSquare(np.nan, np.nan, dof, n, 0.0, False, f"{margin} {empty[0]} is empty")
     found = stats.chi2_contingency(table, correction=False)
     least = float(found.expected_freq.min())
-    reason = "" if least >= 5 else f"an expected count of {least:.3g} is below 5"
-    return ChiSquare(float(found.statistic), float(found.pvalue), dof, n, least, least >= 5, reason)
+    reason = "" if least >= LEAST_EXPECTED else f"an expected count of {least:.3g} is below {LEAST_EXPECTED}"
+    return ChiSquare(float(found.statistic), float(found.pvalue), dof, n, least, not reason, reason)
 
 
 def adjust(p_values, method: str = "holm") -> np.ndarray:

@@ -203,12 +203,8 @@ def signed_changes(occupations: pd.DataFrame, *, most: int = 15) -> Figure:
     """
     rows = occupations.assign(counted=occupations["excluded"] == "").groupby("occupation")
     mean = rows["directional"].agg(directional="mean", lowest="min", highest="max")
-    mean = (
-        mean.assign(counted=rows["counted"].all())
-        .dropna()
-        .sort_values("directional", ascending=False)
-        .reset_index()
-    )
+    mean = mean.assign(counted=rows["counted"].all()).dropna()
+    mean = mean.sort_values("directional", ascending=False).reset_index()
     along, against = mean[mean["directional"] > 0].head(most), mean[mean["directional"] < 0].tail(most)
     return forms.estimates(
         pd.concat([along.assign(part="along"), against.iloc[::-1].assign(part="against")]),

@@ -159,10 +159,8 @@ def impossible_shares(shares: pd.DataFrame) -> list[Finding]:
 
 def baseline(amplification: pd.DataFrame) -> list[Finding]:
     """Say whether the naive approach amplifies bias, by rule and along the lean (``paradox_amplification``)."""
-    asked = {
-        "published": "Is bias amplified, by the published rule?",
-        "directional": "Do images move along the training lean?",
-    }
+    rule, lean = "Is bias amplified, by the published rule?", "Do images move along the training lean?"
+    asked = {"published": rule, "directional": lean}
     naive = _naive(amplification)
     by_rule = naive["definition"] == "published"
     counted = {model: _counted(rows) for model, rows in naive[by_rule].groupby("model")}

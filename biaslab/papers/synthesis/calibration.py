@@ -23,6 +23,7 @@ from biaslab.mini.scene import GENDERS
 from biaslab.papers.paradox.analysis.groups import percents
 from biaslab.papers.synthesis.measure import CONTRIBUTING, KEPT_BACK, MATCHED, WORLD
 from biaslab.stats.bootstrap import LEVELS
+from biaslab.stats.drawing import ratio
 
 CUES = ("all", "unambiguous", "ambiguous")
 # Ends of the bins of the judge's probability.
@@ -54,16 +55,11 @@ def _pooled(counts: np.ndarray) -> np.ndarray:
     return counts.sum(axis=-1, keepdims=True)
 
 
-def _percent(counts: np.ndarray) -> np.ndarray:
-    """Return the shares of women in per cent; NaN without images."""
-    female, n = counts
-    return 100 * np.divide(female, n, out=np.full(n.shape, np.nan), where=n > 0)
-
-
 def expected(training: np.ndarray, generated: np.ndarray, definition: str) -> np.ndarray:
     """Return expected amplification, mean over prompts, of percentages (..., occupations, prompts or 1)."""
-    sides = reversed(np.broadcast_arrays(training, generated))
-    return measures.expected_amplification(*sides, definition, axis=-2).amplification.mean(axis=-1)
+    training, generated = np.broadcast_arrays(training, generated)
+    found = measures.expected_amplification(generated, training, definition, axis=-2)
+    return found.amplification.mean(axis=-1)
 
 
 def _bootstrap(
@@ -196,8 +192,8 @@ def shares(
     the judge says knows nothing of how often the judge is wrong. The judge's error is measured on renders of known
     truth that are not among the images counted (Rogan & Gladen 1978, see :func:`biaslab.stats.corrected_shares`).
     """
-    known = {"training": [renders, _of_world(generated)], "generated": [renders]}
-    errors = {source: _errors(parts, confidence) for source, parts in known.items()}
+    references = {"training": [renders, _of_world(generated)], "generated": [renders]}
+    errors = {source: _errors(parts, confidence) for source, parts in references.items()}
     frames = []
     for (source, skew, approach), known in truth.groupby(["source", "skew", "approach"], sort=False):
         rows = training[(training["skew"] == skew) & (training["approach"] == approach)]
@@ -235,16 +231,11 @@ def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         frames.append(shares[keys[1:]].assign(counted=counted, n=known, off=off, square=off**2, inside=held))
     grouped = pd.concat(frames).groupby(keys, sort=False)
     found = grouped.agg({"inside": "sum", "n": "sum", "off": "mean", "square": "mean"}).reset_index()
-    some = found["n"].where(found["n"] > 0)
-    frame = found.assign(
-        expected=found["n"] * confidence,
-        least=binom.ppf(_LEVEL, some, confidence),
-        p=binom.cdf(found["inside"], some, confidence),
-        mean_off=found["off"],
-        rms_off=np.sqrt(found["square"]),
-    )
-    frame["p_holm"] = frame.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
-    return tables.of(frame, "calibration_inside")
+    n = found["n"].where(found["n"] > 0)
+    p, least = binom.cdf(found["inside"], n, confidence), binom.ppf(_LEVEL, n, confidence)
+    found = found.assign(expected=found["n"] * confidence, least=least, p=p, rms_off=np.sqrt(found["square"]))
+    found["p_holm"] = found.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
+    return tables.of(found.rename(columns={"off": "mean_off"}), "calibration_inside")
 
 
 # -- amplification -----------------------------------------------------------------------------------------------
@@ -319,7 +310,7 @@ def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float 
         training = _wide(known).to_numpy(float).mean(axis=1)
         sign = measures.lean(training)
         for (model, scale), counts in counted.items():
-            share, lowest = _percent(counts)[:, 0], _percent(counted[first])[:, 0]
+            share, lowest = (100 * ratio(*c)[:, 0] for c in (counts, counted[first]))
             parts = {"measurement": prompts - training, "model": lowest - prompts, "guidance": share - lowest}
             parts["total"] = share - training
             there = ~np.isnan(share + lowest + training) & (sign != 0)
@@ -378,7 +369,8 @@ def _rule_rows(
 
     sides = counted()
     # Images of generated cells that the published rule leaves out.
-    out = measures.exclusion_reason(_percent(sides[1]), _percent(sides[0])) != ""
+    training, generated = (100 * ratio(*side) for side in sides)
+    out = measures.exclusion_reason(generated, training) != ""
     left_out = int(sides[1][1][out].sum())
     for component, other in (("exclusion_distance", "no_exclusion"), ("exclusion_direction", "directional")):
         yield _contribution(component, sides, sides, left_out, draws, other)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from math import isfinite
 
+import numpy as np
 import pandas as pd
 
 from biaslab.findings import Finding, each, from_row, interval, level, moved, spoken
+from biaslab.papers.paradox.findings import told
 from biaslab.papers.synthesis.figures import KIND_NAMES, NAMES
 from biaslab.papers.synthesis.measure import MATCHED, WORLD
 
@@ -42,34 +44,28 @@ def judge(table: pd.DataFrame, *, models: tuple[str, ...] = ()) -> list[Finding]
         f"{learnt} learnt from drawings of the same renderer with the same cues: this is the best case, and says "
         "nothing about other images."
     )
-    return [
-        from_row(
-            row,
-            f"How often does the judge name people with {row.cues} cues rightly?",
-            f"In {row.accuracy:.1f} % of those that pass the gate; an ideal judge in {row.ceiling:.1f} %.",
-            *("accuracy", "%", "n", "renders"),
-            figure="calibration_judge",
-            details=(best if learnt else "",),
-        )
-        for row in rows.itertuples()
-    ]
+    return told(
+        rows,
+        "How often does the judge name people with {cues} cues rightly?",
+        "In {accuracy:.1f} % of those that pass the gate; an ideal judge in {ceiling:.1f} %.",
+        *("accuracy", "%", "n", "renders"),
+        figure="calibration_judge",
+        details=(best,) if learnt else (),
+    )
 
 
 def by_occupation(errors: pd.DataFrame) -> list[Finding]:
     """Say where the judge errs most (``calibration_judge_by_occupation``)."""
     some = errors[errors["measure"].isin(["sensitivity", "specificity"]) & (errors["occupation"] != "all")]
     some = some[some["n"] >= _LEAST_RENDERS].nsmallest(1, "value")
-    return [
-        from_row(
-            row,
-            "Where does the judge err most?",
-            f"For {'women' if row.measure == 'sensitivity' else 'men'} as {row.occupation}.",
-            *("value", "%", "n", "renders"),
-            figure="calibration_judge_by_occupation",
-            details=(f"Of occupations with {_LEAST_RENDERS} renders or more of a gender.",),
-        )
-        for row in some.itertuples()
-    ]
+    return told(
+        some.assign(who=np.where(some["measure"] == "sensitivity", "women", "men")),
+        "Where does the judge err most?",
+        "For {who} as {occupation}.",
+        *("value", "%", "n", "renders"),
+        figure="calibration_judge_by_occupation",
+        details=(f"Of occupations with {_LEAST_RENDERS} renders or more of a gender.",),
+    )
 
 
 def inside(table: pd.DataFrame, *, confidence: float) -> list[Finding]:
@@ -108,7 +104,6 @@ def amplification(table: pd.DataFrame, *, model: str) -> list[Finding]:
     some = table[(table["definition"] == "published") & (table["prompt"] == "mean")]
     if some.empty:
         return []
-    keyed = some.set_index(["generator", "skew", "approach"])
     own = some["skew"].iloc[0]
     asked = {
         (WORLD, own, "naive"): "Without any model, is there naive amplification?",
@@ -120,33 +115,25 @@ def amplification(table: pd.DataFrame, *, model: str) -> list[Finding]:
     if own != "off":
         asked[WORLD, "off", "naive"] = "Is anything left in the world with every knob off?"
     of_world = "Yes, it is above 0.", "It is below 0.", "No amplification is shown."
-    adds = (
-        "It adds to what true shares imply.",
-        "It takes away from what true shares imply.",
-        "No addition is shown.",
-    )
+    by, to = "It adds to what true shares imply.", "It takes away from what true shares imply."
     found = []
     for (generator, skew, approach), question in asked.items():
-        if (generator, skew, approach) not in keyed.index:
-            continue
-        row = keyed.loc[generator, skew, approach]
+        rows = some[
+            (some["generator"] == generator) & (some["skew"] == skew) & (some["approach"] == approach)
+        ]
         # Of the model, and where true shares imply none, what is beyond them; else what is beyond the floor.
         excess = generator != WORLD or skew == "off"
-        limits = ("excess_low", "excess_high") if excess else ("ci_low", "ci_high")
-        found.append(
-            from_row(
-                row,
-                question,
-                moved(*row[list(limits)], *(of_world if generator == WORLD else adds)),
-                *("excess" if excess else "beyond_floor", "points", "n_occupations", "occupations"),
-                limits=limits,
-                model=generator,
-                figure="calibration_amplification",
-                details=(
-                    f"True shares imply {spoken(row['implied'])} points; as measured it is "
-                    f"{spoken(row['amplification'])}, of which {spoken(row['floor'])} are the floor of few images.",
-                ),
-            )
+        found += told(
+            rows.assign(model=generator),
+            question,
+            of_world if generator == WORLD else (by, to, "No addition is shown."),
+            *("excess" if excess else "beyond_floor", "points", "n_occupations", "occupations"),
+            limits=("excess_low", "excess_high") if excess else ("ci_low", "ci_high"),
+            figure="calibration_amplification",
+            details=(
+                "True shares imply {implied} points; as measured it is {amplification}, of which {floor} are the floor "
+                "of few images.",
+            ),
         )
     return found
 

@@ -28,6 +28,7 @@ from biaslab.papers.paradox.analysis.groups import (
     wilson_percent,
     with_limits,
 )
+from biaslab.papers.paradox.printed import MODEL
 
 OTHER_OCCUPATIONS = "No plain t-test: each prompt counts other occupations; the interval takes account of it."
 NO_SHARES = "No per-occupation shares are given, so there is no interval."
@@ -46,9 +47,8 @@ _REFERENCES = {
     "paraphrased": ("caption_prompts",),
     "paraphrased_no_indicators": ("caption_prompts_no_indicators",),
 }
-# The model of each of the arXiv version's tables, and the one whose captions sections 5.3 and 6 test.
+# The model of each of the arXiv version's tables.
 _SPREADS = {"paradox_arxiv_table_5": "SD 1.4", "paradox_arxiv_table_6": "SD 1.5"}
-_TESTED_MODEL = "SD 1.4"
 
 
 def share_intervals(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -236,9 +236,8 @@ def bias_amp(
     """
     bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows = []
-    for group in (g.complete() for g in groups(shares, pairs)):
-        if not group.occupations or group.drawing is None:
-            continue
+    complete = [group.complete() for group in groups(shares, pairs)]
+    for group in (g for g in complete if g.occupations and g.drawing is not None):
 
         def statistic(shares: np.ndarray, n: np.ndarray, group=group) -> np.ndarray:
             counts = []
@@ -295,9 +294,7 @@ def approach_change(
     Where an approach has no interval of its own, both values are plain and the change has none.
     """
     bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    of_model: dict[str, dict[str, Group]] = {}
-    for group in groups(shares, pairs):
-        of_model.setdefault(group.model, {})[group.approach] = group
+    found = {(group.model, group.approach): group.complete() for group in groups(shares, pairs)}
     # An approach is compared several times, mostly over the same occupations.
     known: dict[tuple, Estimates] = {}
 
@@ -309,27 +306,24 @@ def approach_change(
 
     rows = [
         row
-        for found in of_model.values()
-        for approach, group in found.items()
+        for (model, approach), group in found.items()
         for reference in ("naive", *_REFERENCES.get(approach, ()))
-        if reference in found and reference != approach
-        for row in _change_rows(group, found[reference], estimated, bootstrap)
+        if (model, reference) in found and reference != approach
+        for row in _change_rows(group, found[model, reference], estimated, bootstrap)
     ]
     return tables.of(rows, "paradox_approach_change")
 
 
 def _change_rows(group: Group, reference: Group, estimated, bootstrap: dict) -> Iterator[list]:
-    group, reference = group.complete(), reference.complete()
     shared = set(group.occupations) & set(reference.occupations)
     group, reference = (g.only(np.isin(g.occupations, list(shared))) for g in (group, reference))
     pairs = _prompt_pairs(group, reference)
     if not group.occupations or not pairs:
         return
     first, second = estimated(group), estimated(reference)
-    half = _half_widths(group, reference, pairs, bootstrap)
+    half = _half_widths(group, reference, list(pairs.values()), bootstrap)
     for d, definition in enumerate(measures.DEFINITIONS):
-        for prompt, (i, j) in pairs.items():
-            width = half[definition, prompt]
+        for width, (prompt, (i, j)) in zip(half[d], pairs.items(), strict=True):
             certain = np.isfinite([first.low[d, i], second.low[d, j]]).all()
             which = "amplification" if certain else "plain"
             value, base = getattr(first, which)[d, i], getattr(second, which)[d, j]
@@ -357,11 +351,10 @@ def _prompt_pairs(group: Group, reference: Group) -> dict[str, tuple[int, int]]:
     return {}
 
 
-def _half_widths(group: Group, reference: Group, pairs: dict[str, tuple[int, int]], bootstrap: dict) -> dict:
-    """Return half the width of the interval of each change, by definition and prompt."""
-    keys = [(definition, prompt) for definition in measures.DEFINITIONS for prompt in pairs]
+def _half_widths(group: Group, reference: Group, pairs: list[tuple[int, int]], bootstrap: dict) -> np.ndarray:
+    """Return half the width of the interval of each change, (definitions, pairs)."""
     if group.drawing is None or reference.drawing is None:
-        return dict.fromkeys(keys, np.nan)
+        return np.full((len(measures.DEFINITIONS), len(pairs)), np.nan)
     (ours, ours_n), (theirs, theirs_n) = group.counts(), reference.counts()
     k = len(group.prompts)
     drawn_once = group.prompts == reference.prompts and np.array_equal(ours[:, -k:], theirs[:, -k:])
@@ -378,12 +371,12 @@ def _half_widths(group: Group, reference: Group, pairs: dict[str, tuple[int, int
         for definition in measures.DEFINITIONS:
             first = expected(group, *group.split(sides), definition)
             second = expected(reference, *reference.split(others), definition)
-            changes += [first[..., i] - second[..., j] for i, j in pairs.values()]
+            changes += [first[..., i] - second[..., j] for i, j in pairs]
         return np.stack(changes, axis=-1)
 
     few = bootstrap | {"replicates": min(bootstrap["replicates"], _MOST_REPLICATES)}
     boot = stats.hierarchical_bootstrap(counts, n, statistic, drawing=drawing, **few)
-    return dict(zip(keys, (np.ravel(boot.ci_high) - np.ravel(boot.ci_low)) / 2, strict=True))
+    return np.reshape((boot.ci_high - boot.ci_low) / 2, (-1, len(pairs)))
 
 
 def t_tests(amplification: pd.DataFrame) -> pd.DataFrame:
@@ -398,7 +391,7 @@ def t_tests(amplification: pd.DataFrame) -> pd.DataFrame:
         printed=stated["value"].map({1: "yes", 0: "no"}),
     )[["approach", "prompt", "printed"]]
     rows = amplification[amplification["definition"] == "published"].merge(stated, on=["approach", "prompt"])
-    rows["printed"] = rows["printed"].where(rows["model"] == _TESTED_MODEL, "")
+    rows["printed"] = rows["printed"].where(rows["model"] == MODEL, "")
     rows["rejected"] = (rows["p"] < LEVEL).map({True: "yes", False: "no"}).where(rows["p"].notna(), "")
     return tables.of(rows, "paradox_t_tests")
 

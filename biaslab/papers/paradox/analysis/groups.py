@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -97,13 +98,10 @@ class Group:
 
     def only(self, there: np.ndarray) -> Group:
         """Return the group with some of its occupations, by a mask."""
-        kept = {
-            name: getattr(self, name)[there]
-            for name in ("training", "generated", "training_n", "generated_n")
-        }
+        arrays = "training", "generated", "training_n", "generated_n"
+        kept = {name: getattr(self, name)[there] for name in arrays}
         captions = self.captions.only(there) if self.captions is not None else None
-        names = tuple(o for o, kept in zip(self.occupations, there, strict=True) if kept)
-        return replace(self, occupations=names, captions=captions, **kept)
+        return replace(self, occupations=tuple(compress(self.occupations, there)), captions=captions, **kept)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -144,14 +142,11 @@ def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
         *(rows[name] for name in ("n_female", "n_judged", "n_captions")),
         len(place),
     )
-    counts, n = group.counts()
-    other = ((captions.counts != counts) | (captions.n != n)).any(axis=1)
+    both = [np.hstack([captions.counts, captions.n]), np.hstack(group.counts())]
+    other = (both[0] != both[1]).any(axis=1)
     if other.any():
         i = int(other.argmax())
-        told = [
-            "{0} of {2} training and {1} of {3} generated images".format(*count[i], *size[i])
-            for count, size in ((captions.counts, captions.n), (counts, n))
-        ]
+        told = ["{0} of {2} training and {1} of {3} generated images".format(*counts[i]) for counts in both]
         raise InputError(
             f"paradox_caption_pairs and paradox_percent_female differ for {group.occupations[i]!r} ({group.model}, "
             f"{group.approach}): {told[0]} female against {told[1]}. Both must be of the same images."
@@ -163,25 +158,16 @@ def _group(model: str, approach: str, rows: pd.DataFrame) -> Group | None:
     """Return the shares of a model and approach; None without training or generated images."""
     wide = rows.pivot(index="occupation", columns=["source", "prompt"], values=["percent_female", "n"])
     wide = wide.sort_index(axis=1)
-    there = wide["percent_female"].columns
-    prompts = sorted(prompt for source, prompt in there if source == "generated")
-    trained = {prompt for source, prompt in there if source == "training"}
+    prompts = sorted(set(rows.loc[rows["source"] == "generated", "prompt"]))
+    trained = set(rows.loc[rows["source"] == "training", "prompt"])
     shared = next((p for p in SHARED_TRAINING if p in trained), None)
     sources = [p if p in trained else shared for p in prompts]
     if not prompts or None in sources:
         return None
-    group = Group(
-        model,
-        approach,
-        tuple(wide.index),
-        tuple(prompts),
-        *(
-            wide[value, source][names].to_numpy(float)
-            for value in ("percent_female", "n")
-            for source, names in (("training", sources), ("generated", prompts))
-        ),
-        shared=len(set(sources)) == 1,
-    )
+    sides = (("training", sources), ("generated", prompts))
+    arrays = [wide[v, side][names].to_numpy(float) for v in ("percent_female", "n") for side, names in sides]
+    shared = len(set(sources)) == 1
+    group = Group(model, approach, tuple(wide.index), tuple(prompts), *arrays, shared=shared)
     return group if group.counts()[1].any() else None  # Without any image there is nothing to resample.
 
 
@@ -241,9 +227,8 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
     counts, n = group.counts()
 
     def statistic(shares: np.ndarray) -> np.ndarray:
-        training, generated = group.split(shares)
-        all_definitions = [expected(group, training, generated, d) for d in measures.DEFINITIONS]
-        return np.concatenate(all_definitions, axis=-1)
+        sides = group.split(shares)
+        return np.concatenate([expected(group, *sides, d) for d in measures.DEFINITIONS], axis=-1)
 
     draws = {"replicates": replicates, "seed": seed, "confidence": confidence}
     boot = stats.hierarchical_bootstrap(counts, n, statistic, drawing=group.drawing, **draws)
@@ -267,12 +252,9 @@ def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
     For ``mean`` it is an occupation's average over the prompts in which it counts.
     """
     measure = measures.directional_amplification if definition == "directional" else measures.amplification
-    values = measure(group.generated, group.training)
     excluded = measures.exclusion_reason(group.generated, group.training, definition) != ""
-    values = np.where(excluded, np.nan, values)
+    values = np.where(excluded, np.nan, measure(group.generated, group.training))
     if prompt != "mean":
-        column = values[:, group.prompts.index(prompt)]
-        return column[~np.isnan(column)]
-    counted = ~np.isnan(values)
-    some = counted.any(axis=1)
-    return np.nansum(values[some], axis=1) / counted[some].sum(axis=1)
+        values = values[:, [group.prompts.index(prompt)]]
+    values = values[~np.isnan(values).all(axis=1)]
+    return np.nanmean(values, axis=1)
