@@ -50,10 +50,7 @@ _OUTCOMES = forms.look(
     }
 )
 _COUNTED = forms.look(
-    {
-        "": ("counted by the published rule", style.BLACK, "o"),
-        "out": ("left out by it", style.VERMILION, "X"),
-    }
+    {"": ("counted by the published rule", style.BLACK, "o"), "out": ("left out by it", style.VERMILION, "X")}
 )
 _GENDERS = forms.look({"female": ("female", style.FEMALE, "o"), "male": ("male", style.MALE, "s")})
 _FOUND = forms.look(

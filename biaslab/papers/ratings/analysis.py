@@ -6,7 +6,7 @@ Every function takes what :func:`biaslab.ratings.read` found in a file. ``confid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from functools import partial
 from itertools import combinations, product
 
@@ -162,21 +162,21 @@ def sensitivity(
     of images. No rows where the file holds shares.
     """
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    return tables.joined(list(_variants(rated, draws)), "ratings_sensitivity")
-
-
-def _variants(rated: Rated, draws: dict) -> Iterator[pd.DataFrame]:
     if rated.ratings is None:
-        return
+        return tables.of([], "ratings_sensitivity")
     images = rated.images
     codes = np.stack([rated.ratings[c].cat.codes.to_numpy() for c in rated.ratings], axis=1)
     votes = np.stack([(codes == k).sum(axis=1) for k in range(len(LABELS))], axis=1)
-    for name, (kind, meaning, rule) in RULES.items():
-        yield _amplified(images, rule(votes, images), draws).assign(rule=name, kind=kind, meaning=meaning)
+    ways = [(name, kind, meaning, rule(votes, images)) for name, (kind, meaning, rule) in RULES.items()]
+    alone = "this rater's ratings alone; unsure images do not count"
     for k, rater in enumerate(rated.raters):
-        alone = (codes[:, k] == 0).astype(float), (codes[:, k] == 1).astype(float)
-        meaning = "this rater's ratings alone; unsure images do not count"
-        yield _amplified(images, alone, draws).assign(rule=f"rater {rater}", kind="rater", meaning=meaning)
+        weights = (codes[:, k] == 0).astype(float), (codes[:, k] == 1).astype(float)
+        ways.append((f"rater {rater}", "rater", alone, weights))
+    frames = [
+        _amplified(images, weights, draws).assign(rule=rule, kind=kind, meaning=meaning)
+        for rule, kind, meaning, weights in ways
+    ]
+    return tables.joined(frames, "ratings_sensitivity")
 
 
 def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFrame:

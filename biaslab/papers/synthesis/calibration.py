@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, norm
+from scipy.stats import binom
+from scipy.stats.contingency import relative_risk
 
 from biaslab import measures, stats, tables
 from biaslab.judging.error import correct, judge_error
@@ -539,9 +540,8 @@ def ratio_interval(count: int, n: int, count0: int, n0: int, confidence: float) 
     """
     if not (count > 0 and count0 > 0):
         return (0.0 if n and count0 else np.nan), np.nan, np.nan
-    ratio = (count / n) / (count0 / n0)
-    half = norm.ppf((1 + confidence) / 2) * math.sqrt(1 / count - 1 / n + 1 / count0 - 1 / n0)
-    return ratio, ratio * math.exp(-half), ratio * math.exp(half)
+    found = relative_risk(count, n, count0, n0)
+    return found.relative_risk, *found.confidence_interval(confidence)
 
 
 def _own_row(metric: str, measured: pd.DataFrame, key: tuple[str, str]) -> list:
