@@ -6,8 +6,9 @@ p = 0.031, and with 72 such tests Holm's correction leaves no outcome below 0.05
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
-from math import comb, isfinite
+from math import comb
 
 import numpy as np
 
@@ -35,14 +36,11 @@ def least_fisher_p(first, second) -> np.ndarray:
     The groups then have nothing in common: one over the number of ways to choose which observations are the
     first group's, or twice that where both are as large. NaN where a group is empty.
     """
-    _, first = checks.counts(0, first)
-    _, second = checks.counts(0, second)
-    first, second = np.broadcast_arrays(first, second)
-    found = [
-        min(1.0, (2 if a == b else 1) / comb(int(a + b), int(a))) if a and b else np.nan
-        for a, b in zip(first.ravel(), second.ravel(), strict=True)
-    ]
-    return np.array(found).reshape(first.shape)[()]
+
+    def least(a: int, b: int) -> float:
+        return min(1.0, (2 if a == b else 1) / comb(a + b, a)) if a and b else np.nan
+
+    return np.vectorize(least, otypes=[float])(*(checks.counts(0, n)[1] for n in (first, second)))[()]
 
 
 def least_sign_flip_p(n: int, replicates: int = 10_000) -> float:
@@ -67,27 +65,15 @@ def attainable(least_p, level: float = 0.05, method: str = "holm") -> bool:
     return bool((adjust(least_p, method) < level).any())
 
 
-def needed(
-    least_p: Callable[[int], float], tests: int, level: float = 0.05, *, most: int = _MOST
-) -> int | None:
-    """Return the fewest observations a test at which one of ``tests`` could be significant after Holm's correction.
+def needed(least_p: Callable[[int], float], tests: int, level: float = 0.05) -> int | None:
+    """Return the fewest observations a test at which one of ``tests`` could be significant at ``level`` after Holm's.
 
-    Args:
-        least_p: The least p of one test with so many observations; it must fall as they grow.
-        tests: How many tests there are.
-        level: The level, 0–1.
-        most: Where to give up; then None.
+    ``least_p`` gives the least p of one test with so many observations; it must fall as they grow. None where it takes
+    more than 100,000.
     """
     checks.whole(tests, "tests", least=1)
 
     def enough(n: int) -> bool:
-        p = float(least_p(n))
-        return isfinite(p) and p * tests < level
+        return float(least_p(n)) * tests < level
 
-    if not enough(most):
-        return None
-    low, high = 0, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return bisect_left(range(_MOST), True, lo=1, key=enough) if enough(_MOST) else None

@@ -74,53 +74,60 @@ def hierarchical_bootstrap(
         n: Images behind each. 0 or NaN: a cell without images; a group without any is left out.
         statistic: Takes shares 0–1 of shape (..., groups, cells), NaN where there are no images, and returns (...) or
             (..., k). With ``with_n`` it is called with (shares, n), n resampled alongside.
-        replicates: Number of replicates (where images are drawn, two of each resample of the occupations, so that
-            their noise can be told apart). At 10 000 the standard error is good to 1–3 %.
+        replicates: How many (where images are drawn, two of each resample of the occupations, so that their noise can
+            be told apart). At 10 000 the standard error is good to 1–3 %.
         seed: One explicit seed.
         confidence: Level of the interval, 0–1.
         levels: Both: these occupations and images stand for others like them. ``image``: for these occupations
             alone. ``occupation``: for occupations at these numbers of images; the bias that image noise adds stays in.
         with_n: See ``statistic``.
-        drawing: How the images of the cells are drawn; several stand for neighbouring cells, from left to right. By
-            default one by one, each cell for itself (:class:`OneByOne`); :class:`ByCaption` keeps images of the same
-            caption together.
+        drawing: How the images of the cells are drawn, by default one by one (:class:`OneByOne`); :class:`ByCaption`
+            keeps images of the same caption together. Several stand for neighbouring cells, from left to right.
 
     Returns:
-        ``value`` is the plain statistic, as the papers define it; the interval is a Student t interval
-        (normal for ``image`` alone) around value - bias. Where the bias is large, ``value`` lies outside it:
-        that is the finding. The lower limit of a folded measure may be negative. A replicate for which the
-        statistic is NaN is left out and ``replicates`` says how many remain; with fewer than 4, one group, or no
-        variance left, limits are NaN.
+        ``value`` is the plain statistic, as the papers define it; the interval is a Student t interval (normal for
+        ``image`` alone) around value - bias. Where the bias is large, ``value`` lies outside it: that is the finding.
+        The lower limit of a folded measure may be negative. A replicate for which the statistic is NaN is left out and
+        ``replicates`` says how many remain; with fewer than 4, one group, or no variance left, limits are NaN.
 
     Raises:
         InputError: For counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a
             statistic of another shape, or a drawing of other cells.
         UnknownNameError: For a level.
 
-    Each resample of the occupations is treated as a study of its own. Its shares a are pulled towards their
-    mean, b, so that the covariance of the cells between occupations loses what binomial noise explains
-    (method of moments), and images are drawn from b twice, q and q'. Then f(a) + f(b) - f(q) is what that
-    study would report as its corrected estimate, up to the noise of its own drawing; the covariance of the
-    two versions over the resamples is the variance of the corrected estimate without that noise.
+    Each resample of the occupations is a study of its own. Its shares a are pulled towards their mean, b, so that the
+    covariance of the cells between occupations loses what binomial noise explains (method of moments), and images are
+    drawn from b twice, q and q'. Then f(a) + f(b) - f(q) is what that study would report as its corrected estimate, up
+    to the noise of its own drawing; the covariance of the two versions over the resamples is its variance without that.
 
-    Simulated (``benchmarks/coverage.py``, 2 000 studies each of training images and four prompts, U-shaped shares,
-    20 or 62 occupations, 3 to 500 images a cell), nominal 95 % intervals cover 94.2–97.3 %, for a mean share, the mean
-    change and all definitions of amplification; naive percentile intervals cover 2.7 % for the directional one at 9
-    images and 62 occupations. Where generated images have exactly the shares of training images, ``p`` is below 0.05
-    in 4.2–5.7 % of studies (plain one-sample t-test over occupations: 11–91 %). Where captions are the prompts,
-    :class:`ByCaption` covers 94.0–94.8 %, images drawn one by one 0.8–88.2 %.
+    Simulated (``benchmarks/coverage.py``, 2 000 studies of U-shaped shares, 20 or 62 occupations, 3 to 500 images a
+    cell), nominal 95 % intervals cover 94.2–97.3 %, for a mean share, the mean change and all definitions of
+    amplification (naive percentile intervals of the directional one at 9 images: 2.7 %); where nothing is there, ``p``
+    is below 0.05 in 4.2–5.7 % of studies (plain one-sample t-test over occupations: 11–91 %). Where captions are the
+    prompts, :class:`ByCaption` covers 94.0–94.8 %, images drawn one by one 0.8–88.2 %.
 
     It falls short of 93 % at 3 images for the directional measure around one half (90.0; use the mean change instead)
     and for \|p - 50\| with 40 % of occupations at 1 % and 20 occupations (90.6), and with ``image`` alone at 3 images
     (91.6–94.5). It fails where **all shares are exactly one half**: the corrected mean of \|p - 50\| is still 4.5, 1.3
     and 0.6 points at 9, 100 and 500 images (plain 13.7, 4.0, 1.8) and the interval holds 0 in only 5 % of studies.
-    Whether shares differ at all is a question for :func:`chi_square`; compare value with
-    :func:`absolute_deviation_floor` then.
+    Ask :func:`chi_square` whether shares differ at all; compare value with :func:`absolute_deviation_floor` then.
     """
-    counts, n, levels = _table(counts, n, levels)
+    counts, n = checks.counts(counts, n)
+    if n.ndim != 2 or not (n > 0).any():
+        raise InputError(
+            f"counts and n must be (groups, cells) with at least one image, got shape {n.shape}."
+        )
+    levels = (levels,) if isinstance(levels, str) else tuple(levels)
+    if not levels:
+        raise InputError(f"levels must name at least one of {LEVELS}.")
+    for level in levels:
+        checks.one_of(level, LEVELS, "level")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     confidence = checks.confidence_level(confidence)
-    drawing = _drawing(drawing, counts, n)
+    drawing = OneByOne(n.shape[1]) if drawing is None else drawing
+    drawing = SideBySide(drawing) if isinstance(drawing, list) else drawing
+    if drawing.cells != n.shape[1]:
+        raise InputError(f"drawing is of {drawing.cells} cells, but counts and n have {n.shape[1]}.")
     some = (n > 0).any(axis=1)
     counts, n, drawing = counts[some], n[some], drawing.only(some)
     groups = len(n)
@@ -173,16 +180,6 @@ def hierarchical_bootstrap(
     )
 
 
-def _drawing(given, counts: np.ndarray, n: np.ndarray) -> Drawing:
-    """Return the one drawing of all cells of a table."""
-    if given is None:
-        return OneByOne(n.shape[1])
-    whole = SideBySide(given) if isinstance(given, list) else given
-    if whole.cells != n.shape[1]:
-        raise InputError(f"drawing is of {whole.cells} cells, but counts and n have {n.shape[1]}.")
-    return whole
-
-
 def _moments(first, second, bias) -> tuple[np.ndarray, np.ndarray, int]:
     """Return mean bias, covariance of the two versions and the smallest number of resamples with a value."""
     usable = np.isfinite(first) & np.isfinite(second)
@@ -196,14 +193,13 @@ def _moments(first, second, bias) -> tuple[np.ndarray, np.ndarray, int]:
 def bootstrap_mean(values, replicates: int, seed, confidence: float = 0.95) -> Estimate:
     """Return the mean of ``values`` (one per group, any unit) with a bootstrap interval over the groups.
 
-    For values without counts, such as published ones per occupation; image noise is in them already. The
-    limits are percentiles of the means of resamples, moved outwards to what Student's t asks at that many
-    groups (Hesterberg 2015, Am. Stat. 69, 371–386, "expanded percentile"). One group gives NaN limits, none
-    NaN throughout. NaN raises InputError.
+    For values without counts, such as published ones per occupation; image noise is in them already. The limits are
+    percentiles of the means of resamples, moved outwards to what Student's t asks at that many groups (Hesterberg 2015,
+    Am. Stat. 69, 371–386, "expanded percentile"). One group gives NaN limits, none NaN throughout; NaN is refused.
 
     Coverage of a nominal 95 % interval of 10 to 62 values (2 000 studies each): normal 94.0–94.8 %; U-shaped,
-    Beta(0.7, 0.9), 95.4–95.7 %; exponential only 91.5–93.9 %. Below 10 values a resample cannot reach far enough
-    (5 normal values: 91.1 %): use :func:`mean_interval`.
+    Beta(0.7, 0.9), 95.4–95.7 %; exponential only 91.5–93.9 %. Below 10 values (5 normal ones: 91.1 %) use
+    :func:`mean_interval`.
     """
     values = checks.sample(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
@@ -215,20 +211,6 @@ def bootstrap_mean(values, replicates: int, seed, confidence: float = 0.95) -> E
     tail = stats.norm.cdf(-np.sqrt(n / (n - 1)) * stats.t.ppf((1 + confidence) / 2, n - 1))
     low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
     return Estimate(float(values.mean()), float(low), float(high), n)
-
-
-def _table(counts, n, levels) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    counts, n = checks.counts(counts, n)
-    if n.ndim != 2 or n.shape[1] == 0 or not (n > 0).any():
-        raise InputError(
-            f"counts and n must be (groups, cells) with at least one image, got shape {n.shape}."
-        )
-    levels = (levels,) if isinstance(levels, str) else tuple(levels)
-    for level in levels:
-        checks.one_of(level, LEVELS, "level")
-    if not levels:
-        raise InputError(f"levels must name at least one of {LEVELS}.")
-    return counts, n, levels
 
 
 def _batches(replicates: int, cells: int) -> Iterator[int]:

@@ -12,17 +12,14 @@ from scipy.stats import ncx2
 
 from biaslab.errors import InputError
 from biaslab.stats import checks
+from biaslab.stats.hypothesis import LEAST_EXPECTED
 from biaslab.stats.intervals import Estimate
 
 CELLS_PER_BATCH = 1_000_000
 
 
-def pool_rare(counts: np.ndarray, least_expected: float = 5) -> tuple[np.ndarray, int, np.ndarray]:
-    """Pool rows too rare for :func:`biaslab.stats.chi_square` into one.
-
-    Args:
-        counts: Occurrences, shape (kinds, sets), whole numbers of 0 or more.
-        least_expected: Smallest expected count that a kind needs in every set.
+def pool_rare(counts: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
+    """Pool rows of ``counts``, (kinds, sets), that are too rare for :func:`biaslab.stats.chi_square` into one.
 
     Returns:
         The table with rare kinds in its last row (and the rarest common one, where they are still too few
@@ -36,8 +33,8 @@ def pool_rare(counts: np.ndarray, least_expected: float = 5) -> tuple[np.ndarray
     common = len(order)
     if common and sets.min() > 0:
         expected = totals[order] * sets.min() / sets.sum()
-        common = int((expected >= least_expected).sum())
-        if common and 0 < expected[common:].sum() < least_expected:
+        common = int((expected >= LEAST_EXPECTED).sum())
+        if common and 0 < expected[common:].sum() < LEAST_EXPECTED:
             common -= 1
     rows = np.full(len(counts), -1)
     rows[order] = np.minimum(np.arange(len(order)), common)
@@ -113,12 +110,9 @@ def cramers_v(statistic: float, dof: int, n: int, smaller_side: int, confidence:
     if np.isnan(statistic) or n == 0:
         return Estimate(np.nan, np.nan, np.nan, n)
     tail = (1 - confidence) / 2
-    ends = (
-        _noncentrality(statistic, dof, 1 - tail),
-        max(0.0, statistic - dof),
-        _noncentrality(statistic, dof, tail),
-    )
-    low, value, high = (min(1.0, float(np.sqrt(end / (n * (smaller_side - 1))))) for end in ends)
+    ends = [_noncentrality(statistic, dof, p) for p in (1 - tail, tail)]
+    of = np.array([max(0.0, statistic - dof), *ends]) / (n * (smaller_side - 1))
+    value, low, high = map(float, np.minimum(1, np.sqrt(of)))
     return Estimate(value, low, high, n)
 
 

@@ -74,14 +74,13 @@ def crossed_error(rows, columns, cells) -> Error:
         raise InputError(f"cells must be (rows, columns) {(rows.size, columns.size)}, got {cells.shape}.")
     if min(cells.shape) < 2:
         return Error(np.nan, np.nan)
-    a, b = (clustered_error(part) for part in (rows, columns))
-    parts, residual = [a.se**2, b.se**2], _residual(cells)
-    left = np.isfinite(cells).sum() - sum(cells.shape) + 1
-    rest = float(np.nansum(residual**2)) * np.isfinite(cells).sum() / left if left > 0 else 0.0
-    variance = rest + sum(max(part - rest, 0) for part in parts)
+    parts, known = [clustered_error(part) for part in (rows, columns)], np.isfinite(cells).sum()
+    left = known - sum(cells.shape) + 1
+    rest = float(np.nansum(_residual(cells) ** 2)) * known / left if left > 0 else 0.0
+    variance = rest + sum(max(part.se**2 - rest, 0) for part in parts)
     if variance <= 1e-24:
-        return Error(0.0, float(min(a.df, b.df)))
-    squares = sum(part**2 / each.df for part, each in zip(parts, (a, b), strict=True) if part > rest)
+        return Error(0.0, float(min(part.df for part in parts)))
+    squares = sum(part.se**4 / part.df for part in parts if part.se**2 > rest)
     squares += rest**2 / left if left > 0 else 0
     return Error(float(np.sqrt(variance)), float(variance**2 / squares))
 

@@ -41,38 +41,31 @@ def expected_absolute_deviation(share, n, center: float = 0.5) -> np.ndarray:
 
 
 def absolute_deviation_floor(n, center: float = 0.5) -> np.ndarray:
-    """Return E|p̂ - center| of ``n`` images when the true share is ``center`` itself; exact, elementwise.
-
-    ``n``: whole numbers; 0 or NaN gives NaN.
-    """
+    """Return E|p̂ - center| of ``n`` images (whole numbers) when the true share is ``center``; NaN at 0 or NaN."""
     return expected_absolute_deviation(_center(center), n, center)
 
 
 def corrected_absolute_deviation(count, n, center: float = 0.5) -> np.ndarray:
     """Estimate |p - center| from ``count`` of ``n`` without the floor of |count / n - center|; elementwise.
 
-    ``count`` and ``n``: whole numbers, 0 <= count <= n, broadcast; n = 0 or NaN gives NaN. The estimate is a
-    share, a table g(count) made for each n and centre by a linear programme: of all tables that rise by 0.5
-    to 3 images' worth with each image away from the centre, the one with the smallest worst-case bias over
-    all p (a bias z standard errors from the centre counts 1 + (z / 3)**4 times, so that it fades there).
+    ``count`` and ``n``: whole numbers, 0 <= count <= n, broadcast; n = 0 or NaN gives NaN. The estimate is a share, a
+    table g(count) made for each n and centre by a linear programme: of all tables that rise by 0.5 to 3 images' worth
+    with each image away from the centre, the one with the smallest worst-case bias over all p (a bias z standard errors
+    from the centre counts 1 + (z / 3)**4 times, so that it fades there).
 
-    Near the centre the estimate is **negative**, by up to 0.10 at n = 100: only so can it be right on average
-    where the deviation is 0. Average it over occupations and judge the mean; clipping single values brings
-    the floor back.
+    Near the centre the estimate is **negative**, by up to 0.10 at n = 100: only so can it be right on average where the
+    deviation is 0. Average it over occupations and judge the mean; clipping single values brings the floor back.
 
-    Its worst bias over all p, centre 0.5, is 6.4, 2.9, 1.3, 0.8 and 0.4 points at 3, 9, 40, 100 and 500 images, against
-    25.0, 13.7, 6.3, 4.0 and 1.8 of the plain deviation and more than twice its own of the plain one less its bootstrap
-    bias, or of the inverted expectation; its largest standard deviation is 23.8, 7.8 and 3.5 points at 9, 100 and 500
-    images (plain: 13.0, 4.8, 2.2). A nominal 95 % :func:`mean_interval` of it over 20 or 62 occupations covers the mean
-    of |p - c| in 93.7–96.0 % of 2 000 studies with U-shaped shares (3 to 500 images); around one half (Beta(6, 7)) in
+    Its worst bias over all p, centre 0.5, is 6.4, 2.9, 1.3, 0.8 and 0.4 points at 3, 9, 40, 100 and 500 images (plain
+    deviation: 25.0, 13.7, 6.3, 4.0, 1.8); its largest standard deviation is 23.8, 7.8 and 3.5 points at 9, 100 and 500
+    (plain: 13.0, 4.8, 2.2). A nominal 95 % :func:`mean_interval` of it over 20 or 62 occupations covers the mean of
+    |p - c| in 93.7–96.0 % of 2 000 studies with U-shaped shares (3 to 500 images); around one half (Beta(6, 7)) in
     92.5–96.6 % from 9 images on but only 82–89 % at 3, where :func:`hierarchical_bootstrap` does better.
 
-    No estimate of a single share does much better: |p - c| has a kink that n images cannot resolve. At n =
-    100 a worst-case bias of 0.5 points needs a standard deviation of 27 points, 0.3 points one of 8 000
-    (measured; the rate is Bernstein's, see Cai & Low 2011, Ann. Statist. 39, 1012–1041). What is reached is
-    under 0.3 points for the mean over shares that differ: averaged over any range of p 20 points wide, the
-    bias at n = 100 is at most 0.2 points. It remains where all shares sit at the centre: there 0.8 points
-    stand for the floor's 4.0.
+    No estimate of a single share does much better: |p - c| has a kink that n images cannot resolve. At n = 100 a
+    worst-case bias of 0.5 points needs a standard deviation of 27 points, 0.3 points one of 8 000 (measured; the rate
+    is Bernstein's, see Cai & Low 2011, Ann. Statist. 39, 1012–1041). Averaged over any range of p 20 points wide, the
+    bias at n = 100 is at most 0.2 points; where all shares sit at the centre, 0.8 points stand for the floor's 4.0.
     """
     count, n = checks.counts(count, n)
     center = _center(center)
@@ -84,10 +77,9 @@ def corrected_absolute_deviation(count, n, center: float = 0.5) -> np.ndarray:
 
 
 def mad_floor(n: int, bins: int) -> float:
-    """Return the mean absolute deviation from uniform to expect of ``n`` images over ``bins`` equal chances.
+    """Return the mean absolute deviation from uniform to expect of ``n`` images over ``bins`` equal chances; exact.
 
-    A share 0–1: 0.078 at 9 and 0.086 at 8 images over 10 bins. Exact; n = 0 gives NaN. Source of the measure:
-    dalleval, section 4.2.4.
+    A share 0–1: 0.078 at 9 and 0.086 at 8 images over 10 bins; n = 0 gives NaN. Source: dalleval, section 4.2.4.
     """
     return float(absolute_deviation_floor(n, 1 / checks.whole(bins, "bins", least=2)))
 

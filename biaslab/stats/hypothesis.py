@@ -11,6 +11,7 @@ from biaslab.errors import InputError
 from biaslab.stats import checks
 
 ADJUSTMENTS = ("holm", "benjamini_hochberg")
+LEAST_EXPECTED = 5  # counts expected in a cell below which a chi-square test is not valid
 EXACT_UP_TO = 16  # values, that is 2**16 = 65 536 patterns
 CELLS_PER_BATCH = 1_000_000
 MOST_COUNTED = 50_000  # total of whole numbers up to which their sums are counted out
@@ -54,10 +55,10 @@ def one_sample_t(values, *, skip_nan: bool = False) -> TestResult:
 def sign_flip(values, replicates: int = 10_000, *, seed) -> TestResult:
     """Test whether ``values`` (one-dimensional) are symmetric about 0 by flipping their signs, two-sided.
 
-    ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0. Up to
-    16 values all patterns are enumerated and p is exact, as it is for differences of counts, whose sums are counted
-    out; of others, ``replicates`` random patterns are drawn from ``seed`` and p = (hits + 1) / (replicates + 1), which
-    keeps the test valid (Phipson & Smyth 2010). No values give NaN. NaN raises InputError.
+    ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0. It is exact up to
+    16 values and for differences of counts; of others, ``replicates`` random patterns are drawn from ``seed`` and
+    p = (hits + 1) / (replicates + 1), which keeps the test valid (Phipson & Smyth 2010). No values give NaN. NaN raises
+    InputError.
     """
     values = checks.sample(values, "values")
     replicates, rng, n = checks.replicate_count(replicates), checks.generator(seed), values.size
@@ -97,10 +98,9 @@ def _counted_out(sizes: np.ndarray, least: int) -> float:
 def chi_square(table) -> ChiSquare:
     """Test whether the rows and columns of ``table`` (two-dimensional counts) are independent.
 
-    Pearson's statistic without continuity correction. ``valid`` is true when every expected count is at least
-    5. Where a row or column is empty, or there are fewer than 2 of either, there is nothing to test:
-    statistic and p are NaN and ``reason`` says why. Raises InputError for another shape, negative counts,
-    fractions or NaN.
+    Pearson's statistic without continuity correction. ``valid`` is true when every expected count is at least 5. Where
+    a row or column is empty, or there are fewer than 2 of either, there is nothing to test: statistic and p are NaN and
+    ``reason`` says why. Raises InputError for another shape, negative counts, fractions or NaN.
     """
     table = checks.whole(table, "table")
     if table.ndim != 2:
@@ -108,17 +108,16 @@ def chi_square(table) -> ChiSquare:
     rows, columns = table.shape
     dof, n = max(rows - 1, 0) * max(columns - 1, 0), int(table.sum())
     if dof == 0:
-        return ChiSquare(
-            np.nan, np.nan, 0, n, np.nan, False, f"a test needs 2 x 2 counts or more, not {rows} x {columns}"
-        )
+        reason = f"a test needs 2 x 2 counts or more, not {rows} x {columns}"
+        return ChiSquare(np.nan, np.nan, 0, n, np.nan, False, reason)
     for axis, margin in ((1, "row"), (0, "column")):
         empty = np.flatnonzero(table.sum(axis=axis) == 0)
         if empty.size:
             return ChiSquare(np.nan, np.nan, dof, n, 0.0, False, f"{margin} {empty[0]} is empty")
     found = stats.chi2_contingency(table, correction=False)
     least = float(found.expected_freq.min())
-    reason = "" if least >= 5 else f"an expected count of {least:.3g} is below 5"
-    return ChiSquare(float(found.statistic), float(found.pvalue), dof, n, least, least >= 5, reason)
+    reason = "" if least >= LEAST_EXPECTED else f"an expected count of {least:.3g} is below {LEAST_EXPECTED}"
+    return ChiSquare(float(found.statistic), float(found.pvalue), dof, n, least, not reason, reason)
 
 
 def adjust(p_values, method: str = "holm") -> np.ndarray:
@@ -142,6 +141,4 @@ def _holm(p: np.ndarray) -> np.ndarray:
     """Return p-values (n,) adjusted by Holm's steps; statsmodels collects garbage each time, a tenth of a second."""
     order = np.argsort(p)
     steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(steps, 1)
-    return adjusted
+    return np.minimum(steps, 1)[np.argsort(order)]

@@ -38,16 +38,13 @@ class Correlation(NamedTuple):
 
 
 def wilson_interval(count, n, confidence: float = 0.95) -> Interval:
-    """Return the Wilson score interval of each share ``count / n``.
+    """Return the Wilson (1927, JASA 22, 209–212) score interval of each share ``count / n``.
 
-    ``count`` and ``n``: whole numbers, 0 <= count <= n, any shapes that broadcast. The limits are shares 0–1
-    of that shape; n = 0 or a missing (NaN) count gives NaN. Raises InputError for counts above n or
-    fractions.
+    ``count`` and ``n``: whole numbers, 0 <= count <= n, any shapes that broadcast. The limits are shares 0–1 of that
+    shape; n = 0 or a missing (NaN) count gives NaN. Raises InputError for counts above n or fractions.
 
     Coverage of a nominal 95 % interval, averaged over all true shares 0–1 (exact): 95.6 % at n = 3 to 95.0 at 500. At
     one given share it differs: down to 91.6 % for shares 0.05–0.95 at n = 20 or more, and to 84 % close to 0 and 1.
-
-    Source: Wilson (1927), JASA 22, 209–212.
     """
     count, n = checks.counts(count, n)
     z = stats.norm.ppf((1 + checks.confidence_level(confidence)) / 2)
@@ -73,32 +70,24 @@ def exact_interval(count, n, confidence: float = 0.95) -> Interval:
     """Return the exact interval of each share ``count / n``: the shares that an exact binomial test does not reject.
 
     Arguments, results and errors as in :func:`wilson_interval`. The test is the two-sided one whose p is twice the
-    nearer tail, so such a p is below 1 - confidence exactly where the interval leaves the share out. It covers at
-    least ``confidence`` at every true share, and is wider than Wilson's for that.
-
-    Source: Clopper & Pearson (1934), Biometrika 26, 404–413.
+    nearer tail, so such a p is below 1 - confidence exactly where the interval leaves the share out. It covers at least
+    ``confidence`` at every true share (Clopper & Pearson 1934, Biometrika 26, 404–413), and is wider for that.
     """
     count, n = checks.counts(count, n)
     tail = (1 - checks.confidence_level(confidence)) / 2
     size = np.where(n > 0, n, np.nan)
     low = stats.beta.ppf(tail, np.maximum(count, 1), size - count + 1)
     high = stats.beta.ppf(1 - tail, count + 1, np.maximum(size - count, 1))
-    return Interval(
-        np.where(count == 0, 0 * size, low)[()],
-        np.where(count == n, 0 * size + 1, high)[()],
-    )
+    return Interval(np.where(count == 0, 0 * size, low)[()], np.where(count == n, 0 * size + 1, high)[()])
 
 
 def difference_interval(first, first_low, first_high, second, second_low, second_high) -> Interval:
     """Return the limits of ``second - first`` from each one's estimate and limits, elementwise.
 
-    The two are independent and in one unit: shares with Wilson limits, means. NaN stays NaN.
+    The two are independent and in one unit: shares with Wilson limits, means. NaN stays NaN. Coverage of a nominal 95 %
+    interval of the difference of two shares, averaged over both (exact): 95.1–95.4 % at n = 3 to 100.
 
-    Coverage of a nominal 95 % interval of the difference of two shares with Wilson limits, averaged over both
-    (exact): 95.1–95.4 % at n = 3 to 100.
-
-    Source: Newcombe (1998), Statistics in Medicine 17, 873–890, method 10; Zou & Donner (2008), ibid. 27,
-    1693.
+    Source: Newcombe (1998), Statistics in Medicine 17, 873–890, method 10; Zou & Donner (2008), ibid. 27, 1693.
     """
     first, first_low, first_high = (checks.numbers(a, "first") for a in (first, first_low, first_high))
     second, second_low, second_high = (checks.numbers(a, "second") for a in (second, second_low, second_high))

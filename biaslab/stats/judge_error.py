@@ -47,10 +47,8 @@ def corrected_shares(
     """
     count, n = checks.counts(count, n)
     sens, spec = checks.shares(sensitivity, "sensitivity"), checks.shares(specificity, "specificity")
-    sens_n, spec_n = (
-        checks.whole(size, name, least=1)
-        for size, name in ((sensitivity_n, "sensitivity_n"), (specificity_n, "specificity_n"))
-    )
+    sens_n = checks.whole(sensitivity_n, "sensitivity_n", least=1)
+    spec_n = checks.whole(specificity_n, "specificity_n", least=1)
     z = stats.norm.ppf((1 + checks.confidence_level(confidence)) / 2)
     try:
         count, n, sens, spec, sens_n, spec_n = np.broadcast_arrays(count, n, sens, spec, sens_n, spec_n)
@@ -60,10 +58,10 @@ def corrected_shares(
         ) from None
     useless = sens + spec <= 1
     if useless.any():
+        got = f"{sens[useless].flat[0]:g} + {spec[useless].flat[0]:g}"
         raise InputError(
-            f"sensitivity + specificity must exceed 1, got {sens[useless].flat[0]:g} + "
-            f"{spec[useless].flat[0]:g}: the judge is no better than chance; check that its labels are not "
-            "swapped."
+            f"sensitivity + specificity must exceed 1, got {got}: the judge is no better than chance; check that its "
+            "labels are not swapped."
         )
     size = np.where(n > 0, n, np.nan)
     share = (count / size + spec - 1) / (sens + spec - 1)

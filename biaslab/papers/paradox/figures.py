@@ -5,8 +5,8 @@ Where a function says no more of its first argument, that is rows of the table t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon, Rectangle
 
+from biaslab import texts
 from biaslab.plots import forms, style
 from biaslab.plots import gallery as galleries
 
@@ -49,14 +50,9 @@ _OUTCOMES = forms.look(
     }
 )
 _COUNTED = forms.look(
-    {
-        "": ("counted by the published rule", style.BLACK, "o"),
-        "out": ("left out by it", style.VERMILION, "X"),
-    }
+    {"": ("counted by the published rule", style.BLACK, "o"), "out": ("left out by it", style.VERMILION, "X")}
 )
-_GENDERS = forms.Look(
-    colors={"female": style.FEMALE, "male": style.MALE}, markers={"female": "o", "male": "s"}
-)
+_GENDERS = forms.look({"female": ("female", style.FEMALE, "o"), "male": ("male", style.MALE, "s")})
 _FOUND = forms.look(
     {
         "n_captions": ("name the occupation", style.BLUE, "o"),
@@ -65,20 +61,14 @@ _FOUND = forms.look(
     }
 )
 _SHARES = ("percent_training", "percent_generated")
+slug = texts.as_name
 
 
 def prompt_name(prompt: str) -> str:
     """Return a prompt's name as a heading."""
-    return (
-        f"Prompt {prompt}"
-        if prompt.isdigit()
-        else {"mean": "Mean of prompts"}.get(prompt, prompt.capitalize())
-    )
-
-
-def slug(name: str) -> str:
-    """Return a model's name as part of a figure's name."""
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "model"
+    if prompt.isdigit():
+        return f"Prompt {prompt}"
+    return "Mean of prompts" if prompt == "mean" else prompt.capitalize()
 
 
 # -- shares ------------------------------------------------------------------------------------------------------
@@ -88,9 +78,8 @@ def slug(name: str) -> str:
 def shares(occupations: pd.DataFrame, panel: Sequence[str] = ("prompt",)) -> Figure:
     """Draw % female in training against generated images, a point an occupation (Figures 3, 5, 7 and 9).
 
-    Args:
-        occupations: Rows of ``paradox_occupation_amplification``, or of :func:`analysis.mean_over_prompts`.
-        panel: The columns whose values have a panel each: of ``model``, ``approach`` and ``prompt``.
+    Of ``paradox_occupation_amplification`` or ``mean_over_prompts``; ``panel`` names the columns whose values have a
+    panel each: of ``model``, ``approach`` and ``prompt``.
     """
     heads = occupations[list(panel)].apply(lambda row: ", ".join(map(_name, row)), axis=1)
     rows = occupations.assign(panel=heads, counted=np.where(occupations["excluded"] == "", "", "out"))
@@ -133,9 +122,8 @@ def _regions(ax: Axes, rows: pd.DataFrame) -> None:
     for corner in ((0, 50), (50, 0)):
         look = {"facecolor": "none", "edgecolor": style.LIGHT, "hatch": "////", "lw": 0, "zorder": 0}
         ax.add_patch(Rectangle(corner, 50, 50, **look))
-    x, y = (
-        float((rows[f"{side}_high"] - rows[f"{side}_low"]).median()) / 2 for side in ("training", "generated")
-    )
+    wide = [rows[f"{side}_high"] - rows[f"{side}_low"] for side in ("training", "generated")]
+    x, y = (float(width.median()) / 2 for width in wide)
     if np.isfinite(x + y):
         # In the corner where least is: all training images female, all generated ones male.
         ax.errorbar(98 - x, 2 + y, xerr=x, yerr=y, color=style.GREY, lw=1.2, zorder=2)
@@ -205,21 +193,15 @@ def changes(change: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def signed_changes(occupations: pd.DataFrame, *, most: int = 15) -> Figure:
-    """Draw the occupations that change most, along and against their training lean, of one model.
+    """Draw the occupations that change most, ``most`` along and as many against their training lean.
 
-    Dots are means over prompts, lines reach over the prompts.
-
-    Args:
-        occupations: Rows of ``paradox_occupation_amplification`` of one model and approach.
-        most: How many occupations each panel has.
+    Of ``paradox_occupation_amplification`` of one model and approach; dots are means over prompts, lines reach over
+    the prompts.
     """
-    mean = occupations.groupby("occupation").agg(
-        directional=("directional", "mean"),
-        lowest=("directional", "min"),
-        highest=("directional", "max"),
-        counted=("excluded", lambda excluded: (excluded == "").all()),
-    )
-    mean = mean.dropna().sort_values("directional", ascending=False).reset_index()
+    rows = occupations.assign(counted=occupations["excluded"] == "").groupby("occupation")
+    mean = rows["directional"].agg(directional="mean", lowest="min", highest="max")
+    mean = mean.assign(counted=rows["counted"].all()).dropna()
+    mean = mean.sort_values("directional", ascending=False).reset_index()
     along, against = mean[mean["directional"] > 0].head(most), mean[mean["directional"] < 0].tail(most)
     return forms.estimates(
         pd.concat([along.assign(part="along"), against.iloc[::-1].assign(part="against")]),
@@ -243,16 +225,12 @@ def signed_changes(occupations: pd.DataFrame, *, most: int = 15) -> Figure:
 def variation(variation: pd.DataFrame, shares: pd.DataFrame, *, most: int = 15) -> Figure:
     """Draw generated shares by prompt of the occupations that move most, over what noise alone allows, of one model.
 
-    Args:
-        variation: Rows of ``paradox_prompt_variation`` of one model.
-        shares: Rows of ``paradox_percent_female`` of that model and approach.
-        most: How many occupations to draw.
+    Of ``paradox_prompt_variation`` and ``paradox_percent_female`` of that model and approach.
     """
     top = variation.nlargest(most, "sd_prompts").set_index("occupation")
     sides = {source: rows[rows["occupation"].isin(top.index)] for source, rows in shares.groupby("source")}
-    wide = (
-        sides["generated"].pivot(index="occupation", columns="prompt", values="percent_female").loc[top.index]
-    )
+    wide = sides["generated"].pivot(index="occupation", columns="prompt", values="percent_female")
+    wide = wide.loc[top.index]
     # sd_noise is that of k shares around their own mean, which moves with them; one share alone moves more.
     k, mean = wide.notna().sum(axis=1), wide.mean(axis=1)
     reach = 2 * top["sd_noise"] * np.sqrt(k / (k - 1).where(k > 1))
@@ -331,13 +309,8 @@ def captions_found(found: pd.DataFrame) -> Figure:
 @style.empty_without_rows
 def outcomes(outcomes: pd.DataFrame) -> Figure:
     """Draw what became of the images of each source, a bar each, a panel a model (``paradox_outcomes``)."""
-    order = {name: i for i, name in enumerate(("training", "generated", *APPROACH_NAMES))}
-    rows = outcomes.sort_values(
-        ["source", "approach", "prompt"],
-        key=lambda c: c if c.name == "prompt" else c.map(order),
-        kind="stable",
-    )
-    rows = rows[rows["n"] > 0]
+    rows = _in_order(outcomes.sort_values("prompt", kind="stable"), "approach")
+    rows = rows[rows["n"] > 0].sort_values("source", ascending=False, kind="stable")
     return forms.stacked(
         rows.assign(bar=[_bar_name(row) for row in rows.itertuples()]),
         "percent",
@@ -352,27 +325,24 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
 
 def _bar_name(row) -> str:
     """Return what a bar of images is called: its source, what they belong to, and how many they are."""
-    what = (
-        [] if (row.source, row.approach) == ("generated", "naive") else [APPROACH_NAMES[row.approach].lower()]
-    )
-    what += [] if row.prompt == "captions" else [prompt_name(row.prompt).lower()]
+    what = [] if row.prompt == "captions" else [prompt_name(row.prompt).lower()]
+    if (row.source, row.approach) != ("generated", "naive"):
+        what.insert(0, APPROACH_NAMES[row.approach].lower())
     return f"{row.source}: {', '.join(what)} (n = {row.n_images:,.0f})"
 
 
 @style.empty_without_rows
 def indicator_use(indicators: pd.DataFrame) -> Figure:
     """Draw how often captions of men's and of women's images indicate a gender (``paradox_indicators``, one corpus)."""
-    rarer = np.where(indicators["percent_female"] < 50, "female", "male")
+    rarer, axes = np.where(indicators["percent_female"] < 50, "female", "male"), ("male", "female")
+    sides = [f"percent_any_of_{gender}" for gender in axes]
     return forms.diagonal(
-        indicators.assign(rarer=rarer).dropna(subset=["percent_any_of_female", "percent_any_of_male"]),
-        "percent_any_of_male",
-        "percent_any_of_female",
+        indicators.assign(rarer=rarer).dropna(subset=sides),
+        *sides,
         labels=("Indicator in captions of men's images (%)", "Indicator in captions of women's images (%)"),
         ends=(-2, 102),
         hue="rarer",
-        look=forms.Look(
-            {g: f"{g} is the rarer gender" for g in _GENDERS.colors}, _GENDERS.colors, _GENDERS.markers
-        ),
+        look=replace(_GENDERS, names={gender: f"{gender} is the rarer gender" for gender in axes}),
         names="occupation",
         named=12,
     )
@@ -382,9 +352,7 @@ def indicator_use(indicators: pd.DataFrame) -> Figure:
 def indicator_correlation(indicators: pd.DataFrame, correlation: pd.DataFrame) -> Figure:
     """Draw the share of captions that indicate a gender against the share of images perceived as of it.
 
-    Args:
-        indicators: Rows of ``paradox_indicators`` of one corpus.
-        correlation: Rows of ``paradox_indicator_correlation`` of that corpus, for the headings.
+    Of ``paradox_indicators`` and, for the headings, ``paradox_indicator_correlation`` of one corpus.
     """
     known = indicators[indicators["n"] > 0].dropna(subset=["percent_female"])
     shares = {"female": known["percent_female"], "male": 100 - known["percent_female"]}
@@ -419,9 +387,7 @@ def _r(row: pd.Series) -> str:
 def occupation_shares(shares: pd.DataFrame, occupation: str) -> Figure:
     """Draw an occupation's shares: behind all captions, behind those without indicators, and generated (Figure 1).
 
-    Args:
-        shares: Rows of ``paradox_percent_female``, with intervals.
-        occupation: Its name.
+    Of ``paradox_percent_female``, with intervals.
     """
     rows = shares[(shares["occupation"] == occupation) & shares["percent_female"].notna()]
     training = (rows["source"] == "training") & rows["approach"].isin(["naive", "no_indicators"])
@@ -469,10 +435,7 @@ def similarity(means: pd.DataFrame) -> Figure:
 def word_accuracy(accuracy: pd.DataFrame) -> Figure:
     """Draw how often generated images follow indicators in captions (``paradox_gender_word_accuracy``)."""
     rows = _in_order(accuracy, "approach")
-    names = [
-        f"{APPROACH_NAMES[r.approach]}: {'all' if r.indicator == 'all' else r.indicator} indicators"
-        for r in rows.itertuples()
-    ]
+    names = rows["approach"].map(APPROACH_NAMES) + ": " + rows["indicator"] + " indicators"
     own = {"training image": "as the caption's own image shows", "indicator": "as the caption says"}
     return forms.estimates(
         rows.assign(what=names),
@@ -499,13 +462,11 @@ def gallery(
     """Draw images with what gate and judge made of them.
 
     Args:
-        rows: Judgements of the images to show, with their ``kind`` and the text ``below`` each, as :mod:`pictures`
-            picks them.
+        rows: Judgements of the images to show, with ``kind`` and ``below``, as :mod:`pictures` picks them.
         read: What gives the images of a kind: ``study.images``.
         line: The column whose values have a line of images each; empty for none.
         columns: Images in a line, where ``line`` is empty.
-        blur: Whether faces are made unrecognisable where training images are among them, as they must be in reports
-            where these may show real people.
+        blur: Whether faces are made unrecognisable where training images, which may show real people, are among them.
     """
     rows = rows.reset_index(drop=True)
     images = {}

@@ -5,17 +5,20 @@ Functions take rows of the tables that they name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from string import Formatter
 
 import numpy as np
 import pandas as pd
 
+from biaslab import stats
 from biaslab.captions.settings import SELECTED
 from biaslab.findings import Finding, Mark, count, each, from_row, level, moved, p_words, spoken
 from biaslab.papers.paradox.analysis.amplification import LEVEL
 from biaslab.papers.paradox.analysis.captions import FETCHED
-from biaslab.papers.paradox.analysis.groups import LEAST_IMAGES, wilson_percent
-from biaslab.papers.paradox.figures import APPROACH_NAMES, slug
+from biaslab.papers.paradox.analysis.groups import LEAST_IMAGES
+from biaslab.papers.paradox.figures import APPROACH_NAMES
+from biaslab.texts import as_name
 
 # What tables call the embedded text-to-image models.
 _EMBEDDED = ("mini", "mini-sd")
@@ -23,16 +26,19 @@ _EMBEDDED = ("mini", "mini-sd")
 
 def embedded(settings: pd.DataFrame) -> list[Finding]:
     """Say of each model that is measured in the embedded world that it is no real one (``pipeline_settings``)."""
-    found = []
-    for model, rows in settings.groupby("model", sort=False):
+
+    def say(model: str, rows: pd.DataFrame) -> Finding | None:
         asked = "Do these numbers describe a real model?"
         if model in _EMBEDDED:
-            said = "No: an embedded model, trained on drawn people whose truth is known."
-            found.append(Finding(asked, said, model))
-        elif ((rows["setting"] == "captions.corpus") & (rows["value"] == "mini")).any():
-            said = "Not its training data: captions and training images are an embedded world's."
-            found.append(Finding(asked, said, model, details=("The comparison tries the measures out.",)))
-    return found
+            return Finding(
+                asked, "No: an embedded model, trained on drawn people whose truth is known.", model
+            )
+        if not ((rows["setting"] == "captions.corpus") & (rows["value"] == "mini")).any():
+            return None
+        said = "Not its training data: captions and training images are an embedded world's."
+        return Finding(asked, said, model, details=("The comparison tries the measures out.",))
+
+    return each(settings, ["model"], say)
 
 
 # -- sections 2 and 3 --------------------------------------------------------------------------------------------
@@ -42,42 +48,36 @@ def captions_found(found: pd.DataFrame) -> list[Finding]:
     """Say how many captions name an occupation, and which have too few (``paradox_captions_found``)."""
 
     def say(corpus: str, rows: pd.DataFrame) -> Finding:
-        most, n = rows["n_sampled"].max(), rows["n_captions"]
-        short = ", ".join(rows.loc[rows["n_sampled"] < most, "occupation"])
-        searched = (
-            f"{rows['n_corpus'].max():,.0f} captions were searched; {most:,.0f} are taken of each at random."
-        )
+        most, n, total = rows["n_sampled"].max(), rows["n_captions"], rows["n_corpus"].max()
+        details = [f"{total:,.0f} captions were searched; {most:,.0f} are taken of each at random."]
+        if len(short := rows.loc[rows["n_sampled"] < most, "occupation"]):
+            details.append(f"Fewer than that name {', '.join(short)}.")
         return Finding(
             f"How many captions of {corpus} name an occupation?",
             f"Between {n.min():,.0f} and {n.max():,.0f}; {spoken(n.median())} in the middle.",
             **_number(n.median(), "captions", len(rows), "occupations"),
             figure="paradox_captions_found",
-            details=(searched, f"Fewer than that name {short}.") if short else (searched,),
+            details=tuple(details),
         )
 
     return each(found, ["corpus"], say)
 
 
 def gate(rates: pd.DataFrame, outcomes: pd.DataFrame) -> list[Finding]:
-    """Say how many images of each source passed the gate, and how many have a gender in the end.
+    """Say how many images of each source passed the gate (what ``gate_rates`` returns) and are judged in the end.
 
-    Args:
-        rates: What :func:`analysis.gate_rates` returns.
-        outcomes: Rows of ``paradox_outcomes``.
+    ``outcomes`` are rows of ``paradox_outcomes``.
     """
     keys = ["model", "source", "approach", "prompt"]
-    judged = outcomes[outcomes["outcome"] == "judged"].set_index(keys)["percent"]
-    return [
-        from_row(
-            row,
-            f"How many {row.source} images ({_whose(row.prompt)}) show one clear face?",
-            f"{spoken(row.percent)} %; {spoken(judged[row.model, row.source, row.approach, row.prompt])} % are "
-            "judged female or male.",
-            *("percent", "%", "n_images", "images"),
-            figure="paradox_outcomes",
-        )
-        for row in rates[rates["approach"] == "naive"].itertuples()
-    ]
+    judged = outcomes[outcomes["outcome"] == "judged"].set_index(keys)["percent"].rename("judged")
+    rows = rates[rates["approach"] == "naive"].join(judged, on=keys)
+    return told(
+        rows.assign(whose=rows["prompt"].map(_whose)),
+        "How many {source} images ({whose}) show one clear face?",
+        "{percent} %; {judged} % are judged female or male.",
+        *("percent", "%", "n_images", "images"),
+        figure="paradox_outcomes",
+    )
 
 
 def _whose(prompt: str) -> str:
@@ -87,21 +87,18 @@ def _whose(prompt: str) -> str:
 def survival(found: pd.DataFrame, counts: pd.DataFrame, *, confidence: float) -> list[Finding]:
     """Say how many training images could be fetched, and how far the others could move the training share.
 
-    Args:
-        found: Rows of ``paradox_image_survival``; the first approach is the one that the others are compared with.
-        counts: Rows of ``paradox_download_outcomes``, for the reasons.
-        confidence: Level of the interval, 0–1.
+    Of ``paradox_image_survival`` (its first corpus and approach) and, for the reasons, ``paradox_download_outcomes``;
+    ``confidence`` is the level of the interval, 0–1.
     """
     if found.empty:
         return []
     corpus, approach = found.loc[0, ["corpus", "approach"]]
     rows, counts = (f[(f["corpus"] == corpus) & (f["approach"] == approach)] for f in (found, counts))
     n, n_missing = rows["n"].sum(), rows["n_missing"].sum()
-    (low,), (high,) = wilson_percent([n - n_missing], [n], confidence)
+    fetched, low, high = stats.percent(n - n_missing, n, confidence)
     worst, best = rows.loc[rows["percent"].idxmin()], rows.sort_values("percent", kind="stable").iloc[-1]
     why = counts[counts["outcome"] != FETCHED].groupby("outcome")["n"].sum()
     why = why.sort_values(ascending=False, kind="stable").head(3)
-    fetched = 100 * (n - n_missing) / n
     said = [
         Finding(
             f"How many training images of {corpus} could be fetched?",
@@ -131,16 +128,14 @@ def survival(found: pd.DataFrame, counts: pd.DataFrame, *, confidence: float) ->
 def bounds(bounds: pd.DataFrame) -> list[Finding]:
     """Say where amplification lies whatever missing images show (``paradox_amplification_bounds``, first approach)."""
     rows = bounds[(bounds["definition"] == "published") & (bounds["reason"] == "")]
-    return [
-        Finding(
-            f"Where could amplification lie, whatever the missing images show ({_whose(row.prompt)})?",
-            f"Between {spoken(row.lowest)} and {spoken(row.highest)} points.",
-            row.model,
-            **_number(row.amplification, "points", row.n_occupations, "occupations"),
-            details=("Bounds by the published rule, image noise left in; sampling comes on top.",),
-        )
-        for row in rows[rows["approach"].isin(bounds["approach"].head(1))].itertuples()
-    ]
+    rows = rows[rows["approach"].isin(bounds["approach"].head(1))]
+    return told(
+        rows.assign(whose=rows["prompt"].map(_whose)),
+        "Where could amplification lie, whatever the missing images show ({whose})?",
+        "Between {lowest} and {highest} points.",
+        *("amplification", "points", "n_occupations", "occupations"),
+        details=("Bounds by the published rule, image noise left in; sampling comes on top.",),
+    )
 
 
 # -- section 4 ---------------------------------------------------------------------------------------------------
@@ -164,16 +159,17 @@ def impossible_shares(shares: pd.DataFrame) -> list[Finding]:
 
 def baseline(amplification: pd.DataFrame) -> list[Finding]:
     """Say whether the naive approach amplifies bias, by rule and along the lean (``paradox_amplification``)."""
-    naive = amplification[(amplification["approach"] == "naive") & amplification["ci_low"].notna()]
-    found = []
-    for row in _summary(naive).itertuples():
-        if row.definition == "published":
-            of = naive[(naive["model"] == row.model) & (naive["definition"] == row.definition)]
-            found.append(_amplified("Is bias amplified, by the published rule?", row, _counted(of)))
-        elif row.definition == "directional":
-            over = "Over all occupations: one whose lean flips counts as the fall it is."
-            found.append(_amplified("Do images move along the training lean?", row, over))
-    return found
+    rule, lean = "Is bias amplified, by the published rule?", "Do images move along the training lean?"
+    asked = {"published": rule, "directional": lean}
+    naive = _naive(amplification)
+    by_rule = naive["definition"] == "published"
+    counted = {model: _counted(rows) for model, rows in naive[by_rule].groupby("model")}
+    over = "Over all occupations: one whose lean flips counts as the fall it is."
+    rows = naive.assign(
+        question=naive["definition"].map(asked), over=naive["model"].map(counted).where(by_rule, over)
+    )
+    rows = _summary(rows).dropna(subset="question")
+    return _amplified(rows, "{over}", figure="paradox_amplification_by_definition")
 
 
 def headline(amplification: pd.DataFrame) -> list[Finding]:
@@ -181,7 +177,6 @@ def headline(amplification: pd.DataFrame) -> list[Finding]:
 
     Of ``paradox_amplification``; the answer names both estimates, the finding's own is the signed one.
     """
-    naive = amplification[(amplification["approach"] == "naive") & amplification["ci_low"].notna()]
 
     def say(model: str, rows: pd.DataFrame) -> Finding | None:
         by = {row.definition: row for row in rows.itertuples()}
@@ -189,6 +184,7 @@ def headline(amplification: pd.DataFrame) -> list[Finding]:
             return None
         rule, signed = by["published"], by["directional"]
         ways = {"published rule": rule, "signed change": signed}
+        marks = tuple(Mark(name, r.amplification, r.ci_low, r.ci_high) for name, r in ways.items())
         return from_row(
             signed,
             "How much gender bias does the model add to that of its training images?",
@@ -200,22 +196,26 @@ def headline(amplification: pd.DataFrame) -> list[Finding]:
                 "The published rule leaves out occupations whose lean flips between training and generated images. "
                 "The signed change counts them as the fall that they are.",
             ),
-            marks=tuple(Mark(name, r.amplification, r.ci_low, r.ci_high) for name, r in ways.items()),
+            marks=marks,
             reference_name="none added",
         )
 
-    return each(_summary(naive), ["model"], say)
+    return each(_summary(_naive(amplification)), ["model"], say)
 
 
-def _amplified(asked: str, row, *details: str) -> Finding:
-    by = spoken(abs(row.amplification))
-    words = f"Yes, by {by} points.", f"No: it falls by {by} points.", "Not told apart from 0."
-    return from_row(
-        row,
-        asked,
-        moved(row.ci_low, row.ci_high, *words) if np.isfinite(row.ci_low) else "Cannot be told: no interval.",
+def _naive(amplification: pd.DataFrame) -> pd.DataFrame:
+    return amplification[(amplification["approach"] == "naive") & amplification["ci_low"].notna()]
+
+
+def _amplified(rows: pd.DataFrame, *details: str, figure: str = "") -> list[Finding]:
+    """Say of each row whether there is amplification; its column ``question`` asks it."""
+    unknown = np.where(rows["ci_low"].notna(), "Not told apart from 0.", "Cannot be told: no interval.")
+    return told(
+        rows.assign(by=rows["amplification"].abs(), unknown=unknown),
+        "{question}",
+        ("Yes, by {by} points.", "No: it falls by {by} points.", "{unknown}"),
         *("amplification", "points", "n_occupations", "occupations"),
-        figure="paradox_amplification_by_definition" if row.approach == "naive" else "",
+        figure=figure,
         details=details,
     )
 
@@ -236,25 +236,15 @@ def shuffled(shuffled: pd.DataFrame) -> list[Finding]:
     """
     rule = {"published": "By the published rule", "directional": "Along the training lean"}
     rows = _summary(shuffled[(shuffled["approach"] == "naive") & shuffled["definition"].isin(rule)])
-    observed = rows["amplification_plain"]
-    more = rows.assign(
-        more=observed - rows["shuffled"],
-        ci_low=observed - rows["shuffled_high"],
-        ci_high=observed - rows["shuffled_low"],
+    ends = {"more": "shuffled", "ci_low": "shuffled_high", "ci_high": "shuffled_low"}
+    more = {name: rows["amplification_plain"] - rows[end] for name, end in ends.items()}
+    return told(
+        rows.assign(**more, rule=rows["definition"].map(rule)),
+        "{rule}: is there more amplification than with shuffled shares?",
+        ("More.", "Less.", "Not told apart."),
+        *("more", "points more than shuffled", "n_shuffles", "shuffles"),
+        details=("{amplification_plain} points as observed, {shuffled} shuffled; noise left in.",),
     )
-    return [
-        from_row(
-            row,
-            f"{rule[row.definition]}: is there more amplification than with shuffled shares?",
-            moved(row.ci_low, row.ci_high, "More.", "Less.", "Not told apart."),
-            *("more", "points more than shuffled", "n_shuffles", "shuffles"),
-            details=(
-                f"{spoken(row.amplification_plain)} points as observed, {spoken(row.shuffled)} shuffled; noise left "
-                "in.",
-            ),
-        )
-        for row in more.itertuples()
-    ]
 
 
 # -- section 5 ---------------------------------------------------------------------------------------------------
@@ -263,38 +253,27 @@ def shuffled(shuffled: pd.DataFrame) -> list[Finding]:
 def indicators(use: pd.DataFrame) -> list[Finding]:
     """Say how often captions indicate a gender, and whether the rarer one more (``paradox_indicator_use``, 5.1)."""
 
+    planted = "The embedded world was set to that share: that the two are near is no replication."
+
     def say(corpus: str, rows: pd.DataFrame) -> list[Finding]:
-        by = {row.images: row for row in rows.itertuples()}
-        planted = "The embedded world was set to that share: that the two are near is no replication."
-        every, gap = by["all"], by["difference"]
-        said = [
-            from_row(
-                every,
-                f"How often do captions of {corpus} indicate a gender?",
-                f"{spoken(every.percent)} % do.",
-                *("percent", "%", "n", "occupations"),
-                figure="paradox_indicator_correlation",
-                details=(
-                    f"The paper states {every.published:g} % for LAION.",
-                    planted if corpus == "mini" else "",
-                ),
-            )
-        ]
-        if np.isfinite(gap.ci_low):
-            said.append(
-                from_row(
-                    gap,
-                    f"Do captions of {corpus} name the rarer gender more often?",
-                    moved(gap.ci_low, gap.ci_high, "Yes.", "No: less often.", "Not told apart."),
-                    *("percent", "points", "n", "occupations"),
-                    figure="paradox_indicator_use",
-                    details=(
-                        f"{spoken(by['rarer'].percent)} % for images of the rarer gender, "
-                        f"{spoken(by['commoner'].percent)} % for the other.",
-                    ),
-                )
-            )
-        return said
+        percent = rows.set_index("images")["percent"]
+        rows = rows.assign(planted=planted if corpus == "mini" else "", **percent[["rarer", "commoner"]])
+        every = told(
+            rows[rows["images"] == "all"],
+            "How often do captions of {corpus} indicate a gender?",
+            "{percent} % do.",
+            *("percent", "%", "n", "occupations"),
+            figure="paradox_indicator_correlation",
+            details=("The paper states {published:g} % for LAION.", "{planted}"),
+        )
+        return every + told(
+            rows[(rows["images"] == "difference") & rows["ci_low"].notna()],
+            "Do captions of {corpus} name the rarer gender more often?",
+            ("Yes.", "No: less often.", "Not told apart."),
+            *("percent", "points", "n", "occupations"),
+            figure="paradox_indicator_use",
+            details=("{rarer} % for images of the rarer gender, {commoner} % for the other.",),
+        )
 
     return each(use, ["corpus"], say)
 
@@ -303,43 +282,30 @@ def correlation(correlation: pd.DataFrame) -> list[Finding]:
     """Say how women in images go with female indicators (``paradox_indicator_correlation``, section 5.1)."""
     rows = correlation[(correlation["gender"] == "female") & (correlation["counted"] == "any")]
     rows = rows[rows["ci_low"].notna()]
-    signs = "They rise together.", "One falls as the other rises.", "No sign is told."
-    opposite = ((rows["ci_low"] > 0) & (rows["published"] < 0)) | (
-        (rows["ci_high"] < 0) & (rows["published"] > 0)
+    opposite = np.where(rows["published"] < 0, rows["ci_low"] > 0, rows["ci_high"] < 0)
+    return told(
+        rows.assign(sign=np.where(opposite, ": the opposite sign", "")),
+        "Do female indicators in captions of {corpus} go with women in the images?",
+        ("They rise together.", "One falls as the other rises.", "No sign is told."),
+        *("r", "(Pearson's r)", "n", "occupations"),
+        figure="paradox_indicator_correlation",
+        details=("The paper prints {published:g} for LAION{sign}.",),
     )
-    return [
-        from_row(
-            row,
-            f"Do female indicators in captions of {row.corpus} go with women in the images?",
-            moved(row.ci_low, row.ci_high, *signs),
-            *("r", "(Pearson's r)", "n", "occupations"),
-            figure="paradox_indicator_correlation",
-            details=(
-                f"The paper prints {row.published:g} for LAION{': the opposite sign' if row.other else ''}.",
-            ),
-        )
-        for row in rows.assign(other=opposite).itertuples()
-    ]
 
 
 def similarity(means: pd.DataFrame) -> list[Finding]:
     """Say how much nearer the nearest captions and their images are (``paradox_similarity_mean``, 5.2)."""
     what = {"text": "captions nearer to the prompts", "image": "training images nearer to generated ones"}
     rows = means[(means["prompt"] == "mean") & (means["approach"] == "nearest") & means["change"].notna()]
-    return [
-        from_row(
-            row,
-            f"Are the nearest {what[row.compared]} than random ones?",
-            moved(row.change_low, row.change_high, "Yes.", "No: farther.", "Not told apart."),
-            *("change", "(mean cosine)", "n", "occupations"),
-            limits=("change_low", "change_high"),
-            figure="paradox_similarity",
-            details=(
-                f"{row.change_percent:+.0f} %; the paper states {row.published_percent:+.0f} % for LAION.",
-            ),
-        )
-        for row in rows.itertuples()
-    ]
+    return told(
+        rows.assign(what=rows["compared"].map(what)),
+        "Are the nearest {what} than random ones?",
+        ("Yes.", "No: farther.", "Not told apart."),
+        *("change", "(mean cosine)", "n", "occupations"),
+        limits=("change_low", "change_high"),
+        figure="paradox_similarity",
+        details=("{change_percent:+.0f} %; the paper states {published_percent:+.0f} % for LAION.",),
+    )
 
 
 def reduction(reduction: pd.DataFrame) -> list[Finding]:
@@ -348,46 +314,37 @@ def reduction(reduction: pd.DataFrame) -> list[Finding]:
     Approaches whose change has an interval are told by :func:`changes`.
     """
     plain = reduction[(reduction["scale"] == "plain") & reduction["approach"].isin(SELECTED)]
-    return [
-        Finding(
-            f"How far does the published measure fall with “{APPROACH_NAMES[row.approach]}”?",
-            f"From {spoken(row.naive)} to {spoken(row.amplification)} points{_percent(row, row.naive)}.",
-            row.model,
-            row.change,
-            unit="points",
-            figure="paradox_approaches",
-            details=(
-                "Of shares as they are: no shares are given for this approach, so there is no interval.",
-            ),
-        )
-        for row in plain.groupby("model", sort=False).tail(1).itertuples()
-    ]
+    plain = plain.groupby("model", sort=False).tail(1)
+    return told(
+        plain.assign(name=plain["approach"].map(APPROACH_NAMES), fall=_percent(plain, "naive")),
+        "How far does the published measure fall with “{name}”?",
+        "From {naive} to {amplification} points{fall}.",
+        *("change", "points", "", ""),
+        figure="paradox_approaches",
+        details=("Of shares as they are: no shares are given for this approach, so there is no interval.",),
+    )
 
 
-def _percent(row, base: float) -> str:
+def _percent(rows: pd.DataFrame, base: str) -> pd.Series:
     # A fall below 0 is no share of what was there.
-    return f" ({row.change_percent:+.0f} %)" if base > 0 and row.amplification > 0 else ""
+    share = (rows[base] > 0) & (rows["amplification"] > 0)
+    return rows["change_percent"].map(" ({:+.0f} %)".format).where(share, "")
 
 
 def changes(change: pd.DataFrame, approaches: Sequence[str]) -> list[Finding]:
     """Say whether the published measure changes to each of ``approaches`` (``paradox_approach_change``)."""
     rows = change[(change["definition"] == "published") & change["prompt"].isin(["mean", "captions"])]
-    found = []
-    for row in (r for a in approaches for r in rows[rows["approach"] == a].itertuples()):
-        first, second = (f"“{APPROACH_NAMES[a]}”" for a in (row.approach, row.reference))
-        base = row.reference_amplification
-        said = f"From {spoken(base)} to {spoken(row.amplification)} points{_percent(row, base)}."
-        found.append(
-            from_row(
-                row,
-                f"Is there less amplification with {first} than with {second}?",
-                moved(row.ci_low, row.ci_high, "No: more.", "Yes.", "Not told apart."),
-                *("change", "points", "n_occupations", "occupations"),
-                figure="paradox_approach_change",
-                details=(said, row.reason),
-            )
-        )
-    return found
+    rows = rows[rows["approach"].isin(approaches)]
+    rows = rows.sort_values("approach", key=lambda c: c.map(list(approaches).index), kind="stable")
+    names = {"first": rows["approach"].map(APPROACH_NAMES), "second": rows["reference"].map(APPROACH_NAMES)}
+    return told(
+        rows.assign(**names, fall=_percent(rows, "reference_amplification")),
+        "Is there less amplification with “{first}” than with “{second}”?",
+        ("No: more.", "Yes.", "Not told apart."),
+        *("change", "points", "n_occupations", "occupations"),
+        figure="paradox_approach_change",
+        details=("From {reference_amplification} to {amplification} points{fall}.", "{reason}"),
+    )
 
 
 def t_tests(amplification: pd.DataFrame, approaches: Sequence[str]) -> list[Finding]:
@@ -433,13 +390,10 @@ def printed_tests(tests: pd.DataFrame) -> list[Finding]:
 def captions_as_prompts(
     amplification: pd.DataFrame, printed: pd.DataFrame, approaches: Sequence[str], *, enough: bool
 ) -> list[Finding]:
-    """Say whether bias is amplified when captions, or paraphrases of them, are the prompts.
+    """Say whether bias is amplified when captions, or paraphrases of them (``approaches``), are the prompts.
 
-    Args:
-        amplification: Rows of ``paradox_amplification``.
-        printed: Rows of ``paradox_printed_amplification``.
-        approaches: Which approaches.
-        enough: Whether to tell those on as many images as intervals can be trusted with, or those on fewer.
+    Of ``paradox_amplification`` and ``paradox_printed_amplification``; ``enough`` tells those on as many images as
+    intervals can be trusted with, else those on fewer.
     """
     asked = {
         "published": "Is bias amplified with “{}”, by the published rule?",
@@ -448,13 +402,12 @@ def captions_as_prompts(
     rows = amplification[amplification["approach"].isin(approaches) & amplification["n_occupations"].notna()]
     rows = rows[((rows["n_images"] >= LEAST_IMAGES) == enough) & rows["definition"].isin(asked)]
     papers = printed.drop_duplicates("approach").set_index("approach")["amplification"]
-    found = []
-    for row in rows.itertuples():
-        known = row.definition == "published" and row.approach in papers
-        stated = f"The paper states {papers[row.approach]:.2f} for SD 1.4." if known else ""
-        question = asked[row.definition].format(APPROACH_NAMES[row.approach])
-        found.append(_amplified(question, row, row.reason, stated))
-    return found
+    stated = rows["approach"].map(papers).where(rows["definition"] == "published")
+    rows = rows.assign(
+        question=[asked[r.definition].format(APPROACH_NAMES[r.approach]) for r in rows.itertuples()],
+        stated=stated.map("The paper states {:.2f} for SD 1.4.".format).where(stated.notna(), ""),
+    )
+    return _amplified(rows, "{reason}", "{stated}")
 
 
 def gender_words(accuracy: pd.DataFrame, approach: str) -> list[Finding]:
@@ -467,36 +420,31 @@ def gender_words(accuracy: pd.DataFrame, approach: str) -> list[Finding]:
         "training image": "that the caption's own image shows",
         "indicator": "that the caption indicates",
     }
-    return [
-        from_row(
-            row,
-            f"{APPROACH_NAMES[approach]}: how many generated images have the gender {shown[row.against]}?",
-            f"{spoken(row.percent)} %.",
-            *("percent", "%", "n", "images"),
-            details=(
-                f"The paper states {row.published:g} % for SD 1.4." if np.isfinite(row.published) else "",
-            ),
-        )
-        for row in rows[rows["n"] > 0].itertuples()
-    ]
+    stated = (
+        rows["published"]
+        .map("The paper states {:g} % for SD 1.4.".format)
+        .where(rows["published"].notna(), "")
+    )
+    rows = rows.assign(shown=rows["against"].map(shown), stated=stated)
+    return told(
+        rows[rows["n"] > 0],
+        f"{APPROACH_NAMES[approach]}: how many generated images have the gender {{shown}}?",
+        "{percent} %.",
+        *("percent", "%", "n", "images"),
+        details=("{stated}",),
+    )
 
 
 def paraphrases(check: pd.DataFrame) -> list[Finding]:
     """Say how many paraphrases changed their caption and kept what they had to (``paradox_paraphrase_check``, A.6)."""
-    asked = {
-        "changed": "differ from their caption",
-        "occupation_kept": "keep the occupation",
-        "indicator_kept": "keep the gender indicator",
-    }
-    return [
-        from_row(
-            row,
-            f"How many paraphrases of {row.corpus} {asked[row.check]}?",
-            f"{spoken(row.percent)} %.",
-            *("percent", "%", "n", "paraphrases"),
-        )
-        for row in check[check["n"] > 0].itertuples()
-    ]
+    kept = {"occupation_kept": "keep the occupation", "indicator_kept": "keep the gender indicator"}
+    rows = check[check["n"] > 0]
+    return told(
+        rows.assign(what=rows["check"].map({"changed": "differ from their caption"} | kept)),
+        "How many paraphrases of {corpus} {what}?",
+        "{percent} %.",
+        *("percent", "%", "n", "paraphrases"),
+    )
 
 
 # -- section 8 ---------------------------------------------------------------------------------------------------
@@ -505,9 +453,7 @@ def paraphrases(check: pd.DataFrame) -> list[Finding]:
 def variation(variation: pd.DataFrame, *, confidence: float) -> list[Finding]:
     """Say how many occupations move between prompts by more than noise, and how many change their lean (section 8).
 
-    Args:
-        variation: Rows of ``paradox_prompt_variation``.
-        confidence: Level of the intervals that a lean has to be clear of, 0–1.
+    Of ``paradox_prompt_variation``; ``confidence`` is the level of its intervals, 0–1.
     """
 
     def say(model: str, rows: pd.DataFrame) -> list[Finding]:
@@ -535,7 +481,7 @@ def variation(variation: pd.DataFrame, *, confidence: float) -> list[Finding]:
                 f"For {flips.sum()} of {len(rows)}; {surely}.",
                 model,
                 **_number(100 * flips.mean(), "% of occupations", len(rows), "occupations"),
-                figure=f"paradox_prompt_variation_{slug(model)}",
+                figure=f"paradox_prompt_variation_{as_name(model)}",
             ),
         ]
 
@@ -573,42 +519,37 @@ _REFERENCES = {
 
 
 def rater_agreement(agreement: pd.DataFrame, kind: str, note: str) -> list[Finding]:
-    """Say how far raters agree, and how often the judge says what most of them say.
+    """Say how far raters agree, and how often the judge says what most of them say (``judging_agreement``).
 
-    Args:
-        agreement: Rows of ``judging_agreement``.
-        kind: ``ratings`` of people, or ``simulated``.
-        note: Where the ratings come from, in words.
+    ``kind`` is ``ratings`` of people or ``simulated``, ``note`` says where the ratings come from.
     """
+    simulated = kind == "simulated"
+    who = "simulated raters" if simulated else "raters"
     asked = {
-        ("krippendorff_alpha", "female/male/unsure"): ("How far do {} agree?", "alpha"),
-        ("judge_agreement", "female/male"): ("How often does the judge say what most {} say?", "%"),
+        ("krippendorff_alpha", "female/male/unsure"): (f"How far do {who} agree?", "alpha"),
+        ("judge_agreement", "female/male"): (f"How often does the judge say what most {who} say?", "%"),
     }
-    who = "simulated raters" if kind == "simulated" else "raters"
     found = []
     for row in agreement[(agreement["subset"] == "all") & agreement["value"].notna()].itertuples():
         if (row.statistic, row.labels) in asked:
             question, unit = asked[row.statistic, row.labels]
             value = f"{row.value:.3f}" if unit == "alpha" else f"{spoken(row.value)} %"
-            beside = "this says nothing about people" if kind == "simulated" else f"printed {row.published:g}"
+            beside = "this says nothing about people" if simulated else f"printed {row.published:g}"
             numbers = "value", unit, "n_items", "images"
-            found.append(
-                from_row(row, question.format(who), f"{value}; {beside}.", *numbers, details=(note,))
-            )
+            found.append(from_row(row, question, f"{value}; {beside}.", *numbers, details=(note,)))
     return found
 
 
 def judge_error(errors: pd.DataFrame) -> list[Finding]:
     """Say how often the judge is right over all images of a source, against each reference (``judging_error``)."""
-    return [
-        from_row(
-            row,
-            _MEASURES[row.measure].format(row.source),
-            f"{spoken(row.value)} %, against the {_REFERENCES[row.reference]}.",
-            *("value", "%", "n", "images"),
-        )
-        for row in errors[(errors["group"] == "all") & errors["value"].notna()].itertuples()
-    ]
+    rows = errors[(errors["group"] == "all") & errors["value"].notna()]
+    asked = [_MEASURES[row.measure].format(row.source) for row in rows.itertuples()]
+    return told(
+        rows.assign(asked=asked, who=rows["reference"].map(_REFERENCES)),
+        "{asked}",
+        "{value} %, against the {who}.",
+        *("value", "%", "n", "images"),
+    )
 
 
 def correction(corrected: pd.DataFrame) -> list[Finding]:
@@ -627,6 +568,41 @@ def correction(corrected: pd.DataFrame) -> list[Finding]:
 
 
 # -- what serves several -----------------------------------------------------------------------------------------
+
+
+class _Words(Formatter):
+    def format_field(self, value: object, format_spec: str) -> str:
+        return format(value, format_spec) if format_spec or isinstance(value, str) else spoken(value)
+
+
+def told(
+    rows: pd.DataFrame,
+    question: str,
+    answer: str | tuple[str, str, str],
+    value: str,
+    unit: str,
+    n: str,
+    of: str,
+    *,
+    limits: tuple[str, str] = ("ci_low", "ci_high"),
+    details: Iterable[str] = (),
+    figure: str = "",
+) -> list[Finding]:
+    """Return a finding for each row of a table.
+
+    Texts have its columns in braces, numbers as they are spoken where no format is given; empty details are left out.
+    ``answer`` may be the answers for an interval above 0, below 0, and on neither side. ``value``, ``n`` and ``limits``
+    name columns; what there is no column of is not known.
+    """
+    found = []
+    for row in rows.to_dict("records"):
+        number, size, low, high = (row.get(name, np.nan) for name in (value, n, *limits))
+        said = answer if isinstance(answer, str) else moved(low, high, *answer)
+        asked, said, *more = (_Words().vformat(text, (), row) for text in (question, said, *details))
+        numbers = {"estimate": number, "ci_low": low, "ci_high": high, "unit": unit, "n": size, "of": of}
+        model, more = row.get("model", ""), tuple(filter(None, more))
+        found.append(Finding(asked, said, model, **numbers, figure=figure, details=more))
+    return found
 
 
 def _summary(rows: pd.DataFrame) -> pd.DataFrame:

@@ -35,14 +35,12 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
 
     An occupation without any such image has a row with n 0 and no share.
     """
-    frames = []
+    frames, keys = [], ["occupation", "prompt"]
     for approach, source, rows in _judged(pipeline):
-        cells = pd.MultiIndex.from_product(
-            [pipeline.occupations, sorted(set(rows["prompt"])) or ["captions"]],
-            names=["occupation", "prompt"],
-        )
+        prompts = sorted(set(rows["prompt"])) or ["captions"]
+        cells = pd.MultiIndex.from_product([pipeline.occupations, prompts], names=keys)
         decided = rows[rows["gender"].isin(_DECIDED)]
-        female = (100.0 * (decided["gender"] == "female")).groupby([decided["occupation"], decided["prompt"]])
+        female = decided.assign(female=100.0 * (decided["gender"] == "female")).groupby(keys)["female"]
         counts = female.agg(percent_female="mean", n="size").reindex(cells).fillna({"n": 0}).reset_index()
         frames.append(counts.assign(approach=approach, source=source, model=pipeline.label))
     return tables.joined(frames, "paradox_percent_female")
@@ -114,27 +112,20 @@ def indicators(pipeline: Pipeline) -> pd.DataFrame:
         some = sample[sample["occupation"] == occupation]
         kind, gender = some["indicator"], some["gender"]
         of = {g: kind[gender == g] != "none" for g in _DECIDED}
-        rows.append(
-            {
-                "corpus": pipeline.corpus.name,
-                "occupation": occupation,
-                "n": len(some),
-                "percent_any": _percent(kind != "none"),
-                "percent_none": _percent(kind == "none"),
-                "percent_female_indicator": _percent(kind == "female"),
-                "percent_male_indicator": _percent(kind == "male"),
-                "percent_both": _percent(kind == "both"),
-                "percent_female": _percent(gender[gender.isin(_DECIDED)] == "female"),
-                "n_judged": sum(map(len, of.values())),
-                **{f"percent_any_of_{g}": _percent(indicated) for g, indicated in of.items()},
-                **{f"n_{g}": len(indicated) for g, indicated in of.items()},
-            }
-        )
+        shares = {
+            "any": kind != "none",
+            "none": kind == "none",
+            "female_indicator": kind == "female",
+            "male_indicator": kind == "male",
+            "both": kind == "both",
+            "female": gender[gender.isin(_DECIDED)] == "female",
+            **{f"any_of_{g}": indicated for g, indicated in of.items()},
+        }
+        row = {"corpus": pipeline.corpus.name, "occupation": occupation, "n": len(some)}
+        row |= {f"percent_{name}": 100 * true.mean() for name, true in shares.items()}
+        row |= {f"n_{g}": len(indicated) for g, indicated in of.items()}
+        rows.append(row | {"n_judged": row["n_female"] + row["n_male"]})
     return tables.of(rows, "paradox_indicators")
-
-
-def _percent(true: pd.Series) -> float:
-    return 100 * float(true.mean()) if len(true) else np.nan
 
 
 def examples(pipeline: Pipeline) -> pd.DataFrame:
@@ -142,8 +133,8 @@ def examples(pipeline: Pipeline) -> pd.DataFrame:
     some = _with_gender(pipeline).sort_values(["occupation", "rank"], kind="stable")
     some = some[some.groupby(["occupation", "indicator"]).cumcount() < EXAMPLES]
     words = [
-        ", ".join(dict.fromkeys(text[span.start : span.end] for span in parse_spans(spans)))
-        for text, spans in zip(some["text"], some["spans"], strict=True)
+        ", ".join(dict.fromkeys(row.text[span.start : span.end] for span in parse_spans(row.spans)))
+        for row in some.itertuples()
     ]
     whole = some.assign(corpus=pipeline.corpus.name, caption=some["text"], words=words)
     return tables.of(whole, "paradox_examples")
@@ -151,10 +142,8 @@ def examples(pipeline: Pipeline) -> pd.DataFrame:
 
 def selection_examples(pipeline: Pipeline) -> pd.DataFrame:
     """Return the first captions that each approach selects for each occupation and prompt."""
-    chosen = pipeline.selections()
-    some = chosen[chosen["rank"] <= EXAMPLES]
-    texts = pipeline.captions()[[*_KEYS, "text"]].rename(columns={"text": "caption"})
-    some = some.merge(texts, on=_KEYS)
+    chosen, texts = pipeline.selections(), pipeline.captions()[[*_KEYS, "text"]]
+    some = chosen[chosen["rank"] <= EXAMPLES].merge(texts.rename(columns={"text": "caption"}), on=_KEYS)
     return tables.of(some.assign(corpus=pipeline.corpus.name), "paradox_selection_examples")
 
 
@@ -167,11 +156,8 @@ def similarity(pipeline: Pipeline) -> pd.DataFrame:
     chosen = pipeline.selections()
     # A row for each prompt, also where one selection serves all of them.
     shared = chosen["prompt"] == "captions"
-    every = (
-        chosen[shared]
-        .drop(columns="prompt")
-        .merge(pd.DataFrame({"prompt": list(pipeline.templates)}), how="cross")
-    )
+    prompts = pd.DataFrame({"prompt": list(pipeline.templates)})
+    every = chosen[shared].drop(columns="prompt").merge(prompts, how="cross")
     chosen = pd.concat([every, chosen[~shared]], ignore_index=True)
     cosines = chosen.drop(columns="cosine").merge(pipeline.cosines(), on=[*_KEYS, "prompt"])
     texts = cosines.groupby(keys)["cosine"].agg(text_similarity="mean", n_captions="size").reset_index()
@@ -254,15 +240,15 @@ def gender_words(pipeline: Pipeline) -> pd.DataFrame:
         images = pipeline.judgements(kind).merge(own, on=_KEYS)
         images = images[images["indicator"].isin(_DECIDED)]
         decided = images["gender"].isin(_DECIDED)
-        counted = images.assign(
-            n_pairs=decided & images["own"].isin(_DECIDED),
-            n_same=decided & (images["gender"] == images["own"]),
-            n_followed=images["gender"] == images["indicator"],
-            n_judged=decided,
-            n_images=1,
-        )
-        names = ["n_same", "n_pairs", "n_followed", "n_judged", "n_images"]
-        rows = counted.groupby(["occupation", "indicator"], as_index=False)[names].sum()
+        counted = {
+            "n_pairs": decided & images["own"].isin(_DECIDED),
+            "n_same": decided & (images["gender"] == images["own"]),
+            "n_followed": images["gender"] == images["indicator"],
+            "n_judged": decided,
+            "n_images": 1,
+        }
+        images = images.assign(**counted).groupby(["occupation", "indicator"], as_index=False)
+        rows = images[list(counted)].sum()
         frames.append(rows.assign(model=pipeline.label, approach=kind))
     return tables.joined(frames, "paradox_gender_words")
 

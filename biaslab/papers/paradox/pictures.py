@@ -17,12 +17,9 @@ _KEYS = ["caption_id", "occupation"]
 
 
 def some_occupations(shares: pd.DataFrame, wanted: Sequence[str] = (), *, most: int = 4) -> list[str]:
-    """Return the occupations to show: those wanted that were measured, else some from few women to many.
+    """Return the occupations to show: those wanted that were measured, else ``most``, from few women to many.
 
-    Args:
-        shares: Rows of ``paradox_percent_female``; or of ``paradox_captions_found``, where captions have no images.
-        wanted: Names; those that were not measured are passed over.
-        most: How many to take where none of them was.
+    Of ``paradox_percent_female``; or of ``paradox_captions_found``, where captions have no images.
     """
     if "percent_female" not in shares:
         ordered = shares.loc[shares["n_captions"] > 0, "occupation"].tolist()
@@ -92,20 +89,11 @@ def selected(
     chosen = chosen.sort_values("rank", kind="stable")[[*_KEYS, "caption"]]
     left = chosen.merge(training.drop_duplicates(_KEYS), on=_KEYS)
     right = generated[generated["prompt"] == prompt]
-    sides = pd.concat(
-        [
-            left.assign(kind="training", below=left["caption"]),
-            right.assign(kind="generated", below="generated: " + right["occupation"]),
-        ]
-    )
-    place = {occupation: i for i, occupation in enumerate(occupations)}
-    sides = sides[sides["occupation"].isin(place)].sort_values(
-        ["occupation", "kind"],
-        key=lambda c: c.map(place) if c.name == "occupation" else c != "training",
-        kind="stable",
-    )
-    of_each = sides.groupby(["occupation", "kind"])
-    return sides[of_each.cumcount() < min(each, of_each.size().min())].reset_index(drop=True)
+    left = left.assign(kind="training", below=left["caption"], side="left of " + left["occupation"])
+    below = "generated: " + right["occupation"]
+    right = right.assign(kind="generated", below=below, side="right of " + right["occupation"])
+    sides = [f"{side} of {occupation}" for occupation in occupations for side in ("left", "right")]
+    return first(pd.concat([left, right]), sides, each, by="side").drop(columns="side")
 
 
 def with_indicators(
@@ -126,13 +114,10 @@ def with_indicators(
 def pairs(
     first: pd.DataFrame, second: pd.DataFrame, kinds: tuple[str, str], *, most: int = 12
 ) -> pd.DataFrame:
-    """Return pairs of images of one caption, first those whose captions indicate a gender.
+    """Return pairs of images of ``most`` captions: half indicate a gender and come first, half do not, where there are.
 
-    Args:
-        first: Judgements of the images on the left.
-        second: Judgements of those on the right, made from the caption or its paraphrase.
-        kinds: Whose images they are: ``training`` or ``caption_prompts``, and ``caption_prompts`` or ``paraphrased``.
-        most: How many captions; half with indicators, half without, where there are.
+    ``first`` are judgements of the images on the left, ``second`` of those on the right, made from the caption or its
+    paraphrase; ``kinds`` are ``training`` or ``caption_prompts``, and ``caption_prompts`` or ``paraphrased``.
     """
     one, two = (rows.drop_duplicates(_KEYS) for rows in (first, second))
     both = one[_KEYS].merge(two[[*_KEYS, "indicator"]], on=_KEYS)

@@ -6,7 +6,8 @@ Every function takes what :func:`biaslab.ratings.read` found in a file. ``confid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
+from functools import partial
 from itertools import combinations, product
 
 import numpy as np
@@ -15,7 +16,8 @@ import pandas as pd
 from biaslab import ratings, tables
 from biaslab.measures import agreement
 from biaslab.measures.amplification import DEFINITIONS
-from biaslab.papers.paradox.analysis import amplification, wilson_percent
+from biaslab.papers.paradox.analysis.amplification import amplification
+from biaslab.papers.paradox.analysis.groups import percents, with_limits
 from biaslab.ratings import LABELS, SOURCES, Rated
 
 LABEL_SETS = {"female/male/unsure": LABELS, "female/male": ("female", "male")}
@@ -65,14 +67,11 @@ def fractions(votes: np.ndarray, images: pd.DataFrame) -> Weights:
     return weight[:, 0], weight[:, 1]
 
 
-def _undecided(training: str, generated: str) -> Callable[[np.ndarray, pd.DataFrame], Weights]:
-    def rule(votes: np.ndarray, images: pd.DataFrame) -> Weights:
-        female, male = majority(votes, images)
-        undecided = female + male == 0
-        as_female = np.where(images["source"] == "training", training == "female", generated == "female")
-        return female + (undecided & as_female), male + (undecided & ~as_female)
-
-    return rule
+def undecided(votes: np.ndarray, images: pd.DataFrame, *, female: Collection[str]) -> Weights:
+    """Count images by majority, and undecided ones as female where their source is one of ``female``, else male."""
+    women, men = majority(votes, images)
+    none, as_female = women + men == 0, images["source"].isin(female).to_numpy()
+    return women + (none & as_female), men + (none & ~as_female)
 
 
 RULES: dict[str, tuple[str, str, Callable]] = {
@@ -81,17 +80,17 @@ RULES: dict[str, tuple[str, str, Callable]] = {
     "unsure_set_aside": ("rule", "majority of the ratings female and male alone", unsure_set_aside),
     "unanimous": ("rule", "only images whose ratings are all the same", unanimous),
     "fractions": ("rule", "every rating counts by its fraction of the image's ratings", fractions),
-    "undecided_female": ("extreme", "all undecided images are female", _undecided("female", "female")),
-    "undecided_male": ("extreme", "all undecided images are male", _undecided("male", "male")),
+    "undecided_female": ("extreme", "all undecided images are female", partial(undecided, female=SOURCES)),
+    "undecided_male": ("extreme", "all undecided images are male", partial(undecided, female=())),
     "undecided_training_female": (
         "extreme",
         "undecided training images are female, undecided generated ones male",
-        _undecided("female", "male"),
+        partial(undecided, female=("training",)),
     ),
     "undecided_training_male": (
         "extreme",
         "undecided training images are male, undecided generated ones female",
-        _undecided("male", "female"),
+        partial(undecided, female=("generated",)),
     ),
 }
 
@@ -106,10 +105,7 @@ def contents(rated: Rated) -> pd.DataFrame:
 
 def outcomes(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the outcomes of the vote and the shares with Wilson intervals, as ``ratings_outcomes``."""
-    frame = rated.outcomes
-    n = frame["n"].to_numpy(float)
-    low, high = wilson_percent(frame["percent_female"].to_numpy(float) * n / 100, n, confidence)
-    return tables.check(frame.assign(ci_low=low, ci_high=high), "ratings_outcomes")
+    return with_limits(rated.outcomes, "ratings_outcomes", confidence)
 
 
 def rater_agreement(
@@ -117,8 +113,9 @@ def rater_agreement(
 ) -> pd.DataFrame:
     """Return the agreement of all raters over all images, for both sets of labels, as ``ratings_agreement``."""
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    rows = _agreement_rows(rated, np.ones(len(rated.images), dtype=bool), draws)
-    return tables.of(pd.DataFrame(rows, columns=["statistic", "labels", *_ESTIMATE]), "ratings_agreement")
+    return tables.of(
+        _agreement_rows(rated, np.ones(len(rated.images), dtype=bool), draws), "ratings_agreement"
+    )
 
 
 def agreement_detail(
@@ -138,11 +135,7 @@ def agreement_detail(
         columns = [rated.ratings[name].to_numpy(object) for name in (a, b)]
         estimate = agreement.cohen_kappa(*columns, used, **draws)
         rows.append(["cohen_kappa", labels, "all", f"{a} with {b}", *estimate])
-    names = ["statistic", "labels", "subset", "raters", *_ESTIMATE]
-    return tables.of(pd.DataFrame(rows, columns=names), "ratings_agreement_detail")
-
-
-_ESTIMATE = ["value", "ci_low", "ci_high", "n_items", "n_raters", "reason"]
+    return tables.of(rows, "ratings_agreement_detail")
 
 
 def _agreement_rows(rated: Rated, wanted: np.ndarray, draws: dict) -> list[list]:
@@ -169,23 +162,21 @@ def sensitivity(
     of images. No rows where the file holds shares.
     """
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    frames = list(_variants(rated, draws))
-    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
-    return tables.of(frame, "ratings_sensitivity")
-
-
-def _variants(rated: Rated, draws: dict) -> Iterator[pd.DataFrame]:
     if rated.ratings is None:
-        return
+        return tables.of([], "ratings_sensitivity")
     images = rated.images
     codes = np.stack([rated.ratings[c].cat.codes.to_numpy() for c in rated.ratings], axis=1)
     votes = np.stack([(codes == k).sum(axis=1) for k in range(len(LABELS))], axis=1)
-    for name, (kind, meaning, rule) in RULES.items():
-        yield _amplified(images, rule(votes, images), draws).assign(rule=name, kind=kind, meaning=meaning)
+    ways = [(name, kind, meaning, rule(votes, images)) for name, (kind, meaning, rule) in RULES.items()]
+    alone = "this rater's ratings alone; unsure images do not count"
     for k, rater in enumerate(rated.raters):
-        alone = (codes[:, k] == 0).astype(float), (codes[:, k] == 1).astype(float)
-        meaning = "this rater's ratings alone; unsure images do not count"
-        yield _amplified(images, alone, draws).assign(rule=f"rater {rater}", kind="rater", meaning=meaning)
+        weights = (codes[:, k] == 0).astype(float), (codes[:, k] == 1).astype(float)
+        ways.append((f"rater {rater}", "rater", alone, weights))
+    frames = [
+        _amplified(images, weights, draws).assign(rule=rule, kind=kind, meaning=meaning)
+        for rule, kind, meaning, weights in ways
+    ]
+    return tables.joined(frames, "ratings_sensitivity")
 
 
 def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFrame:
@@ -195,14 +186,13 @@ def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFr
     frame = amplification(shares, **draws)
     # Models of which no image counts have rows without a value, but for those without one of the sources.
     by = shares[~shares["model"].isin(frame["model"])].groupby("model").nunique()
-    by = by[by["source"] == len(SOURCES)]
-    missing = dict.fromkeys(("amplification", "ci_low", "ci_high"), np.nan)
-    missing |= {"definition": list(DEFINITIONS), "n_occupations": 0.0, "reason": "No image counts."}
+    none = {"n_occupations": 0.0, "reason": "No image counts."}
     without = [
-        pd.DataFrame({**missing, "model": model, "n_excluded": float(n)})
-        for model, n in by["occupation"].items()
+        {"model": model, "definition": definition, "n_excluded": float(n)} | none
+        for model, n in by.loc[by["source"] == len(SOURCES), "occupation"].items()
+        for definition in DEFINITIONS
     ]
-    frame = pd.concat([frame, *without], ignore_index=True)
+    frame = pd.concat([frame, pd.DataFrame(without)], ignore_index=True) if without else frame
     return frame.assign(n_images=frame["model"].map(n_images))
 
 
@@ -217,13 +207,10 @@ def raters(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
         count = rated.ratings.loc[of_source, rater].value_counts().reindex(list(LABELS), fill_value=0)
         rows.append([rater, source, int(count.sum()), *count])
     frame = pd.DataFrame(rows, columns=["rater", "source", "n_rated", *LABELS])
-    shown = {
-        ("percent_female", "ci_low", "ci_high"): (frame["female"], frame["female"] + frame["male"]),
-        ("percent_unsure", "unsure_ci_low", "unsure_ci_high"): (frame["unsure"], frame["n_rated"]),
-    }
-    for names, (count, n) in shown.items():
-        count, n = count.to_numpy(float), n.to_numpy(float)
-        percent = 100 * np.divide(count, n, out=np.full(len(n), np.nan), where=n > 0)
-        for name, value in zip(names, (percent, *wilson_percent(count, n, confidence)), strict=True):
-            frame[name] = value
-    return tables.of(frame, "ratings_raters")
+    decided, unsure = (
+        ("percent_female", "ci_low", "ci_high"),
+        ("percent_unsure", "unsure_ci_low", "unsure_ci_high"),
+    )
+    female = percents(frame["female"], frame["female"] + frame["male"], confidence, decided)
+    unsure = percents(frame["unsure"], frame["n_rated"], confidence, unsure)
+    return tables.of(frame.assign(**female, **unsure), "ratings_raters")

@@ -15,19 +15,20 @@ from matplotlib.figure import Figure
 from biaslab.plots import forms, style
 from biaslab.ratings import SOURCES
 
-_SOURCES = forms.Look(
-    colors={"training images": style.BLUE, "generated images": style.VERMILION},
-    markers={"training images": "o", "generated images": "s"},
-)
-_OUTCOMES = forms.Look(
-    {outcome: outcome for outcome in ("female", "male", "tie", "unsure", "unrated")},
+_SOURCES = forms.look(
     {
-        "female": style.FEMALE,
-        "male": style.MALE,
-        "tie": style.ORANGE,
-        "unsure": "#B5B5B5",
-        "unrated": style.BLACK,
-    },
+        "training images": ("training images", style.BLUE, "o"),
+        "generated images": ("generated images", style.VERMILION, "s"),
+    }
+)
+_OUTCOMES = forms.look(
+    {
+        "female": ("female", style.FEMALE),
+        "male": ("male", style.MALE),
+        "tie": ("tie", style.ORANGE),
+        "unsure": ("unsure", "#B5B5B5"),
+        "unrated": ("unrated", style.BLACK),
+    }
 )
 _DEFINITIONS = {
     "published": "Published:\nsame lean only",
@@ -97,9 +98,8 @@ def amplification(table: pd.DataFrame, occupations: pd.DataFrame) -> Figure:
     From ``paradox_amplification`` (of several prompts, their mean) and ``paradox_occupation_amplification``.
     """
     if table.empty:
-        return style.nothing(
-            "There are not both training and generated images that were decided: there is no amplification."
-        )
+        why = "There are not both training and generated images that were decided"
+        return style.nothing(f"{why}: there is no amplification.")
     first = table.groupby("model")["prompt"].transform(lambda p: "mean" if "mean" in set(p) else p.iloc[0])
     table = _panels(table[table["prompt"] == first])
     table = table.sort_values("definition", key=lambda c: c.map(list(_DEFINITIONS).index), kind="stable")
@@ -157,17 +157,15 @@ def sensitivity(table: pd.DataFrame) -> Figure:
     if table["amplification"].isna().all():
         return style.nothing("There are no ratings of both sources to resolve in another way.")
     table = _panels(table)
-    models = {model: k for k, model in enumerate(dict.fromkeys(table["model"]))}
-    definitions = {definition: k for k, definition in enumerate(_DEFINITIONS)}
-    order = table["model"].map(models) * len(definitions) + table["definition"].map(definitions)
-    table = table.loc[order.sort_values(kind="stable").index]
+    orders = {"model": table["model"].unique().tolist(), "definition": list(_DEFINITIONS)}
+    table = table.sort_values(list(orders), key=lambda c: c.map(orders[c.name].index), kind="stable")
     titles = table["definition"].map(_DEFINITIONS)
     names = {rule: _RULES.get(rule, plain(rule)) for rule in table["rule"]}
     limits = table[["amplification", "ci_low", "ci_high"]].to_numpy(float)
     return forms.estimates(
         table.assign(panel=table["panel"].mask(table["panel"] != "", table["panel"] + "\n") + titles),
         "amplification", row="rule", hue="kind", look=_KINDS, panel="panel", row_names=names,
-        label="Amplification (points)", xlim=(np.nanmin(limits) - 1, np.nanmax(limits) + 1), columns=len(definitions),
+        label="Amplification (points)", xlim=(np.nanmin(limits) - 1, np.nanmax(limits) + 1), columns=len(_DEFINITIONS),
     )  # fmt: skip
 
 
@@ -178,17 +176,12 @@ def raters(table: pd.DataFrame) -> Figure:
     n = table.set_index(["rater", "source"])["n_rated"]
     rows = [_with_n(rater, (n[rater, source] for source in SOURCES)) for rater in table["rater"]]
     table = table.assign(row=rows, hue=table["source"] + " images")
-    shown = {
-        "Female of those rated female or male": ("percent_female", "ci_low", "ci_high"),
-        "Unsure of all rated": ("percent_unsure", "unsure_ci_low", "unsure_ci_high"),
-    }
-    both = [
-        table.assign(panel=title, share=table[value], ci_low=table[low], ci_high=table[high])
-        for title, (value, low, high) in shown.items()
-    ]
+    female = table.assign(panel="Female of those rated female or male", share=table["percent_female"])
+    limits = {"ci_low": table["unsure_ci_low"], "ci_high": table["unsure_ci_high"]}
+    unsure = table.assign(panel="Unsure of all rated", share=table["percent_unsure"], **limits)
     return forms.estimates(
-        pd.concat(both), "share", row="row", hue="hue", look=_SOURCES, panel="panel", label="Share (%)", columns=2,
-        reference=None,
+        pd.concat([female, unsure]), "share", row="row", hue="hue", look=_SOURCES, panel="panel", label="Share (%)",
+        columns=2, reference=None,
     )  # fmt: skip
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from biaslab.findings import Finding, count, each, interval, level, spoken
+from biaslab.findings import Finding, count, each, from_row, interval, level, moved, spoken
 from biaslab.measures.amplification import DEFINITIONS
-from biaslab.papers.paradox.analysis import wilson_percent
+from biaslab.papers.paradox.analysis.groups import percents
+from biaslab.papers.paradox.findings import told
 from biaslab.papers.ratings.analysis import LABEL_SETS
 from biaslab.ratings import SOURCES, UNNAMED, Rated
 
@@ -46,31 +47,19 @@ def _counted(n: float, what: str) -> str:
     return count(n, what, f"{what}s")
 
 
-def _numbers(row, value: str) -> dict[str, float]:
-    """Return estimate and limits of a finding from a row."""
-    return {"estimate": float(row[value])} | {c: float(row[c]) for c in ("ci_low", "ci_high")}
-
-
 def undecided(rated: Rated, *, confidence: float) -> list[Finding]:
     """Say how many images of each source were left without a label female or male."""
     if rated.ratings is None:
         return []
     images = rated.images.assign(left=~rated.images["label"].isin(["female", "male"]))
-    by = images.groupby("source", observed=True)["left"].agg(["sum", "size"])
-    by["ci_low"], by["ci_high"] = wilson_percent(by["sum"], by["size"], confidence)
-    by["percent"] = 100 * by["sum"] / by["size"]
-    question = "How many images came out neither female nor male?"
-    of = {"unit": "%", "of": "images", "figure": "ratings_outcomes"}
-    return [
-        Finding(
-            question,
-            f"{row['percent']:.1f} % of {source} images (tie, unsure or unrated).",
-            n=row["size"],
-            **_numbers(row, "percent"),
-            **of,
-        )
-        for source, row in by.iterrows()
-    ]
+    by = images.groupby("source", observed=True)["left"].agg(["sum", "size"]).reset_index()
+    return told(
+        by.assign(**percents(by["sum"], by["size"], confidence)),
+        "How many images came out neither female nor male?",
+        "{percent:.1f} % of {source} images (tie, unsure or unrated).",
+        *("percent", "%", "size", "images"),
+        figure="ratings_outcomes",
+    )
 
 
 def amplification(table: pd.DataFrame, outcomes: pd.DataFrame) -> list[Finding]:
@@ -84,25 +73,22 @@ def amplification(table: pd.DataFrame, outcomes: pd.DataFrame) -> list[Finding]:
         rows = table[table["model"] == model]
         model = "" if model == UNNAMED else model
         if rows.empty:
-            details = (f"{_why_none(decided)}.",)
-            return Finding(question, "It cannot be computed.", model=model, details=details)
+            return Finding(question, "It cannot be computed.", model, details=(f"{_why_none(decided)}.",))
         rows = rows[rows["prompt"] == ("mean" if "mean" in set(rows["prompt"]) else rows["prompt"].iloc[0])]
         rows = rows.set_index("definition").loc[list(DEFINITIONS)]
+        rows["total"] = rows["n_occupations"] + rows["n_excluded"]
         values = [
-            f"{spoken(row['amplification'])} points {_NAMES[definition]} ({interval(row)}; {_occupations(row)})"
-            for definition, row in rows.iterrows()
-            if np.isfinite(row["amplification"])
+            f"{spoken(row['amplification'])} points {_NAMES[definition]} ({interval(row)}; {row['n_occupations']:.0f} "
+            f"of {row['total']:.0f} occupations)"
+            for definition, row in rows.dropna(subset="amplification").iterrows()
         ]
         details = [f"{'; '.join(values)}."] if values else []
-        row = rows.loc["directional"]
-        return Finding(
+        return from_row(
+            rows.loc["directional"],
             question,
             _verdict(rows["ci_low"].to_numpy(float), rows["ci_high"].to_numpy(float)),
-            model,
-            **_numbers(row, "amplification"),
-            unit="points along the training lean",
-            n=float(row["n_occupations"]),
-            of="occupations",
+            *("amplification", "points along the training lean", "n_occupations", "occupations"),
+            model=model,
             figure="ratings_amplification",
             details=(*details, *_reasons(rows), f"{_counted(decided['n'].sum(), 'decided image')}."),
         )
@@ -121,22 +107,12 @@ def _why_none(outcomes: pd.DataFrame) -> str:
 def _verdict(low: np.ndarray, high: np.ndarray) -> str:
     """Return what the intervals that there are say together."""
     known = ~np.isnan(low)
-    signs = {int(sign) for sign in (low[known] > 0).astype(int) - (high[known] < 0)}
     by = "by all three definitions" if known.all() else "by each definition that has an interval"
-    if len(signs) > 1:
-        return "That depends on the definition."
-    said = {
-        1: f"Yes, {by}.",
-        -1: f"They reduce it {by}.",
-        0: "No amplification is shown by any definition.",
-        None: "It cannot be judged: there is no interval.",
-    }
-    return said[next(iter(signs), None)]
-
-
-def _occupations(row: pd.Series) -> str:
-    counted, left_out = int(row["n_occupations"]), int(row["n_excluded"])
-    return f"{counted} of {counted + left_out} occupations"
+    words = f"Yes, {by}.", f"They reduce it {by}.", "No amplification is shown by any definition."
+    said = {moved(*limits, *words) for limits in zip(low[known], high[known], strict=True)}
+    if not said:
+        return "It cannot be judged: there is no interval."
+    return said.pop() if len(said) == 1 else "That depends on the definition."
 
 
 def _reasons(rows: pd.DataFrame) -> tuple[str, ...]:
@@ -148,17 +124,18 @@ def agreement(table: pd.DataFrame) -> list[Finding]:
     """Say how far raters agree (``ratings_agreement``)."""
     rows = table[table["statistic"] == "krippendorff_alpha"].dropna(subset=["value"]).set_index("labels")
     sets = dict(zip(LABEL_SETS, ("with unsure as a label", "with unsure ratings set aside"), strict=True))
-    found = []
-    for labels, row in rows.reindex([labels for labels in LABEL_SETS if labels in rows.index]).iterrows():
-        # Of a part of a file with very many raters it is not known how many have rated it.
-        who = f" of {row['n_raters']:.0f} raters" if np.isfinite(row["n_raters"]) else ""
-        answer = f"Krippendorff's alpha{who} is {row['value']:.2f} {sets[labels]}."
-        details = (f"{row['reason'][:1].upper()}{row['reason'][1:]}.",) if row["reason"] else ()
-        of = {"n": float(row["n_items"]), "of": "images", "figure": "ratings_agreement"}
-        found.append(
-            Finding("How far do raters agree?", answer, details=details, **_numbers(row, "value"), **of)
-        )
-    return found
+    rows = rows.loc[[labels for labels in LABEL_SETS if labels in rows.index]].reset_index()
+    # Of a part of a file with very many raters it is not known how many have rated it.
+    who = rows["n_raters"].map(" of {:.0f} raters".format).where(rows["n_raters"].notna(), "")
+    reasons = [f"{reason[:1].upper()}{reason[1:]}." if reason else "" for reason in rows["reason"]]
+    return told(
+        rows.assign(who=who, how=rows["labels"].map(sets), why=reasons),
+        "How far do raters agree?",
+        "Krippendorff's alpha{who} is {value:.2f} {how}.",
+        *("value", "", "n_items", "images"),
+        figure="ratings_agreement",
+        details=("{why}",),
+    )
 
 
 def sensitivity(table: pd.DataFrame, *, confidence: float) -> list[Finding]:

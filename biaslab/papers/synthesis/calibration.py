@@ -10,11 +10,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, norm
+from scipy.stats import binom
+from scipy.stats.contingency import relative_risk
 
 from biaslab import measures, stats, tables
 from biaslab.judging.error import correct, judge_error
@@ -23,6 +23,8 @@ from biaslab.measures import DEFINITIONS
 from biaslab.mini.scene import GENDERS
 from biaslab.papers.paradox.analysis.groups import percents
 from biaslab.papers.synthesis.measure import CONTRIBUTING, KEPT_BACK, MATCHED, WORLD
+from biaslab.stats.bootstrap import LEVELS
+from biaslab.stats.drawing import ratio
 
 CUES = ("all", "unambiguous", "ambiguous")
 # Ends of the bins of the judge's probability.
@@ -37,77 +39,57 @@ COUNTED = {
 _MOST_REPLICATES = 1000
 _LEVEL = 0.05
 _TOO_FEW = "Too few occupations or images for an interval."
-_BOTH_LEVELS = ("occupation", "image")
 
 
-class Counts(NamedTuple):
-    """Images by occupation and prompt."""
-
-    female: np.ndarray
-    """Images of women, (occupations, prompts)."""
-    n: np.ndarray
-    """Images of women and men, (occupations, prompts)."""
-
-    @property
-    def percent(self) -> np.ndarray:
-        """Return the shares in per cent; NaN without images."""
-        return 100 * np.divide(self.female, self.n, out=np.full(self.n.shape, np.nan), where=self.n > 0)
-
-    def pooled(self) -> Counts:
-        """Return the counts of all prompts together."""
-        return Counts(self.female.sum(axis=1, keepdims=True), self.n.sum(axis=1, keepdims=True))
-
-
-def count(rows: pd.DataFrame, occupations: Sequence[str], labels: str = "gender") -> Counts:
-    """Count women and men among ``rows`` (occupation, prompt) by the column ``labels``."""
+def count(rows: pd.DataFrame, occupations: Sequence[str], labels: str = "gender") -> np.ndarray:
+    """Count women, and women and men, among ``rows`` by the column ``labels``: (2, occupations, prompts)."""
     prompts = sorted(set(rows["prompt"])) or ["captions"]
     some = rows[rows[labels].isin(GENDERS)]
     cells = pd.MultiIndex.from_product([occupations, prompts])
     grouped = some.assign(_female=some[labels] == "female").groupby(["occupation", "prompt"])["_female"]
     found = grouped.agg(["sum", "size"]).reindex(cells, fill_value=0).to_numpy(int)
-    return Counts(*found.T.reshape(2, len(occupations), len(prompts)))
+    return found.T.reshape(2, len(occupations), len(prompts))
+
+
+def _pooled(counts: np.ndarray) -> np.ndarray:
+    """Return the counts of all prompts together."""
+    return counts.sum(axis=-1, keepdims=True)
 
 
 def expected(training: np.ndarray, generated: np.ndarray, definition: str) -> np.ndarray:
     """Return expected amplification, mean over prompts, of percentages (..., occupations, prompts or 1)."""
     training, generated = np.broadcast_arrays(training, generated)
-    return measures.expected_amplification(generated, training, definition, axis=-2).amplification.mean(
-        axis=-1
-    )
+    found = measures.expected_amplification(generated, training, definition, axis=-2)
+    return found.amplification.mean(axis=-1)
 
 
 def _bootstrap(
-    parts: Sequence[Counts],
-    statistic: Callable[..., np.ndarray],
-    draws: dict,
-    levels: Sequence[str] = _BOTH_LEVELS,
+    parts: Sequence[np.ndarray], statistic: Callable[..., np.ndarray], draws: dict, *levels: str
 ) -> stats.Bootstrap:
-    """Resample several counts of the same occupations together; ``statistic`` takes the percentages of each."""
-    ends = np.cumsum([part.n.shape[1] for part in parts])[:-1]
-    female, n = (np.hstack(side) for side in zip(*parts, strict=True))
-    draws = draws | {"replicates": min(draws["replicates"], _MOST_REPLICATES)}
+    """Resample several counts of the same occupations together; ``statistic`` takes the percentages of each.
+
+    Without ``levels`` occupations and images are resampled.
+    """
+    ends = np.cumsum([part.shape[-1] for part in parts])[:-1]
+    female, n = np.concatenate(parts, axis=-1)
+    draws = draws | {"replicates": min(draws["replicates"], _MOST_REPLICATES), "levels": levels or LEVELS}
     return stats.hierarchical_bootstrap(
-        female, n, lambda shares: statistic(*np.split(100 * shares, ends, axis=-1)), levels=levels, **draws
+        female, n, lambda shares: statistic(*np.split(100 * shares, ends, axis=-1)), **draws
     )
 
 
-def _amplified(
-    training: Counts, generated: Counts, draws: dict, levels: Sequence[str] = _BOTH_LEVELS
-) -> stats.Bootstrap:
-    """Return expected amplification by all definitions, with intervals and floors, in points.
-
-    Images alone are resampled where these occupations are all there are.
-    """
+def _amplified(training: np.ndarray, generated: np.ndarray, draws: dict, *levels: str) -> stats.Bootstrap:
+    """Return expected amplification of counts by all definitions, with intervals and floors, in points."""
 
     def statistic(t: np.ndarray, g: np.ndarray) -> np.ndarray:
         return np.stack([expected(t, g, d) for d in DEFINITIONS], axis=-1)
 
-    return _bootstrap((training, generated), statistic, draws, levels)
+    return _bootstrap((training, generated), statistic, draws, *levels)
 
 
-def _there(*parts: Counts) -> np.ndarray:
+def _there(*parts: np.ndarray) -> np.ndarray:
     """Return which occupations have images in every cell."""
-    return np.hstack([part.n > 0 for part in parts]).all(axis=1)
+    return (np.concatenate(parts, axis=-1)[1] > 0).all(axis=1)
 
 
 # -- the judge -------------------------------------------------------------------------------------------------
@@ -121,8 +103,8 @@ def confusion(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFram
         answers = dict.fromkeys([*GENDERS, *found.index])
         rows += [[cues, truth, answer, found.get(answer, 0), len(some)] for answer in answers]
     frame = pd.DataFrame(rows, columns=["cues", "truth", "judged", "n", "n_images"])
-    found = percents(frame["n"], frame["n_images"], confidence)
-    return tables.of(frame.assign(**found), "calibration_confusion")
+    shares = percents(frame["n"], frame["n_images"], confidence)
+    return tables.of(frame.assign(**shares), "calibration_confusion")
 
 
 def judge(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -130,10 +112,8 @@ def judge(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     rows = []
     for cues, truth, some in _by_truth(renders, ("all", *GENDERS)):
         sure, asked = some[some["outcome"] == JUDGED], some[some["p_female"].notna()]
-        for answers, answered, said in (
-            ("judged", sure, sure["gender"]),
-            ("likelier", asked, likelier(asked)),
-        ):
+        kinds = {"judged": (sure, sure["gender"]), "likelier": (asked, likelier(asked))}
+        for answers, (answered, said) in kinds.items():
             right = (said == answered["truth_gender"]).sum()
             best = np.maximum(answered["posterior"], 1 - answered["posterior"]).mean()
             ceiling = 100 * best if truth == "all" else np.nan
@@ -161,24 +141,14 @@ def reliability(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     """Return what renders show by the judge's probability of female: ``calibration_reliability``."""
     rows = renders[renders["p_female"].notna()]
     which = np.clip(np.digitize(rows["p_female"], BINS) - 1, 0, len(BINS) - 2)
-    found = (
-        rows.assign(women=rows["truth_gender"] == "female")
-        .groupby(which)
-        .agg(
-            mean_judge=("p_female", "mean"),
-            mean_ideal=("posterior", "mean"),
-            women=("women", "sum"),
-            n=("women", "size"),
-        )
-        .reindex(range(len(BINS) - 1))
-        .fillna({"women": 0, "n": 0})
-    )
-    found[["mean_judge", "mean_ideal"]] *= 100
+    given = {"mean_judge": 100 * rows["p_female"], "mean_ideal": 100 * rows["posterior"]}
+    binned = rows.assign(**given, women=rows["truth_gender"] == "female", n=1).groupby(which)
+    found = binned.agg({"mean_judge": "mean", "mean_ideal": "mean", "women": "sum", "n": "sum"})
+    found = found.reindex(range(len(BINS) - 1)).fillna({"women": 0, "n": 0})
     names = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(BINS)]
     shares = percents(found["women"], found["n"], confidence, ("percent_female", "ci_low", "ci_high"))
-    return tables.of(
-        found.assign(bin=names, low=BINS[:-1], high=BINS[1:], **shares), "calibration_reliability"
-    )
+    found = found.assign(bin=names, low=BINS[:-1], high=BINS[1:], **shares)
+    return tables.of(found, "calibration_reliability")
 
 
 def judge_by_occupation(
@@ -223,10 +193,8 @@ def shares(
     the judge says knows nothing of how often the judge is wrong. The judge's error is measured on renders of known
     truth that are not among the images counted (Rogan & Gladen 1978, see :func:`biaslab.stats.corrected_shares`).
     """
-    errors = {
-        "training": _errors([renders, _of_world(generated)], confidence),
-        "generated": _errors([renders], confidence),
-    }
+    references = {"training": [renders, _of_world(generated)], "generated": [renders]}
+    errors = {source: _errors(parts, confidence) for source, parts in references.items()}
     frames = []
     for (source, skew, approach), known in truth.groupby(["source", "skew", "approach"], sort=False):
         rows = training[(training["skew"] == skew) & (training["approach"] == approach)]
@@ -236,8 +204,7 @@ def shares(
         once = rows.drop_duplicates(["image_id", "occupation"])
         frame = pd.DataFrame({"occupation": wide.index, "percent_true": wide.to_numpy(float).mean(axis=1)})
         for labels, counted, size in (("truth_gender", "drawn", "n_drawn"), ("gender", "judged", "n")):
-            found = count(once, wide.index, labels).pooled()
-            female, n = found.female[:, 0], found.n[:, 0]
+            female, n = _pooled(count(once, wide.index, labels))[..., 0]
             frame = frame.assign(**percents(female, n, confidence, COUNTED[counted]), **{size: n})
         frame = correct(frame, errors[source], group="occupation", confidence=confidence)
         frames.append(frame.assign(source=source, skew=skew, approach=approach))
@@ -265,16 +232,11 @@ def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         frames.append(shares[keys[1:]].assign(counted=counted, n=known, off=off, square=off**2, inside=held))
     grouped = pd.concat(frames).groupby(keys, sort=False)
     found = grouped.agg({"inside": "sum", "n": "sum", "off": "mean", "square": "mean"}).reset_index()
-    some = found["n"].where(found["n"] > 0)
-    frame = found.assign(
-        expected=found["n"] * confidence,
-        least=binom.ppf(_LEVEL, some, confidence),
-        p=binom.cdf(found["inside"], some, confidence),
-        mean_off=found["off"],
-        rms_off=np.sqrt(found["square"]),
-    )
-    frame["p_holm"] = frame.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
-    return tables.of(frame, "calibration_inside")
+    n = found["n"].where(found["n"] > 0)
+    p, least = binom.cdf(found["inside"], n, confidence), binom.ppf(_LEVEL, n, confidence)
+    found = found.assign(expected=found["n"] * confidence, least=least, p=p, rms_off=np.sqrt(found["square"]))
+    found["p_holm"] = found.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
+    return tables.of(found.rename(columns={"off": "mean_off"}), "calibration_inside")
 
 
 # -- amplification -----------------------------------------------------------------------------------------------
@@ -299,28 +261,26 @@ def amplification(
         here = truth[truth["skew"] == skew]
         known = here[(here["source"] == "training") & (here["approach"] == approach)]
         implied = _wide(known), _wide(here[here["source"] == "generated"])
-        counted = count(images, implied[0].index)
-        made = generated[generated["skew"] == skew]
+        occupations, implied = implied[0].index, [wide.to_numpy(float) for wide in implied]
+        counted, made = count(images, occupations), generated[generated["skew"] == skew]
         for (generator, scale), others in made.groupby(["generator", "guidance_scale"], sort=False):
-            by_prompt = count(others, implied[0].index)
-            sides = {"mean": by_prompt, "pooled": by_prompt.pooled()}
+            by_prompt = count(others, occupations)
+            sides = {"mean": by_prompt, "pooled": _pooled(by_prompt)}
             if generator != WORLD and scale != f"{guidance:g}":
                 # Few images a prompt are no basis for a share of each.
                 del sides["mean"]
             for prompt, side in sides.items():
-                head = [generator, scale, skew, approach]
-                rows += _amplification_rows(
-                    head, prompt, counted, side, [w.to_numpy(float) for w in implied], draws
-                )
+                for definition, *found in _amplification_rows(counted, side, implied, draws):
+                    rows.append([generator, scale, skew, approach, definition, prompt, *found])
     return tables.of(rows, "calibration_amplification")
 
 
 def _amplification_rows(
-    head: list, prompt: str, training: Counts, generated: Counts, truth: Sequence[np.ndarray], draws: dict
+    training: np.ndarray, generated: np.ndarray, truth: Sequence[np.ndarray], draws: dict
 ) -> Iterator[list]:
-    boot, fixed = _amplified(training, generated, draws), _amplified(training, generated, draws, ("image",))
+    boot, fixed = _amplified(training, generated, draws), _amplified(training, generated, draws, "image")
     there = _there(training, generated)
-    sizes = training.n.mean(axis=1), generated.n.sum(axis=1)
+    sizes = training[1].mean(axis=1), generated[1].sum(axis=1)
     medians = [float(np.median(size[there])) if there.any() else np.nan for size in sizes]
     for k, definition in enumerate(DEFINITIONS):
         implied = float(expected(*truth, definition))
@@ -330,7 +290,7 @@ def _amplification_rows(
         value, floor = boot.value[k], fixed.bias[k]
         own = [value, value - floor, boot.ci_low[k], boot.ci_high[k], floor]
         reason = "" if math.isfinite(boot.ci_low[k] + limits[0]) else _TOO_FEW
-        yield [*head, definition, prompt, *own, implied, *excess, int(there.sum()), *medians, reason]
+        yield [definition, *own, implied, *excess, int(there.sum()), *medians, reason]
 
 
 def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -343,21 +303,19 @@ def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float 
     here = truth[truth["skew"] == truth["skew"].iloc[0]]
     asked = _wide(here[here["source"] == "generated"])
     made = generated[generated["guidance_scale"] != ""]
-    counted = {
-        names: count(rows, asked.index).pooled()
-        for names, rows in made.groupby(["generator", "guidance_scale"], sort=False)
-    }
+    made = made.groupby(["generator", "guidance_scale"], sort=False)
+    counted = {names: _pooled(count(rows, asked.index)) for names, rows in made}
     first = next(iter(counted), None)
     prompts, rows = asked.to_numpy(float)[:, 0], []
     for approach, known in here[here["source"] == "training"].groupby("approach", sort=False):
         training = _wide(known).to_numpy(float).mean(axis=1)
         sign = measures.lean(training)
         for (model, scale), counts in counted.items():
-            share, lowest = counts.percent[:, 0], counted[first].percent[:, 0]
+            share, lowest = (100 * ratio(*c)[:, 0] for c in (counts, counted[first]))
             parts = {"measurement": prompts - training, "model": lowest - prompts, "guidance": share - lowest}
             parts["total"] = share - training
             there = ~np.isnan(share + lowest + training) & (sign != 0)
-            median = float(np.median(counts.n[there])) if there.any() else np.nan
+            median = float(np.median(counts[1][there])) if there.any() else np.nan
             for part, change in parts.items():
                 found = stats.mean_interval((sign * change)[there], confidence)
                 # The first part is exact, and at the lowest guidance there is nothing to add.
@@ -404,15 +362,19 @@ def _rule_rows(
     once = [rows.drop_duplicates(["image_id", "occupation"]) for rows in both]
     judged = [rows[rows["outcome"] == JUDGED] for rows in once]
 
-    def counted(labels: str = "gender") -> list[Counts]:
+    def counted(labels: str = "gender") -> list[np.ndarray]:
         return [count(rows, occupations, labels) for rows in both]
 
     def images(*outcomes: str) -> int:
         return sum(int(rows["outcome"].isin(outcomes).sum()) for rows in once)
 
     sides = counted()
+    # Images of generated cells that the published rule leaves out.
+    training, generated = (100 * ratio(*side) for side in sides)
+    out = measures.exclusion_reason(generated, training) != ""
+    left_out = int(sides[1][1][out].sum())
     for component, other in (("exclusion_distance", "no_exclusion"), ("exclusion_direction", "directional")):
-        yield _contribution(component, sides, sides, _left_out(*sides), draws, other)
+        yield _contribution(component, sides, sides, left_out, draws, other)
     loose = [count(rows.assign(gender=likelier(rows)), occupations) for rows in both]
     yield _contribution("threshold", sides, loose, images("uncertain"), draws)
     # Images that the gate keeps back are judged as a whole.
@@ -427,16 +389,10 @@ def _rule_rows(
         yield _contribution("judge_error", sides, true, wrong, draws)
 
 
-def _left_out(training: Counts, generated: Counts) -> int:
-    """Return how many images of generated cells the published rule leaves out."""
-    out = measures.exclusion_reason(generated.percent, training.percent) != ""
-    return int(generated.n[out].sum())
-
-
 def _contribution(
     component: str,
-    with_: Sequence[Counts],
-    without: Sequence[Counts],
+    with_: Sequence[np.ndarray],
+    without: Sequence[np.ndarray],
     n_images: int,
     draws: dict,
     other: str = "published",
@@ -447,7 +403,7 @@ def _contribution(
         values = expected(t, g, "published"), expected(t0, g0, other)
         return np.stack([*values, values[0] - values[1]], axis=-1)
 
-    boot = _bootstrap([*with_, *without], statistic, draws, ("occupation",))
+    boot = _bootstrap([*with_, *without], statistic, draws, "occupation")
     low, high = boot.ci_low[2], boot.ci_high[2]
     if boot.value[2] == 0 and not math.isfinite(low):
         # Where a rule changes nothing there is no variance to speak of: the contribution is 0 and certain.
@@ -494,10 +450,7 @@ def quality(
         words: The measured table ``paradox_gender_words``; without rows where captions are no prompts.
         measured: The table ``paradox_amplification``.
         known: The table ``calibration_amplification``.
-        model: The model, as tables call it.
-        seed: Seed of the bootstrap.
-        replicates: Its replicates, at most 1,000.
-        confidence: Level of the intervals, 0–1.
+        model: The model, as tables call it; the others are as everywhere here.
     """
     words = words[(words["model"] == model) & (words["approach"] == "caption_prompts")]
     followed = int(words["n_followed"].sum()), int(words["n_judged"].sum())
@@ -543,21 +496,20 @@ def _share_row(metric: str, hits: int, n: int, confidence: float, reason: str = 
 
 def _judge_rows(found: pd.DataFrame) -> Iterator[list]:
     """Yield accuracy over all renders that pass the gate, by clearness, and over sure answers alone."""
-    found = found[found["truth"] == "all"].set_index(["cues", "answers"])
+    found = found[(found["truth"] == "all") & (found["n"] > 0)].set_index(["cues", "answers"])
     kinds = {
-        "": ("unambiguous", "likelier"),
-        "_sure": ("unambiguous", "judged"),
-        "_ambiguous": ("ambiguous", "likelier"),
-        "_all": ("all", "likelier"),
+        "judge_accuracy_renders": ("unambiguous", "likelier"),
+        "judge_accuracy_renders_sure": ("unambiguous", "judged"),
+        "judge_accuracy_renders_ambiguous": ("ambiguous", "likelier"),
+        "judge_accuracy_renders_all": ("all", "likelier"),
     }
-    for name, kind in kinds.items():
-        name = f"judge_accuracy_renders{name}"
-        if kind in found.index and found.loc[kind, "n"]:
-            row = found.loc[kind]
-            reason = f"An ideal judge would reach {row['ceiling']:.2f} %."
-            yield _row(name, row[["accuracy", "ci_low", "ci_high"]], row["n"], reason=reason)
-        else:
-            yield _row(name, reason="No such render was judged.")
+    for metric, kind in kinds.items():
+        if kind not in found.index:
+            yield _row(metric, reason="No such render was judged.")
+            continue
+        row = found.loc[kind]
+        reason = f"An ideal judge would reach {row['ceiling']:.2f} %."
+        yield _row(metric, row[["accuracy", "ci_low", "ci_high"]], row["n"], reason=reason)
 
 
 def _gate_rows(rows: pd.DataFrame, confidence: float) -> Iterator[list]:
@@ -588,9 +540,8 @@ def ratio_interval(count: int, n: int, count0: int, n0: int, confidence: float) 
     """
     if not (count > 0 and count0 > 0):
         return (0.0 if n and count0 else np.nan), np.nan, np.nan
-    ratio = (count / n) / (count0 / n0)
-    half = norm.ppf((1 + confidence) / 2) * math.sqrt(1 / count - 1 / n + 1 / count0 - 1 / n0)
-    return ratio, ratio * math.exp(-half), ratio * math.exp(half)
+    found = relative_risk(count, n, count0, n0)
+    return found.relative_risk, *found.confidence_interval(confidence)
 
 
 def _own_row(metric: str, measured: pd.DataFrame, key: tuple[str, str]) -> list:
@@ -617,31 +568,27 @@ def _halved(training: pd.DataFrame, made: pd.DataFrame, draws: dict) -> list:
 
     boot = _bootstrap([count(rows, occupations) for rows in (*asked, made)], statistic, draws)
     values = float(boot.value), float(boot.ci_low), float(boot.ci_high)
-    none = (
-        ""
-        if math.isfinite(values[0])
-        else "Naive amplification is not above 0, so there is nothing to halve."
-    )
-    return _row("nearest_no_indicators_to_naive", values, boot.n_groups, **kind, reason=none)
+    none = "Naive amplification is not above 0, so there is nothing to halve."
+    reason = "" if math.isfinite(values[0]) else none
+    return _row("nearest_no_indicators_to_naive", values, boot.n_groups, **kind, reason=reason)
 
 
 def _world_rows(known: pd.DataFrame, skew: str) -> Iterator[list]:
     """Yield what the measurement adds where nothing but it is there: whether the interval of the excess holds 0."""
     known = known[(known["generator"] == WORLD) & (known["definition"] == "published")]
     known = known[known["prompt"] == "mean"].set_index(["skew", "approach"])
-    for metric, key, width in (
-        ("truth_preserving_matched", (skew, MATCHED), 2.0),
-        ("world_off_naive", ("off", "naive"), np.inf),
+    for metric, key, width, more in (
+        ("truth_preserving_matched", (skew, MATCHED), 2.0, " and is narrower than 2 points"),
+        ("world_off_naive", ("off", "naive"), np.inf, ", freed of its floor"),
     ):
-        more = " and is narrower than 2 points" if width == 2 else ", freed of its floor"
         asked, values, n, met = "interval holds 0", [np.nan] * 3, 0, ""
         reason = f"The run measures no {key[1]}."
         if key in known.index:
             row = known.loc[key]
-            asked, values, n = (
+            asked, n, values = (
                 asked + more,
-                row[["excess", "excess_low", "excess_high"]],
                 row["n_occupations"],
+                row[["excess", "excess_low", "excess_high"]],
             )
             low, high = values.iloc[1:]
             met = "" if not math.isfinite(low) else "yes" if low <= 0 <= high and high - low < width else "no"

@@ -82,13 +82,13 @@ def _specifications(
 
 def _kept(group: Group, exclusion: str, confidence: float) -> np.ndarray:
     """Return which occupations count, (occupations, prompts)."""
+    training, n = group.training, group.training_n
     if exclusion == "same_lean":
-        return measures.exclusion_reason(group.generated, group.training) == ""
+        return measures.exclusion_reason(group.generated, training) == ""
     if exclusion == "certain_lean":
-        count = group.training * group.training_n / 100
-        low, high = wilson_percent(count, group.training_n, confidence)
+        low, high = wilson_percent(training * n / 100, n, confidence)
         return (low > 50) | (high < 50)
-    return np.ones(group.generated.shape, dtype=bool)
+    return np.ones(training.shape, dtype=bool)
 
 
 def _values(group: Group, measure: str, correction: str, judge_accuracy: float) -> np.ndarray:
@@ -136,21 +136,16 @@ def choice_effect(curve: pd.DataFrame) -> pd.DataFrame:
     """
     curve = _balanced(curve)
     curve = curve.assign(above=100.0 * (curve["ci_low"] > 0), below=100.0 * (curve["ci_high"] < 0))
+    measured = {"amplification": "mean", "lowest": "min", "highest": "max", "n_specifications": "size"}
+    told = {name: ("amplification", how) for name, how in measured.items()}
+    told |= {"percent_positive": ("above", "mean"), "percent_negative": ("below", "mean")}
     frames = []
     for choice in CHOICES:
         some = curve if choice == "prompt" else _single(curve)
-        if some[choice].nunique() < 2:
-            continue
-        effects = some.groupby(choice).agg(
-            amplification=("amplification", "mean"),
-            lowest=("amplification", "min"),
-            highest=("amplification", "max"),
-            percent_positive=("above", "mean"),
-            percent_negative=("below", "mean"),
-            n_specifications=("amplification", "size"),
-        )
-        spread = effects["amplification"].max() - effects["amplification"].min()
-        frames.append(effects.rename_axis("option").reset_index().assign(choice=choice, range=spread))
+        if some[choice].nunique() > 1:
+            effects = some.groupby(choice).agg(**told)
+            spread = effects["amplification"].max() - effects["amplification"].min()
+            frames.append(effects.rename_axis("option").reset_index().assign(choice=choice, range=spread))
     keys = ["range", "choice", "amplification"]
     effects = tables.joined(frames, "synthesis_choice_effect")
     return effects.sort_values(keys, ascending=[False, True, False], ignore_index=True)

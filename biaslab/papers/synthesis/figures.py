@@ -91,10 +91,7 @@ _SHOWN = 128
 def confusion(table: pd.DataFrame) -> Figure:
     """Draw what became of held-out renders, a bar for each truth and clearness (``calibration_confusion``)."""
     clear = {"all": "all", "unambiguous": "unambiguous cues", "ambiguous": "ambiguous cues"}
-    bars = [
-        f"{clear[cues]}, shows {truth} (n = {n:,.0f})"
-        for cues, truth, n in table[["cues", "truth", "n_images"]].itertuples(index=False)
-    ]
+    bars = [f"{clear[r.cues]}, shows {r.truth} (n = {r.n_images:,.0f})" for r in table.itertuples()]
     return forms.stacked(
         table.assign(bar=bars),
         "percent",
@@ -174,21 +171,15 @@ def judge_by_occupation(table: pd.DataFrame, *, most: int = 20) -> Figure:
 
 def shares(table: pd.DataFrame) -> Figure:
     """Draw measured shares against true ones, a panel for each kind of images (``calibration_shares``)."""
-    heads = [
-        ("World, no model" if r.source == "generated" else NAMES[r.approach])
-        + (" (knobs off)" if r.skew == "off" else "")
-        for r in table.itertuples()
-    ]
+    heads = np.where(table["source"] == "generated", "World, no model", table["approach"].map(NAMES))
+    heads = heads + np.where(table["skew"] == "off", " (knobs off)", "")
     inside = table["percent_true"].between(table["corrected_low"], table["corrected_high"])
 
     def judged(ax: Axes, rows: pd.DataFrame) -> None:
         ax.plot(rows["percent_true"], rows["percent_female"], ".", color=style.BLACK, ms=3, zorder=4)
 
-    rows = table.assign(
-        panel=[textwrap.fill(head, 30) for head in heads],
-        inside=inside,
-        held=np.where(inside, "held", "missed"),
-    )
+    rows = table.assign(panel=[textwrap.fill(head, 30) for head in heads], inside=inside)
+    rows["held"] = np.where(inside, "held", "missed")
     return forms.diagonal(
         rows.dropna(subset=["percent_true", "percent_corrected"]),
         "percent_true",
@@ -207,18 +198,13 @@ def shares(table: pd.DataFrame) -> Figure:
 
 
 def amplification(table: pd.DataFrame, *, definition: str = "published", prompt: str = "pooled") -> Figure:
-    """Draw amplification of world and model beside what the truth implies, approach by approach.
+    """Draw amplification of world and model beside what the truth implies (``calibration_amplification``).
 
-    Args:
-        table: Rows of ``calibration_amplification``.
-        definition: Which definition to draw.
-        prompt: ``pooled`` or ``mean``.
+    By one definition, of prompts ``pooled`` or of their ``mean``.
     """
     some = table[(table["definition"] == definition) & (table["prompt"] == prompt)]
-    made = [
-        _NO_MODEL if r.generator == "world" else f"{r.generator}, guidance {r.guidance_scale}"
-        for r in some.itertuples()
-    ]
+    made = some["generator"] + ", guidance " + some["guidance_scale"]
+    made = made.where(some["generator"] != "world", _NO_MODEL)
     knobs = np.where(some["skew"] == "off", "\n(all knobs off)", "")
     return forms.estimates(
         some.assign(made=made, row=some["approach"].map(NAMES) + knobs),
@@ -249,16 +235,13 @@ def guidance(
 ) -> Figure:
     """Draw the signed change against guidance, with the levels that measurement and model alone reach.
 
-    Args:
-        table: Rows of ``calibration_guidance``.
-        approaches: Which to draw, a panel each; those that the table lacks are left out.
+    Of ``calibration_guidance``, a panel each of ``approaches``; those that the table lacks are left out.
     """
     some = table[table["approach"].isin(approaches)]
     some = some.assign(scale=some["guidance_scale"].astype(float)).sort_values("scale", kind="stable")
     # Parts stand on top of one another: measurement, then model.
-    levels = some.assign(
-        points=some.groupby(["approach", "scale"])["points"].cumsum(), ci_low=np.nan, ci_high=np.nan
-    )
+    points = some.groupby(["approach", "scale"])["points"].cumsum()
+    levels = some.assign(points=points, ci_low=np.nan, ci_high=np.nan)
     parts = [some[some["part"] == "total"], *(levels[levels["part"] == p] for p in ("model", "measurement"))]
     return forms.trends(
         pd.concat(parts),
@@ -334,16 +317,8 @@ def occupations(table: pd.DataFrame) -> Figure:
 
 
 _WORK = (
-    "nurse",
-    "mechanic",
-    "teacher",
-    "pilot",
-    "librarian",
-    "chef",
-    "scientist",
-    "painter",
-    "lawyer",
-    "dancer",
+    *("nurse", "mechanic", "teacher", "pilot", "librarian"),
+    *("chef", "scientist", "painter", "lawyer", "dancer"),
 )
 _LIGHTS = {
     "neutral": scene.Light(),
@@ -356,38 +331,29 @@ _LIGHTS = {
 
 
 def people(*, by: str, seed: int = 0) -> Figure:
-    """Draw renders with one thing varied and the rest drawn at random, a row for each gender.
+    """Draw renders with one thing varied and the rest drawn at random by ``seed``, a row for each gender.
 
-    Args:
-        by: ``skin_tone``, ``age`` or ``light``.
-        seed: Seed of the draws.
+    ``by`` is ``skin_tone``, ``age`` or ``light``.
     """
     columns = {
         "skin_tone": [({"skin_tones": (tone,)}, f"tone {tone}") for tone in scene.SKIN_TONES],
         "age": [({"ages": (age,)}, age) for age in scene.AGES for _ in range(3)],
         "light": [({"light": light}, name) for name, light in _LIGHTS.items()],
     }[by]
-    rows = []
-    for i, gender in enumerate(scene.GENDERS):
-        line = []
-        for k, (given, _) in enumerate(columns):
-            # One person all along a row of lights; everywhere else a new one each time.
-            work, column = ("chef", 0) if by == "light" else (_WORK[k % len(_WORK)], k)
-            rng = np.random.default_rng([seed, i, column])
-            line.append(
-                render(scene.sample_scene(rng, genders=(gender,), occupations=(work,), **given), _SHOWN)
-            )
-        rows.append(line)
+
+    def person(row: int, column: int, given: dict) -> np.ndarray:
+        # One person all along a row of lights; everywhere else a new one each time.
+        work, column = ("chef", 0) if by == "light" else (_WORK[column % len(_WORK)], column)
+        rng = np.random.default_rng([seed, row, column])
+        fixed = {"genders": scene.GENDERS[row : row + 1], "occupations": (work,)}
+        return render(scene.sample_scene(rng, **fixed, **given), _SHOWN)
+
+    rows = [[person(i, k, given) for k, (given, _) in enumerate(columns)] for i in range(len(scene.GENDERS))]
     return _grid(rows, rows=scene.GENDERS, columns=[name for _, name in columns])
 
 
 def ambiguity(*, seed: int = 0, across: int = 8) -> Figure:
-    """Draw renders of clear and of ambiguous people, by what an ideal judge of their cues would say.
-
-    Args:
-        seed: Seed of the draws.
-        across: People in a row.
-    """
+    """Draw renders of clear and of ambiguous people, ``across`` in a row, by what an ideal judge would say."""
     renders = truthful.held_out(3000, seed=seed)
     posterior = renders.table["posterior"]
     kinds = {
@@ -403,22 +369,14 @@ def ambiguity(*, seed: int = 0, across: int = 8) -> Figure:
 
 
 def captions(corpus: Corpus, chosen: pd.DataFrame) -> Figure:
-    """Draw captions with their images and what is true of them.
-
-    Args:
-        corpus: The world's captions.
-        chosen: Rows of :func:`biaslab.papers.synthesis.world.examples`.
-    """
+    """Draw captions with their images and what is true of them: ``chosen`` as ``world.examples`` returns it."""
     images = corpus.read(chosen["caption_id"], _SHOWN)
     below = []
     for row in chosen.itertuples():
-        facts = (
-            f"style: {row.truth_style}",
-            f"indicator: {row.truth_indicator}",
-            f"shows: {row.truth_gender or 'nobody'}",
-        )
+        facts = f"style: {row.truth_style}", f"indicator: {row.truth_indicator}"
+        shows = f"shows: {row.truth_gender or 'nobody'}"
         said = textwrap.fill(f"“{row.text}”", 27).replace("$", r"\$")
-        below.append("\n".join([said, *(textwrap.fill(fact, 28) for fact in facts)]))
+        below.append("\n".join([said, *(textwrap.fill(fact, 28) for fact in (*facts, shows))]))
     lines = range(0, len(images), 5)
     inches = forms.WIDTH / 5, 2.95
     return _grid([images[k : k + 5] for k in lines], below=[below[k : k + 5] for k in lines], inches=inches)
@@ -484,7 +442,13 @@ _LOOK = {
 def specification_curve(curve: pd.DataFrame) -> Figure:
     """Draw all specifications by their estimate, with intervals and choices (``synthesis_specification_curve``)."""
     curve = curve.sort_values("amplification", kind="stable", ignore_index=True)
-    choices = [(c, option) for c in _CHOICE_NAMES if curve[c].nunique() > 1 for option in _options(curve[c])]
+    order = list(_OPTION_NAMES)
+    choices = [
+        (choice, option)
+        for choice in _CHOICE_NAMES
+        if curve[choice].nunique() > 1
+        for option in sorted(set(curve[choice]), key=lambda o: (order.index(o) if o in order else -1, o))
+    ]
     tall = 0.24 * len(choices) + 0.3
     figure, (top, below) = style.subplots(
         2, 1, figsize=(forms.WIDTH, 4.4 + tall), sharex=True, height_ratios=[4.4, tall]
@@ -504,17 +468,9 @@ def specification_curve(curve: pd.DataFrame) -> Figure:
             below.axhline(y - 0.5, color=style.LIGHT, lw=0.8)
     below.set_yticks(range(len(choices)), [_option(*of) for of in choices], fontsize=9)
     below.tick_params(axis="y", length=0)
-    below.set(
-        xlim=(-2, len(curve) + 1),
-        ylim=(len(choices) - 0.4, -0.6),
-        xlabel="Specifications, sorted by estimate",
-    )
+    below.set(xlim=(-2, len(curve) + 1), ylim=(len(choices) - 0.4, -0.6))
+    below.set_xlabel("Specifications, sorted by estimate")
     return figure
-
-
-def _options(values: pd.Series) -> list[str]:
-    order = list(_OPTION_NAMES)
-    return sorted(set(values), key=lambda v: (order.index(v) if v in order else -1, v))
 
 
 def _option(choice: str, option: str) -> str:
@@ -544,20 +500,22 @@ def models(table: pd.DataFrame) -> Figure:
 def model_differences(table: pd.DataFrame) -> Figure:
     """Draw the differences of two models, a panel a measure (``synthesis_model_differences``)."""
     pairs = table["model_a"] + " − " + table["model_b"]
-    table = table.assign(pair=pairs, clear=table["p_holm"] < 0.05)
-    names = ("different after Holm's adjustment (p < 0.05)", "not different")
-    more = {"reference": 0.0, "filled": "clear", "filled_names": names}
-    return _by_measure(table, "difference", "pair", label="Difference, in the unit of its panel", **more)
+    return _by_measure(
+        table.assign(pair=pairs, clear=table["p_holm"] < 0.05),
+        "difference",
+        "pair",
+        label="Difference, in the unit of its panel",
+        reference=0.0,
+        filled="clear",
+        filled_names=("different after Holm's adjustment (p < 0.05)", "not different"),
+    )
 
 
 def _by_measure(
     table: pd.DataFrame, value: str, row: str, *, reference: float | None = None, **more
 ) -> Figure:
     known = table.dropna(subset=value)
-    panel = [
-        textwrap.fill(f"{name} ({unit})", 40)
-        for name, unit in zip(known["measure"], known["unit"], strict=True)
-    ]
+    panel = [textwrap.fill(f"{r.measure} ({r.unit})", 40) for r in known.itertuples()]
     return forms.estimates(
         known.assign(panel=panel), value, row=row, panel="panel", columns=2, reference=reference, **more
     )

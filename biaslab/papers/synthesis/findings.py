@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from math import isfinite
 
+import numpy as np
 import pandas as pd
 
 from biaslab.findings import Finding, each, from_row, interval, level, moved, spoken
+from biaslab.papers.paradox.findings import told
 from biaslab.papers.synthesis.figures import KIND_NAMES, NAMES
 from biaslab.papers.synthesis.measure import MATCHED, WORLD
 
@@ -32,11 +34,9 @@ _RULES = {
 
 
 def judge(table: pd.DataFrame, *, models: tuple[str, ...] = ()) -> list[Finding]:
-    """Say how often the judge is right about held-out renders, beside an ideal judge.
+    """Say how often the judge is right about held-out renders, beside an ideal judge (``calibration_judge``).
 
-    Args:
-        table: The table ``calibration_judge``.
-        models: Gate and judge, to say of embedded ones what they have learnt from.
+    ``models`` are gate and judge, to say of embedded ones what they have learnt from.
     """
     rows = table[(table["truth"] == "all") & (table["answers"] == "likelier") & (table["cues"] != "all")]
     learnt = " and ".join(name for name in models if name in _EMBEDDED)
@@ -44,81 +44,66 @@ def judge(table: pd.DataFrame, *, models: tuple[str, ...] = ()) -> list[Finding]
         f"{learnt} learnt from drawings of the same renderer with the same cues: this is the best case, and says "
         "nothing about other images."
     )
-    return [
-        from_row(
-            row,
-            f"How often does the judge name people with {row.cues} cues rightly?",
-            f"In {row.accuracy:.1f} % of those that pass the gate; an ideal judge in {row.ceiling:.1f} %.",
-            *("accuracy", "%", "n", "renders"),
-            figure="calibration_judge",
-            details=(best if learnt else "",),
-        )
-        for row in rows.itertuples()
-    ]
+    return told(
+        rows,
+        "How often does the judge name people with {cues} cues rightly?",
+        "In {accuracy:.1f} % of those that pass the gate; an ideal judge in {ceiling:.1f} %.",
+        *("accuracy", "%", "n", "renders"),
+        figure="calibration_judge",
+        details=(best,) if learnt else (),
+    )
 
 
 def by_occupation(errors: pd.DataFrame) -> list[Finding]:
     """Say where the judge errs most (``calibration_judge_by_occupation``)."""
     some = errors[errors["measure"].isin(["sensitivity", "specificity"]) & (errors["occupation"] != "all")]
     some = some[some["n"] >= _LEAST_RENDERS].nsmallest(1, "value")
-    return [
-        from_row(
-            row,
-            "Where does the judge err most?",
-            f"For {'women' if row.measure == 'sensitivity' else 'men'} as {row.occupation}.",
-            *("value", "%", "n", "renders"),
-            figure="calibration_judge_by_occupation",
-            details=(f"Of occupations with {_LEAST_RENDERS} renders or more of a gender.",),
-        )
-        for row in some.itertuples()
-    ]
+    return told(
+        some.assign(who=np.where(some["measure"] == "sensitivity", "women", "men")),
+        "Where does the judge err most?",
+        "For {who} as {occupation}.",
+        *("value", "%", "n", "renders"),
+        figure="calibration_judge_by_occupation",
+        details=(f"Of occupations with {_LEAST_RENDERS} renders or more of a gender.",),
+    )
 
 
 def inside(table: pd.DataFrame, *, confidence: float) -> list[Finding]:
     """Say how many intervals (level ``confidence``) hold the true share, and where too few (``calibration_inside``)."""
-    found = []
-    for counted, question in _COUNTED.items():
-        some = table[(table["counted"] == counted) & (table["n"] > 0)]
-        if some.empty:
-            continue
-        few = some[some["p_holm"] < 0.05]
-        held, n = some["inside"].sum(), some["n"].sum()
-        said = "fewer than chance lets" if len(few) else "as chance lets"
-        where = "; ".join(
-            f"{row.inside:.0f} of {row.n:.0f} for {_what(row)} (p = {row.p_holm:.2g})"
-            for row in few.itertuples()
-        )
-        found.append(
-            Finding(
-                question,
-                f"{held:.0f} of {n:.0f} {level(confidence)} intervals do, {said}.",
-                estimate=100 * held / n,
-                unit="%",
-                n=float(n),
-                of="intervals",
-                figure="calibration_shares",
-                details=(f"Fewer, after Holm's correction: {where}.",) if where else (),
-            )
-        )
-    return found
 
+    def what(row) -> str:
+        off = " with all knobs off" if row.skew == "off" else ""
+        return ("images of the world" if row.source == "generated" else _lower(NAMES[row.approach])) + off
 
-def _what(row) -> str:
-    off = " with all knobs off" if row.skew == "off" else ""
-    return ("images of the world" if row.source == "generated" else _lower(NAMES[row.approach])) + off
+    def say(counted: str, rows: pd.DataFrame) -> Finding:
+        held, n = rows["inside"].sum(), rows["n"].sum()
+        where = [
+            f"{row.inside:.0f} of {row.n:.0f} for {what(row)} (p = {row.p_holm:.2g})"
+            for row in rows[rows["p_holm"] < 0.05].itertuples()
+        ]
+        said = "fewer than chance lets" if where else "as chance lets"
+        return Finding(
+            _COUNTED[counted],
+            f"{held:.0f} of {n:.0f} {level(confidence)} intervals do, {said}.",
+            estimate=100 * held / n,
+            unit="%",
+            n=float(n),
+            of="intervals",
+            figure="calibration_shares",
+            details=(f"Fewer, after Holm's correction: {'; '.join(where)}.",) if where else (),
+        )
+
+    return each(table[table["n"] > 0], ["counted"], say)
 
 
 def amplification(table: pd.DataFrame, *, model: str) -> list[Finding]:
-    """Say how much amplification there is without any model, and how much the model adds.
+    """Say how much amplification there is without any model, and how much ``model`` adds to it.
 
-    Args:
-        table: The table ``calibration_amplification``.
-        model: The model, as tables call it.
+    Of ``calibration_amplification``.
     """
     some = table[(table["definition"] == "published") & (table["prompt"] == "mean")]
     if some.empty:
         return []
-    keyed = some.set_index(["generator", "skew", "approach"])
     own = some["skew"].iloc[0]
     asked = {
         (WORLD, own, "naive"): "Without any model, is there naive amplification?",
@@ -129,36 +114,26 @@ def amplification(table: pd.DataFrame, *, model: str) -> list[Finding]:
         asked[model, own, MATCHED] = "And against captions that ask the same?"
     if own != "off":
         asked[WORLD, "off", "naive"] = "Is anything left in the world with every knob off?"
-    words = {
-        True: ("Yes, it is above 0.", "It is below 0.", "No amplification is shown."),
-        False: (
-            "It adds to what true shares imply.",
-            "It takes away from what true shares imply.",
-            "No addition is shown.",
-        ),
-    }
+    of_world = "Yes, it is above 0.", "It is below 0.", "No amplification is shown."
+    by, to = "It adds to what true shares imply.", "It takes away from what true shares imply."
     found = []
     for (generator, skew, approach), question in asked.items():
-        if (generator, skew, approach) not in keyed.index:
-            continue
-        row = keyed.loc[generator, skew, approach]
+        rows = some[
+            (some["generator"] == generator) & (some["skew"] == skew) & (some["approach"] == approach)
+        ]
         # Of the model, and where true shares imply none, what is beyond them; else what is beyond the floor.
         excess = generator != WORLD or skew == "off"
-        limits = ("excess_low", "excess_high") if excess else ("ci_low", "ci_high")
-        found.append(
-            from_row(
-                row,
-                question,
-                moved(*row[list(limits)], *words[generator == WORLD]),
-                *("excess" if excess else "beyond_floor", "points", "n_occupations", "occupations"),
-                limits=limits,
-                model=generator,
-                figure="calibration_amplification",
-                details=(
-                    f"True shares imply {spoken(row['implied'])} points; as measured it is "
-                    f"{spoken(row['amplification'])}, of which {spoken(row['floor'])} are the floor of few images.",
-                ),
-            )
+        found += told(
+            rows.assign(model=generator),
+            question,
+            of_world if generator == WORLD else (by, to, "No addition is shown."),
+            *("excess" if excess else "beyond_floor", "points", "n_occupations", "occupations"),
+            limits=("excess_low", "excess_high") if excess else ("ci_low", "ci_high"),
+            figure="calibration_amplification",
+            details=(
+                "True shares imply {implied} points; as measured it is {amplification}, of which {floor} are the floor "
+                "of few images.",
+            ),
         )
     return found
 
@@ -191,42 +166,37 @@ def guidance(table: pd.DataFrame) -> list[Finding]:
 
 def contributions(table: pd.DataFrame) -> list[Finding]:
     """Say which rules contribute more than chance to the naive score (``calibration_contributions``)."""
-    some = table[(table["approach"] == "naive") & table["contribution"].notna()]
-    found = []
-    for generator, rows in some.groupby("generator", sort=False):
+
+    def say(generator: str, rows: pd.DataFrame) -> Finding:
         known = rows[(rows["ci_low"] > 0) | (rows["ci_high"] < 0)]
         listed = [f"{_RULES[r['component']]}, {_points(r, 'contribution')}" for _, r in known.iterrows()]
         details = [f"{', '.join(listed).capitalize()} points."] if listed else []
+        few_images = rows.loc[rows["component"] == "finite_samples", "contribution"]
         details += [
-            f"Few images add {spoken(few)} points (estimated, without an interval)."
-            for few in rows.loc[rows["component"] == "finite_samples", "contribution"]
+            f"Few images add {spoken(n)} points (estimated, without an interval)." for n in few_images
         ]
-        found.append(
-            Finding(
-                "Which rules of measurement contribute to naive amplification?",
-                f"{len(known)} of {rows['ci_low'].notna().sum()} rules beyond chance.",
-                model=str(generator),
-                figure="calibration_contributions",
-                details=tuple(details),
-            )
+        return Finding(
+            "Which rules of measurement contribute to naive amplification?",
+            f"{len(known)} of {rows['ci_low'].notna().sum()} rules beyond chance.",
+            generator,
+            figure="calibration_contributions",
+            details=tuple(details),
         )
-    return found
+
+    return each(table[(table["approach"] == "naive") & table["contribution"].notna()], ["generator"], say)
 
 
 def quality(table: pd.DataFrame) -> list[Finding]:
     """Say which requirements the embedded world and models meet (``mini_quality``)."""
     asked = table[table["reach"] != ""]
-    groups = {
+    words = {
         "yes, not certain": "Met, but the interval reaches beyond",
         "no, not certain": "Missed, but the interval reaches it",
         "no": "Missed",
         "": "Not measured",
     }
-    details = [
-        f"{what}: {', '.join(asked.loc[asked['met'] == met, 'metric'])}."
-        for met, what in groups.items()
-        if (asked["met"] == met).any()
-    ]
+    named = asked.groupby("met")["metric"].agg(", ".join)
+    details = [f"{what}: {named[met]}." for met, what in words.items() if met in named]
     return [
         Finding(
             "Do the embedded world and models reach what they must?",
@@ -280,14 +250,13 @@ def ceiling(table: pd.DataFrame) -> list[Finding]:
 def curve(table: pd.DataFrame) -> list[Finding]:
     """Say how far the result reaches, and where its interval lies above 0 (``synthesis_specification_curve``)."""
     along = (table["measure"] == "directional") & (table["exclusion"] != "same_lean")
-    above = table["ci_low"] > 0
-    least, most = (table.loc[i] for i in (table["amplification"].idxmin(), table["amplification"].idxmax()))
-    ends = spoken(least["amplification"]), spoken(most["amplification"])
+    above, value = table["ci_low"] > 0, table["amplification"]
+    least, most = table.loc[value.idxmin()], table.loc[value.idxmax()]
     sides = [f"{(above & some).sum()} of {some.sum()}" for some in (~along, along)]
     return [
         Finding(
             "Does amplification depend on how the same shares are analysed?",
-            f"Yes: {len(table)} analyses give {ends[0]} to {ends[1]} points.",
+            f"Yes: {len(table)} analyses give {spoken(value.min())} to {spoken(value.max())} points.",
             figure="synthesis_specification_curve",
             details=(
                 f"The interval lies above 0 in {sides[0]} analyses that measure distance from 50 or drop flips, and in "
@@ -303,10 +272,8 @@ def _named(row: pd.Series) -> str:
     who = rule.get(row["exclusion"], "all occupations")
     how = "along the training lean" if row["measure"] == "directional" else "distance from 50"
     prompt = "mean of prompts" if row["prompt"] == "mean" else f"prompt {row['prompt']}"
-    return (
-        f"{spoken(row['amplification'])} points ({interval(row)}; {row['model']}, {prompt}, {who}, {how}, n = "
-        f"{row['n_occupations']:.0f} occupations)"
-    )
+    which = f"{row['model']}, {prompt}, {who}, {how}, n = {row['n_occupations']:.0f} occupations"
+    return f"{spoken(row['amplification'])} points ({interval(row)}; {which})"
 
 
 def choices(effects: pd.DataFrame) -> list[Finding]:
@@ -327,17 +294,14 @@ def choices(effects: pd.DataFrame) -> list[Finding]:
 def interaction(grid: pd.DataFrame) -> list[Finding]:
     """Say what the exclusion rule does under each measure (``synthesis_exclusion_by_measure``)."""
     value = grid.pivot(index="measure", columns="exclusion", values="amplification")
-    moves = {
-        row.Index: f"from {spoken(row.none)} to {spoken(row.same_lean)} points" for row in value.itertuples()
-    }
+    moves = {r.Index: f"from {spoken(r.none)} to {spoken(r.same_lean)} points" for r in value.itertuples()}
+    distance = f"Measured as distance from 50: {moves['distance']} (means over models, prompts, corrections)."
     return [
         Finding(
             "What does leaving out occupations whose lean flips do?",
             f"Along the training lean it takes the mean {moves['directional']}.",
             figure="synthesis_choice_effects",
-            details=(
-                f"Measured as distance from 50: {moves['distance']} (means over models, prompts, corrections).",
-            ),
+            details=(distance,),
         )
     ]
 
@@ -346,7 +310,7 @@ def interaction(grid: pd.DataFrame) -> list[Finding]:
 
 
 def _points(row: pd.Series, value: str = "points") -> str:
-    there = isfinite(row["ci_low"]) and isfinite(row["ci_high"])
+    there = isfinite(row["ci_low"] + row["ci_high"])
     return f"{spoken(row[value])} ({interval(row)})" if there else spoken(row[value])
 
 

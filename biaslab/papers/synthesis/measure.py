@@ -69,9 +69,8 @@ class Calibration:
     @cached_property
     def world(self) -> Pipeline:
         """The truth-preserving generator in the place of the model."""
-        return self.base.changed(
-            WORLD, generation={"images_per_prompt": self.settings.calibration.world_images}
-        )
+        images = self.settings.calibration.world_images
+        return self.base.changed(WORLD, generation={"images_per_prompt": images})
 
     @cached_property
     def off(self) -> Pipeline:
@@ -104,14 +103,8 @@ class Calibration:
 
         Each may raise :class:`~biaslab.store.UnfinishedError` where the pipeline computes a share.
         """
-        parts = [
-            lambda: self.renders,
-            lambda: self.training,
-            lambda: self.generated,
-            lambda: self.truth,
-            self.named,
-        ]
-        return [*(partial(made.judgements, "generated") for made in self.generators), *parts]
+        parts = [partial(getattr, self, name) for name in ("renders", "training", "generated", "truth")]
+        return [*(partial(made.judgements, "generated") for made in self.generators), *parts, self.named]
 
     # -- images and what is true of them -------------------------------------------------------------------------
 
@@ -151,8 +144,7 @@ class Calibration:
         skew, own = self.settings.captions.skew, self.settings.generation.guidance_scale
         made = [(WORLD, "", skew, self.world)]
         made += [(self.base.label, f"{g:g}", skew, pipeline) for g, pipeline in self.scales.items()]
-        if skew != "off":
-            made.append((WORLD, "", "off", self.off))
+        made += [(WORLD, "", "off", self.off)] if skew != "off" else []
         frames = []
         for generator, scale, knobs, pipeline in made:
             rows = pipeline.judgements("generated").filter(_COLUMNS)
@@ -193,15 +185,7 @@ class Calibration:
 
     @cached_property
     def _matched(self) -> pd.DataFrame:
-        """Captions that ask what the templates ask, with their images' judgements."""
-        captions = self._matched_captions()
-        judged = self.base.judged(Subset(self.base.corpus.images, captions["caption_id"].tolist()))
-        return captions.assign(prompt="captions", image_id=captions["caption_id"]).merge(
-            judged, on="image_id"
-        )
-
-    def _matched_captions(self) -> pd.DataFrame:
-        """Return the first prompt-like captions without an indicator of each occupation, in the corpus's order."""
+        """The first captions of each occupation that ask what the templates ask, with their images' judgements."""
         corpus, most = self.base.corpus, self.settings.calibration.matched_captions
         work = partial(_prompt_like, corpus)
         stage = self.base.store.stage("matched_captions", {"corpus": corpus.digest}, work)
@@ -209,7 +193,10 @@ class Calibration:
         captions = self.base.computed(stage, parts, 1, "captions like prompts", "parts")
         captions = captions.rename(columns={"truth_occupation": "occupation"})
         captions = captions[captions["occupation"].isin(self.occupations)]
-        return captions[captions.groupby("occupation").cumcount() < most].reset_index(drop=True)
+        captions = captions[captions.groupby("occupation").cumcount() < most]
+        captions = captions.assign(prompt="captions", image_id=captions["caption_id"])
+        judged = self.base.judged(Subset(corpus.images, captions["caption_id"].tolist()))
+        return captions.merge(judged, on="image_id")
 
     def _true_training(self, approach: str) -> pd.DataFrame:
         """Return the true % female behind an approach's captions, occupations by prompts."""
@@ -249,13 +236,10 @@ class Calibration:
         both = both[both["vector"].notna()]
         texts = [lexicons.fill("A photo of a/an [OCCUPATION]", o) for o in self.occupations]
         judge = ZeroShot(self.settings.judging.gender, device=self.settings.compute.device)
-        said = (
-            (np.stack(both["vector"].to_list()) @ judge.text_embeddings(texts).T).argmax(axis=1)
-            if len(both)
-            else []
-        )
-        answers = np.array(self.occupations, dtype=object)[said]
-        return int((answers == both["occupation"].to_numpy(object)).sum()), len(images)
+        if both.empty:
+            return 0, len(images)
+        said = (np.stack(both["vector"].to_list()) @ judge.text_embeddings(texts).T).argmax(axis=1)
+        return int((np.take(self.occupations, said) == both["occupation"]).sum()), len(images)
 
 
 def _prompt_like(corpus, parts: pd.DataFrame) -> pd.DataFrame:

@@ -5,7 +5,7 @@ Functions take the tables of the papers that they name; a table without rows lea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from itertools import combinations
 
 import numpy as np
@@ -19,11 +19,23 @@ from biaslab.study import Study
 POINTS = "points"
 _RANGES = {"gender": "0 to 0.5", "skin_tone": "0 to 0.18"}
 _SETTINGS = {"single": "one person", "paired": "two people"}
-_ASPECTS = {"occupation": "occupations", "power": "roles of power"}
-_CATEGORIES = {"gender": "Gender", "skin_tone": "Skin tone"}
 # Of the triplets' metrics one or two of each space: text, latents, image.
 _METRICS = {"t": "text", "z0": "last latent", "ssim": "image, SSIM", "clip": "image, CLIP"}
-_DEFINITIONS = {"published": "published rule", "no_exclusion": "all occupations", "directional": "signed"}
+_NAMES = {
+    "aspect": {"occupation": "occupations", "power": "roles of power"},
+    "setting": _SETTINGS,
+    "category": {"gender": "Gender", "skin_tone": "Skin tone"},
+    "metric": _METRICS,
+    "definition": {"published": "published rule", "no_exclusion": "all occupations", "directional": "signed"},
+}
+# What measures are called; in braces columns of their tables.
+SCORE = "Stereotype Score, {aspect}, {setting}"
+AVERAGE = "Average gender, women above 0"
+DEVIATION = "{category}: deviation from even (MAD)"
+SKILL = "Accuracy as judged, {skill}"
+ATTRIBUTES = "Attributes, women and men: mean difference"
+GAP = "Neutral nearer to masculine, {metric}"
+AMPLIFICATION = "Amplification, {definition}"
 COMPARISON = "woman - man"
 
 
@@ -90,41 +102,32 @@ def models(
     """
     frames = []
 
-    def add(paper: str, measure: pd.Series, unit: str | pd.Series, rows: pd.DataFrame, **columns) -> None:
-        frames.append(rows.assign(paper=paper, measure=measure, unit=unit, **columns))
+    def add(paper: str, measure: str, unit: str | pd.Series, rows: pd.DataFrame, **columns) -> None:
+        frames.append(rows.assign(paper=paper, measure=_named(measure, rows), unit=unit, **columns))
 
     some = scores[scores["setting"].isin(_SETTINGS) & (scores["stereotype"] == "overall")]
-    add("paired", _score(some), POINTS, some, estimate=some["score"], floor=0.0, of="people")
+    add("paired", SCORE, POINTS, some, estimate=some["score"], floor=0.0, of="people")
     some = averages[averages["category"] == "gender"]
-    add(
-        "dalleval",
-        _fixed(some, AVERAGE),
-        "−1 to 1",
-        some,
-        estimate=some["average"],
-        floor=0.0,
-        of="professions",
-    )
+    add("dalleval", AVERAGE, "−1 to 1", some, estimate=some["average"], floor=0.0, of="professions")
     # Of printed ones nothing is known but the plain deviation.
+    names = {"estimate": "mad", "floor": "floor", "ci_low": "ci_low", "ci_high": "ci_high"}
     free = mads["corrected_mad"].notna()
-    ends = {end: mads[f"corrected_{end}"].where(free, mads[end]) for end in ("ci_low", "ci_high")}
-    value = {"estimate": mads["corrected_mad"].where(free, mads["mad"])}
-    value["floor"] = mads["corrected_floor"].where(free, mads["floor"])
-    add("dalleval", _deviation(mads), mads["category"].map(_RANGES), mads, **value, **ends, of="prompts")
+    value = {k: mads[f"corrected_{name}"].where(free, mads[name]) for k, name in names.items()}
+    add("dalleval", DEVIATION, mads["category"].map(_RANGES), mads, **value, of="prompts")
     some = accuracy[(accuracy["evaluator"] == "detector") & (accuracy["images"] == "test")]
     some = some[some["skill"] != "average"]
     shuffled = references[(references["reference"] == "shuffled") & (references["judge"] == "detector")]
     floor = some["skill"].map(shuffled.set_index("measure")["value"])
-    add("dalleval", _skill(some), "%", some, estimate=some["percent_correct"], floor=floor, of="scenes")
+    add("dalleval", SKILL, "%", some, estimate=some["percent_correct"], floor=floor, of="scenes")
     some = attributes[attributes["comparison"] == COMPARISON]
-    value = {"estimate": 100 * some["by_profession"], "floor": 100 * some["by_profession_floor"]}
-    ends = {end: 100 * some[f"by_profession_{end}"] for end in ("ci_low", "ci_high")}
-    add("dalleval", _fixed(some, ATTRIBUTES), POINTS, some, **value, **ends, of="professions")
+    value = {end: 100 * some[f"by_profession_{end}"] for end in ("floor", "ci_low", "ci_high")}
+    value["estimate"] = 100 * some["by_profession"]
+    add("dalleval", ATTRIBUTES, POINTS, some, **value, of="professions")
     some = _over_datasets(gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")], confidence)
-    add("triplets", _gap(some), "similarity", some, estimate=some["gap"], floor=0.0)
+    add("triplets", GAP, "similarity", some, estimate=some["gap"], floor=0.0)
     some = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
     value = {"estimate": some["amplification"], "n": some["n_occupations"]}
-    add("paradox", _amplified(some), POINTS, some, **value, floor=0.0, of="occupations")
+    add("paradox", AMPLIFICATION, POINTS, some, **value, floor=0.0, of="occupations")
     if own is not None and len(own):
         taken = set().union(*(frame["measure"] for frame in frames)) & set(own["measure"])
         if taken:
@@ -142,32 +145,14 @@ def _means(own: pd.DataFrame, *, seed: int, replicates: int, confidence: float) 
     for (measure, unit, model), of in own.groupby(["measure", "measure_unit", "model"], sort=False):
         mean = stats.bootstrap_mean(of["value"].to_numpy(), replicates, seed, confidence)
         row = {"model": model, "measure": measure, "unit": unit, "floor": of[plugins.FLOOR].mean()}
-        ends = {"estimate": mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high, "n": len(of)}
-        rows.append(row | ends | {"of": "prompts", "paper": "own"})
-    return pd.DataFrame(rows)
+        rows.append(row | mean._asdict() | {"of": "prompts", "paper": "own"})
+    return pd.DataFrame(rows).rename(columns={"value": "estimate"})
 
 
-AVERAGE, ATTRIBUTES = "Average gender, women above 0", "Attributes, women and men: mean difference"
-
-
-def _fixed(rows: pd.DataFrame, name: str) -> pd.Series:
-    return pd.Series(name, rows.index)
-
-
-def _score(rows: pd.DataFrame) -> pd.Series:
-    return "Stereotype Score, " + rows["aspect"].map(_ASPECTS) + ", " + rows["setting"].map(_SETTINGS)
-
-
-def _deviation(rows: pd.DataFrame) -> pd.Series:
-    return rows["category"].map(_CATEGORIES) + ": deviation from even (MAD)"
-
-
-def _skill(rows: pd.DataFrame) -> pd.Series:
-    return "Accuracy as judged, " + rows["skill"]
-
-
-def _gap(rows: pd.DataFrame) -> pd.Series:
-    return "Neutral nearer to masculine, " + rows["metric"].map(_METRICS)
+def _named(measure: str, rows: pd.DataFrame) -> list[str]:
+    """Return what the measure of each row is called: a text with columns in braces, whose values have names."""
+    names = {column: rows[column].map(known) for column, known in _NAMES.items() if column in rows}
+    return [measure.format(**row) for row in rows.assign(**names).to_dict("records")]
 
 
 def _over_datasets(gaps: pd.DataFrame, confidence: float) -> pd.DataFrame:
@@ -179,13 +164,8 @@ def _over_datasets(gaps: pd.DataFrame, confidence: float) -> pd.DataFrame:
             rows += of.assign(of="triplets")[columns].to_dict("records")
             continue
         mean = stats.mean_interval(of["gap"], confidence, skip_nan=True)
-        ends = {"gap": mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high, "n": mean.n}
-        rows.append({"model": model, "metric": metric, "of": "datasets"} | ends)
+        rows.append(dict(zip(columns, (model, metric, *mean, "datasets"), strict=True)))
     return pd.DataFrame(rows, columns=columns)
-
-
-def _amplified(rows: pd.DataFrame) -> pd.Series:
-    return "Amplification, " + rows["definition"].map(_DEFINITIONS)
 
 
 def units(
@@ -212,28 +192,25 @@ def units(
         own: What :func:`own_units` returns.
 
     Returns:
-        Columns model, measure, measure_unit, list (of stereotypes, which a score is the mean of; else empty), unit
-        (what was asked) and value, in the unit of the measure.
+        model, measure, measure_unit, list (of stereotypes, which a score is the mean of; else empty), unit (what was
+        asked) and value, in the unit of the measure.
     """
     frames = []
 
-    def add(
-        rows: pd.DataFrame, measure: pd.Series, in_unit: str, unit: str, value: pd.Series, of: object = ""
-    ) -> None:
-        named = {"model": rows["model"], "measure": measure, "measure_unit": in_unit, "list": of}
-        frames.append(pd.DataFrame({**named, "unit": rows[unit], "value": value}))
+    def add(rows: pd.DataFrame, measure: str, in_unit: object, unit: str, value, of: object = "") -> None:
+        named = {"measure": _named(measure, rows), "measure_unit": in_unit, "list": of, "value": value}
+        frames.append(rows[["model"]].assign(**named, unit=rows[unit]))
 
     some = shares[shares["setting"].isin(_SETTINGS)]
-    score = pd.Series(stereotype_score_from_percent(some["percent_female"], some["stereotype"]), some.index)
-    add(some, _score(some), POINTS, "occupation", score, some["stereotype"])
-    add(genders, _fixed(genders, AVERAGE), "−1 to 1", "profession", genders["value"])
+    score = stereotype_score_from_percent(some["percent_female"], some["stereotype"])
+    add(some, SCORE, POINTS, "occupation", score, some["stereotype"])
+    add(genders, AVERAGE, "−1 to 1", "profession", genders["value"])
     in_unit = deviations["category"].map(_RANGES)
-    add(deviations, _deviation(deviations), in_unit, "prompt", deviations["deviation"])
+    add(deviations, DEVIATION, in_unit, "prompt", deviations["deviation"])
     some = verdicts[verdicts["chosen"] == "yes"]
-    add(some, _skill(some), "%", "image_id", 100.0 * (some["correct"] == "yes"))
+    add(some, SKILL, "%", "image_id", 100.0 * (some["correct"] == "yes"))
     some = by_prompt[by_prompt["comparison"] == COMPARISON]
-    value = 100 * some["mean_absolute_difference"]
-    add(some, _fixed(some, ATTRIBUTES), POINTS, "profession", value)
+    add(some, ATTRIBUTES, POINTS, "profession", 100 * some["mean_absolute_difference"])
     some = similarity[similarity["metric"].isin(_METRICS) & (similarity["sample"] == "triplets")]
     sign = some["pair"].map({"neutral-masculine": 1, "neutral-feminine": -1})
     sign = sign * some["higher_is_closer"].map({1: 1, 0: -1})
@@ -242,11 +219,10 @@ def units(
     # Both pairs of a triplet, or it has no gap.
     gap = signed.sum(min_count=2).reset_index()
     gap["case"] = gap["dataset"] + " " + gap["case"].astype(str)
-    add(gap, _gap(gap), "similarity", "case", gap["value"])
+    add(gap, GAP, "similarity", "case", gap["value"])
     some = occupations[occupations["approach"] == "naive"]
     for definition, column in (("no_exclusion", "amplification"), ("directional", "directional")):
-        rows = some.assign(definition=definition)
-        add(rows, _amplified(rows), POINTS, "occupation", rows[column])
+        add(some.assign(definition=definition), AMPLIFICATION, POINTS, "occupation", some[column])
     if own is not None:
         frames.append(own.drop(columns=plugins.FLOOR).assign(list=""))
     whole = pd.concat(frames, ignore_index=True).dropna(subset="value")
@@ -272,7 +248,7 @@ def model_differences(
 
     Args:
         units: What :func:`units` returns.
-        printed: Models of which papers print the numbers; they are compared with one another alone.
+        printed: Models of which papers print the numbers.
         seed: Seed of resamples and flips.
         replicates: How many of each.
         confidence: Level of the intervals, 0–1.
@@ -297,18 +273,12 @@ def _difference(lists: list[np.ndarray], *, seed: int, replicates: int, confiden
     if not lists or min(map(len, lists)) < 2:
         return {"reason": "fewer than two prompts of each kind are shared"}
     means = [stats.bootstrap_mean(of, replicates, seed, confidence) for of in lists]
-    value, low, high = (
-        float(np.mean([getattr(m, end) for m in means])) for end in ("value", "ci_low", "ci_high")
-    )
+    value, low, high = (float(mean) for mean in np.mean([mean[:3] for mean in means], axis=0))
     row = {"difference": value, "ci_low": low, "ci_high": high}
     if len(lists) == 1:
         return row | {"p": stats.sign_flip(lists[0], replicates, seed=seed).p}
-    flipped = np.mean([np.sort(means) for means in _flipped(lists, replicates, seed)], axis=0)
-    return row | {"p": (1 + (np.abs(flipped) >= abs(value) - 1e-9).sum()) / (1 + replicates)}
-
-
-def _flipped(lists: list[np.ndarray], replicates: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield the means of each list with signs at random."""
     rng = np.random.default_rng(seed)
-    for of in lists:
-        yield rng.choice([-1.0, 1.0], (replicates, len(of))) @ of / len(of)
+    # The means of each list with signs at random.
+    flipped = [rng.choice([-1.0, 1.0], (replicates, len(of))) @ of / len(of) for of in lists]
+    together = np.abs(np.mean(np.sort(flipped, axis=1), axis=0))
+    return row | {"p": (1 + (together >= abs(value) - 1e-9).sum()) / (1 + replicates)}

@@ -27,10 +27,8 @@ KINDS = {
 def true_shares(occupations: Sequence[str], kind: str, skew: str = "default") -> np.ndarray:
     """Return the exact % female behind a kind of captions (a key of ``KINDS``), one number an occupation."""
     style, indicator = KINDS[kind]
-    knobs = world.skew_knobs(skew)
-    return np.array(
-        [100 * world.p_female(o, style=style, indicator=indicator, knobs=knobs) for o in occupations]
-    )
+    of = {"style": style, "indicator": indicator, "knobs": world.skew_knobs(skew)}
+    return np.array([100 * world.p_female(o, **of) for o in occupations])
 
 
 _KNOBS = {
@@ -91,11 +89,11 @@ def conditional() -> pd.DataFrame:
 def occupations() -> pd.DataFrame:
     """Return the share of women behind each kind of caption, by occupation, in the default world."""
     names = world.occupations()
-    frames = [
-        pd.DataFrame({"occupation": names, "captions": kind, "percent_female": true_shares(names, kind)})
-        for kind in KINDS
-    ]
-    return tables.joined(frames, "world_occupations")
+    shares = {kind: true_shares(names, kind) for kind in KINDS}
+    wide = pd.DataFrame({"occupation": names, **shares})
+    return tables.of(
+        wide.melt("occupation", var_name="captions", value_name="percent_female"), "world_occupations"
+    )
 
 
 def ceiling() -> pd.DataFrame:
@@ -112,20 +110,12 @@ def ceiling() -> pd.DataFrame:
 
 def _chance(cues: scene.Cues) -> float:
     """Return how often these cues occur among as many women as men."""
-    by_gender = [
-        math.prod(scene.CUES[name][gender][getattr(cues, name)] for name in scene.CUE_NAMES)
-        for gender in scene.GENDERS
-    ]
-    return sum(by_gender) / 2
+    each = {name: scene.CUES[name] for name in scene.CUE_NAMES}
+    return sum(math.prod(of[g][getattr(cues, name)] for name, of in each.items()) for g in scene.GENDERS) / 2
 
 
 def examples(corpus: Corpus, *, each: int = 1) -> pd.DataFrame:
-    """Return captions of each style, with an indicator and without, and what is true of them.
-
-    Args:
-        corpus: The world's captions.
-        each: Captions of each style and kind of indicator.
-    """
+    """Return ``each`` captions of each style, with an indicator and without, and what is true of them."""
     rows = corpus.rows_at(range(min(len(corpus), 4096)))
     keys = [rows["truth_style"], rows["truth_indicator"] != "none"]
     shown = pd.concat([some.head(each) for _, some in rows.groupby(keys)])

@@ -83,11 +83,9 @@ def test_count_takes_women_and_men_only():
             "gender": ["female", "male", "unsure", "female", "", "male", "male"],
         }
     )
-    found = calibration.count(rows, ["nurse", "chef", "pilot"])
-    np.testing.assert_array_equal(found.female, [[1, 1], [0, 0], [0, 0]])
-    np.testing.assert_array_equal(found.n, [[2, 1], [2, 0], [0, 0]])
-    np.testing.assert_array_equal(found.percent, [[50, 100], [0, np.nan], [np.nan, np.nan]])
-    np.testing.assert_array_equal(found.pooled().n, [[3], [2], [0]])
+    female, n = calibration.count(rows, ["nurse", "chef", "pilot"])
+    np.testing.assert_array_equal(female, [[1, 1], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(n, [[2, 1], [2, 0], [0, 0]])
 
 
 def test_expected_amplification_by_hand():

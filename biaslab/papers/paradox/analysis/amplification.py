@@ -26,7 +26,9 @@ from biaslab.papers.paradox.analysis.groups import (
     groups,
     kept_values,
     wilson_percent,
+    with_limits,
 )
+from biaslab.papers.paradox.printed import MODEL
 
 OTHER_OCCUPATIONS = "No plain t-test: each prompt counts other occupations; the interval takes account of it."
 NO_SHARES = "No per-occupation shares are given, so there is no interval."
@@ -37,7 +39,7 @@ NO_PAIRS = (
 TOO_FEW = "Too few occupations or images for an interval; image noise is left in."
 LEVEL = 0.05
 """Level of the tests that sections 5.3 and 6 make."""
-# Shuffles and resamplings of pairs of approaches: means and standard errors are then good to a few percent.
+# Shuffles and resamples of pairs of approaches: means and standard errors are then good to a few percent.
 _MOST_REPLICATES = 2000
 # With what each approach is compared, besides the naive one.
 _REFERENCES = {
@@ -45,16 +47,13 @@ _REFERENCES = {
     "paraphrased": ("caption_prompts",),
     "paraphrased_no_indicators": ("caption_prompts_no_indicators",),
 }
-# The model of each of the arXiv version's tables, and the one whose captions sections 5.3 and 6 test.
+# The model of each of the arXiv version's tables.
 _SPREADS = {"paradox_arxiv_table_5": "SD 1.4", "paradox_arxiv_table_6": "SD 1.5"}
-_TESTED_MODEL = "SD 1.4"
 
 
 def share_intervals(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return shares with Wilson intervals: ``paradox_percent_female`` (section 3; layout of Tables 6 and 7)."""
-    n = shares["n"].to_numpy(float)
-    low, high = wilson_percent(shares["percent_female"].to_numpy(float) * n / 100, n, confidence)
-    return tables.check(shares.assign(ci_low=low, ci_high=high), "paradox_percent_female")
+    return with_limits(shares, "paradox_percent_female", confidence)
 
 
 def amplification(
@@ -176,10 +175,9 @@ def occupation_amplification(shares: pd.DataFrame, *, confidence: float) -> pd.D
     difference (Newcombe 1998, method 10) from the two Wilson intervals, which takes the two for independent: where
     captions are the prompts they are not, and there is none.
     """
-    found = [
-        _occupation_rows(group, j, confidence) for group in groups(shares) for j in range(len(group.prompts))
-    ]
-    return tables.joined(found, "paradox_occupation_amplification")
+    cells = ((group, j) for group in groups(shares) for j in range(len(group.prompts)))
+    frames = [_occupation_rows(group, j, confidence) for group, j in cells]
+    return tables.joined(frames, "paradox_occupation_amplification")
 
 
 def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
@@ -220,11 +218,7 @@ def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
     """
     keys, sides = ["model", "approach", "occupation"], ["percent_training", "percent_generated"]
     # A mean over fewer prompts would be of other prompts than the next occupation's.
-    mean = (
-        occupations.groupby(keys, sort=False)[sides]
-        .agg(lambda values: values.mean(skipna=False))
-        .reset_index()
-    )
+    mean = occupations.groupby(keys, sort=False)[sides].agg(lambda v: v.mean(skipna=False)).reset_index()
     limits = dict.fromkeys(("training_low", "training_high", "generated_low", "generated_high"), np.nan)
     excluded = measures.exclusion_reason(mean["percent_generated"], mean["percent_training"])
     return mean.assign(prompt="mean", excluded=excluded, **limits)
@@ -242,9 +236,8 @@ def bias_amp(
     """
     bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows = []
-    for group in (g.complete() for g in groups(shares, pairs)):
-        if not group.occupations or group.drawing is None:
-            continue
+    complete = [group.complete() for group in groups(shares, pairs)]
+    for group in (g for g in complete if g.occupations and g.drawing is not None):
 
         def statistic(shares: np.ndarray, n: np.ndarray, group=group) -> np.ndarray:
             counts = []
@@ -281,13 +274,12 @@ def reduction(amplification: pd.DataFrame) -> pd.DataFrame:
     both = others.merge(naive, on="model", suffixes=("", "_naive"))
     both = both.sort_values("model", key=lambda c: c.map(list(some["model"].unique()).index), kind="stable")
     corrected = both["ci_low"].notna() & both["ci_low_naive"].notna()
-    value, base = (
-        both[f"amplification{side}"].where(corrected, both[f"amplification_plain{side}"])
-        for side in ("", "_naive")
-    )
+    plain = both["amplification_plain"], both["amplification_plain_naive"]
+    value = both["amplification"].where(corrected, plain[0])
+    base = both["amplification_naive"].where(corrected, plain[1])
+    given = {"naive": base, "change": value - base, "change_percent": 100 * (value - base) / base}
     scale = np.where(corrected, "corrected", "plain")
-    given = {"amplification": value, "naive": base, "change": value - base, "scale": scale}
-    return tables.of(both.assign(**given, change_percent=100 * (value - base) / base), "paradox_reduction")
+    return tables.of(both.assign(amplification=value, scale=scale, **given), "paradox_reduction")
 
 
 def approach_change(
@@ -296,16 +288,13 @@ def approach_change(
     """Return the change of amplification from one approach to another: ``paradox_approach_change`` (sections 5 and 6).
 
     Both are taken over the occupations that have every share with either approach; the change is the difference of the
-    two estimates that :func:`amplification` gives for these occupations, each without its own images' noise. For the
-    standard error occupations are resampled with both approaches' shares as they were measured, so what selections
-    share (captions, training images, generated images) counts as shared; new images are drawn only to take out their
-    noise. Many pairs are resampled, so at most 2,000 times each: a standard error is then good to a few percent. Where
-    an approach has no interval of its own, both values are plain and the change has none.
+    two estimates that :func:`amplification` gives for these occupations. For the standard error occupations are
+    resampled (at most 2,000 times) with both approaches' shares as they were measured, so what selections share
+    (captions, training images, generated images) counts as shared; new images are drawn only to take out their noise.
+    Where an approach has no interval of its own, both values are plain and the change has none.
     """
     bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    of_model: dict[str, dict[str, Group]] = {}
-    for group in groups(shares, pairs):
-        of_model.setdefault(group.model, {})[group.approach] = group
+    found = {(group.model, group.approach): group.complete() for group in groups(shares, pairs)}
     # An approach is compared several times, mostly over the same occupations.
     known: dict[tuple, Estimates] = {}
 
@@ -317,29 +306,24 @@ def approach_change(
 
     rows = [
         row
-        for found in of_model.values()
-        for approach, group in found.items()
+        for (model, approach), group in found.items()
         for reference in ("naive", *_REFERENCES.get(approach, ()))
-        if reference in found and reference != approach
-        for row in _change_rows(group, found[reference], estimated, bootstrap)
+        if (model, reference) in found and reference != approach
+        for row in _change_rows(group, found[model, reference], estimated, bootstrap)
     ]
     return tables.of(rows, "paradox_approach_change")
 
 
 def _change_rows(group: Group, reference: Group, estimated, bootstrap: dict) -> Iterator[list]:
-    group, reference = group.complete(), reference.complete()
     shared = set(group.occupations) & set(reference.occupations)
-    group, reference = (
-        g.only(np.array([o in shared for o in g.occupations], dtype=bool)) for g in (group, reference)
-    )
+    group, reference = (g.only(np.isin(g.occupations, list(shared))) for g in (group, reference))
     pairs = _prompt_pairs(group, reference)
     if not group.occupations or not pairs:
         return
     first, second = estimated(group), estimated(reference)
-    half = _half_widths(group, reference, pairs, bootstrap)
+    half = _half_widths(group, reference, list(pairs.values()), bootstrap)
     for d, definition in enumerate(measures.DEFINITIONS):
-        for prompt, (i, j) in pairs.items():
-            width = half[definition, prompt]
+        for width, (prompt, (i, j)) in zip(half[d], pairs.items(), strict=True):
             certain = np.isfinite([first.low[d, i], second.low[d, j]]).all()
             which = "amplification" if certain else "plain"
             value, base = getattr(first, which)[d, i], getattr(second, which)[d, j]
@@ -367,35 +351,32 @@ def _prompt_pairs(group: Group, reference: Group) -> dict[str, tuple[int, int]]:
     return {}
 
 
-def _half_widths(group: Group, reference: Group, pairs: dict[str, tuple[int, int]], bootstrap: dict) -> dict:
-    """Return half the width of the interval of each change, by definition and prompt."""
-    keys = [(definition, prompt) for definition in measures.DEFINITIONS for prompt in pairs]
+def _half_widths(group: Group, reference: Group, pairs: list[tuple[int, int]], bootstrap: dict) -> np.ndarray:
+    """Return half the width of the interval of each change, (definitions, pairs)."""
     if group.drawing is None or reference.drawing is None:
-        return dict.fromkeys(keys, np.nan)
+        return np.full((len(measures.DEFINITIONS), len(pairs)), np.nan)
     (ours, ours_n), (theirs, theirs_n) = group.counts(), reference.counts()
     k = len(group.prompts)
     drawn_once = group.prompts == reference.prompts and np.array_equal(ours[:, -k:], theirs[:, -k:])
-    # Cells of both side by side; where both have the same generated images, those stand once.
-    training = ours.shape[1] - k
-    mine = ours[:, :training] if drawn_once else ours
-    counts = np.hstack([mine, theirs])
-    n = np.hstack([ours_n[:, : mine.shape[1]], theirs_n])
+    # Cells of both side by side; where both have the same generated images, those stand once, with the reference.
+    own = ours.shape[1] - k if drawn_once else ours.shape[1]
+    counts, n = np.hstack([ours[:, :own], theirs]), np.hstack([ours_n[:, :own], theirs_n])
     drawing = stats.OneByOne(counts.shape[1]) if drawn_once else [group.drawing, reference.drawing]
 
     def statistic(shares: np.ndarray) -> np.ndarray:
-        generated = shares[..., -k:] if drawn_once else shares[..., training : ours.shape[1]]
-        sides = np.concatenate([shares[..., :training], generated], axis=-1)
-        others = shares[..., -theirs.shape[1] :]
+        sides, others = shares[..., :own], shares[..., own:]
+        if drawn_once:
+            sides = np.concatenate([sides, others[..., -k:]], axis=-1)
         changes = []
         for definition in measures.DEFINITIONS:
             first = expected(group, *group.split(sides), definition)
             second = expected(reference, *reference.split(others), definition)
-            changes += [first[..., i] - second[..., j] for i, j in pairs.values()]
+            changes += [first[..., i] - second[..., j] for i, j in pairs]
         return np.stack(changes, axis=-1)
 
     few = bootstrap | {"replicates": min(bootstrap["replicates"], _MOST_REPLICATES)}
     boot = stats.hierarchical_bootstrap(counts, n, statistic, drawing=drawing, **few)
-    return dict(zip(keys, (np.ravel(boot.ci_high) - np.ravel(boot.ci_low)) / 2, strict=True))
+    return np.reshape((boot.ci_high - boot.ci_low) / 2, (-1, len(pairs)))
 
 
 def t_tests(amplification: pd.DataFrame) -> pd.DataFrame:
@@ -410,7 +391,7 @@ def t_tests(amplification: pd.DataFrame) -> pd.DataFrame:
         printed=stated["value"].map({1: "yes", 0: "no"}),
     )[["approach", "prompt", "printed"]]
     rows = amplification[amplification["definition"] == "published"].merge(stated, on=["approach", "prompt"])
-    rows["printed"] = rows["printed"].where(rows["model"] == _TESTED_MODEL, "")
+    rows["printed"] = rows["printed"].where(rows["model"] == MODEL, "")
     rows["rejected"] = (rows["p"] < LEVEL).map({True: "yes", False: "no"}).where(rows["p"].notna(), "")
     return tables.of(rows, "paradox_t_tests")
 

@@ -67,7 +67,7 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     most = missing[missing["n"] > 0].drop_duplicates(keys).set_index(keys)["outcome"]
     rows = counts.groupby(keys, sort=False)[["n", "n_female", "n_male"]].sum()
     rows["n_missing"] = missing.groupby(keys)["n"].sum().reindex(rows.index).fillna(0)
-    rows["most_missing"] = most.reindex(rows.index).fillna("").astype(object)
+    rows["most_missing"] = most.reindex(rows.index)
     rows = rows.reset_index()
     judged = rows["n_female"] + rows["n_male"]
     bounds = measures.percent_female_bounds(rows["n_female"], rows["n_male"], rows["n_missing"])
@@ -84,23 +84,17 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def amplification_bounds(survival: pd.DataFrame, shares: pd.DataFrame) -> pd.DataFrame:
     """Return the least and greatest amplification that missing images leave open: ``paradox_amplification_bounds``.
 
-    Args:
-        survival: Rows of ``paradox_image_survival``.
-        shares: Rows of ``paradox_percent_female`` of models whose training images were fetched.
+    Of ``paradox_image_survival``, and ``paradox_percent_female`` of models whose training images were fetched.
     """
     generated = shares[shares["source"] == "generated"]
     rows = []
     for (model, approach, prompt), of in generated.groupby(["model", "approach", "prompt"], sort=False):
-        training = survival[
-            (survival["approach"] == approach) & survival["prompt"].isin([prompt, "captions"])
-        ]
-        both = of[["occupation", "percent_female"]].merge(
-            training, on="occupation", suffixes=("_generated", "")
-        )
-        g, t, *limits = (
-            both[name].to_numpy(float)
-            for name in ("percent_female_generated", "percent_female", "training_low", "training_high")
-        )
+        training = survival[survival["approach"] == approach]
+        training = training[training["prompt"].isin([prompt, "captions"])]
+        of = of[["occupation", "percent_female"]].rename(columns={"percent_female": "generated"})
+        both = of.merge(training, on="occupation")
+        sides = both[["generated", "percent_female", "training_low", "training_high"]]
+        g, t, *limits = sides.to_numpy(float).T
         n = int((~np.isnan(g) & ~np.isnan(limits[0])).sum())
         for definition in measures.DEFINITIONS if len(both) else ():
             value = float(measures.expected_amplification(g, t, definition).amplification)
@@ -158,10 +152,7 @@ def indicator_use(indicators: pd.DataFrame, *, confidence: float) -> pd.DataFram
 def marked(caption: str, spans: str) -> str:
     """Return a caption with the words that indicate a gender in square brackets (Table 5).
 
-    Args:
-        caption: The caption.
-        spans: ``start:end:label`` in characters, joined by ``;``, as :func:`biaslab.captions.indicators.indicators`
-            gives them.
+    ``spans`` are as :func:`biaslab.captions.indicators.indicators` gives them: ``start:end:label``, joined by ``;``.
     """
     out, at = [], 0
     for span in sorted(parse_spans(spans), key=lambda s: s.start):
@@ -195,9 +186,8 @@ def similarity_mean(similarity: pd.DataFrame, *, confidence: float) -> pd.DataFr
     rows = []
     for model, of_model in similarity.groupby("model", sort=False):
         for compared in ("text", "image"):
-            wide = of_model.pivot(
-                index="occupation", columns=["approach", "prompt"], values=f"{compared}_similarity"
-            )
+            cells = {"index": "occupation", "columns": ["approach", "prompt"]}
+            wide = of_model.pivot(**cells, values=f"{compared}_similarity")
             for approach in [a for a in APPROACHES if a in set(of_model["approach"])]:
                 rows += _similarity_rows(wide, model, approach, compared, confidence)
     return tables.of(rows, "paradox_similarity_mean")
@@ -223,12 +213,10 @@ def _similarity_rows(
             base = naive[(values - naive).notna()].mean()
             change = [*differs[:3], 100 * differs.value / base if base > 0 else np.nan]
             reason = reason or _reason(differs)
-        # The paper states means over its prompts.
-        whole, text = prompt == "mean", compared == "text"
-        rise = "cosine_similarity_increase" if text else "image_similarity_increase"
+        # The paper states means over its prompts, of images only how they rise.
+        kind = "cosine_similarity" if compared == "text" else "image_similarity"
         stated = [
-            _stated("cosine_similarity", approach) if whole and text else np.nan,
-            _stated(rise, approach) if whole else np.nan,
+            _stated(name, approach) if prompt == "mean" else np.nan for name in (kind, f"{kind}_increase")
         ]
         yield [model, approach, prompt, compared, *found, *change, *stated, reason]
 
@@ -245,12 +233,10 @@ def gender_word_accuracy(words: pd.DataFrame, *, confidence: float) -> pd.DataFr
     each = words.groupby(["model", "approach", "indicator"], sort=False, as_index=False)[counts].sum()
     every = each.groupby(["model", "approach"], sort=False, as_index=False)[counts].sum()
     whole = pd.concat([every.assign(indicator="all"), each], ignore_index=True)
+    counted = {"training image": ("n_same", "n_pairs"), "indicator": ("n_followed", "n_judged")}
     frames = [
         whole.assign(against=against, n=whole[n], **percents(whole[count], whole[n], confidence))
-        for against, count, n in (
-            ("training image", "n_same", "n_pairs"),
-            ("indicator", "n_followed", "n_judged"),
-        )
+        for against, (count, n) in counted.items()
     ]
     found = pd.concat(frames, ignore_index=True).sort_values(["model", "approach"], kind="stable")
     papers = found[["approach", "indicator", "against"]].eq(["caption_prompts", "all", "training image"])
@@ -274,13 +260,9 @@ def paraphrase_check(
     rows = []
     for corpus, some in paraphrases.groupby("corpus", sort=False):
         again = indicators_of(some["paraphrase"].tolist(), names=names)["indicator"].to_numpy()
-        kept = [
-            _names(text, (occupation, *lexicons.plurals(occupation)))
-            for text, occupation in zip(some["paraphrase"], some["occupation"], strict=True)
-        ]
         checks = {
             "changed": (some["caption"] != some["paraphrase"]).sum(),
-            "occupation_kept": sum(kept),
+            "occupation_kept": sum(map(_is_named, some["occupation"], some["paraphrase"])),
             "indicator_kept": (again == some["indicator"].to_numpy()).sum(),
         }
         rows += [[corpus, check, count, len(some)] for check, count in checks.items()]
@@ -289,9 +271,9 @@ def paraphrase_check(
     return tables.of(frame.assign(**found, reason=_nothing(frame["n"])), "paradox_paraphrase_check")
 
 
-def _names(text: str, terms: Sequence[str]) -> bool:
-    """Tell whether ``text`` has one of ``terms`` as whole words, in any case."""
-    any_of = "|".join(map(re.escape, terms))
+def _is_named(occupation: str, text: str) -> bool:
+    """Tell whether ``text`` has an occupation or one of its plurals as whole words, in any case."""
+    any_of = "|".join(map(re.escape, (occupation, *lexicons.plurals(occupation))))
     return bool(re.search(rf"(?<!\w)(?:{any_of})(?!\w)", text, re.IGNORECASE))
 
 

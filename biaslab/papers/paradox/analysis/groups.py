@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
-from biaslab import measures, stats
+from biaslab import measures, stats, tables
 from biaslab.captions.settings import APPROACHES, CAPTIONS_AS_PROMPTS
 from biaslab.errors import InputError
 
@@ -97,13 +98,10 @@ class Group:
 
     def only(self, there: np.ndarray) -> Group:
         """Return the group with some of its occupations, by a mask."""
-        kept = {
-            name: getattr(self, name)[there]
-            for name in ("training", "generated", "training_n", "generated_n")
-        }
+        arrays = "training", "generated", "training_n", "generated_n"
+        kept = {name: getattr(self, name)[there] for name in arrays}
         captions = self.captions.only(there) if self.captions is not None else None
-        names = tuple(o for o, kept in zip(self.occupations, there, strict=True) if kept)
-        return replace(self, occupations=names, captions=captions, **kept)
+        return replace(self, occupations=tuple(compress(self.occupations, there)), captions=captions, **kept)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -117,13 +115,12 @@ def groups(shares: pd.DataFrame, pairs: pd.DataFrame | None = None) -> Iterator[
     ``shares`` is the table ``paradox_percent_female``, ``pairs`` is ``paradox_caption_pairs``, of approaches whose
     captions are the prompts; pairs of other images than the shares raise an InputError.
     """
-    order = {a: i for i, a in enumerate(APPROACHES)}
-    first = {model: i for i, model in enumerate(dict.fromkeys(shares["model"]))}
-    keyed = shares.groupby(["model", "approach"], sort=False)
-    for (model, approach), rows in sorted(keyed, key=lambda g: (first[g[0][0]], order.get(g[0][1], 99))):
-        group = _group(model, approach, rows)
-        if group is not None:
-            yield _with_pairs(group, pairs)
+    for model, of_model in shares.groupby("model", sort=False):
+        by = dict(list(of_model.groupby("approach", sort=False)))
+        for approach in [*(a for a in APPROACHES if a in by), *(a for a in by if a not in APPROACHES)]:
+            group = _group(model, approach, by[approach])
+            if group is not None:
+                yield _with_pairs(group, pairs)
 
 
 def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
@@ -145,14 +142,11 @@ def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
         *(rows[name] for name in ("n_female", "n_judged", "n_captions")),
         len(place),
     )
-    counts, n = group.counts()
-    other = ((captions.counts != counts) | (captions.n != n)).any(axis=1)
+    both = [np.hstack([captions.counts, captions.n]), np.hstack(group.counts())]
+    other = (both[0] != both[1]).any(axis=1)
     if other.any():
         i = int(other.argmax())
-        told = [
-            "{0} of {2} training and {1} of {3} generated images".format(*count[i], *size[i])
-            for count, size in ((captions.counts, captions.n), (counts, n))
-        ]
+        told = ["{0} of {2} training and {1} of {3} generated images".format(*counts[i]) for counts in both]
         raise InputError(
             f"paradox_caption_pairs and paradox_percent_female differ for {group.occupations[i]!r} ({group.model}, "
             f"{group.approach}): {told[0]} female against {told[1]}. Both must be of the same images."
@@ -164,25 +158,16 @@ def _group(model: str, approach: str, rows: pd.DataFrame) -> Group | None:
     """Return the shares of a model and approach; None without training or generated images."""
     wide = rows.pivot(index="occupation", columns=["source", "prompt"], values=["percent_female", "n"])
     wide = wide.sort_index(axis=1)
-    there = wide["percent_female"].columns
-    prompts = sorted(prompt for source, prompt in there if source == "generated")
-    trained = {prompt for source, prompt in there if source == "training"}
+    prompts = sorted(set(rows.loc[rows["source"] == "generated", "prompt"]))
+    trained = set(rows.loc[rows["source"] == "training", "prompt"])
     shared = next((p for p in SHARED_TRAINING if p in trained), None)
     sources = [p if p in trained else shared for p in prompts]
     if not prompts or None in sources:
         return None
-    group = Group(
-        model,
-        approach,
-        tuple(wide.index),
-        tuple(prompts),
-        *(
-            wide[value, source][names].to_numpy(float)
-            for value in ("percent_female", "n")
-            for source, names in (("training", sources), ("generated", prompts))
-        ),
-        shared=len(set(sources)) == 1,
-    )
+    sides = (("training", sources), ("generated", prompts))
+    arrays = [wide[v, side][names].to_numpy(float) for v in ("percent_female", "n") for side, names in sides]
+    shared = len(set(sources)) == 1
+    group = Group(model, approach, tuple(wide.index), tuple(prompts), *arrays, shared=shared)
     return group if group.counts()[1].any() else None  # Without any image there is nothing to resample.
 
 
@@ -191,20 +176,23 @@ def wilson_percent(count, n, confidence: float) -> tuple[np.ndarray, np.ndarray]
 
     A printed share need not be a whole number of images: its count is rounded.
     """
-    whole = np.round(np.nan_to_num(np.asarray(count, float))).astype(int)
-    total = np.nan_to_num(np.asarray(n, float)).round().astype(int)
-    low, high = stats.wilson_interval(np.minimum(whole, total), total, confidence)
-    missing = np.isnan(np.asarray(count, float))
-    return np.where(missing, np.nan, 100 * np.asarray(low)), np.where(missing, np.nan, 100 * np.asarray(high))
+    n = np.round(np.asarray(n, float))
+    low, high = stats.wilson_interval(np.minimum(np.round(np.asarray(count, float)), n), n, confidence)
+    return 100 * low, 100 * high
+
+
+def with_limits(shares: pd.DataFrame, table: str, confidence: float) -> pd.DataFrame:
+    """Return shares (percent_female of n) with their Wilson limits, as ``table``."""
+    n = shares["n"].to_numpy(float)
+    low, high = wilson_percent(shares["percent_female"].to_numpy(float) * n / 100, n, confidence)
+    return tables.check(shares.assign(ci_low=low, ci_high=high), table)
 
 
 def percents(
     count, n, confidence: float, names: tuple[str, str, str] = ("percent", "ci_low", "ci_high")
 ) -> dict[str, np.ndarray]:
     """Return shares of ``n`` in per cent and their Wilson limits, by the names of their columns; NaN without any."""
-    count, n = np.asarray(count, float), np.asarray(n, float)
-    share = 100 * np.divide(count, n, out=np.full(n.shape, np.nan), where=n > 0)
-    return dict(zip(names, (share, *wilson_percent(count, n, confidence)), strict=True))
+    return dict(zip(names, stats.percent(count, n, confidence), strict=True))
 
 
 def expected(group: Group, training: np.ndarray, generated: np.ndarray, definition: str) -> np.ndarray:
@@ -239,9 +227,8 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
     counts, n = group.counts()
 
     def statistic(shares: np.ndarray) -> np.ndarray:
-        training, generated = group.split(shares)
-        all_definitions = [expected(group, training, generated, d) for d in measures.DEFINITIONS]
-        return np.concatenate(all_definitions, axis=-1)
+        sides = group.split(shares)
+        return np.concatenate([expected(group, *sides, d) for d in measures.DEFINITIONS], axis=-1)
 
     draws = {"replicates": replicates, "seed": seed, "confidence": confidence}
     boot = stats.hierarchical_bootstrap(counts, n, statistic, drawing=group.drawing, **draws)
@@ -265,12 +252,9 @@ def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
     For ``mean`` it is an occupation's average over the prompts in which it counts.
     """
     measure = measures.directional_amplification if definition == "directional" else measures.amplification
-    values = measure(group.generated, group.training)
     excluded = measures.exclusion_reason(group.generated, group.training, definition) != ""
-    values = np.where(excluded, np.nan, values)
+    values = np.where(excluded, np.nan, measure(group.generated, group.training))
     if prompt != "mean":
-        column = values[:, group.prompts.index(prompt)]
-        return column[~np.isnan(column)]
-    counted = ~np.isnan(values)
-    some = counted.any(axis=1)
-    return np.nansum(values[some], axis=1) / counted[some].sum(axis=1)
+        values = values[:, [group.prompts.index(prompt)]]
+    values = values[~np.isnan(values).all(axis=1)]
+    return np.nanmean(values, axis=1)
