@@ -108,11 +108,10 @@ def expected_amplification(
     g, t = _percents(percent_generated, percent_training)
     check_axis(g, axis, "occupations")
     if definition == "directional":
-        values = np.sign(t - 50) * (g - t)
-        kept = ~np.isnan(values) & (t != 50)
+        values = np.where(t == 50, np.nan, np.sign(t - 50) * (g - t))
     else:
         values = np.abs(g - 50) - np.abs(t - 50)
-        kept = ~np.isnan(values) if definition == "no_exclusion" else (g - 50) * (t - 50) > 0
+    kept = (g - 50) * (t - 50) > 0 if definition == "published" else ~np.isnan(values)
     mean, n = mean_where(values, kept, axis)
     return Expected(mean, n, g.shape[axis] - n)
 
@@ -165,12 +164,18 @@ def bias_amp(training_counts, generated_counts, direction: str) -> BiasAmp:
     """
     if direction not in DIRECTIONS:
         raise unknown_name("direction of bias amplification", direction, DIRECTIONS)
-    training = _counts("training_counts", training_counts)
-    generated = _counts("generated_counts", generated_counts)
+    given = {"training_counts": training_counts, "generated_counts": generated_counts}
+    both = {name: numbers(name, values, low=0) for name, values in given.items()}
+    for name, counts in both.items():
+        if counts.ndim < 2 or np.isnan(counts).any():
+            raise InputError(
+                f"{name} must be a full table of counts (..., tasks, attributes); got {counts.shape}."
+            )
+    if len({counts.shape[-2:] for counts in both.values()}) > 1:
+        shapes = " and ".join(f"{name} {counts.shape}" for name, counts in both.items())
+        raise InputError(f"{shapes} must share their last two axes (tasks, attributes).")
     # Attributes first: they are few, and sums along a long last axis are many times faster.
-    training, generated = (
-        np.ascontiguousarray(np.moveaxis(counts, -1, 0)) for counts in _alike(training, generated)
-    )
+    training, generated = (np.ascontiguousarray(np.moveaxis(c, -1, 0)) for c in broadcast(**both))
     by_task, by_attribute = training.sum(axis=0), training.sum(axis=-1, keepdims=True)
     # P(a, t) > P(a) P(t) with the total multiplied out: exact for whole counts.
     associated = training * by_attribute.sum(axis=0) > by_task * by_attribute
@@ -180,28 +185,6 @@ def bias_amp(training_counts, generated_counts, direction: str) -> BiasAmp:
     cells = np.where(associated, change, -change)
     value, n = mean_where(cells, ~np.isnan(cells), (0, -1))
     return BiasAmp(value, n, len(cells) * cells.shape[-1] - n)
-
-
-def _alike(training: np.ndarray, generated: np.ndarray) -> list[np.ndarray]:
-    """Return both tables with the same leading axes."""
-    if training.shape[-2:] == generated.shape[-2:]:
-        try:
-            return list(np.broadcast_arrays(training, generated))
-        except ValueError:
-            pass
-    raise InputError(
-        f"training_counts {training.shape} and generated_counts {generated.shape} must share their last two axes "
-        "(tasks, attributes), and their leading ones must broadcast."
-    )
-
-
-def _counts(name: str, values) -> np.ndarray:
-    array = numbers(name, values, low=0)
-    if array.ndim < 2 or np.isnan(array).any():
-        raise InputError(
-            f"{name} must be a full table of counts (..., tasks, attributes); got {array.shape}."
-        )
-    return array
 
 
 def _percents(percent_generated, percent_training) -> list[np.ndarray]:
