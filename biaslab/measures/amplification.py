@@ -72,10 +72,9 @@ def directional_amplification(percent_generated, percent_training) -> np.ndarray
 def exclusion_reason(percent_generated, percent_training, definition: str = "published") -> np.ndarray:
     """Say why each occupation is left out of the expected amplification; "" where it counts.
 
-    The first that applies of: ``missing`` (a share is NaN), ``training_at_50``, ``generated_at_50``,
-    ``opposite_lean``. ``no_exclusion`` leaves out only missing ones, ``directional`` those and
-    ``training_at_50``. Arguments and errors as in :func:`expected_amplification`; the result is text of the
-    broadcast shape.
+    The first that applies of :data:`EXCLUSION_REASONS`, as text of the broadcast shape. ``no_exclusion`` leaves out
+    only missing ones, ``directional`` those and ``training_at_50``. Arguments and errors as in
+    :func:`expected_amplification`.
     """
     check_definition(definition)
     g, t = _percents(percent_generated, percent_training)
@@ -91,14 +90,12 @@ def expected_amplification(
 
     Args:
         percent_generated: Percentages, 0–100.
-        percent_training: Percentages, 0–100. They broadcast; NaN leaves an occupation out (reason ``missing``).
+        percent_training: The same; both broadcast, and NaN leaves an occupation out (reason ``missing``).
         definition: ``published``: ``|G-50| - |T-50|`` where training and generation lean the same way; a share of
             exactly 50 leans nowhere and is left out. ``no_exclusion``: the same over all occupations.
             ``directional``: the signed change along the training lean over all occupations that have one.
-        axis: Of the broadcast shape, over the occupations; all others are kept (bootstrap replicates, prompts).
-
-    Returns:
-        NaN where no occupation is left. It depends on the replicate which occupations count.
+        axis: Of the broadcast shape, over the occupations; all others are kept (bootstrap replicates, prompts), and
+            each of them tells which occupations count.
 
     Raises:
         UnknownNameError: For another definition.
@@ -149,17 +146,12 @@ def bias_amp(training_counts, generated_counts, direction: str) -> BiasAmp:
     on the occupation's margin and asks who is shown for it. Unlike the paradox paper's measure,
     "over-represented" means more than the attribute's overall share, not more than one half.
 
-    Args:
-        training_counts: Images by occupation and perceived gender, (..., tasks, attributes); one image counts once.
-        generated_counts: The same of generated images; leading axes (bootstrap replicates) broadcast.
-        direction: ``A->T`` or ``T->A``.
-
-    Returns:
-        In shares (-1..1). A cell whose conditioning margin is empty in training or in generation has no D_at:
-        it is left out of the mean and counted in ``n_excluded``.
+    Counts are images by occupation and perceived gender, (..., tasks, attributes); one image counts once, and leading
+    axes (bootstrap replicates) broadcast. A cell whose conditioning margin is empty in training or in generation has no
+    D_at: it is left out of the mean and counted in ``n_excluded``.
 
     Raises:
-        UnknownNameError: For another direction.
+        UnknownNameError: For another direction than ``A->T`` and ``T->A``.
         InputError: For negative or missing counts, fewer than two axes, or different tables.
     """
     if direction not in DIRECTIONS:

@@ -1,8 +1,8 @@
 """Worst cases of what could not be looked at: how far missing images could move a share, and amplification.
 
 Nothing is assumed about why images are missing. Each bound is what would come out if all of them had turned out the
-most unfavourable way, so the truth lies within for certain, and the bounds are wide where much is missing. They hold
-for the sample that was drawn; how far the sample may be from all images is what intervals say.
+most unfavourable way, so the truth of the sample that was drawn lies within for certain; how far the sample may be from
+all images is what intervals say.
 
 Source: Manski (1989), Journal of Human Resources 24, 343–360: bounds without assumptions.
 """
@@ -28,13 +28,12 @@ class Bounds(NamedTuple):
 def percent_female_bounds(n_female, n_male, n_missing) -> Bounds:
     """Return the least and greatest percentage female that missing images allow.
 
-    Of the images that are there, ``n_female`` and ``n_male`` were perceived as female and as male; others (no face,
-    unsure) play no part in a share. ``n_missing`` images could not be had. The least share is that of all missing
-    images having been perceived as male, ``100 f / (f + m + u)``, the greatest of all as female,
-    ``100 (f + u) / (f + m + u)``; if some of them would have shown no clear face either, the share lies between.
+    Of the images that are there, f and m were perceived as female and as male; others (no face, unsure) play no part in
+    a share. The least share is that of all u missing images having been perceived as male, ``100 f / (f + m + u)``, the
+    greatest of all as female, ``100 (f + u) / (f + m + u)``; if some would have shown no clear face, it lies between.
 
-    The counts broadcast; NaN stays NaN. Returns percent, 0–100; NaN where there is no image at all. Raises InputError
-    for negative counts, fractions, or shapes that do not broadcast.
+    The counts broadcast; NaN stays NaN, and is what no image at all gives. Raises InputError for negative counts,
+    fractions, or shapes that do not broadcast.
     """
     counts = {"n_female": n_female, "n_male": n_male, "n_missing": n_missing}
     f, m, u = found = broadcast(0, **counts)
@@ -51,20 +50,17 @@ def expected_amplification_bounds(
 ) -> Bounds:
     """Return the least and greatest expected amplification that bounds of the training shares allow.
 
-    Each occupation's training share may lie anywhere within its bounds, independently of the others; which
-    occupations the definition counts follows from where it lies. So an occupation that may or may not count is
-    counted where that makes the mean smaller (for the lower bound) or greater (for the upper one).
+    Each occupation's training share may lie anywhere within its bounds, independently of the others. So an occupation
+    that may or may not count is counted where that makes the mean smaller (for the lower bound) or greater (for the
+    upper one). Returns percentage points, of the input's shape without its last axis, the occupations; NaN where none
+    can count.
 
     Args:
         percent_generated: Share perceived as female in generated images, 0–100.
         training_low: Lower bound of the training share, 0–100, as :func:`percent_female_bounds` gives it.
         training_high: The upper one. The three broadcast; an occupation with NaN is left out.
-        definition: As in :func:`biaslab.measures.expected_amplification`. Training shares that it leaves out (of
-            another lean than the generated share, or of exactly 50) are left out of the bounds, too; a limit at a
-            training share of exactly 50 is approached and not reached.
-
-    Returns:
-        In percentage points, of the input's shape without its last axis, the occupations; NaN where none can count.
+        definition: As in :func:`biaslab.measures.expected_amplification`. Training shares that it leaves out are left
+            out of the bounds, too; a limit at a training share of exactly 50 is approached and not reached.
 
     Raises:
         UnknownNameError: For another definition.

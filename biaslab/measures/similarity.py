@@ -27,16 +27,9 @@ _NUMBERS_AT_ONCE = 1 << 22
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the cosine of corresponding rows; their mean is the similarity of two sets (triplets, eq. 1, 2 and 4).
 
-    Args:
-        a: ``(pairs, ...)``: text embeddings, latents, features or counts, in any type of numbers; what follows the
-            first axis is flattened.
-        b: The same of the others, in the same shape.
-
-    Returns:
-        ``float64 (pairs,)``, -1 to 1; NaN where a row is all zeros, which have no direction, or has a missing entry.
-
-    Raises:
-        InputError: The shapes differ, rows are empty, or a value is infinite.
+    Takes numbers of any type in one shape, ``(pairs, ...)``: text embeddings, latents, features or counts; what follows
+    the first axis is flattened. Returns ``float64 (pairs,)``, -1 to 1; NaN where a row is all zeros, which have no
+    direction, or has a missing entry. Raises InputError where shapes differ, rows are empty, or a value is infinite.
     """
     a, b = np.asarray(a), np.asarray(b)
     if a.ndim < 2 or a.shape != b.shape or (width := int(np.prod(a.shape[1:]))) == 0:
@@ -63,15 +56,9 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 def word_mean(embeddings: np.ndarray, words: np.ndarray) -> np.ndarray:
     """Return the mean embedding of each prompt's words, so that prompts of unequal length compare (``t_words``).
 
-    Args:
-        embeddings: ``(prompts, tokens, width)``, as the denoiser receives them.
-        words: ``bool (prompts, tokens)``: which tokens are of words, not the beginning, the end or padding.
-
-    Returns:
-        ``float64 (prompts, width)``; NaN where a prompt has no word.
-
-    Raises:
-        InputError: The shapes do not fit.
+    ``embeddings`` are ``(prompts, tokens, width)``, as the denoiser receives them; ``words``, ``bool (prompts,
+    tokens)``, says which tokens are of words, not the beginning, the end or padding. Returns ``float64 (prompts,
+    width)``; NaN where a prompt has no word. Raises InputError where shapes do not fit.
     """
     embeddings, words = np.asarray(embeddings), np.asarray(words, bool)
     if embeddings.ndim != 3 or embeddings.shape[:2] != words.shape:
@@ -101,15 +88,8 @@ def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     This is what scikit-image's ``structural_similarity`` computes by default. Source: triplets, section 4.1.3; Wang et
     al. 2004.
 
-    Args:
-        first: ``uint8 (pairs, height, width)``, of one channel (:func:`luma`).
-        second: The same of the others.
-
-    Returns:
-        ``float32 (pairs, height, width)``, -1 to 1; exactly 1 where both are the same.
-
-    Raises:
-        InputError: The shapes or types do not fit, or images are smaller than the window.
+    Takes ``uint8 (pairs, height, width)`` of one channel (:func:`luma`); returns ``float32`` of that shape, -1 to 1,
+    exactly 1 where both are the same. Raises InputError for others, or images smaller than the window.
     """
     import cv2
 
@@ -166,16 +146,9 @@ def diff_pix(maps: np.ndarray, *, fixed: bool = False) -> np.ndarray:
     drawn; those of more than 40 pixels (of 512 x 512, else in proportion) are filled and their pixels counted. Source:
     triplets, section 4.1.3, which leaves threshold and least area open.
 
-    Args:
-        maps: ``float (pairs, height, width)``, -1 to 1 (:func:`ssim_maps`).
-        fixed: Whether the threshold is a similarity of 0.5, the same for all; otherwise it is Otsu's for each pair,
-            which splits also what hardly differs.
-
-    Returns:
-        ``float64 (pairs,)``, 0–100; 0 for images that are the same.
-
-    Raises:
-        InputError: The maps have another shape.
+    ``maps`` are ``float (pairs, height, width)``, -1 to 1 (:func:`ssim_maps`). The threshold is Otsu's for each pair,
+    which splits also what hardly differs, or, ``fixed``, a similarity of 0.5 for all. Returns ``float64 (pairs,)``,
+    0–100; 0 for images that are the same. Raises InputError for maps of another shape.
     """
     import cv2
 
@@ -201,19 +174,11 @@ def diff_pix(maps: np.ndarray, *, fixed: bool = False) -> np.ndarray:
 def split_product(first: np.ndarray, second: np.ndarray, *, dcr: bool = False) -> np.ndarray:
     """Return the largest cosine of image parts at the same place, over the places of each pair.
 
-    Source: triplets, section 4.1.3; Somepalli et al. 2023 (Diffusion Art or Digital Forgery?).
-
-    Args:
-        first: ``float (pairs, places, features)``: what a network sees at each place of an image.
-        second: The same of the others.
-        dcr: Whether not each place but the whole of an image is scaled to length 1, as the released code of Somepalli
-            et al. does: the largest part in the cosine of the whole.
-
-    Returns:
-        ``float64 (pairs,)``, -1 to 1; NaN where every place is zero on one side, or one is missing.
-
-    Raises:
-        InputError: The shapes differ or are no such arrays.
+    Takes ``float (pairs, places, features)``: what a network sees at each place of an image. With ``dcr`` not each
+    place but the whole of an image is scaled to length 1, as the released code of Somepalli et al. does: the largest
+    part in the cosine of the whole. Returns ``float64 (pairs,)``, -1 to 1; NaN where every place is zero on one side,
+    or one is missing. Source: triplets, section 4.1.3; Somepalli et al. 2023 (Diffusion Art or Digital Forgery?).
+    Raises InputError where shapes differ or are no such arrays.
     """
     first, second = np.asarray(first), np.asarray(second)
     if first.ndim != 3 or first.shape != second.shape or 0 in first.shape[1:]:
