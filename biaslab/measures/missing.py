@@ -75,7 +75,7 @@ def expected_amplification_bounds(
     check_axis(g, -1, "occupations")
     check_definition(definition)
     least, most, always = _per_occupation(g, low, high, definition)
-    return Bounds(-_greatest_mean(-least, always)[()], _greatest_mean(most, always)[()])
+    return Bounds(-_greatest_mean(-least, always), _greatest_mean(most, always))
 
 
 def _per_occupation(
@@ -83,28 +83,19 @@ def _per_occupation(
 ) -> tuple[np.ndarray, ...]:
     """Return bounds of each occupation's value, and whether it counts wherever its training share lies."""
     known = ~(np.isnan(g) | np.isnan(low) | np.isnan(high))
+    values, always = [], known & (definition == "no_exclusion")
     # The parts of the bounds below and above 50; there the value is a line in T.
-    below, above = known & (low < 50), known & (high > 50)
-    under, over = np.minimum(high, 50), np.maximum(low, 50)
-    if definition == "directional":
-        values = ((below, low - g, under - g), (above, g - high, g - over))
-        always = known & ((high < 50) | (low > 50))
-    else:
-        far = np.abs(g - 50)
-        values = ((below, far - 50 + low, far - 50 + under), (above, far + 50 - high, far + 50 - over))
-        if definition == "published":
-            values = tuple(
-                (part & (side * (g - 50) > 0), *ends)
-                for side, (part, *ends) in zip((-1, 1), values, strict=True)
-            )
-            always = known & (((g < 50) & (high < 50)) | ((g > 50) & (low > 50)))
-        else:
-            at_50 = known & (low <= 50) & (high >= 50)
-            values = (*values, (at_50, far, far))
-            always = known
-    least = np.stack([np.where(part, a, np.inf) for part, a, _ in values]).min(axis=0)
-    most = np.stack([np.where(part, b, -np.inf) for part, _, b in values]).max(axis=0)
-    return np.where(np.isfinite(least), least, np.nan), np.where(np.isfinite(most), most, np.nan), always
+    for side, partly, wholly, ends in (
+        (-1, low < 50, high < 50, (low, np.minimum(high, 50))),
+        (1, high > 50, low > 50, (np.maximum(low, 50), high)),
+    ):
+        counts = known & (side * (g - 50) > 0) if definition == "published" else known
+        away = side * (g - 50) if definition == "directional" else np.abs(g - 50)
+        values += [np.where(counts & partly, away - side * (t - 50), np.nan) for t in ends]
+        always = always | (counts & wholly)
+    if definition == "no_exclusion":
+        values.append(np.where(known & (low <= 50) & (high >= 50), np.abs(g - 50), np.nan))
+    return np.fmin.reduce(values), np.fmax.reduce(values), always
 
 
 def _greatest_mean(values: np.ndarray, always: np.ndarray) -> np.ndarray:
@@ -119,6 +110,4 @@ def _greatest_mean(values: np.ndarray, always: np.ndarray) -> np.ndarray:
     there = np.isfinite(others)
     sums = np.concatenate([total, total + np.where(there, others, 0.0).cumsum(axis=-1)], axis=-1)
     counts = np.concatenate([n, n + there.cumsum(axis=-1)], axis=-1)
-    means = ratio(sums, counts)
-    greatest = np.where(np.isnan(means), -np.inf, means).max(axis=-1)
-    return np.where(np.isfinite(greatest), greatest, np.nan)
+    return np.fmax.reduce(ratio(sums, counts), axis=-1)

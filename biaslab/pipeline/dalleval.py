@@ -89,9 +89,8 @@ class DallEval(Part):
         """Return images whose truth is known, on which the detector's error is measured.
 
         Drawings: one in eight fails at its prompt in each of the ways of :data:`biaslab.mini.skills.FAILURES` that its
-        skill has, the others show what is asked. Where the model is in a folder here and has an autoencoder, they have
-        passed through it. Where the settings name the authors' folder, its images: half of them are asked for what
-        another scene shows.
+        skill has. Where the model is in a folder here and has an autoencoder, they have passed through it. Where the
+        settings name the authors' folder, its images: half of them are asked for what another scene shows.
         """
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         rng = np.random.default_rng([pipeline.seed, 72])
@@ -147,10 +146,8 @@ class DallEval(Part):
     def captioned(self) -> Captioned:
         """Return images generated from captions and, where they are to be had, the images behind the captions.
 
-        Of the captions that the settings name, or else of the paradox paper's caption prompts.
-
-        Raises:
-            InputError: The file of captions has no column ``image_id`` or no caption, or the folder no image.
+        Of the captions that the settings name, or else of the paradox paper's caption prompts. Raises InputError as
+        :meth:`caption_prompts`, or where the folder has no image.
         """
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         if s.captions:

@@ -310,8 +310,7 @@ def average_gender(pipeline: Pipeline) -> pd.DataFrame:
 
 def average_skin_tone(pipeline: Pipeline) -> pd.DataFrame:
     """Return the average skin tone of each profession over the three prompts (section 4.2.3)."""
-    rows = social_images(pipeline)
-    of = rows.groupby("profession", sort=False)["skin_tone"]
+    of = social_images(pipeline).groupby("profession", sort=False)["skin_tone"]
     out = of.agg(value="mean", n="count").reset_index()
     out["reason"] = np.where(out["n"] > 0, "", "no face whose tone can be read")
     return _table(pipeline, out, "dalleval_average_skin_tone")
@@ -348,11 +347,8 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
         ("face", "nearest swatch in RGB"): tones.nearest_swatch(colours),
         ("pixels by YCrCb", "nearest swatch in RGB"): tones.nearest_swatch(by_chroma),
     }
-    frames = [
-        faces.assign(segmentation=found, scoring=scored, tone_read=tone)
-        for (found, scored), tone in methods.items()
-    ]
-    return _table(pipeline, pd.concat(frames), "dalleval_skin_tone_readings")
+    read = (faces.assign(segmentation=of, scoring=by, tone_read=tone) for (of, by), tone in methods.items())
+    return _table(pipeline, pd.concat(read), "dalleval_skin_tone_readings")
 
 
 def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
@@ -446,27 +442,23 @@ def _distances(vectors: dict[str, np.ndarray], features: str, seed: int) -> list
 def _precision(images: np.ndarray, texts: np.ndarray, seed: int) -> dict:
     others = min(DISTRACTORS, len(texts) - 1)
     each = 100 * r_precision(images @ texts.T, distractors=others)
-    found = stats.bootstrap_mean(each, 2000, seed)
-    limits = {"value": found.value, "ci_low": found.ci_low, "ci_high": found.ci_high}
-    return limits | {"floor": 100 / (1 + others), "n": len(each)}
+    return stats.bootstrap_mean(each, 2000, seed)._asdict() | {"floor": 100 / (1 + others)}
 
 
 def _halves(vectors: dict[str, np.ndarray], distance: Callable, seed: int) -> dict:
     """Return what chance alone makes of a distance, and its interval over resampled images."""
     rng = np.random.default_rng([seed, 73])
     real, made = vectors["captioned"], vectors["generated"]
-    floors = []
-    for _ in range(_SPLITS):
-        order = rng.permutation(len(real))
-        floors.append(distance(real[order[: len(real) // 2]], real[order[len(real) // 2 :]]))
+
+    def halves(images: np.ndarray) -> list[np.ndarray]:
+        return np.split(images[rng.permutation(len(images))], [len(images) // 2])
+
     # What chance adds to FID falls with one over the images (Chong & Forsyth 2020): halves have twice as much.
+    floors = [distance(*halves(real)) for _ in range(_SPLITS)]
     floor = np.mean(floors) / (2 if distance is frechet_distance else 1)
-    # Half of the images without replacement, as often as halves: drawn with replacement, copies would change a
-    # covariance. Limits are scaled to all images.
-    parts = []
-    for _ in range(_SPLITS):
-        some = (rng.permutation(len(v))[: len(v) // 2] for v in (real, made))
-        parts.append(distance(*(v[k] for v, k in zip((real, made), some, strict=True))))
+    # Half of the images without replacement: drawn with replacement, copies would change a covariance. Limits are
+    # scaled to all images.
+    parts = [distance(halves(real)[0], halves(made)[0]) for _ in range(_SPLITS)]
     value, spread = distance(made, real), 1.96 * np.std(parts, ddof=1) / np.sqrt(2)
     return {"ci_low": value - spread, "ci_high": value + spread, "floor": floor, "n": len(made)}
 
@@ -532,10 +524,7 @@ def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[
 
 
 def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return the detector's verdicts on drawings that show what prompts ask for, by the chosen rule.
-
-    Takes rows of :func:`skill_prompts`; without a pipeline there are none.
-    """
+    """Return the detector's verdicts on drawings of :func:`skill_prompts`, as chosen; none without a pipeline."""
     if pipeline is None:
         return prompts.assign(image_id="", outcome="").head(0)
     source = pipeline.dalleval.renders()
@@ -549,14 +538,9 @@ def with_boxes(
 ) -> tuple[list[object], pd.DataFrame]:
     """Return images of chosen rows, and the rows with what the detector found in them over the threshold.
 
-    Args:
-        pipeline: Without one, as for sources that have tables only, there are none.
-        kind: ``skills``, or ``renders``: the drawings that show what is asked, of the same prompts.
-        chosen: Rows with image_id, as of :func:`skill_verdicts`.
-
-    Returns:
-        Images (``uint8 (height, width, 3)``, or what says why there is none), and the rows with ``boxes`` (left, top,
-        right, bottom in pixels, one after the other) and ``found`` (the labels).
+    ``kind`` is ``skills``, or ``renders``: the drawings that show what is asked, of the same prompts. Returns images
+    (``uint8 (height, width, 3)``, or what says why there is none), and the rows with ``boxes`` (left, top, right,
+    bottom in pixels, one after the other) and ``found`` (the labels). Without a pipeline there are none.
     """
     if pipeline is None or chosen.empty:
         return [], chosen.head(0)
