@@ -14,7 +14,6 @@ from biaslab.errors import InputError, ParameterError
 from biaslab.measures.agreement import (
     LABELS,
     _alpha,
-    _percent,
     cohen,
     cohen_kappa,
     fleiss,
@@ -136,32 +135,14 @@ def test_ratings_may_be_a_frame_with_pandas_missing_values():
     assert expected.n_items == 3
 
 
-# --- the vectorised coefficients of the bootstrap ---
-
-
-def _counts(codes):
-    return np.array([np.bincount(item, minlength=3) for item in codes])
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_vectorised_coefficients_equal_the_libraries(seed):
-    rng = np.random.default_rng(seed)
-    ratings = _ratings(rng, items=40, raters=2 + seed % 4, accuracy=0.5 + 0.08 * seed)
-    codes = np.vectorize(LABELS.index)(ratings)
-    counts = _counts(codes)
-    once = np.ones((1, len(counts)))
-    assert fleiss(once, counts)[0] == pytest.approx(statsmodels_fleiss(counts))
-    assert cohen(once, codes[:, :2])[0] == pytest.approx(cohen_kappa_score(codes[:, 0], codes[:, 1]))
-    assert _percent(once, counts)[0] == pytest.approx(_agreeing_pairs(ratings, LABELS)[0])
-    gaps = counts * (rng.random(counts.shape) < 0.9)
-    gaps = gaps[gaps.sum(axis=1) >= 2]
-    expected = krippendorff.alpha(value_counts=gaps, level_of_measurement="nominal")
-    assert _alpha(np.ones((1, len(gaps))), gaps)[0] == pytest.approx(expected)
+# --- coefficients of items of each pattern ---
 
 
 def test_pattern_weights_equal_repeated_items():
     rng = np.random.default_rng(12)
-    counts = _counts(np.vectorize(LABELS.index)(_ratings(rng, items=12)))
+    counts = np.array(
+        [np.bincount(item, minlength=3) for item in np.vectorize(LABELS.index)(_ratings(rng, 12))]
+    )
     weights = rng.multinomial(12, np.full(12, 1 / 12), size=20)
     for coefficient, library in (
         (_alpha, lambda c: krippendorff.alpha(value_counts=c, level_of_measurement="nominal")),
