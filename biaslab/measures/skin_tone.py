@@ -69,16 +69,19 @@ def typology_angle(lab: ArrayLike) -> np.ndarray:
     return np.degrees(np.arctan2(lab[..., 0] - 50, lab[..., 2]))
 
 
-def released_typology_angle(rgb: ArrayLike, *, wrap: bool = True) -> np.ndarray:
-    """Return the angle of sRGB colours as the paper's released script computes it, in degrees, not in CIELAB units.
+def angle_of(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
+    """Return the angle of sRGB colours by one of :data:`COMPUTATIONS`, in degrees.
 
-    ``rgb`` and errors as in :func:`srgb_to_lab`; ``wrap``: whether ``L - 50`` wraps around below 0, as 8-bit numbers
-    do in NumPy 2.
+    ``rgb`` and errors as in :func:`srgb_to_lab`; another computation raises UnknownNameError.
     """
+    if computation not in COMPUTATIONS:
+        raise unknown_name("skin tone computation", computation, COMPUTATIONS)
+    if computation == "cielab":
+        return typology_angle(srgb_to_lab(rgb))
     lightness, _, b = np.moveaxis(srgb_to_lab(_colours("rgb", rgb, 0, 255)[..., ::-1]), -1, 0)
     above = np.clip(np.rint(lightness * 255 / 100), 0, 255) - 50
     b = np.clip(np.rint(b + 128), 0, 255)
-    return np.degrees(np.arctan2(np.mod(above, 256) if wrap else above, b))
+    return np.degrees(np.arctan2(np.mod(above, 256) if computation == "released" else above, b))
 
 
 def nearest_monk_tone(angle: ArrayLike) -> np.ndarray:
@@ -99,14 +102,9 @@ def _nearest(distance: np.ndarray) -> np.ndarray:
 def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
     """Return the Monk tone, 1–10 (light to dark), of sRGB colours, as floats (...); NaN where a colour is missing.
 
-    ``rgb`` and errors as in :func:`srgb_to_lab`. Raises UnknownNameError for a computation that is none of
-    :data:`COMPUTATIONS`.
+    Arguments and errors as of :func:`angle_of`.
     """
-    if computation == "cielab":
-        return nearest_monk_tone(typology_angle(srgb_to_lab(rgb)))
-    if computation in COMPUTATIONS:
-        return nearest_monk_tone(released_typology_angle(rgb, wrap=computation == "released"))
-    raise unknown_name("skin tone computation", computation, COMPUTATIONS)
+    return nearest_monk_tone(angle_of(rgb, computation))
 
 
 def nearest_swatch(rgb: ArrayLike) -> np.ndarray:

@@ -245,11 +245,7 @@ def skin_tone_check() -> pd.DataFrame:
     where it asks for CIELAB.
     """
     colours = skin_tone.swatch_rgb()
-    angles = {
-        "cielab": skin_tone.typology_angle(skin_tone.srgb_to_lab(colours)),
-        "released": skin_tone.released_typology_angle(colours),
-        "released_signed": skin_tone.released_typology_angle(colours, wrap=False),
-    }
+    angles = {name: skin_tone.angle_of(colours, name) for name in skin_tone.COMPUTATIONS}
     whole = pd.DataFrame(angles).assign(swatch=list(map(str, TONES)), colour=skin_tone.MONK_SWATCHES)
     whole = whole.melt(["swatch", "colour"], var_name="computation", value_name="angle")
     whole["tone"] = skin_tone.nearest_monk_tone(whole["angle"])

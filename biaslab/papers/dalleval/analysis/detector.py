@@ -239,8 +239,7 @@ def ranking_kept(errors: pd.DataFrame, accuracy: pd.DataFrame, *, seed: int) -> 
     as many scenes as the model of the errors was judged on. In each simulation every model shows as many right images
     by chance as that share gives, and fails in a mix of ways of its own (uniform over all mixes): where ways are seen
     differently well, the detector favours some models. Its sensitivity and specificities are drawn from Jeffreys'
-    posterior of what drawings show. Takes what
-    :func:`detector_error` returns.
+    posterior of what drawings show. Takes what :func:`detector_error` returns.
     """
     rng, rows = np.random.default_rng([seed, 76]), []
     whole = accuracy[(accuracy["images"] == "test") & (accuracy["training_percent"] == "100")]
