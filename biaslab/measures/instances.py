@@ -137,7 +137,7 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = 0.5) -> pd
     if not 0 < least <= 1:
         raise InputError(f"least is {least}; give an overlap above 0, at most 1.")
     rows, keys = [], ["image_id", "object"]
-    found.sort_values("score", ascending=False, kind="stable")
+    found = found.sort_values("score", ascending=False, kind="stable")
     scores, arrays = found["score"].to_numpy(float), (regions(found), regions(truth))
     some, shown = (side.groupby(keys, sort=False).indices for side in (found, truth))
     none = np.empty(0, int)
@@ -153,6 +153,5 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = 0.5) -> pd
             else:
                 rows.append((*key, score, np.nan, "", "finder"))
         rows += [(*key, np.nan, np.nan, "", "truth")] * int(free.sum())
-    return pd.DataFrame(rows, columns=[*keys, "score", "iou", "by", "found"]).astype(
-        {"score": float, "iou": float}
-    )
+    matched = pd.DataFrame(rows, columns=[*keys, "score", "iou", "by", "found"])
+    return matched.astype({"score": float, "iou": float})
