@@ -94,8 +94,8 @@ def expected_amplification(
         definition: ``published``: ``|G-50| - |T-50|`` where training and generation lean the same way; a share of
             exactly 50 leans nowhere and is left out. ``no_exclusion``: the same over all occupations.
             ``directional``: the signed change along the training lean over all occupations that have one.
-        axis: Of the broadcast shape, over the occupations; all others are kept (bootstrap replicates, prompts), and
-            each of them tells which occupations count.
+        axis: Of the broadcast shape, over the occupations; all others are kept (bootstrap replicates, prompts), each
+            with the occupations that count there.
 
     Raises:
         UnknownNameError: For another definition.

@@ -45,7 +45,8 @@ def caption_scores(
 
     Takes one caption and one or more references an image, of at least one image; ``confidence`` is the level of the
     intervals, 0–1. Returns metric (:data:`METRICS`), value, ci_low, ci_high (all 100 times the metric, as papers print
-    them: 0–100, CIDEr 0–1000) and n (images). Raises InputError for no image, or an image without references.
+    them: 0–100, CIDEr 0–1000) and n (images). Raises InputError for no image, an image without references, or other
+    numbers of images.
     """
     from pycocoevalcap.bleu.bleu_scorer import BleuScorer
     from pycocoevalcap.cider.cider import Cider
