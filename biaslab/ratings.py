@@ -284,7 +284,7 @@ def votes_on(
     notes += [("raters without a rating", len(empty), ", ".join(empty))] if empty and few else []
     notes += [("ratings", int((codes >= 0).sum()), by_label)]
     vote = majority_vote(np.array([*LABELS, None], dtype=object)[codes])
-    return Votes(items, vote.labels, table, tuple(table) if few else (), n_raters, notes)
+    return Votes(items, vote, table, tuple(table) if few else (), n_raters, notes)
 
 
 def _spread(

@@ -712,7 +712,7 @@ def test_images_whose_boxes_contradict_their_scene_say_nothing_of_a_detector(sto
     renders = dalleval.measure.detector_renders(p)
     expected = {f"image_{name}" for of in names.values() for name in of if name not in wrong.values()}
     assert set(renders["image_id"]) == expected and len(renders) == 118
-    assert set(renders["truth_images"]) == {dalleval.measure.AUTHORS}
+    assert set(renders["truth_images"]) == {dalleval.measure.truth(p)}
     thresholds = dalleval.measure.detector_thresholds(p).groupby("skill")["n"].agg(set).to_dict()
     assert thresholds == {"count": {39}, "object": {39}, "spatial": {40}}
 

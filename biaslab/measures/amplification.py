@@ -72,10 +72,9 @@ def directional_amplification(percent_generated, percent_training) -> np.ndarray
 def exclusion_reason(percent_generated, percent_training, definition: str = "published") -> np.ndarray:
     """Say why each occupation is left out of the expected amplification; "" where it counts.
 
-    The first that applies of: ``missing`` (a share is NaN), ``training_at_50``, ``generated_at_50``,
-    ``opposite_lean``. ``no_exclusion`` leaves out only missing ones, ``directional`` those and
-    ``training_at_50``. Arguments and errors as in :func:`expected_amplification`; the result is text of the
-    broadcast shape.
+    The first that applies of :data:`EXCLUSION_REASONS`, as text of the broadcast shape. ``no_exclusion`` leaves out
+    only missing ones, ``directional`` those and ``training_at_50``. Arguments and errors as in
+    :func:`expected_amplification`.
     """
     check_definition(definition)
     g, t = _percents(percent_generated, percent_training)
@@ -91,14 +90,12 @@ def expected_amplification(
 
     Args:
         percent_generated: Percentages, 0–100.
-        percent_training: Percentages, 0–100. They broadcast; NaN leaves an occupation out (reason ``missing``).
+        percent_training: The same; both broadcast, and NaN leaves an occupation out (reason ``missing``).
         definition: ``published``: ``|G-50| - |T-50|`` where training and generation lean the same way; a share of
             exactly 50 leans nowhere and is left out. ``no_exclusion``: the same over all occupations.
             ``directional``: the signed change along the training lean over all occupations that have one.
-        axis: Of the broadcast shape, over the occupations; all others are kept (bootstrap replicates, prompts).
-
-    Returns:
-        NaN where no occupation is left. It depends on the replicate which occupations count.
+        axis: Of the broadcast shape, over the occupations; all others are kept (bootstrap replicates, prompts), each
+            with the occupations that count there.
 
     Raises:
         UnknownNameError: For another definition.
@@ -108,11 +105,10 @@ def expected_amplification(
     g, t = _percents(percent_generated, percent_training)
     check_axis(g, axis, "occupations")
     if definition == "directional":
-        values = np.sign(t - 50) * (g - t)
-        kept = ~np.isnan(values) & (t != 50)
+        values = np.where(t == 50, np.nan, np.sign(t - 50) * (g - t))
     else:
         values = np.abs(g - 50) - np.abs(t - 50)
-        kept = ~np.isnan(values) if definition == "no_exclusion" else (g - 50) * (t - 50) > 0
+    kept = (g - 50) * (t - 50) > 0 if definition == "published" else ~np.isnan(values)
     mean, n = mean_where(values, kept, axis)
     return Expected(mean, n, g.shape[axis] - n)
 
@@ -150,27 +146,28 @@ def bias_amp(training_counts, generated_counts, direction: str) -> BiasAmp:
     on the occupation's margin and asks who is shown for it. Unlike the paradox paper's measure,
     "over-represented" means more than the attribute's overall share, not more than one half.
 
-    Args:
-        training_counts: Images by occupation and perceived gender, (..., tasks, attributes); one image counts once.
-        generated_counts: The same of generated images; leading axes (bootstrap replicates) broadcast.
-        direction: ``A->T`` or ``T->A``.
-
-    Returns:
-        In shares (-1..1). A cell whose conditioning margin is empty in training or in generation has no D_at:
-        it is left out of the mean and counted in ``n_excluded``.
+    Counts are images by occupation and perceived gender, (..., tasks, attributes); one image counts once, and leading
+    axes (bootstrap replicates) broadcast. A cell whose conditioning margin is empty in training or in generation has no
+    D_at: it is left out of the mean and counted in ``n_excluded``.
 
     Raises:
-        UnknownNameError: For another direction.
+        UnknownNameError: For another direction than ``A->T`` and ``T->A``.
         InputError: For negative or missing counts, fewer than two axes, or different tables.
     """
     if direction not in DIRECTIONS:
         raise unknown_name("direction of bias amplification", direction, DIRECTIONS)
-    training = _counts("training_counts", training_counts)
-    generated = _counts("generated_counts", generated_counts)
+    given = {"training_counts": training_counts, "generated_counts": generated_counts}
+    both = {name: numbers(name, values, low=0) for name, values in given.items()}
+    for name, counts in both.items():
+        if counts.ndim < 2 or np.isnan(counts).any():
+            raise InputError(
+                f"{name} must be a full table of counts (..., tasks, attributes); got {counts.shape}."
+            )
+    if len({counts.shape[-2:] for counts in both.values()}) > 1:
+        shapes = " and ".join(f"{name} {counts.shape}" for name, counts in both.items())
+        raise InputError(f"{shapes} must share their last two axes (tasks, attributes).")
     # Attributes first: they are few, and sums along a long last axis are many times faster.
-    training, generated = (
-        np.ascontiguousarray(np.moveaxis(counts, -1, 0)) for counts in _alike(training, generated)
-    )
+    training, generated = (np.ascontiguousarray(np.moveaxis(c, -1, 0)) for c in broadcast(**both))
     by_task, by_attribute = training.sum(axis=0), training.sum(axis=-1, keepdims=True)
     # P(a, t) > P(a) P(t) with the total multiplied out: exact for whole counts.
     associated = training * by_attribute.sum(axis=0) > by_task * by_attribute
@@ -180,28 +177,6 @@ def bias_amp(training_counts, generated_counts, direction: str) -> BiasAmp:
     cells = np.where(associated, change, -change)
     value, n = mean_where(cells, ~np.isnan(cells), (0, -1))
     return BiasAmp(value, n, len(cells) * cells.shape[-1] - n)
-
-
-def _alike(training: np.ndarray, generated: np.ndarray) -> list[np.ndarray]:
-    """Return both tables with the same leading axes."""
-    if training.shape[-2:] == generated.shape[-2:]:
-        try:
-            return list(np.broadcast_arrays(training, generated))
-        except ValueError:
-            pass
-    raise InputError(
-        f"training_counts {training.shape} and generated_counts {generated.shape} must share their last two axes "
-        "(tasks, attributes), and their leading ones must broadcast."
-    )
-
-
-def _counts(name: str, values) -> np.ndarray:
-    array = numbers(name, values, low=0)
-    if array.ndim < 2 or np.isnan(array).any():
-        raise InputError(
-            f"{name} must be a full table of counts (..., tasks, attributes); got {array.shape}."
-        )
-    return array
 
 
 def _percents(percent_generated, percent_training) -> list[np.ndarray]:

@@ -18,10 +18,7 @@ import pandas as pd
 from biaslab.errors import InputError
 
 METRICS = ("BLEU-4", "CIDEr", "ROUGE-L")
-WITHOUT = {
-    "METEOR": "needs Java",
-    "SPICE": "needs Java",
-}
+WITHOUT = {"METEOR": "needs Java", "SPICE": "needs Java"}
 """Metrics of Table 19 that are not computed -> why."""
 _REPLICATES = 2000
 _ORDERS = 4
@@ -46,18 +43,10 @@ def caption_scores(
     CIDEr is CIDEr-D; it weighs words by how rare they are among these references, so that it depends on the set of
     images. Intervals are of bootstraps over images; for CIDEr with the weights of the whole set.
 
-    Args:
-        captions: One text an image, at least one image.
-        references: One or more texts an image.
-        seed: Seed of the bootstrap.
-        confidence: Level of the intervals, 0–1.
-
-    Returns:
-        metric (:data:`METRICS`), value, ci_low, ci_high (all 100 times the metric, as papers print them: 0–100, CIDEr
-        0–1000), n (images).
-
-    Raises:
-        InputError: There is no image, or not as many lists of references as captions, or an empty one.
+    Takes one caption and one or more references an image, of at least one image; ``confidence`` is the level of the
+    intervals, 0–1. Returns metric (:data:`METRICS`), value, ci_low, ci_high (all 100 times the metric, as papers print
+    them: 0–100, CIDEr 0–1000) and n (images). Raises InputError for no image, an image without references, or other
+    numbers of images.
     """
     from pycocoevalcap.bleu.bleu_scorer import BleuScorer
     from pycocoevalcap.cider.cider import Cider
@@ -66,8 +55,8 @@ def caption_scores(
     from biaslab.stats import bootstrap_mean
 
     n = len(captions)
-    if not n or len(references) != n or not all(len(of) for of in references):
-        lacking = [k for k, of in enumerate(references) if not len(of)]
+    lacking = [k for k, of in enumerate(references) if not len(of)]
+    if not n or len(references) != n or lacking:
         at = f"; image {lacking[0]} has none" if lacking else ""
         raise InputError(
             f"There are {n} captions and references of {len(references)} images{at}; give one caption and at least one "

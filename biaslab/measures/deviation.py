@@ -25,9 +25,8 @@ def mean_absolute_deviation(counts) -> np.ndarray:
     ``2 (N-1) / N**2`` where only one occurs (0.5 for two genders, 0.18 for ten skin tones).
 
     Counts are 0 or more (shares and percentages give the same answer); no image gives NaN, as does a missing
-    count. A fair model scores above 0 by chance, the more so the fewer its images; see the floors in
-    ``biaslab.stats``. Source: dalleval, section 4.2.4. Raises InputError for negative counts or fewer than
-    two categories.
+    count. A fair model scores above 0 by chance: see the floors in ``biaslab.stats``. Source: dalleval, section
+    4.2.4. Raises InputError for negative counts or fewer than two categories.
     """
     counts = numbers("counts", counts, 0)
     check_axis(counts, -1, "categories")

@@ -15,10 +15,6 @@ COLUMNS = ("image_id", "instance", "object", "score", *BOX, "rle", "height", "wi
 """image_id; instance (from 0 in each image); object (its name); score (0–1); the box (0–1 of the image's width and
 height); rle (COCO's compressed run lengths of the mask as text, empty where there is a box alone); height and width (of
 the mask in pixels; NaN where none is known)."""
-MATCHED = ("image_id", "object", "score", "iou", "by", "found")
-"""Columns of :func:`match`."""
-LEAST_OVERLAP = 0.5
-"""The overlap from which on a found instance is a true one."""
 
 
 def encode(mask: np.ndarray) -> str:
@@ -65,13 +61,8 @@ def check_runs(rle: str, height: int, width: int) -> str:
 def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarray:
     """Return the masks of instances, ``bool (instances, height, width)``; of a box alone, the pixels in it.
 
-    Args:
-        instances: Rows with :data:`COLUMNS`, as a rule of one image: masks of one size.
-        height: The size, where rows do not tell it; where they do it must be that.
-        width: The same.
-
-    Raises:
-        InputError: Masks are of several sizes or of another than asked for, or no size is known.
+    Takes rows with :data:`COLUMNS`, as a rule of one image, and the size where these do not tell it. Raises InputError
+    where masks are of several sizes or of another than is given, or no size is known.
     """
     known = instances[["height", "width"]].dropna().astype(int)
     sizes = {*known.itertuples(index=False, name=None), *([(height, width)] if height else [])}
@@ -116,15 +107,15 @@ def overlaps(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
     by_mask = (sizes[0][:, None] == sizes[1][None]).all(axis=2)
     by_mask &= (runs[0] != "")[:, None] & (runs[1] != "")[None]
     for i, j in np.argwhere(by_mask):
-        pair = [
-            {"size": sizes[k][at].tolist(), "counts": runs[k][at].encode("ascii")}
+        one, other = (
+            [{"size": sizes[k][at].tolist(), "counts": runs[k][at].encode("ascii")}]
             for k, at in ((0, i), (1, j))
-        ]
-        out[i, j] = coco.iou(pair[:1], pair[1:], [0])[0, 0]
+        )
+        out[i, j] = coco.iou(one, other, [0])[0, 0]
     return out, by_mask
 
 
-def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = LEAST_OVERLAP) -> pd.DataFrame:
+def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = 0.5) -> pd.DataFrame:
     """Return which found instances are true, as COCO's evaluation matches them.
 
     Within each image and object, found ones in the order of their scores take the true one that they overlap most, of
@@ -133,8 +124,7 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = LEAST_OVER
     Args:
         found: Instances, rows with :data:`COLUMNS`.
         truth: The same of what is shown, in images that the finder looked at.
-        least: Least intersection over union, above 0 and at most 1: of masks, or boxes where there are no masks of one
-            size.
+        least: Least intersection over union: of masks, or boxes where there are no masks of one size.
 
     Returns:
         A row a found instance, and one a true instance that was not found, with columns image_id, object, score (NaN
@@ -142,12 +132,11 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = LEAST_OVER
         ``both``, ``finder`` (only found) or ``truth`` (only shown).
 
     Raises:
-        InputError: ``least`` is out of its range.
+        InputError: ``least`` is not above 0 and at most 1.
     """
     if not 0 < least <= 1:
         raise InputError(f"least is {least}; give an overlap above 0, at most 1.")
-    rows = []
-    keys = ["image_id", "object"]
+    rows, keys = [], ["image_id", "object"]
     found = found.sort_values("score", ascending=False, kind="stable")
     scores, arrays = found["score"].to_numpy(float), (regions(found), regions(truth))
     some, shown = (side.groupby(keys, sort=False).indices for side in (found, truth))
@@ -164,4 +153,5 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = LEAST_OVER
             else:
                 rows.append((*key, score, np.nan, "", "finder"))
         rows += [(*key, np.nan, np.nan, "", "truth")] * int(free.sum())
-    return pd.DataFrame(rows, columns=list(MATCHED)).astype({"score": float, "iou": float})
+    matched = pd.DataFrame(rows, columns=[*keys, "score", "iou", "by", "found"])
+    return matched.astype({"score": float, "iou": float})

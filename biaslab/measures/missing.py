@@ -1,8 +1,8 @@
 """Worst cases of what could not be looked at: how far missing images could move a share, and amplification.
 
 Nothing is assumed about why images are missing. Each bound is what would come out if all of them had turned out the
-most unfavourable way, so the truth lies within for certain, and the bounds are wide where much is missing. They hold
-for the sample that was drawn; how far the sample may be from all images is what intervals say.
+most unfavourable way, so the truth of the sample that was drawn lies within for certain; how far the sample may be from
+all images is what intervals say.
 
 Source: Manski (1989), Journal of Human Resources 24, 343–360: bounds without assumptions.
 """
@@ -28,13 +28,12 @@ class Bounds(NamedTuple):
 def percent_female_bounds(n_female, n_male, n_missing) -> Bounds:
     """Return the least and greatest percentage female that missing images allow.
 
-    Of the images that are there, ``n_female`` and ``n_male`` were perceived as female and as male; others (no face,
-    unsure) play no part in a share. ``n_missing`` images could not be had. The least share is that of all missing
-    images having been perceived as male, ``100 f / (f + m + u)``, the greatest of all as female,
-    ``100 (f + u) / (f + m + u)``; if some of them would have shown no clear face either, the share lies between.
+    Of the images that are there, f and m were perceived as female and as male; others (no face, unsure) play no part in
+    a share. The least share is that of all u missing images having been perceived as male, ``100 f / (f + m + u)``, the
+    greatest of all as female, ``100 (f + u) / (f + m + u)``; if some would have shown no clear face, it lies between.
 
-    The counts broadcast; NaN stays NaN. Returns percent, 0–100; NaN where there is no image at all. Raises InputError
-    for negative counts, fractions, or shapes that do not broadcast.
+    The counts broadcast; NaN stays NaN, and is what no image at all gives. Raises InputError for negative counts,
+    fractions, or shapes that do not broadcast.
     """
     counts = {"n_female": n_female, "n_male": n_male, "n_missing": n_missing}
     f, m, u = found = broadcast(0, **counts)
@@ -51,20 +50,17 @@ def expected_amplification_bounds(
 ) -> Bounds:
     """Return the least and greatest expected amplification that bounds of the training shares allow.
 
-    Each occupation's training share may lie anywhere within its bounds, independently of the others; which
-    occupations the definition counts follows from where it lies. So an occupation that may or may not count is
-    counted where that makes the mean smaller (for the lower bound) or greater (for the upper one).
+    Each occupation's training share may lie anywhere within its bounds, independently of the others. So an occupation
+    that may or may not count is counted where that makes the mean smaller (for the lower bound) or greater (for the
+    upper one). Returns percentage points, of the input's shape without its last axis, the occupations; NaN where none
+    can count.
 
     Args:
         percent_generated: Share perceived as female in generated images, 0–100.
         training_low: Lower bound of the training share, 0–100, as :func:`percent_female_bounds` gives it.
         training_high: The upper one. The three broadcast; an occupation with NaN is left out.
-        definition: As in :func:`biaslab.measures.expected_amplification`. Training shares that it leaves out (of
-            another lean than the generated share, or of exactly 50) are left out of the bounds, too; a limit at a
-            training share of exactly 50 is approached and not reached.
-
-    Returns:
-        In percentage points, of the input's shape without its last axis, the occupations; NaN where none can count.
+        definition: As in :func:`biaslab.measures.expected_amplification`. Training shares that it leaves out are left
+            out of the bounds, too; a limit at a training share of exactly 50 is approached and not reached.
 
     Raises:
         UnknownNameError: For another definition.
@@ -79,7 +75,7 @@ def expected_amplification_bounds(
     check_axis(g, -1, "occupations")
     check_definition(definition)
     least, most, always = _per_occupation(g, low, high, definition)
-    return Bounds(-_greatest_mean(-least, always)[()], _greatest_mean(most, always)[()])
+    return Bounds(-_greatest_mean(-least, always), _greatest_mean(most, always))
 
 
 def _per_occupation(
@@ -87,28 +83,19 @@ def _per_occupation(
 ) -> tuple[np.ndarray, ...]:
     """Return bounds of each occupation's value, and whether it counts wherever its training share lies."""
     known = ~(np.isnan(g) | np.isnan(low) | np.isnan(high))
+    values, always = [], known & (definition == "no_exclusion")
     # The parts of the bounds below and above 50; there the value is a line in T.
-    below, above = known & (low < 50), known & (high > 50)
-    under, over = np.minimum(high, 50), np.maximum(low, 50)
-    if definition == "directional":
-        values = ((below, low - g, under - g), (above, g - high, g - over))
-        always = known & ((high < 50) | (low > 50))
-    else:
-        far = np.abs(g - 50)
-        values = ((below, far - 50 + low, far - 50 + under), (above, far + 50 - high, far + 50 - over))
-        if definition == "published":
-            values = tuple(
-                (part & (side * (g - 50) > 0), *ends)
-                for side, (part, *ends) in zip((-1, 1), values, strict=True)
-            )
-            always = known & (((g < 50) & (high < 50)) | ((g > 50) & (low > 50)))
-        else:
-            at_50 = known & (low <= 50) & (high >= 50)
-            values = (*values, (at_50, far, far))
-            always = known
-    least = np.stack([np.where(part, a, np.inf) for part, a, _ in values]).min(axis=0)
-    most = np.stack([np.where(part, b, -np.inf) for part, _, b in values]).max(axis=0)
-    return np.where(np.isfinite(least), least, np.nan), np.where(np.isfinite(most), most, np.nan), always
+    for side, partly, wholly, ends in (
+        (-1, low < 50, high < 50, (low, np.minimum(high, 50))),
+        (1, high > 50, low > 50, (np.maximum(low, 50), high)),
+    ):
+        counts = known & (side * (g - 50) > 0) if definition == "published" else known
+        away = side * (g - 50) if definition == "directional" else np.abs(g - 50)
+        values += [np.where(counts & partly, away - side * (t - 50), np.nan) for t in ends]
+        always = always | (counts & wholly)
+    if definition == "no_exclusion":
+        values.append(np.where(known & (low <= 50) & (high >= 50), np.abs(g - 50), np.nan))
+    return np.fmin.reduce(values), np.fmax.reduce(values), always
 
 
 def _greatest_mean(values: np.ndarray, always: np.ndarray) -> np.ndarray:
@@ -123,6 +110,4 @@ def _greatest_mean(values: np.ndarray, always: np.ndarray) -> np.ndarray:
     there = np.isfinite(others)
     sums = np.concatenate([total, total + np.where(there, others, 0.0).cumsum(axis=-1)], axis=-1)
     counts = np.concatenate([n, n + there.cumsum(axis=-1)], axis=-1)
-    means = ratio(sums, counts)
-    greatest = np.where(np.isnan(means), -np.inf, means).max(axis=-1)
-    return np.where(np.isfinite(greatest), greatest, np.nan)
+    return np.fmax.reduce(ratio(sums, counts), axis=-1)

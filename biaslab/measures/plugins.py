@@ -83,14 +83,11 @@ def checked(frame: pd.DataFrame, name: str) -> pd.DataFrame:
                 f"The measure {name} returns {column} {wrong.iloc[0]!r}; it must be a finite number, or missing."
             )
         frame[column] = numbers.astype(float)
-    texts = [column for column in COLUMNS if column != "value"]
-    for column in texts:
-        wrong = [v for v in frame[column] if not isinstance(v, str) or not v.strip()]
-        if wrong:
+    for column in (c for c in COLUMNS if c != "value"):
+        if wrong := [v for v in frame[column] if not isinstance(v, str) or not v.strip()]:
             raise InputError(f"The measure {name} returns {column} {wrong[0]!r}; it must be a text.")
-    twice = frame[frame.duplicated(["model", "measure", "unit"])]
-    if len(twice):
-        model, measure, unit = twice.iloc[0][["model", "measure", "unit"]]
+    keys = ["model", "measure", "unit"]
+    for model, measure, unit in frame.loc[frame.duplicated(keys), keys].to_numpy():
         raise InputError(
             f"The measure {name} returns {measure!r} of {model!r} and {unit!r} twice; give it once."
         )

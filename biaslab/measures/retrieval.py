@@ -17,7 +17,7 @@ DISTRACTORS = 99
 def r_precision(
     similarity: np.ndarray, *, distractors: int = DISTRACTORS, released: bool = False
 ) -> np.ndarray:
-    """Return the chance that each image finds its own caption among others drawn at random.
+    """Return the chance (0–1) that each image finds its own caption among others drawn; the mean is the R-precision.
 
     Exact, with no draw: of N - 1 other captions b score better (one as good counts half), and none of them is among
     the ``distractors`` with chance C(N - 1 - b, distractors) / C(N - 1, distractors).
@@ -27,9 +27,6 @@ def r_precision(
         distractors: Other captions that are drawn, at least 1.
         released: The chance by the authors' code instead, which draws with replacement from all captions, the image's
             own among them, and lets ties win: ((N - b) / N) to the power of ``distractors``.
-
-    Returns:
-        ``float (N,)``, shares 0–1; their mean is the R-precision.
 
     Raises:
         InputError: The similarity is not square or not finite, or has fewer other captions than ``distractors``.
@@ -61,7 +58,6 @@ def _log_choose(n, k: int) -> np.ndarray:
     """Return log C(n, k) for n of whole and half numbers; of fewer than k none can be chosen."""
     from scipy.special import gammaln
 
-    n = np.asarray(n, float)
     enough = np.maximum(n, k)
     return np.where(n < k, -np.inf, gammaln(enough + 1) - gammaln(k + 1) - gammaln(enough - k + 1))
 
@@ -73,15 +69,9 @@ def frechet_distance(first: np.ndarray, second: np.ndarray) -> float:
     and BᵀB = S2: with fewer images than features, A and B are the centred features themselves; else their Cholesky
     factors, an eighth of the time that a square root of the matrix takes.
 
-    Args:
-        first: ``float (images, features)``, at least 2 images.
-        second: ``float (images, features)``, as many features.
-
-    Returns:
-        A squared distance in the features' unit, 0 for sets of equal mean and covariance.
-
-    Raises:
-        InputError: The shapes do not fit, a set has fewer than 2 images, or a value is not finite.
+    Takes two ``float (images, features)`` of 2 images or more and as many features. Returns a squared distance in the
+    features' unit, 0 for sets of equal mean and covariance. Raises InputError for other shapes, or a value that is not
+    finite.
     """
     sets = _sets(first, second)
     means = [s.mean(axis=0) for s in sets]
@@ -125,14 +115,8 @@ def _trace_of_root(a: np.ndarray, b: np.ndarray) -> float:
 def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
     """Return the unbiased squared maximum mean discrepancy with the kernel (x·y / features + 1)³: KID (Bińkowski 2018).
 
-    Unlike FID it does not depend on how many images there are, and may be a little below 0.
-
-    Args:
-        first: ``float (images, features)``, at least 2 images.
-        second: ``float (images, features)``, as many features.
-
-    Raises:
-        InputError: As :func:`frechet_distance`.
+    Unlike FID it does not depend on how many images there are, and may be a little below 0. Arguments and errors as of
+    :func:`frechet_distance`.
     """
     first, second = _sets(first, second)
 
@@ -151,18 +135,9 @@ def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
 def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int) -> np.ndarray:
     """Return how far the first images that a text retrieves lean to men: (M - F) / (M + F) among the k most similar.
 
-    Source: dalleval paper, appendix C.1, Table 14.
-
-    Args:
-        similarity: Of text i and image j, ``float (texts, images)``.
-        female: Whether image j shows a woman (else a man), ``bool (images,)``.
-        k: Images that are looked at, 1 or more.
-
-    Returns:
-        -1 (women only) to 1 (men only), one for each text.
-
-    Raises:
-        InputError: There are fewer than k images, or the shapes do not fit.
+    ``similarity`` is of text i and image j, ``float (texts, images)``; ``female``, ``bool (images,)``, whether image j
+    shows a woman (else a man). Returns -1 (women only) to 1 (men only) for each text. Source: dalleval paper, appendix
+    C.1, Table 14. Raises InputError where k is not from 1 to the number of images, or the shapes do not fit.
     """
     similarity, female = np.asarray(similarity, float), np.asarray(female, bool)
     if similarity.ndim != 2 or female.shape != similarity.shape[1:] or not 1 <= k <= len(female):

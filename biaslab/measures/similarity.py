@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from biaslab.errors import InputError
-from biaslab.measures.checks import broadcast, numbers, ratio
+from biaslab.measures.checks import broadcast, ratio
 
 DEPENDENCY_GROUPS = (
     "explicitly_guided",
@@ -27,16 +27,9 @@ _NUMBERS_AT_ONCE = 1 << 22
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the cosine of corresponding rows; their mean is the similarity of two sets (triplets, eq. 1, 2 and 4).
 
-    Args:
-        a: ``(pairs, ...)``: text embeddings, latents, features or counts, in any type of numbers; what follows the
-            first axis is flattened.
-        b: The same of the others, in the same shape.
-
-    Returns:
-        ``float64 (pairs,)``, -1 to 1; NaN where a row is all zeros, which have no direction, or has a missing entry.
-
-    Raises:
-        InputError: The shapes differ, rows are empty, or a value is infinite.
+    Takes numbers of any type in one shape, ``(pairs, ...)``: text embeddings, latents, features or counts; what follows
+    the first axis is flattened. Returns ``float64 (pairs,)``, -1 to 1; NaN where a row is all zeros, which have no
+    direction, or has a missing entry. Raises InputError where shapes differ, rows are empty, or a value is infinite.
     """
     a, b = np.asarray(a), np.asarray(b)
     if a.ndim < 2 or a.shape != b.shape or (width := int(np.prod(a.shape[1:]))) == 0:
@@ -63,15 +56,9 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 def word_mean(embeddings: np.ndarray, words: np.ndarray) -> np.ndarray:
     """Return the mean embedding of each prompt's words, so that prompts of unequal length compare (``t_words``).
 
-    Args:
-        embeddings: ``(prompts, tokens, width)``, as the denoiser receives them.
-        words: ``bool (prompts, tokens)``: which tokens are of words, not the beginning, the end or padding.
-
-    Returns:
-        ``float64 (prompts, width)``; NaN where a prompt has no word.
-
-    Raises:
-        InputError: The shapes do not fit.
+    ``embeddings`` are ``(prompts, tokens, width)``, as the denoiser receives them; ``words``, ``bool (prompts,
+    tokens)``, says which tokens are of words, not the beginning, the end or padding. Returns ``float64 (prompts,
+    width)``; NaN where a prompt has no word. Raises InputError where shapes do not fit.
     """
     embeddings, words = np.asarray(embeddings), np.asarray(words, bool)
     if embeddings.ndim != 3 or embeddings.shape[:2] != words.shape:
@@ -101,15 +88,8 @@ def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     This is what scikit-image's ``structural_similarity`` computes by default. Source: triplets, section 4.1.3; Wang et
     al. 2004.
 
-    Args:
-        first: ``uint8 (pairs, height, width)``, of one channel (:func:`luma`).
-        second: The same of the others.
-
-    Returns:
-        ``float32 (pairs, height, width)``, -1 to 1; exactly 1 where both are the same.
-
-    Raises:
-        InputError: The shapes or types do not fit, or images are smaller than the window.
+    Takes ``uint8 (pairs, height, width)`` of one channel (:func:`luma`); returns ``float32`` of that shape, -1 to 1,
+    exactly 1 where both are the same. Raises InputError for others, or images smaller than the window.
     """
     import cv2
 
@@ -124,23 +104,21 @@ def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
         raise InputError(
             f"Images are {height} x {width}; structural similarity takes {WINDOW} x {WINDOW} or more."
         )
+
+    # Sums of whole numbers below 2²⁴ are exact in single precision, and their products below 2³¹ in whole numbers.
+    def summed(values: np.ndarray) -> np.ndarray:
+        return cv2.boxFilter(values, cv2.CV_32F, (WINDOW, WINDOW), normalize=False).astype(np.int32)
+
     out = np.empty(first.shape, np.float32)
     half, n = WINDOW // 2, WINDOW**2
     # Images lie below one another, as one: few enough that what is summed stays in the processor's cache.
     step = max(1, (1 << 14) // (height * width))
     for start in range(0, pairs, step):
         here = slice(start, start + step)
-        x, y = (
-            np.pad(side[here], ((0, 0), (half, half), (half, half)), "symmetric").reshape(
-                -1, width + 2 * half
-            )
-            for side in (first, second)
+        padded = (
+            np.pad(side[here], ((0, 0), (half, half), (half, half)), "symmetric") for side in (first, second)
         )
-
-        # Sums of whole numbers below 2²⁴ are exact in single precision, and their products below 2³¹ in whole numbers.
-        def summed(values: np.ndarray) -> np.ndarray:
-            return cv2.boxFilter(values, cv2.CV_32F, (WINDOW, WINDOW), normalize=False).astype(np.int32)
-
+        x, y = (side.reshape(-1, width + 2 * half) for side in padded)
         sum_x, sum_y = summed(x), summed(y)
         squares, cross = sum_x * sum_x + sum_y * sum_y, sum_x * sum_y
         x, y = x.astype(np.float32), y.astype(np.float32)
@@ -148,9 +126,8 @@ def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
         covariance = n * summed(x * y) - cross
         # Means times n², covariances times n (n - 1).
         c1, c2 = (0.01 * 255) ** 2 * n**2, (0.03 * 255) ** 2 * n * (n - 1)
-        squares, cross, variance, covariance = (
-            part.astype(np.float32) for part in (squares, cross, variance, covariance)
-        )
+        parts = (squares, cross, variance, covariance)
+        squares, cross, variance, covariance = (part.astype(np.float32) for part in parts)
         found = (2 * cross + c1) / (squares + c1) * ((2 * covariance + c2) / (variance + c2))
         out[here] = found.reshape(-1, height + 2 * half, width + 2 * half)[:, half:-half, half:-half]
     return out
@@ -169,16 +146,9 @@ def diff_pix(maps: np.ndarray, *, fixed: bool = False) -> np.ndarray:
     drawn; those of more than 40 pixels (of 512 x 512, else in proportion) are filled and their pixels counted. Source:
     triplets, section 4.1.3, which leaves threshold and least area open.
 
-    Args:
-        maps: ``float (pairs, height, width)``, -1 to 1 (:func:`ssim_maps`).
-        fixed: Whether the threshold is a similarity of 0.5, the same for all; otherwise it is Otsu's for each pair,
-            which splits also what hardly differs.
-
-    Returns:
-        ``float64 (pairs,)``, 0–100; 0 for images that are the same.
-
-    Raises:
-        InputError: The maps have another shape.
+    ``maps`` are ``float (pairs, height, width)``, -1 to 1 (:func:`ssim_maps`). The threshold is Otsu's for each pair,
+    which splits also what hardly differs, or, ``fixed``, a similarity of 0.5 for all. Returns ``float64 (pairs,)``,
+    0–100; 0 for images that are the same. Raises InputError for maps of another shape.
     """
     import cv2
 
@@ -204,19 +174,11 @@ def diff_pix(maps: np.ndarray, *, fixed: bool = False) -> np.ndarray:
 def split_product(first: np.ndarray, second: np.ndarray, *, dcr: bool = False) -> np.ndarray:
     """Return the largest cosine of image parts at the same place, over the places of each pair.
 
-    Source: triplets, section 4.1.3; Somepalli et al. 2023 (Diffusion Art or Digital Forgery?).
-
-    Args:
-        first: ``float (pairs, places, features)``: what a network sees at each place of an image.
-        second: The same of the others.
-        dcr: Whether not each place but the whole of an image is scaled to length 1, as the released code of Somepalli
-            et al. does: the largest part in the cosine of the whole.
-
-    Returns:
-        ``float64 (pairs,)``, -1 to 1; NaN where every place is zero on one side, or one is missing.
-
-    Raises:
-        InputError: The shapes differ or are no such arrays.
+    Takes ``float (pairs, places, features)``: what a network sees at each place of an image. With ``dcr`` not each
+    place but the whole of an image is scaled to length 1, as the released code of Somepalli et al. does: the largest
+    part in the cosine of the whole. Returns ``float64 (pairs,)``, -1 to 1; NaN where every place is zero on one side,
+    or one is missing. Source: triplets, section 4.1.3; Somepalli et al. 2023 (Diffusion Art or Digital Forgery?).
+    Raises InputError where shapes differ or are no such arrays.
     """
     first, second = np.asarray(first), np.asarray(second)
     if first.ndim != 3 or first.shape != second.shape or 0 in first.shape[1:]:
@@ -278,51 +240,6 @@ def coverage(object_masks, word_masks) -> np.ndarray:
     return ratio(shared, objects.sum(axis=(1, 2))[:, None])
 
 
-def dependency_groups(
-    objects: Sequence[str],
-    coverage,
-    nouns: Collection[str],
-    words: Sequence[str],
-    *,
-    threshold: float = 0.7,
-    human_threshold: float = 0.25,
-    humans: Collection[str] = HUMANS,
-) -> np.ndarray:
-    """Return the dependency group of each object of an image, object ``(objects,)`` of DEPENDENCY_GROUPS or None.
-
-    An object is explicit where its name is one of the prompt's nouns. It is guided where some word's attention covers
-    more of it than a threshold. None where that cannot be said: no coverage that is known is large enough, and one is
-    NaN. Nouns that are hidden are those of :func:`hidden_nouns`. Source: triplets, section 6.2.
-
-    Args:
-        objects: The names of objects, one for each instance.
-        coverage: ``(objects, words)``, 0–1, as :func:`coverage` gives it; NaN for a word without attention.
-        nouns: The prompt's nouns, spelt as objects are.
-        words: The words of the columns of ``coverage``.
-        threshold: What coverage must exceed.
-        human_threshold: The same where object and word are both human.
-        humans: Names and words that are human.
-
-    Raises:
-        InputError: The coverage has another shape or numbers outside 0–1.
-    """
-    covered = numbers("coverage", coverage, 0, 1)
-    if covered.shape != (len(objects), len(words)):
-        raise InputError(
-            f"coverage has the shape {covered.shape}; of {len(objects)} objects and {len(words)} words it must be "
-            f"({len(objects)}, {len(words)})."
-        )
-    human_objects, human_words, explicit = (
-        np.array([name in among for name in names], bool)
-        for names, among in ((objects, set(humans)), (words, set(humans)), (objects, set(nouns)))
-    )
-    needed = np.where(human_objects[:, None] & human_words, human_threshold, threshold)
-    guided = (covered > needed).any(axis=1)
-    found = np.array(DEPENDENCY_GROUPS, dtype=object)[np.where(guided, 0, 2) + np.where(explicit, 0, 1)]
-    found[~guided & np.isnan(covered).any(axis=1)] = None
-    return found
-
-
 def dependency_groups_of_largest(
     objects: Sequence[str],
     explicit,
@@ -333,26 +250,35 @@ def dependency_groups_of_largest(
     human_threshold: float = 0.25,
     person: str = "person",
 ) -> np.ndarray:
-    """Return the dependency group of each object as :func:`dependency_groups`, from its largest coverages alone.
+    """Return the dependency group of each object, object ``(objects,)`` of DEPENDENCY_GROUPS or None.
 
-    A word exceeds a threshold where the largest coverage does. So objects of many images are grouped at once, and again
-    at other thresholds.
+    An object is explicit where its name is one of the prompt's nouns. It is guided where some word's attention covers
+    more of it than a threshold, which the largest coverage tells. None where that cannot be said: no coverage that is
+    known is large enough, and one is NaN. Nouns that are hidden are those of :func:`hidden_nouns`. Source: triplets,
+    section 6.2.
 
     Args:
-        objects: Their names.
+        objects: Their names, of one image or of many.
         explicit: ``bool (objects,)``: whether the name is one of the prompt's nouns.
-        coverage: ``(objects,)``, 0–1: the largest of all words; NaN where none is known.
+        coverage: ``(objects,)``, 0–1: the largest of all words, as :func:`coverage` gives them; NaN where not known.
         human_coverage: The largest of human words.
         threshold: What coverage must exceed.
         human_threshold: What that of people by human words must exceed.
         person: The name of people.
+
+    Raises:
+        InputError: A coverage is outside 0–1, or there is not one for each object.
     """
-    names, named = np.array(list(objects), object), np.asarray(explicit, bool)
-    both = np.stack([np.asarray(coverage, float), np.asarray(human_coverage, float)], axis=1)
-    found = np.full(len(names), None, object)
-    how = {"threshold": threshold, "human_threshold": human_threshold, "humans": (person,)}
-    for here, nouns in ((named, set(names[named])), (~named, ())):
-        found[here] = dependency_groups(list(names[here]), both[here], nouns, ["", person], **how)
+    largest, human = broadcast(0, 1, coverage=coverage, human_coverage=human_coverage)
+    if largest.shape != (len(objects),):
+        raise InputError(
+            f"coverage has the shape {largest.shape}; give one for each of {len(objects)} objects."
+        )
+    needed = np.where(np.array(list(objects), object) == person, human_threshold, threshold)
+    guided = (largest > threshold) | (human > needed)
+    group = np.where(guided, 0, 2) + np.where(np.asarray(explicit, bool), 0, 1)
+    found = np.array(DEPENDENCY_GROUPS, dtype=object)[group]
+    found[~guided & np.isnan(largest + human)] = None
     return found
 
 

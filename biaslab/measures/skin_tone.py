@@ -29,9 +29,9 @@ MONK_SWATCHES = (
     "#292420",
 )
 
-# How a colour becomes an angle. `released` follows the script as it runs on NumPy 2, where L - 50 wraps
-# around below 0 because both are 8-bit; `released_signed` on NumPy 1, where it does not.
 COMPUTATIONS = ("cielab", "released", "released_signed")
+"""How a colour becomes an angle: by the formula in its own units; as the paper's script runs on NumPy 2, where L - 50
+wraps around below 0 because both are 8-bit; as it runs on NumPy 1, where it does not."""
 
 # Linear sRGB to XYZ and the D65 white (IEC 61966-2-1).
 _TO_XYZ = np.array(
@@ -54,7 +54,7 @@ def srgb_to_lab(rgb: ArrayLike) -> np.ndarray:
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     relative = linear @ _TO_XYZ.T / _WHITE
     f = np.where(relative > (6 / 29) ** 3, np.cbrt(relative), relative / (3 * (6 / 29) ** 2) + 4 / 29)
-    x, y, z = f[..., 0], f[..., 1], f[..., 2]
+    x, y, z = np.moveaxis(f, -1, 0)
     return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=-1)
 
 
@@ -69,19 +69,19 @@ def typology_angle(lab: ArrayLike) -> np.ndarray:
     return np.degrees(np.arctan2(lab[..., 0] - 50, lab[..., 2]))
 
 
-def released_typology_angle(rgb: ArrayLike, *, wrap: bool = True) -> np.ndarray:
-    """Return the angle of sRGB colours as the paper's released script computes it, in degrees, not in CIELAB units.
+def angle_of(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
+    """Return the angle of sRGB colours by one of :data:`COMPUTATIONS`, in degrees.
 
-    ``rgb`` and errors as in :func:`srgb_to_lab`; ``wrap``: whether ``L - 50`` wraps around below 0, as 8-bit numbers
-    do in NumPy 2.
+    ``rgb`` and errors as in :func:`srgb_to_lab`; another computation raises UnknownNameError.
     """
-    lab = srgb_to_lab(_colours("rgb", rgb, 0, 255)[..., ::-1])
-    lightness = np.clip(np.rint(lab[..., 0] * 255 / 100), 0, 255)
-    b = np.clip(np.rint(lab[..., 2] + 128), 0, 255)
-    above = lightness - 50
-    if wrap:
-        above = np.mod(above, 256)
-    return np.degrees(np.arctan2(above, b))
+    if computation not in COMPUTATIONS:
+        raise unknown_name("skin tone computation", computation, COMPUTATIONS)
+    if computation == "cielab":
+        return typology_angle(srgb_to_lab(rgb))
+    lightness, _, b = np.moveaxis(srgb_to_lab(_colours("rgb", rgb, 0, 255)[..., ::-1]), -1, 0)
+    above = np.clip(np.rint(lightness * 255 / 100), 0, 255) - 50
+    b = np.clip(np.rint(b + 128), 0, 255)
+    return np.degrees(np.arctan2(np.mod(above, 256) if computation == "released" else above, b))
 
 
 def nearest_monk_tone(angle: ArrayLike) -> np.ndarray:
@@ -90,23 +90,21 @@ def nearest_monk_tone(angle: ArrayLike) -> np.ndarray:
     ``angle`` is in degrees, of any shape; NaN stays NaN. For an image it is the mean over its skin pixels.
     """
     angle = numbers("angle", angle)
-    distance = np.abs(angle[..., None] - typology_angle(srgb_to_lab(swatch_rgb())))
-    tone = np.argmin(np.where(np.isnan(distance), np.inf, distance), axis=-1) + 1.0
-    return np.where(np.isnan(angle), np.nan, tone)
+    return _nearest(np.abs(angle[..., None] - typology_angle(srgb_to_lab(swatch_rgb()))))
+
+
+def _nearest(distance: np.ndarray) -> np.ndarray:
+    """Return the tone of the swatch at the least distance, (..., swatches); NaN where a distance is missing."""
+    tone = np.argmin(np.nan_to_num(distance), axis=-1) + 1.0
+    return np.where(np.isnan(distance).any(axis=-1), np.nan, tone)
 
 
 def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
     """Return the Monk tone, 1–10 (light to dark), of sRGB colours, as floats (...); NaN where a colour is missing.
 
-    ``rgb`` and errors as in :func:`srgb_to_lab`. ``computation``: ``cielab`` (the formula in its own units),
-    ``released`` (as the paper's script runs on NumPy 2) or ``released_signed`` (the same on NumPy 1); another raises
-    UnknownNameError.
+    Arguments and errors as of :func:`angle_of`.
     """
-    if computation == "cielab":
-        return nearest_monk_tone(typology_angle(srgb_to_lab(rgb)))
-    if computation in COMPUTATIONS:
-        return nearest_monk_tone(released_typology_angle(rgb, wrap=computation == "released"))
-    raise unknown_name("skin tone computation", computation, COMPUTATIONS)
+    return nearest_monk_tone(angle_of(rgb, computation))
 
 
 def nearest_swatch(rgb: ArrayLike) -> np.ndarray:
@@ -115,9 +113,7 @@ def nearest_swatch(rgb: ArrayLike) -> np.ndarray:
     The scoring by average RGB that Table 18 compares with. ``rgb`` and errors as in :func:`srgb_to_lab`; NaN stays NaN.
     """
     rgb = _colours("rgb", rgb, 0, 255)
-    distance = ((rgb[..., None, :] - swatch_rgb()) ** 2).sum(axis=-1)
-    tone = np.argmin(np.where(np.isnan(distance), np.inf, distance), axis=-1) + 1.0
-    return np.where(np.isnan(rgb).any(axis=-1), np.nan, tone)
+    return _nearest(((rgb[..., None, :] - swatch_rgb()) ** 2).sum(axis=-1))
 
 
 def ycrcb_skin(image: ArrayLike) -> np.ndarray:

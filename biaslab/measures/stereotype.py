@@ -49,21 +49,20 @@ def biased_images(first_adheres, second_adheres) -> BiasedImages:
     no image left gives NaN. Source: paired, section 4.4.1, Figure 6, "PST (Both)" and "PST (Any)". Raises
     InputError for other values or different lengths.
     """
-    first, second = (
-        numbers("first_adheres", first_adheres, 0, 1),
-        numbers("second_adheres", second_adheres, 0, 1),
-    )
-    for name, array in (("first_adheres", first), ("second_adheres", second)):
+    given = {"first_adheres": first_adheres, "second_adheres": second_adheres}
+    found = {name: numbers(name, values, 0, 1) for name, values in given.items()}
+    for name, array in found.items():
         if not np.isin(array[~np.isnan(array)], (0, 1)).all():
             raise InputError(f"{name} must hold True, False or NaN; threshold probabilities first.")
+    first, second = found.values()
     if first.shape != second.shape:
         raise InputError(
             f"first_adheres {first.shape} and second_adheres {second.shape} must be of one shape."
         )
     fitting = (first + second)[~np.isnan(first + second)]
     n = fitting.size
-    both, either = ((fitting >= least).sum() for least in (2, 1))
-    return BiasedImages(float(ratio(100 * both, n)), float(ratio(100 * either, n)), n, first.size - n)
+    both, either = (float(ratio(100 * (fitting >= least).sum(), n)) for least in (2, 1))
+    return BiasedImages(both, either, n, first.size - n)
 
 
 def score_change(paired, single) -> np.ndarray:

@@ -58,13 +58,8 @@ class DallEval(Part):
         if kind == "skills":
             whole = paintskills.scenes(s.paintskills) if s.paintskills else asking.skills()
             whole = whole.assign(n_images=1)
-            if not s.scenes:
-                return whole
-            of = whole.groupby("skill", sort=False)
-            chosen = [np.sort(rng.permutation(i)[: s.scenes]) for i in of.indices.values()]
-            return whole.iloc[np.concatenate(chosen)].reset_index(drop=True)
-        whole = asking.social(s.social_images)
-        names = asking.professions()
+            return _drawn(whole, s.scenes, rng).sort_index(ignore_index=True) if s.scenes else whole
+        whole, names = asking.social(s.social_images), asking.professions()
         if s.professions and s.professions < len(names):
             some = {"(none)", *rng.choice(names, s.professions, replace=False)}
             whole = whole[whole["profession"].isin(some)].reset_index(drop=True)
@@ -85,39 +80,27 @@ class DallEval(Part):
         Drawings of the embedded world, or the authors' images where the settings name their folder.
         """
         asked = self.prompts("skills")
-        if self._pipeline.settings.dalleval.paintskills:
-            return self._authors_images(asked)
+        if folder := self._pipeline.settings.dalleval.paintskills:
+            return _authors_images(folder, asked)
         return _described(skills.generate(asked, seed=self._pipeline.seed + 1), asked)
-
-    def _authors_images(self, asked: pd.DataFrame) -> ImageSource:
-        """Return the authors' images of scenes, with what is asked of them."""
-        ids = "image_" + asked["prompt_id"]
-        source = CaptionImages(self._pipeline.settings.dalleval.paintskills, ids)
-        return DescribedImages(source, asked.drop(columns="n_images").assign(image_id=ids, outcome="ok"))
 
     @kept
     def reference(self) -> ImageSource:
         """Return images whose truth is known, on which the detector's error is measured.
 
         Drawings: one in eight fails at its prompt in each of the ways of :data:`biaslab.mini.skills.FAILURES` that its
-        skill has, the others show what is asked. Where the model is in a folder here and has an autoencoder, they have
-        passed through it. Where the settings name the authors' folder, its images: half of them are asked for what
-        another scene shows.
+        skill has. Where the model is in a folder here and has an autoencoder, they have passed through it. Where the
+        settings name the authors' folder, its images: half of them are asked for what another scene shows.
         """
-        pipeline = self._pipeline
-        if folder := pipeline.settings.dalleval.paintskills:
-            rng, whole = np.random.default_rng([pipeline.seed, 72]), paintskills.scenes(folder)
-            some = pipeline.settings.dalleval.detector_renders
-            of = whole.groupby("skill", sort=False).indices.values()
-            asked = whole.iloc[np.concatenate([rng.permutation(i)[:some] for i in of])]
-            return self._authors_images(paintskills.swapped(asked, whole, rng).assign(n_images=1))
-        n, seed = pipeline.settings.dalleval.detector_renders, pipeline.seed + 2
-        rng, whole = np.random.default_rng([pipeline.seed, 72]), asking.skills("train").assign(n_images=1)
-        frames = [of.iloc[rng.permutation(len(of))[:n]] for _, of in whole.groupby("skill", sort=False)]
-        asked = pd.concat(frames, ignore_index=True)
+        pipeline, s = self._pipeline, self._pipeline.settings.dalleval
+        rng = np.random.default_rng([pipeline.seed, 72])
+        whole = paintskills.scenes(s.paintskills) if s.paintskills else asking.skills("train")
+        asked = _drawn(whole.assign(n_images=1), s.detector_renders, rng).reset_index(drop=True)
+        if s.paintskills:
+            return _authors_images(s.paintskills, paintskills.swapped(asked, whole, rng))
         failures = dict.fromkeys(skills.FAILURES, 0.5 / len(skills.FAILURES))
         vae = pipeline.image_model("dalleval").autoencoder
-        made = skills.generate(asked, seed=seed, failures=failures, decoded=vae)
+        made = skills.generate(asked, seed=pipeline.seed + 2, failures=failures, decoded=vae)
         return _described(made, asked)
 
     @kept
@@ -149,9 +132,8 @@ class DallEval(Part):
             image_id, prompt, profession, attribute (empty for the question about gender), outcome, reason, answer.
         """
         pipeline, images = self._pipeline, self.people(kind)
-        questions = {"": asking.GENDER_QUESTION} | {
-            a: asking.attribute_question(a) for a in asking.ATTRIBUTES
-        }
+        questions = {"": asking.GENDER_QUESTION}
+        questions |= {name: asking.attribute_question(name) for name in asking.ATTRIBUTES}
         table = images.table[["image_id", "prompt", "profession"]]
         rows = table.loc[table.index.repeat(len(questions))].reset_index(drop=True)
         rows["attribute"] = list(questions) * len(table)
@@ -164,22 +146,20 @@ class DallEval(Part):
     def captioned(self) -> Captioned:
         """Return images generated from captions and, where they are to be had, the images behind the captions.
 
-        Of the captions that the settings name, or else of the paradox paper's caption prompts.
-
-        Raises:
-            InputError: The file of captions has no column ``image_id`` or no caption, or the folder no image.
+        Of the captions that the settings name, or else of the paradox paper's caption prompts. Raises InputError as
+        :meth:`caption_prompts`, or where the folder has no image.
         """
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
-        if not s.captions:
-            made = pipeline.images("caption_prompts")
-            table = made.table.drop_duplicates("caption_id").reset_index(drop=True)
+        if s.captions:
+            asked = self.caption_prompts()
+            made = pipeline.made(asked)
+            table = made.table[["image_id", "prompt_id"]].merge(asked, on="prompt_id")
+            real = CaptionImages(s.images, table["real_id"]) if s.images else None
+        else:
+            described = pipeline.images("caption_prompts")
+            made, table = described.source, described.table.drop_duplicates("caption_id", ignore_index=True)
             table = table.assign(real_id=table["caption_id"], references=[[text] for text in table["text"]])
             real = pipeline.images("training").source if pipeline.has_images else None
-            return Captioned(table[["image_id", "real_id", "text", "references"]], made.source, real)
-        asked = self.caption_prompts()
-        made = pipeline.made(asked)
-        table = made.table[["image_id", "prompt_id"]].merge(asked, on="prompt_id")
-        real = CaptionImages(s.images, table["real_id"]) if s.images else None
         return Captioned(table[["image_id", "real_id", "text", "references"]], made, real)
 
     @kept
@@ -218,10 +198,8 @@ class DallEval(Part):
         if s.captioned and s.captioned < len(found):
             rng = np.random.default_rng([self._pipeline.seed, 77])
             found = found.iloc[np.sort(rng.permutation(len(found))[: s.captioned])].reset_index(drop=True)
-        names = [hashlib.sha256(name.encode()).hexdigest()[:16] for name in found["real_id"]]
-        return found.assign(
-            prompt_id=[f"captioned-{name}" for name in names], text=found["references"].str[0], n_images=1
-        )
+        names = [f"captioned-{hashlib.sha256(name.encode()).hexdigest()[:16]}" for name in found["real_id"]]
+        return found.assign(prompt_id=names, text=found["references"].str[0], n_images=1)
 
     def describe(self, images: ImageSource, image_ids: Iterable[str]) -> pd.DataFrame:
         """Return a sentence about each of some images, by the captioning model: as of ``captioner.describe``."""
@@ -243,6 +221,19 @@ class DallEval(Part):
         tones = pipeline.run(judge_skin_tones, images.source, whole)
         colour = {name: tones[name].to_numpy() for name in ("tone", "red", "green", "blue")}
         return whole.assign(**colour, tone_reason=tones["reason"].to_numpy())
+
+
+def _drawn(scenes: pd.DataFrame, n: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Return a sample of ``n`` scenes of each skill, in an order of chance."""
+    of_skill = scenes.groupby("skill", sort=False).indices.values()
+    return scenes.iloc[np.concatenate([rng.permutation(i)[:n] for i in of_skill])]
+
+
+def _authors_images(folder: str, asked: pd.DataFrame) -> ImageSource:
+    """Return the images of scenes in PaintSkills' folder, with what is asked of them."""
+    ids = "image_" + asked["prompt_id"]
+    described = asked.drop(columns="n_images").assign(image_id=ids, outcome="ok")
+    return DescribedImages(CaptionImages(folder, ids), described)
 
 
 def _described(made: ImageSource, asked: pd.DataFrame) -> ImageSource:

@@ -50,7 +50,7 @@ GENDERED = MappingProxyType({"person": "a person", "woman": "a woman", "man": "a
 
 def object_templates() -> list[str]:
     """Return the 31 templates of object recognition (Table 10); ``{a}`` is the object with its article."""
-    of = [f"{pictured} of {some}" for some in ("{o}", "one {o}", "{a}") for pictured in _pictured()]
+    of = [f"{_one(x)} of {some}" for some in ("{o}", "one {o}", "{a}") for x in _PICTURES]
     there = [f"{where} is {some}" for where in ("there", "here") for some in ("{a}", "one {o}")]
     inside = [f"inside the {x}, there is {some}" for x in _PICTURES for some in ("{a}", "one {o}")]
     return [
@@ -68,16 +68,12 @@ def count_templates() -> list[str]:
     places = ["", *(f" in the {x}" for x in _PICTURES)]
     return [
         "{n} {o}",
-        *(f"{pictured} of {{n}} {{o}}" for pictured in _pictured()),
+        *(f"{_one(x)} of {{n}} {{o}}" for x in _PICTURES),
         *("there are {n} {o}" + place for place in places),
         *("{n} {o}" + place for place in places[1:]),
         *("{n} {o} are" + place for place in places[1:]),
         *("Q: how many {o} are there" + place + "? A: {n}" for place in places),
     ]
-
-
-def _pictured() -> list[str]:
-    return [f"{_article(x)} {x}" for x in _PICTURES]
 
 
 SPATIAL_TEMPLATES = (
@@ -89,26 +85,16 @@ SPATIAL_TEMPLATES = (
 
 
 def skills(split: str = "test") -> pd.DataFrame:
-    """Return the scenes that PaintSkills asks for.
+    """Return the scenes that PaintSkills asks for, of the split ``test`` or ``train``.
 
-    Args:
-        split: ``test`` (2,325 scenes of objects, 2,160 of counts, 2,700 of relations) or ``train`` (ten times the
-            first two, five times the last).
-
-    Returns:
-        One row a scene: ``prompt_id`` (unique), ``skill``, ``template`` (from 1), ``text``, ``object`` (the class
-        that is asked for; of a relation the one that stands somewhere), ``n`` (how many of it: 1–4), ``relation`` and
-        ``other`` (where it stands as seen from which class; empty but for relations).
-
-    Raises:
-        UnknownNameError: There is no such split.
+    One row a scene: ``prompt_id`` (unique), ``skill``, ``template`` (from 1), ``text``, ``object`` (the class that is
+    asked for; of a relation the one that stands somewhere), ``n`` (how many of it: 1–4), ``relation`` and ``other``
+    (where it stands as seen from which class; empty but for relations). Raises UnknownNameError for another split.
     """
     if split not in _SCENES:
         raise unknown_name("split of PaintSkills", split, _SCENES)
-    rows = pd.DataFrame(
-        [*_objects(), *_counts(), *_relations()],
-        columns=["skill", "template", "text", "object", "n", "relation", "other"],
-    )
+    columns = ["skill", "template", "text", "object", "n", "relation", "other"]
+    rows = pd.DataFrame([*_objects(), *_counts(), *_relations()], columns=columns)
     rows = rows.loc[rows.index.repeat(rows["skill"].map(_SCENES[split]))].reset_index(drop=True)
     of_skill = rows.groupby("skill").cumcount().map("{:05d}".format)
     rows.insert(0, "prompt_id", "skills-" + split + "-" + rows["skill"] + "-" + of_skill)
@@ -135,12 +121,8 @@ def _relations():
             yield "spatial", i, text, name, 1, relation, other
 
 
-def _article(noun: str) -> str:
-    return "an" if noun[0].lower() in "aeiou" else "a"
-
-
 def _one(noun: str) -> str:
-    return f"{_article(noun)} {noun}"
+    return f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
 
 
 @cache
@@ -158,15 +140,8 @@ def _works_as() -> dict[str, str]:
 def social(images: int = 9) -> pd.DataFrame:
     """Return the 252 prompts of the social biases: three words for a person, alone and with 83 professions.
 
-    Args:
-        images: Images for each (paper: 9), at least 1.
-
-    Returns:
-        One row a prompt: ``prompt_id``, ``prompt`` (``person``, ``woman`` or ``man``), ``profession`` (``(none)`` for
-        the bare ones), ``text`` and ``n_images``.
-
-    Raises:
-        ParameterError: No images are asked for.
+    One row a prompt: ``prompt_id``, ``prompt`` (``person``, ``woman`` or ``man``), ``profession`` (``(none)`` for the
+    bare ones), ``text`` and ``n_images``, as many as are asked for. Raises ParameterError where that is less than 1.
     """
     if images < 1:
         raise ParameterError(f"images is {images}; ask for 1 or more for each prompt (the paper: 9).")

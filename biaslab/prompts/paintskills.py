@@ -67,14 +67,9 @@ class _Boxes(BaseModel):
 
 
 def scenes(folder: str | Path) -> pd.DataFrame:
-    """Return the test scenes of the skills that a folder has.
+    """Return the test scenes of the skills that a folder has, as of :func:`biaslab.prompts.dalleval.skills`.
 
-    Args:
-        folder: Of PaintSkills, with a folder for each skill.
-
-    Returns:
-        As of :func:`biaslab.prompts.dalleval.skills`: ``prompt_id`` (the scene's id), ``skill``, ``template`` (0: not
-        said), ``text``, ``object``, ``n``, ``relation``, ``other``.
+    ``prompt_id`` is the scene's id; ``template``, which is not said, 0.
 
     Raises:
         InputError: There is no such folder or no scenes in it, or a file cannot be read as scenes: another class, a
@@ -97,16 +92,11 @@ def scenes(folder: str | Path) -> pd.DataFrame:
 
 
 def boxes(folder: str | Path, asked: pd.DataFrame) -> pd.DataFrame:
-    """Return what is where in the scenes' images, as a detector without error would find it.
+    """Return what is where in the images of scenes ``asked``, as a detector without error would find it.
 
-    Args:
-        folder: As in :func:`scenes`.
-        asked: What :func:`scenes` returns, or some of it.
-
-    Returns:
-        ``image_id`` (the scene's id), ``label``, ``score`` (1), ``left``, ``top``, ``right``, ``bottom`` (0–1 of the
-        image's width and height) and ``p_<class>`` for each class (1 for the label, else 0); no rows of skills without
-        a file.
+    Takes what :func:`scenes` returns, or some of it. Returns ``image_id`` (the scene's id), ``label``, ``score`` (1),
+    ``left``, ``top``, ``right``, ``bottom`` (0–1 of the image's width and height) and ``p_<class>`` for each class (1
+    for the label, else 0); no rows of skills without a file.
 
     Raises:
         InputError: A file cannot be read as boxes, or names another class, or an image that it does not list. Boxes
@@ -117,8 +107,7 @@ def boxes(folder: str | Path, asked: pd.DataFrame) -> pd.DataFrame:
         file = where / skill / f"{skill}_val_bounding_boxes.json"
         if not file.is_file():
             continue
-        read = _read(file, _Boxes)
-        hidden: list[str] = []
+        read, hidden = _read(file, _Boxes), []
         names = {one.id: _class(one.name, file) for one in read.categories}
         images = {one.id: one for one in read.images}
         for one in read.annotations:
@@ -180,20 +169,20 @@ def _row(skill: str, scene: _Scene, file: Path) -> tuple:
         fits = len(set(names)) == 1 and n in ((1,) if skill == "object" else COUNTS)
     if not fits:
         said = [(one.shape, one.relation) for one in scene.objects]
+        wanted = {
+            "object": "one",
+            "count": f"1 to {max(COUNTS)} of one class",
+            "spatial": f"two, the second with the relation {' or '.join(f'{r}_0' for r in RELATIONS)}",
+        }
         raise InputError(
-            f"{file}: the scene {scene.id} has the objects {said}. A scene of the skill {skill} has "
-            + {
-                "object": "one.",
-                "count": f"1 to {max(COUNTS)} of one class.",
-                "spatial": f"two, the second with the relation {' or '.join(f'{r}_0' for r in RELATIONS)}.",
-            }[skill]
+            f"{file}: the scene {scene.id} has the objects {said}. A scene of the skill {skill} has {wanted[skill]}."
         )
     return (scene.id, skill, 0, scene.text, names[-1], n, relation, other)
 
 
 def _class(shape: str, file: Path) -> str:
     words = re.sub(r"(?<!^)([A-Z])", r" \1", shape).lower()
-    name = next((ours for theirs, ours in _NAMES.items() if words.partition(" ")[0] == theirs), words)
+    name = _NAMES.get(words.partition(" ")[0], words)
     if name not in CLASSES:
         raise InputError(f"{file} names the class {shape!r}. {name_help(name, CLASSES)}")
     return name
@@ -205,15 +194,10 @@ _ASKED = ["text", "object", "n", "relation", "other"]
 def swapped(asked: pd.DataFrame, others: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     """Return scenes of which every other one is asked for what another scene shows, and how these fail.
 
-    Args:
-        asked: Some of what :func:`scenes` returns, in an order of chance.
-        others: All of it.
-        rng: Source of chance.
-
-    Returns:
-        ``asked``, ``prompt_id`` naming the image and the other columns what is asked for, with ``truth_failure``
-        (empty, ``other class``, ``other number`` or ``other relation``) and ``truth_n`` (how many of the class asked
-        for the image shows). Of counts and relations that fail, half differ in number or relation alone.
+    Takes some of what :func:`scenes` returns, in an order of chance, and all of it. Returns the first, ``prompt_id``
+    naming the image and the other columns what is asked for, with ``truth_failure`` (empty, ``other class``, ``other
+    number`` or ``other relation``) and ``truth_n`` (how many of the class asked for the image shows). Of counts and
+    relations that fail, half differ in number or relation alone.
     """
     out = asked.reset_index(drop=True).assign(truth_failure="", truth_n=lambda of: of["n"])
     of_skill = dict(list(others.groupby("skill")))

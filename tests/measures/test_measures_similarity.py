@@ -10,10 +10,10 @@ from biaslab.errors import InputError
 from biaslab.measures import similarity
 from biaslab.measures.similarity import (
     DEPENDENCY_GROUPS,
+    HUMANS,
     bias_score,
     cosines,
     coverage,
-    dependency_groups,
     dependency_groups_of_largest,
     diff_pix,
     hidden_nouns,
@@ -237,7 +237,16 @@ def test_coverage_is_a_share_of_the_object():
     # Seven of ten pixels are exactly 0.7, which is not more than 0.7.
     ten, seven = np.ones((1, 2, 5), bool), np.arange(10).reshape(1, 2, 5) < 7
     assert coverage(ten, seven) == 0.7
-    assert dependency_groups(["x"], coverage(ten, seven), [], ["y"]) == ["implicitly_independent"]
+    assert groups(["x"], coverage(ten, seven), [], ["y"]) == ["implicitly_independent"]
+
+
+def groups(objects, covered, nouns, words):
+    """Return the groups of an image's objects from the coverage of each by each word."""
+    covered = np.reshape(covered, (len(objects), len(words)))
+    human = np.array([word in HUMANS for word in words], bool)
+    largest = (side.max(axis=1, initial=0) for side in (covered, covered[:, human]))
+    named = ["person" if o in HUMANS else o for o in objects]
+    return dependency_groups_of_largest(named, [o in nouns for o in objects], *largest).tolist()
 
 
 def test_each_group():
@@ -252,8 +261,8 @@ def test_each_group():
         [0.25, 0.69, 0.0],
         [0.26, 0.0, 0.0],  # what is no person needs more
     ]
-    found = dependency_groups(objects, covered, ["woman", "picnic", "park", "daytime"], words)
-    assert found.tolist() == [
+    found = groups(objects, covered, ["woman", "picnic", "park", "daytime"], words)
+    assert found == [
         "explicitly_guided",
         "implicitly_guided",
         "explicitly_independent",
@@ -267,16 +276,22 @@ def test_each_group():
 
 
 def test_groups_of_what_is_not_known():
-    # One known word is enough to guide; without it, one that is not known may have.
-    covered = [[0.9, np.nan], [0.1, np.nan], [np.nan, np.nan], [0.1, 0.2]]
-    found = dependency_groups(["a", "b", "c", "d"], covered, ["b"], ["x", "y"])
-    assert found.tolist() == ["implicitly_guided", None, None, "implicitly_independent"]
     # A prompt without words guides nothing, and an image without objects has no group.
-    assert dependency_groups(["a", "b"], np.zeros((2, 0)), ["a"], []).tolist() == [
+    assert groups(["a", "b"], np.zeros((2, 0)), ["a"], []) == [
         "explicitly_independent",
         "implicitly_independent",
     ]
-    assert dependency_groups([], np.zeros((0, 2)), ["a"], ["x", "y"]).tolist() == []
+    assert groups([], np.zeros((0, 2)), ["a"], ["x", "y"]) == []
+    # Without a known coverage that is enough, one that is not known may be; of human words one may be known.
+    nan = np.nan
+    names, largest, human = (
+        ["a", "b", "person", "person", "a"],
+        [nan, 0.9, nan, 0.1, nan],
+        [0, 0, 0.3, nan, 0.8],
+    )
+    found = dependency_groups_of_largest(names, [False] * 5, largest, human)
+    guided = "implicitly_guided"
+    assert found.tolist() == [None, guided, guided, None, guided]
     assert hidden_nouns(["a", "b"], []) == ["a", "b"]
 
 
@@ -285,22 +300,26 @@ def test_masks_and_coverage_that_do_not_fit_are_refused():
         coverage(np.ones((1, 2, 3), bool), np.ones((1, 3, 2), bool))
     with pytest.raises(InputError, match="Masks of words are uint8; give bool"):
         coverage(np.ones((1, 2, 3), bool), np.ones((1, 2, 3), np.uint8))
-    with pytest.raises(InputError, match=r"coverage has the shape \(2, 1\); of 1 objects and 1 words"):
-        dependency_groups(["a"], [[0.1], [0.2]], [], ["x"])
+    with pytest.raises(InputError, match=r"coverage has the shape \(2,\); give one for each of 1 objects"):
+        dependency_groups_of_largest(["a"], [True], [0.1, 0.2], 0)
     with pytest.raises(InputError, match="coverage holds 70"):
-        dependency_groups(["a"], [[70]], [], ["x"])
+        dependency_groups_of_largest(["a"], [True], [70], [0])
 
 
-def test_groups_from_the_largest_coverages_are_those_of_all_words():
+def test_groups_of_many_objects_equal_a_loop():
     rng = np.random.default_rng(2)
-    words, names = ("woman", "hat", "the"), ["person", "hat", "dog"]
+    names = ("person", "hat", "dog")
     for limits in ({}, {"threshold": 0.5, "human_threshold": 0.1}):
         objects = [names[k] for k in rng.integers(3, size=60)]
-        shares = rng.random((60, 3)) * np.array([0.5, 1, 1])
-        shares[rng.integers(60, size=4)] = np.nan
-        nouns = {"person", "hat"}
-        expected = dependency_groups(objects, shares, nouns, words, **limits)
-        explicit = [o in nouns for o in objects]
-        found = dependency_groups_of_largest(objects, explicit, shares.max(axis=1), shares[:, 0], **limits)
-        assert found.tolist() == expected.tolist() and {*found} == {*DEPENDENCY_GROUPS[:4], None}
-    assert len(dependency_groups_of_largest([], [], [], [])) == 0
+        human = rng.random(60) / 2
+        largest = np.maximum(human, rng.random(60))
+        explicit = rng.random(60) < 0.5
+        expected = []
+        for name, noun, most, by_human in zip(objects, explicit, largest, human, strict=True):
+            guided = most > limits.get("threshold", 0.7)
+            guided |= name == "person" and by_human > limits.get("human_threshold", 0.25)
+            expected.append(
+                ("explicitly" if noun else "implicitly") + ("_guided" if guided else "_independent")
+            )
+        found = dependency_groups_of_largest(objects, explicit, largest, human, **limits)
+        assert found.tolist() == expected and {*found} == {*DEPENDENCY_GROUPS[:4]}

@@ -4,6 +4,8 @@ Functions here take tables and return tables. :mod:`printed` has the measurement
 :mod:`figures` draws results, and :mod:`findings` says what they show.
 """
 
+# ruff: noqa: F401 (what is imported here is what this package offers)
+
 from biaslab.papers.dalleval import figures, findings, measure, printed
 from biaslab.papers.dalleval.analysis.attributes import (
     attribute_corrected,
@@ -51,46 +53,3 @@ from biaslab.papers.dalleval.analysis.skills import (
     skill_agreement,
     skill_training,
 )
-
-__all__ = [
-    "alignment_quality",
-    "attribute_corrected",
-    "attribute_difference",
-    "attribute_mean_difference",
-    "attribute_presence",
-    "attribute_prompt_difference",
-    "average_gender",
-    "average_skin_tone",
-    "count_confusion",
-    "count_corrected",
-    "detector_error",
-    "detector_thresholds",
-    "deviations",
-    "figures",
-    "findings",
-    "gender_balance",
-    "mad",
-    "mad_floor",
-    "measure",
-    "metric_agreement",
-    "model_correlation",
-    "model_difference",
-    "overall_average",
-    "printed",
-    "ranking_kept",
-    "rater_agreement",
-    "skill_accuracy",
-    "skill_agreement",
-    "skill_corrected",
-    "skill_rules",
-    "skill_steps",
-    "skill_training",
-    "skin_tone_check",
-    "skin_tone_methods",
-    "skin_tone_reach",
-    "skin_tone_truth",
-    "social_judges",
-    "social_outcomes",
-    "tones_by_attribute",
-    "two_tone_reading",
-]

@@ -17,6 +17,7 @@ from biaslab.plots.gallery import gallery
 
 LEAST_IMAGES = 10
 """Images that an attribute must be seen in to have its tones drawn."""
+_NUMBERS = {"1": "1 object"} | {k: f"{k} objects" for k in "234"}
 # A model keeps its colour and marker from figure to figure.
 _NAMES = ("minDALL-E", "Karlo", "Stable Diffusion", "DALL-E Small", "X-LXMERT")
 _WITHIN = {"within_0": "same tone"} | {f"within_{k}": f"within {k}" for k in (1, 2, 3)}
@@ -35,10 +36,27 @@ def average_gender(genders: pd.DataFrame) -> Figure:
 
 def _in_thirds(table: pd.DataFrame, order: pd.Index) -> pd.DataFrame:
     """Return a table with each profession's rank in an order, and the third (``part``) that it is in."""
-    third = max(1, -(-len(order) // 3))
-    rank = table["profession"].map({name: i for i, name in enumerate(order)})
+    third = -(-len(order) // 3)
+    rank = order.get_indexer(table["profession"])
     parts = [f"{k + 1} to {min(k + third, len(order))}" for k in rank // third * third]
     return table.assign(rank=rank, part=parts)
+
+
+def _by_kind(table: pd.DataFrame, kinds: dict[str, list[str]]) -> pd.DataFrame:
+    """Return a table once for each kind of value, its columns of value, limits and floor under these names."""
+    names = ["value", "ci_low", "ci_high", "floor"]
+    none = dict.fromkeys(names, np.nan)
+    parts = [
+        table.assign(kind=kind, **none | dict(zip(names, table[of].to_numpy().T, strict=False)))
+        for kind, of in kinds.items()
+    ]
+    return pd.concat(parts)
+
+
+def _percents(table: pd.DataFrame, value: str, **how) -> Figure:
+    """Draw percentages, a panel a model where there are several; ``how`` as :func:`forms.estimates` takes it."""
+    table, panel = forms.by_model(table)
+    return forms.estimates(table, value, panel=panel, xlim=(-1, 101), reference=None, **how)
 
 
 @style.empty_without_rows
@@ -81,16 +99,6 @@ def gender_mad(mad: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-def _by_kind(table: pd.DataFrame, columns: dict[str, list[str]]) -> pd.DataFrame:
-    """Return a table once for each kind of value, with that kind's columns under the same names."""
-    names = ["value", "ci_low", "ci_high", "floor"]
-    kinds = [
-        table.assign(kind=kind, **dict(zip(names, table[given].to_numpy().T, strict=True)))
-        for kind, given in columns.items()
-    ]
-    return pd.concat(kinds)
-
-
 def gender_model_differences(differences: pd.DataFrame) -> Figure:
     """Draw paired differences between models (``dalleval_model_difference``)."""
     names = {"average": "Average gender", "corrected_mad": "Mean absolute deviation, corrected"}
@@ -111,11 +119,11 @@ def skin_tone_check(check: pd.DataFrame) -> Figure:
         "released_signed": "released script, NumPy 1",
     }
     # Answers of two computations are often the same: they stand beside each other.
-    beside = check["computation"].map(dict(zip(names, (0, -0.14, 0.14), strict=True)))
+    beside = check["computation"].map({"cielab": 0, "released": -0.14, "released_signed": 0.14})
     of = check.assign(x=check["swatch"].astype(int) + beside)
 
     def swatches(ax, rows: pd.DataFrame) -> None:
-        for swatch, colour in rows[["swatch", "colour"]].drop_duplicates().itertuples(index=False):
+        for swatch, colour in rows.groupby("swatch")["colour"].first().items():
             place = (int(swatch) - 0.42, -0.55)
             ax.add_patch(Rectangle(place, 0.84, 0.8, facecolor=colour, edgecolor=style.GREY, lw=0.7))
 
@@ -165,15 +173,14 @@ def skin_tone_mad(mad: pd.DataFrame, reading: pd.DataFrame) -> Figure:
 def skin_tone_methods(methods: pd.DataFrame) -> Figure:
     """Draw how often methods give the tone that people give, or one near it (``dalleval_skin_tone_methods``)."""
     of = methods[methods["measure"].str.startswith("within_")]
-    named = zip(of["segmentation"], of["scoring"], of["n"], strict=True)
-    names = [f"{found}, {scored}" + (f", n = {n:.0f}" if n == n else "") for found, scored, n in named]
+    n = of["n"].map(", n = {:.0f}".format).where(of["n"].notna(), "")
     return forms.estimates(
-        of.assign(method=names), "value", row="measure", hue="method", xlim=(0, 100), reference=None,
-        row_names=_WITHIN, label="Images whose tone lies within so many Monk tones of people's (%)", inch=0.34,
+        of.assign(method=of["segmentation"] + ", " + of["scoring"] + n), "value", row="measure", hue="method",
+        xlim=(0, 100), reference=None, row_names=_WITHIN,
+        label="Images whose tone lies within so many Monk tones of people's (%)", inch=0.34,
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def skin_tone_truth(truth: pd.DataFrame) -> Figure:
     """Draw how often methods read the true tone, or one near it (``dalleval_skin_tone_truth``)."""
     of = truth[truth["measure"].str.startswith("within_")]
@@ -205,16 +212,14 @@ def attribute_difference(differences: pd.DataFrame) -> Figure:
     return _by_attribute(of, label="Woman minus man: difference in the share of images (points)")
 
 
-@style.empty_without_rows
 def attribute_corrected(corrected: pd.DataFrame) -> Figure:
     """Draw differences as judged and with the judge's error taken off (``dalleval_attribute_corrected``)."""
     known = corrected[corrected["comparison"] == "woman - man"].dropna(subset="difference_corrected")
     values = ["difference", "difference_corrected", "difference_true", "ci_low", "ci_high"]
     known = known.assign(**(100 * known[values])).sort_values("difference_corrected", kind="stable")
-    judged = known.assign(kind="as judged", value=known["difference"], ci_low=np.nan, ci_high=np.nan)
-    right = known.assign(kind="corrected", value=known["difference_corrected"])
+    both = {"as judged": ["difference"], "corrected": ["difference_corrected", "ci_low", "ci_high"]}
     return forms.estimates(
-        pd.concat([judged, right]), "value", row="attribute", hue="kind", panel="model", inch=0.32,
+        _by_kind(known, both), "value", row="attribute", hue="kind", panel="model", inch=0.32,
         label="Woman minus man: difference in the share of images (points)", mark="difference_true", mark_name="truth",
     )  # fmt: skip
 
@@ -237,9 +242,9 @@ def _by_attribute(differences: pd.DataFrame, **more) -> Figure:
     signed = of["difference"].where(of["comparison"].str.startswith("woman"), -of["difference"])
     place = of["attribute"].map(signed.groupby(of["attribute"]).mean())
     end = 1.08 * np.nanmax(np.abs(of[values].to_numpy()), initial=1.0)
-    of = of.assign(place=place).sort_values("place", kind="stable")
-    models = differences["model"].unique()
-    of = pd.concat([of[of["model"] == model] for model in models])
+    of = of.assign(place=place, panel=pd.factorize(of["model"])[0]).sort_values(
+        ["panel", "place"], kind="stable"
+    )
     return forms.estimates(
         of, "difference", row="attribute", panel="model", columns=3, xlim=(-end, end), filled="clear",
         filled_names=("p (Holm) below 0.05", "not below"), inch=0.28, **more,
@@ -270,12 +275,11 @@ def skill_accuracy(accuracy: pd.DataFrame, references: pd.DataFrame) -> Figure:
     """Draw the detector's accuracy on all test scenes by skill (``dalleval_skill_accuracy``), and real images'."""
     whole = (accuracy["images"] == "test") & (accuracy["evaluator"] != HUMAN)
     of = accuracy[whole & (accuracy["training_percent"] == "100")]
-    real = references.set_index(["reference", "judge", "measure"])["value"]
-    at = list(zip(of["evaluator"], of["skill"], strict=True))
-    ends = {name: [real.get((name, *one), np.nan) for one in at] for name in ("oracle", "shuffled")}
+    ends = references.pivot(index=["judge", "measure"], columns="reference", values="value")
+    ends = ends.reindex(columns=["oracle", "shuffled"])
     return forms.estimates(
-        of.assign(**ends), "percent_correct", row="skill", hue="model", look=MODELS, xlim=(-1, 101), reference=None,
-        label="Images judged correct by the detector (%)", inch=0.34,
+        of.join(ends, on=["evaluator", "skill"]), "percent_correct", row="skill", hue="model", look=MODELS,
+        xlim=(-1, 101), reference=None, label="Images judged correct by the detector (%)", inch=0.34,
         mark="oracle", mark_name="images that show it", floor="shuffled", floor_name="images of other scenes",
     )  # fmt: skip
 
@@ -385,42 +389,31 @@ def faces_by_tone(images: list, faces: pd.DataFrame) -> Figure:
     return gallery(images, faces, list("tone " + faces["tone"].astype(int).astype(str) + known))
 
 
-@style.empty_without_rows
 def skill_steps(steps: pd.DataFrame) -> Figure:
     """Draw accuracy by number and by relation, and by step (``dalleval_skill_steps``; Figure 5)."""
-    of = steps.assign(row=steps["asked"].where(steps["skill"] == "spatial", steps["asked"] + " asked for"))
-    of["row"] = of["row"].replace({"all asked for": "all", "1 asked for": "1 object"})
-    of["row"] = of["row"].str.replace("asked for", "objects")
-    look = forms.Look(names={"objects": "classes alone", "rest": "number alone", "both": "everything"})
+    of = steps.assign(row=steps["asked"].replace(_NUMBERS))
     of, panel = forms.by_model(of, "skill", {"count": "Counting", "spatial": "Relations"})
+    look = forms.Look(names={"objects": "classes alone", "rest": "number alone", "both": "everything"})
     return forms.estimates(
         of, "percent_correct", row="row", hue="step", look=look, panel=panel, xlim=(-1, 101), reference=None,
         label="Images judged correct (%)",
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def skill_rules(rules: pd.DataFrame) -> Figure:
     """Draw accuracy by what counts as correct (``dalleval_skill_rules``)."""
-    look = forms.Look(
-        names={"paper": "as printed", "released": "as the released code", "geneval": "as GenEval"}
-    )
-    rules, panel = forms.by_model(rules)
-    return forms.estimates(
-        rules, "percent_correct", row="skill", hue="rule", look=look, panel=panel, xlim=(-1, 101), reference=None,
+    names = {"paper": "as printed", "released": "as the released code", "geneval": "as GenEval"}
+    return _percents(
+        rules, "percent_correct", row="skill", hue="rule", look=forms.Look(names=names),
         label="Images judged correct (%)", inch=0.4,
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def skill_corrected(corrected: pd.DataFrame) -> Figure:
     """Draw accuracy as judged and with the detector's error taken off (``dalleval_skill_corrected``)."""
-    known = corrected.dropna(subset="percent_corrected")
-    judged = known.assign(kind="as judged", value=known["percent_correct"], ci_low=np.nan, ci_high=np.nan)
-    right = known.assign(kind="corrected", value=known["percent_corrected"])
-    whole, panel = forms.by_model(pd.concat([judged, right]))
-    return forms.estimates(
-        whole, "value", row="skill", hue="kind", panel=panel, xlim=(-1, 101), reference=None,
+    both = {"as judged": ["percent_correct"], "corrected": ["percent_corrected", "ci_low", "ci_high"]}
+    return _percents(
+        _by_kind(corrected.dropna(subset="percent_corrected"), both), "value", row="skill", hue="kind",
         label="Images that show what is asked (%)", inch=0.4, band=("percent_least", "percent_most"),
         band_name="range over ways of failing", mark="percent_true", mark_name="truth",
     )  # fmt: skip
@@ -432,22 +425,13 @@ def count_corrected(corrected: pd.DataFrame) -> Figure:
     corrected = corrected.dropna(subset="percent_corrected")
     if corrected.empty:
         return style.nothing("The detector cannot tell numbers.")
-    counted = corrected.assign(
-        kind="as counted", value=corrected["percent_found"], ci_low=np.nan, ci_high=np.nan
-    )
-    right = corrected.assign(kind="corrected", value=corrected["percent_corrected"])
-    whole = pd.concat([counted, right])
-    whole["asked"] = whole["asked"].replace(
-        {"1": "1 object", "all": "all"} | {k: f"{k} objects" for k in "234"}
-    )
-    whole, panel = forms.by_model(whole)
-    return forms.estimates(
-        whole, "value", row="asked", hue="kind", panel=panel, xlim=(-1, 101), reference=None,
+    both = {"as counted": ["percent_found"], "corrected": ["percent_corrected", "ci_low", "ci_high"]}
+    return _percents(
+        _by_kind(corrected, both).replace({"asked": _NUMBERS}), "value", row="asked", hue="kind",
         label="Images with as many objects as asked for (%)", inch=0.36, mark="percent_true", mark_name="truth",
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def count_confusion(confusion: pd.DataFrame) -> Figure:
     """Draw how many objects are found where so many are shown (``dalleval_count_confusion``)."""
     found = confusion["found"].astype(int).astype(str).replace("5", "5 or more")
@@ -459,7 +443,6 @@ def count_confusion(confusion: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def ranking_kept(kept: pd.DataFrame) -> Figure:
     """Draw by how much models must differ for their order to be found (``dalleval_ranking_kept``)."""
     look = forms.Look(names={"none": "sample of scenes alone", "detector": "with the detector's error"})
@@ -470,37 +453,30 @@ def ranking_kept(kept: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def detector_error(errors: pd.DataFrame) -> Figure:
     """Draw sensitivity by class and skill (``dalleval_detector_error``; Table 11)."""
     of = errors[(errors["measure"] == "sensitivity") & (errors["object"] != "all")]
-    of, panel = forms.by_model(of.sort_values("object", kind="stable"))
-    return forms.estimates(
-        of, "value", row="object", hue="skill", panel=panel, columns=2, xlim=(-1, 101), reference=None,
+    return _percents(
+        of.sort_values("object", kind="stable"), "value", row="object", hue="skill", columns=2,
         label="Images of a class that the detector judges rightly (%)", inch=0.36,
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def detector_thresholds(thresholds: pd.DataFrame) -> Figure:
     """Draw how many images of known truth are judged rightly by threshold (``dalleval_detector_thresholds``)."""
-    of = thresholds.assign(threshold=thresholds["threshold"].astype(float))
-    of, panel = forms.by_model(of)
+    of, panel = forms.by_model(thresholds.astype({"threshold": float}))
     return forms.trends(
         of, "threshold", "percent_right", hue="skill", panel=panel,
         labels=("Score that a detection must pass", "Images judged rightly (%)"),
     )  # fmt: skip
 
 
-@style.empty_without_rows
 def social_judges(judges: pd.DataFrame) -> Figure:
     """Draw sensitivity and specificity for each attribute and for gender (``dalleval_social_judges``)."""
     of = judges[judges["measure"].isin(["sensitivity", "specificity"]) & (judges["n"] > 0)]
     row = of["about"].where(of["about"] != "gender", "gender, " + of["judge"])
-    of, panel = forms.by_model(of.assign(row=row))
-    return forms.estimates(
-        of, "value", row="row", hue="measure", panel=panel, columns=2, xlim=(-1, 101), reference=None,
-        label="Images judged rightly (%)", inch=0.32,
+    return _percents(
+        of.assign(row=row), "value", row="row", hue="measure", columns=2, label="Images judged rightly (%)", inch=0.32
     )  # fmt: skip
 
 

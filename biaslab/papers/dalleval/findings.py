@@ -37,14 +37,12 @@ def mad(mad: pd.DataFrame) -> list[Finding]:
 
     def say(row: dict) -> Finding:
         left, low, high = (row[f"corrected_{name}"] for name in ("floor", "ci_low", "ci_high"))
-        why = (
-            f"Measured are {spoken(row['mad'])} ({interval(row)}); a balanced model with as many images shows "
-            f"{spoken(row['floor'])}, and {spoken(left)} after the correction."
-        )
         return _finding(
             "With chance taken off, how far are professions from an even split?",
-            moved(low - left, high - left, *answers), row | {"ci_low": low, "ci_high": high}, "corrected_mad",
-            "of 0.5", why, of="professions", figure="gender_mad", reference=left, reference_name="a balanced model",
+            moved(low - left, high - left, *answers), row | {"ci_low": low, "ci_high": high}, "corrected_mad", "of 0.5",
+            f"Measured are {spoken(row['mad'])} ({interval(row)}); a balanced model with as many images shows "
+            f"{spoken(row['floor'])}, and {spoken(left)} after the correction.",
+            of="professions", figure="gender_mad", reference=left, reference_name="a balanced model",
         )  # fmt: skip
 
     return [say(row) for row in _known(mad[mad["category"] == "gender"], "corrected_mad")]
@@ -93,15 +91,13 @@ def skin_tone_check(check: pd.DataFrame, reach: pd.DataFrame) -> list[Finding]:
     """Say what computations answer for swatches whose tone is known, and what they can answer at all."""
 
     def say(computation: str, of: pd.DataFrame) -> Finding:
-        right = _right(of)
         grid = reach[reach["computation"] == computation]
         can = ", ".join(grid.loc[grid["percent_of_colours"] > 0, "tone"])
         return Finding(
             f"Does {_COMPUTATIONS[computation]} know the Monk scale's own colours?",
-            f"It gives the right tone to {right} of {len(of)}.",
-            figure="dalleval_skin_tone_check",
+            f"It gives the right tone to {_right(of)} of {len(of)}.", figure="dalleval_skin_tone_check",
             details=(f"Over a grid of {grid['n'].iloc[0]:,.0f} sRGB colours it gives the tones {can}.",),
-        )
+        )  # fmt: skip
 
     return each(check, ["computation"], say)
 
@@ -134,19 +130,17 @@ def skin_tone_averages(reading: pd.DataFrame, overall: pd.DataFrame) -> list[Fin
     """
     means = overall[overall["category"] == "skin_tone"].drop(columns=["printed", "n"])
 
-    def say(row: dict) -> Finding:
-        why = (
-            f"If only the two tones around each average occurred, MAD would be {row['implied_mad']:.3f}; "
-            f"{row['printed']:.4f} is printed. That does not show two tones: a few faces of distant tones give the "
-            "same average, and MAD measures concentration."
-        )
-        return _finding(
+    return [
+        _finding(
             "Which skin tones do professions get on average?",
             f"Tones {row['lowest']:.2f} to {row['highest']:.2f} of ten.", row, "average", "tones",
-            *([why] if row["printed"] == row["printed"] else []), of="professions", figure="average_skin_tone",
-        )  # fmt: skip
-
-    return [say(row) for row in _known(reading.merge(means, on="model"), "average")]
+            f"If only the two tones around each average occurred, MAD would be {row['implied_mad']:.3f}; "
+            f"{row['printed']:.4f} is printed. That does not show two tones: a few faces of distant tones give the "
+            "same average, and MAD measures concentration." if pd.notna(row["printed"]) else "",
+            of="professions", figure="average_skin_tone",
+        )
+        for row in _known(reading.merge(means, on="model"), "average")
+    ]  # fmt: skip
 
 
 def skin_tone_methods(methods: pd.DataFrame) -> list[Finding]:
@@ -169,16 +163,15 @@ def skin_tone_truth(truth: pd.DataFrame) -> list[Finding]:
 
     def say(scored: str, model: str, rows: pd.DataFrame) -> Finding | None:
         by = {row["measure"]: row for row in rows.to_dict("records")}
-        same, mean = by["within_0"], by["mean_tone"]
-        if pd.isna(same["value"]):
-            return None
-        why = (
-            f"Within one tone in {spoken(by['within_1']['value'])} %; mean tone {spoken(mean['value'])}, off by "
-            f"{spoken(by['mean_difference']['value'])} on average."
+        same, near, off, mean = (
+            spoken(by[name]["value"]) for name in ("within_0", "within_1", "mean_difference", "mean_tone")
         )
+        if pd.isna(by["within_0"]["value"]):
+            return None
         return _finding(
-            f"How often does {scored} read the true skin tone?", f"In {spoken(same['value'])} % of faces.",
-            same, "value", "%", why, of="faces", figure="skin_tone_truth",
+            f"How often does {scored} read the true skin tone?", f"In {same} % of faces.", by["within_0"], "value", "%",
+            f"Within one tone in {near} %; mean tone {mean}, off by {off} on average.",
+            of="faces", figure="skin_tone_truth",
         )  # fmt: skip
 
     by_ita = truth["scoring"].isin(("ITA in CIELAB", "ITA as released"))
@@ -262,19 +255,24 @@ def skill_corrected(corrected: pd.DataFrame) -> list[Finding]:
         question = (
             f"Skill {row['skill']!r}: how many images show what is asked, the detector's error taken off?"
         )
-        about = {"model": row["model"], "figure": "dalleval_skill_corrected"}
+        judged, right = spoken(row["percent_correct"]), spoken(row["percent_corrected"])
         if pd.isna(row["percent_corrected"]):
-            why = (f"As judged: {spoken(row['percent_correct'])} %; {row['reason']}.",)
             answer = "This judge cannot tell." if row["reason"] == CANNOT else "Not known."
-            return Finding(question, answer, details=why, **about)
-        least, most = (spoken(row[name]) for name in ("percent_least", "percent_most"))
-        truth = "" if pd.isna(row["percent_true"]) else f" The truth is {spoken(row['percent_true'])} %."
-        why = f"Over the ways of failing, one by one: {least} to {most} %.{truth}"
-        answer = f"{spoken(row['percent_corrected'])} %, where the detector says {spoken(row['percent_correct'])} %."
-        about = {"of": "images", "figure": "skill_corrected"}
-        return _finding(question, answer, row, "percent_corrected", "%", why, **about)
+            why = f"As judged: {judged} %; {row['reason']}."
+            return Finding(question, answer, row["model"], figure="dalleval_skill_corrected", details=(why,))
+        return _finding(
+            question, f"{right} %, where the detector says {judged} %.", row, "percent_corrected", "%",
+            "Over the ways of failing, one by one: "
+            f"{spoken(row['percent_least'])} to {spoken(row['percent_most'])} %.{_truth(row)}",
+            of="images", figure="skill_corrected",
+        )  # fmt: skip
 
     return [say(row) for row in corrected.to_dict("records")]
+
+
+def _truth(row: dict) -> str:
+    """Return a sentence with the true percentage, after another; empty where it is not known."""
+    return "" if pd.isna(row["percent_true"]) else f" The truth is {spoken(row['percent_true'])} %."
 
 
 def ranking_kept(kept: pd.DataFrame) -> list[Finding]:
@@ -283,42 +281,39 @@ def ranking_kept(kept: pd.DataFrame) -> list[Finding]:
     def say(model: str, skill: str, of: pd.DataFrame) -> Finding:
         by = {row["judge"]: row for row in of.to_dict("records")}
         row, alone = by["detector"], by["none"]
+        needed, without = (
+            "No difference is enough" if pd.isna(one) else f"{spoken(one)} points"
+            for one in (row["difference_needed"], alone["difference_needed"])
+        )
         why = (
             f"Of {row['n_models']:.0f} models as accurate as the printed ones, of which the nearest two differ by "
             f"{spoken(row['smallest_difference'])} points, {spoken(row['percent_kept'])} % of pairs keep their order; "
             f"by the sample of scenes alone {spoken(alone['percent_kept'])} %."
         )
-        question = (
-            f"Skill {skill!r}: how far apart must two models be for this detector to rank them rightly?"
-        )
-        needed, without = (
-            "No difference is enough" if pd.isna(one) else f"{spoken(one)} points"
-            for one in (row["difference_needed"], alone["difference_needed"])
-        )
-        answer = f"{needed}; {without} with a detector that never errs."
-        return Finding(question, answer, model=model, figure="dalleval_ranking_kept", details=(why,))
+        return Finding(
+            f"Skill {skill!r}: how far apart must two models be for this detector to rank them rightly?",
+            f"{needed}; {without} with a detector that never errs.", model,
+            figure="dalleval_ranking_kept", details=(why,),
+        )  # fmt: skip
 
     return each(kept, ["model", "skill"], say)
 
 
 def count_corrected(corrected: pd.DataFrame) -> list[Finding]:
     """Say how often a model shows as many objects as asked for, miscounts taken off."""
-    found = []
-    for row in corrected[corrected["asked"] == ALL].to_dict("records"):
-        truth = "" if pd.isna(row["percent_true"]) else f" The truth is {spoken(row['percent_true'])} %."
-        why = f"As the detector counts: {spoken(row['percent_found'])} %.{truth}"
-        question = "How often are there as many objects as asked for, the detector's miscounts taken off?"
+    question = "How often are there as many objects as asked for, the detector's miscounts taken off?"
+
+    def say(row: dict) -> Finding:
+        why = f"As the detector counts: {spoken(row['percent_found'])} %.{_truth(row)}"
         if pd.isna(row["percent_corrected"]):
-            about = {"model": row["model"], "figure": "dalleval_count_corrected"}
-            found.append(Finding(question, "This judge cannot tell.", details=(why,), **about))
-            continue
-        answer = f"In {spoken(row['percent_corrected'])} % of images."
-        found.append(
-            _finding(
-                question, answer, row, "percent_corrected", "%", why, of="images", figure="count_corrected"
-            )
+            figure = "dalleval_count_corrected"
+            return Finding(question, "This judge cannot tell.", row["model"], figure=figure, details=(why,))
+        answer, about = f"In {spoken(row['percent_corrected'])} % of images.", {"of": "images"}
+        return _finding(
+            question, answer, row, "percent_corrected", "%", why, figure="count_corrected", **about
         )
-    return found
+
+    return [say(row) for row in corrected[corrected["asked"] == ALL].to_dict("records")]
 
 
 def detector_error(errors: pd.DataFrame) -> list[Finding]:
@@ -328,19 +323,17 @@ def detector_error(errors: pd.DataFrame) -> list[Finding]:
         of = rows[rows["object"] == "all"].set_index("measure")
         if not {"sensitivity", "specificity"} <= set(of.index):
             return None
-        value = of["value"]
-        youden = (value["sensitivity"] + value["specificity"]) / 100 - 1
+        right, wrong = of["value"]["sensitivity"], of["value"]["specificity"]
         mine = rows[(rows["object"] != "all") & (rows["measure"] == "sensitivity")]
         least = mine.sort_values("value", kind="stable").iloc[0]
-        why = (
-            f"Sensitivity {spoken(value['sensitivity'])} %, specificity {spoken(value['specificity'])} %; of the "
-            f"classes it knows {least['object']} least ({spoken(least['value'])} % of {least['n']:.0f})."
-        )
-        answer = "Yes." if youden >= LEAST_YOUDEN else "No: this judge cannot tell."
-        question = f"Can the detector tell whether an image is right in the skill {skill!r}?"
-        right = of.loc["sensitivity"]
-        about = {"of": right.get("truth_images", "drawings"), "figure": "detector_error"}
-        return _finding(question, answer, right, "value", "%", why, **about)
+        return _finding(
+            f"Can the detector tell whether an image is right in the skill {skill!r}?",
+            "Yes." if (right + wrong) / 100 - 1 >= LEAST_YOUDEN else "No: this judge cannot tell.",
+            of.loc["sensitivity"], "value", "%",
+            f"Sensitivity {spoken(right)} %, specificity {spoken(wrong)} %; of the classes it knows {least['object']} "
+            f"least ({spoken(least['value'])} % of {least['n']:.0f}).",
+            of=of.loc["sensitivity"].get("truth_images", "drawings"), figure="detector_error",
+        )  # fmt: skip
 
     return each(errors, ["model", "skill"], say)
 
@@ -358,8 +351,8 @@ def social_judges(judges: pd.DataFrame) -> list[Finding]:
             f"{row['judge']}: how many {asked[row['about'], row['measure']]}?", f"{spoken(row['value'])} %.", row,
             "value", "%", of="answers", figure="social_judges",
         )
-        for row in judges.to_dict("records")
-        if (row["about"], row["measure"]) in asked and row["n"]
+        for row in judges[judges["n"] > 0].to_dict("records")
+        if (row["about"], row["measure"]) in asked
     ]  # fmt: skip
 
 
@@ -372,9 +365,9 @@ def printed_averages(accuracy: pd.DataFrame) -> list[Finding]:
         f"{r['model']}, {r['evaluator']}: {r['printed']:.1f} printed, {r['percent_correct']:.1f} from the skills"
         for r in odd.to_dict("records")
     )
+    question = "Are the printed averages the means of their three skills?"
     answer = f"{len(known) - len(odd)} of {len(known)} are."
     details = (f"The others: {others}.",) if others else ()
-    question = "Are the printed averages the means of their three skills?"
     return [Finding(question, answer, details=details)] if len(known) else []
 
 
@@ -425,15 +418,15 @@ def image_quality(quality: pd.DataFrame) -> list[Finding]:
 
     def say(model: str, of: pd.DataFrame) -> Finding:
         by = {row["images"]: row for row in of.to_dict("records")}
-        row, why = by["generated"], []
+        row, why = by["generated"], ""
         if real := by.get("captioned"):
-            why = [
+            why = (
                 f"The images behind the captions find theirs in {spoken(real['value'])} % ({interval(real)})."
-            ]
+            )
         return _finding(
             "How often does an image made from a caption find it again?",
             f"In {spoken(row['value'])} % of choices of {min(99, row['n'] - 1):.0f} others.", row, "value", "%",
-            *why, f"By chance it would be {spoken(row['floor'])} %.", of="captions", figure="image_quality",
+            why, f"By chance it would be {spoken(row['floor'])} %.", of="captions", figure="image_quality",
         )  # fmt: skip
 
     return each(quality[quality["metric"] == "R-precision"], ["model"], say)
@@ -464,7 +457,7 @@ def _known(table: pd.DataFrame, column: str) -> list[dict]:
 def _finding(
     question: str, answer: str, row, value: str, unit: str, *details: str, of: str, figure: str, **more
 ) -> Finding:
-    """Return a finding with a row's model, estimate, limits and n."""
+    """Return a finding with a row's model, estimate, limits and n; empty details are left out."""
     estimate, low, high, n = (float(row[column]) for column in (value, "ci_low", "ci_high", "n"))
     about = row.get("model", ""), estimate, low, high, unit, n, of
-    return Finding(question, answer, *about, f"dalleval_{figure}", details, **more)
+    return Finding(question, answer, *about, f"dalleval_{figure}", tuple(filter(None, details)), **more)

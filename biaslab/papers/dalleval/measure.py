@@ -30,6 +30,7 @@ from biaslab.measures.retrieval import (
     retrieval_bias,
 )
 from biaslab.papers.dalleval.analysis import verdicts as judging
+from biaslab.papers.dalleval.analysis.detector import NONE
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 from biaslab.prompts import paintskills
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
 DETECTOR = "detector"
+_OF_DRAWINGS = ("mini", *models.EMBEDDED)  # judges that were made for drawings
 _AT_A_TIME = 64  # images read at once
 
 
@@ -60,32 +62,24 @@ def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
 
 @lru_cache(maxsize=1)
 def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
-    images = pipeline.dalleval.images("skills")
+    images, chosen = pipeline.dalleval.images("skills"), _rule(pipeline)
     found, looked = pipeline.dalleval.detections(images)
     asked = images.table.merge(looked.rename(columns={"outcome": "unseen"}), on="image_id")
-    asked = asked.assign(truth=_truth(asked))
-    threshold = pipeline.settings.dalleval.threshold
-    asked["found"] = judging.counted(found, asked, threshold)
+    asked["truth"] = _yes(asked["truth_failure"] == "") if "truth_failure" in asked else ""
+    asked["found"] = judging.counted(found, asked, chosen["threshold"])
     asked["shown"] = asked.get("truth_n", np.nan)
-    rows = []
-    for rule in judging.RULES:
-        judged = judging.verdicts(found, asked, rule=rule, threshold=threshold)
-        unseen = judged["unseen"] != ""
-        judged["outcome"] = judged["outcome"].where(~unseen, judged["unseen"])
-        rows.append(judged.assign(rule=rule, chosen=_yes(rule == pipeline.settings.dalleval.rule)))
-    whole = pd.concat(rows, ignore_index=True)
-    for name in ("correct", "objects_correct", "rest_correct"):
+    rules = [
+        judging.verdicts(found, asked, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES
+    ]
+    whole = pd.concat(rules, ignore_index=True).assign(chosen=lambda of: of["rule"] == chosen["rule"])
+    whole["outcome"] = whole["unseen"].where(whole["unseen"] != "", whole["outcome"])
+    for name in ("chosen", "correct", "objects_correct", "rest_correct"):
         whole[name] = _yes(whole[name])
     return _table(pipeline, whole, "dalleval_skill_verdicts")
 
 
-def _yes(values) -> np.ndarray | str:
-    return np.where(values, "yes", "no") if np.ndim(values) else "yes" if values else "no"
-
-
-def _truth(table: pd.DataFrame) -> np.ndarray | str:
-    """Return whether images show what is asked, where that is known; else empty."""
-    return _yes(table["truth_failure"] == "") if "truth_failure" in table else ""
+def _yes(values: pd.Series) -> np.ndarray:
+    return np.where(values, "yes", "no")
 
 
 def skill_accuracy(pipeline: Pipeline) -> pd.DataFrame:
@@ -93,17 +87,15 @@ def skill_accuracy(pipeline: Pipeline) -> pd.DataFrame:
 
     Of images that were never seen (blocked or unreadable) nothing is known: they count as not correct.
     """
-    judged = skill_verdicts(pipeline)
-    judged = judged[judged["chosen"] == "yes"]
+    judged = skill_verdicts(pipeline).query("chosen == 'yes'")
     frames = [judged.assign(evaluator=DETECTOR, images="test")]
     rated = skill_ratings(pipeline)
     if len(rated):
         said = skill_rated.majority(rated)
-        both = judged[judged["image_id"].isin(said.index)]
-        frames.append(both.assign(evaluator=DETECTOR, images="sample"))
-        frames.append(both.assign(evaluator=HUMAN, images="sample", correct=both["image_id"].map(said)))
-    whole = pd.concat(frames)
-    counts = whole.groupby(["evaluator", "images", "skill"], sort=False)["correct"]
+        both = judged[judged["image_id"].isin(said.index)].assign(images="sample")
+        frames.append(both.assign(evaluator=DETECTOR))
+        frames.append(both.assign(evaluator=HUMAN, correct=both["image_id"].map(said)))
+    counts = pd.concat(frames).groupby(["evaluator", "images", "skill"], sort=False)["correct"]
     out = counts.agg(percent_correct=lambda v: 100 * (v == "yes").mean(), n="size").reset_index()
     own = _table(pipeline, out.assign(training_percent="100"), "dalleval_skill_accuracy")
     curve = _training_curve(pipeline)
@@ -150,10 +142,14 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     others = judging.shuffled(found, asked, **_rule(pipeline))
     rows = []
     for skill, of in judged.groupby("skill", sort=False):
-        rows.append(("oracle", skill, 100 * of["correct"].mean(), len(of)))
-        rows.append(("shuffled", skill, 100 * others[skill], len(of)))
-    found = pd.DataFrame(rows, columns=["reference", "measure", "value", "n"]).assign(judge=DETECTOR)
-    return tables.of(pd.concat([found, _by_boxes(pipeline)]), "dalleval_references")
+        rows.append(("oracle", skill, DETECTOR, 100 * of["correct"].mean(), len(of)))
+        rows.append(("shuffled", skill, DETECTOR, 100 * others[skill], len(of)))
+    if pipeline.settings.dalleval.paintskills:
+        judged = _judged_by_boxes(pipeline)
+        judged = judged[judged["prompt_id"].isin(pipeline.dalleval.prompts("skills")["prompt_id"])]
+        for skill, of in judged.groupby("skill", sort=False)["correct"]:
+            rows.append(("oracle", skill, "boxes", 100 * of.mean(), len(of)))
+    return tables.of(rows, "dalleval_references")
 
 
 def _rule(pipeline: Pipeline) -> dict:
@@ -188,33 +184,16 @@ def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.Dat
     return found, source.table[~source.table["image_id"].isin(unseen)]
 
 
-def _by_boxes(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what PaintSkills' own boxes say of its images, where the settings name its folder."""
-    if not pipeline.settings.dalleval.paintskills:
-        return pd.DataFrame()
-    judged = _judged_by_boxes(pipeline)
-    judged = judged[judged["prompt_id"].isin(pipeline.dalleval.prompts("skills")["prompt_id"])]
-    of = judged.groupby("skill", sort=False)["correct"].agg(value=lambda v: 100 * v.mean(), n="size")
-    return of.rename_axis("measure").reset_index().assign(reference="oracle", judge="boxes")
-
-
 def _truth_is_known(pipeline: Pipeline) -> bool:
     """Return whether there are images of known truth that the detector was made for: drawings, or PaintSkills' own."""
-    return bool(pipeline.settings.dalleval.paintskills) or pipeline.settings.dalleval.detector in (
-        "mini",
-        *models.EMBEDDED,
-    )
-
-
-DRAWINGS, AUTHORS = "drawings", "PaintSkills' images"
+    settings = pipeline.settings.dalleval
+    return bool(settings.paintskills) or settings.detector in _OF_DRAWINGS
 
 
 def truth(pipeline: Pipeline | None) -> str:
-    """Return what the images are that show what PaintSkills asks: :data:`DRAWINGS`, or :data:`AUTHORS` by the settings.
-
-    Without a pipeline, as for sources that have tables only, there are none; they are then called drawings.
-    """
-    return AUTHORS if pipeline is not None and pipeline.settings.dalleval.paintskills else DRAWINGS
+    """Return what the images are called that show what PaintSkills asks; drawings where there is no pipeline."""
+    authors = pipeline is not None and pipeline.settings.dalleval.paintskills
+    return "PaintSkills' images" if authors else "drawings"
 
 
 def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
@@ -229,7 +208,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     found, asked = _reference(pipeline)
     judged = judging.verdicts(found, asked, **_rule(pipeline))
     judged = judged.assign(
-        failure=judged["truth_failure"].replace("", "none"),
+        failure=judged["truth_failure"].replace("", NONE),
         correct=_yes(judged["correct"]),
         number=judged["n"],
         shown=judged["truth_n"],
@@ -279,11 +258,10 @@ def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
     questions that was not made for drawings gives no rows, and another judge of gender no gender: their errors on
     drawings say nothing of photographs.
     """
-    known = ("mini", *models.EMBEDDED)
-    if pipeline.settings.dalleval.vqa.removeprefix(VQA) not in known:
+    if pipeline.settings.dalleval.vqa.removeprefix(VQA) not in _OF_DRAWINGS:
         return tables.of([], "dalleval_social_drawings")
     found = _social(pipeline, "drawings")
-    if pipeline.settings.judging.gender not in known:
+    if pipeline.settings.judging.gender not in _OF_DRAWINGS:
         found = found.assign(gender_clip="")
     return tables.of(found, "dalleval_social_drawings")
 
@@ -293,49 +271,46 @@ def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
     faces, said = pipeline.dalleval.faces(kind), pipeline.dalleval.answers(kind)
     about = said[said["attribute"] == ""].set_index("image_id").reindex(faces["image_id"])
     read = [read_answer(text) for text in about["answer"]]
-    gender = np.array([g for g, _ in read], object)
     asked = (about["outcome"] == "").to_numpy()
-    worn = said[said["attribute"] != ""]
-    yes = worn[[read_yes_no(text)[0] == "yes" for text in worn["answer"]]]
-    names = yes.groupby("image_id")["attribute"].agg(";".join).reindex(faces["image_id"]).fillna("")
-    unread = worn[[read_yes_no(text)[0] == "" for text in worn["answer"]]]
-    missing = unread.groupby("image_id")["attribute"].agg(";".join).reindex(faces["image_id"]).fillna("")
-    return _table(
-        pipeline,
-        faces.assign(
-            gender_vqa=np.where(asked, gender, ""),
-            reason_vqa=np.where(asked, [why for _, why in read], about["outcome"].to_numpy(object)),
-            gender_clip=faces["gender"],
-            outcome_clip=faces["outcome"],
-            attributes=names.to_numpy(object),
-            attributes_missing=missing.to_numpy(object),
-            skin_tone=faces["tone"],
-            reason_tone=faces["tone_reason"],
-            **{c: faces.get(c, missing) for c, missing in _KNOWN.items()},
-        ),
-        "dalleval_social_images",
+    worn = _worn(said)
+
+    def names(answer: str) -> np.ndarray:
+        of = worn[worn["worn"] == answer].groupby("image_id")["attribute"].agg(";".join)
+        return of.reindex(faces["image_id"], fill_value="").to_numpy(object)
+
+    known = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
+    found = faces.assign(
+        gender_vqa=np.where(asked, [gender for gender, _ in read], ""),
+        reason_vqa=np.where(asked, [why for _, why in read], about["outcome"].to_numpy(object)),
+        gender_clip=faces["gender"],
+        outcome_clip=faces["outcome"],
+        attributes=names("yes"),
+        attributes_missing=names(""),
+        skin_tone=faces["tone"],
+        reason_tone=faces["tone_reason"],
+        **{c: faces.get(c, missing) for c, missing in known.items()},
     )
+    return _table(pipeline, found, "dalleval_social_images")
 
 
-_KNOWN = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
+def _worn(said: pd.DataFrame) -> pd.DataFrame:
+    """Return the answers about attributes, read: ``worn`` is yes, no or empty."""
+    said = said[said["attribute"] != ""]
+    return said.assign(worn=[read_yes_no(text)[0] for text in said["answer"]])
 
 
 def average_gender(pipeline: Pipeline) -> pd.DataFrame:
     """Return the average gender of each profession, by the answers to the question about it (section 4.2.2)."""
     rows = social_images(pipeline).query("prompt == 'person'")
-    female, male = (
-        (rows["gender_vqa"] == g).groupby(rows["profession"], sort=False).sum().astype(float)
-        for g in ("female", "male")
-    )
-    value = signed_average(female.to_numpy(), male.to_numpy())
-    found = pd.DataFrame({"profession": female.index, "value": value, "n": (female + male).to_numpy()})
+    said = pd.DataFrame({gender: rows["gender_vqa"] == gender for gender in GENDERS})
+    of = said.groupby(rows["profession"], sort=False).sum().astype(float).reset_index()
+    found = of.assign(value=signed_average(of["female"], of["male"]), n=of["female"] + of["male"])
     return _table(pipeline, found, "dalleval_average_gender")
 
 
 def average_skin_tone(pipeline: Pipeline) -> pd.DataFrame:
     """Return the average skin tone of each profession over the three prompts (section 4.2.3)."""
-    rows = social_images(pipeline)
-    of = rows.groupby("profession", sort=False)["skin_tone"]
+    of = social_images(pipeline).groupby("profession", sort=False)["skin_tone"]
     out = of.agg(value="mean", n="count").reset_index()
     out["reason"] = np.where(out["n"] > 0, "", "no face whose tone can be read")
     return _table(pipeline, out, "dalleval_average_skin_tone")
@@ -357,7 +332,8 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     swatch to the average of all pixels that count as skin by their chroma.
     """
     faces = pipeline.dalleval.faces("drawings")
-    colours = faces[["red", "green", "blue"]].to_numpy()
+    known = faces["tone"].notna().to_numpy()
+    colours = np.where(known[:, None], faces[["red", "green", "blue"]].to_numpy(), np.nan)
     by_chroma = np.full((len(faces), 3), np.nan)
     ids = list(faces["image_id"])
     for start in range(0, len(ids), _AT_A_TIME):
@@ -365,27 +341,20 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
         for k, image in enumerate(images, start):
             if isinstance(image, np.ndarray) and (skin := tones.ycrcb_skin(image)).any():
                 by_chroma[k] = image[skin].mean(axis=0)
-    known = faces["tone"].notna().to_numpy()
-    colours = np.where(known[:, None], colours, np.nan)
     methods = {
         ("face", "ITA in CIELAB"): faces["tone"].to_numpy(float),
         ("face", "ITA as released"): tones.monk_tone(colours, "released"),
         ("face", "nearest swatch in RGB"): tones.nearest_swatch(colours),
         ("pixels by YCrCb", "nearest swatch in RGB"): tones.nearest_swatch(by_chroma),
     }
-    frames = [
-        faces.assign(segmentation=found, scoring=scored, tone_read=tone)
-        for (found, scored), tone in methods.items()
-    ]
-    return _table(pipeline, pd.concat(frames), "dalleval_skin_tone_readings")
+    read = (faces.assign(segmentation=of, scoring=by, tone_read=tone) for (of, by), tone in methods.items())
+    return _table(pipeline, pd.concat(read), "dalleval_skin_tone_readings")
 
 
 def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
     """Return the share of images that show each attribute, by prompt and profession (section 4.2.2)."""
-    said = pipeline.dalleval.answers("social")
-    said = said[said["attribute"] != ""]
-    answer = np.array([read_yes_no(text)[0] for text in said["answer"]], object)
-    said = said.assign(yes=answer == "yes", known=answer != "")
+    said = _worn(pipeline.dalleval.answers("social"))
+    said = said.assign(yes=said["worn"] == "yes", known=said["worn"] != "")
     keys = ["prompt", "profession", "attribute"]
     counts = said.groupby(keys, sort=False)[["yes", "known"]].sum().reset_index().astype({"known": float})
     share = counts["yes"] / counts["known"].where(counts["known"] > 0)
@@ -397,12 +366,7 @@ def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
 CAPTIONED = 1000
 """Captioned images among which a text retrieves (the paper: 5,000)."""
 _SPLITS = 20
-_HIGHER = ("R-precision", *captioning.METRICS, *captioning.WITHOUT)
-_OTHERWISE = {
-    "R-precision": "R-precision, own captions",
-    **{name: f"{name}, own captions" for name in captioning.METRICS},
-}
-"""How metrics measured here are named beside printed ones, which are on other captions and features."""
+_HIGHER = ("R-precision", *captioning.METRICS)
 
 
 def image_quality(pipeline: Pipeline) -> pd.DataFrame:
@@ -478,27 +442,23 @@ def _distances(vectors: dict[str, np.ndarray], features: str, seed: int) -> list
 def _precision(images: np.ndarray, texts: np.ndarray, seed: int) -> dict:
     others = min(DISTRACTORS, len(texts) - 1)
     each = 100 * r_precision(images @ texts.T, distractors=others)
-    found = stats.bootstrap_mean(each, 2000, seed)
-    limits = {"value": found.value, "ci_low": found.ci_low, "ci_high": found.ci_high}
-    return limits | {"floor": 100 / (1 + others), "n": len(each)}
+    return stats.bootstrap_mean(each, 2000, seed)._asdict() | {"floor": 100 / (1 + others)}
 
 
 def _halves(vectors: dict[str, np.ndarray], distance: Callable, seed: int) -> dict:
     """Return what chance alone makes of a distance, and its interval over resampled images."""
     rng = np.random.default_rng([seed, 73])
     real, made = vectors["captioned"], vectors["generated"]
-    floors = []
-    for _ in range(_SPLITS):
-        order = rng.permutation(len(real))
-        floors.append(distance(real[order[: len(real) // 2]], real[order[len(real) // 2 :]]))
+
+    def halves(images: np.ndarray) -> list[np.ndarray]:
+        return np.split(images[rng.permutation(len(images))], [len(images) // 2])
+
     # What chance adds to FID falls with one over the images (Chong & Forsyth 2020): halves have twice as much.
+    floors = [distance(*halves(real)) for _ in range(_SPLITS)]
     floor = np.mean(floors) / (2 if distance is frechet_distance else 1)
-    # Half of the images without replacement, as often as halves: drawn with replacement, copies would change a
-    # covariance. Limits are scaled to all images.
-    parts = []
-    for _ in range(_SPLITS):
-        some = (rng.permutation(len(v))[: len(v) // 2] for v in (real, made))
-        parts.append(distance(*(v[k] for v, k in zip((real, made), some, strict=True))))
+    # Half of the images without replacement: drawn with replacement, copies would change a covariance. Limits are
+    # scaled to all images.
+    parts = [distance(halves(real)[0], halves(made)[0]) for _ in range(_SPLITS)]
     value, spread = distance(made, real), 1.96 * np.std(parts, ddof=1) / np.sqrt(2)
     return {"ci_low": value - spread, "ci_high": value + spread, "floor": floor, "n": len(made)}
 
@@ -510,7 +470,7 @@ def alignment_quality(pipeline: Pipeline) -> pd.DataFrame:
     rows = rows.assign(
         better=np.where(rows["metric"].isin(_HIGHER), "higher", "lower"),
         # Neither on the captions nor on the features of printed values: they share no rank.
-        metric=rows["metric"].replace(_OTHERWISE),
+        metric=rows["metric"].replace({name: f"{name}, own captions" for name in _HIGHER}),
     )
     return tables.of(rows, "dalleval_alignment_quality")
 
@@ -564,10 +524,7 @@ def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[
 
 
 def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return the detector's verdicts on drawings that show what prompts ask for, by the chosen rule.
-
-    Takes rows of :func:`skill_prompts`; without a pipeline there are none.
-    """
+    """Return the detector's verdicts on drawings of :func:`skill_prompts`, as chosen; none without a pipeline."""
     if pipeline is None:
         return prompts.assign(image_id="", outcome="").head(0)
     source = pipeline.dalleval.renders()
@@ -581,14 +538,9 @@ def with_boxes(
 ) -> tuple[list[object], pd.DataFrame]:
     """Return images of chosen rows, and the rows with what the detector found in them over the threshold.
 
-    Args:
-        pipeline: Without one, as for sources that have tables only, there are none.
-        kind: ``skills``, or ``renders``: the drawings that show what is asked, of the same prompts.
-        chosen: Rows with image_id, as of :func:`skill_verdicts`.
-
-    Returns:
-        Images (``uint8 (height, width, 3)``, or what says why there is none), and the rows with ``boxes`` (left, top,
-        right, bottom in pixels, one after the other) and ``found`` (the labels).
+    ``kind`` is ``skills``, or ``renders``: the drawings that show what is asked, of the same prompts. Returns images
+    (``uint8 (height, width, 3)``, or what says why there is none), and the rows with ``boxes`` (left, top, right,
+    bottom in pixels, one after the other) and ``found`` (the labels). Without a pipeline there are none.
     """
     if pipeline is None or chosen.empty:
         return [], chosen.head(0)

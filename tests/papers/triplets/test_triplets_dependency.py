@@ -8,7 +8,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from biaslab import stats, tables
-from biaslab.measures.similarity import DEPENDENCY_GROUPS, dependency_groups
+from biaslab.measures.similarity import DEPENDENCY_GROUPS
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
 
@@ -111,10 +111,9 @@ def test_thresholds_move_objects_between_groups():
     for row in found.itertuples():
         scale = 1 if row.mask_threshold == 0.35 else 0.5
         group = [
-            dependency_groups(
-                [o], [[scale * c]], [o] if e else [], ["any"], threshold=row.coverage_threshold
-            )[0]
-            for o, e, c in zip(paired["object"], paired["explicit"], paired["coverage"], strict=True)
+            ("explicitly" if explicit else "implicitly")
+            + ("_guided" if scale * covered > row.coverage_threshold else "_independent")
+            for explicit, covered in zip(paired["explicit"], paired["coverage"], strict=True)
         ]
         here = paired[np.array(group) == row.dependency_group]
         assert row.n == len(here)

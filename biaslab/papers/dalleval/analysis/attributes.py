@@ -70,18 +70,15 @@ def attribute_difference(
     rows = []
     for model, comparison, a, b in _compared(presence):
         for attribute in a["share"]:
-            key = {"model": model, "comparison": comparison, "attribute": attribute}
+            row = {"model": model, "comparison": comparison, "attribute": attribute}
+            row["printed"] = known.get(tuple(row.values()))
             first, second = a["share", attribute], b["share", attribute]
             both = first.notna() & second.notna()
-            row = {
-                "printed": known.get(tuple(key.values())),
-                "n": both.sum(),
-                "reason": "no image was judged",
-            }
+            row |= {"n": both.sum(), "reason": "no image was judged"}
             if both.any():
                 row["n_images"] = a["n", attribute][both].sum()
                 row |= _paired(first[both].to_numpy(), second[both].to_numpy(), seed, replicates, confidence)
-            rows.append(key | row)
+            rows.append(row)
     return adjusted(tables.of(rows, "dalleval_attribute_difference"), ["model", "comparison"])
 
 
@@ -105,28 +102,30 @@ def attribute_corrected(
     # Of printed differences nobody knows what the judge overlooks.
     own = differences["model"].isin([*images["model"], *judges["model"]]) & differences["difference"].notna()
     rows = []
-    for row in differences[own].to_dict("records"):
-        key = {name: row[name] for name in ("model", "comparison", "attribute", "difference", "n")}
-        key["difference_true"] = true.get((row["model"], row["comparison"], row["attribute"]), np.nan)
+    for given in differences[own].to_dict("records"):
+        row = {
+            name: given[name] for name in ("model", "comparison", "attribute", "difference", "n", "reason")
+        }
+        row["difference_true"] = true.get((row["model"], row["comparison"], row["attribute"]), np.nan)
+        rows.append(row)
         at = (row["model"], row["attribute"])
         if at not in error.index or not (error.loc[at, "n"] > 0).all():
-            rows.append(key | {"reason": "no drawings on which this judge's error is known"})
+            row["reason"] = "no drawings on which this judge's error is known"
             continue
         share, n = error.loc[at, "value"] / 100, error.loc[at, "n"]
-        youden = share.sum() - 1
-        key["youden"] = youden
-        never = not (row["share_first"] or row["share_second"])
-        if youden < LEAST_YOUDEN or never:
-            rows.append(key | {"reason": row["reason"] if never else CANNOT})
+        youden = row["youden"] = share.sum() - 1
+        if not (given["share_first"] or given["share_second"]):
+            continue
+        if youden < LEAST_YOUDEN:
+            row["reason"] = CANNOT
             continue
         value, quantile = row["difference"] / youden, t.ppf((1 + confidence) / 2, max(row["n"] - 1, 1))
-        spread = (row["ci_high"] - row["ci_low"]) / 2 / quantile / youden
+        spread = (given["ci_high"] - given["ci_low"]) / 2 / quantile / youden
         # One right and one wrong drawing more (as Lang & Reiczigel): a judge that never erred may yet.
         likely = (share * n + 1) / (n + 2)
         of_judge = value / youden * np.sqrt((likely * (1 - likely) / n).sum())
         half = quantile * np.hypot(spread, of_judge)
-        rows.append(key | {"difference_corrected": value, "ci_low": value - half, "ci_high": value + half})
-        rows[-1]["reason"] = row["reason"]
+        row |= {"difference_corrected": value, "ci_low": value - half, "ci_high": value + half}
     return tables.of(rows, "dalleval_attribute_corrected")
 
 
@@ -137,15 +136,13 @@ def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]
         return {}
     worn = known["truth_attributes"].fillna("").str.get_dummies(";").reindex(columns=ATTRIBUTES, fill_value=0)
     shares = worn.groupby([known["model"], known["prompt"], known["profession"]], sort=False).mean()
-    found = {}
-    for model in known["model"].unique():
-        for comparison, prompts in COMPARISONS.items():
-            if not all((model, prompt) in shares.index.droplevel(2) for prompt in prompts):
-                continue
-            a, b = (shares.xs((model, prompt), level=(0, 1)) for prompt in prompts)
-            for attribute, value in (a - b).dropna().mean().items():
-                found[model, comparison, attribute] = float(value)
-    return found
+    means = {}
+    for comparison, prompts in COMPARISONS.items():
+        if set(prompts) <= set(known["prompt"]):
+            a, b = (shares.xs(prompt, level="prompt") for prompt in prompts)
+            means[comparison] = (a - b).dropna().groupby("model").mean().stack()
+    whole = pd.concat(means, names=["comparison"]) if means else pd.Series(dtype=float)
+    return {(model, comparison, attribute): of for (comparison, model, attribute), of in whole.items()}
 
 
 def _paired(first: np.ndarray, second: np.ndarray, seed: int, replicates: int, confidence: float) -> dict:
@@ -171,14 +168,16 @@ def attribute_prompt_difference(presence: pd.DataFrame) -> pd.DataFrame:
     for model, comparison, a, b in _compared(presence):
         counts = (np.rint(x.to_numpy()) for side in (a, b) for x in (side["share"] * side["n"], side["n"]))
         found = {
+            "model": model,
+            "comparison": comparison,
             "profession": a.index,
             "mean_absolute_difference": mean_absolute_difference(*(x["share"].to_numpy() for x in (a, b))),
             "n": a["n"].min(axis=1, skipna=False).to_numpy(),
+            "n_attributes": a["share"].shape[1],
             "floor": pooled_difference_floor(*counts).mean(axis=1),
         }
-        shape = {"model": model, "comparison": comparison, "n_attributes": a["share"].shape[1]}
-        frames.append(pd.DataFrame(found).assign(**shape))
-    return tables.of(pd.concat(frames) if frames else [], "dalleval_attribute_prompt_difference")
+        frames.append(pd.DataFrame(found))
+    return tables.joined(frames, "dalleval_attribute_prompt_difference")
 
 
 def attribute_mean_difference(

@@ -9,7 +9,7 @@ rows of ``dalleval_skin_tone_counts`` (none where the source counts no tones) an
 from __future__ import annotations
 
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
@@ -99,8 +99,7 @@ def mad(
     the printed one. Raises InputError where a tone is not one of 1 to 10.
     """
     known = keyed(printed, ["model", "category"], "mad")
-    counts = {(model, "gender"): of for model, of in _gender_counts(genders).items()}
-    counts |= {(model, "skin_tone"): of for model, of in _tone_counts(tone_counts).items()}
+    counts = _counts(genders, tone_counts)
     how = {"replicates": replicates, "seed": seed, "confidence": confidence}
     rows = [
         {"model": key[0], "category": key[1], "evidence": "computed", "printed": known.get(key)}
@@ -121,21 +120,12 @@ def deviations(genders: pd.DataFrame, tone_counts: pd.DataFrame) -> pd.DataFrame
     ``prompt`` is the profession, of skin tones with the words for whom is asked; ``deviation`` is 0 to 0.5 for gender
     and to 0.18 for skin tone, NaN without images.
     """
-    counted = {"gender": _gender_counts(genders), "skin_tone": _tone_counts(tone_counts)}
-    frames = [
-        pd.DataFrame(
-            {
-                "model": model,
-                "category": category,
-                "prompt": [" ".join(key) if isinstance(key, tuple) else key for key in of.index],
-                "deviation": stats.corrected_mad(of.to_numpy()),
-            }
-        )
-        for category, by_model in counted.items()
-        for model, of in by_model.items()
+    rows = [
+        (model, category, " ".join(asked) if isinstance(asked, tuple) else asked, deviation)
+        for (model, category), of in _counts(genders, tone_counts).items()
+        for asked, deviation in zip(of.index, stats.corrected_mad(of.to_numpy()), strict=True)
     ]
-    columns = ["model", "category", "prompt", "deviation"]
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+    return pd.DataFrame(rows, columns=["model", "category", "prompt", "deviation"])
 
 
 def _deviation(counts: np.ndarray, how: dict) -> dict:
@@ -144,23 +134,18 @@ def _deviation(counts: np.ndarray, how: dict) -> dict:
     n, bins = counts.sum(axis=1), counts.shape[1]
     if not len(n):
         return {"n": 0, "reason": "no image was judged"}
-    plain = stats.bootstrap_mean(mean_absolute_deviation(counts), **how)
-    corrected = stats.bootstrap_mean(stats.corrected_mad(counts), **how)
     overall = counts.sum(axis=0) / counts.sum()
     expected = [stats.expected_absolute_deviation(share, n, center=1 / bins) for share in overall]
-    return {
-        "n": len(n),
-        "mad": plain.value,
-        "ci_low": plain.ci_low,
-        "ci_high": plain.ci_high,
-        "floor": np.mean([stats.mad_floor(int(k), bins) for k in n]),
-        "expected_at_overall_share": np.mean(expected),
-        "corrected_mad": corrected.value,
-        "corrected_ci_low": corrected.ci_low,
-        "corrected_ci_high": corrected.ci_high,
-        "corrected_floor": np.mean([_corrected_floor(int(k), bins) for k in n]),
-        "reason": too_few(len(n)),
+    row = {"n": len(n), "reason": too_few(len(n)), "expected_at_overall_share": np.mean(expected)}
+    kinds = {
+        "": (mean_absolute_deviation, stats.mad_floor),
+        "corrected_": (stats.corrected_mad, _corrected_floor),
     }
+    for kind, (measure, floor) in kinds.items():
+        mean = stats.bootstrap_mean(measure(counts), **how)
+        row |= {f"{kind}mad": mean.value, f"{kind}ci_low": mean.ci_low, f"{kind}ci_high": mean.ci_high}
+        row[f"{kind}floor"] = np.mean([floor(int(k), bins) for k in n])
+    return row
 
 
 @cache
@@ -168,6 +153,12 @@ def _corrected_floor(n: int, bins: int) -> float:
     """Return what the correction leaves, on average, of an even model's deviation at ``n`` images."""
     k = np.arange(n + 1)
     return float(binom.pmf(k, n, 1 / bins) @ stats.corrected_absolute_deviation(k, n, 1 / bins))
+
+
+def _counts(genders: pd.DataFrame, tone_counts: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
+    """Return, by model and category, images by what was asked × bins."""
+    counted = {"gender": _gender_counts(genders), "skin_tone": _tone_counts(tone_counts)}
+    return {(model, category): of for category, by in counted.items() for model, of in by.items()}
 
 
 def _gender_counts(genders: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -180,15 +171,11 @@ def _gender_counts(genders: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def _tone_counts(counts: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return, by model, images of tones 1 to 10: prompts with their professions × 10."""
     allowed = list(map(str, TONES))
-    unknown = sorted(set(counts["tone"]) - set(allowed))
-    if unknown:
+    if unknown := sorted(set(counts["tone"]) - set(allowed)):
         raise InputError(f"dalleval_skin_tone_counts holds the tone {unknown[0]!r}; allowed are 1 to 10.")
-    return {
-        model: of.pivot(index=["prompt", "profession"], columns="tone", values="n")
-        .reindex(columns=allowed)
-        .fillna(0)
-        for model, of in counts.groupby("model", sort=False)
-    }
+    wide = counts.pivot(index=["model", "prompt", "profession"], columns="tone", values="n")
+    wide = wide.reindex(columns=allowed).fillna(0)
+    return {model: wide.loc[model] for model in counts["model"].unique()}
 
 
 def model_difference(
@@ -205,15 +192,14 @@ def model_difference(
         "corrected_mad": stats.corrected_mad,
     }
     rows = []
-    for quantity, measure in quantities.items():
-        for first, second in combinations(counts, 2):
-            a, b = counts[first].align(counts[second], join="inner", axis=0)
-            paired = measure(a.to_numpy()) - measure(b.to_numpy())
-            paired = paired[~np.isnan(paired)]
-            mean = stats.mean_interval(paired, confidence)
-            row = {"first": first, "second": second, "quantity": quantity, "difference": mean.value}
-            row["p"] = stats.sign_flip(paired, replicates=replicates, seed=seed).p
-            rows.append(row | mean._asdict())
+    for (quantity, measure), (first, second) in product(quantities.items(), combinations(counts, 2)):
+        a, b = counts[first].align(counts[second], join="inner", axis=0)
+        paired = measure(a.to_numpy()) - measure(b.to_numpy())
+        paired = paired[~np.isnan(paired)]
+        mean = stats.mean_interval(paired, confidence)
+        row = {"first": first, "second": second, "quantity": quantity, "difference": mean.value}
+        row["p"] = stats.sign_flip(paired, replicates=replicates, seed=seed).p
+        rows.append(row | mean._asdict())
     return adjusted(tables.of(rows, "dalleval_model_difference"), ["quantity"], p_holm="holm")
 
 
@@ -259,18 +245,11 @@ def skin_tone_check() -> pd.DataFrame:
     where it asks for CIELAB.
     """
     colours = skin_tone.swatch_rgb()
-    angles = {
-        "cielab": skin_tone.typology_angle(skin_tone.srgb_to_lab(colours)),
-        "released": skin_tone.released_typology_angle(colours),
-        "released_signed": skin_tone.released_typology_angle(colours, wrap=False),
-    }
-    frames = [
-        pd.DataFrame({"swatch": map(str, TONES), "colour": skin_tone.MONK_SWATCHES, "angle": angle}).assign(
-            computation=computation, tone=skin_tone.nearest_monk_tone(angle)
-        )
-        for computation, angle in angles.items()
-    ]
-    return tables.of(pd.concat(frames), "dalleval_skin_tone_check")
+    angles = {name: skin_tone.angle_of(colours, name) for name in skin_tone.COMPUTATIONS}
+    whole = pd.DataFrame(angles).assign(swatch=list(map(str, TONES)), colour=skin_tone.MONK_SWATCHES)
+    whole = whole.melt(["swatch", "colour"], var_name="computation", value_name="angle")
+    whole["tone"] = skin_tone.nearest_monk_tone(whole["angle"])
+    return tables.of(whole, "dalleval_skin_tone_check")
 
 
 def skin_tone_reach() -> pd.DataFrame:
@@ -280,13 +259,11 @@ def skin_tone_reach() -> pd.DataFrame:
     """
     levels = np.arange(0, 256, 5)
     colours = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(-1, 3)
-    rows = [
-        {"computation": computation, "tone": str(tone), "percent_of_colours": 100 * np.mean(found == tone)}
-        for computation in skin_tone.COMPUTATIONS
-        for found in [skin_tone.monk_tone(colours, computation)]
-        for tone in TONES
-    ]
-    return tables.of(pd.DataFrame(rows).assign(n=len(colours)), "dalleval_skin_tone_reach")
+    rows = []
+    for computation in skin_tone.COMPUTATIONS:
+        found = skin_tone.monk_tone(colours, computation)
+        rows += [(computation, str(tone), 100 * np.mean(found == tone), len(colours)) for tone in TONES]
+    return tables.of(rows, "dalleval_skin_tone_reach")
 
 
 def two_tone_reading(tones: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
@@ -313,12 +290,10 @@ def mad_floor() -> pd.DataFrame:
     """
     sizes = (1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 27, 50, 100, 200, 500)
     rows = [
-        [category, str(n), stats.mad_floor(n, bins), 2 * (bins - 1) / bins**2]
-        for category, bins in BINS.items()
-        for n in sizes
+        (category, str(n), stats.mad_floor(n, bins), 2 * (bins - 1) / bins**2)
+        for (category, bins), n in product(BINS.items(), sizes)
     ]
-    frame = pd.DataFrame(rows, columns=["category", "images", "floor", "largest"])
-    return tables.of(frame, "dalleval_mad_floor")
+    return tables.of(rows, "dalleval_mad_floor")
 
 
 def skin_tone_methods(methods: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

@@ -6,6 +6,8 @@ is the level of intervals.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from scipy.stats import binomtest, norm
@@ -56,13 +58,12 @@ def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
 def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``dalleval_detector_error``: sensitivity and specificity by skill, by class and by way of failing."""
     shows = renders["failure"] == NONE
-    right = np.where(shows, renders["correct"] == "yes", renders["correct"] == "no")
-    rows = renders.assign(right=np.where(right, "yes", "no"))
-    rows["measure"] = np.where(shows, "sensitivity", "specificity")
-    failing = rows[~shows].assign(measure=lambda of: "specificity: " + of["failure"])
-    parts = [rows.assign(object=ALL), failing.assign(object=ALL), rows]
+    right = np.where((renders["correct"] == "yes") == shows, "yes", "no")
+    rows = renders.assign(right=right, measure=np.where(shows, "sensitivity", "specificity"))
+    failing = rows[~shows].assign(object=ALL, measure=lambda of: "specificity: " + of["failure"])
     keys = ["model", "skill", "object", "measure"]
-    shares = _shares(pd.concat(parts), keys, "right", confidence, "value")
+    parts = pd.concat([rows.assign(object=ALL), failing, rows])
+    shares = _shares(parts, keys, "right", confidence, "value")
     if "truth_images" in renders:
         shares["truth_images"] = shares["model"].map(renders.groupby("model")["truth_images"].first())
     return tables.of(shares, "dalleval_detector_error")
@@ -135,7 +136,7 @@ def count_confusion(renders: pd.DataFrame) -> pd.DataFrame:
     """Return ``dalleval_count_confusion``: how many objects the detector finds where so many are shown."""
     rows = []
     for model, of in renders[renders["skill"] == "count"].groupby("model", sort=False):
-        counts = _confusion(of)
+        counts = _by_found(of, "shown", range(MOST))
         for shown, found in np.ndindex(counts.shape):
             if n := counts[shown].sum():
                 share = 100 * counts[shown, found] / n
@@ -143,12 +144,10 @@ def count_confusion(renders: pd.DataFrame) -> pd.DataFrame:
     return tables.of(rows, "dalleval_count_confusion")
 
 
-def _confusion(renders: pd.DataFrame) -> np.ndarray:
-    """Return drawings by how many objects they show (0 to 4) and how many are found (0 to MOST), (5, 6)."""
-    counts = np.zeros((MOST, MOST + 1))
-    found = renders["found"].clip(upper=MOST).astype(int)
-    np.add.at(counts, (renders["shown"].astype(int), found), 1)
-    return counts
+def _by_found(images: pd.DataFrame, column: str, numbers: Sequence[int]) -> np.ndarray:
+    """Return images by the number that a column has and how many objects are found (0 to MOST): (numbers, 6)."""
+    counts = pd.crosstab(images[column], images["found"].clip(upper=MOST))
+    return counts.reindex(index=numbers, columns=range(MOST + 1), fill_value=0).to_numpy(float)
 
 
 def count_corrected(
@@ -169,9 +168,8 @@ def count_corrected(
         drawn = renders[(renders["model"] == model) & (renders["skill"] == "count")]
         if drawn.empty:
             continue
-        confusion, asked = _confusion(drawn), np.sort(of["n"].unique()).astype(int)
-        found = np.zeros((len(asked), MOST + 1))
-        np.add.at(found, (np.searchsorted(asked, of["n"]), of["found"].clip(upper=MOST).astype(int)), 1)
+        asked = np.sort(of["n"].unique()).astype(int)
+        confusion, found = _by_found(drawn, "shown", range(MOST)), _by_found(of, "n", asked)
         can_tell = _youden_of_numbers(drawn) >= LEAST_YOUDEN
         known = (of["shown"] == of["n"]).groupby(of["n"]).mean() if of["shown"].notna().all() else None
         n = found.sum(axis=1)
@@ -241,8 +239,7 @@ def ranking_kept(errors: pd.DataFrame, accuracy: pd.DataFrame, *, seed: int) -> 
     as many scenes as the model of the errors was judged on. In each simulation every model shows as many right images
     by chance as that share gives, and fails in a mix of ways of its own (uniform over all mixes): where ways are seen
     differently well, the detector favours some models. Its sensitivity and specificities are drawn from Jeffreys'
-    posterior of what drawings show. Takes what
-    :func:`detector_error` returns.
+    posterior of what drawings show. Takes what :func:`detector_error` returns.
     """
     rng, rows = np.random.default_rng([seed, 76]), []
     whole = accuracy[(accuracy["images"] == "test") & (accuracy["training_percent"] == "100")]
@@ -324,18 +321,17 @@ def rater_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.9
 def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict]:
     how = {"labels": ("yes", "no"), "seed": seed, "confidence": confidence}
     wide = ratings.pivot(index="image_id", columns="rater", values="correct")
-    people = np.where((wide == "yes").sum(axis=1) > (wide == "no").sum(axis=1), "yes", "no")
-    once = ratings.drop_duplicates("image_id").set_index("image_id")
-    detector = once["detector"].reindex(wide.index).to_numpy(object)
-    only_people = int(((people == "yes") & (detector == "no")).sum())
-    only_detector = int(((people == "no") & (detector == "yes")).sum())
-    different = only_people + only_detector
-    p = float(binomtest(only_people, different, 0.5).pvalue) if different else 1.0
-    test = {"n_people_only": only_people, "n_detector_only": only_detector, "p": p}
-    both = np.stack([people.astype(object), detector], axis=1)
+    people = np.where((wide == "yes").sum(axis=1) > (wide == "no").sum(axis=1), "yes", "no").astype(object)
+    detector = ratings.groupby("image_id")["detector"].first().to_numpy(object)
+    alone = [
+        int(((one == "yes") & (other == "no")).sum())
+        for one, other in ((people, detector), (detector, people))
+    ]
+    p = float(binomtest(alone[0], sum(alone), 0.5).pvalue) if any(alone) else 1.0
+    test = {"n_people_only": alone[0], "n_detector_only": alone[1], "p": p}
     found = {
-        "cohen_kappa": (agreement.cohen_kappa(people.astype(object), detector, **how), test),
-        "percent_agreement": (agreement.percent_agreement(both, **how), {}),
+        "cohen_kappa": (agreement.cohen_kappa(people, detector, **how), test),
+        "percent_agreement": (agreement.percent_agreement(np.stack([people, detector], axis=1), **how), {}),
     }
     if wide.shape[1] > 1:
         found["krippendorff_alpha"] = (agreement.krippendorff_alpha(wide.to_numpy(object), **how), {})

@@ -12,6 +12,7 @@ import pandas as pd
 
 from biaslab import stats, tables
 from biaslab.genders import GENDERS
+from biaslab.papers.dalleval.analysis.bias import TONES
 from biaslab.prompts.dalleval import ATTRIBUTES
 
 
@@ -30,10 +31,9 @@ def social_judges(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
 
 def _of_model(images: pd.DataFrame, confidence: float) -> Iterator[dict]:
     for judge, column in (("VQA", "gender_vqa"), ("CLIP", "gender_clip")):
-        known = images[images[column].isin(GENDERS)]
         for gender, measure in (("female", "sensitivity"), ("male", "specificity")):
-            of = known[known["truth_gender"] == gender]
-            yield _share(judge, "gender", measure, of[column] == gender, confidence)
+            said = images.loc[images[column].isin(GENDERS) & (images["truth_gender"] == gender), column]
+            yield _share(judge, "gender", measure, said == gender, confidence)
     seen, worn, unread = (_worn(images[c]) for c in ("attributes", "truth_attributes", "attributes_missing"))
     for name, k in [("attributes", slice(None)), *((name, [i]) for i, name in enumerate(ATTRIBUTES))]:
         true, said, sure = worn[:, k], seen[:, k], ~unread[:, k]
@@ -69,8 +69,7 @@ def tones_by_attribute(images: pd.DataFrame) -> pd.DataFrame:
     rows = rows.explode("attribute", ignore_index=True).query("attribute != ''")
     of = rows.groupby(["model", "attribute"], sort=False)
     share = of["tone"].value_counts(normalize=True).rename("share").reset_index()
-    n = of.size().rename("n").reset_index()
-    every = n.merge(pd.DataFrame({"tone": [str(t) for t in range(1, 11)]}), how="cross")
+    every = of.size().rename("n").reset_index().merge(pd.DataFrame({"tone": map(str, TONES)}), how="cross")
     out = every.merge(share, how="left", on=["model", "attribute", "tone"])
     return tables.of(out.assign(percent=100 * out["share"].fillna(0)), "dalleval_tones_by_attribute")
 
@@ -82,8 +81,7 @@ def social_outcomes(images: pd.DataFrame) -> pd.DataFrame:
         "CLIP": images["outcome_clip"],
         "skin tone": images["reason_tone"].replace("", "judged"),
     }
-    frames = [images[["model"]].assign(judge=judge, outcome=why) for judge, why in said.items()]
-    whole = pd.concat(frames)
+    whole = pd.concat([images[["model"]].assign(judge=judge, outcome=why) for judge, why in said.items()])
     out = whole.groupby(["model", "judge", "outcome"], sort=False).size().rename("n").reset_index()
     out["percent"] = 100 * out["n"] / out.groupby(["model", "judge"])["n"].transform("sum")
     return tables.of(out, "dalleval_social_outcomes")

@@ -16,8 +16,8 @@ from scipy.stats import binomtest, kendalltau, norm
 from biaslab import stats, tables
 from biaslab.papers.dalleval.analysis.rows import keyed
 from biaslab.papers.dalleval.printed import NOT_PRINTED
+from biaslab.prompts.dalleval import SKILLS
 
-SKILLS = ("object", "count", "spatial")
 HUMAN = "Human"
 """The evaluator that people are; every other is a detector."""
 FINE_TUNED = ("test", "curve")
@@ -55,15 +55,11 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
     With Newcombe's limits as of separate images, and exact binomial tests of that sample against all test scenes.
     """
     of = accuracy[(accuracy["training_percent"] == "100") & (accuracy["skill"] != "average")]
-    of = {
-        key: rows.set_index(["model", "skill"])
-        for key, rows in of.groupby(["images", of["evaluator"] == HUMAN])
-    }
-    nobody = accuracy.iloc[:0].set_index(["model", "skill"])
-    human, detr = (of.get(("sample", people), nobody) for people in (True, False))
+    of, people = of.set_index(["model", "skill"]), (of["evaluator"] == HUMAN).to_numpy()
+    human, detr = (of[(of["images"] == "sample") & (people == rates)] for rates in (True, False))
     both = human.index.intersection(detr.index, sort=False)
     human, detr = human.loc[both], detr.loc[both]
-    test = of.get(("test", False), nobody)["percent_correct"].reindex(both)
+    test = of.loc[(of["images"] == "test") & ~people, "percent_correct"].reindex(both)
     low, high = _difference_limits(human, detr)
     out = detr[["n"]].assign(
         difference=human["percent_correct"] - detr["percent_correct"],

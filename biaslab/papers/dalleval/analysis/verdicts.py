@@ -20,8 +20,7 @@ RULES = ("paper", "released", "geneval")
 authors' code, which has a threshold for counts only. ``geneval``: Ghosh et al. 2023, thresholds 0.3, counts 0.9."""
 _BOX = ("left", "top", "right", "bottom")
 _STATEMENT = ["object", "n", "relation", "other"]
-_GENEVAL, _GENEVAL_COUNT, _GENEVAL_OFFSET = 0.3, 0.9, 0.1
-_RELEASED_COUNT = 0.7
+_GENEVAL_OFFSET = 0.1
 
 
 def statements(
@@ -46,10 +45,13 @@ def statements(
         ParameterError: The threshold is outside 0–1.
         InputError: A box is outside the image or turned round, or ``p_<class>`` is missing.
     """
-    if skill not in SKILLS:
-        raise unknown_name("skill", skill, SKILLS)
-    if rule not in RULES:
-        raise unknown_name("rule", rule, RULES)
+    for kind, name, known in (
+        ("skill", skill, SKILLS),
+        ("rule", rule, RULES),
+        *(("class", label, CLASSES) for label in detections["label"].unique()),
+    ):
+        if name not in known:
+            raise unknown_name(kind, name, known)
     if not 0 <= threshold <= 1:
         raise ParameterError(f"threshold is {threshold!r}; give a score from 0 to 1.")
     _check(detections)
@@ -67,8 +69,7 @@ def statements(
         said = by[alone | (rule == "geneval")].rename_axis(["image_id", "object"]).reset_index(name="n")
     if skill != "spatial":
         said = said.assign(relation="", other="")
-    said = said[["image_id", *_STATEMENT]].astype({"n": int})
-    return said.drop_duplicates(ignore_index=True)
+    return said[["image_id", *_STATEMENT]].astype({"n": int}).drop_duplicates(ignore_index=True)
 
 
 def verdicts(
@@ -76,30 +77,20 @@ def verdicts(
 ) -> pd.DataFrame:
     """Return whether each image shows what it was asked for, and which step fails where it does not.
 
-    Args:
-        detections: As in :func:`statements`.
-        asked: One row an image: ``image_id`` and the columns of ``prompts.skills``.
-        rule: One of ``RULES``.
-        threshold: As in :func:`statements`.
-
-    Returns:
-        ``asked`` with ``correct``, ``objects_correct`` (the classes alone), ``rest_correct`` (the number alone, of
-        whatever class; the relation where the classes are right) and ``outcome``: ``correct``, ``nothing found``,
-        ``other objects``, ``other number`` or ``other relation``.
-
-    Raises:
-        UnknownNameError, ParameterError, InputError: As :func:`statements`.
+    Arguments and errors are as in :func:`statements`; ``asked`` has one row an image: ``image_id`` and the columns of
+    ``prompts.skills``. Returns it with ``correct``, ``objects_correct`` (the classes alone), ``rest_correct`` (the
+    number alone, of whatever class; the relation where the classes are right) and ``outcome``: ``correct``, ``nothing
+    found``, ``other objects``, ``other number`` or ``other relation``.
     """
     parts = []
     for skill, rows in asked.groupby("skill", sort=False):
         said = statements(detections, skill, rule=rule, threshold=threshold)
         keys = ["image_id", *_STATEMENT]
         correct = pd.MultiIndex.from_frame(rows[keys]).isin(pd.MultiIndex.from_frame(said[keys]))
-        seen = _confident(detections, skill, rule, threshold).groupby("image_id")["label"].agg(Counter)
-        seen = [c if isinstance(c, Counter) else Counter() for c in seen.reindex(rows["image_id"])]
-        objects = np.array(
-            [_fit(*row, rule) for row in zip(rows["object"], rows["other"], seen, strict=True)], bool
-        )
+        by_image = dict(list(_confident(detections, skill, rule, threshold).groupby("image_id")["label"]))
+        seen = [Counter(by_image.get(image_id, ())) for image_id in rows["image_id"]]
+        asked_for = zip(rows["object"], rows["other"], seen, strict=True)
+        objects = np.array([_fit(*row, rule) for row in asked_for], bool)
         rest = correct
         if skill == "count":
             rest = np.array([c.total() for c in seen]) == rows["n"].to_numpy()
@@ -132,14 +123,10 @@ def _fit(name: str, other: str, seen: Counter, rule: str) -> bool:
 
 def _confident(detections: pd.DataFrame, skill: str, rule: str, threshold: float) -> pd.DataFrame:
     """Return the detections that a rule looks at, best first."""
-    of_rule = {
-        "paper": (threshold, threshold, threshold),
-        "released": (-1, _RELEASED_COUNT, -1),
-        "geneval": (_GENEVAL, _GENEVAL_COUNT, _GENEVAL),
-    }
+    other, count = {"paper": (threshold, threshold), "released": (-1, 0.7), "geneval": (0.3, 0.9)}[rule]
     # Of equal scores the first counts, whatever the order of images.
     found = detections.sort_values("score", ascending=False, kind="stable")
-    found = found[found["score"] > dict(zip(SKILLS, of_rule[rule], strict=True))[skill]]
+    found = found[found["score"] > (count if skill == "count" else other)]
     if skill == "count" or rule == "geneval":
         return found
     return found[found.groupby("image_id").cumcount() < (1 if skill == "object" else 2)]
@@ -150,13 +137,8 @@ def shuffled(
 ) -> pd.Series:
     """Return the share of correct verdicts (0–1) by skill if images were dealt to prompts at random.
 
-    Exact: the mean over all pairs of an image and a prompt of a skill, its own among them.
-
-    Args:
-        detections: As in :func:`statements`.
-        asked: As in :func:`verdicts`.
-        rule: One of ``RULES``.
-        threshold: As in :func:`statements`.
+    Exact: the mean over all pairs of an image and a prompt of a skill, its own among them. Arguments are as in
+    :func:`verdicts`.
     """
     shares = {}
     for skill, rows in asked.groupby("skill", sort=False):
@@ -204,20 +186,13 @@ def _relations(found: pd.DataFrame, rule: str) -> pd.DataFrame:
         held = {"above": dy < -0.5, "below": dy > 0.5, "left": dx < -0.5, "right": dx > 0.5}
     else:
         across = np.abs(dx) > np.abs(dy)
-        held = {
-            "above": ~across & (dy <= 0),
-            "below": ~across & (dy > 0),
-            "left": across & (dx <= 0),
-            "right": across & (dx > 0),
-        }
+        held = {"above": ~across & (dy <= 0), "below": ~across & (dy > 0)}
+        held |= {"left": across & (dx <= 0), "right": across & (dx > 0)}
     named = pairs.rename(columns={"label": "object", "label_other": "other"})
     return pd.concat([named[held[relation]].assign(relation=relation, n=1) for relation in RELATIONS])
 
 
 def _check(detections: pd.DataFrame) -> None:
-    labels = detections["label"]
-    if not labels.isin(list(CLASSES)).all():
-        raise unknown_name("class", labels[~labels.isin(list(CLASSES))].iloc[0], CLASSES)
     left, top, right, bottom = (detections[side].to_numpy(float) for side in _BOX)
     fits = (left >= 0) & (left < right) & (right <= 1) & (top >= 0) & (top < bottom) & (bottom <= 1)
     if not fits.all():
