@@ -22,7 +22,6 @@ class Answers(Protocol):
 
     def ask(self, images: Sequence[np.ndarray], of: Sequence[int], questions: Sequence[str]) -> list[str]:
         """Return the answer to each question; ``of`` is the index of the image that it is about."""
-        ...
 
 
 def located(name: str, kind: str = "vqa") -> str:
@@ -47,12 +46,7 @@ def load(name: str, kind: str = "vqa", *, device: str = "auto", batch_size: int 
         ParameterError: The name is unknown, the model is neither BLIP of this kind nor BLIP-2, or its weights are
             not safetensors.
     """
-    from transformers import AutoConfig
-
-    where = located(name, kind)
-    with loading(name, "a BLIP or BLIP-2 model"):
-        where = str(named.local(where))
-        type_ = AutoConfig.from_pretrained(where, trust_remote_code=False).model_type
+    where, type_ = loaded.of_transformers(name.removeprefix(VQA), kind, "a BLIP or BLIP-2 model")
     known = _KINDS[kind]
     if type_ not in known:
         raise ParameterError(
@@ -96,9 +90,8 @@ class _Model:
         self._model.eval().to(device, self._dtype)
         # On a CPU large batches help small models only.
         small = self._model.num_parameters() < _SMALL
-        self._batches = loaded.Batches(
-            device, batch_size or (8 if device.type == "cpu" and not small else 64)
-        )
+        usual = 8 if device.type == "cpu" and not small else 64
+        self._batches = loaded.Batches(device, batch_size or usual)
 
     @property
     def _greedy(self) -> dict:
@@ -114,71 +107,61 @@ class _Model:
         return self._batches.run(rows, lambda some: self._some(seen, np.stack(some)))
 
     def _look(self, images: Sequence[np.ndarray]):
-        import torch
-
         given = {"return_tensors": "pt", "input_data_format": "channels_last"}
         pixels = self._processor.image_processor(loaded.writable(images), **given)["pixel_values"]
-        with torch.inference_mode():
-            return self._see(pixels.to(self._device, self._dtype))
+        return self._see(pixels.to(self._device, self._dtype))
 
     def _some(self, seen: list, rows: np.ndarray) -> list[str]:
         import torch
 
         tokens = torch.from_numpy(rows[:, 1:]).to(self._device)
-        with torch.inference_mode():
-            said = self._answer(torch.stack([seen[k] for k in rows[:, 0]]), tokens)
+        said = self._answer(torch.stack([seen[k] for k in rows[:, 0]]), tokens)
         return self._processor.tokenizer.batch_decode(said, skip_special_tokens=True)
 
 
-class _Questions(_Model):
-    _class = "BlipForQuestionAnswering"
-
+class _Blip(_Model):
     def _see(self, pixels):
         return self._model.vision_model(pixel_values=pixels).last_hidden_state
 
-    def _answer(self, seen, tokens):
-        import torch
-
-        model, text = self._model, self._model.config.text_config
-        asked = model.text_encoder(
-            input_ids=tokens,
-            attention_mask=torch.ones_like(tokens),
-            encoder_hidden_states=seen,
-            encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long, device=seen.device),
-        ).last_hidden_state
-        start = torch.full((len(tokens), 1), text.bos_token_id, device=tokens.device)
-        return model.text_decoder.generate(
-            input_ids=start,
-            encoder_hidden_states=asked,
-            encoder_attention_mask=torch.ones_like(tokens),
-            eos_token_id=text.sep_token_id,
-            pad_token_id=text.pad_token_id,
-            **self._greedy,
-        )[:, 1:]
-
-
-class _Captions(_Model):
-    _class = "BlipForConditionalGeneration"
-    _longest = 40
-
-    def _see(self, pixels):
-        return self._model.vision_model(pixel_values=pixels).last_hidden_state
-
-    def _answer(self, seen, tokens):
-        # It says what it sees: there is no question.
+    def _written(self, seen, n: int, **more):
+        """Return the tokens of ``n`` texts by the decoder that looks at ``seen``, no longer than it has places for."""
         import torch
 
         text = self._model.config.text_config
-        # No longer than the decoder has places for.
         longest = min(self._longest, text.max_position_embeddings - 1)
-        start = torch.full((len(tokens), 1), text.bos_token_id, device=tokens.device)
         return self._model.text_decoder.generate(
-            input_ids=start,
+            input_ids=torch.full((n, 1), text.bos_token_id, device=seen.device),
             encoder_hidden_states=seen,
             eos_token_id=text.sep_token_id,
             pad_token_id=text.pad_token_id,
             **self._greedy | {"max_new_tokens": longest},
+            **more,
         )[:, 1:]
+
+
+class _Questions(_Blip):
+    _class = "BlipForQuestionAnswering"
+
+    def _answer(self, seen, tokens):
+        import torch
+
+        whole = torch.ones_like(tokens)
+        asked = self._model.text_encoder(
+            input_ids=tokens,
+            attention_mask=whole,
+            encoder_hidden_states=seen,
+            encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long, device=seen.device),
+        ).last_hidden_state
+        return self._written(asked, len(tokens), encoder_attention_mask=whole)
+
+
+class _Captions(_Blip):
+    _class = "BlipForConditionalGeneration"
+    _longest = 40
+
+    def _answer(self, seen, tokens):
+        # It says what it sees: there is no question.
+        return self._written(seen, len(tokens))
 
 
 class _Blip2(_Model):

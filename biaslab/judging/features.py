@@ -51,13 +51,8 @@ def find(name: str) -> str:
 class Features:
     """A network, its preprocessing, and the features that it has of images.
 
-    Args:
-        name: As for :func:`find`.
-        device: As for :func:`biaslab.judging.loaded.device`.
-        batch_size: Images at a time; 0 finds it.
-
-    Raises:
-        ParameterError, MissingInputError: As for :func:`find`; or the weights are not to be had, or do not fit.
+    Arguments and errors are as for :func:`find` and :func:`biaslab.judging.faces.load`; ``ParameterError`` also where
+    the weights are not to be had, or do not fit.
     """
 
     def __init__(self, name: str, *, device: str = "auto", batch_size: int = 0) -> None:
@@ -93,14 +88,11 @@ class Features:
         return self._run(images, self._network.places)
 
     def _run(self, images: Sequence[np.ndarray], see) -> np.ndarray:
-        import torch
-
         if not len(images):
             raise InputError("There is no image to take features of.")
 
         def same_size(some: Sequence[np.ndarray]) -> np.ndarray:
-            with torch.inference_mode():
-                return see(self._network.pixels(some, self._device)).float().cpu().numpy()
+            return see(self._network.pixels(some, self._device)).float().cpu().numpy()
 
         found = np.stack(self._batches.run(images, same_size))
         if not np.isfinite(found).all():

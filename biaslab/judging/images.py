@@ -50,7 +50,6 @@ class ImageSource(Protocol):
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
         """Return the images in the order asked for."""
-        ...
 
 
 def decode(
@@ -160,7 +159,7 @@ class Subset(DescribedImages):
 class CaptionImages(FolderImages):
     """Training images in a folder, each named by its caption's id; one without a file is ``missing``."""
 
-    def __init__(self, folder: str, caption_ids: Sequence[str]) -> None:
+    def __init__(self, folder: str | Path, caption_ids: Sequence[str]) -> None:
         super().__init__(folder)
         self._files = {file.stem: file for file in self._files.values()}
         self.table = pd.DataFrame({"image_id": list(caption_ids)}, dtype=object)

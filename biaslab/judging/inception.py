@@ -109,5 +109,4 @@ class Inception:
         import torch
 
         pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).to(self._device)
-        with torch.inference_mode():
-            return self._model(pixels).float().cpu().numpy()
+        return self._model(pixels).float().cpu().numpy()

@@ -25,7 +25,7 @@ from biaslab.engine import Memo
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import grounded, judge, segmenters
 from biaslab.judging.images import ImageSource
-from biaslab.judging.seen import NONE, Instance, folded
+from biaslab.judging.segmenters import NONE, Instance, folded
 from biaslab.judging.settings import Thresholds
 from biaslab.measures.instances import BOX, COLUMNS, check_runs, encode
 from biaslab.store import Store
@@ -45,7 +45,6 @@ class Finder(Protocol):
 
     def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
         """Return the instances of each image, ``uint8 (height, width, 3)`` RGB."""
-        ...
 
 
 class Found(NamedTuple):
@@ -73,14 +72,12 @@ def find(
     """Find the instances of objects in every image of a source's table; images are looked at once.
 
     Args:
-        images: Where the images come from.
+        images, store, device, batch_size, progress, models: As for :func:`biaslab.judging.judge.judge`.
         name: A folder or hub name of a semantic segmenter of transformers, or an embedded one; or
             ``grounded:TAGGER+DETECTOR+SEGMENTER`` (:class:`biaslab.judging.grounded.Grounded`); or a file
             (:func:`read`).
         thresholds: From when on what is seen counts.
         vocabulary: A file of the objects that a zero-shot tagger is asked about, one a line.
-        batch_size: Images at a time; 0 finds it.
-        models: What loads the models, as :func:`load`; it is called when an image must be looked at, not before.
 
     Raises:
         ParameterError: A model is unknown, of another kind or cannot be used, or a vocabulary is needed.
@@ -109,12 +106,9 @@ def find(
         "thresholds": thresholds.model_dump(mode="json"),
         "vocabulary": list(asked),
     }
+    bar = {"label": f"finding objects in {images.name}", "progress": progress}
     kept = store.stage("instances", inputs, work).compute(
-        pd.DataFrame({"image_id": ids.to_numpy()}),
-        shard_rows=_SHARD_ROWS,
-        label=f"finding objects in {images.name}",
-        progress=progress,
-        gpu=device != "cpu",
+        pd.DataFrame({"image_id": ids.to_numpy()}), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
     kept = kept.reindex(columns=[*COLUMNS, "outcome", "reason"])
     of_images = kept["instance"] == -1
@@ -293,14 +287,13 @@ def _check_masks(there: pd.DataFrame, path: Path) -> None:
         files.refuse(bad, path, f"{side} is {{}} beside a mask", "give pixels of the mask", there[side])
         there[side] = sizes
     some = there[masked]
-    several = some.groupby("image_id")[["height", "width"]].transform("nunique").gt(1).any(axis=1)
-    size = ""
-    if several.any():
-        row = some[several].iloc[-1]
-        size = (
-            f"a mask of image {row['image_id']!r} is {row['height']:.0f} x {row['width']:.0f}, others are not"
-        )
-    files.refuse(several[::-1], path, size, "give all masks of an image in its size")
+    first = some.groupby("image_id")[["height", "width"]].transform("first")
+    other = (some[["height", "width"]] != first).any(axis=1)
+    problem, fix = (
+        "a mask of image {} is of another size than the first",
+        "give all masks of an image in its size",
+    )
+    files.refuse(other, path, problem, fix, some["image_id"])
     wrong = [check_runs(r.rle, int(r.height), int(r.width)) for r in some.itertuples()]
     bad = pd.Series(wrong, index=some.index, dtype=object) != ""
     problem = next(filter(None, wrong), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import chain
 
@@ -55,22 +56,33 @@ class Batches:
         self._most = size or (256 if self.gpu else 128)
 
     def run(self, images: Sequence[np.ndarray], work: Callable) -> list:
-        """Return ``work(images)``, one result per image in order, called with images of one shape at a time.
+        """Return ``work(images)``, one result per image in order, called with images of one shape, without gradients.
 
         Out of GPU memory, the same images are tried again in halves, and batches stay that small.
         """
+        import torch
+
         groups: dict[tuple[int, ...], list[int]] = {}
         for k, image in enumerate(images):
             groups.setdefault(image.shape, []).append(k)
         out: list = [None] * len(images)
         for shape, left in groups.items():
             while left:
-                chunk = left[: self._at_a_time(shape)]
-                found = self._try([images[k] for k in chunk], work)
-                if found is not None:
-                    for k, result in zip(chunk, found, strict=True):
-                        out[k] = result
-                    left = left[len(chunk) :]
+                chunk, found = left[: self._at_a_time(shape)], None
+                try:
+                    with torch.inference_mode():
+                        found = list(work([images[k] for k in chunk]))
+                except torch.OutOfMemoryError:
+                    if len(chunk) == 1:
+                        raise
+                # Outside the handler, where nothing holds on to what the failed call had made.
+                if found is None:
+                    self._most = len(chunk) // 2
+                    torch.cuda.empty_cache()
+                    continue
+                for k, result in zip(chunk, found, strict=True):
+                    out[k] = result
+                left = left[len(chunk) :]
         return out
 
     def _at_a_time(self, shape: tuple[int, ...]) -> int:
@@ -78,19 +90,6 @@ class Batches:
         if self._size or self.gpu:
             return self._most
         return max(1, min(self._most, self._most * 128 * 128 // (shape[0] * shape[1])))
-
-    def _try(self, images: list, work: Callable) -> list | None:
-        import torch
-
-        try:
-            return list(work(images))
-        except torch.OutOfMemoryError:
-            if len(images) == 1:
-                raise
-        # Outside the handler, where nothing holds on to what the failed call had made.
-        self._most = len(images) // 2
-        torch.cuda.empty_cache()
-        return None
 
 
 def batch_on(where) -> int:
@@ -111,6 +110,18 @@ def pretrained(kind, folder):
         if not any(values.is_meta for values in chain(model.parameters(), model.buffers())):
             break
     return model.eval(), info
+
+
+def of_transformers(name: str, kind: str, what: str) -> tuple[str, str]:
+    """Return the folder of a model of transformers, fetched where it is on the hub, and its ``model_type``.
+
+    Raises:
+        ParameterError: The name is unknown as one of the ``kind``, or what it names cannot be loaded as ``what``.
+    """
+    with loading(name, what):
+        folder = models.local(models.resolve(name, kind))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return str(folder), str(config.get("model_type", ""))
 
 
 def detector(name: str, where):

@@ -46,10 +46,7 @@ def digest(name: str) -> str:
 def load(name: str, *, device: str, batch_size: int) -> CheckedJudge:
     """Return the judge that a name means, whose answers are checked.
 
-    Args:
-        name: ``plugin:NAME`` or ``plugin:NAME:ARGUMENT``.
-        device: As for :func:`biaslab.judging.loaded.device`.
-        batch_size: Images at a time; 0 leaves it to the judge.
+    Of ``device`` and ``batch_size`` the judge makes what it will; a size of 0 leaves it to the judge.
 
     Raises:
         ParameterError: It cannot be loaded, or is no judge.

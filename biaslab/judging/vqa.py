@@ -1,4 +1,4 @@
-"""Perceived gender of each person by visual question answering: BLIP or BLIP-2, asked about the whole image.
+"""Perceived gender of each person by visual question answering: BLIP or BLIP-2, asked about the whole image; captions.
 
 The questions are the paper's; the answer is free text, and words in it decide (:func:`read_answer`). The paper finds
 that such a judge agrees with people on images of one person and hardly at all on images of two (Table 9): it is
@@ -84,11 +84,10 @@ def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **how:
     """Judge the people of images by asking about each; what was asked before is read again from ``store``.
 
     Args:
-        images: Where the images come from.
+        images, how: As for :func:`ask_about`.
         asked: Whom the prompts ask for: image_id, position (1 is the leftmost), phrase; one row per person, up to
             three to an image.
         name: ``vqa:`` and a hub name or folder of a BLIP model for questions or of a BLIP-2 model.
-        how: Where answers are kept, and how it runs: as for :func:`ask_about`.
 
     Returns:
         One row per row of ``asked``, in its order, with the columns of people's judges (:data:`COLUMNS`): outcome
@@ -140,11 +139,9 @@ def ask_about(
     An image is encoded once for all the questions about it that lie together.
 
     Args:
-        images: Where the images come from.
+        images, store, device, batch_size, progress, models: As for :func:`biaslab.judging.judge.judge`.
         units: image_id and question, in an order that keeps an image's questions together.
         name: As for :func:`judge_people_vqa`.
-        batch_size: Images, and questions, at a time; 0 finds it.
-        models: What loads the model (:func:`blip.load`); it is called when something must be asked, not before.
         unit: What progress counts.
         kind: Of the model: ``vqa`` or ``captioner``.
 
@@ -161,15 +158,32 @@ def ask_about(
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         return _ask_shard(shard, images, ready)
 
+    bar = {"label": f"asking about {images.name}", "unit": unit, "progress": progress}
     seen = store.stage("answers", inputs, work).compute(
-        units.reset_index(drop=True),
-        shard_rows=_SHARD_ROWS,
-        label=f"asking about {images.name}",
-        unit=unit,
-        progress=progress,
-        gpu=device != "cpu",
+        units.reset_index(drop=True), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
     return judge.frame(seen, _ANSWERED)
+
+
+def describe(
+    images: ImageSource, image_ids: list[str], name: str, *, store: Store, **more: Any
+) -> pd.DataFrame:
+    """Return what images show in a sentence of a captioning model; what was said before is read again from ``store``.
+
+    The model is a BLIP for captions or a BLIP-2, by hub name or folder; ``more`` is as for :func:`ask_about`.
+
+    Returns:
+        One row per image of ``image_ids``, in order: image_id, outcome (empty where described, ``unreadable`` or
+        ``blocked``), reason, caption.
+
+    Raises:
+        ParameterError: The model is unknown or cannot be used.
+
+    Source: dalleval paper, section 4.3, which takes VL-T5 fine-tuned on COCO.
+    """
+    units = pd.DataFrame({"image_id": image_ids, "question": ""}, dtype=object)
+    said = ask_about(images, units, name, store=store, kind="captioner", unit="images", **more)
+    return said.rename(columns={"answer": "caption"})[["image_id", "outcome", "reason", "caption"]]
 
 
 def read_yes_no(text: str) -> tuple[str, str]:

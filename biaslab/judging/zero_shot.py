@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from scipy.special import softmax
 
 from biaslab import models
 from biaslab.errors import InputError, ParameterError, loading, name_help
@@ -83,9 +84,7 @@ class ZeroShot:
         Raises:
             ParameterError: A text holds a word that the model's tokenizer does not know.
         """
-        logits = self.logits(images, texts)
-        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+        return softmax(self.logits(images, texts), axis=1).astype(np.float32)
 
     def logits(self, images: Sequence[np.ndarray], texts: Sequence[str]) -> np.ndarray:
         """Return the model's scale times the cosine of each image and text, ``float64 (images, texts)``.
@@ -107,10 +106,8 @@ class ZeroShot:
     def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
         import torch
 
-        with torch.inference_mode():
-            pixels = self._pixels(images, self._device, self._dtype)
-            found = torch.nn.functional.normalize(self._model.encode_image(pixels).float(), dim=-1)
-        found = found.cpu().numpy()
+        pixels = self._pixels(images, self._device, self._dtype)
+        found = torch.nn.functional.normalize(self._model.encode_image(pixels).float(), dim=-1).cpu().numpy()
         if not np.isfinite(found).all():
             raise InputError(
                 f"{self.name} gives embeddings that are not finite in {self._dtype}; set dtype to bfloat16 or "

@@ -7,9 +7,8 @@ from array_images import ArrayImages
 
 from biaslab.errors import ParameterError
 from biaslab.judging import blip as blips
-from biaslab.judging.captioner import describe
 from biaslab.judging.images import Unreadable
-from biaslab.judging.vqa import ask_about
+from biaslab.judging.vqa import ask_about, describe
 from biaslab.store import Store
 
 KINDS = [("caption_blip", "BlipForConditionalGeneration"), ("opt", "Blip2ForConditionalGeneration")]

@@ -11,7 +11,7 @@ from array_images import ArrayImages
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import grounded, instances, segmenters
 from biaslab.judging.images import Unreadable
-from biaslab.judging.seen import Instance
+from biaslab.judging.segmenters import Instance
 from biaslab.judging.settings import Thresholds
 from biaslab.measures.instances import BOX, COLUMNS, encode, masks
 from biaslab.store import Store
@@ -527,7 +527,7 @@ def test_masks_of_one_image_in_two_sizes_are_refused(tmp_path):
         *ROWS[:1],
         {"image_id": "a/0", "object": "hat", "score": 1, "rle": encode(other), "height": 8, "width": 8},
     ]
-    with pytest.raises(InputError, match=r"'a/0' is 8 x 8.*data row 2"):
+    with pytest.raises(InputError, match=r"'a/0' is of another size.*data row 2"):
         instances.read(written(tmp_path, rows), IDS)
 
 

@@ -406,5 +406,5 @@ def test_models_for_something_else_are_refused(caption_blip, detector_folder, tm
     caption = tmp_path / "caption"
     shutil.copytree(caption_blip, caption)
     (caption / "config.json").write_text(json.dumps({"model_type": "unheard-of"}))
-    with pytest.raises(ParameterError, match="cannot be loaded as a BLIP or BLIP-2 model"):
+    with pytest.raises(ParameterError, match="'unheard-of'; questions are asked of 'blip' or"):
         blips.load(f"vqa:{caption}")
