@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
 from biaslab import models as named
-from biaslab.errors import ParameterError, loading
+from biaslab.errors import ParameterError
 from biaslab.judging import loaded
 from biaslab.judging.names import VQA
 
 _SMALL = 20_000_000  # parameters
 # What models of a kind are for.
 _FOR = {"vqa": "questions", "captioner": "captions"}
-
-
-class Answers(Protocol):
-    """The contract of models that answer questions about images."""
-
-    def ask(self, images: Sequence[np.ndarray], of: Sequence[int], questions: Sequence[str]) -> list[str]:
-        """Return the answer to each question; ``of`` is the index of the image that it is about."""
 
 
 def located(name: str, kind: str = "vqa") -> str:
@@ -33,14 +25,13 @@ def located(name: str, kind: str = "vqa") -> str:
     return named.resolve(name.removeprefix(VQA), kind)
 
 
-def load(name: str, kind: str = "vqa", *, device: str = "auto", batch_size: int = 0) -> Answers:
+def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
     """Return the model ``name``.
 
     Args:
         name: A hub name or folder, with or without ``vqa:`` before it.
         kind: ``vqa``, or ``captioner``: then the question does not matter to BLIP, and begins the sentence of BLIP-2.
         device: ``auto`` (a GPU if there is one), ``cpu``, ….
-        batch_size: Images, and questions, at a time; 0 finds it.
 
     Raises:
         ParameterError: The name is unknown, the model is neither BLIP of this kind nor BLIP-2, or its weights are
@@ -53,10 +44,10 @@ def load(name: str, kind: str = "vqa", *, device: str = "auto", batch_size: int 
             f"{name} is a model of the kind {type_!r}; {_FOR[kind]} are asked of {' or '.join(map(repr, known))}, such "
             f"as {named.HUB[kind][0]}."
         )
-    return known[type_](name, where, kind, loaded.device(device), batch_size)
+    return known[type_](name, where, kind, loaded.device(device))
 
 
-class _Model:
+class Model:
     """What all share: images are seen once, then asked about in batches of questions of one length.
 
     Questions are never padded: BLIP's decoder looks at padding, so that an answer would depend on its neighbours.
@@ -66,32 +57,21 @@ class _Model:
     _prompt = "{}"
     _longest = 20  # tokens of an answer
 
-    def __init__(self, name: str, where: str, kind: str, device, batch_size: int) -> None:
+    def __init__(self, name: str, where: str, kind: str, device) -> None:
         import torch
-        import transformers
 
         self._device = device
         # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
         self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-        with loading(name, f"a {self._class} model"), named.without_bars():
-            self._model, info = loaded.pretrained(getattr(transformers, self._class), where)
-            self._processor = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=False)
         # A BLIP for captions loads as one for questions without an error, with weights drawn at random where it has
-        # none; the other way round, a part of it is left out. Single weights too many are an old release's buffers.
-        parts = dict(self._model.named_children())
-        missing = sorted(info["missing_keys"])
-        more = sorted(key for key in info["unexpected_keys"] if key.partition(".")[0] not in parts)
-        if missing or (isinstance(self, _Captions) and more):
-            odd = f"lacks {len(missing)} weights" if missing else f"has {len(more)} weights too many"
-            raise ParameterError(
-                f"{name} {odd} of a {self._class} model, such as {(missing or more)[0]}; it was trained for something "
-                f"else. Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."
-            )
-        self._model.eval().to(device, self._dtype)
+        # none; the other way round, a part of it is left out.
+        how = {"whole": isinstance(self, _Captions)}
+        how["fix"] = f" Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."
+        found = loaded.ready(self._class, name, where, f"a {self._class} model", device, **how)
+        self._model, self._processor = found[0].to(self._dtype), found[1]
         # On a CPU large batches help small models only.
         small = self._model.num_parameters() < _SMALL
-        usual = 8 if device.type == "cpu" and not small else 64
-        self._batches = loaded.Batches(device, batch_size or usual)
+        self._batches = loaded.Batches(device, 8 if device.type == "cpu" and not small else 64)
 
     @property
     def _greedy(self) -> dict:
@@ -119,7 +99,7 @@ class _Model:
         return self._processor.tokenizer.batch_decode(said, skip_special_tokens=True)
 
 
-class _Blip(_Model):
+class _Blip(Model):
     def _see(self, pixels):
         return self._model.vision_model(pixel_values=pixels).last_hidden_state
 
@@ -164,7 +144,7 @@ class _Captions(_Blip):
         return self._written(seen, len(tokens))
 
 
-class _Blip2(_Model):
+class _Blip2(Model):
     _class = "Blip2ForConditionalGeneration"
     _prompt = "Question: {} Answer:"
 

@@ -51,11 +51,11 @@ def find(name: str) -> str:
 class Features:
     """A network, its preprocessing, and the features that it has of images.
 
-    Arguments and errors are as for :func:`find` and :func:`biaslab.judging.faces.load`; ``ParameterError`` also where
-    the weights are not to be had, or do not fit.
+    Arguments and errors are as for :func:`find` and :func:`biaslab.judging.loaded.device`; ``ParameterError`` also
+    where the weights are not to be had, or do not fit.
     """
 
-    def __init__(self, name: str, *, device: str = "auto", batch_size: int = 0) -> None:
+    def __init__(self, name: str, *, device: str = "auto") -> None:
         where = find(name)
         with loading(name, "a network of timm or transformers"), models.without_bars():
             folder = models.local(where)
@@ -69,8 +69,7 @@ class Features:
         self.name, self._device = name, loaded.device(device)
         self._network.model.eval().to(self._device)
         # What the network is fed is larger than most images of the embedded world.
-        gpu = self._device.type != "cpu"
-        self._batches = loaded.Batches(self._device, batch_size or (0 if gpu else 16))
+        self._batches = loaded.Batches(self._device, 0 if self._device.type != "cpu" else 16)
 
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the features of whole images, ``uint8 (height, width, 3)``: ``float32 (images, features)``.

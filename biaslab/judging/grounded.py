@@ -42,7 +42,7 @@ class Grounded:
             :class:`~biaslab.judging.segmenters.Segmenter`, whose regions are taken where their boxes fit; or ``none``.
         thresholds: From when on what is seen counts.
         vocabulary: What a zero-shot tagger is asked about.
-        device, batch_size: As for :func:`biaslab.judging.faces.load`; the size is the tagger's.
+        device: As for :func:`biaslab.judging.loaded.device`.
 
     Raises:
         ParameterError: A model is unknown, of another kind or cannot be used, or there is no vocabulary for the tagger.
@@ -57,12 +57,10 @@ class Grounded:
         vocabulary: Sequence[str] = (),
         *,
         device: str = "auto",
-        batch_size: int = 0,
     ) -> None:
-        place = {"device": device, "batch_size": batch_size}
-        self._tags = _tagger(tagger, thresholds, vocabulary, **place)
+        self._tags = _tagger(tagger, thresholds, vocabulary, device)
         self._boxes = _Boxes(detector, thresholds, device)
-        self._masks = None if segmenter == NONE else _masks(segmenter, thresholds, **place)
+        self._masks = None if segmenter == NONE else _masks(segmenter, thresholds, device)
 
     def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
         """Return the instances of each image; those without a tag have none."""
@@ -110,23 +108,23 @@ def _of_open_clip(name: str) -> bool:
     return (Path(name).expanduser() / "open_clip_config.json").is_file()
 
 
-def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], **place):
+def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], device: str):
     """Return what says the tags of images."""
     kind = "open_clip"
     if not _of_open_clip(name):
         where, kind = loaded.of_transformers(name, "tagger", "a tagger")
     if kind == "florence2":
-        return _Florence("ImageTextToText", name, where, "a Florence-2 model", place["device"])
+        return _Florence("ImageTextToText", name, where, "a Florence-2 model", device)
     if not vocabulary:
         raise ParameterError(
             f"The tagger {name} says how well words fit; set triplets.vocabulary to a file with the names of objects, "
             "one a line, or choose Florence-2, which needs none."
         )
     if kind == "open_clip":
-        classifier = ZeroShot(name, **place)
+        classifier = ZeroShot(name, device=device)
         texts = [_text(word) for word in vocabulary]
         return partial(_fitting, partial(classifier.probabilities, texts=texts), vocabulary, thresholds.tag)
-    return partial(_fitting, _ZeroShot(name, where, vocabulary, **place), vocabulary, thresholds.tag)
+    return partial(_fitting, _ZeroShot(name, where, vocabulary, device), vocabulary, thresholds.tag)
 
 
 def _fitting(probabilities, vocabulary: Sequence[str], least: float, images: Sequence[np.ndarray]):
@@ -141,9 +139,7 @@ def _text(word: str) -> str:
 class _ZeroShot(_Ready):
     """SigLIP and CLIP of transformers: how probable each word of a vocabulary is, ``(images, words)``."""
 
-    def __init__(
-        self, name: str, where: str, vocabulary: Sequence[str], *, device: str, batch_size: int
-    ) -> None:
+    def __init__(self, name: str, where: str, vocabulary: Sequence[str], device: str) -> None:
         super().__init__("ZeroShotImageClassification", name, where, "a zero-shot tagger", device)
         # SigLIP was trained on texts of one length, and says of each text by itself how well it fits.
         self._alone = hasattr(self._model, "logit_bias")
@@ -152,7 +148,7 @@ class _ZeroShot(_Ready):
             [_text(word) for word in vocabulary], padding=padding, truncation=True, return_tensors="pt"
         )
         self._tokens = tokens.to(self._device)
-        self._batches = loaded.Batches(self._device, batch_size or 16)
+        self._batches = loaded.Batches(self._device, 16)
 
     def __call__(self, images: Sequence[np.ndarray]) -> np.ndarray:
         return np.stack(self._batches.run(images, self._same_size))
@@ -265,14 +261,14 @@ def _named(text: str, tags: Sequence[str]) -> str:
 # -- masks -------------------------------------------------------------------------------------------------
 
 
-def _masks(name: str, thresholds: Thresholds, *, device: str, batch_size: int):
+def _masks(name: str, thresholds: Thresholds, device: str):
     """Return what says which pixels belong to boxes."""
     from transformers.models.auto import modeling_auto
 
     where, kind = loaded.of_transformers(name, "masks", "a segmenter")
     if kind in modeling_auto.MODEL_FOR_MASK_GENERATION_MAPPING_NAMES:
         return _Prompted("MaskGeneration", name, where, "a segmenter", device)
-    return partial(_of_regions, Segmenter(name, thresholds, device=device, batch_size=batch_size))
+    return partial(_of_regions, Segmenter(name, thresholds, device=device))
 
 
 class _Prompted(_Ready):

@@ -8,7 +8,6 @@ Source: dalleval paper, section 4.3 (FID; Heusel et al. 2017).
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -20,6 +19,7 @@ import numpy as np
 
 from biaslab.errors import InputError, ParameterError, loading
 from biaslab.judging import loaded
+from biaslab.judging.names import file_digest
 
 INCEPTION = "inception:"
 """How names of these features begin, before the path of the weights."""
@@ -41,14 +41,10 @@ def check_weights(path: str | Path) -> str:
             f"There is no file {where} of Inception's weights. torch-fidelity's releases have one that is named "
             "weights-inception-2015-12-05-6726825d.pth; without it leave dalleval.inception empty."
         )
-    with where.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = file_digest(where)
     if not found.startswith(_KNOWN):
-        _log.warning(
-            "%s is not the file that FID is computed with (SHA-256 %s…): no number compares.",
-            where,
-            _KNOWN,
-        )
+        other = "%s is not the file that FID is computed with (SHA-256 %s…): no number compares."
+        _log.warning(other, where, _KNOWN)
     said = _DIGEST.search(where.name)
     if said and not found.startswith(said[1]):
         raise ParameterError(

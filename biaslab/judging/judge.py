@@ -101,8 +101,7 @@ def judge(
         store: Where what models see is kept.
         device: ``auto`` (a GPU if there is one), ``cpu``, ….
         progress: Whether to show a bar.
-        models: What loads the models, as :func:`load`; it is called when an image must be looked at, not before. Stages
-            that take a ``batch_size`` give it to the models, images at a time; 0 finds it.
+        models: What loads the models, as :func:`load`; it is called when an image must be looked at, not before.
 
     Returns:
         One row per image, in the table's order: image_id, outcome (one of :data:`OUTCOMES`), gender
@@ -123,7 +122,7 @@ def judge(
     ready = Memo(partial(models, settings, device))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
-        batches = read_ahead(images, list(shard["image_id"]), settings.batch_size, device)
+        batches = read_ahead(images, list(shard["image_id"]), device, settings.batch_size)
         return frame(row for some, read in batches for row in _look(some, read, ready()))
 
     bar = {"label": f"judging {images.name}", "progress": progress}
@@ -146,7 +145,7 @@ def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:
 
 
 def read_ahead(
-    images: ImageSource, ids: list[str], batch_size: int, device: str
+    images: ImageSource, ids: list[str], device: str, batch_size: int = 0
 ) -> Iterator[tuple[list[str], list]]:
     """Yield batches of ids with their images; the next batch is read while one is judged."""
     step = batch_size or loaded.batch_on(loaded.device(device))

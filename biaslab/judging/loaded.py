@@ -147,20 +147,35 @@ def writable(images: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.require(image, requirements="W") for image in images]
 
 
-def ready(auto: str, name: str, folder: str, what: str, where, processor: str = "AutoProcessor"):
+def ready(
+    auto: str,
+    name: str,
+    folder: str,
+    what: str,
+    where,
+    processor: str = "AutoProcessor",
+    *,
+    whole: bool = False,
+    fix: str = "",
+):
     """Return the model of transformers in a folder, loaded by the class ``auto`` from safetensors, and its processor.
 
     Raises:
-        ParameterError: It cannot be loaded as ``what``, or lacks weights: then it was trained for something else, and
-            transformers draws these at random.
+        ParameterError: It cannot be loaded as ``what``. Or it lacks weights, which transformers draws at random, or,
+            where the ``whole`` of it must be used, has a part that transformers leaves out: then it was trained for
+            something else. The message ends with ``fix``.
     """
     import transformers
 
     with loading(name, what), models.without_bars():
         model, info = pretrained(getattr(transformers, auto), folder)
-    if missing := sorted(info["missing_keys"]):
+    # Single weights too many are an old release's buffers.
+    parts, missing = dict(model.named_children()), sorted(info["missing_keys"])
+    more = sorted(key for key in info["unexpected_keys"] if whole and key.partition(".")[0] not in parts)
+    if missing or more:
+        odd = f"lacks {len(missing)} weights" if missing else f"has {len(more)} weights too many"
         raise ParameterError(
-            f"{name} lacks {len(missing)} weights of {what}, such as {missing[0]}; it was trained for something else."
+            f"{name} {odd} of {what}, such as {(missing or more)[0]}; it was trained for something else.{fix}"
         )
     with loading(name, what):
         beside = getattr(transformers, processor).from_pretrained(folder, trust_remote_code=False)

@@ -6,9 +6,8 @@ later upon what is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -26,16 +25,6 @@ LEAST = 0.01
 _SHARD_ROWS = 512
 
 
-class ObjectDetector(Protocol):
-    """The contract of object detectors."""
-
-    def look(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``.
-
-        Boxes are left, top, right and bottom, 0–1 of the image's width and height.
-        """
-
-
 def detect(
     images: ImageSource,
     name: str,
@@ -43,14 +32,12 @@ def detect(
     *,
     store: Store,
     device: str = "auto",
-    batch_size: int = 0,
     progress: bool = True,
-    models: Callable[..., ObjectDetector] | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Find objects in every image of a source's table; images that were looked at before are read from ``store``.
 
     Args:
-        images, store, device, batch_size, progress, models: As for :func:`biaslab.judging.judge.judge`.
+        images, store, device, progress: As for :func:`biaslab.judging.judge.judge`.
         name: A folder or hub name of a transformers object-detection model, or an embedded one.
         classes: The classes, and by what other names a model may know each.
 
@@ -64,13 +51,13 @@ def detect(
         ParameterError: The model is unknown or no object detector, or it does not know one of the classes.
     """
     where = named.resolve(name, "detector")
-    ready = Memo(partial(models or Detector, name, classes, device=device, batch_size=batch_size))
+    ready = Memo(partial(Detector, name, classes, device=device))
     columns = [*BOX, *(f"p_{c}" for c in classes)]
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows, values = [], [np.empty(0, np.float32)] * len(shard)
         # Few images at a time: large ones would fill the memory.
-        for some in judge.read_ahead(images, list(shard["image_id"]), batch_size, device):
+        for some in judge.read_ahead(images, list(shard["image_id"]), device):
             opened, found = judge.look(*some, lambda readable: ready().look(readable))
             for k, (scores, boxes) in found.items():
                 seen = scores.max(axis=1) >= LEAST
@@ -101,7 +88,7 @@ def detect(
 def table(
     image_ids: Sequence[str], found: Sequence[tuple[np.ndarray, np.ndarray]], classes: Sequence[str]
 ) -> pd.DataFrame:
-    """Return what a detector sees in images (:meth:`ObjectDetector.look`) as the detections of :func:`detect`."""
+    """Return what a detector sees in images (:meth:`Detector.look`) as the detections of :func:`detect`."""
     kept = []
     for scores, boxes in found:
         # A box at the edge may have nothing of the image in it.
@@ -143,7 +130,10 @@ class Detector:
         self._batches = loaded.Batches(self._device, batch_size)
 
     def look(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return what :class:`ObjectDetector` says; images of one size go together."""
+        """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``.
+
+        Boxes are left, top, right and bottom, 0–1 of the image's width and height. Images of one size go together.
+        """
         return self._batches.run(images, self._same_size)
 
     def _same_size(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -21,7 +21,6 @@ from itertools import chain, combinations, pairwise, permutations
 
 import numpy as np
 import pandas as pd
-from scipy.special import softmax
 
 from biaslab import lexicons
 from biaslab.engine import Memo
@@ -111,7 +110,7 @@ def judge_people(
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         told = dict(zip(shard["image_id"], map(json.loads, shard["phrases"]), strict=True))
-        batches = alone.read_ahead(images, list(told), settings.batch_size, device)
+        batches = alone.read_ahead(images, list(told), device, settings.batch_size)
         found = (_look(some, [told[k] for k in some], read, ready()) for some, read in batches)
         return alone.frame(chain.from_iterable(found), _SEEN)
 
@@ -330,7 +329,9 @@ def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
         tuple(phrases[j] for j in way): float(logits[np.arange(n), list(way)].sum())
         for way in permutations(range(n))
     }
-    p = softmax([sums.pop(tuple(phrases)), *sums.values()])
+    values = np.array([sums.pop(tuple(phrases)), *sums.values()])
+    p = np.exp(values - values.max())
+    p /= p.sum()
     return float(p[0]), float(p[1:].max())
 
 

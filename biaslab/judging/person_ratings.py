@@ -97,13 +97,13 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     return PersonRatings(people, votes.ratings.set_axis(rows).reindex(people.index), votes.n_raters)
 
 
-def judge_people_ratings(asked: pd.DataFrame, path: str | Path, *, unknown: str = "error") -> pd.DataFrame:
-    """Return judgements of people by raters; arguments and errors as in :func:`read`.
+def judge_people_ratings(asked: pd.DataFrame, path: str | Path) -> pd.DataFrame:
+    """Return judgements of people by raters; ratings of others are left aside, and errors as in :func:`read`.
 
     One row per row of ``asked``, in its order, with the columns of :func:`biaslab.judging.people.judge_people`, their
     outcomes as :func:`biaslab.judging.judge.of_votes` says; there are no probabilities and no faces.
     """
-    people = read(path, asked, unknown=unknown).people
+    people = read(path, asked, unknown="aside").people
     return frame(people[_KEYS].join(of_votes(people["label"])).assign(role=""), COLUMNS)
 
 
@@ -180,9 +180,7 @@ def agreement_tables(
             tables), outcome, gender, aspect, setting.
         truth: Who is shown: image_id, position, gender; None where it is not known.
         ratings: Ratings of the people, read with their aspect and setting; None where there are none.
-        seed: Seed of the bootstrap.
-        replicates: How often images are redrawn, 1 or more.
-        confidence: Level of the intervals, 0–1.
+        seed, replicates, confidence: Of the bootstrap: how often images are redrawn, and the intervals' level, 0–1.
 
     Returns:
         Rows with :data:`AGREEMENT_COLUMNS`. ``cohen_kappa`` of each judge against ``reference`` (``truth`` or

@@ -25,7 +25,7 @@ import pandas as pd
 
 from biaslab import ratings, stats, tables
 from biaslab.errors import InputError, ParameterError, unknown_name
-from biaslab.judging.error import known_truth
+from biaslab.genders import GENDERS
 from biaslab.judging.images import ImageSource, Unreadable
 from biaslab.judging.judge import JUDGED
 from biaslab.measures import agreement as measures
@@ -382,9 +382,15 @@ def collect(
 
 
 def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
-    """Return what images show, by image_id, of all sources whose truth is known (:func:`error.known_truth`)."""
-    known = [found for table in judgements.values() if len(found := known_truth(table))]
-    return pd.concat(known) if known else pd.Series(dtype=object)
+    """Return what images show, by image_id, of all sources whose truth is known (column ``truth_gender``).
+
+    An image without a gender of its own (no person, or several) is ``neither``.
+    """
+    known = [table.drop_duplicates("image_id") for table in judgements.values() if "truth_gender" in table]
+    if not known:
+        return pd.Series(dtype=object)
+    found = pd.concat(known).set_index("image_id")["truth_gender"].astype(object)
+    return found.where(found.isin(GENDERS), "neither")
 
 
 def votes(rated: Rated | None) -> pd.Series:

@@ -48,15 +48,13 @@ class Segmenter:
         name: An embedded model, a folder or a hub name. An entry ``stuff`` of its configuration lists labels that are
             stuff.
         thresholds: ``area`` and ``stuff`` count.
-        device, batch_size: As for :func:`biaslab.judging.faces.load`.
+        device: As for :func:`biaslab.judging.loaded.device`.
 
     Raises:
         ParameterError: The model is unknown, no segmenter, or lacks weights of one.
     """
 
-    def __init__(
-        self, name: str, thresholds: Thresholds, *, device: str = "auto", batch_size: int = 0
-    ) -> None:
+    def __init__(self, name: str, thresholds: Thresholds, *, device: str = "auto") -> None:
         from transformers.models.auto import modeling_auto
 
         where, kind = loaded.of_transformers(name, "segmenter", "a segmenter")
@@ -68,10 +66,10 @@ class Segmenter:
         self._labels = {int(k): folded(str(v)) for k, v in self._model.config.id2label.items()}
         told = (*(getattr(self._model.config, "stuff", None) or ()), *thresholds.stuff)
         self._area, self._stuff = thresholds.area, frozenset(folded(str(label)) for label in told)
-        self._batches = loaded.Batches(self._device, batch_size)
+        self._batches = loaded.Batches(self._device)
 
     def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
-        """Return the instances of each image; images of one size go together."""
+        """Return the instances of each image, ``uint8 (height, width, 3)`` RGB; images of one size go together."""
         return self._batches.run(images, self._same_size)
 
     def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:

@@ -53,7 +53,6 @@ def compare(
     *,
     store: Store,
     device: str = "auto",
-    batch_size: int = 0,
     progress: bool = True,
 ) -> pd.DataFrame:
     """Return how alike pairs of images are; pairs that were compared before are read from ``store``.
@@ -61,7 +60,7 @@ def compare(
     An image of several pairs is read and seen once where they stand close to one another.
 
     Args:
-        images, store, device, batch_size, progress: As for :func:`biaslab.judging.judge.judge`.
+        images, store, device, progress: As for :func:`biaslab.judging.judge.judge`.
         pairs: Columns first and second: ids of images.
         by: ``pixels``, ``resnet``, ``clip``, ``dino`` or ``split_product``.
         name: The network: of ``clip`` as for :class:`biaslab.judging.zero_shot.ZeroShot`, of the others as for
@@ -79,8 +78,7 @@ def compare(
         raise unknown_name("comparison of images", by, METRICS)
     name = network(by, name)
     ready = Memo(partial(ZeroShot if by == "clip" else features.Features, name, device=device))
-    where = loaded.device(device)
-    at_once = batch_size or loaded.batch_on(where) // 4
+    at_once = loaded.batch_on(loaded.device(device)) // 4
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         chunks = (shard.iloc[start : start + at_once] for start in range(0, len(shard), at_once))

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from scipy.special import softmax
 
 from biaslab import models
 from biaslab.errors import InputError, ParameterError, loading, name_help
@@ -84,7 +83,9 @@ class ZeroShot:
         Raises:
             ParameterError: A text holds a word that the model's tokenizer does not know.
         """
-        return softmax(self.logits(images, texts), axis=1).astype(np.float32)
+        logits = self.logits(images, texts)
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
 
     def logits(self, images: Sequence[np.ndarray], texts: Sequence[str]) -> np.ndarray:
         """Return the model's scale times the cosine of each image and text, ``float64 (images, texts)``.
@@ -149,11 +150,7 @@ class ZeroShot:
 
 
 class ZeroShotGender:
-    """Perceived gender by a zero-shot model and two texts, on the whole image.
-
-    Args:
-        model: The classifier.
-        texts: The text for perceived as male, then for perceived as female.
+    """Perceived gender by a zero-shot model and two texts, for perceived as male and as female, on the whole image.
 
     Source: paradox paper, section 3; texts and their use on the whole image from its released code.
     """

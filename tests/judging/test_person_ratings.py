@@ -100,7 +100,7 @@ def test_ratings_of_others_are_named_or_left_aside(write):
     assert labels(read(path, ASKED, unknown="aside")) == ["female"] + ["missing"] * 7
     others = pd.DataFrame({"image_id": ["q", "q"], "position": [1, 2]})
     assert read(path, others, unknown="aside").n_raters == 0
-    assert list(judge_people_ratings(others, path, unknown="aside")["outcome"]) == ["unrated"] * 2
+    assert list(judge_people_ratings(others, path)["outcome"]) == ["unrated"] * 2
 
 
 @pytest.mark.parametrize(
