@@ -56,6 +56,8 @@ class Model:
     _class: str
     _prompt = "{}"
     _longest = 20  # tokens of an answer
+    # Of a BLIP for questions that is loaded as one for captions, a part is left out without an error.
+    _whole = False
 
     def __init__(self, name: str, where: str, kind: str, device) -> None:
         import torch
@@ -63,12 +65,11 @@ class Model:
         self._device = device
         # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
         self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-        # A BLIP for captions loads as one for questions without an error, with weights drawn at random where it has
-        # none; the other way round, a part of it is left out.
-        how = {"whole": isinstance(self, _Captions)}
-        how["fix"] = f" Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."
-        found = loaded.ready(self._class, name, where, f"a {self._class} model", device, **how)
-        self._model, self._processor = found[0].to(self._dtype), found[1]
+        how = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."}
+        model, self._processor = loaded.ready(
+            self._class, name, where, f"a {self._class} model", device, **how
+        )
+        self._model = model.to(self._dtype)
         # On a CPU large batches help small models only.
         small = self._model.num_parameters() < _SMALL
         self._batches = loaded.Batches(device, 8 if device.type == "cpu" and not small else 64)
@@ -138,6 +139,7 @@ class _Questions(_Blip):
 class _Captions(_Blip):
     _class = "BlipForConditionalGeneration"
     _longest = 40
+    _whole = True
 
     def _answer(self, seen, tokens):
         # It says what it sees: there is no question.

@@ -226,16 +226,13 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
         fix = f"take its rows out; ids are like {ids[0] if ids else ''!r}"
         files.refuse(strange, path, problem, fix, table["image_id"])
     table["object"] = table["object"].map(folded)
-    table = (
-        table.assign(rle=files.image_ids(table["rle"]))
-        if masked
-        else table.assign(rle="", height="", width="")
-    )
+    if not masked:
+        table = table.assign(rle="", height="", width="")
+    table["rle"] = files.image_ids(table["rle"])
     there = table[table["object"] != ""].copy()
     empty = (table["object"] == "") & (table[["score", *BOX]] != "").any(axis=1)
-    files.refuse(
-        empty, path, "object is empty beside a score or a box", "name it, or leave the row to image_id"
-    )
+    fix = "name it, or leave the row to image_id"
+    files.refuse(empty, path, "object is empty beside a score or a box", fix)
     for column in ("score", *BOX):
         values = pd.to_numeric(there[column].str.strip(), errors="coerce").astype(float)
         bad = ~((values >= 0) & (values <= 1))
@@ -255,10 +252,8 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
     there = there.sort_values("image_id", key=lambda of: of.map(place), kind="stable")
     there["instance"] = there.groupby("image_id").cumcount()
     looked = pd.DataFrame({"image_id": ids, "outcome": "", "reason": ""}, dtype=object)
-    looked.loc[~looked["image_id"].isin(table["image_id"]), ["outcome", "reason"]] = (
-        "missing",
-        "not in the file",
-    )
+    missing = ~looked["image_id"].isin(table["image_id"])
+    looked.loc[missing, ["outcome", "reason"]] = ["missing", "not in the file"]
     return Found(_typed(there), looked)
 
 
@@ -272,11 +267,8 @@ def _check_masks(there: pd.DataFrame, path: Path) -> None:
     some = there[masked]
     first = some.groupby("image_id")[["height", "width"]].transform("first")
     other = (some[["height", "width"]] != first).any(axis=1)
-    problem, fix = (
-        "a mask of image {} is of another size than the first",
-        "give all masks of an image in its size",
-    )
-    files.refuse(other, path, problem, fix, some["image_id"])
+    problem = "a mask of image {} is of another size than the first"
+    files.refuse(other, path, problem, "give all masks of an image in its size", some["image_id"])
     wrong = [check_runs(r.rle, int(r.height), int(r.width)) for r in some.itertuples()]
     bad = pd.Series(wrong, index=some.index, dtype=object) != ""
     problem = next(filter(None, wrong), "")
