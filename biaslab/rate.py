@@ -100,10 +100,8 @@ def rate(
             raise
     if paper and not is_run:
         raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
-    table, sources = (
-        _of_run(folder, paper, show_faces, overrides) if is_run else _of_folder(folder, show_faces)
-    )
-    table = table.reset_index(drop=True).rename_axis("_row").reset_index()
+    found = _of_run(folder, paper, show_faces, overrides) if is_run else _of_folder(folder, show_faces)
+    table, sources = found[0].reset_index(drop=True).rename_axis("_row").reset_index(), found[1]
     drawn = rating.sample(table, n, seed).drop(columns="item")
     pictures, reasons = _pictures(drawn, sources)
     drawn = drawn[[picture is not None for picture in pictures]].drop(columns="_row")

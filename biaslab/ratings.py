@@ -105,12 +105,18 @@ class Rated:
         models = sorted(set(self.percent_female["model"]))
         if model not in models:
             raise unknown_name("model in ratings", model, models)
-        own = {"images": self.images, "percent_female": self.percent_female, "outcomes": self.outcomes}
-        wanted = {name: table["model"].isin(["", model]) for name, table in own.items()}
-        if self.ratings is not None:
-            own["ratings"], wanted["ratings"] = self.ratings, wanted["images"]
-        own = {name: table[wanted[name]].reset_index(drop=True) for name, table in own.items()}
-        return replace(self, **own, part=len(models) > 1)
+
+        def own(table: pd.DataFrame, by: pd.DataFrame) -> pd.DataFrame:
+            return table[by["model"].isin(["", model])].reset_index(drop=True)
+
+        return replace(
+            self,
+            images=own(self.images, self.images),
+            ratings=None if self.ratings is None else own(self.ratings, self.images),
+            percent_female=own(self.percent_female, self.percent_female),
+            outcomes=own(self.outcomes, self.outcomes),
+            part=len(models) > 1,
+        )
 
     def votes(self) -> pd.Series:
         """Return each image's label by image id.

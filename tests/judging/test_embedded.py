@@ -1,6 +1,5 @@
 """The embedded judges on drawn people whose truth is known, by the names that users write."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +21,7 @@ def trained(name):
     return pytest.mark.skipif(not there, reason=f"{name} is not in this installation")
 
 
-pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="judging needs the extra 'models'"),
-    pytest.mark.usefixtures("one_thread"),
-]
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
