@@ -97,8 +97,7 @@ class Rated:
     def of(self, model: str) -> Rated:
         """Return what belongs to a model, images shared by all models among it; all of it for ``all``.
 
-        Raises:
-            UnknownNameError: The file has no such model.
+        Raises UnknownNameError where the file has no such model.
         """
         if model == "all":
             return self
@@ -119,11 +118,7 @@ class Rated:
         )
 
     def votes(self) -> pd.Series:
-        """Return each image's label by image id.
-
-        Raises:
-            InputError: An image stands in several rows (models, sources or occupations).
-        """
+        """Return each image's label by image id; InputError where one stands in several rows (models, sources, …)."""
         ids = image_ids(self.images["image"])
         if ids.duplicated().any():
             raise InputError(

@@ -17,11 +17,7 @@ _FOR = {"vqa": "questions", "captioner": "captions"}
 
 
 def located(name: str, kind: str = "vqa") -> str:
-    """Return the folder or hub name behind ``name``, with or without ``vqa:``.
-
-    Raises:
-        ParameterError: It is neither, or the folder brings code or holds no safetensors.
-    """
+    """Return the folder or hub name behind ``name``, with or without ``vqa:``; errors as of :func:`models.resolve`."""
     return named.resolve(name.removeprefix(VQA), kind)
 
 

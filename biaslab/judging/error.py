@@ -46,8 +46,7 @@ def confusion(judgements: pd.DataFrame, truth: pd.Series) -> pd.DataFrame:
         group, truth, judged (``female``, ``male``, or the outcome of an image that was not judged), n: one row
         per combination that occurs, for ``all`` and then for each occupation.
 
-    Raises:
-        InputError: A truth is no known label, or an image has two truths.
+    Raises InputError where a truth is no known label, or an image has two truths.
     """
     known = _labels(truth)
     rows = judgements[judgements["image_id"].isin(known.index)]

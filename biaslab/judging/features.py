@@ -74,8 +74,7 @@ class Features:
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the features of whole images, ``uint8 (height, width, 3)``: ``float32 (images, features)``.
 
-        Raises:
-            InputError: There is no image, or a feature is not finite.
+        Raises InputError where there is no image, or a feature is not finite.
         """
         return self._run(images, self._network.vectors)
 

@@ -78,11 +78,7 @@ class Grounded:
 
 
 def located(tagger: str, detector: str, segmenter: str) -> list[str]:
-    """Return the folders or hub names behind the three names; none is loaded.
-
-    Raises:
-        ParameterError: A name is unknown.
-    """
+    """Return the folders or hub names behind the three names, without loading any; ParameterError for unknown ones."""
     kinds = ((tagger, "tagger"), (detector, "grounding"), (segmenter, "masks"))
     return [
         name if name == NONE or (kind == "tagger" and _of_open_clip(name)) else named.resolve(name, kind)

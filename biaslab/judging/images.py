@@ -90,8 +90,7 @@ def decode(
 class FolderImages:
     """The images in a folder, at any depth; an image's id is its path below the folder, with forward slashes.
 
-    Raises:
-        InputError: There is no such folder, or no file in it ends like an image.
+    Raises InputError where there is no such folder, or no file in it ends like an image.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -128,11 +127,7 @@ def _read_file(file: Path | None) -> np.ndarray | Unreadable:
 
 
 def check_image(image: object, what: str = "an image") -> np.ndarray:
-    """Return ``image`` if it is ``uint8 (height, width, 3)`` with at least one pixel.
-
-    Raises:
-        InputError: It has another type or shape.
-    """
+    """Return ``image`` if it is ``uint8 (height, width, 3)`` with at least one pixel; raises InputError if not."""
     is_array = isinstance(image, np.ndarray)
     if not is_array or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
         shown = f"{image.dtype} {image.shape}" if is_array else type(image).__name__

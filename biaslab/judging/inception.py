@@ -92,11 +92,7 @@ class Inception:
         self._batches = loaded.Batches(self._device, 0 if self._device.type != "cpu" else 16)
 
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the features of images, ``uint8 (height, width, 3)``: ``float32 (images, 2048)``.
-
-        Raises:
-            InputError: There is no image.
-        """
+        """Return the features of one or more images, ``uint8 (height, width, 3)``: ``float32 (images, 2048)``."""
         if not len(images):
             raise InputError("There is no image to take features of.")
         return np.stack(self._batches.run(images, self._same_size))

@@ -116,11 +116,7 @@ def load(
 
 
 def parts(name: str) -> tuple[str, str, str]:
-    """Return tagger, detector and segmenter of ``grounded:TAGGER+DETECTOR+SEGMENTER``.
-
-    Raises:
-        ParameterError: It has not these three.
-    """
+    """Return tagger, detector and segmenter of ``grounded:TAGGER+DETECTOR+SEGMENTER``; ParameterError without them."""
     names = name.removeprefix(GROUNDED).split("+")
     if len(names) != 3 or not all(names):
         raise ParameterError(

@@ -17,8 +17,7 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 def device(name: str):
     """Return the torch device ``name``; ``"auto"`` is the first GPU, or the CPU where there is none.
 
-    Raises:
-        ParameterError: There is no such device here.
+    Raises ParameterError where there is no such device.
     """
     import torch
 
@@ -115,8 +114,7 @@ def pretrained(kind, folder):
 def of_transformers(name: str, kind: str, what: str) -> tuple[str, str]:
     """Return the folder of a model of transformers, fetched where it is on the hub, and its ``model_type``.
 
-    Raises:
-        ParameterError: The name is unknown as one of the ``kind``, or what it names cannot be loaded as ``what``.
+    Raises ParameterError where the name is unknown as one of the ``kind``, or cannot be loaded as ``what``.
     """
     with loading(name, what):
         folder = models.local(models.resolve(name, kind))
@@ -127,8 +125,7 @@ def of_transformers(name: str, kind: str, what: str) -> tuple[str, str]:
 def detector(name: str, where):
     """Return an object detector of transformers on the device ``where``, and its processor.
 
-    Raises:
-        ParameterError: The name is unknown, or it is no object detector.
+    Raises ParameterError where the name is unknown or of no object detector.
     """
     import torch
     from transformers import AutoImageProcessor, AutoModelForObjectDetection

@@ -75,8 +75,7 @@ class CheckedJudge:
     def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the probability of perceived as female, ``float64 (images,)``, 0 to 1; NaN where there is none.
 
-        Raises:
-            InputError: The judge gives another number of answers, or other numbers.
+        Raises InputError where the judge gives another number of answers, or other numbers.
         """
         found = np.asarray(self._model.p_female(images), dtype=float)
         if found.shape != (len(images),):

@@ -149,11 +149,7 @@ class Session:
         return self._images[row["source"]].read([row["image_id"]])[0]
 
     def labels(self, rater: str) -> dict[int, str]:
-        """Return the labels that ``rater`` has given, by item.
-
-        Raises:
-            InputError: The file of labels is damaged.
-        """
+        """Return the labels that ``rater`` has given, by item; raises InputError where their file is damaged."""
         path = self._labels_file(rater)
         text = path.read_text(encoding="utf-8") if path.exists() else "item,label"
         if not re.fullmatch(rf"item,label(\n\d+,({'|'.join(LABELS)}))*\n?", text):
@@ -165,8 +161,7 @@ class Session:
     def label(self, rater: str, item: int, label: str) -> None:
         """Keep a label, in place of an earlier one: it is on disk when this returns.
 
-        Raises:
-            UnknownNameError: There is no such label, rater or item.
+        Raises UnknownNameError where there is no such label, rater or item.
         """
         known = {"label": LABELS, "rater": self.raters, "item": range(1, len(self.sample) + 1)}
         for kind, given in {"label": label, "rater": rater, "item": item}.items():
@@ -208,10 +203,8 @@ class Session:
 def widget(session: Session) -> ipywidgets.Widget:
     """Return the rating page for JupyterLab: one image at a time, three answers, a way back.
 
-    Answers are given by the buttons or by typing f, m, u (b goes back) in the field below them.
-
-    Raises:
-        ParameterError: The session has no raters.
+    Answers are given by the buttons or by typing f, m, u (b goes back) in the field below them. Raises ParameterError
+    where the session has no raters.
     """
     if not session.raters:
         raise ParameterError("There are no raters; name them, for example raters = ['ana', 'ben'].")

@@ -105,8 +105,7 @@ def regions(
         area: Smallest share of the image that a region must have to count, 0–1.
         stuff: Names of classes of which all regions together are one instance.
 
-    Raises:
-        ParameterError: A class has no name.
+    Raises ParameterError where a class has no name.
     """
     from scipy import ndimage
 

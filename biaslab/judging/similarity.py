@@ -106,8 +106,7 @@ def network(by: str, name: str) -> str:
 def weights(by: str, name: str) -> str:
     """Return a digest of the weights of a network, as :func:`network` names it, without loading it.
 
-    Raises:
-        ParameterError: The name is unknown, or what it names cannot be used.
+    Raises ParameterError where the name is unknown, or what it names cannot be used.
     """
     if by == "pixels":
         return ""

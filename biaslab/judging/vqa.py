@@ -143,8 +143,7 @@ def ask_about(
         One row per row of ``units``, in its order: image_id, outcome (empty where asked, ``unreadable`` or
         ``blocked``), reason, answer (the model's own text, on one line), image_width and image_height in pixels.
 
-    Raises:
-        ParameterError: The model is unknown or cannot be used.
+    Raises ParameterError where the model is unknown or cannot be used.
     """
     inputs = {"images": images.digest, "kind": kind, "weights": named.digest(blip.located(name, kind))}
     ready = Memo(partial(blip.load, name, kind, device=device))
