@@ -16,7 +16,7 @@ from biaslab.compare import find
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
 from biaslab.judging import rating
-from biaslab.judging.images import FolderImages, ImageSource, Unreadable
+from biaslab.judging.images import CaptionImages, FolderImages, ImageSource, Unreadable
 from biaslab.ratings import SOURCES
 from biaslab.store import telling_full_disk
 
@@ -49,11 +49,9 @@ class Page(NamedTuple):
     """Images that were drawn and cannot be shown, counted by reason."""
 
 
-class _Images(NamedTuple):
-    """What can be rated: a table of images, and what reads those of a source and model."""
-
-    table: pd.DataFrame  # image_id, source, occupation, model; for people by position also position
-    sources: Mapping[tuple[str, str], ImageSource]
+# What can be rated (image_id, source, occupation, model; for people by position also position), and what reads the
+# images of a source and model.
+_Images = tuple["pd.DataFrame", Mapping[tuple[str, str], ImageSource]]
 
 
 def rate(
@@ -103,11 +101,13 @@ def rate(
     if paper and not is_run:
         raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
     found = _of_run(folder, paper, show_faces, overrides) if is_run else _of_folder(folder, show_faces)
-    drawn = rating.sample(found.table, n, seed).drop(columns="item")
-    pictures, reasons = _pictures(drawn, found.sources)
+    table, sources = found[0].reset_index(drop=True).rename_axis("_row").reset_index(), found[1]
+    drawn = rating.sample(table, n, seed).drop(columns="item")
+    pictures, reasons = _pictures(drawn, sources)
     drawn = drawn[[picture is not None for picture in pictures]].drop(columns="_row")
     if drawn.empty:
-        raise InputError(f"None of {len(pictures)} images of {images} can be shown: {_counted(reasons)}.")
+        why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
+        raise InputError(f"None of {len(pictures)} images of {images} can be shown: {why}.")
     drawn = drawn.rename(columns={"image_id": "image"})
     first = ["image", "source", "occupation", "model"]
     cells = _readable(drawn[[*first, *(c for c in drawn if c not in first)]])
@@ -117,32 +117,19 @@ def rate(
     return Page(path, len(drawn), path.stat().st_size, reasons)
 
 
-def _counted(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
-
-
 # -- what can be rated -------------------------------------------------------------------------------------
 
 
 def _of_folder(folder: Path, show_faces: bool) -> _Images:
     import pandas as pd
 
-    source = FolderImages(folder)
     rows = []
-    for name in source.table["image_id"]:
+    for name in FolderImages(folder).table["image_id"]:
         *above, file = Path(name).parts
-        training = above[:1] == ["training"]
+        source = "training" if above[:1] == ["training"] else "generated"
         above = above[1:] if above[:1] in ([s] for s in SOURCES) else above
-        rows.append(
-            {
-                "image_id": Path(file).stem,
-                "source": "training" if training else "generated",
-                "occupation": above[-1] if above else _ANY,
-                "model": "",
-                "_file": name,
-            }
-        )
-    table = pd.DataFrame(rows)
+        rows.append((Path(file).stem, source, above[-1] if above else _ANY, "", name))
+    table = pd.DataFrame(rows, columns=["image_id", "source", "occupation", "model", "_file"])
     twice = table[table["image_id"].duplicated()]
     if len(twice):
         raise InputError(
@@ -155,18 +142,8 @@ def _of_folder(folder: Path, show_faces: bool) -> _Images:
         raise InputError(
             f"{folder} holds training images alone, whose faces are those of real people. Show them with --show-faces."
         )
-    files = dict(zip(table["image_id"], table.pop("_file"), strict=True))
-    return _Images(_numbered(table), {(s, ""): _Named(source, files) for s in SOURCES})
-
-
-class _Named:
-    """The files of a folder by their ids."""
-
-    def __init__(self, source: FolderImages, files: Mapping[str, str]) -> None:
-        self._source, self._files = source, files
-
-    def read(self, image_ids: list[str]) -> list[np.ndarray | Unreadable]:
-        return self._source.read([self._files[image_id] for image_id in image_ids])
+    images = CaptionImages(folder, table["image_id"])
+    return table.drop(columns="_file"), {(s, ""): images for s in SOURCES}
 
 
 def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]) -> _Images:
@@ -174,6 +151,7 @@ def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]
     import pandas as pd
 
     from biaslab import params, planning, runs
+    from biaslab.mini.truthful import WORLD
 
     if not (folder / runs.PARAMS).is_file():
         raise ParameterError(f"{folder} has no {runs.PARAMS}, so its images are not known: run it again.")
@@ -190,7 +168,13 @@ def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]
     paper = paper or there[0]
     frames, read = [], {}
     for one in by_paper[paper]:
-        _check_there(one, folder.name)
+        # None is made, or bought, now; drawings of known truth are made when they are read.
+        if one.model != WORLD and one.there < one.images:
+            raise ParameterError(
+                f"Of {one.images:,} images that {folder.name} asks of {one.model}, {one.there:,} are in the store "
+                f"{one.pipeline.store.root}. Name the store that has them with --set compute.store=FOLDER (a run's own "
+                f"parameters name no folders), or run {folder.name} again first."
+            )
         if ("generated", one.model) in read:
             raise ParameterError(
                 f"The run {folder.name} asks {one.model} for the same images in several ways (other settings or "
@@ -200,27 +184,12 @@ def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]
         frames.append(table.assign(source="generated", model=one.model))
         read["generated", one.model] = images
     pipeline = by_paper[paper][0].pipeline
-    if (
-        paper == "paradox"
-        and pipeline.has_images
-        and (show_faces or pipeline.settings.captions.corpus == "mini")
-    ):
+    may_show = show_faces or pipeline.settings.captions.corpus == "mini"
+    if paper == "paradox" and pipeline.has_images and may_show:
         images = pipeline.images("training")
         frames.append(images.table[["image_id", "occupation"]].assign(source="training", model=""))
         read["training", ""] = images
-    return _Images(_numbered(pd.concat(frames, ignore_index=True)), read)
-
-
-def _check_there(one: Asked, run: str) -> None:
-    """Refuse images that would have to be made, or bought, now; drawings of known truth are made when they are read."""
-    from biaslab.mini.truthful import WORLD
-
-    if one.model != WORLD and one.there < one.images:
-        raise ParameterError(
-            f"Of {one.images:,} images that {run} asks of {one.model}, {one.there:,} are in the store "
-            f"{one.pipeline.store.root}. Name the store that has them with --set compute.store=FOLDER (a run's own "
-            f"parameters name no folders), or run {run} again first."
-        )
+    return pd.concat(frames, ignore_index=True), read
 
 
 def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
@@ -239,10 +208,6 @@ def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
         table = images.table[images.table["prompt"] == "person"].rename(columns={"profession": "occupation"})
     made = images.table.loc[images.table["outcome"] == OK, "image_id"]
     return images, table.loc[table["image_id"].isin(made), columns]
-
-
-def _numbered(table: pd.DataFrame) -> pd.DataFrame:
-    return table.reset_index(drop=True).rename_axis("_row").reset_index()
 
 
 # -- what the page holds -----------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import difflib
 import io
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -97,30 +97,28 @@ class Rated:
     def of(self, model: str) -> Rated:
         """Return what belongs to a model, images shared by all models among it; all of it for ``all``.
 
-        Raises:
-            UnknownNameError: The file has no such model.
+        Raises UnknownNameError where the file has no such model.
         """
         if model == "all":
             return self
         models = sorted(set(self.percent_female["model"]))
         if model not in models:
             raise unknown_name("model in ratings", model, models)
-        wanted = self.images["model"].isin(["", model]).to_numpy()
-        own = {
-            "images": self.images[wanted],
-            "ratings": None if self.ratings is None else self.ratings[wanted],
-            "percent_female": self.percent_female[self.percent_female["model"] == model],
-            "outcomes": self.outcomes[self.outcomes["model"] == model],
-        }
-        own = {name: None if rows is None else rows.reset_index(drop=True) for name, rows in own.items()}
-        return replace(self, **own, part=len(models) > 1)
+
+        def own(table: pd.DataFrame, by: pd.DataFrame) -> pd.DataFrame:
+            return table[by["model"].isin(["", model])].reset_index(drop=True)
+
+        return replace(
+            self,
+            images=own(self.images, self.images),
+            ratings=None if self.ratings is None else own(self.ratings, self.images),
+            percent_female=own(self.percent_female, self.percent_female),
+            outcomes=own(self.outcomes, self.outcomes),
+            part=len(models) > 1,
+        )
 
     def votes(self) -> pd.Series:
-        """Return each image's label by image id.
-
-        Raises:
-            InputError: An image stands in several rows (models, sources or occupations).
-        """
+        """Return each image's label by image id; InputError where one stands in several rows (models, sources, …)."""
         ids = image_ids(self.images["image"])
         if ids.duplicated().any():
             raise InputError(
@@ -183,7 +181,7 @@ def read(path: str | Path) -> Rated:
     raters = None if kind == "long" else [c for c in frame if c not in _ITEM]
     if raters == []:
         raise InputError(f"{path} has no column of ratings. {_NEEDS['wide']}")
-    votes = votes_on(frame, _ITEM, raters, path, _image)
+    votes = votes_on(frame, _ITEM, raters, path, "image {image} ({source}, {occupation})")
     if not votes.n_raters:
         raise InputError(f"{path} holds no rating: every one is empty. Allowed are {', '.join(LABELS)}.")
     return _resolved(kind, votes, notes)
@@ -247,26 +245,23 @@ def votes_on(
     keys: list[str],
     raters: list[str] | None,
     path: Path,
-    called: Callable[[pd.Series], str],
+    called: str,
 ) -> Votes:
     """Return the ratings in a table and the votes on its items, whether or not there are any.
 
     Args:
         frame: Cells as text; its index counts the file's rows from 0.
-        keys: The columns that name an item, which an error calls as ``called`` says.
+        keys: The columns that name an item.
         raters: The columns of ratings; ``None`` where the columns rater and label hold one rating in each row.
+        called: What errors call an item, with columns in braces.
 
     Raises:
         InputError: A cell is no rating, a rater has no name, or an item is there twice, or twice for one rater.
     """
     codes, notes = _label_codes(frame[raters or ["label"]], path)
     if raters:
-        again = frame.duplicated(keys)
-        if again.any():
-            raise InputError(
-                f"{path} has {called(frame[again].iloc[0])} twice (again in data row {row_told(again)}); give it once. "
-                "With one row for each rating, name the columns rater and label."
-            )
+        fix = "give it once. With one row for each rating, name the columns rater and label"
+        refuse(frame.duplicated(keys), path, f"{called} stands there twice, again", fix, frame)
         items, names = frame[keys].reset_index(drop=True), raters
     else:
         items, codes, names = _spread(frame, keys, codes[:, 0], path, called)
@@ -288,7 +283,7 @@ def votes_on(
 
 
 def _spread(
-    frame: pd.DataFrame, keys: list[str], label: np.ndarray, path: Path, called: Callable[[pd.Series], str]
+    frame: pd.DataFrame, keys: list[str], label: np.ndarray, path: Path, called: str
 ) -> tuple[pd.DataFrame, np.ndarray, list[str]]:
     """Return items, their ratings side by side (items, columns), and who rated."""
     given = label >= 0
@@ -296,13 +291,9 @@ def _spread(
     refuse(given & (frame["rater"].str.strip() == ""), path, "rater is empty", "name who gave the rating")
     rater = _names(frame["rater"], path, empty=True)
     item = frame.groupby(keys, sort=False, observed=True).ngroup().to_numpy()
-    again = given & pd.DataFrame({"item": item, "rater": rater, "given": given}).duplicated().to_numpy()
-    if again.any():
-        raise InputError(
-            f"{path} has two ratings of {called(frame[again].iloc[0])} by rater {shortened(rater[again][0])} (the "
-            f"second in data row {row_told(pd.Series(again, index=frame.index))}); keep one."
-        )
-    items = frame.loc[~pd.Series(item, index=frame.index).duplicated(), keys].reset_index(drop=True)
+    again = given & frame.assign(item=item, rater=rater, given=given).duplicated(["item", "rater", "given"])
+    refuse(again, path, f"{called} has two ratings by rater {{rater}}, the second", "keep one", frame)
+    items = frame[~frame.duplicated(keys)][keys].reset_index(drop=True)
     item, label = item[given], label[given]
     column, names = pd.factorize(rater[given])
     width = len(names)
@@ -340,7 +331,7 @@ def _resolved(kind: str, votes: Votes, notes: list[Note]) -> Rated:
         ("images left out: tie", int(n["tie"]), "no rating has more than the others"),
         ("images left out: unrated", int(n["unrated"]), ""),
     ]
-    outcomes, notes = _paired(_finished(counts), percent_female, notes)
+    outcomes, notes = _paired(_finished(counts.assign(prompt="ratings")), percent_female, notes)
     return Rated(kind, images, votes.ratings, votes.raters, votes.n_raters, percent_female, outcomes, notes)
 
 
@@ -357,9 +348,11 @@ def _repeated(images: pd.DataFrame) -> list[Note]:
 def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
     percent = _numbers(frame["percent_female"], path)
     n = _numbers(frame["n"], path)
-    _refuse_values(frame["percent_female"], (percent < 0) | (percent > 100), path, "give 0 to 100")
+    outside = (percent < 0) | (percent > 100)
+    refuse(outside, path, "percent_female is {}", "give 0 to 100", frame["percent_female"])
     fix = f"give the number of images behind the share, a whole number from 1 to {_MOST_IMAGES:,}; leave out rows "
-    _refuse_values(frame["n"], (n < 1) | (n != n.round()) | (n > _MOST_IMAGES), path, fix + "without images")
+    bad = (n < 1) | (n != n.round()) | (n > _MOST_IMAGES)
+    refuse(bad, path, "n is {}", fix + "without images", frame["n"])
     if 0 < percent.max() <= 1:
         raise InputError(
             f"{path}: no percent_female is above 1, so the shares seem to be given as 0 to 1; "
@@ -367,24 +360,9 @@ def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
         )
     prompt = frame["prompt"].astype(object) if "prompt" in frame else pd.Series("", index=frame.index)
     frame = frame.assign(percent_female=percent, n=n, prompt=prompt.where(prompt != "", "ratings"))
-    again = frame.duplicated(_CELL)
-    if again.any():
-        row = frame[again].iloc[0]
-        raise InputError(
-            f"{path} has two shares for {shortened(row['occupation'])} ({row['source']}), the second in data "
-            f"row {row_told(again)}; give one, or tell them apart by the columns model or prompt."
-        )
-    _check_prompts(frame, path)
-    percent_female = _finished(frame[[*_CELL, "percent_female", "n"]])
-    outcomes = _finished(frame[_CELL].assign(n_images=np.nan, **dict.fromkeys(OUTCOMES, np.nan)))
-    notes.append(("images decided female or male", int(n.sum()), "they make the shares"))
-    outcomes, notes = _paired(outcomes, percent_female, notes)
-    images = pd.DataFrame(columns=[*_ITEM, "label"], dtype=object)
-    return Rated("shares", images, None, (), 0, percent_female, outcomes, notes)
-
-
-def _check_prompts(frame: pd.DataFrame, path: Path) -> None:
-    """Raise InputError where generated and training shares cannot be told which belong together."""
+    fix = "give one, or tell them apart by the columns model or prompt"
+    refuse(frame.duplicated(_CELL), path, "{occupation} ({source}) has two shares, the second", fix, frame)
+    # Generated and training shares must be told which belong together.
     generated, training = (set(frame.loc[frame["source"] == s, "prompt"]) for s in ("generated", "training"))
     lone = sorted(training - generated - set(_SHARED)) if generated else []
     if training and not training & set(_SHARED):
@@ -394,6 +372,12 @@ def _check_prompts(frame: pd.DataFrame, path: Path) -> None:
             f"{path}: prompt {shortened(lone[0])} has shares of one source only. Leave prompt empty for "
             "training shares that serve all prompts."
         )
+    percent_female = _finished(frame[[*_CELL, "percent_female", "n"]])
+    outcomes = _finished(frame[_CELL].assign(n_images=np.nan, **dict.fromkeys(OUTCOMES, np.nan)))
+    notes.append(("images decided female or male", int(n.sum()), "they make the shares"))
+    outcomes, notes = _paired(outcomes, percent_female, notes)
+    images = pd.DataFrame(columns=[*_ITEM, "label"], dtype=object)
+    return Rated("shares", images, None, (), 0, percent_female, outcomes, notes)
 
 
 def _paired(
@@ -427,8 +411,6 @@ def _finished(cells: pd.DataFrame) -> pd.DataFrame:
     shared = cells["model"] == ""
     repeated = [cells[shared].assign(model=model) for model in models]
     cells = pd.concat([cells[~shared], *repeated], ignore_index=True)
-    if "prompt" not in cells:
-        cells["prompt"] = "ratings"
     if "percent_female" in cells:
         cells["approach"] = "naive"
         cells = cells[["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]]
@@ -476,7 +458,7 @@ def _names(column: pd.Series, path: Path, *, empty: bool = False) -> pd.Categori
         ((clean == "") & (not empty), "fill it in or leave the row out"),
     ):
         rows = pd.Series(bad.to_numpy(bool)[codes], index=column.index)
-        _refuse_values(column, rows, path, fix)
+        refuse(rows, path, f"{column.name} is {{}}", fix, column)
     spelt = clean.drop_duplicates()
     folded = spelt.str.casefold()
     if folded.duplicated().any():
@@ -502,9 +484,8 @@ def _models(frame: pd.DataFrame, path: Path) -> pd.Categorical:
         return pd.Categorical([""] * len(frame))
     model = frame["model"].astype(object)
     generated = frame["source"] == "generated"
-    nameless = generated & (model == "")
     fix = "name the model; only training images may have none"
-    refuse(nameless, path, "model is empty for generated images", fix)
+    refuse(generated & (model == ""), path, "model is empty for generated images", fix)
     known = set(model[generated])
     strange = ~generated & (model != "") & ~model.isin(known)
     if known and strange.any():
@@ -551,30 +532,29 @@ def _not_a_label(name: str, value: str, row: int, path: Path) -> str:
 def _numbers(column: pd.Series, path: Path) -> pd.Series:
     values = pd.to_numeric(column.str.strip(), errors="coerce").astype(float)
     fix = "give a number such as 37.5, or leave the row out"
-    _refuse_values(column, ~np.isfinite(values), path, fix)
+    refuse(~np.isfinite(values), path, f"{column.name} is {{}}", fix, column)
     return values
 
 
-def _refuse_values(column: pd.Series, bad: pd.Series, path: Path, fix: str) -> None:
-    """Raise InputError that names the first bad value of a column, if there is one."""
-    if bad.any():
-        refuse(bad, path, f"{column.name} is {shortened(column[bad].iloc[0])}", fix)
+def refuse(
+    rows: pd.Series, path: Path, problem: str, fix: str, values: pd.Series | pd.DataFrame | None = None
+) -> None:
+    """Raise InputError if any of ``rows`` is true.
 
-
-def refuse(rows: pd.Series, path: Path, problem: str, fix: str, values: pd.Series | None = None) -> None:
-    """Raise InputError if any of ``rows`` is true; ``{}`` in the problem is the first of the ``values`` there."""
-    if rows.any():
-        problem = problem if values is None else problem.format(shortened(values[rows].iloc[0]))
-        raise InputError(f"{path}: {problem} in data row {row_told(rows)}; {fix}.")
+    ``{}`` in the problem is the first of the ``values`` there, ``{name}`` that of a column.
+    """
+    if not rows.any():
+        return
+    if isinstance(values, pd.DataFrame):
+        problem = problem.format_map(values[rows].iloc[0].map(shortened))
+    elif values is not None:
+        problem = problem.format(shortened(values[rows].iloc[0]))
+    raise InputError(f"{path}: {problem} in data row {row_told(rows)}; {fix}.")
 
 
 def row_told(rows: pd.Series) -> int:
     """Return the number of the first true row, by an index that counts from 0; the row below the header is 1."""
     return int(rows.idxmax()) + 1
-
-
-def _image(row: pd.Series) -> str:
-    return f"image {shortened(row['image'])} ({row['source']}, {row['occupation']})"
 
 
 def shortened(value: object, most: int = 60) -> str:

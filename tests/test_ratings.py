@@ -458,12 +458,12 @@ BAD = {
     ),
     "an image twice": (
         WIDE + "a,training,nurse,male,male,male\n",
-        " has image 'a' (training, nurse) twice (again in data row 8); give it once. "
+        ": image 'a' ('training', 'nurse') stands there twice, again in data row 8; give it once. "
         "With one row for each rating, name the columns rater and label.",
     ),
     "a rating twice": (
         LONG + "a,training,nurse,y,male\n",
-        " has two ratings of image 'a' (training, nurse) by rater 'y' (the second in data row 6); keep one.",
+        ": image 'a' ('training', 'nurse') has two ratings by rater 'y', the second in data row 6; keep one.",
     ),
     "empty rater": (
         LONG + "c,training,nurse,,male\n",
@@ -492,7 +492,7 @@ BAD = {
     ),
     "share twice": (
         SHARES + "nurse,training,90,200\n",
-        " has two shares for 'nurse' (training), the second in data row 5; give one, or tell them apart "
+        ": 'nurse' ('training') has two shares, the second in data row 5; give one, or tell them apart "
         "by the columns model or prompt.",
     ),
     **{

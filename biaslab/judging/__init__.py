@@ -5,7 +5,7 @@
 - :mod:`~biaslab.judging.zero_shot`, :mod:`~biaslab.judging.fairface`: perceived gender from pixels.
 - :mod:`~biaslab.judging.judge`: gate and gender together, every image with an outcome.
 - :mod:`~biaslab.judging.people`: the same for each of several people, told apart by position.
-- :mod:`~biaslab.judging.vqa`: perceived gender by questions to BLIP or BLIP-2.
+- :mod:`~biaslab.judging.vqa`: perceived gender by questions to BLIP or BLIP-2, and captions by them.
 - :mod:`~biaslab.judging.skin_tone`: the tone of faces as they appear.
 - :mod:`~biaslab.judging.error`: how often the judge is wrong, and shares corrected for it.
 - :mod:`~biaslab.judging.rating`, :mod:`~biaslab.judging.person_ratings`: people as raters of images, and of the people

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
 from biaslab import models as named
-from biaslab.errors import ParameterError, loading
+from biaslab.errors import ParameterError
 from biaslab.judging import loaded
 from biaslab.judging.names import VQA
 
@@ -17,52 +16,34 @@ _SMALL = 20_000_000  # parameters
 _FOR = {"vqa": "questions", "captioner": "captions"}
 
 
-class Answers(Protocol):
-    """The contract of models that answer questions about images."""
-
-    def ask(self, images: Sequence[np.ndarray], of: Sequence[int], questions: Sequence[str]) -> list[str]:
-        """Return the answer to each question; ``of`` is the index of the image that it is about."""
-        ...
-
-
 def located(name: str, kind: str = "vqa") -> str:
-    """Return the folder or hub name behind ``name``, with or without ``vqa:``.
-
-    Raises:
-        ParameterError: It is neither, or the folder brings code or holds no safetensors.
-    """
+    """Return the folder or hub name behind ``name``, with or without ``vqa:``; errors as of :func:`models.resolve`."""
     return named.resolve(name.removeprefix(VQA), kind)
 
 
-def load(name: str, kind: str = "vqa", *, device: str = "auto", batch_size: int = 0) -> Answers:
+def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
     """Return the model ``name``.
 
     Args:
         name: A hub name or folder, with or without ``vqa:`` before it.
         kind: ``vqa``, or ``captioner``: then the question does not matter to BLIP, and begins the sentence of BLIP-2.
         device: ``auto`` (a GPU if there is one), ``cpu``, ….
-        batch_size: Images, and questions, at a time; 0 finds it.
 
     Raises:
         ParameterError: The name is unknown, the model is neither BLIP of this kind nor BLIP-2, or its weights are
             not safetensors.
     """
-    from transformers import AutoConfig
-
-    where = located(name, kind)
-    with loading(name, "a BLIP or BLIP-2 model"):
-        where = str(named.local(where))
-        type_ = AutoConfig.from_pretrained(where, trust_remote_code=False).model_type
+    where, type_ = loaded.of_transformers(name.removeprefix(VQA), kind, "a BLIP or BLIP-2 model")
     known = _KINDS[kind]
     if type_ not in known:
         raise ParameterError(
             f"{name} is a model of the kind {type_!r}; {_FOR[kind]} are asked of {' or '.join(map(repr, known))}, such "
             f"as {named.HUB[kind][0]}."
         )
-    return known[type_](name, where, kind, loaded.device(device), batch_size)
+    return known[type_](name, where, kind, loaded.device(device))
 
 
-class _Model:
+class Model:
     """What all share: images are seen once, then asked about in batches of questions of one length.
 
     Questions are never padded: BLIP's decoder looks at padding, so that an answer would depend on its neighbours.
@@ -71,34 +52,23 @@ class _Model:
     _class: str
     _prompt = "{}"
     _longest = 20  # tokens of an answer
+    # Of a BLIP for questions that is loaded as one for captions, a part is left out without an error.
+    _whole = False
 
-    def __init__(self, name: str, where: str, kind: str, device, batch_size: int) -> None:
+    def __init__(self, name: str, where: str, kind: str, device) -> None:
         import torch
-        import transformers
 
         self._device = device
         # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
         self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-        with loading(name, f"a {self._class} model"), named.without_bars():
-            self._model, info = loaded.pretrained(getattr(transformers, self._class), where)
-            self._processor = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=False)
-        # A BLIP for captions loads as one for questions without an error, with weights drawn at random where it has
-        # none; the other way round, a part of it is left out. Single weights too many are an old release's buffers.
-        parts = dict(self._model.named_children())
-        missing = sorted(info["missing_keys"])
-        more = sorted(key for key in info["unexpected_keys"] if key.partition(".")[0] not in parts)
-        if missing or (isinstance(self, _Captions) and more):
-            odd = f"lacks {len(missing)} weights" if missing else f"has {len(more)} weights too many"
-            raise ParameterError(
-                f"{name} {odd} of a {self._class} model, such as {(missing or more)[0]}; it was trained for something "
-                f"else. Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."
-            )
-        self._model.eval().to(device, self._dtype)
+        how = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."}
+        model, self._processor = loaded.ready(
+            self._class, name, where, f"a {self._class} model", device, **how
+        )
+        self._model = model.to(self._dtype)
         # On a CPU large batches help small models only.
         small = self._model.num_parameters() < _SMALL
-        self._batches = loaded.Batches(
-            device, batch_size or (8 if device.type == "cpu" and not small else 64)
-        )
+        self._batches = loaded.Batches(device, 8 if device.type == "cpu" and not small else 64)
 
     @property
     def _greedy(self) -> dict:
@@ -114,74 +84,65 @@ class _Model:
         return self._batches.run(rows, lambda some: self._some(seen, np.stack(some)))
 
     def _look(self, images: Sequence[np.ndarray]):
-        import torch
-
         given = {"return_tensors": "pt", "input_data_format": "channels_last"}
         pixels = self._processor.image_processor(loaded.writable(images), **given)["pixel_values"]
-        with torch.inference_mode():
-            return self._see(pixels.to(self._device, self._dtype))
+        return self._see(pixels.to(self._device, self._dtype))
 
     def _some(self, seen: list, rows: np.ndarray) -> list[str]:
         import torch
 
         tokens = torch.from_numpy(rows[:, 1:]).to(self._device)
-        with torch.inference_mode():
-            said = self._answer(torch.stack([seen[k] for k in rows[:, 0]]), tokens)
+        said = self._answer(torch.stack([seen[k] for k in rows[:, 0]]), tokens)
         return self._processor.tokenizer.batch_decode(said, skip_special_tokens=True)
 
 
-class _Questions(_Model):
-    _class = "BlipForQuestionAnswering"
-
+class _Blip(Model):
     def _see(self, pixels):
         return self._model.vision_model(pixel_values=pixels).last_hidden_state
 
-    def _answer(self, seen, tokens):
-        import torch
-
-        model, text = self._model, self._model.config.text_config
-        asked = model.text_encoder(
-            input_ids=tokens,
-            attention_mask=torch.ones_like(tokens),
-            encoder_hidden_states=seen,
-            encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long, device=seen.device),
-        ).last_hidden_state
-        start = torch.full((len(tokens), 1), text.bos_token_id, device=tokens.device)
-        return model.text_decoder.generate(
-            input_ids=start,
-            encoder_hidden_states=asked,
-            encoder_attention_mask=torch.ones_like(tokens),
-            eos_token_id=text.sep_token_id,
-            pad_token_id=text.pad_token_id,
-            **self._greedy,
-        )[:, 1:]
-
-
-class _Captions(_Model):
-    _class = "BlipForConditionalGeneration"
-    _longest = 40
-
-    def _see(self, pixels):
-        return self._model.vision_model(pixel_values=pixels).last_hidden_state
-
-    def _answer(self, seen, tokens):
-        # It says what it sees: there is no question.
+    def _written(self, seen, n: int, **more):
+        """Return the tokens of ``n`` texts by the decoder that looks at ``seen``, no longer than it has places for."""
         import torch
 
         text = self._model.config.text_config
-        # No longer than the decoder has places for.
         longest = min(self._longest, text.max_position_embeddings - 1)
-        start = torch.full((len(tokens), 1), text.bos_token_id, device=tokens.device)
         return self._model.text_decoder.generate(
-            input_ids=start,
+            input_ids=torch.full((n, 1), text.bos_token_id, device=seen.device),
             encoder_hidden_states=seen,
             eos_token_id=text.sep_token_id,
             pad_token_id=text.pad_token_id,
             **self._greedy | {"max_new_tokens": longest},
+            **more,
         )[:, 1:]
 
 
-class _Blip2(_Model):
+class _Questions(_Blip):
+    _class = "BlipForQuestionAnswering"
+
+    def _answer(self, seen, tokens):
+        import torch
+
+        whole = torch.ones_like(tokens)
+        asked = self._model.text_encoder(
+            input_ids=tokens,
+            attention_mask=whole,
+            encoder_hidden_states=seen,
+            encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long, device=seen.device),
+        ).last_hidden_state
+        return self._written(asked, len(tokens), encoder_attention_mask=whole)
+
+
+class _Captions(_Blip):
+    _class = "BlipForConditionalGeneration"
+    _longest = 40
+    _whole = True
+
+    def _answer(self, seen, tokens):
+        # It says what it sees: there is no question.
+        return self._written(seen, len(tokens))
+
+
+class _Blip2(Model):
     _class = "Blip2ForConditionalGeneration"
     _prompt = "Question: {} Answer:"
 

@@ -32,34 +32,21 @@ LEAST = 30
 """Reference images of each gender on which a group's own sensitivity and specificity must rest."""
 
 
-def known_truth(judgements: pd.DataFrame) -> pd.Series:
-    """Return what images show, by image_id, where the corpus knows it (column ``truth_gender``); else empty.
-
-    An image without a gender of its own (no person, or several) is ``neither``.
-    """
-    if "truth_gender" not in judgements:
-        return pd.Series(dtype=object)
-    once = judgements.drop_duplicates("image_id").set_index("image_id")["truth_gender"]
-    return once.astype(object).where(once.isin(GENDERS), "neither")
-
-
-def confusion(judgements: pd.DataFrame, truth: pd.Series, group: str = "") -> pd.DataFrame:
+def confusion(judgements: pd.DataFrame, truth: pd.Series) -> pd.DataFrame:
     """Count what each image shows by the reference against what the judge said.
 
     Args:
-        judgements: Rows as from :func:`biaslab.judging.judge.judge`. An image that belongs to several groups has
-            a row for each; it counts once among all images.
+        judgements: Rows as from :func:`biaslab.judging.judge.judge` with an occupation. An image that belongs to
+            several occupations has a row for each; it counts once among all images.
         truth: What each image shows, by image_id: ``female``, ``male``, or ``neither`` (also ``unsure``,
             ``tie``, ``both`` and ``""``, which are read as it). Images that are missing here are left out:
             nothing is known of them.
-        group: The column to count apart, such as ``"occupation"``; empty for all images together only.
 
     Returns:
         group, truth, judged (``female``, ``male``, or the outcome of an image that was not judged), n: one row
-        per combination that occurs, for ``all`` and then for each group.
+        per combination that occurs, for ``all`` and then for each occupation.
 
-    Raises:
-        InputError: A truth is no known label, or an image has two truths.
+    Raises InputError where a truth is no known label, or an image has two truths.
     """
     known = _labels(truth)
     rows = judgements[judgements["image_id"].isin(known.index)]
@@ -67,17 +54,15 @@ def confusion(judgements: pd.DataFrame, truth: pd.Series, group: str = "") -> pd
         truth=rows["image_id"].map(known),
         judged=rows["gender"].where(rows["outcome"] == JUDGED, rows["outcome"]),
     )
-    apart = [rows.drop_duplicates("image_id").assign(group=OVERALL)]
-    if group:
-        apart.append(rows.assign(group=rows[group].astype(str)))
-    keys = ["group", "truth", "judged"]
-    counted = [some.groupby(keys, observed=True).size().rename("n").reset_index() for some in apart]
+    whole = rows.drop_duplicates("image_id").assign(group=OVERALL)
+    counted = [
+        some.groupby(["group", "truth", "judged"], observed=True).size().rename("n").reset_index()
+        for some in (whole, rows.assign(group=rows["occupation"].astype(str)))
+    ]
     return pd.concat(counted, ignore_index=True)
 
 
-def judge_error(
-    judgements: pd.DataFrame, truth: pd.Series, group: str = "", *, confidence: float = 0.95
-) -> pd.DataFrame:
+def judge_error(judgements: pd.DataFrame, truth: pd.Series, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the judge's sensitivity, specificity and the shares judged, with Wilson intervals.
 
     Arguments and errors as in :func:`confusion`.
@@ -86,9 +71,8 @@ def judge_error(
         group, measure (one of :data:`MEASURES`), value, ci_low, ci_high (0–100), n (reference images behind
         it): one row per group and measure; NaN with n 0 where the reference has no such image.
     """
-    counts = confusion(judgements, truth, group)
     rows = []
-    for name, of_group in counts.groupby("group", sort=False):
+    for name, of_group in confusion(judgements, truth).groupby("group", sort=False):
         known = of_group.set_index(["truth", "judged"])["n"]
         total = known.groupby("truth").sum().reindex(REFERENCES, fill_value=0)
         said = known.unstack(fill_value=0).reindex(index=REFERENCES, columns=list(GENDERS), fill_value=0)
@@ -102,30 +86,23 @@ def judge_error(
     return out[["group", "measure", "value", "ci_low", "ci_high", "n"]]
 
 
-def correct(
-    shares: pd.DataFrame,
-    errors: pd.DataFrame,
-    *,
-    group: str = "",
-    confidence: float = 0.95,
-) -> pd.DataFrame:
+def correct(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Correct shares for the judge's error, as :func:`biaslab.stats.corrected_shares` does.
 
     Args:
-        shares: Rows with percent_female (0–100) and n (images judged female or male).
-        errors: Sensitivity and specificity as from :func:`judge_error`.
-        group: The column of ``shares`` that names the group of ``errors``, such as ``"occupation"``; empty
-            takes the judge's error over all images, as does a group of fewer than :data:`LEAST` reference images.
+        shares: Rows with occupation, percent_female (0–100) and n (images judged female or male).
+        errors: Sensitivity and specificity as from :func:`judge_error`; an occupation of fewer than :data:`LEAST`
+            reference images takes the judge's error over all.
         confidence: Level of the intervals, which include the uncertainty of sensitivity and specificity.
 
     Returns:
-        ``shares`` with percent_corrected, corrected_low, corrected_high (0–100), reference (the group whose
-        error was used, or ``all``), sensitivity, specificity (0–100), sensitivity_n, specificity_n, and the
+        ``shares`` with percent_corrected, corrected_low, corrected_high (0–100), reference (the occupation
+        whose error was used, or ``all``), sensitivity, specificity (0–100), sensitivity_n, specificity_n, and the
         reason where a share cannot be corrected.
     """
     wide = errors.pivot(index="group", columns="measure", values=["value", "n"])
     enough = (wide["n"][["sensitivity", "specificity"]] >= LEAST).all(axis=1)
-    names = shares[group].astype(str) if group else pd.Series(OVERALL, index=shares.index)
+    names = shares["occupation"].astype(str)
     reference = names.where(names.isin(wide.index[enough]), OVERALL)
     used = wide.reindex(reference)
     sens, spec, sens_n, spec_n = (
@@ -164,8 +141,8 @@ def by_source(
     for reference, truth in references.items():
         for source, rows in judgements.items():
             at = {"reference": reference, "source": source}
-            errors.append(judge_error(rows, truth, "occupation", confidence=confidence).assign(**at))
-            counts.append(confusion(rows, truth, "occupation").assign(**at))
+            errors.append(judge_error(rows, truth, confidence=confidence).assign(**at))
+            counts.append(confusion(rows, truth).assign(**at))
     names = ["reference", "source", "group", "measure", "value", "ci_low", "ci_high", "n"]
     return (
         pd.concat(errors, ignore_index=True)[names],
@@ -189,7 +166,7 @@ def correct_by_source(
         if best is None:
             out.append(rows.assign(reference="", reason=f"no reference for {source} images"))
         else:
-            out.append(correct(rows, there.loc[[best]], group="occupation", confidence=confidence))
+            out.append(correct(rows, there.loc[[best]], confidence=confidence))
     return pd.concat([shares[:0], *out], ignore_index=True).reindex(columns=[*shares, *_CORRECTED])
 
 

@@ -44,7 +44,6 @@ class FaceDetector(Protocol):
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         """Return each image's faces, best first."""
-        ...
 
 
 def gate(faces: Sequence[Face]) -> str:
@@ -113,12 +112,8 @@ class DetectorFaces:
         return self._batches.run(images, self._same_size)
 
     def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
-        import torch
-
         height, width = images[0].shape[:2]
-        inputs = self._processor(images=list(images), return_tensors="pt").to(self._device)
-        with torch.inference_mode():
-            outputs = self._model(**inputs)
+        outputs = self._model(**self._processor(images=list(images), return_tensors="pt").to(self._device))
         # One way back from a GPU for the whole batch; post-processing takes each image apart.
         for name in ("logits", "pred_boxes"):
             outputs[name] = outputs[name].float().cpu()

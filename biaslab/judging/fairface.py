@@ -75,11 +75,8 @@ class FairFaceGender:
         return np.array(self._batches.run(same, self._same_size), np.float32)
 
     def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        import torch
-
-        with torch.inference_mode():
-            outputs = self._model(_PIXELS(images, self._device, self._dtype)).float()
-            return outputs[:, [_MALE, _FEMALE]].softmax(dim=1)[:, 1].cpu().numpy()
+        outputs = self._model(_PIXELS(images, self._device, self._dtype)).float()
+        return outputs[:, [_MALE, _FEMALE]].softmax(dim=1)[:, 1].cpu().numpy()
 
 
 def cut_out(image: np.ndarray, box: Sequence[float], within: tuple[int, int] | None = None) -> np.ndarray:

@@ -51,16 +51,11 @@ def find(name: str) -> str:
 class Features:
     """A network, its preprocessing, and the features that it has of images.
 
-    Args:
-        name: As for :func:`find`.
-        device: As for :func:`biaslab.judging.loaded.device`.
-        batch_size: Images at a time; 0 finds it.
-
-    Raises:
-        ParameterError, MissingInputError: As for :func:`find`; or the weights are not to be had, or do not fit.
+    Arguments and errors are as for :func:`find` and :func:`biaslab.judging.loaded.device`; ``ParameterError`` also
+    where the weights are not to be had, or do not fit.
     """
 
-    def __init__(self, name: str, *, device: str = "auto", batch_size: int = 0) -> None:
+    def __init__(self, name: str, *, device: str = "auto") -> None:
         where = find(name)
         with loading(name, "a network of timm or transformers"), models.without_bars():
             folder = models.local(where)
@@ -74,14 +69,12 @@ class Features:
         self.name, self._device = name, loaded.device(device)
         self._network.model.eval().to(self._device)
         # What the network is fed is larger than most images of the embedded world.
-        gpu = self._device.type != "cpu"
-        self._batches = loaded.Batches(self._device, batch_size or (0 if gpu else 16))
+        self._batches = loaded.Batches(self._device, 0 if self._device.type != "cpu" else 16)
 
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the features of whole images, ``uint8 (height, width, 3)``: ``float32 (images, features)``.
 
-        Raises:
-            InputError: There is no image, or a feature is not finite.
+        Raises InputError where there is no image, or a feature is not finite.
         """
         return self._run(images, self._network.vectors)
 
@@ -93,14 +86,11 @@ class Features:
         return self._run(images, self._network.places)
 
     def _run(self, images: Sequence[np.ndarray], see) -> np.ndarray:
-        import torch
-
         if not len(images):
             raise InputError("There is no image to take features of.")
 
         def same_size(some: Sequence[np.ndarray]) -> np.ndarray:
-            with torch.inference_mode():
-                return see(self._network.pixels(some, self._device)).float().cpu().numpy()
+            return see(self._network.pixels(some, self._device)).float().cpu().numpy()
 
         found = np.stack(self._batches.run(images, same_size))
         if not np.isfinite(found).all():

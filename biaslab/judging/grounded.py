@@ -5,7 +5,6 @@ Source: triplets paper, section 5.1, which takes RAM, Grounding DINO and Segment
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,10 +13,9 @@ import numpy as np
 
 from biaslab import lexicons
 from biaslab import models as named
-from biaslab.errors import ParameterError, loading
+from biaslab.errors import ParameterError
 from biaslab.judging import loaded
-from biaslab.judging.seen import NONE, Instance, folded
-from biaslab.judging.segmenters import Segmenter
+from biaslab.judging.segmenters import NONE, Instance, Segmenter, folded
 from biaslab.judging.settings import Thresholds
 from biaslab.judging.zero_shot import ZeroShot
 
@@ -45,7 +43,6 @@ class Grounded:
         thresholds: From when on what is seen counts.
         vocabulary: What a zero-shot tagger is asked about.
         device: As for :func:`biaslab.judging.loaded.device`.
-        batch_size: Images at a time, for the tagger; 0 finds it.
 
     Raises:
         ParameterError: A model is unknown, of another kind or cannot be used, or there is no vocabulary for the tagger.
@@ -60,31 +57,28 @@ class Grounded:
         vocabulary: Sequence[str] = (),
         *,
         device: str = "auto",
-        batch_size: int = 0,
     ) -> None:
-        place = {"device": device, "batch_size": batch_size}
-        self._tags = _tagger(tagger, thresholds, vocabulary, **place)
+        self._tags = _tagger(tagger, thresholds, vocabulary, device)
         self._boxes = _Boxes(detector, thresholds, device)
-        self._masks = None if segmenter == NONE else _masks(segmenter, thresholds, **place)
+        self._masks = None if segmenter == NONE else _masks(segmenter, thresholds, device)
 
     def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
         """Return the instances of each image; those without a tag have none."""
-        found = []
-        for image, tags in zip(images, self._tags(images), strict=True):
-            height, width = image.shape[:2]
-            names, scores, boxes = self._boxes(image, tags) if tags else ([], [], np.empty((0, 4)))
-            masks = self._masks(image, boxes) if self._masks and len(boxes) else [None] * len(boxes)
-            sides = boxes / [width, height, width, height]
-            found.append(list(map(Instance, names, scores, map(tuple, sides.tolist()), masks)))
-        return found
+        import torch
+
+        with torch.inference_mode():
+            return [self._instances(*seen) for seen in zip(images, self._tags(images), strict=True)]
+
+    def _instances(self, image: np.ndarray, tags: Sequence[str]) -> list[Instance]:
+        height, width = image.shape[:2]
+        names, scores, boxes = self._boxes(image, tags) if tags else ([], [], np.empty((0, 4)))
+        masks = self._masks(image, boxes) if self._masks and len(boxes) else [None] * len(boxes)
+        sides = boxes / [width, height, width, height]
+        return list(map(Instance, names, scores, map(tuple, sides.tolist()), masks))
 
 
 def located(tagger: str, detector: str, segmenter: str) -> list[str]:
-    """Return the folders or hub names behind the three names; none is loaded.
-
-    Raises:
-        ParameterError: A name is unknown.
-    """
+    """Return the folders or hub names behind the three names, without loading any; ParameterError for unknown ones."""
     kinds = ((tagger, "tagger"), (detector, "grounding"), (segmenter, "masks"))
     return [
         name if name == NONE or (kind == "tagger" and _of_open_clip(name)) else named.resolve(name, kind)
@@ -110,23 +104,23 @@ def _of_open_clip(name: str) -> bool:
     return (Path(name).expanduser() / "open_clip_config.json").is_file()
 
 
-def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], **place):
+def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], device: str):
     """Return what says the tags of images."""
     kind = "open_clip"
     if not _of_open_clip(name):
-        where, kind = _found(name, "tagger", "a tagger")
+        where, kind = loaded.of_transformers(name, "tagger", "a tagger")
     if kind == "florence2":
-        return _Florence("ImageTextToText", name, where, "a Florence-2 model", place["device"])
+        return _Florence("ImageTextToText", name, where, "a Florence-2 model", device)
     if not vocabulary:
         raise ParameterError(
             f"The tagger {name} says how well words fit; set triplets.vocabulary to a file with the names of objects, "
             "one a line, or choose Florence-2, which needs none."
         )
     if kind == "open_clip":
-        classifier = ZeroShot(name, **place)
+        classifier = ZeroShot(name, device=device)
         texts = [_text(word) for word in vocabulary]
         return partial(_fitting, partial(classifier.probabilities, texts=texts), vocabulary, thresholds.tag)
-    return partial(_fitting, _ZeroShot(name, where, vocabulary, **place), vocabulary, thresholds.tag)
+    return partial(_fitting, _ZeroShot(name, where, vocabulary, device), vocabulary, thresholds.tag)
 
 
 def _fitting(probabilities, vocabulary: Sequence[str], least: float, images: Sequence[np.ndarray]):
@@ -141,9 +135,7 @@ def _text(word: str) -> str:
 class _ZeroShot(_Ready):
     """SigLIP and CLIP of transformers: how probable each word of a vocabulary is, ``(images, words)``."""
 
-    def __init__(
-        self, name: str, where: str, vocabulary: Sequence[str], *, device: str, batch_size: int
-    ) -> None:
+    def __init__(self, name: str, where: str, vocabulary: Sequence[str], device: str) -> None:
         super().__init__("ZeroShotImageClassification", name, where, "a zero-shot tagger", device)
         # SigLIP was trained on texts of one length, and says of each text by itself how well it fits.
         self._alone = hasattr(self._model, "logit_bias")
@@ -152,17 +144,14 @@ class _ZeroShot(_Ready):
             [_text(word) for word in vocabulary], padding=padding, truncation=True, return_tensors="pt"
         )
         self._tokens = tokens.to(self._device)
-        self._batches = loaded.Batches(self._device, batch_size or 16)
+        self._batches = loaded.Batches(self._device, 16)
 
     def __call__(self, images: Sequence[np.ndarray]) -> np.ndarray:
         return np.stack(self._batches.run(images, self._same_size))
 
     def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        import torch
-
         pixels = self._processor.image_processor(images=loaded.writable(images), return_tensors="pt")
-        with torch.inference_mode():
-            logits = self._model(**self._tokens, **pixels.to(self._device)).logits_per_image.float()
+        logits = self._model(**self._tokens, **pixels.to(self._device)).logits_per_image.float()
         return (logits.sigmoid() if self._alone else logits.softmax(-1)).cpu().numpy()
 
 
@@ -170,14 +159,11 @@ class _Florence(_Ready):
     """Florence-2, asked what objects it detects."""
 
     def __call__(self, images: Sequence[np.ndarray]) -> Iterator[list[str]]:
-        import torch
-
         for image in images:
             given = {"text": _TASK, "images": loaded.writable([image])[0]}
             inputs = self._processor(**given, return_tensors="pt").to(self._device)
-            with torch.inference_mode():
-                # An answer that depends on nothing but the image.
-                answer = self._model.generate(**inputs, max_new_tokens=_LONGEST, num_beams=1, do_sample=False)
+            # An answer that depends on nothing but the image.
+            answer = self._model.generate(**inputs, max_new_tokens=_LONGEST, num_beams=1, do_sample=False)
             text = self._processor.batch_decode(answer, skip_special_tokens=False)[0]
             size = image.shape[1::-1]
             told = self._processor.post_process_generation(text, task=_TASK, image_size=size)[_TASK]
@@ -191,7 +177,7 @@ class _Boxes(_Ready):
     """A detector that is asked about tags: their names, scores, and boxes in pixels."""
 
     def __init__(self, name: str, thresholds: Thresholds, device: str) -> None:
-        where, kind = _found(name, "grounding", "a detector")
+        where, kind = loaded.of_transformers(name, "grounding", "a detector")
         if kind not in (*_GROUNDING_DINO, *_OWL):
             known = ", ".join((*_GROUNDING_DINO, *_OWL))
             raise ParameterError(
@@ -203,19 +189,18 @@ class _Boxes(_Ready):
 
     def __call__(self, image: np.ndarray, tags: Sequence[str]) -> tuple[list[str], list[float], np.ndarray]:
         import torch
-        from torchvision.ops import nms
+        from torchvision.ops import clip_boxes_to_image, nms
 
         height, width = image.shape[:2]
         names: list[str] = []
-        scores, boxes = [torch.empty(0)], [torch.empty(0, 4)]
+        scores, boxes = [], []
         for some in self._chunks(tags) if self._listed else [list(tags)]:
             found = self._ask(image, some)
             said = found["text_labels"]
             names += [_named(text, some) for text in said] if self._listed else said
             scores.append(found["scores"].float().cpu())
             boxes.append(found["boxes"].float().cpu())
-        edge = torch.tensor([width, height, width, height], dtype=torch.float32)
-        boxes = torch.cat(boxes).clamp(min=0).minimum(edge)
+        boxes = clip_boxes_to_image(torch.cat(boxes), (height, width))
         scores = torch.cat(scores)
         # What no tag names, or lies beside the image, is no object.
         named = torch.tensor([bool(name) for name in names], dtype=torch.bool)
@@ -225,21 +210,15 @@ class _Boxes(_Ready):
         return [names[i] for i in at.tolist()], scores[at].tolist(), boxes[at].numpy().astype(float)
 
     def _ask(self, image: np.ndarray, tags: list[str]) -> dict:
-        import torch
-
-        size = [image.shape[:2]]
-        limit = {"padding": "max_length", "truncation": True} if not self._listed else {}
+        limit = {} if self._listed else {"padding": "max_length", "truncation": True}
         given = {"images": loaded.writable([image])[0], "text": [tags], **limit}
         inputs = self._processor(**given, return_tensors="pt").to(self._device)
-        with torch.inference_mode():
-            outputs = self._model(**inputs)
+        more = {"threshold": self._thresholds.box, "target_sizes": [image.shape[:2]]}
         if self._listed:
-            more = {"input_ids": inputs["input_ids"], "text_threshold": self._thresholds.text}
+            more |= {"input_ids": inputs["input_ids"], "text_threshold": self._thresholds.text}
         else:
-            more = {"text_labels": [tags]}
-        (found,) = self._processor.post_process_grounded_object_detection(
-            outputs, threshold=self._thresholds.box, target_sizes=size, **more
-        )
+            more["text_labels"] = [tags]
+        (found,) = self._processor.post_process_grounded_object_detection(self._model(**inputs), **more)
         return found
 
     def _chunks(self, tags: Sequence[str]) -> Iterator[list[str]]:
@@ -278,14 +257,14 @@ def _named(text: str, tags: Sequence[str]) -> str:
 # -- masks -------------------------------------------------------------------------------------------------
 
 
-def _masks(name: str, thresholds: Thresholds, *, device: str, batch_size: int):
+def _masks(name: str, thresholds: Thresholds, device: str):
     """Return what says which pixels belong to boxes."""
     from transformers.models.auto import modeling_auto
 
-    where, kind = _found(name, "masks", "a segmenter")
+    where, kind = loaded.of_transformers(name, "masks", "a segmenter")
     if kind in modeling_auto.MODEL_FOR_MASK_GENERATION_MAPPING_NAMES:
         return _Prompted("MaskGeneration", name, where, "a segmenter", device)
-    return partial(_of_regions, Segmenter(name, thresholds, device=device, batch_size=batch_size))
+    return partial(_of_regions, Segmenter(name, thresholds, device=device))
 
 
 class _Prompted(_Ready):
@@ -300,8 +279,7 @@ class _Prompted(_Ready):
         sizes = [inputs.pop(k) for k in ("original_sizes", "reshaped_input_sizes") if k in inputs]
         # Boxes come in double precision, which not every device has.
         inputs = {k: v.to(self._device, torch.float32) for k, v in inputs.items()}
-        with torch.inference_mode():
-            found = self._model(**inputs, multimask_output=False)
+        found = self._model(**inputs, multimask_output=False)
         (masks,) = self._processor.post_process_masks(found.pred_masks.float().cpu(), *sizes)
         return list(masks[:, 0].numpy().astype(bool))
 
@@ -316,18 +294,5 @@ def _of_regions(segmenter: Segmenter, image: np.ndarray, boxes: np.ndarray) -> l
         return [None] * len(boxes)
     height, width = image.shape[:2]
     own = np.array([instance.box for instance in seen]) * [width, height, width, height]
-    overlap, best = box_iou(torch.from_numpy(boxes), torch.from_numpy(own)).max(dim=1)
-    return [
-        seen[k].mask if o >= _SAME else None for o, k in zip(overlap.tolist(), best.tolist(), strict=True)
-    ]
-
-
-# -- loading -----------------------------------------------------------------------------------------------
-
-
-def _found(name: str, kind: str, what: str) -> tuple[str, str]:
-    """Return the folder of a model of transformers, and its kind."""
-    with loading(name, what):
-        folder = named.local(named.resolve(name, kind))
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        return str(folder), str(config.get("model_type", ""))
+    overlap, best = (v.tolist() for v in box_iou(torch.from_numpy(boxes), torch.from_numpy(own)).max(dim=1))
+    return [seen[k].mask if shared >= _SAME else None for shared, k in zip(overlap, best, strict=True)]

@@ -50,7 +50,6 @@ class ImageSource(Protocol):
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
         """Return the images in the order asked for."""
-        ...
 
 
 def decode(
@@ -91,8 +90,7 @@ def decode(
 class FolderImages:
     """The images in a folder, at any depth; an image's id is its path below the folder, with forward slashes.
 
-    Raises:
-        InputError: There is no such folder, or no file in it ends like an image.
+    Raises InputError where there is no such folder, or no file in it ends like an image.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -129,11 +127,7 @@ def _read_file(file: Path | None) -> np.ndarray | Unreadable:
 
 
 def check_image(image: object, what: str = "an image") -> np.ndarray:
-    """Return ``image`` if it is ``uint8 (height, width, 3)`` with at least one pixel.
-
-    Raises:
-        InputError: It has another type or shape.
-    """
+    """Return ``image`` if it is ``uint8 (height, width, 3)`` with at least one pixel; raises InputError if not."""
     is_array = isinstance(image, np.ndarray)
     if not is_array or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
         shown = f"{image.dtype} {image.shape}" if is_array else type(image).__name__
@@ -160,7 +154,7 @@ class Subset(DescribedImages):
 class CaptionImages(FolderImages):
     """Training images in a folder, each named by its caption's id; one without a file is ``missing``."""
 
-    def __init__(self, folder: str, caption_ids: Sequence[str]) -> None:
+    def __init__(self, folder: str | Path, caption_ids: Sequence[str]) -> None:
         super().__init__(folder)
         self._files = {file.stem: file for file in self._files.values()}
         self.table = pd.DataFrame({"image_id": list(caption_ids)}, dtype=object)

@@ -8,7 +8,6 @@ Source: dalleval paper, section 4.3 (FID; Heusel et al. 2017).
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -20,6 +19,7 @@ import numpy as np
 
 from biaslab.errors import InputError, ParameterError, loading
 from biaslab.judging import loaded
+from biaslab.judging.names import file_digest
 
 INCEPTION = "inception:"
 """How names of these features begin, before the path of the weights."""
@@ -41,14 +41,10 @@ def check_weights(path: str | Path) -> str:
             f"There is no file {where} of Inception's weights. torch-fidelity's releases have one that is named "
             "weights-inception-2015-12-05-6726825d.pth; without it leave dalleval.inception empty."
         )
-    with where.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = file_digest(where)
     if not found.startswith(_KNOWN):
-        _log.warning(
-            "%s is not the file that FID is computed with (SHA-256 %s…): no number compares.",
-            where,
-            _KNOWN,
-        )
+        other = "%s is not the file that FID is computed with (SHA-256 %s…): no number compares."
+        _log.warning(other, where, _KNOWN)
     said = _DIGEST.search(where.name)
     if said and not found.startswith(said[1]):
         raise ParameterError(
@@ -96,11 +92,7 @@ class Inception:
         self._batches = loaded.Batches(self._device, 0 if self._device.type != "cpu" else 16)
 
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the features of images, ``uint8 (height, width, 3)``: ``float32 (images, 2048)``.
-
-        Raises:
-            InputError: There is no image.
-        """
+        """Return the features of one or more images, ``uint8 (height, width, 3)``: ``float32 (images, 2048)``."""
         if not len(images):
             raise InputError("There is no image to take features of.")
         return np.stack(self._batches.run(images, self._same_size))
@@ -109,5 +101,4 @@ class Inception:
         import torch
 
         pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).to(self._device)
-        with torch.inference_mode():
-            return self._model(pixels).float().cpu().numpy()
+        return self._model(pixels).float().cpu().numpy()

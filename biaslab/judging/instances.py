@@ -8,15 +8,13 @@ Source: triplets paper, section 5.1.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from biaslab import models as named
@@ -25,7 +23,8 @@ from biaslab.engine import Memo
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import grounded, judge, segmenters
 from biaslab.judging.images import ImageSource
-from biaslab.judging.seen import NONE, Instance, folded
+from biaslab.judging.names import file_digest
+from biaslab.judging.segmenters import NONE, Instance, folded
 from biaslab.judging.settings import Thresholds
 from biaslab.measures.instances import BOX, COLUMNS, check_runs, encode
 from biaslab.store import Store
@@ -38,14 +37,6 @@ _SHARD_ROWS = 512
 _OUTCOMES = ("image_id", "outcome", "reason")
 _MOST_PIXELS = 2**26
 _NEEDS = f"Instances need image_id, object, score, {', '.join(BOX)}, and where there are masks rle, height and width."
-
-
-class Finder(Protocol):
-    """The contract of what finds instances."""
-
-    def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
-        """Return the instances of each image, ``uint8 (height, width, 3)`` RGB."""
-        ...
 
 
 class Found(NamedTuple):
@@ -66,21 +57,17 @@ def find(
     vocabulary: str = "",
     store: Store,
     device: str = "auto",
-    batch_size: int = 0,
     progress: bool = True,
-    models: Callable[..., Finder] | None = None,
 ) -> Found:
     """Find the instances of objects in every image of a source's table; images are looked at once.
 
     Args:
-        images: Where the images come from.
+        images, store, device, progress: As for :func:`biaslab.judging.judge.judge`.
         name: A folder or hub name of a semantic segmenter of transformers, or an embedded one; or
             ``grounded:TAGGER+DETECTOR+SEGMENTER`` (:class:`biaslab.judging.grounded.Grounded`); or a file
             (:func:`read`).
         thresholds: From when on what is seen counts.
         vocabulary: A file of the objects that a zero-shot tagger is asked about, one a line.
-        batch_size: Images at a time; 0 finds it.
-        models: What loads the models, as :func:`load`; it is called when an image must be looked at, not before.
 
     Raises:
         ParameterError: A model is unknown, of another kind or cannot be used, or a vocabulary is needed.
@@ -91,11 +78,11 @@ def find(
         return read(name, ids)
     thresholds = thresholds or Thresholds()
     weights, asked = digest(name), words(vocabulary) if vocabulary else ()
-    ready = Memo(partial(models or load, name, thresholds, asked, device=device, batch_size=batch_size))
+    ready = Memo(partial(load, name, thresholds, asked, device=device))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows = []
-        for some in judge.read_ahead(images, list(shard["image_id"]), batch_size, device):
+        for some in judge.read_ahead(images, list(shard["image_id"]), device):
             opened, seen = judge.look(*some, lambda readable: ready().look(readable))
             for k, row in enumerate(opened):
                 rows.append({c: row[c] for c in _OUTCOMES} | {"instance": -1})
@@ -109,12 +96,9 @@ def find(
         "thresholds": thresholds.model_dump(mode="json"),
         "vocabulary": list(asked),
     }
+    bar = {"label": f"finding objects in {images.name}", "progress": progress}
     kept = store.stage("instances", inputs, work).compute(
-        pd.DataFrame({"image_id": ids.to_numpy()}),
-        shard_rows=_SHARD_ROWS,
-        label=f"finding objects in {images.name}",
-        progress=progress,
-        gpu=device != "cpu",
+        pd.DataFrame({"image_id": ids.to_numpy()}), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
     kept = kept.reindex(columns=[*COLUMNS, "outcome", "reason"])
     of_images = kept["instance"] == -1
@@ -123,25 +107,16 @@ def find(
 
 
 def load(
-    name: str,
-    thresholds: Thresholds,
-    vocabulary: Sequence[str] = (),
-    *,
-    device: str = "auto",
-    batch_size: int = 0,
-) -> Finder:
+    name: str, thresholds: Thresholds, vocabulary: Sequence[str] = (), *, device: str = "auto"
+) -> grounded.Grounded | segmenters.Segmenter:
     """Return the models that ``name`` stands for; arguments and errors as for :func:`find`."""
     if name.startswith(GROUNDED):
-        return grounded.Grounded(*parts(name), thresholds, vocabulary, device=device, batch_size=batch_size)
-    return segmenters.Segmenter(name, thresholds, device=device, batch_size=batch_size)
+        return grounded.Grounded(*parts(name), thresholds, vocabulary, device=device)
+    return segmenters.Segmenter(name, thresholds, device=device)
 
 
 def parts(name: str) -> tuple[str, str, str]:
-    """Return tagger, detector and segmenter of ``grounded:TAGGER+DETECTOR+SEGMENTER``.
-
-    Raises:
-        ParameterError: It has not these three.
-    """
+    """Return tagger, detector and segmenter of ``grounded:TAGGER+DETECTOR+SEGMENTER``; ParameterError without them."""
     names = name.removeprefix(GROUNDED).split("+")
     if len(names) != 3 or not all(names):
         raise ParameterError(
@@ -171,8 +146,7 @@ def digest(name: str) -> str:
             raise MissingInputError(
                 f"triplets.objects is {name!r}, and there is no such file; give a CSV or Parquet file."
             )
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_digest(path)
     if not name.startswith(GROUNDED):
         return named.digest(named.resolve(name, "segmenter"))
     return " ".join(map(str, map(named.digest, grounded.located(*parts(name)))))
@@ -248,14 +222,13 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
         fix = f"take its rows out; ids are like {ids[0] if ids else ''!r}"
         files.refuse(strange, path, problem, fix, table["image_id"])
     table["object"] = table["object"].map(folded)
-    table["rle"] = files.image_ids(table["rle"]) if masked else ""
-    for side in ("height", "width"):
-        table[side] = table[side] if masked else ""
+    if not masked:
+        table = table.assign(rle="", height="", width="")
+    table["rle"] = files.image_ids(table["rle"])
     there = table[table["object"] != ""].copy()
     empty = (table["object"] == "") & (table[["score", *BOX]] != "").any(axis=1)
-    files.refuse(
-        empty, path, "object is empty beside a score or a box", "name it, or leave the row to image_id"
-    )
+    fix = "name it, or leave the row to image_id"
+    files.refuse(empty, path, "object is empty beside a score or a box", fix)
     for column in ("score", *BOX):
         values = pd.to_numeric(there[column].str.strip(), errors="coerce").astype(float)
         bad = ~((values >= 0) & (values <= 1))
@@ -274,15 +247,10 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
     place = {image_id: k for k, image_id in enumerate(ids)}
     there = there.sort_values("image_id", key=lambda of: of.map(place), kind="stable")
     there["instance"] = there.groupby("image_id").cumcount()
-    told = pd.Series(ids, dtype=object).isin(set(table["image_id"])).to_numpy(bool)
-    looked = pd.DataFrame(
-        {
-            "image_id": pd.Series(ids, dtype=object),
-            "outcome": np.where(told, "", "missing").astype(object),
-            "reason": np.where(told, "", "not in the file").astype(object),
-        }
-    )
-    return Found(_typed(there.replace({"height": {"": np.nan}, "width": {"": np.nan}})), looked)
+    looked = pd.DataFrame({"image_id": ids, "outcome": "", "reason": ""}, dtype=object)
+    missing = ~looked["image_id"].isin(table["image_id"])
+    looked.loc[missing, ["outcome", "reason"]] = ["missing", "not in the file"]
+    return Found(_typed(there), looked)
 
 
 def _check_masks(there: pd.DataFrame, path: Path) -> None:
@@ -293,14 +261,10 @@ def _check_masks(there: pd.DataFrame, path: Path) -> None:
         files.refuse(bad, path, f"{side} is {{}} beside a mask", "give pixels of the mask", there[side])
         there[side] = sizes
     some = there[masked]
-    several = some.groupby("image_id")[["height", "width"]].transform("nunique").gt(1).any(axis=1)
-    size = ""
-    if several.any():
-        row = some[several].iloc[-1]
-        size = (
-            f"a mask of image {row['image_id']!r} is {row['height']:.0f} x {row['width']:.0f}, others are not"
-        )
-    files.refuse(several[::-1], path, size, "give all masks of an image in its size")
+    first = some.groupby("image_id")[["height", "width"]].transform("first")
+    other = (some[["height", "width"]] != first).any(axis=1)
+    problem = "a mask of image {} is of another size than the first"
+    files.refuse(other, path, problem, "give all masks of an image in its size", some["image_id"])
     wrong = [check_runs(r.rle, int(r.height), int(r.width)) for r in some.itertuples()]
     bad = pd.Series(wrong, index=some.index, dtype=object) != ""
     problem = next(filter(None, wrong), "")

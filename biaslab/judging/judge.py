@@ -56,7 +56,6 @@ class GenderModel(Protocol):
 
     def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the probability of perceived as female against perceived as male, ``(images,)``, 0 to 1."""
-        ...
 
 
 class Judge(NamedTuple):
@@ -96,7 +95,13 @@ def judge(
 ) -> pd.DataFrame:
     """Judge every image of a source's table; what was judged before is read again from ``store``.
 
-    ``models`` loads the models, as :func:`load` does; it is called when an image must be judged, not before.
+    Args:
+        images: Where the images come from.
+        settings: Which models judge, and what counts.
+        store: Where what models see is kept.
+        device: ``auto`` (a GPU if there is one), ``cpu``, ….
+        progress: Whether to show a bar.
+        models: What loads the models, as :func:`load`; it is called when an image must be looked at, not before.
 
     Returns:
         One row per image, in the table's order: image_id, outcome (one of :data:`OUTCOMES`), gender
@@ -117,15 +122,12 @@ def judge(
     ready = Memo(partial(models, settings, device))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
-        batches = read_ahead(images, list(shard["image_id"]), settings.batch_size, device)
+        batches = read_ahead(images, list(shard["image_id"]), device, settings.batch_size)
         return frame(row for some, read in batches for row in _look(some, read, ready()))
 
+    bar = {"label": f"judging {images.name}", "progress": progress}
     seen = store.stage("judgements", inputs_of(images, settings), work).compute(
-        pd.DataFrame({"image_id": ids}),
-        shard_rows=_SHARD_ROWS,
-        label=f"judging {images.name}",
-        progress=progress,
-        gpu=device != "cpu",
+        pd.DataFrame({"image_id": ids}), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
     return decided(seen, settings)
 
@@ -137,15 +139,13 @@ def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:
     answers that are kept, so that other limits need no other look at the images.
     """
     inputs = settings.model_dump(mode="json", exclude={"further", "batch_size", "threshold", "min_face"})
-    weights = {
-        "faces": files_digest(settings.faces, "detector"),
-        "gender": files_digest(settings.gender, "clip"),
-    }
+    gender = files_digest(settings.gender, "clip")
+    weights = {"faces": files_digest(settings.faces, "detector"), "gender": gender}
     return {"images": images.digest, "settings": inputs, "weights": weights}
 
 
 def read_ahead(
-    images: ImageSource, ids: list[str], batch_size: int, device: str
+    images: ImageSource, ids: list[str], device: str, batch_size: int = 0
 ) -> Iterator[tuple[list[str], list]]:
     """Yield batches of ids with their images; the next batch is read while one is judged."""
     step = batch_size or loaded.batch_on(loaded.device(device))
@@ -174,10 +174,7 @@ def opened(image_id: str, image: np.ndarray | Unreadable) -> dict:
     row = {"image_id": image_id, "outcome": "", "gender": "", "reason": "", **dict.fromkeys(NUMBERS, np.nan)}
     if isinstance(image, Unreadable):
         blocked = image.reason == BLOCKED
-        return row | {
-            "outcome": BLOCKED if blocked else "unreadable",
-            "reason": "" if blocked else image.reason,
-        }
+        return row | ({"outcome": BLOCKED} if blocked else {"outcome": "unreadable", "reason": image.reason})
     height, width = check_image(image, f"image {image_id!r}").shape[:2]
     return row | {"image_width": width, "image_height": height}
 

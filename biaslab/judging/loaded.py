@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import chain
 
@@ -16,8 +17,7 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 def device(name: str):
     """Return the torch device ``name``; ``"auto"`` is the first GPU, or the CPU where there is none.
 
-    Raises:
-        ParameterError: There is no such device here.
+    Raises ParameterError where there is no such device.
     """
     import torch
 
@@ -55,22 +55,33 @@ class Batches:
         self._most = size or (256 if self.gpu else 128)
 
     def run(self, images: Sequence[np.ndarray], work: Callable) -> list:
-        """Return ``work(images)``, one result per image in order, called with images of one shape at a time.
+        """Return ``work(images)``, one result per image in order, called with images of one shape, without gradients.
 
         Out of GPU memory, the same images are tried again in halves, and batches stay that small.
         """
+        import torch
+
         groups: dict[tuple[int, ...], list[int]] = {}
         for k, image in enumerate(images):
             groups.setdefault(image.shape, []).append(k)
         out: list = [None] * len(images)
         for shape, left in groups.items():
             while left:
-                chunk = left[: self._at_a_time(shape)]
-                found = self._try([images[k] for k in chunk], work)
-                if found is not None:
-                    for k, result in zip(chunk, found, strict=True):
-                        out[k] = result
-                    left = left[len(chunk) :]
+                chunk, found = left[: self._at_a_time(shape)], None
+                try:
+                    with torch.inference_mode():
+                        found = list(work([images[k] for k in chunk]))
+                except torch.OutOfMemoryError:
+                    if len(chunk) == 1:
+                        raise
+                # Outside the handler, where nothing holds on to what the failed call had made.
+                if found is None:
+                    self._most = len(chunk) // 2
+                    torch.cuda.empty_cache()
+                    continue
+                for k, result in zip(chunk, found, strict=True):
+                    out[k] = result
+                left = left[len(chunk) :]
         return out
 
     def _at_a_time(self, shape: tuple[int, ...]) -> int:
@@ -78,19 +89,6 @@ class Batches:
         if self._size or self.gpu:
             return self._most
         return max(1, min(self._most, self._most * 128 * 128 // (shape[0] * shape[1])))
-
-    def _try(self, images: list, work: Callable) -> list | None:
-        import torch
-
-        try:
-            return list(work(images))
-        except torch.OutOfMemoryError:
-            if len(images) == 1:
-                raise
-        # Outside the handler, where nothing holds on to what the failed call had made.
-        self._most = len(images) // 2
-        torch.cuda.empty_cache()
-        return None
 
 
 def batch_on(where) -> int:
@@ -113,11 +111,21 @@ def pretrained(kind, folder):
     return model.eval(), info
 
 
+def of_transformers(name: str, kind: str, what: str) -> tuple[str, str]:
+    """Return the folder of a model of transformers, fetched where it is on the hub, and its ``model_type``.
+
+    Raises ParameterError where the name is unknown as one of the ``kind``, or cannot be loaded as ``what``.
+    """
+    with loading(name, what):
+        folder = models.local(models.resolve(name, kind))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return str(folder), str(config.get("model_type", ""))
+
+
 def detector(name: str, where):
     """Return an object detector of transformers on the device ``where``, and its processor.
 
-    Raises:
-        ParameterError: The name is unknown, or it is no object detector.
+    Raises ParameterError where the name is unknown or of no object detector.
     """
     import torch
     from transformers import AutoImageProcessor, AutoModelForObjectDetection
@@ -136,20 +144,35 @@ def writable(images: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.require(image, requirements="W") for image in images]
 
 
-def ready(auto: str, name: str, folder: str, what: str, where, processor: str = "AutoProcessor"):
+def ready(
+    auto: str,
+    name: str,
+    folder: str,
+    what: str,
+    where,
+    processor: str = "AutoProcessor",
+    *,
+    whole: bool = False,
+    fix: str = "",
+):
     """Return the model of transformers in a folder, loaded by the class ``auto`` from safetensors, and its processor.
 
     Raises:
-        ParameterError: It cannot be loaded as ``what``, or lacks weights: then it was trained for something else, and
-            transformers draws these at random.
+        ParameterError: It cannot be loaded as ``what``. Or it lacks weights, which transformers draws at random, or,
+            where the ``whole`` of it must be used, has a part that transformers leaves out: then it was trained for
+            something else. The message ends with ``fix``.
     """
     import transformers
 
     with loading(name, what), models.without_bars():
         model, info = pretrained(getattr(transformers, auto), folder)
-    if missing := sorted(info["missing_keys"]):
+    # Single weights too many are an old release's buffers.
+    parts, missing = dict(model.named_children()), sorted(info["missing_keys"])
+    more = sorted(key for key in info["unexpected_keys"] if whole and key.partition(".")[0] not in parts)
+    if missing or more:
+        odd = f"lacks {len(missing)} weights" if missing else f"has {len(more)} weights too many"
         raise ParameterError(
-            f"{name} lacks {len(missing)} weights of {what}, such as {missing[0]}; it was trained for something else."
+            f"{name} {odd} of {what}, such as {(missing or more)[0]}; it was trained for something else.{fix}"
         )
     with loading(name, what):
         beside = getattr(transformers, processor).from_pretrained(folder, trust_remote_code=False)

@@ -34,9 +34,9 @@ def files_digest(name: str, kind: str) -> str:
     prefix = next((prefix for prefix in (*FILES, VQA) if name.startswith(prefix)), "")
     path = Path(name.removeprefix(prefix)).expanduser()
     if prefix and path.is_file():
-        return _digest(path)
+        return file_digest(path)
     if prefix == RATINGS and path.is_dir():
-        each = [(file.name, _digest(file)) for file in ratings.files(path)]
+        each = [(file.name, file_digest(file)) for file in ratings.files(path)]
         return hashlib.sha256(json.dumps(each).encode()).hexdigest()
     if prefix:
         return models.digest(path) if path.is_dir() else name
@@ -45,6 +45,7 @@ def files_digest(name: str, kind: str) -> str:
     return models.digest(models.resolve(name, kind))
 
 
-def _digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 digest of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,9 +6,8 @@ later upon what is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -26,17 +25,6 @@ LEAST = 0.01
 _SHARD_ROWS = 512
 
 
-class ObjectDetector(Protocol):
-    """The contract of object detectors."""
-
-    def look(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``.
-
-        Boxes are left, top, right and bottom, 0–1 of the image's width and height.
-        """
-        ...
-
-
 def detect(
     images: ImageSource,
     name: str,
@@ -44,18 +32,14 @@ def detect(
     *,
     store: Store,
     device: str = "auto",
-    batch_size: int = 0,
     progress: bool = True,
-    models: Callable[..., ObjectDetector] | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Find objects in every image of a source's table; images that were looked at before are read from ``store``.
 
     Args:
-        images: Where the images come from.
+        images, store, device, progress: As for :func:`biaslab.judging.judge.judge`.
         name: A folder or hub name of a transformers object-detection model, or an embedded one.
         classes: The classes, and by what other names a model may know each.
-        batch_size: Images at a time; 0 finds it.
-        models: What loads the model (:class:`Detector`); it is called when an image must be looked at, not before.
 
     Returns:
         The detections, one row a query whose best class scores at least :data:`LEAST`, best first in each image:
@@ -67,13 +51,13 @@ def detect(
         ParameterError: The model is unknown or no object detector, or it does not know one of the classes.
     """
     where = named.resolve(name, "detector")
-    ready = Memo(partial(models or Detector, name, classes, device=device, batch_size=batch_size))
+    ready = Memo(partial(Detector, name, classes, device=device))
     columns = [*BOX, *(f"p_{c}" for c in classes)]
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows, values = [], [np.empty(0, np.float32)] * len(shard)
         # Few images at a time: large ones would fill the memory.
-        for some in judge.read_ahead(images, list(shard["image_id"]), batch_size, device):
+        for some in judge.read_ahead(images, list(shard["image_id"]), device):
             opened, found = judge.look(*some, lambda readable: ready().look(readable))
             for k, (scores, boxes) in found.items():
                 seen = scores.max(axis=1) >= LEAST
@@ -89,27 +73,22 @@ def detect(
         "classes": {k: [*v] for k, v in classes.items()},
     }
     units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
+    bar = {"label": f"looking for objects in {images.name}", "progress": progress}
     kept = store.stage("objects", inputs, work).compute(
-        units,
-        shard_rows=_SHARD_ROWS,
-        label=f"looking for objects in {images.name}",
-        progress=progress,
-        gpu=device != "cpu",
+        units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
     # Of no images at all there is not even a column.
     kept = kept.reindex(columns=["image_id", "outcome", "reason", "found"])
-    width = len(columns)
-    found = [np.asarray(values, np.float32).reshape(-1, width) for values in kept["found"]]
-    whole = table(
-        list(kept["image_id"]), [(f[:, len(BOX) :], f[:, : len(BOX)]) for f in found], list(classes)
-    )
+    found = [np.asarray(values, np.float32).reshape(-1, len(columns)) for values in kept["found"]]
+    parted = [(values[:, len(BOX) :], values[:, : len(BOX)]) for values in found]
+    whole = table(list(kept["image_id"]), parted, list(classes))
     return whole, kept[["image_id", "outcome", "reason"]]
 
 
 def table(
     image_ids: Sequence[str], found: Sequence[tuple[np.ndarray, np.ndarray]], classes: Sequence[str]
 ) -> pd.DataFrame:
-    """Return what a detector sees in images (:meth:`ObjectDetector.look`) as the detections of :func:`detect`."""
+    """Return what a detector sees in images (:meth:`Detector.look`) as the detections of :func:`detect`."""
     kept = []
     for scores, boxes in found:
         # A box at the edge may have nothing of the image in it.
@@ -129,14 +108,7 @@ def table(
 class Detector:
     """An object-detection model of transformers, asked about given classes; what else it sees does not count.
 
-    Args:
-        name: As in :func:`detect`.
-        classes: As there.
-        device: As for :func:`biaslab.judging.loaded.device`.
-        batch_size: Images at a time; 0 finds it.
-
-    Raises:
-        ParameterError: As there.
+    Arguments and errors as for :func:`detect`.
     """
 
     def __init__(
@@ -145,20 +117,30 @@ class Detector:
         self._device = loaded.device(device)
         self._model, self._processor = loaded.detector(name, self._device)
         labels = {_folded(str(v)): int(k) for k, v in self._model.config.id2label.items()}
-        self._columns = [_column(name, labels, c, others) for c, others in classes.items()]
+        self._columns = []
+        for known in ((one, *others) for one, others in classes.items()):
+            there = [labels[folded] for folded in map(_folded, known) if folded in labels]
+            if not there:
+                raise ParameterError(
+                    f"{name} does not detect {known[0]!r}: its labels are {', '.join(labels):.300}. Choose a detector "
+                    "of all classes that are asked for, such as facebook/detr-resnet-101-dc5."
+                )
+            self._columns.append(there[0])
         self._n_labels = len(self._model.config.id2label)
         self._batches = loaded.Batches(self._device, batch_size)
 
     def look(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return for each image scores ``(queries, classes)`` and boxes ``(queries, 4)``; one size goes together."""
+        """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``.
+
+        Boxes are left, top, right and bottom, 0–1 of the image's width and height. Images of one size go together.
+        """
         return self._batches.run(images, self._same_size)
 
     def _same_size(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
         import torch
 
         inputs = self._processor(images=loaded.writable(images), return_tensors="pt").to(self._device)
-        with torch.inference_mode():
-            found = self._model(**inputs)
+        found = self._model(**inputs)
         logits, boxes = found.logits.float(), found.pred_boxes.float()
         # DETR and YOLOS have a class of their own for "nothing here"; RT-DETR and its kin score each class apart.
         nothing = logits.shape[-1] > self._n_labels
@@ -166,16 +148,6 @@ class Detector:
         middle, half = boxes[..., :2], boxes[..., 2:] / 2
         corners = torch.cat([middle - half, middle + half], dim=-1).clamp(0, 1)
         return list(zip(scores.cpu().numpy(), corners.cpu().numpy(), strict=True))
-
-
-def _column(model: str, labels: Mapping[str, int], name: str, others: Sequence[str]) -> int:
-    for known in (name, *others):
-        if _folded(known) in labels:
-            return labels[_folded(known)]
-    raise ParameterError(
-        f"{model} does not detect {name!r}: its labels are {', '.join(labels):.300}. Choose a detector of all classes "
-        "that are asked for, such as facebook/detr-resnet-101-dc5."
-    )
 
 
 def _folded(label: str) -> str:

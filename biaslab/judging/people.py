@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import combinations, pairwise, permutations
+from itertools import chain, combinations, pairwise, permutations
 
 import numpy as np
 import pandas as pd
@@ -95,8 +95,7 @@ def judge_people(
     Raises:
         InputError: ``asked`` lacks a column, names an image that the source does not have, or positions that are
             not 1, 2, … up to :data:`MOST_PEOPLE`.
-        ParameterError: A model is unknown or cannot be used.
-        MissingInputError: A file or package is not there.
+        ParameterError, MissingInputError: As for :func:`biaslab.judging.judge.judge`.
     """
     if settings.gender.startswith(RATINGS):
         raise ParameterError(
@@ -111,15 +110,14 @@ def judge_people(
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         told = dict(zip(shard["image_id"], map(json.loads, shard["phrases"]), strict=True))
-        batches = alone.read_ahead(images, list(told), settings.batch_size, device)
-        return _frame(_look(some, [told[k] for k in some], read, ready()) for some, read in batches)
+        batches = alone.read_ahead(images, list(told), device, settings.batch_size)
+        found = (_look(some, [told[k] for k in some], read, ready()) for some, read in batches)
+        return alone.frame(chain.from_iterable(found), _SEEN)
 
+    units = pd.DataFrame({"image_id": list(by_image), "phrases": phrases}, dtype=object)
+    bar = {"label": f"judging people of {images.name}", "progress": progress}
     seen = store.stage("people", alone.inputs_of(images, settings), work).compute(
-        pd.DataFrame({"image_id": list(by_image), "phrases": phrases}, dtype=object),
-        shard_rows=_SHARD_ROWS,
-        label=f"judging people of {images.name}",
-        progress=progress,
-        gpu=device != "cpu",
+        units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
     order = pd.MultiIndex.from_arrays([asked["image_id"].astype(str), asked["position"].astype(int)])
     return _decided(seen.set_index(["image_id", "position"]).loc[order].reset_index(), settings)
@@ -136,23 +134,22 @@ def check_asked(asked: pd.DataFrame, *, most: int = MOST_PEOPLE) -> dict[str, li
             raise InputError(
                 f"The people asked for have no column {column!r}; give image_id, position, phrase."
             )
-    by_image: dict[str, dict[object, str]] = {}
-    positions: dict[str, list] = {}
+    by_image: dict[str, list[tuple]] = {}
     for image_id, position, phrase in asked[["image_id", "position", "phrase"]].itertuples(index=False):
         said = "" if pd.isna(phrase) else " ".join(str(phrase).split())
         if not said:
             raise InputError(
                 f"Image {image_id!r} has no phrase at position {position}; say whom it asks for, such as 'nurse'."
             )
-        by_image.setdefault(str(image_id), {})[position] = said
-        positions.setdefault(str(image_id), []).append(position)
-    for image_id, given in positions.items():
+        by_image.setdefault(str(image_id), []).append((position, said))
+    for image_id, told in by_image.items():
+        given = [position for position, _ in told]
         if set(given) != set(range(1, len(given) + 1)) or len(given) > most:
             raise InputError(
                 f"Image {image_id!r} asks for people at positions {', '.join(map(repr, given))}; positions are whole "
                 f"numbers: 1 (the leftmost), 2, … without a gap, each once, at most {most}."
             )
-    return {image_id: [said[k] for k in sorted(said)] for image_id, said in by_image.items()}
+    return {image_id: [said for _, said in sorted(told)] for image_id, told in by_image.items()}
 
 
 def judge_people_images(
@@ -166,7 +163,7 @@ def judge_people_images(
 
     ``phrases`` are those of each image, from left to right.
     """
-    return _decided(_frame([_look(image_ids, phrases, images, judges)]), settings)
+    return _decided(alone.frame(_look(image_ids, phrases, images, judges), _SEEN), settings)
 
 
 # -- what the models see -----------------------------------------------------------------------------------
@@ -177,23 +174,24 @@ def _look(
     phrases: Sequence[Sequence[str]],
     images: Sequence[np.ndarray | Unreadable],
     judges: Judge,
-) -> list[list[dict]]:
-    """Return each image's people: faces, the probability of perceived as female, and of the order."""
+) -> list[dict]:
+    """Return the images' people: faces, the probability of perceived as female, and of the order."""
     whole, found = alone.look(image_ids, images, judges.faces.faces)
-    standing: dict[int, list[Face]] = {}
+    standing: dict[int, list[tuple[Face, tuple[int, int]]]] = {}
     for k, faces in found.items():
         whole[k].update(outcome=gate(faces, len(phrases[k])), n_faces=len(faces))
         if not whole[k]["outcome"]:
-            standing[k] = sorted(faces, key=lambda face: face.x0 + face.x1)
+            faces = sorted(faces, key=lambda face: face.x0 + face.x1)
+            standing[k] = list(zip(faces, parts(faces, images[k].shape[1]), strict=True))
     out = [
         [{**row, "position": at + 1, "people": len(told)} for at in range(len(told))]
         for row, told in zip(whole, phrases, strict=True)
     ]
     shown, of = [], []
-    for k, faces in standing.items():
-        for row, face, part in zip(out[k], faces, parts(faces, images[k].shape[1]), strict=True):
+    for k, placed in standing.items():
+        for row, (face, part) in zip(out[k], placed, strict=True):
             row.update(zip(BOX, face[:4], strict=True))
-            shown.append(_shown(images[k], face, part, judges.gender, len(faces)))
+            shown.append(_shown(images[k], face, part, judges.gender, len(placed)))
             of.append(row)
     if shown:
         for row, p in zip(of, judges.gender.p_female(shown), strict=True):
@@ -204,7 +202,7 @@ def _look(
         for k, facts in _orders(told, images, standing, classifier).items():
             for row in out[k]:
                 row.update(facts)
-    return out
+    return list(chain.from_iterable(out))
 
 
 def _shown(image: np.ndarray, face: Face, part: tuple[int, int], gender, people: int) -> np.ndarray:
@@ -288,7 +286,7 @@ def _square(
 def _orders(
     phrases: dict[int, Sequence[str]],
     images: Sequence[np.ndarray],
-    standing: dict[int, list[Face]],
+    standing: dict[int, list[tuple[Face, tuple[int, int]]]],
     classifier: ZeroShot,
 ) -> dict[int, dict]:
     """Return role_p and role_other of the images in ``phrases``, or the reason why there are none."""
@@ -299,8 +297,7 @@ def _orders(
     side, shown, at = getattr(classifier, "side", 0), [], {}
     for k in (k for k, reason in why.items() if not reason):
         at[k] = slice(len(shown), len(shown) + len(phrases[k]))
-        columns = parts(standing[k], images[k].shape[1])
-        shown += [wider(images[k], *of, side=side) for of in zip(standing[k], columns, strict=True)]
+        shown += [wider(images[k], *of, side=side) for of in standing[k]]
     known = [p for p in texts if p not in unknown]
     logits = classifier.logits(shown, [texts[p] for p in known]) if shown else None
     for k, rows in at.items():
@@ -333,8 +330,8 @@ def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
         for way in permutations(range(n))
     }
     values = np.array([sums.pop(tuple(phrases)), *sums.values()])
-    weights = np.exp(values - values.max())
-    p = weights / weights.sum()
+    p = np.exp(values - values.max())
+    p /= p.sum()
     return float(p[0]), float(p[1:].max())
 
 
@@ -343,14 +340,6 @@ def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
 
 def _decided(seen: pd.DataFrame, settings: JudgeSettings) -> pd.DataFrame:
     """Return judgements: what the models saw, with the limits."""
-    found = [
-        seen["role_p"].isna(),
-        seen["role_p"] >= ROLE_THRESHOLD,
-        seen["role_other"] >= ROLE_THRESHOLD,
-    ]
-    role = np.select(found, ["", RIGHT, SWAPPED], UNCLEAR)
+    sure = [seen["role_p"] >= ROLE_THRESHOLD, seen["role_other"] >= ROLE_THRESHOLD]
+    role = np.select([seen["role_p"].isna(), *sure], ["", RIGHT, SWAPPED], UNCLEAR)
     return alone.frame(alone.decided(seen, settings, seen["people"]).assign(role=role), COLUMNS)
-
-
-def _frame(batches) -> pd.DataFrame:
-    return alone.frame((row for batch in batches for rows in batch for row in rows), _SEEN)

@@ -42,6 +42,7 @@ _LONG = ("rater", "label")
 # What a file may carry beside ratings, and nobody reads.
 _CONTEXT = ("phrase", "prompt", "aspect", "setting", "model", "occupation")
 _NEEDS = "Ratings of people need: image_id, position and one column per rater; or image_id, position, rater, label."
+_PERSON = "position {position} of image {image_id}"
 # Above this share of resamples in which kappa is undefined, limits from the others would mislead.
 _MOST_UNDEFINED = 0.05
 
@@ -80,10 +81,15 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     path = files.located(path)
     table, raters = _shaped(path)
     person = _persons(table, people, path)
-    if unknown == "error":
-        _refuse_others(table, person < 0, path)
+    others = table.loc[person < 0, _KEYS]
+    if unknown == "error" and len(others):
+        named = others.map(files.shortened).drop_duplicates().to_dict("records")
+        raise InputError(
+            f"{path} rates {len(named)} people that nobody asked for (first in data row {others.index[0] + 1}): "
+            f"{', '.join(_PERSON.format(**row) for row in named[:5])}{', …' if len(named) > 5 else ''}. Take them out."
+        )
     table = table.assign(person=person)[person >= 0]
-    votes = files.votes_on(table, ["person"], raters, path, _called)
+    votes = files.votes_on(table, ["person"], raters, path, _PERSON)
     if not votes.n_raters and unknown == "error":
         raise InputError(f"{path} rates none of the {len(people)} people asked for. {_NEEDS}")
     rows = votes.items["person"]
@@ -91,13 +97,13 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     return PersonRatings(people, votes.ratings.set_axis(rows).reindex(people.index), votes.n_raters)
 
 
-def judge_people_ratings(asked: pd.DataFrame, path: str | Path, *, unknown: str = "error") -> pd.DataFrame:
-    """Return judgements of people by raters; arguments and errors as in :func:`read`.
+def judge_people_ratings(asked: pd.DataFrame, path: str | Path) -> pd.DataFrame:
+    """Return judgements of people by raters; ratings of others are left aside, and errors as in :func:`read`.
 
     One row per row of ``asked``, in its order, with the columns of :func:`biaslab.judging.people.judge_people`, their
     outcomes as :func:`biaslab.judging.judge.of_votes` says; there are no probabilities and no faces.
     """
-    people = read(path, asked, unknown=unknown).people
+    people = read(path, asked, unknown="aside").people
     return frame(people[_KEYS].join(of_votes(people["label"])).assign(role=""), COLUMNS)
 
 
@@ -151,20 +157,6 @@ def _persons(table: pd.DataFrame, people: pd.DataFrame, path: Path) -> pd.Series
     return pd.Series(found.to_numpy(int), index=table.index)
 
 
-def _refuse_others(table: pd.DataFrame, rows: pd.Series, path: Path) -> None:
-    """Raise InputError that names people whom nobody asked for."""
-    strange = list(dict.fromkeys(table[rows].apply(_called, axis=1))) if rows.any() else []
-    if strange:
-        raise InputError(
-            f"{path} rates {len(strange)} people that nobody asked for (first in data row {files.row_told(rows)}): "
-            f"{', '.join(strange[:5])}{', …' if len(strange) > 5 else ''}. Take them out."
-        )
-
-
-def _called(row: pd.Series) -> str:
-    return f"position {files.shortened(row['position'])} of image {files.shortened(row['image_id'])}"
-
-
 # -- agreement ---------------------------------------------------------------------------------------------
 
 
@@ -188,9 +180,7 @@ def agreement_tables(
             tables), outcome, gender, aspect, setting.
         truth: Who is shown: image_id, position, gender; None where it is not known.
         ratings: Ratings of the people, read with their aspect and setting; None where there are none.
-        seed: Seed of the bootstrap.
-        replicates: How often images are redrawn, 1 or more.
-        confidence: Level of the intervals, 0–1.
+        seed, replicates, confidence: Of the bootstrap: how often images are redrawn, and the intervals' level, 0–1.
 
     Returns:
         Rows with :data:`AGREEMENT_COLUMNS`. ``cohen_kappa`` of each judge against ``reference`` (``truth`` or
@@ -253,20 +243,18 @@ def _cells(table, given: dict, work: Callable, rng, replicates: int, confidence:
             row["ci_low"], row["ci_high"], reason = _limits(drawn[at], confidence)
         n_raters = 2 if given["statistic"] == "cohen_kappa" else items.sum(axis=1).max(initial=2)
         rows.append({**row, "n_missing": len(cell) - n, "n_raters": n_raters, "reason": reason})
-    for setting in dict.fromkeys(row["setting"] for row in rows):
-        parts = pd.DataFrame([row for row in rows if row["setting"] == setting])
+    whole = pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
+    for setting, parts in whole.groupby("setting", sort=False):
         if len(parts) < 2:
             continue
-        mean = {"aspect": "average", "setting": setting, **given, "value": np.nan, **nothing}
-        mean |= {"n": parts["n"].sum(), "n_missing": parts["n_missing"].sum()}
-        mean["n_raters"] = parts["n_raters"].iloc[0] if parts["n_raters"].nunique() == 1 else np.nan
-        mean["reason"] = "an aspect has no value"
-        values = [drawn.get((aspect, setting)) for aspect in parts["aspect"]]
-        if all(v is not None for v in values):
-            mean["value"] = float(parts["value"].mean())
-            limits = _limits(np.mean(values, axis=0), confidence)
-            mean["ci_low"], mean["ci_high"], mean["reason"] = limits
-        rows.append(mean)
+        value, limits = np.nan, (np.nan, np.nan, "an aspect has no value")
+        if all((aspect, setting) in drawn for aspect in parts["aspect"]):
+            value = float(parts["value"].mean())
+            limits = _limits(np.mean([drawn[a, setting] for a in parts["aspect"]], axis=0), confidence)
+        n, n_raters = parts[["n", "n_missing"]].sum(), parts["n_raters"].unique()
+        mean = {"aspect": "average", "setting": setting, **given, "value": value, **n}
+        mean |= dict(zip(("ci_low", "ci_high", "reason"), limits, strict=True))
+        rows.append({**mean, "n_raters": n_raters[0] if len(n_raters) == 1 else np.nan})
     return rows
 
 

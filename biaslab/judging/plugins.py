@@ -46,10 +46,7 @@ def digest(name: str) -> str:
 def load(name: str, *, device: str, batch_size: int) -> CheckedJudge:
     """Return the judge that a name means, whose answers are checked.
 
-    Args:
-        name: ``plugin:NAME`` or ``plugin:NAME:ARGUMENT``.
-        device: As for :func:`biaslab.judging.loaded.device`.
-        batch_size: Images at a time; 0 leaves it to the judge.
+    Of ``device`` and ``batch_size`` the judge makes what it will; a size of 0 leaves it to the judge.
 
     Raises:
         ParameterError: It cannot be loaded, or is no judge.
@@ -78,8 +75,7 @@ class CheckedJudge:
     def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the probability of perceived as female, ``float64 (images,)``, 0 to 1; NaN where there is none.
 
-        Raises:
-            InputError: The judge gives another number of answers, or other numbers.
+        Raises InputError where the judge gives another number of answers, or other numbers.
         """
         found = np.asarray(self._model.p_female(images), dtype=float)
         if found.shape != (len(images),):

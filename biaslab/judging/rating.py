@@ -16,6 +16,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +25,7 @@ import pandas as pd
 
 from biaslab import ratings, stats, tables
 from biaslab.errors import InputError, ParameterError, unknown_name
-from biaslab.judging.error import known_truth
+from biaslab.genders import GENDERS
 from biaslab.judging.images import ImageSource, Unreadable
 from biaslab.judging.judge import JUDGED
 from biaslab.measures import agreement as measures
@@ -148,15 +149,9 @@ class Session:
         return self._images[row["source"]].read([row["image_id"]])[0]
 
     def labels(self, rater: str) -> dict[int, str]:
-        """Return the labels that ``rater`` has given, by item.
-
-        Raises:
-            InputError: The file of labels is damaged.
-        """
+        """Return the labels that ``rater`` has given, by item; raises InputError where their file is damaged."""
         path = self._labels_file(rater)
-        if not path.exists():
-            return {}
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8") if path.exists() else "item,label"
         if not re.fullmatch(rf"item,label(\n\d+,({'|'.join(LABELS)}))*\n?", text):
             raise InputError(
                 f"{path} is damaged: it must hold the lines 'item,label' with the labels {', '.join(LABELS)}."
@@ -166,8 +161,7 @@ class Session:
     def label(self, rater: str, item: int, label: str) -> None:
         """Keep a label, in place of an earlier one: it is on disk when this returns.
 
-        Raises:
-            UnknownNameError: There is no such label, rater or item.
+        Raises UnknownNameError where there is no such label, rater or item.
         """
         known = {"label": LABELS, "rater": self.raters, "item": range(1, len(self.sample) + 1)}
         for kind, given in {"label": label, "rater": rater, "item": item}.items():
@@ -209,10 +203,8 @@ class Session:
 def widget(session: Session) -> ipywidgets.Widget:
     """Return the rating page for JupyterLab: one image at a time, three answers, a way back.
 
-    Answers are given by the buttons or by typing f, m, u (b goes back) in the field below them.
-
-    Raises:
-        ParameterError: The session has no raters.
+    Answers are given by the buttons or by typing f, m, u (b goes back) in the field below them. Raises ParameterError
+    where the session has no raters.
     """
     if not session.raters:
         raise ParameterError("There are no raters; name them, for example raters = ['ana', 'ben'].")
@@ -282,10 +274,10 @@ class _Page:
             return
         self.keys.value = ""
         for letter in typed:
-            label = next((label for label in LABELS if label[0] == letter), None)
-            if label:
-                self.answer(label)
-            elif letter == "b":
+            for label in LABELS:
+                if label[0] == letter:
+                    self.answer(label)
+            if letter == "b":
                 self.go_back()
 
 
@@ -383,9 +375,15 @@ def collect(
 
 
 def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
-    """Return what images show, by image_id, of all sources whose truth is known (:func:`error.known_truth`)."""
-    known = [found for table in judgements.values() if len(found := known_truth(table))]
-    return pd.concat(known) if known else pd.Series(dtype=object)
+    """Return what images show, by image_id, of all sources whose truth is known (column ``truth_gender``).
+
+    An image without a gender of its own (no person, or several) is ``neither``.
+    """
+    known = [table.drop_duplicates("image_id") for table in judgements.values() if "truth_gender" in table]
+    if not known:
+        return pd.Series(dtype=object)
+    found = pd.concat(known).set_index("image_id")["truth_gender"].astype(object)
+    return found.where(found.isin(GENDERS), "neither")
 
 
 def votes(rated: Rated | None) -> pd.Series:
@@ -423,30 +421,25 @@ def agreement(
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
     pairs = judged_and_voted(rated, judgements)
     rows = []
-    for subset in ("all", *SOURCES):
-        here = pairs[(pairs["source"] == subset) | (subset == "all")]
-        matrix = None
+    for statistic, subset, labels in product(
+        ("krippendorff_alpha", "judge_agreement"), ("all", *SOURCES), LABEL_SETS
+    ):
+        found = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
         if rated is not None:
-            matrix = rated.ratings[(rated.images["source"] == subset) | (subset == "all")].to_numpy(object)
-        for labels, used in LABEL_SETS.items():
-            alpha = judge = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
-            if matrix is not None:
-                alpha = measures.krippendorff_alpha(matrix, used, **draws)
-                judge = _with_judge(here, used, confidence, int(pd.notna(matrix).any(axis=0).sum()))
-            for statistic, found in (("krippendorff_alpha", alpha), ("judge_agreement", judge)):
-                printed = PUBLISHED.get((statistic, labels), np.nan) if subset == "all" else np.nan
-                rows.append([statistic, labels, subset, *found[:5], printed, found[5]])
+            here, of = ((t["source"] == subset) | (subset == "all") for t in (pairs, rated.images))
+            matrix, used = rated.ratings[of].to_numpy(object), LABEL_SETS[labels]
+            if statistic == "krippendorff_alpha":
+                found = measures.krippendorff_alpha(matrix, used, **draws)
+            else:
+                both = pairs[here & pairs["gender"].isin(used) & pairs["vote"].isin(used)]
+                n, same = len(both), int((both["gender"] == both["vote"]).sum())
+                reason = "" if n else "no image has both a judgement and a majority"
+                percent = map(float, stats.percent(same, n, confidence))
+                found = (*percent, n, int(pd.notna(matrix).any(axis=0).sum()), reason)
+        printed = PUBLISHED.get((statistic, labels), np.nan) if subset == "all" else np.nan
+        rows.append([statistic, labels, subset, *found[:5], printed, found[5]])
     names = ["statistic", "labels", "subset", "value", "ci_low", "ci_high", "n_items", "n_raters"]
-    out = pd.DataFrame(rows, columns=[*names, "published", "reason"])
-    return out.sort_values("statistic", ascending=False, kind="stable", ignore_index=True)
-
-
-def _with_judge(pairs: pd.DataFrame, used: Sequence[str], confidence: float, n_raters: int) -> tuple:
-    pairs = pairs[pairs["gender"].isin(used) & pairs["vote"].isin(used)]
-    n, same = len(pairs), int((pairs["gender"] == pairs["vote"]).sum())
-    if not n:
-        return np.nan, np.nan, np.nan, 0, n_raters, "no image has both a judgement and a majority"
-    return *map(float, stats.percent(same, n, confidence)), n, n_raters, ""
+    return pd.DataFrame(rows, columns=[*names, "published", "reason"])
 
 
 def judged_and_voted(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
@@ -481,10 +474,8 @@ def _checked(raters: Sequence[str]) -> list[str]:
 def _png(image: np.ndarray) -> bytes:
     from PIL import Image
 
-    picture = Image.fromarray(image)
-    scale = _SHOWN / max(picture.size)
-    size = tuple(max(1, round(scale * side)) for side in picture.size)
-    out = io.BytesIO()
+    picture, out = Image.fromarray(image), io.BytesIO()
+    size = [max(1, round(_SHOWN / max(picture.size) * side)) for side in picture.size]
     picture.resize(size, Image.Resampling.LANCZOS).save(out, format="png")
     return out.getvalue()
 

@@ -8,14 +8,37 @@ apart, one that is asked with boxes can (:mod:`biaslab.judging.grounded`).
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from biaslab import models as named
-from biaslab.errors import ParameterError, loading
+from biaslab.errors import ParameterError
 from biaslab.judging import loaded
-from biaslab.judging.seen import BACKGROUND, Instance, folded
 from biaslab.judging.settings import Thresholds
+
+NONE = "none"
+"""The segmenter of boxes alone."""
+BACKGROUND = "background"
+"""The label of a segmenter that is no object."""
+
+
+class Instance(NamedTuple):
+    """An object that is seen in an image, as whatever finds objects says it."""
+
+    object: str
+    score: float
+    box: tuple[float, float, float, float]
+    """left, top, right and bottom, 0–1 of the image's width and height."""
+    mask: np.ndarray | None
+    """``bool (height, width)`` of the image; None where there is a box alone."""
+
+
+def folded(name: str) -> str:
+    """Return the name of an object as tables have it: in lower case, with single spaces, and without full stops.
+
+    These would end the name where several are listed.
+    """
+    return " ".join(name.casefold().replace("_", " ").replace(".", " ").split())
 
 
 class Segmenter:
@@ -26,48 +49,35 @@ class Segmenter:
             stuff.
         thresholds: ``area`` and ``stuff`` count.
         device: As for :func:`biaslab.judging.loaded.device`.
-        batch_size: Images at a time; 0 finds it.
 
     Raises:
         ParameterError: The model is unknown, no segmenter, or lacks weights of one.
     """
 
-    def __init__(
-        self, name: str, thresholds: Thresholds, *, device: str = "auto", batch_size: int = 0
-    ) -> None:
-        import transformers
+    def __init__(self, name: str, thresholds: Thresholds, *, device: str = "auto") -> None:
         from transformers.models.auto import modeling_auto
 
-        where = named.resolve(name, "segmenter")
-        with loading(name, "a segmenter"):
-            where = str(named.local(where))
-            kind = transformers.AutoConfig.from_pretrained(where, trust_remote_code=False).model_type
+        where, kind = loaded.of_transformers(name, "segmenter", "a segmenter")
         self._semantic = kind in modeling_auto.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES
-        auto = "SemanticSegmentation" if self._semantic else "UniversalSegmentation"
+        auto = f"AutoModelFor{'Semantic' if self._semantic else 'Universal'}Segmentation"
         self._device = loaded.device(device)
-        found = loaded.ready(
-            f"AutoModelFor{auto}", name, where, "a segmenter", self._device, "AutoImageProcessor"
-        )
+        found = loaded.ready(auto, name, where, "a segmenter", self._device, "AutoImageProcessor")
         self._model, self._processor = found
         self._labels = {int(k): folded(str(v)) for k, v in self._model.config.id2label.items()}
         told = (*(getattr(self._model.config, "stuff", None) or ()), *thresholds.stuff)
         self._area, self._stuff = thresholds.area, frozenset(folded(str(label)) for label in told)
-        self._batches = loaded.Batches(self._device, batch_size)
+        self._batches = loaded.Batches(self._device)
 
     def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
-        """Return the instances of each image; images of one size go together."""
+        """Return the instances of each image, ``uint8 (height, width, 3)`` RGB; images of one size go together."""
         return self._batches.run(images, self._same_size)
 
     def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
-        import torch
-
         inputs = self._processor(images=loaded.writable(images), return_tensors="pt").to(self._device)
-        with torch.inference_mode():
-            seen = self._processor.post_process_semantic_segmentation(
-                self._model(**inputs),
-                target_sizes=[image.shape[:2] for image in images],
-                return_segmentation_scores=True,
-            )
+        sizes = [image.shape[:2] for image in images]
+        seen = self._processor.post_process_semantic_segmentation(
+            self._model(**inputs), target_sizes=sizes, return_segmentation_scores=True
+        )
         found = []
         for one in seen:
             scores = one["segmentation_scores"].float()
@@ -95,8 +105,7 @@ def regions(
         area: Smallest share of the image that a region must have to count, 0–1.
         stuff: Names of classes of which all regions together are one instance.
 
-    Raises:
-        ParameterError: A class has no name.
+    Raises ParameterError where a class has no name.
     """
     from scipy import ndimage
 

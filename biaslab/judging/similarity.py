@@ -5,7 +5,6 @@ Source: triplets paper, section 4.1.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -54,7 +53,6 @@ def compare(
     *,
     store: Store,
     device: str = "auto",
-    batch_size: int = 0,
     progress: bool = True,
 ) -> pd.DataFrame:
     """Return how alike pairs of images are; pairs that were compared before are read from ``store``.
@@ -62,12 +60,11 @@ def compare(
     An image of several pairs is read and seen once where they stand close to one another.
 
     Args:
-        images: Where the images come from.
+        images, store, device, progress: As for :func:`biaslab.judging.judge.judge`.
         pairs: Columns first and second: ids of images.
         by: ``pixels``, ``resnet``, ``clip``, ``dino`` or ``split_product``.
         name: The network: of ``clip`` as for :class:`biaslab.judging.zero_shot.ZeroShot`, of the others as for
             :func:`biaslab.judging.features.find`; ``mini`` for the embedded one, empty for the paper's.
-        batch_size: Images at a time; 0 finds it.
 
     Returns:
         Columns first, second, metric (those of :data:`METRICS`), value (cosines and ``ssim`` -1 to 1, ``diff_pix`` in
@@ -81,8 +78,7 @@ def compare(
         raise unknown_name("comparison of images", by, METRICS)
     name = network(by, name)
     ready = Memo(partial(ZeroShot if by == "clip" else features.Features, name, device=device))
-    where = loaded.device(device)
-    at_once = batch_size or loaded.batch_on(where) // 4
+    at_once = loaded.batch_on(loaded.device(device)) // 4
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         chunks = (shard.iloc[start : start + at_once] for start in range(0, len(shard), at_once))
@@ -90,13 +86,9 @@ def compare(
 
     inputs = {"images": images.digest, "by": by, "model": name, "weights": weights(by, name)}
     units = pairs[["first", "second"]].astype(object).drop_duplicates(ignore_index=True)
+    bar = {"label": f"comparing {images.name} by {by}", "unit": "pairs", "progress": progress}
     kept = store.stage("image_similarity", inputs, work).compute(
-        units,
-        shard_rows=_SHARD_PAIRS,
-        label=f"comparing {images.name} by {by}",
-        unit="pairs",
-        progress=progress,
-        gpu=by != "pixels" and device != "cpu",
+        units, shard_rows=_SHARD_PAIRS, gpu=by != "pixels" and device != "cpu", **bar
     )
     kept = kept.reindex(columns=["first", "second", *METRICS[by], "reason"])
     return kept.melt(["first", "second", "reason"], var_name="metric", value_name="value")[
@@ -114,8 +106,7 @@ def network(by: str, name: str) -> str:
 def weights(by: str, name: str) -> str:
     """Return a digest of the weights of a network, as :func:`network` names it, without loading it.
 
-    Raises:
-        ParameterError: The name is unknown, or what it names cannot be used.
+    Raises ParameterError where the name is unknown, or what it names cannot be used.
     """
     if by == "pixels":
         return ""
@@ -131,14 +122,17 @@ def _compared(images: ImageSource, pairs: pd.DataFrame, by: str, ready) -> pd.Da
         **dict.fromkeys(METRICS[by], np.nan), reason=[_why_not(read[a], read[b], by) for a, b in sides]
     )
     usable = np.flatnonzero(out["reason"] == "")
-    if not len(usable):
-        return out
     if by == "pixels":
-        for rows, first, second in _by_size(read, sides, usable):
+        sizes: dict[tuple, list[int]] = {}
+        for k in usable:
+            sizes.setdefault(read[sides[k][0]].shape, []).append(k)
+        for rows in sizes.values():
+            first, second = (np.stack([read[sides[k][side]] for k in rows]) for side in (0, 1))
             maps = measures.ssim_maps(measures.luma(first), measures.luma(second))
             out.loc[rows, "ssim"] = measures.ssim(maps)
             out.loc[rows, "diff_pix"] = measures.diff_pix(maps)
             out.loc[rows, "diff_pix_fixed"] = measures.diff_pix(maps, fixed=True)
+    if by == "pixels" or not len(usable):
         return out
     place = {image: i for i, image in enumerate(dict.fromkeys(i for k in usable for i in sides[k]))}
     seen = ready().places if by == "split_product" else ready().image_embeddings
@@ -159,15 +153,3 @@ def _why_not(first: np.ndarray | Unreadable, second: np.ndarray | Unreadable, by
     if first.shape != second.shape:
         return "the images are of different sizes"
     return "the images are smaller than the window" if min(first.shape[:2]) < measures.WINDOW else ""
-
-
-def _by_size(
-    read: dict, sides: Sequence[tuple[str, str]], usable: Sequence[int]
-) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
-    """Yield pairs of one size: their places, and both sides' images stacked."""
-    sizes: dict[tuple, list[int]] = {}
-    for k in usable:
-        sizes.setdefault(read[sides[k][0]].shape, []).append(k)
-    for rows in sizes.values():
-        first, second = (np.stack([read[sides[k][side]] for k in rows]) for side in (0, 1))
-        yield rows, first, second

@@ -170,11 +170,7 @@ def judge_skin_tones(
             found.append(tones.set_index(np.flatnonzero(here)))
         return pd.concat(found).sort_index()
 
-    tones = store.stage("skin_tones", {"images": images.digest}, look).compute(
-        units.reset_index(drop=True),
-        shard_rows=1024,
-        label=f"skin tones of {images.name}",
-        unit="faces",
-        progress=progress,
-    )
+    bar = {"label": f"skin tones of {images.name}", "unit": "faces", "progress": progress}
+    stage = store.stage("skin_tones", {"images": images.digest}, look)
+    tones = stage.compute(units.reset_index(drop=True), shard_rows=1024, **bar)
     return pd.concat([people[names].reset_index(drop=True), tones], axis=1)

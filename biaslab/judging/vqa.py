@@ -1,4 +1,4 @@
-"""Perceived gender of each person by visual question answering: BLIP or BLIP-2, asked about the whole image.
+"""Perceived gender of each person by visual question answering: BLIP or BLIP-2, asked about the whole image; captions.
 
 The questions are the paper's; the answer is free text, and words in it decide (:func:`read_answer`). The paper finds
 that such a judge agrees with people on images of one person and hardly at all on images of two (Table 9): it is
@@ -10,7 +10,6 @@ Source: paired paper, appendix D, Table 8; BLIP-2's form of a question is that o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
@@ -84,11 +83,10 @@ def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **how:
     """Judge the people of images by asking about each; what was asked before is read again from ``store``.
 
     Args:
-        images: Where the images come from.
+        images, how: As for :func:`ask_about`.
         asked: Whom the prompts ask for: image_id, position (1 is the leftmost), phrase; one row per person, up to
             three to an image.
         name: ``vqa:`` and a hub name or folder of a BLIP model for questions or of a BLIP-2 model.
-        how: Where answers are kept, and how it runs: as for :func:`ask_about`.
 
     Returns:
         One row per row of ``asked``, in its order, with the columns of people's judges (:data:`COLUMNS`): outcome
@@ -98,12 +96,9 @@ def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **how:
 
     Raises:
         InputError: A column is missing, an image is not in the source's table, or positions are not 1 to 3.
-        ParameterError: The model is unknown or cannot be used.
+        ParameterError: As for :func:`ask_about`.
     """
-    blip.located(name)
     told = people.check_asked(asked, most=max(WHERE))
-    if not told:
-        return judge.frame([], COLUMNS)
     ids = asked["image_id"].astype(str).astype(object)
     rows = list(zip(ids, asked["position"].astype(int), strict=True))
     units = pd.DataFrame({"image_id": ids.to_numpy(object)})
@@ -129,22 +124,18 @@ def ask_about(
     *,
     store: Store,
     device: str = "auto",
-    batch_size: int = 0,
     progress: bool = True,
     unit: str = "questions",
     kind: str = "vqa",
-    models: Callable[..., blip.Answers] | None = None,
 ) -> pd.DataFrame:
     """Put questions to images; what was asked before is read again from ``store``.
 
     An image is encoded once for all the questions about it that lie together.
 
     Args:
-        images: Where the images come from.
+        images, store, device, progress: As for :func:`biaslab.judging.judge.judge`.
         units: image_id and question, in an order that keeps an image's questions together.
         name: As for :func:`judge_people_vqa`.
-        batch_size: Images, and questions, at a time; 0 finds it.
-        models: What loads the model (:func:`blip.load`); it is called when something must be asked, not before.
         unit: What progress counts.
         kind: Of the model: ``vqa`` or ``captioner``.
 
@@ -152,24 +143,52 @@ def ask_about(
         One row per row of ``units``, in its order: image_id, outcome (empty where asked, ``unreadable`` or
         ``blocked``), reason, answer (the model's own text, on one line), image_width and image_height in pixels.
 
-    Raises:
-        ParameterError: The model is unknown or cannot be used.
+    Raises ParameterError where the model is unknown or cannot be used.
     """
     inputs = {"images": images.digest, "kind": kind, "weights": named.digest(blip.located(name, kind))}
-    ready = Memo(partial(models or blip.load, name, kind, device=device, batch_size=batch_size))
+    ready = Memo(partial(blip.load, name, kind, device=device))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
-        return _ask_shard(shard, images, ready)
+        rows: dict[int, dict] = {}
+        ids = list(dict.fromkeys(shard["image_id"]))
+        for some, read in judge.read_ahead(images, ids, device, _AT_A_TIME):
+            opened = dict(zip(some, map(judge.opened, some, read), strict=True))
+            here = shard[shard["image_id"].isin(some)]
+            rows |= {k: {**opened[image_id], "answer": ""} for k, image_id in here["image_id"].items()}
+            asked = here[[not rows[k]["outcome"] for k in here.index]]
+            if len(asked):
+                of, there = pd.factorize(asked["image_id"])
+                seen = [read[some.index(image_id)] for image_id in there]
+                for k, answer in zip(
+                    asked.index, ready().ask(seen, of, list(asked["question"])), strict=True
+                ):
+                    rows[k]["answer"] = _line(answer)
+        return judge.frame((rows[k] for k in shard.index), _ANSWERED)
 
+    bar = {"label": f"asking about {images.name}", "unit": unit, "progress": progress}
     seen = store.stage("answers", inputs, work).compute(
-        units.reset_index(drop=True),
-        shard_rows=_SHARD_ROWS,
-        label=f"asking about {images.name}",
-        unit=unit,
-        progress=progress,
-        gpu=device != "cpu",
+        units.reset_index(drop=True), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
     return judge.frame(seen, _ANSWERED)
+
+
+def describe(
+    images: ImageSource, image_ids: list[str], name: str, *, store: Store, **more: Any
+) -> pd.DataFrame:
+    """Return what images show in a sentence of a captioning model; what was said before is read again from ``store``.
+
+    The model is a BLIP for captions or a BLIP-2, by hub name or folder; ``more``, and errors, are as for
+    :func:`ask_about`.
+
+    Returns:
+        One row per image of ``image_ids``, in order: image_id, outcome (empty where described, ``unreadable`` or
+        ``blocked``), reason, caption.
+
+    Source: dalleval paper, section 4.3, which takes VL-T5 fine-tuned on COCO.
+    """
+    units = pd.DataFrame({"image_id": image_ids, "question": ""}, dtype=object)
+    said = ask_about(images, units, name, store=store, kind="captioner", unit="images", **more)
+    return said.rename(columns={"answer": "caption"})[["image_id", "outcome", "reason", "caption"]]
 
 
 def read_yes_no(text: str) -> tuple[str, str]:
@@ -178,26 +197,6 @@ def read_yes_no(text: str) -> tuple[str, str]:
     if len(said) == 1:
         return said.pop(), ""
     return "", "answer says both yes and no" if said else "answer says neither yes nor no"
-
-
-def _ask_shard(shard: pd.DataFrame, images: ImageSource, ready: Callable[[], blip.Answers]) -> pd.DataFrame:
-    of, ids = pd.factorize(shard["image_id"])
-    rows: list[dict] = [{}] * len(shard)
-    for start in range(0, len(ids), _AT_A_TIME):
-        some = list(ids[start : start + _AT_A_TIME])
-        read = images.read(some)
-        whole = [judge.opened(image_id, image) for image_id, image in zip(some, read, strict=True)]
-        here = np.flatnonzero((of >= start) & (of < start + len(some)))
-        for k in here:
-            rows[k] = {**whole[of[k] - start], "answer": ""}
-        asking = [k for k in here if not rows[k]["outcome"]]
-        if asking:
-            there = list(dict.fromkeys(of[asking] - start))
-            index = [there.index(of[k] - start) for k in asking]
-            found = ready().ask([read[k] for k in there], index, list(shard["question"].iloc[asking]))
-            for k, answer in zip(asking, found, strict=True):
-                rows[k]["answer"] = _line(answer)
-    return judge.frame(rows, _ANSWERED)
 
 
 def _line(text: str) -> str:

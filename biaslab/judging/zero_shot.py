@@ -76,12 +76,8 @@ class ZeroShot:
     def probabilities(self, images: Sequence[np.ndarray], texts: Sequence[str]) -> np.ndarray:
         """Return how well each text fits each image, ``float32 (images, texts)``; each row adds up to 1.
 
-        Args:
-            images: ``uint8 (height, width, 3)`` RGB, of any sizes.
-            texts: Two or more texts that exclude one another.
-
-        Raises:
-            ParameterError: A text holds a word that the model's tokenizer does not know.
+        Images are ``uint8 (height, width, 3)`` RGB, of any sizes; texts two or more that exclude one another. Errors as
+        in :meth:`image_embeddings` and :meth:`text_embeddings`.
         """
         logits = self.logits(images, texts)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -98,8 +94,7 @@ class ZeroShot:
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the images' embeddings, ``float32 (images, dimensions)``, of length 1.
 
-        Raises:
-            InputError: An embedding is not finite (``float16`` is too small for this model).
+        Raises InputError where one is not finite (``float16`` is too small for this model).
         """
         found = self._batches.run(images, self._same_size)
         return np.stack(found) if found else self.text_embeddings(["a photo"])[:0]
@@ -107,10 +102,8 @@ class ZeroShot:
     def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
         import torch
 
-        with torch.inference_mode():
-            pixels = self._pixels(images, self._device, self._dtype)
-            found = torch.nn.functional.normalize(self._model.encode_image(pixels).float(), dim=-1)
-        found = found.cpu().numpy()
+        pixels = self._pixels(images, self._device, self._dtype)
+        found = torch.nn.functional.normalize(self._model.encode_image(pixels).float(), dim=-1).cpu().numpy()
         if not np.isfinite(found).all():
             raise InputError(
                 f"{self.name} gives embeddings that are not finite in {self._dtype}; set dtype to bfloat16 or "
@@ -121,8 +114,7 @@ class ZeroShot:
     def text_embeddings(self, texts: Sequence[str]) -> np.ndarray:
         """Return the texts' embeddings, ``float32 (texts, dimensions)``, of length 1; each is computed once.
 
-        Raises:
-            ParameterError: A text is empty or holds a word that the model's tokenizer does not know.
+        Raises ParameterError where a text is empty or holds a word that the model's tokenizer does not know.
         """
         import torch
 
@@ -152,11 +144,7 @@ class ZeroShot:
 
 
 class ZeroShotGender:
-    """Perceived gender by a zero-shot model and two texts, on the whole image.
-
-    Args:
-        model: The classifier.
-        texts: The text for perceived as male, then for perceived as female.
+    """Perceived gender by a zero-shot model and two texts, for perceived as male and as female, on the whole image.
 
     Source: paradox paper, section 3; texts and their use on the whole image from its released code.
     """

@@ -15,7 +15,7 @@ import pandas as pd
 
 from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError, ParameterError, unknown_name
-from biaslab.judging import captioner, objects, vqa
+from biaslab.judging import objects, vqa
 from biaslab.judging.images import CaptionImages, DescribedImages, ImageSource
 from biaslab.judging.names import VQA
 from biaslab.judging.skin_tone import judge_skin_tones
@@ -202,10 +202,10 @@ class DallEval(Part):
         return found.assign(prompt_id=names, text=found["references"].str[0], n_images=1)
 
     def describe(self, images: ImageSource, image_ids: Iterable[str]) -> pd.DataFrame:
-        """Return a sentence about each of some images, by the captioning model: as of ``captioner.describe``."""
+        """Return a sentence about each of some images, by the captioning model: as of ``vqa.describe``."""
         pipeline = self._pipeline
         name = pipeline.settings.dalleval.captioner
-        return pipeline.run(captioner.describe, images, list(image_ids), name, device=pipeline.device)
+        return pipeline.run(vqa.describe, images, list(image_ids), name, device=pipeline.device)
 
     @kept
     def faces(self, kind: str) -> pd.DataFrame:

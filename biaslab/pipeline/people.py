@@ -169,7 +169,7 @@ class People(Part):
         pipeline = self._pipeline
         if judge.startswith(RATINGS):
             self.check_ratings(judge)
-            return judge_people_ratings(asked, judge.removeprefix(RATINGS), unknown="aside")
+            return judge_people_ratings(asked, judge.removeprefix(RATINGS))
         how, by = judge_people, pipeline.settings.judging.changed(gender=judge)
         if judge.startswith(VQA):
             how, by = judge_people_vqa, judge.removeprefix(VQA)

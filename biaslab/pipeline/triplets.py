@@ -15,7 +15,7 @@ from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError, ParameterError
 from biaslab.generation import GeneratedImages, spaces
 from biaslab.generation.models import DiffusersModel
-from biaslab.judging import instances, object_ratings, similarity
+from biaslab.judging import instances, similarity, skill_ratings
 from biaslab.judging.images import DescribedImages, ImageSource
 from biaslab.mini import triplets as world
 from biaslab.mini.truthful import Renders
@@ -246,7 +246,7 @@ class Triplets(Part):
         Raises:
             InputError: The file of the settings does not fit, or names an image that there is not.
         """
-        return object_ratings.read(self._pipeline.settings.triplets.ratings, self._image_ids())
+        return skill_ratings.read_objects(self._pipeline.settings.triplets.ratings, self._image_ids())
 
     def _image_ids(self) -> list[str]:
         """Return the ids of all images, made or not."""

@@ -32,23 +32,15 @@ def rating_page(
         OSError: The page cannot be written.
     """
     header, *rows = cells
-    data = {
-        "seed": seed,
-        "header": list(header),
-        "rows": [list(row) for row in rows],
-        "pictures": list(pictures),
-    }
+    data = {"seed": seed, "header": header, "rows": rows, "pictures": pictures}
     data["id"] = hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
     style, script = asset("report.css") + asset("rate.css"), asset("rate.js")
-    html = (
-        environment()
-        .get_template("rate.html.j2")
-        .render(
-            n=len(rows),
-            data=htmlsafe_json_dumps(data),
-            style=Markup(style),
-            script=Markup(script),
-            policy=content_security_policy(style=style, script=script),
-        )
-    )
-    return write_page(Path(path), html)
+    page = environment().get_template("rate.html.j2")
+    shown = {
+        "n": len(rows),
+        "data": htmlsafe_json_dumps(data),
+        "style": Markup(style),
+        "script": Markup(script),
+    }
+    policy = content_security_policy(style=style, script=script)
+    return write_page(Path(path), page.render(**shown, policy=policy))

@@ -1,6 +1,5 @@
 """The embedded judges on drawn people whose truth is known, by the names that users write."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +21,7 @@ def trained(name):
     return pytest.mark.skipif(not there, reason=f"{name} is not in this installation")
 
 
-pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="judging needs the extra 'models'"),
-    pytest.mark.usefixtures("one_thread"),
-]
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +84,8 @@ def test_clear_people_are_judged_right(drawn, tmp_path):
     judged = judge(drawn, JudgeSettings(), store=Store(tmp_path), progress=False)
     clear = drawn.table.loc[drawn.table["clear"], ["image_id", "shows"]]
     assert len(clear) > 100
-    found = judge_error(judged, clear.set_index("image_id")["shows"]).set_index("measure")
+    found = judge_error(judged.assign(occupation="nurse"), clear.set_index("image_id")["shows"])
+    found = found[found["group"] == "all"].set_index("measure")
     assert found.loc["sensitivity", "value"] >= 97 and found.loc["specificity", "value"] >= 97
     assert found.loc["judged_female", "value"] >= 85 and found.loc["judged_male", "value"] >= 85
     several = judged[drawn.table["people"] == 2]

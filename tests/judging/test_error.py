@@ -6,7 +6,7 @@ import pytest
 
 from biaslab import tables
 from biaslab.errors import InputError
-from biaslab.judging.error import by_source, confusion, correct, correct_by_source, judge_error, known_truth
+from biaslab.judging.error import by_source, confusion, correct, correct_by_source, judge_error
 
 # Image, truth, occupation, what the judge said. Nurses: 4 women (3 judged, 2 of them right, 1 without a face), 2 men
 # (both judged, 1 right). Pilots: 3 men (2 judged, both right, 1 uncertain), 1 image without a person (judged male).
@@ -36,7 +36,7 @@ def rows():
             "occupation": group,
         }
     )
-    return judgements, pd.Series(truth, index=ids), "occupation"
+    return judgements, pd.Series(truth, index=ids)
 
 
 def test_counts_of_what_is_and_what_was_said(rows):
@@ -74,31 +74,22 @@ def test_sensitivity_and_specificity_by_hand(rows):
 
 
 def test_images_without_a_known_truth_do_not_count(rows):
-    judgements, truth, group = rows
-    found = judge_error(judgements, truth.drop(["c", "f"]), group).set_index(["group", "measure"])["n"]
+    judgements, truth = rows
+    found = judge_error(judgements, truth.drop(["c", "f"])).set_index(["group", "measure"])["n"]
     assert found[("nurse", "sensitivity")] == 2 and found[("nurse", "specificity")] == 1
-    assert set(judge_error(judgements, truth)["group"]) == {"all"}
     assert judge_error(judgements, truth[:0]).empty
 
 
 def test_an_image_of_two_groups_counts_once_among_all(rows):
-    judgements, truth, group = rows
+    judgements, truth = rows
     twice = pd.concat([judgements, judgements[:1].assign(occupation="pilot")])
-    found = judge_error(twice, truth, group).set_index(["group", "measure"])["n"]
+    found = judge_error(twice, truth).set_index(["group", "measure"])["n"]
     assert found[("all", "sensitivity")] == 3
     assert found[("nurse", "sensitivity")] == 3 and found[("pilot", "sensitivity")] == 1
 
 
-def test_the_truth_comes_from_the_corpus_where_it_has_one(rows):
-    judgements, truth, _ = rows
-    told = judgements.assign(truth_gender=[t or None for t in truth])
-    found = known_truth(pd.concat([told, told[:2]]))
-    assert found.to_dict() == truth.replace("", "neither").to_dict()
-    assert known_truth(judgements).empty
-
-
 def test_what_cannot_be_compared_is_refused(rows):
-    judgements, truth, _ = rows
+    judgements, truth = rows
     with pytest.raises(InputError, match=r"A truth is 'woman'.*Known"):
         judge_error(judgements, truth.replace("female", "woman"))
     with pytest.raises(InputError, match="'a' has two truths"):
@@ -127,15 +118,14 @@ def test_a_group_with_too_few_references_takes_those_of_all():
         {"occupation": ["nurse", "pilot", "baker"], "percent_female": [40.0] * 3, "n": [200] * 3}
     )
     known = errors(all=(95, 400, 90, 400), nurse=(100, 30, 100, 30), pilot=(100, 300, 100, 29))
-    found = correct(shares, known, group="occupation").set_index("occupation")
+    found = correct(shares, known).set_index("occupation")
     assert found["reference"].to_dict() == {"nurse": "nurse", "pilot": "all", "baker": "all"}
     assert found.loc["nurse", "percent_corrected"] == pytest.approx(40)
     assert found.loc["baker", "percent_corrected"] == pytest.approx(100 * 0.3 / 0.85)
-    assert (correct(shares, known)["reference"] == "all").all()
 
 
 def test_what_cannot_be_corrected_has_a_reason():
-    shares = pd.DataFrame({"percent_female": [40.0, np.nan], "n": [200, 0]})
+    shares = pd.DataFrame({"occupation": "nurse", "percent_female": [40.0, np.nan], "n": [200, 0]})
     found = correct(shares, errors(all=(95, 400, 90, 400)))
     assert list(found["reason"]) == ["", "no image was judged"] and np.isnan(found["percent_corrected"][1])
     chance = correct(shares[:1], errors(all=(40, 400, 60, 400)))
@@ -154,19 +144,21 @@ def test_a_judge_with_known_errors_is_undone():
         ids = [f"{p}-{k}" for k in range(n)]
         gender = np.where(said, "female", "male")
         truth = pd.Series(np.where(female, "female", "male"), index=ids)
-        return pd.DataFrame({"image_id": ids, "outcome": "judged", "gender": gender}), truth
+        judgements = {"image_id": ids, "outcome": "judged", "gender": gender, "occupation": "nurse"}
+        return pd.DataFrame(judgements), truth
 
     known = judge_error(*judged(40_000, 0.5))
     measured, _ = judged(200_000, 0.3)
     percent = 100 * (measured["gender"] == "female").mean()
     assert percent == pytest.approx(38.1, abs=0.5)  # 0.3 * 0.92 + 0.7 * 0.15
-    found = correct(pd.DataFrame({"percent_female": [percent], "n": [200_000]}), known)
+    shares = pd.DataFrame({"occupation": ["nurse"], "percent_female": [percent], "n": [200_000]})
+    found = correct(shares, known)
     assert found["percent_corrected"][0] == pytest.approx(30, abs=1)
     assert found["corrected_low"][0] < 30 < found["corrected_high"][0]
 
 
 def test_each_source_is_measured_and_corrected_with_its_own_images(rows):
-    judgements, truth, _ = rows
+    judgements, truth = rows
     other = judgements.assign(image_id=judgements["image_id"] + "x")
     both = {"training": pd.concat([judgements] * 20, ignore_index=True), "generated": other}
     both["training"]["image_id"] += [f"-{k // 10}" for k in range(200)]

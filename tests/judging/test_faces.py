@@ -1,6 +1,5 @@
 """Face detectors behind one contract, and the gate."""
 
-import importlib.util
 import sys
 import types
 from pathlib import Path
@@ -11,10 +10,6 @@ import pytest
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import faces
 from biaslab.judging.faces import DetectorFaces, Face, MediaPipeFaces, gate, large_enough
-
-needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="judging needs the extra 'models'"
-)
 
 
 def face(width, height, score=0.9):
@@ -34,7 +29,7 @@ def test_the_gate_wants_one_face_of_a_tenth_of_each_side():
     assert large_enough(0.2, 0.2, 0.2 + 0.1 * 64, 0.2 + 0.1 * 64, 64, 64)
 
 
-@needs_torch
+@pytest.mark.usefixtures("one_thread")
 def test_boxes_that_cover_one_another_are_one_face_inside_the_image():
     import torch
 
@@ -51,7 +46,6 @@ def test_boxes_that_cover_one_another_are_one_face_inside_the_image():
     assert found(4.0, 0.0) == [Face(0.0, 0.0, 10.0, 10.0, 0.625), Face(4.0, 0.0, 14.0, 10.0, 0.5)]
 
 
-@needs_torch
 @pytest.mark.usefixtures("one_thread")
 class TestDetector:
     def test_its_faces_are_those_of_transformers_own_steps(self, detector_folder):

@@ -56,7 +56,7 @@ def test_class_token_and_places_of_a_vision_transformer(tmp_path, images):
     model = save(tmp_path, "vit_small_patch16_224.dino", **VIT)
     with torch.no_grad():
         inside = model.forward_features(prepared(images, model))
-    found = Features(str(tmp_path), device="cpu", batch_size=2)
+    found = Features(str(tmp_path), device="cpu")
     # Sixteen places of 8 pixels, and before them the class token, which is the vector.
     assert found.places(images).shape == (4, 17, 16)
     # Resizing differs by at most one level of 255, which layer normalisation makes a little larger.

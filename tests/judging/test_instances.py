@@ -11,7 +11,7 @@ from array_images import ArrayImages
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import grounded, instances, segmenters
 from biaslab.judging.images import Unreadable
-from biaslab.judging.seen import Instance
+from biaslab.judging.segmenters import Instance
 from biaslab.judging.settings import Thresholds
 from biaslab.measures.instances import BOX, COLUMNS, encode, masks
 from biaslab.store import Store
@@ -124,9 +124,8 @@ def test_a_segformer_sees_the_regions_of_its_own_logits(tiny, photos):
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("kind", ["segformer", "mask2former"])
 def test_what_a_segmenter_sees_does_not_depend_on_the_batch(kind, tiny, photos):
-    one, all_ = (
-        segmenters.Segmenter(tiny(kind), LOW, device="cpu", batch_size=n).look(photos) for n in (1, 0)
-    )
+    segmenter = segmenters.Segmenter(tiny(kind), LOW, device="cpu")
+    one, all_ = [segmenter.look([photo])[0] for photo in photos], segmenter.look(photos)
     for first, second in zip(one, all_, strict=True):
         same(first, second)
     assert sum(map(len, one)) > 0
@@ -210,9 +209,7 @@ def test_tags_of_siglip_are_of_each_word_alone_and_those_of_clip_of_all(tiny, ph
             expected.append((1 / (1 + (-logits).exp()) if alone else logits.softmax(0)).numpy())
         expected = np.array(expected)
         least = float(np.median(expected))
-        tags = list(
-            grounded._tagger(tiny(name), LOW.changed(tag=least), WORDS, device="cpu", batch_size=0)(photos)
-        )
+        tags = list(grounded._tagger(tiny(name), LOW.changed(tag=least), WORDS, "cpu")(photos))
         margin = 1e-5
         for of, share in zip(tags, expected, strict=True):
             for word, p in zip(WORDS, share, strict=True):
@@ -233,7 +230,7 @@ def test_florence_lists_what_it_detects(tiny, photos, monkeypatch):
     from transformers import Florence2Processor
 
     monkeypatch.setattr(grounded, "_LONGEST", 12)
-    tagger = grounded._tagger(tiny("florence2"), LOW, (), device="cpu", batch_size=0)
+    tagger = grounded._tagger(tiny("florence2"), LOW, (), "cpu")
     # Random weights answer in no form at all.
     assert [type(tags) for tags in tagger(photos)] == [list] * 3
     answers = iter(
@@ -388,13 +385,14 @@ def named(tmp_path):
     return str(folder)
 
 
-def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tmp_path):
+def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tmp_path, monkeypatch):
     source = ArrayImages([picture(3), Unreadable("truncated"), picture(0), picture(1)], list("abcd"))
     words = tmp_path / "words.txt"
     words.write_text("Dog\n\ncoffee_cup\ndog\n")
     told, store = Told(), Store(tmp_path / "store")
+    monkeypatch.setattr(instances, "load", told)
     given = {"vocabulary": str(words), "store": store, "progress": False, "device": "cpu"}
-    found = instances.find(source, named, models=told, **given)
+    found = instances.find(source, named, **given)
     assert list(found.objects) == list(COLUMNS)
     assert found.objects[["image_id", "instance"]].to_numpy().tolist() == [
         ["a", 0],
@@ -413,20 +411,19 @@ def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tm
         ["d", "", ""],
     ]
     assert told.loaded == [(named, ("dog", "coffee cup"))] and told.looked == 3
-    again = instances.find(source, named, models=told, **given)
+    again = instances.find(source, named, **given)
     pd.testing.assert_frame_equal(again.objects, found.objects)
     assert told.looked == 3
     # Another threshold is another look.
-    instances.find(source, named, models=told, thresholds=Thresholds(box=0.3), **given)
+    instances.find(source, named, thresholds=Thresholds(box=0.3), **given)
     assert told.looked == 6
 
 
-def test_no_image_and_no_object_are_empty_tables(named, tmp_path):
+def test_no_image_and_no_object_are_empty_tables(named, tmp_path, monkeypatch):
+    monkeypatch.setattr(instances, "load", Told())
     for images in ([], [picture(0)]):
         store = Store(tmp_path / str(len(images)))
-        found = instances.find(
-            ArrayImages(images), named, models=Told(), store=store, progress=False, device="cpu"
-        )
+        found = instances.find(ArrayImages(images), named, store=store, progress=False, device="cpu")
         assert found.objects.empty and list(found.objects) == list(COLUMNS)
         assert len(found.images) == len(images)
 
@@ -527,7 +524,7 @@ def test_masks_of_one_image_in_two_sizes_are_refused(tmp_path):
         *ROWS[:1],
         {"image_id": "a/0", "object": "hat", "score": 1, "rle": encode(other), "height": 8, "width": 8},
     ]
-    with pytest.raises(InputError, match=r"'a/0' is 8 x 8.*data row 2"):
+    with pytest.raises(InputError, match=r"'a/0' is of another size.*data row 2"):
         instances.read(written(tmp_path, rows), IDS)
 
 

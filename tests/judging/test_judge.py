@@ -1,7 +1,6 @@
 """Gate and gender together: every image an outcome, computed once, in any batches."""
 
 import hashlib
-import importlib.util
 
 import numpy as np
 import pandas as pd
@@ -14,10 +13,6 @@ from biaslab.judging.images import FolderImages, Unreadable
 from biaslab.judging.judge import JudgeSettings, decide, from_ratings, judge, judge_images, outcomes
 from biaslab.judging.names import WHOLE, files_digest
 from biaslab.store import Store
-
-needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="judging needs the extra 'models'"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +64,7 @@ def run(images, told, tmp_path, settings=JudgeSettings(), **options):  # noqa: B
     return judge(images, settings, store=Store(tmp_path), progress=False, models=loading(told), **options)
 
 
-@needs_torch
+@pytest.mark.usefixtures("one_thread")
 def test_every_image_has_its_outcome(cases, told, tmp_path):
     found = run(cases, told, tmp_path)
     assert list(found["image_id"]) == [str(k) for k in range(11)]
@@ -87,7 +82,7 @@ def test_every_image_has_its_outcome(cases, told, tmp_path):
     np.testing.assert_array_equal(found["image_width"], [20] * 9 + [np.nan] * 2)
 
 
-@needs_torch
+@pytest.mark.usefixtures("one_thread")
 def test_batches_and_shards_change_nothing(cases, told, tmp_path, monkeypatch):
     whole = run(cases, told, tmp_path / "a")
     monkeypatch.setattr(module, "_SHARD_ROWS", 4)
@@ -98,7 +93,7 @@ def test_batches_and_shards_change_nothing(cases, told, tmp_path, monkeypatch):
     assert told.faces.batches[-5:] == [3, 1, 3, 1, 1]
 
 
-@needs_torch
+@pytest.mark.usefixtures("one_thread")
 def test_what_is_judged_is_not_judged_again(cases, told, tmp_path):
     first = run(cases, told, tmp_path)
     settings = JudgeSettings(batch_size=7)  # how fast does not matter
@@ -110,7 +105,7 @@ def test_what_is_judged_is_not_judged_again(cases, told, tmp_path):
         judge(cases, JudgeSettings(faces="other"), store=Store(tmp_path), progress=False, models=loads)
 
 
-@needs_torch
+@pytest.mark.usefixtures("one_thread")
 def test_other_limits_decide_on_the_same_answers(cases, told, tmp_path):
     run(cases, told, tmp_path)
 
@@ -130,7 +125,7 @@ def test_other_limits_decide_on_the_same_answers(cases, told, tmp_path):
     assert outcome[8] == "face_too_small" and gender[8] == ""
 
 
-@needs_torch
+@pytest.mark.usefixtures("one_thread")
 def test_a_truncated_file_is_labelled_and_counted(told, tmp_path, picture):
     from PIL import Image
 
@@ -258,7 +253,6 @@ def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
 # -- the real loading path, on tiny random models ---------------------------------------------------------
 
 
-@needs_torch
 @pytest.mark.usefixtures("one_thread")
 def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tmp_path, monkeypatch):
     monkeypatch.undo()

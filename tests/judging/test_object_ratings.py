@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from biaslab.errors import InputError
-from biaslab.judging.object_ratings import read
+from biaslab.judging.skill_ratings import read_objects as read
 
 ROWS = [
     ("a", "Coffee_Cup", "yes", "1"),

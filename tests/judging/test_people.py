@@ -1,6 +1,5 @@
 """People of one image, judged by position: every outcome, what each crop shows, and the embedded models on renders."""
 
-import importlib.util
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,9 +27,6 @@ from biaslab.judging.people import (
 from biaslab.store import Store
 
 MODELS = Path(biaslab.__file__).parent / "mini" / "models"
-needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="judging needs the extra 'models'"
-)
 embedded = pytest.mark.skipif(
     not all(any((MODELS / name).glob("*.safetensors")) for name in ("mini-clip", "mini-detector")),
     reason="the embedded models are not in this installation",
@@ -162,7 +158,6 @@ def run(asked, tmp_path, *, images=None, settings=JudgeSettings(), made=None, **
 # -- outcomes ----------------------------------------------------------------------------------------------
 
 
-@needs_torch
 def test_every_pair_has_its_outcome(tmp_path):
     images = source([Unreadable("truncated"), Unreadable("blocked")])
     found = run(ask(images.table["image_id"], "nurse", "carpenter"), tmp_path, images=images)
@@ -196,7 +191,6 @@ def test_every_pair_has_its_outcome(tmp_path):
     assert (by["role"] == "").all()  # A model that compares no texts cannot tell who is who.
 
 
-@needs_torch
 def test_people_are_ordered_by_the_centres_of_their_faces(tmp_path):
     found = run(ask(["case-0"], "nurse", "carpenter"), tmp_path)
     # The detector names the right face first.
@@ -210,7 +204,6 @@ def test_people_are_ordered_by_the_centres_of_their_faces(tmp_path):
     assert again["gender"].tolist() == ["male", "female", "female", "male"]
 
 
-@needs_torch
 def test_three_people_and_one_in_a_picture_of_three(tmp_path):
     found = run(ask(["case-3", "case-0", "case-1"], "a", "b", "c"), tmp_path)
     assert found["gender"].tolist()[:3] == ["female", "male", "female"]
@@ -221,7 +214,6 @@ def test_three_people_and_one_in_a_picture_of_three(tmp_path):
     assert alone["outcome"].tolist() == ["too_many_faces"]
 
 
-@needs_torch
 def test_one_person_is_judged_as_judge_does(tmp_path):
     images = source([Unreadable("truncated"), Unreadable("blocked")])
     made = judges()
@@ -245,7 +237,6 @@ def test_one_person_is_judged_as_judge_does(tmp_path):
     assert run(ask(["case-8"], "nurse"), tmp_path, images=images, made=made)["outcome"][0] == "face_too_small"
 
 
-@needs_torch
 def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(tmp_path):
     asked = ask(NAMES, "nurse", "carpenter")
     first = run(asked, tmp_path)
@@ -268,7 +259,6 @@ def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(tmp_path):
         again(min_score=0.4)
 
 
-@needs_torch
 def test_shards_and_batches_change_nothing_and_a_stopped_run_goes_on(tmp_path, monkeypatch):
     asked = ask(NAMES, "nurse", "carpenter")
     whole = run(asked, tmp_path / "a")
@@ -407,7 +397,6 @@ def test_the_order_follows_from_the_sums_of_logits():
     assert order(logits, ["a", "a", "b"])[0] == pytest.approx(ways[0] / ways.sum())
 
 
-@needs_torch
 def test_roles_are_right_swapped_or_unclear(tmp_path, monkeypatch):
     def told(a, b, left, right):
         cases = {0: ([box(8), box(40)], (left, right))}
@@ -488,7 +477,6 @@ def test_held_out_pairs_know_their_people(renders):
     assert renders.digest != held_out_pairs(60, seed=4).digest
 
 
-@needs_torch
 @embedded
 def test_people_of_renders_are_judged_right(renders, tmp_path, monkeypatch):
     monkeypatch.undo()
@@ -520,7 +508,6 @@ def test_people_of_renders_are_judged_right(renders, tmp_path, monkeypatch):
     assert (looked == "swapped").mean() >= 0.95 and "right" not in set(looked)
 
 
-@needs_torch
 @embedded
 def test_batches_of_the_embedded_models_change_nothing_beyond_rounding(renders, monkeypatch):
     monkeypatch.undo()
@@ -540,7 +527,6 @@ def test_batches_of_the_embedded_models_change_nothing_beyond_rounding(renders, 
     pd.testing.assert_frame_equal(whole, each, atol=1e-3, rtol=1e-3)
 
 
-@needs_torch
 @embedded
 def test_alone_the_embedded_models_say_what_judge_says(tmp_path, monkeypatch):
     monkeypatch.undo()

@@ -100,7 +100,7 @@ def test_ratings_of_others_are_named_or_left_aside(write):
     assert labels(read(path, ASKED, unknown="aside")) == ["female"] + ["missing"] * 7
     others = pd.DataFrame({"image_id": ["q", "q"], "position": [1, 2]})
     assert read(path, others, unknown="aside").n_raters == 0
-    assert list(judge_people_ratings(others, path, unknown="aside")["outcome"]) == ["unrated"] * 2
+    assert list(judge_people_ratings(others, path)["outcome"]) == ["unrated"] * 2
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,13 @@ def test_ratings_of_others_are_named_or_left_aside(write):
             "position is empty for an image of several people in data row 1",
         ),
         ("image_id,position,Ann\n,1,female\n", "image_id is empty in data row 1"),
-        ("image_id,position,Ann\nb,1,female\nb,left,male\n", "has position 'left' of image 'b' twice"),
+        (
+            "image_id,position,Ann\nb,1,female\nb,left,male\n",
+            "position 'left' of image 'b' stands there twice, again",
+        ),
         (
             "image_id,position,rater,label\nb,1,Ann,male\nb,left,Ann,male\n",
-            r"two ratings of position 'left' of image 'b' by rater 'Ann' \(the second in data row 2\)",
+            "position 'left' of image 'b' has two ratings by rater 'Ann', the second in data row 2",
         ),
         ("image_id,position,rater,label\na,1,,male\n", "rater is empty in data row 1"),
         ("image_id,position,Ann,ann\na,1,male,male\n", None),

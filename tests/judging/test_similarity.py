@@ -6,7 +6,7 @@ import pytest
 from array_images import ArrayImages
 
 from biaslab.errors import ParameterError, UnknownNameError
-from biaslab.judging import similarity
+from biaslab.judging import loaded, similarity
 from biaslab.judging.features import Features
 from biaslab.judging.images import Unreadable
 from biaslab.judging.similarity import METRICS, compare
@@ -40,10 +40,9 @@ def wide(found):
     return found.pivot(index=["first", "second"], columns="metric", values="value")
 
 
-def test_pixels_of_each_pair(images, pairs, tmp_path):
-    found = compare(
-        images, pairs, "pixels", store=Store(tmp_path), device="cpu", batch_size=2, progress=False
-    )
+def test_pixels_of_each_pair(images, pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr(loaded, "batch_on", lambda where: 8)  # two pairs at a time
+    found = compare(images, pairs, "pixels", store=Store(tmp_path), device="cpu", progress=False)
     assert list(found) == ["first", "second", "metric", "value", "reason"]
     assert set(found["metric"]) == set(METRICS["pixels"]) and len(found) == 3 * len(pairs)
     values = wide(found)
@@ -83,9 +82,10 @@ def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(
 
 
 @pytest.mark.parametrize("name", ["mini-detector", "mini"])
-def test_split_products_by_a_named_network(images, pairs, tmp_path, name):
+def test_split_products_by_a_named_network(images, pairs, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(loaded, "batch_on", lambda where: 12)  # three pairs at a time
     more = {"store": Store(tmp_path), "device": "cpu", "progress": False}
-    found = wide(compare(images, pairs, "split_product", name, batch_size=3, **more))
+    found = wide(compare(images, pairs, "split_product", name, **more))
     network = similarity.network("split_product", name)
     places = {i: Features(network, device="cpu").places(images.read([i]))[0] for i in ("a", "b")}
     a, b = places["a"].astype(float), places["b"].astype(float)

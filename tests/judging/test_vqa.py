@@ -123,19 +123,16 @@ def folder(tmp_path_factory):
     return made
 
 
-def run(images, asked, name, store, told, **options):
-    return judge_people_vqa(
-        images,
-        asked,
-        f"vqa:{name}",
-        store=Store(store),
-        progress=False,
-        models=lambda *_, **__: told,
-        **options,
-    )
+@pytest.fixture
+def run(monkeypatch):
+    def _run(images, asked, name, store, told):
+        monkeypatch.setattr(blips, "load", lambda *_, **__: told)
+        return judge_people_vqa(images, asked, f"vqa:{name}", store=Store(store), progress=False)
+
+    return _run
 
 
-def test_every_person_has_a_row_in_the_order_asked(images, folder, tmp_path):
+def test_every_person_has_a_row_in_the_order_asked(run, images, folder, tmp_path):
     told = Told()
     found = run(images, ASKED, folder, tmp_path, told)
     assert list(found) == list(vqa.COLUMNS)
@@ -160,7 +157,7 @@ def test_every_person_has_a_row_in_the_order_asked(images, folder, tmp_path):
     assert asked[0] == (0, "What gender is the pilot in the picture?")
 
 
-def test_answers_are_kept(images, folder, tmp_path, monkeypatch):
+def test_answers_are_kept(run, images, folder, tmp_path, monkeypatch):
     first = run(images, ASKED, folder, tmp_path, Told())
     again = run(images, ASKED, folder, tmp_path, None)  # None cannot answer
     pd.testing.assert_frame_equal(first, again)
@@ -176,7 +173,7 @@ def test_answers_are_kept(images, folder, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(run(images, ASKED, folder, tmp_path, Told()), first)
 
 
-def test_nobody_asked_for_is_an_empty_table(images, folder, tmp_path):
+def test_nobody_asked_for_is_an_empty_table(run, images, folder, tmp_path):
     found = run(images, ASKED[:0], folder, tmp_path, None)
     assert list(found) == list(vqa.COLUMNS) and found.empty
 
@@ -184,10 +181,13 @@ def test_nobody_asked_for_is_an_empty_table(images, folder, tmp_path):
 # -- questions of any kind ---------------------------------------------------------------------------------
 
 
-def ask(images, units, name, store, told):
-    return ask_about(
-        images, units, f"vqa:{name}", store=Store(store), progress=False, models=lambda *_, **__: told
-    )
+@pytest.fixture
+def ask(monkeypatch):
+    def _ask(images, units, name, store, told):
+        monkeypatch.setattr(blips, "load", lambda *_, **__: told)
+        return ask_about(images, units, f"vqa:{name}", store=Store(store), progress=False)
+
+    return _ask
 
 
 def put(*rows):
@@ -206,7 +206,7 @@ class Echo:
         return [f"{images[k][0, 0, 0]}\n{q}" for k, q in zip(of, questions, strict=True)]
 
 
-def test_an_image_is_shown_once_for_all_its_questions(images, folder, tmp_path):
+def test_an_image_is_shown_once_for_all_its_questions(ask, images, folder, tmp_path):
     units = put(
         *[("one", "a hat?"), ("one", "a tie?"), ("broken", "a hat?"), ("two", "a hat?")],
         *[("withheld", "a hat?"), ("withheld", "a tie?"), ("odd", "a hat?"), ("one", "a mask?")],
@@ -239,7 +239,7 @@ def test_an_image_is_shown_once_for_all_its_questions(images, folder, tmp_path):
     pd.testing.assert_frame_equal(ask(images, units, folder, tmp_path, None), found)
 
 
-def test_more_images_than_are_read_at_a_time(folder, tmp_path):
+def test_more_images_than_are_read_at_a_time(ask, folder, tmp_path):
     shown = [picture(k) for k in range(150)]
     for k in (3, 64, 149):
         shown[k] = Unreadable("truncated")
@@ -259,13 +259,13 @@ def test_more_images_than_are_read_at_a_time(folder, tmp_path):
     assert [k for some in told.shown for k in some] == [k for k in range(150) if str(k) not in lost]
 
 
-def test_nothing_readable_needs_no_model(folder, tmp_path):
+def test_nothing_readable_needs_no_model(ask, folder, tmp_path):
     source = ArrayImages([Unreadable("truncated"), Unreadable("blocked")])
     found = ask(source, put(("0", "a hat?"), ("1", "a hat?")), folder, tmp_path, None)
     assert found["outcome"].tolist() == ["unreadable", "blocked"] and (found["answer"] == "").all()
 
 
-def test_no_questions_are_an_empty_table(images, folder, tmp_path):
+def test_no_questions_are_an_empty_table(ask, images, folder, tmp_path):
     found = ask(images, put(), folder, tmp_path, None)
     some = ask(images, put(("one", "a hat?")), folder, tmp_path, Echo())
     assert found.empty and found.dtypes.to_dict() == some.dtypes.to_dict()
@@ -283,7 +283,7 @@ def test_no_questions_are_an_empty_table(images, folder, tmp_path):
         (people(("two", 1, "x")).drop(columns="phrase"), "no column 'phrase'"),
     ],
 )
-def test_bad_requests_are_errors(images, folder, tmp_path, asked, message):
+def test_bad_requests_are_errors(run, images, folder, tmp_path, asked, message):
     with pytest.raises(InputError, match=message):
         run(images, asked, folder, tmp_path, None)
 
@@ -348,9 +348,9 @@ def test_answers_are_transformers_own_in_any_batch(which, kind, prompt, photos, 
     made = request.getfixturevalue(which)
     expected = own_answers(made, kind, photos, prompt)
     assert len(set(expected)) >= 3, "the random model must tell images and questions apart"
-    for size in (1, 0):
-        found = blips.load(f"vqa:{made}", device="cpu", batch_size=size).ask(photos, OF, QUESTIONS)
-        assert found == expected
+    model = blips.load(f"vqa:{made}", device="cpu")
+    assert model.ask(photos, OF, QUESTIONS) == expected
+    assert [model.ask([photos[k]], [0], [q])[0] for k, q in zip(OF, QUESTIONS, strict=True)] == expected
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -406,5 +406,5 @@ def test_models_for_something_else_are_refused(caption_blip, detector_folder, tm
     caption = tmp_path / "caption"
     shutil.copytree(caption_blip, caption)
     (caption / "config.json").write_text(json.dumps({"model_type": "unheard-of"}))
-    with pytest.raises(ParameterError, match="cannot be loaded as a BLIP or BLIP-2 model"):
+    with pytest.raises(ParameterError, match="'unheard-of'; questions are asked of 'blip' or"):
         blips.load(f"vqa:{caption}")

@@ -166,7 +166,7 @@ def judge_by_occupation(
 def _errors(parts: Sequence[pd.DataFrame], confidence: float) -> pd.DataFrame:
     renders = pd.concat(parts, ignore_index=True)
     truth = renders.set_index("image_id")["truth_gender"]
-    return judge_error(renders, truth, "occupation", confidence=confidence)
+    return judge_error(renders, truth, confidence=confidence)
 
 
 def _of_world(generated: pd.DataFrame, skew: str = "") -> pd.DataFrame:
@@ -206,7 +206,7 @@ def shares(
         for labels, counted, size in (("truth_gender", "drawn", "n_drawn"), ("gender", "judged", "n")):
             female, n = _pooled(count(once, wide.index, labels))[..., 0]
             frame = frame.assign(**percents(female, n, confidence, COUNTED[counted]), **{size: n})
-        frame = correct(frame, errors[source], group="occupation", confidence=confidence)
+        frame = correct(frame, errors[source], confidence=confidence)
         frames.append(frame.assign(source=source, skew=skew, approach=approach))
     return tables.of(pd.concat(frames, ignore_index=True), "calibration_shares")
 
