@@ -105,12 +105,9 @@ def p_female(
 class Asked:
     """What a text asks for."""
 
-    people: tuple[Person, ...]
-    """One, two or three people, left to right."""
-    told: tuple[str, ...]
-    """For each: ``female``, ``male``, or empty where the text does not tell."""
-    intervened: bool
-    """Whether the text says that gender does not matter."""
+    people: tuple[Person, ...]  # one, two or three people, left to right
+    told: tuple[str, ...]  # for each: ``female``, ``male``, or empty where the text does not tell
+    intervened: bool  # whether the text says that gender does not matter
 
     def p_female(self, position: int, strength: float = 1.0) -> float:
         """Return P(female), 0–1, of the person at ``position`` (0 is the left)."""
@@ -220,14 +217,10 @@ _INTERVENED = {
 class Row:
     """A text with what its picture shows."""
 
-    text: str
-    """The text."""
-    asked: Asked
-    """What it asks for."""
-    genders: tuple[str, ...]
-    """Who is shown, left to right."""
-    seed: int
-    """Seed of the rest of the picture."""
+    text: str  # the text
+    asked: Asked  # what it asks for
+    genders: tuple[str, ...]  # who is shown, left to right
+    seed: int  # seed of the rest of the picture
 
 
 def _draw_people(u: Sequence[float], count: int) -> tuple[Person, ...]:

@@ -56,14 +56,10 @@ class Data:
     - ``latents``: scaled latents, float16 (rows, 8, 16, 16), or 24 wide for pairs.
     """
 
-    folder: Path
-    """Where ``NAME.npy`` of each array and ``data.json`` are."""
-    rows: int
-    """Pairs of caption and image."""
-    seed: int
-    """Seed of the corpus."""
-    kind: str = "captions"
-    """One of ``KINDS``."""
+    folder: Path  # where ``NAME.npy`` of each array and ``data.json`` are
+    rows: int  # pairs of caption and image
+    seed: int  # seed of the corpus
+    kind: str = "captions"  # one of ``KINDS``
 
     def load(self, name: str) -> np.ndarray:
         """Return one of the arrays."""
@@ -245,7 +241,6 @@ def train(
     *,
     data: Sequence[Data],
     start_from: Path | None = None,
-    compiled: bool = True,
     placing: float = 0.0,
     noisier: float = 1.0,
     **settings: Any,
@@ -259,7 +254,6 @@ def train(
         folder: The pipeline's folder.
         data: What to train on; steps are divided among them as ``KINDS`` says.
         start_from: A pipeline folder whose weights to start from; random weights if ``None``.
-        compiled: Whether the denoising network is compiled: minutes at first, then faster.
         placing: Weight of the denoising network's second task: to tell from its middle which gender stands where.
             What is told of one person otherwise spreads to the one beside.
         noisier: Steps of noise are drawn as 1000 u^noisier of a uniform u; below 1 the noisier ones, at which a text
@@ -278,7 +272,7 @@ def train(
     training = Training(**{"steps": 8_000, "batch": 64, "learning_rate": 1.2e-3} | settings)
     seed, batch = training.seed, training.batch
     torch.manual_seed(seed)
-    nets = Networks(tokenizer_of(data[0].kind), build_unet(), start_from=start_from, compiled=compiled)
+    nets = Networks(training, tokenizer_of(data[0].kind), build_unet(), start_from=start_from)
     middle = _Middle(nets.unet) if placing else None
     sets = {d.kind: _Examples(d) for d in data}
     shares = np.array([KINDS[kind] for kind in sets])
@@ -314,11 +308,11 @@ def train(
         found = {}
         for kind, some in sets.items():
             places = range(some.kept, len(some.ids))
-            found[f"held_out_{kind}"] = nets.held_out(places, seed, partial(losses_of, some))[0]
+            found[f"held_out_{kind}"] = nets.held_out(places, partial(losses_of, some))[0]
         return found
 
     head = {"head": middle.head} if middle else {}
-    found = nets.fit(folder, training, loss, quality, **head)
+    found = nets.fit(folder, loss, quality, **head)
     cards.note_training(folder, start_from, training)
     return found
 
@@ -327,19 +321,19 @@ class Networks:
     """The text encoder and the denoising network of a pipeline while they are trained, and their average.
 
     Args:
+        training: The training; where it says so the denoising network is compiled, which is ``run`` then.
         tokenizer: The tokenizer.
         unet: The denoising network.
         width: Width of the text encoder's states.
         start_from: A pipeline folder whose weights to start from; random weights if ``None``.
-        compiled: Whether the denoising network is compiled; ``run`` is what to train with then.
     """
 
     def __init__(
-        self, tokenizer, unet, width: int = WIDTH, *, start_from: Path | None = None, compiled: bool
+        self, training: Training, tokenizer, unet, width: int = WIDTH, *, start_from: Path | None = None
     ) -> None:
         from diffusers.models.attention_processor import AttnProcessor
 
-        self.tokenizer, self.empty = tokenizer, tokens(tokenizer, [""])[0]
+        self.training, self.tokenizer, self.empty = training, tokenizer, tokens(tokenizer, [""])[0]
         self.unet = unet.to(memory_format=torch.channels_last)
         self.encoder = build_text_encoder(tokenizer, width)
         if start_from is not None:
@@ -347,21 +341,22 @@ class Networks:
         # On processors this is 1.6 times as fast as the fused kernel, whose backward pass is slow.
         unet.set_attn_processor(AttnProcessor())
         # One program for each shape: one for any is slower.
-        self.run = torch.compile(unet, dynamic=False) if compiled else unet
+        self.run = training.run(unet, dynamic=False)
         self.average = Average({"unet": unet, "text_encoder": self.encoder}, decay=0.9985)
 
-    def held_out(self, places: range, seed: int, losses: Callable) -> list[float]:
+    def held_out(self, places: range, losses: Callable) -> list[float]:
         """Return the mean of ``losses(unet, encoder, chosen, draws)`` of the average over examples, 256 at a time."""
         nets, found = (self.average.kept["unet"], self.average.kept["text_encoder"]), []
         with torch.inference_mode():
             for i, start in enumerate(places[::256]):
                 chosen = np.arange(start, min(start + 256, places.stop))
-                found.append([float(value) for value in losses(*nets, chosen, torch_rng(seed, i, 5))])
+                draws = torch_rng(self.training.seed, i, 5)
+                found.append([float(value) for value in losses(*nets, chosen, draws)])
         return np.mean(found, axis=0).tolist()
 
-    def fit(self, folder: Path, training: Training, loss, quality, quality_every: int = 500, **heads) -> dict:
+    def fit(self, folder: Path, loss, quality, quality_every: int = 500, **heads) -> dict:
         """Train, with ``heads`` that are not kept; save the average as the pipeline ``folder``; return its quality."""
-        found = training.fit(
+        found = self.training.fit(
             {"unet": self.unet, "text_encoder": self.encoder} | heads,
             self.average,
             loss,

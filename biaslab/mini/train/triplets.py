@@ -152,7 +152,6 @@ def train(
     checkpoint: Path | None = None,
     rows: int = ROWS,
     vae: Path | None = None,
-    compiled: bool = True,
     **settings: Any,
 ) -> dict[str, float]:
     """Train mini-sd-triplets from random weights; return quality on held-out data.
@@ -164,7 +163,6 @@ def train(
         checkpoint: File of the resumable state; data lies beside it.
         rows: Captions to learn from.
         vae: Folder of the autoencoder; mini-sd-skills' if ``None``.
-        compiled: Whether the denoising network is compiled.
         settings: Further fields of :class:`~biaslab.mini.train.common.Training`.
 
     Returns:
@@ -183,7 +181,7 @@ def train(
     seed, batch = training.seed, training.batch
     torch.manual_seed(seed)
     unet = diffusion.build_unet((64, 96), (2, 4), WIDTH, silent=0)
-    nets = diffusion.Networks(tokenizer(), unet, WIDTH, compiled=compiled)
+    nets = diffusion.Networks(training, tokenizer(), unet, WIDTH)
     kept, kept_of_average = (_attended(of) for of in (unet, nets.average.kept["unet"]))
     ids, regions, masks, latents = (np.load(data / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
     held_out = min(1024, rows // 10)
@@ -210,10 +208,10 @@ def train(
 
     def quality() -> dict[str, float]:
         places = range(len(ids) - held_out, len(ids))
-        found = nets.held_out(places, seed, partial(losses_of, kept_of_average))
+        found = nets.held_out(places, partial(losses_of, kept_of_average))
         return dict(zip(("held_out", "held_out_grounding"), found, strict=True))
 
-    found = nets.fit(folder, training, loss, quality, quality_every=1000)
+    found = nets.fit(folder, loss, quality, quality_every=1000)
     diffusion.pack(folder)
     cards.note_training(folder, None, training, grounding=GROUNDING, noisier=NOISIER, rows=rows)
     cards.write(NAME, folder, card_rows, n=CARD_TRIPLETS)
