@@ -84,7 +84,6 @@ class Row:
 
 
 def _shown(occupation: str) -> str:
-    """The occupation as captions write it."""
     return "CEO" if occupation == "ceo" else occupation
 
 
@@ -273,8 +272,7 @@ class _Block:
 
     def __getitem__(self, offset: int) -> Row:
         o, is_plain, cell, scene_seed = self._kinds[offset]
-        values = self._uniform[offset].tolist()
-        draws = iter(values)
+        draws = iter(values := self._uniform[offset].tolist())
         lower = next(draws) < 0.3
         if is_plain:
             gender = "female" if next(draws) < 0.5 else "male"
@@ -348,7 +346,7 @@ class Corpus:
     def __repr__(self) -> str:
         return f"Corpus(rows={self.rows}, seed={self.seed}, skew={self.skew!r})"
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Sixteen hexadecimal digits that change with the settings and with the code that writes captions."""
         knobs = skew_knobs(self.skew)
@@ -449,8 +447,6 @@ def _texts(value: object) -> Iterator[str]:
     """Yield all texts in lists and mappings' values."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        value = tuple(value.values())
-    if isinstance(value, list | tuple):
-        for inner in value:
+    elif isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
             yield from _texts(inner)
