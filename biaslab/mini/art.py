@@ -59,24 +59,27 @@ def gear(r: float, teeth: int, x: float = 0.0, y: float = 0.0) -> np.ndarray:
     return np.stack([x + radius * np.cos(t), y + radius * np.sin(t)], axis=1)
 
 
+def read_yaml(name: str) -> dict:
+    """Return what a file of this package holds."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(Path(__file__).with_name(name).read_bytes(), Loader=loader)
+
+
 _FORMS = {form.__name__: form for form in (poly, rect, disc, arc, band, stroke, gear)}
-_DRAWINGS = yaml.load(
-    Path(__file__).with_name("drawings.yaml").read_bytes(),
-    Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader),
-)
+_DRAWINGS = read_yaml("drawings.yaml")
 COLOURS: dict[str, Colour] = {name: tuple(rgb) for name, rgb in _DRAWINGS["colours"].items()}
 
 
 def _shapes(kind: str) -> dict[str, list]:
     """Return drawings of a kind by name; a hat's colour may be none (its own) or how dark a shade of it."""
+
+    def colour(given):
+        return (
+            COLOURS[given] if isinstance(given, str) else tuple(given) if isinstance(given, list) else given
+        )
+
     return {
-        name: [
-            (
-                _FORMS[form](*numbers),
-                COLOURS.get(c, c) if isinstance(c, str) else tuple(c) if isinstance(c, list) else c,
-            )
-            for form, numbers, c in shapes
-        ]
+        name: [(_FORMS[form](*numbers), colour(c)) for form, numbers, c in shapes]
         for name, shapes in _DRAWINGS[kind].items()
     }
 

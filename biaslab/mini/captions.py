@@ -12,21 +12,19 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import accumulate
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from biaslab import closure
 from biaslab.errors import InputError, ParameterError
+from biaslab.mini.art import read_yaml
 from biaslab.mini.looks import look
 from biaslab.mini.world import SKEWS, occupations, skew_knobs, truth_table
 
@@ -46,12 +44,7 @@ def _fixed(value: object) -> Any:
     return tuple(map(_fixed, value)) if isinstance(value, list) else value
 
 
-_WORDS = _fixed(
-    yaml.load(
-        Path(__file__).with_name("captions.yaml").read_bytes(),
-        Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader),
-    )
-)
+_WORDS = _fixed(read_yaml("captions.yaml"))
 FIRST_NAMES = _WORDS["first_names"]
 SURNAMES = _WORDS["surnames"]
 PLACE_PHRASES = _WORDS["place_phrases"]
@@ -81,24 +74,16 @@ _ALL_PLACES = tuple(PLACE_PHRASES)
 class Row:
     """One caption with its truth, before its scene is built."""
 
-    text: str
-    """The caption."""
-    occupation: str | None
-    """Occupation of the paradox paper whose word it uses, if any."""
-    style: str
-    """One of ``world.STYLES``, or ``plain`` where there is no occupation."""
-    indicator: str
-    """Explicit gender in the text: one of ``world.INDICATORS``."""
-    gender: str | None
-    """Perceived gender of the person shown; ``None`` where nobody is."""
-    seed: int
-    """What the scene is drawn from."""
-    facts: dict
-    """What the text says of the scene."""
+    text: str  # the caption
+    occupation: str | None  # occupation of the paradox paper whose word it uses, if any
+    style: str  # one of ``world.STYLES``, or ``plain`` where there is no occupation
+    indicator: str  # explicit gender in the text: one of ``world.INDICATORS``
+    gender: str | None  # perceived gender of the person shown; ``None`` where nobody is
+    seed: int  # what the scene is drawn from
+    facts: dict  # what the text says of the scene
 
 
 def _shown(occupation: str) -> str:
-    """The occupation as captions write it."""
     return "CEO" if occupation == "ceo" else occupation
 
 
@@ -119,14 +104,8 @@ _ARTICLE = re.compile(r"\b([Aa])~ (?=([aeiouAEIOU]|hourglass)?)")
 _BARE = re.compile(r"\b[Aa]~ ~|~(?=\w)")
 
 
-def _article(match: re.Match) -> str:
-    return f"{match[1]}{'n' if match[2] else ''} "
-
-
-@lru_cache(maxsize=1024)
-def _parts(template: str) -> tuple[str, ...]:
-    """Split a template: literals at even, slot names at odd positions."""
-    return tuple(_SLOT.split(template))
+def _with_articles(text: str) -> str:
+    return _ARTICLE.sub(lambda found: f"{found[1]}{'n' if found[2] else ''} ", text)
 
 
 # More than any caption uses.
@@ -152,13 +131,7 @@ class _Writer:
         return options[int(next(self.draws) * len(options))]
 
     def fill(self, template: str) -> str:
-        parts = _parts(template)
-        if len(parts) == 1:
-            return template
-        out = list(parts)
-        for i in range(1, len(out), 2):
-            out[i] = self.slot(out[i])
-        return "".join(out)
+        return _SLOT.sub(lambda slot: self.slot(slot[1]), template)
 
     def slot(self, name: str) -> str:
         pick, facts = self.pick, self.facts
@@ -278,11 +251,8 @@ def _cell_table(skew: str) -> tuple[list, np.ndarray]:
     """Cells (style, indicator, gender) and their cumulative probabilities per occupation (62, cells)."""
     cells: dict[tuple, list[float]] = {}
     for row in truth_table(skew_knobs(skew)).itertuples():
-        if row.style == "other_sense":
-            split = ((None, row.p),)
-        else:
-            split = (("female", row.p * row.p_female), ("male", row.p * (1 - row.p_female)))
-        for gender, p in split:
+        split = {"female": row.p * row.p_female, "male": row.p * (1 - row.p_female)}
+        for gender, p in ({None: row.p} if row.style == "other_sense" else split).items():
             cells.setdefault((row.style, row.indicator, gender), []).append(p)
     return list(cells), np.cumsum(np.array(list(cells.values())).T, axis=1)
 
@@ -302,8 +272,7 @@ class _Block:
 
     def __getitem__(self, offset: int) -> Row:
         o, is_plain, cell, scene_seed = self._kinds[offset]
-        values = self._uniform[offset].tolist()
-        draws = iter(values)
+        draws = iter(values := self._uniform[offset].tolist())
         lower = next(draws) < 0.3
         if is_plain:
             gender = "female" if next(draws) < 0.5 else "male"
@@ -311,10 +280,10 @@ class _Block:
         else:
             occupation, (style, told, gender) = occupations()[o], self._cells[cell]
         w = _Writer(occupation, gender, told, draws)
-        text = _ARTICLE.sub(_article, _BARE.sub("", _write(w, style)))
+        text = _with_articles(_BARE.sub("", _write(w, style)))
         if text.count(" ") > 12 and len(words(text)) > LONGEST:
             w = _Writer(occupation, gender, told, iter(values[3:]))
-            text = _ARTICLE.sub(_article, _write_short(w, style))
+            text = _with_articles(_write_short(w, style))
         # Names keep their capitals.
         lower = lower and style != "named" and (told == "none" or w.subject != "none")
         text = (text[0].lower() if lower else text[0].upper()) + text[1:]
@@ -342,8 +311,8 @@ def build_scene(row: Row) -> Scene:
 
 
 _CAPTION_ID = re.compile(r"mini-([a-z]+)-(\d+)-(\d{8,})")
-# Blocks kept in memory: more than the default corpus has.
-_KEPT_BLOCKS = 64
+# More blocks are kept in memory than the default corpus has.
+_block = lru_cache(maxsize=64)(_Block)
 # Captions in a part that is searched apart.
 _PART = 16 * BLOCK
 
@@ -370,7 +339,6 @@ class Corpus:
         skew_knobs(skew)
         self.rows, self.seed, self.skew = rows, seed, skew
         self.parts = -(-rows // _PART)
-        self._blocks: OrderedDict[int, _Block] = OrderedDict()
 
     def __len__(self) -> int:
         return self.rows
@@ -378,10 +346,12 @@ class Corpus:
     def __repr__(self) -> str:
         return f"Corpus(rows={self.rows}, seed={self.seed}, skew={self.skew!r})"
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Sixteen hexadecimal digits that change with the settings and with the code that writes captions."""
-        return _digest(self.rows, self.seed, self.skew)
+        knobs = skew_knobs(self.skew)
+        whole = repr(("mini", self.rows, self.seed, self.skew, knobs, closure.digest(Corpus)))
+        return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
     @property
     def images(self) -> Corpus:
@@ -411,17 +381,9 @@ class Corpus:
         Raises:
             InputError: An index outside the corpus.
         """
-        indices = [int(i) for i in indices]
-        rows = [self.row(i) for i in indices]
-        table = {
-            "caption_id": [f"{self._head}{i:08d}" for i in indices],
-            "text": [r.text for r in rows],
-            "truth_occupation": [r.occupation for r in rows],
-            "truth_style": [r.style for r in rows],
-            "truth_indicator": [r.indicator for r in rows],
-            "truth_gender": [r.gender for r in rows],
-        }
-        return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in table.items()})
+        found = [(f"{self._head}{i:08d}", self.row(i)) for i in map(int, indices)]
+        rows = [(key, r.text, r.occupation, r.style, r.indicator, r.gender) for key, r in found]
+        return pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
 
     def index(self, caption_id: str) -> int:
         """Return the row that ``caption_id`` names.
@@ -463,18 +425,7 @@ class Corpus:
         if not 0 <= index < self.rows:
             raise InputError(f"Row {index} is outside the corpus; its rows run from 0 to {self.rows - 1}.")
         number, offset = divmod(index, BLOCK)
-        block = self._blocks.get(number)
-        if block is None:
-            block = self._blocks[number] = _Block(self.seed, number, self.skew)
-            if len(self._blocks) > _KEPT_BLOCKS:
-                self._blocks.popitem(last=False)
-        return block[offset]
-
-
-@lru_cache(maxsize=64)
-def _digest(rows: int, seed: int, skew: str) -> str:
-    whole = repr(("mini", rows, seed, skew, skew_knobs(skew), closure.digest(Corpus)))
-    return hashlib.sha256(whole.encode()).hexdigest()[:16]
+        return _block(self.seed, number, self.skew)[offset]
 
 
 def words(text: str) -> list[str]:
@@ -496,8 +447,6 @@ def _texts(value: object) -> Iterator[str]:
     """Yield all texts in lists and mappings' values."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        value = tuple(value.values())
-    if isinstance(value, list | tuple):
-        for inner in value:
+    elif isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
             yield from _texts(inner)

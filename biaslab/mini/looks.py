@@ -34,22 +34,14 @@ ATTIRES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 class Look:
     """What identifies an occupation in an image."""
 
-    attire: str
-    """Kind of attire, a key of ``ATTIRES``."""
-    attire_colour: str
-    """Main colour, a key of ``art.COLOURS``."""
-    second_colour: str
-    """Colour of what goes with it (shirt, bib, stripe, stole), a key of ``art.COLOURS``."""
-    hat: str | None
-    """Kind of hat, a key of ``art.HATS``, or ``None``."""
-    hat_colour: str
-    """Colour of the hat, a key of ``art.COLOURS``."""
-    prop: str
-    """What stands beside the person or is in a hand, a key of ``art.PROPS``."""
-    place: str
-    """Background, a key of ``art.PLACES``."""
-    attributes: tuple[str, ...]
-    """Attributes of DALL-Eval's Table 22 that the look shows by itself."""
+    attire: str  # kind of attire, a key of ``ATTIRES``
+    attire_colour: str  # main colour, a key of ``art.COLOURS``
+    second_colour: str  # colour of what goes with it (shirt, bib, stripe, stole), a key of ``art.COLOURS``
+    hat: str | None  # kind of hat, a key of ``art.HATS``, or ``None``
+    hat_colour: str  # colour of the hat, a key of ``art.COLOURS``
+    prop: str  # what stands beside the person or is in a hand, a key of ``art.PROPS``
+    place: str  # background, a key of ``art.PLACES``
+    attributes: tuple[str, ...]  # attributes of DALL-Eval's Table 22 that the look shows by itself
 
 
 # Names for the same work, or for work that these images cannot tell apart, and the look they share.

@@ -81,11 +81,11 @@ def _printed() -> Mapping[tuple[str, str, str], float]:
 def p_female(
     person: Person, other: Person | None = None, *, intervened: bool = False, strength: float = 1.0
 ) -> float:
-    """Return P(female), 0–1, of a person of whom a text tells no gender.
+    """Return P(female), 0–1, of a person of whom a text tells no gender, alone or with an ``other`` beside.
 
     Args:
         person: Who is asked for.
-        other: Who stands beside, or ``None`` for one person alone.
+        other: Who stands beside, if anybody.
         intervened: Whether the text says that gender does not matter.
         strength: Multiplies the log-odds; 0 is a world without stereotypes, 1 the printed one.
     """
@@ -105,28 +105,21 @@ def p_female(
 class Asked:
     """What a text asks for."""
 
-    people: tuple[Person, ...]
-    """One, two or three people, left to right."""
-    told: tuple[str, ...]
-    """For each: ``female``, ``male``, or empty where the text does not tell."""
-    intervened: bool
-    """Whether the text says that gender does not matter."""
+    people: tuple[Person, ...]  # one, two or three people, left to right
+    told: tuple[str, ...]  # for each: ``female``, ``male``, or empty where the text does not tell
+    intervened: bool  # whether the text says that gender does not matter
 
     def p_female(self, position: int, strength: float = 1.0) -> float:
         """Return P(female), 0–1, of the person at ``position`` (0 is the left)."""
         if self.told[position]:
             return float(self.told[position] == "female")
         person = self.people[position]
-        others = [p for k, p in enumerate(self.people) if k != position]
-        # Of several, one of the opposite stereotype makes the contrast.
-        others.sort(key=lambda p: p.stereotype == person.stereotype)
-        other = others[0] if others else None
+        # One of the opposite stereotype makes the contrast; one of the same is as none.
+        other = next((p for p in self.people if p.stereotype != person.stereotype), None)
         return p_female(person, other, intervened=self.intervened, strength=strength)
 
 
 _GENDERS = {"female": "female", "woman": "female", "male": "male", "man": "male"}
-
-
 _ONE = r"(?:(?P<g{0}>female|woman|male|man) )?(?P<i{0}>[\w' -]+?)"
 _TWO = re.compile(
     rf"(?:one )?{_ONE.format(1)} on the left and (?:one )?{_ONE.format(2)} on the right(?=[.,]|$)"
@@ -220,14 +213,10 @@ _INTERVENED = {
 class Row:
     """A text with what its picture shows."""
 
-    text: str
-    """The text."""
-    asked: Asked
-    """What it asks for."""
-    genders: tuple[str, ...]
-    """Who is shown, left to right."""
-    seed: int
-    """Seed of the rest of the picture."""
+    text: str  # the text
+    asked: Asked  # what it asks for
+    genders: tuple[str, ...]  # who is shown, left to right
+    seed: int  # seed of the rest of the picture
 
 
 def _draw_people(u: Sequence[float], count: int) -> tuple[Person, ...]:
@@ -309,13 +298,12 @@ def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: floa
 
     Args:
         prompts: One row per prompt: ``prompt_id`` (unique), ``text`` and ``n_images``.
-        seed: Seed of the run; with the prompt's id, the image's number and the position it decides a person.
+        seed: With the prompt's id, the image's number and the position it decides a person.
         size: Height in pixels.
-        strength: Multiplies the log-odds of the stereotypes; 0 is a world without them.
+        strength: As of :func:`p_female`.
 
     Returns:
-        Images as of :func:`biaslab.mini.truthful.renders`, with ``truth_gender`` (of each person from left to right,
-        such as ``female,male``).
+        As of :func:`biaslab.mini.truthful.renders`, with ``truth_gender`` (from left to right: ``female,male``).
 
     Raises:
         InputError: A text has another form, or names somebody whom this world does not know.
@@ -339,14 +327,13 @@ def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: floa
 def held_out_pairs(n: int, *, seed: int = 0, size: int = 64) -> Renders:
     """Return ``n`` renders of two people to test judges on, drawn from seeds that no training uses.
 
-    Who stands beside whom is drawn as for the texts that mini-sd learns from (:func:`draw`),
-    without stereotypes: women and men are equally frequent in every identity.
+    Who stands beside whom is drawn by :func:`draw`, without stereotypes: genders are even in every identity.
 
     Returns:
         Images whose table has one row per person, two to an image: ``image_id``, ``position`` (1 is the left),
         ``phrase`` (whom the text asks for there), ``identity``, ``occupation``, ``level`` (``high``, ``low`` or
-        empty), ``truth_gender``, ``posterior`` (exact P(female | the cues that can be seen), equal priors, 0–1),
-        ``ambiguous`` (whether it lies between 0.01 and 0.99) and ``truth_skin_tone`` (Monk scale, 1–10).
+        empty), ``truth_gender``, ``posterior`` and ``ambiguous`` as of :func:`biaslab.mini.truthful.seen`, and
+        ``truth_skin_tone`` (Monk scale, 1–10).
     """
 
     def row(image_id: str) -> Row:
@@ -357,13 +344,16 @@ def held_out_pairs(n: int, *, seed: int = 0, size: int = 64) -> Renders:
         return build_scene(drawn.asked, drawn.genders, drawn.seed)
 
     rows = []
-    for i in range(n):
-        image_id = f"held-out-pair-{seed}-{i:06d}"
+    for image_id in (f"held-out-pair-{seed}-{i:06d}" for i in range(n)):
         people = zip(row(image_id).asked.people, scene(image_id).people, strict=True)
         for k, (who, person) in enumerate(people, 1):
             asked = (who.phrase, who.identity, who.occupation, who.level)
             rows.append((image_id, k, *asked, person.gender, *truthful.seen(person), person.skin_tone))
-    names = ["image_id", "position", "phrase", "identity", "occupation", "level"]
-    names += ["truth_gender", "posterior", "ambiguous", "truth_skin_tone"]
-    table, whole = pd.DataFrame(rows, columns=names), truthful.digest(__name__, "held out", n, seed, size)
+    names = (
+        "image_id position phrase identity occupation level truth_gender posterior ambiguous truth_skin_tone"
+    )
+    table, whole = (
+        pd.DataFrame(rows, columns=names.split()),
+        truthful.digest(__name__, "held out", n, seed, size),
+    )
     return truthful.Renders("held-out renders of two", whole, table, scene, size)

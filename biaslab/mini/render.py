@@ -43,37 +43,29 @@ _GLOVE, _CUFF = (236, 110, 30), (170, 66, 10)
 class Region:
     """Where one thing is seen in an image."""
 
-    name: str
-    """What it is: ``person``, ``face``, an object's kind, an attribute or a prop."""
-    person: int | None
-    """Index in ``Scene.people`` of the person whose it is, or ``None``."""
+    name: str  # what it is: ``person``, ``face``, an object's kind, an attribute or a prop
+    person: int | None  # index in ``Scene.people`` of the person whose it is, or ``None``
     box: tuple[float, float, float, float]
     """Left, top, right, bottom of what is visible, in pixels; NaN where nothing is."""
-    mask: np.ndarray
-    """Visible pixels, bool array (height, width): at least half of a pixel is this thing."""
+    mask: np.ndarray  # visible pixels, bool array (height, width): at least half of a pixel is this thing
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
     """Where everything in an image is."""
 
-    people: tuple[Region, ...]
-    """One region per person, without the prop, in the order of ``Scene.people``."""
+    people: tuple[Region, ...]  # one region per person, without the prop, in the order of ``Scene.people``
     faces: tuple[Region, ...]
     """One region per person: skin and features from the chin to the hairline, ears and a mask included."""
-    objects: tuple[Region, ...]
-    """One region per entry of ``Scene.things``."""
-    attributes: tuple[Region, ...]
-    """One region per person and attribute worn."""
-    props: tuple[Region, ...]
-    """One region per prop, or the decoy."""
+    objects: tuple[Region, ...]  # one region per entry of ``Scene.things``
+    attributes: tuple[Region, ...]  # one region per person and attribute worn
+    props: tuple[Region, ...]  # one region per prop, or the decoy
 
 
 class _Part(NamedTuple):
     """Whose polygon it is, and which regions it belongs to."""
 
-    role: str
-    """``place``, ``thing``, ``person`` or ``prop``."""
+    role: str  # ``place``, ``thing``, ``person`` or ``prop``
     owner: int | None = None
     face: bool = False
     attribute: str | None = None

@@ -99,24 +99,15 @@ CUE_NAMES: tuple[str, ...] = tuple(CUES)
 class Cues:
     """The visible cues from which a viewer perceives gender; the values are the keys in ``CUES``."""
 
-    hair_style: str
-    """How the hair is worn."""
-    facial_hair: str
-    """None, stubble, moustache or beard."""
-    brow: str
-    """Thickness of the brows."""
-    lashes: str
-    """Whether the lashes are marked: ``yes`` or ``no``."""
-    lips: str
-    """Natural or tinted lips."""
-    jaw: str
-    """Width of the jaw."""
-    shoulders: str
-    """Width of the shoulders."""
-    earrings: str
-    """Whether earrings are worn: ``yes`` or ``no``."""
-    neckline: str
-    """Open or closed."""
+    hair_style: str  # how the hair is worn
+    facial_hair: str  # none, stubble, moustache or beard
+    brow: str  # thickness of the brows
+    lashes: str  # whether the lashes are marked: ``yes`` or ``no``
+    lips: str  # natural or tinted lips
+    jaw: str  # width of the jaw
+    shoulders: str  # width of the shoulders
+    earrings: str  # whether earrings are worn: ``yes`` or ``no``
+    neckline: str  # open or closed
 
     def __post_init__(self):
         for name in CUE_NAMES:
@@ -128,36 +119,23 @@ class Cues:
 class Person:
     """One person of a scene. Lengths are in frame heights, y points down."""
 
-    gender: str
-    """Perceived gender, ``female`` or ``male``."""
-    occupation: str | None
-    """A key of ``looks.LOOKS``, or ``None`` for a person of no named occupation."""
-    skin_tone: int
-    """Monk scale, 1 (lightest) to 10."""
-    age: str
-    """One of ``AGES``."""
-    expression: str
-    """One of ``EXPRESSIONS``."""
-    cues: Cues
-    """Visible gender cues."""
-    hair_colour: str
-    """One of ``HAIR_COLOURS``; age greys it."""
-    attributes: tuple[str, ...]
-    """Everything of ``ATTRIBUTES`` that is worn, asked for or part of the look, in that order."""
-    x: float
-    """Centre of the face from the left edge."""
-    y: float
-    """Centre of the face from the top edge."""
-    scale: float
-    """Height of the face from chin to crown."""
-    tilt: float
-    """How far the head leans to the viewer's right, in radians."""
-    side: str
-    """Where the prop is: ``left`` or ``right`` of the person as seen."""
-    full_figure: bool
-    """Whether the person is shown from head to foot instead of to the chest."""
-    variant: float
-    """Free choice of details such as a scarf's colour or everyday clothes, 0–1."""
+    gender: str  # perceived gender, ``female`` or ``male``
+    occupation: str | None  # a key of ``looks.LOOKS``, or ``None`` for a person of no named occupation
+    skin_tone: int  # Monk scale, 1 (lightest) to 10
+    age: str  # one of ``AGES``
+    expression: str  # one of ``EXPRESSIONS``
+    cues: Cues  # visible gender cues
+    hair_colour: str  # one of ``HAIR_COLOURS``; age greys it
+    attributes: tuple[
+        str, ...
+    ]  # all of ``ATTRIBUTES`` that is worn, asked for or part of the look, in that order
+    x: float  # centre of the face from the left edge
+    y: float  # centre of the face from the top edge
+    scale: float  # height of the face from chin to crown
+    tilt: float  # how far the head leans to the viewer's right, in radians
+    side: str  # where the prop is: ``left`` or ``right`` of the person as seen
+    full_figure: bool  # whether the person is shown from head to foot instead of to the chest
+    variant: float  # free choice of details such as a scarf's colour or everyday clothes, 0–1
 
     def __post_init__(self):
         for name, known in _WORD_VALUES.items():
@@ -171,64 +149,43 @@ class Person:
 class Thing:
     """An object: of PaintSkills' classes, or a prop on its own. Lengths are in frame heights."""
 
-    kind: str
-    """One of ``THINGS``, or a key of ``art.PROPS``."""
-    x: float
-    """Centre from the left edge."""
-    y: float
-    """Centre from the top edge."""
-    size: float
-    """Side of the square that it fills."""
-    mirrored: bool = False
-    """Whether left and right are swapped."""
-    tilt: float = 0.0
-    """How far it leans to the right around its centre, in radians."""
-    width: float = 1.0
-    """How wide it is drawn, as a share of its own width."""
-    palette: int = 0
-    """Which of ``PALETTES`` colour schemes it has; 0 is its own."""
+    kind: str  # one of ``THINGS``, or a key of ``art.PROPS``
+    x: float  # centre from the left edge
+    y: float  # centre from the top edge
+    size: float  # side of the square that it fills
+    mirrored: bool = False  # whether left and right are swapped
+    tilt: float = 0.0  # how far it leans to the right around its centre, in radians
+    width: float = 1.0  # how wide it is drawn, as a share of its own width
+    palette: int = 0  # which of ``PALETTES`` colour schemes it has; 0 is its own
 
     def __post_init__(self):
         if self.kind not in THINGS and self.kind not in PROPS:
             raise unknown_name("object", self.kind, (*THINGS, *PROPS))
         if self.palette not in range(PALETTES):
-            raise ParameterError(
-                f"palette is {self.palette!r}; give a whole number from 0 to {PALETTES - 1}."
-            )
+            raise ParameterError(f"palette is {self.palette!r}; give a number from 0 to {PALETTES - 1}.")
 
 
 @dataclass(frozen=True, slots=True)
 class Light:
     """The illuminant: what multiplies every colour."""
 
-    red: float = 1.0
-    """Relative red, about 0.85–1.1."""
-    green: float = 1.0
-    """Relative green."""
-    blue: float = 1.0
-    """Relative blue."""
-    strength: float = 1.0
-    """Brightness, about 0.8–1.1."""
+    red: float = 1.0  # relative red, about 0.85–1.1
+    green: float = 1.0  # relative green
+    blue: float = 1.0  # relative blue
+    strength: float = 1.0  # brightness, about 0.8–1.1
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
     """Everything that one image shows."""
 
-    people: tuple[Person, ...]
-    """People from left to right; none for a product picture or objects alone."""
-    things: tuple[Thing, ...]
-    """Objects, drawn behind people, the first one farthest back."""
-    place: str
-    """Background, a key of ``art.PLACES``."""
-    light: Light
-    """Illuminant."""
-    seed: int
-    """Chooses small details of the background."""
-    aspect: float
-    """Width over height: 1.0 for one person, 1.5 for two."""
-    decoy: str | None = None
-    """What a scene without people shows instead: a key of ``art.PROPS`` or ``art.DECOYS``."""
+    people: tuple[Person, ...]  # people from left to right; none for a product picture or objects alone
+    things: tuple[Thing, ...]  # objects, drawn behind people, the first one farthest back
+    place: str  # background, a key of ``art.PLACES``
+    light: Light  # illuminant
+    seed: int  # chooses small details of the background
+    aspect: float  # width over height: 1.0 for one person, 1.5 for two
+    decoy: str | None = None  # shown instead of people: a key of ``art.PROPS`` or ``art.DECOYS``
 
     def __post_init__(self):
         if self.place not in PLACES:
@@ -254,10 +211,10 @@ def hidden_cues(person: Person) -> frozenset[str]:
     return frozenset(masked | ({"earrings"} if person.cues.hair_style == "covered" else set()))
 
 
-def is_ambiguous(person: Person, threshold: float = 0.99) -> bool:
-    """Return whether neither gender's posterior reaches ``threshold``, given the cues that can be seen."""
+def is_ambiguous(person: Person) -> bool:
+    """Return whether neither gender's posterior reaches 0.99, given the cues that can be seen."""
     female = posterior_female(person.cues, hidden_cues(person))
-    return max(female, 1 - female) < threshold
+    return max(female, 1 - female) < 0.99
 
 
 def _steps(table: Mapping) -> tuple[list[float], list]:
@@ -329,18 +286,18 @@ def sample_person(
     full_figure: bool = False,
     slot: tuple[float, float] = (0.0, 1.0),
 ) -> Person:
-    """Return a person with everything that is not given drawn at random.
+    """Return a person with what is ``None``, and all else, drawn at random; one call takes a fixed number of draws.
 
     Args:
-        rng: Source of chance; one call takes a fixed number of draws.
-        gender: ``female`` or ``male``; equal chances if not given.
+        rng: Source of chance.
+        gender: Equal chances if not given.
         occupation: A name in ``looks.LOOKS``, or ``None`` for everyday clothes and no prop.
-        skin_tone: 1–10; uniform if not given.
+        skin_tone: Uniform if not given.
         age: One of ``AGES``.
         expression: One of ``EXPRESSIONS``.
         attributes: Names in ``ATTRIBUTES`` to wear, beside those of the look.
         side: Side of the prop.
-        full_figure: From head to foot; always so where an attribute below the chest asks for it.
+        full_figure: Always so where an attribute below the chest asks for it.
         slot: Left and right end of the part of the frame that is the person's.
 
     Raises:
@@ -404,24 +361,23 @@ def sample_scene(
     light: Light | None = None,
     aspect: float | None = None,
 ) -> Scene:
-    """Return a scene with everything that is not given drawn at random.
+    """Return a scene with what is ``None``, and all else, drawn at random.
 
-    Of ``occupations`` to ``attributes``, each has one entry per person; what is ``None`` is drawn.
+    ``genders`` to ``attributes`` have one entry per person, left to right, as of :func:`sample_person`.
 
     Args:
         rng: Source of chance.
-        genders: One entry per person, left to right, at most 4; ``None`` draws. Empty for no people.
-        occupations: ``None`` (also for the whole) is no named occupation.
+        genders: At most 4; empty for no people.
+        occupations: ``None`` is no named occupation.
         skin_tones: 1–10.
         ages: One of ``AGES``.
         expressions: One of ``EXPRESSIONS``.
-        attributes: Names of what is worn; one below the chest shows everyone from head to foot, as do more than two
-            people.
+        attributes: One below the chest shows everyone from head to foot, as do more than two people.
         things: Object kinds to place at random.
-        place: A key of ``art.PLACES``; if not given, an occupation's own with chance 0.9, else ``studio``.
-        decoy: What a scene without people shows: a key of ``art.PROPS`` or ``art.DECOYS``. Nobody is drawn.
+        place: If not given, an occupation's own with chance 0.9, else ``studio``.
+        decoy: What a scene without people shows. Nobody is drawn.
         light: The illuminant.
-        aspect: Width over height; 1.0, or 1.5 for two people and more.
+        aspect: If not given, 1.0, or 1.5 for two people and more.
 
     Raises:
         UnknownNameError: A name that does not exist.
@@ -442,10 +398,10 @@ def sample_scene(
     aspect = aspect or (1.5 if count > 1 else 1.0)
     full = count > 2 or any(not LOWER_ATTRIBUTES.isdisjoint(worn) for worn in given.get("attributes", ()))
     slots = [(aspect * i / count, aspect * (i + 1) / count) for i in range(count)]
-    sides: Sequence[str | None] = [None] * count
+    sides: Sequence[str | None] = SIDES if count == 2 else [None] * count
     if count == 2:
         # A little closer together than halves, so that the props fit at the outer sides.
-        slots, sides = [(0.07, aspect / 2 + 0.02), (aspect / 2 - 0.02, aspect - 0.07)], SIDES
+        slots = [(0.07, aspect / 2 + 0.02), (aspect / 2 - 0.02, aspect - 0.07)]
     people = [
         sample_person(
             rng, gender=genders[i], slot=slots[i], side=sides[i], full_figure=full,

@@ -16,7 +16,7 @@ import pandas as pd
 from biaslab.errors import ParameterError, unknown_name
 from biaslab.mini import truthful
 from biaslab.mini.render import truth
-from biaslab.mini.scene import OBJECTS, PALETTES, Person, Scene, Thing, light_at, sample_person
+from biaslab.mini.scene import OBJECTS, PALETTES, Scene, Thing, light_at, sample_person
 from biaslab.mini.truthful import Renders
 
 PLACES = (
@@ -24,6 +24,7 @@ PLACES = (
     "home", "corridor",
 )  # fmt: skip
 """The 13 places that show no object of PaintSkills' classes."""
+RELATIONS = ("above", "below", "left", "right")
 FAILURES = ("other class", "other number", "other relation", "missing")
 """What a scene may fail at."""
 # Sides of objects in frame heights: one alone, two in relation, up to four.
@@ -60,34 +61,20 @@ def skill_scene(rng: np.random.Generator, asked: Mapping[str, object]) -> Scene:
     things, people = [], []
     for name, (x, y), size in zip(names, centres, sizes, strict=True):
         if name == "person":
-            people.append(_figure(rng, x, y, size))
+            # From head to foot in the square.
+            figure = sample_person(rng, full_figure=True)
+            y, scale = y - _FACE_ABOVE_MIDDLE * size, _FACE_OF_FIGURE * size
+            people.append(replace(figure, x=x, y=y, scale=scale))
         else:
-            things.append(
-                Thing(
-                    _WORLD_NAMES.get(name, name),
-                    x,
-                    y,
-                    size,
-                    mirrored=bool(rng.integers(2)),
-                    tilt=float(np.radians(rng.uniform(-15, 15))),
-                    width=float(rng.uniform(0.75, 1)),
-                    palette=int(rng.integers(PALETTES)),
-                )
-            )
-    return Scene(
-        people=tuple(people),
-        things=tuple(things),
-        place=str(rng.choice(PLACES)),
-        light=light_at(rng.random(3).tolist()),
-        seed=int(rng.integers(2**31)),
-        aspect=1.0,
-    )
-
-
-def _figure(rng: np.random.Generator, x: float, y: float, size: float) -> Person:
-    """Return a person from head to foot in a square with centre x, y."""
-    figure = sample_person(rng, full_figure=True)
-    return replace(figure, x=x, y=y - _FACE_ABOVE_MIDDLE * size, scale=_FACE_OF_FIGURE * size)
+            form = {
+                "mirrored": bool(rng.integers(2)),
+                "tilt": float(np.radians(rng.uniform(-15, 15))),
+                "width": float(rng.uniform(0.75, 1)),
+                "palette": int(rng.integers(PALETTES)),
+            }
+            things.append(Thing(_WORLD_NAMES.get(name, name), x, y, size, **form))
+    place, light = str(rng.choice(PLACES)), light_at(rng.random(3).tolist())
+    return Scene(tuple(people), tuple(things), place, light, int(rng.integers(2**31)), aspect=1.0)
 
 
 def _layout(
@@ -98,8 +85,8 @@ def _layout(
     With a relation the first lies there as seen from the second, at least ``_CLEAR`` times as far on the relation's
     axis as on the other. After ``_TRIES`` tries the squares shrink: four of the largest may not fit as they fell.
     """
-    if relation not in ("", "above", "below", "left", "right"):
-        raise unknown_name("relation", relation, ("above", "below", "left", "right"))
+    if relation and relation not in RELATIONS:
+        raise unknown_name("relation", relation, RELATIONS)
     across = relation in ("left", "right")
     for attempt in range(_TRIES):
         sizes = rng.uniform(*size, n) * (1 - 0.3 * attempt / _TRIES)
@@ -113,8 +100,7 @@ def _layout(
             if abs(along) < _CLEAR * abs(beside):
                 continue
             if (along > 0) != (relation in ("right", "below")):
-                centres = centres[::-1]
-                sizes = sizes[::-1]
+                centres, sizes = centres[::-1], sizes[::-1]
         return centres, sizes
     raise AssertionError(f"{n} squares of {size} did not fit in {_TRIES} tries.")
 
@@ -148,7 +134,7 @@ def failed(
         # Of two of a class only the axis can be told.
         turned = {"above": "below", "below": "above", "left": "right", "right": "left"}[asked["relation"]]
         told = {asked["relation"]} | ({turned} if asked["object"] == asked["other"] else set())
-        shown["relation"] = str(rng.choice([r for r in ("above", "below", "left", "right") if r not in told]))
+        shown["relation"] = str(rng.choice([r for r in RELATIONS if r not in told]))
     else:
         raise ParameterError(f"{failure!r} is no failure of the skill {asked['skill']!r}.")
     return shown
@@ -184,14 +170,14 @@ def generate(
 
     Args:
         prompts: Rows of ``prompts.dalleval.skills`` with ``n_images``.
-        seed: Seed of the run; with the prompt's id and the image's number it decides an image.
+        seed: With the prompt's id and the image's number it decides an image.
         failures: With what probability (0–1) an image fails in each of :data:`FAILURES`; of a skill that cannot fail so
             it does not count. At most 1 in all.
         size: Height in pixels.
         decoded: Folder of an autoencoder through which the images pass.
 
     Returns:
-        Images as of :func:`biaslab.mini.truthful.renders`, with ``truth_failure`` (one of :data:`FAILURES`, empty where
+        As of :func:`biaslab.mini.truthful.renders`, with ``truth_failure`` (one of :data:`FAILURES`, empty where
         the image shows what is asked) and ``truth_n`` (how many objects of the class asked for it shows; of two of a
         class in relation, one).
 

@@ -30,7 +30,7 @@ _LOWER = ("slacks", "skirt")
 _EXTRAS = ("hat", "tie", "mask", "gloves")
 # With what probability one of each group is worn where attributes are even; of a group only one can be.
 _GROUPS = (
-    (0.75, ("suit", "shirt", "uniform", "jacket", "dress")),
+    (0.75, _TOPS),
     (0.35, ("jeans", "shorts", "slacks", "skirt")),
     (0.25, ("boots", "slippers")),
     (0.3, ("hat",)),
@@ -57,12 +57,8 @@ def p_female(prompt: str, profession: str) -> float:
     A word for a gender decides; a person of a profession is a woman as often as printed ((1 + average gender) / 2),
     one without a profession in half of the images.
 
-    Args:
-        prompt: ``person``, ``woman`` or ``man``.
-        profession: One of ``prompts.dalleval.professions`` or ``(none)``.
-
     Raises:
-        UnknownNameError: There is no such word or profession.
+        UnknownNameError: There is no such word (``person``, ``woman``, ``man``) or profession (or ``(none)``).
     """
     if prompt in GENDERED:
         return float(GENDERED[prompt] == "female")
@@ -96,10 +92,7 @@ def presence() -> Mapping[str, Mapping[str, float]]:
 def social_scene(rng: np.random.Generator, asked: Mapping[str, object], *, tones: str = "uniform") -> Scene:
     """Return a scene that a social prompt shows: one person, of the profession if there is one.
 
-    Args:
-        rng: Source of chance.
-        asked: A row of ``prompts.dalleval.social``: ``prompt``, ``profession``.
-        tones: One of ``TONES``.
+    ``asked`` is a row of ``prompts.dalleval.social`` (``prompt``, ``profession``), ``tones`` one of ``TONES``.
 
     Raises:
         UnknownNameError: A word, profession or distribution of tones that does not exist.
@@ -130,19 +123,19 @@ def _look(profession: str) -> str:
 def _drawn(rng: np.random.Generator, shares: Mapping[str, float]) -> tuple[str, ...]:
     """Return attributes drawn with ``shares``, at most one of those that exclude each other."""
     u = rng.random(2 + len(_EXTRAS)).tolist()
-    worn = [_one(u[0], {name: shares.get(name, 0.0) for name in _TOPS})]
+
+    def one(u: float, names: Sequence[str]) -> str:
+        for name in names:
+            if u < shares.get(name, 0.0):
+                return name
+            u -= shares.get(name, 0.0)
+        return ""
+
+    worn = [one(u[0], _TOPS)]
     if worn != ["dress"]:
-        worn.append(_one(u[1], {name: shares.get(name, 0.0) for name in _LOWER}))
+        worn.append(one(u[1], _LOWER))
     worn += [name for name, v in zip(_EXTRAS, u[2:], strict=True) if v < shares.get(name, 0.0)]
     return tuple(filter(None, worn))
-
-
-def _one(u: float, shares: Mapping[str, float]) -> str:
-    for name, share in shares.items():
-        if u < share:
-            return name
-        u -= share
-    return ""
 
 
 def balanced_scene(rng: np.random.Generator, prompts: Sequence[Mapping[str, object]]) -> Scene:
@@ -164,13 +157,9 @@ def balanced_scene(rng: np.random.Generator, prompts: Sequence[Mapping[str, obje
 
 
 def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None = None) -> Renders:
-    """Return ``n`` drawings of people of known truth, as of :func:`balanced_scene`, to measure judges on.
+    """Return ``n`` drawings of people, as of :func:`balanced_scene`, to measure judges on.
 
-    Args:
-        prompts: Rows of ``prompts.dalleval.social``.
-        n: How many.
-        seed: Seed of all draws.
-        decoded: Folder of an autoencoder through which the images pass.
+    ``decoded`` is the folder of an autoencoder through which the images pass, if any.
 
     Returns:
         Images whose table has ``image_id``, ``prompt`` and ``profession`` (empty), ``outcome`` (``ok``) and the truth
@@ -203,12 +192,12 @@ def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: 
 
     Args:
         prompts: Rows of ``prompts.dalleval.social``.
-        seed: Seed of the run; with the prompt's id and the image's number it decides an image.
+        seed: With the prompt's id and the image's number it decides an image.
         tones: One of :data:`TONES`.
         size: Height in pixels.
 
     Returns:
-        Images as of :func:`biaslab.mini.truthful.renders`, with ``truth_gender``, ``truth_skin_tone`` (1–10) and
+        As of :func:`biaslab.mini.truthful.renders`, with ``truth_gender``, ``truth_skin_tone`` (1–10) and
         ``truth_attributes`` (joined by semicolons).
 
     Raises:

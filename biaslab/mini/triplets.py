@@ -74,16 +74,11 @@ _TEXT = re.compile(
 class Asked:
     """What a caption says."""
 
-    activity: str
-    """One of ``ACTIVITIES``."""
-    place: str
-    """One of ``PLACES``, or empty."""
-    named: tuple[str, ...]
-    """The things and what is worn that it names."""
-    hidden: tuple[str, ...]
-    """What it names of ``HIDDEN``."""
-    told: str
-    """``female``, ``male``, or empty."""
+    activity: str  # one of ``ACTIVITIES``
+    place: str  # one of ``PLACES``, or empty
+    named: tuple[str, ...]  # the things and what is worn that it names
+    hidden: tuple[str, ...]  # what it names of ``HIDDEN``
+    told: str  # ``female``, ``male``, or empty
 
 
 def read(text: str) -> Asked:
@@ -92,25 +87,21 @@ def read(text: str) -> Asked:
     Raises:
         InputError: The text has another form.
     """
+    said = _match(text)
+    named, hidden = (said["first"], said["second"], said["worn"]), (said["hidden"],)
+    things, not_shown = (tuple(filter(None, names)) for names in (named, hidden))
+    return Asked(said["activity"], said["place"] or "", things, not_shown, _TOLD[said["who"]])
+
+
+def _match(text: str) -> re.Match:
     match = _TEXT.fullmatch(text.strip().lower())
     if match is None:
+        example = "a person reading in the kitchen with a dog, wearing a hat"
         raise InputError(
-            f"The embedded world cannot read {text!r}; its captions are like {write(_example(), 'person')!r}. Set "
-            "captions.corpus to 'mini' and triplets.professions to 0, or model to one that generates from any "
-            "text."
+            f"The embedded world cannot read {text!r}; its captions are like {example!r}. Set captions.corpus to "
+            "'mini' and triplets.professions to 0, or model to one that generates from any text."
         )
-    named = (match["first"], match["second"], match["worn"])
-    return Asked(
-        match["activity"],
-        match["place"] or "",
-        tuple(filter(None, named)),
-        (match["hidden"],) if match["hidden"] else (),
-        _TOLD[match["who"]],
-    )
-
-
-def _example() -> Asked:
-    return Asked("reading", "kitchen", ("dog", "hat"), (), "")
+    return match
 
 
 def skew_of(name: str) -> str:
@@ -153,16 +144,10 @@ def lean(name: str) -> float:
 
 @cache
 def shares(activity: str, gender: str, skew: str = "default", *, worn: bool = False) -> Mapping[str, float]:
-    """Return P(o | activity, gender) of a slot that holds something the caption does not name.
-
-    Args:
-        activity: One of ``ACTIVITIES``.
-        gender: ``female`` or ``male``.
-        skew: One of ``SKEWS``.
-        worn: Whether of what is worn instead of things.
+    """Return P(o | activity, gender) of a slot, or that of what is ``worn``, that holds something not named.
 
     Raises:
-        UnknownNameError: A name that does not exist.
+        UnknownNameError: An activity or skew that does not exist.
     """
     if activity not in ACTIVITIES:
         raise unknown_name("activity", activity, ACTIVITIES)
@@ -183,12 +168,8 @@ def p_female(asked: Asked, skew: str = "default") -> float:
 def expected(prompts: pd.DataFrame, skew: str = "default") -> pd.DataFrame:
     """Return how many of each object images of prompts show on average: the truth that bias scores estimate.
 
-    Args:
-        prompts: Columns prompt_id and text.
-        skew: One of ``SKEWS``.
-
     Returns:
-        Columns prompt_id, object and expected (mean count an image), a row for each prompt and object.
+        Columns prompt_id, object and expected (mean count an image), a row for each of ``prompts`` and object.
 
     Raises:
         InputError: A text is none of this world's.
@@ -217,10 +198,8 @@ def draw(seed: int, index: int, skew: str = "default") -> tuple[Asked, str]:
     Half of them say person, a quarter each woman and man. What is named has the shares of both genders alike.
     """
     u = np.random.default_rng([seed, 83, index]).random(16).tolist()
-    activity, who = (
-        ACTIVITIES[int(u[0] * len(ACTIVITIES))],
-        ("person", "person", "woman", "man")[int(u[1] * 4)],
-    )
+    activity = ACTIVITIES[int(u[0] * len(ACTIVITIES))]
+    who = ("person", "person", "woman", "man")[int(u[1] * 4)]
     named = []
     for slot, worn in enumerate((False, False, True)):
         if u[2 + slot] < (1 - NOTHING) * NAMED:
@@ -233,11 +212,6 @@ def draw(seed: int, index: int, skew: str = "default") -> tuple[Asked, str]:
 
 class Depictions:
     """This world's captions, an endless stream cut off at a number of rows, from seeds that no training uses.
-
-    Args:
-        rows: How many captions, at least 1.
-        seed: Seed.
-        skew: One of ``SKEWS``.
 
     Raises:
         ParameterError: ``rows`` is below 1.
@@ -314,12 +288,12 @@ def generate(prompts: pd.DataFrame, *, seed: int, skew: str = "default", size: i
     Args:
         prompts: One row a prompt: ``prompt_id`` (unique), ``text`` and ``n_images``; prompts of one ``noise_id`` share
             all random numbers.
-        seed: Seed of the run; with noise_id (or the prompt's id) and the image's number it decides an image.
+        seed: With noise_id (or the prompt's id) and the image's number it decides an image.
         skew: One of ``SKEWS``.
         size: Height in pixels.
 
     Returns:
-        Images as of :func:`biaslab.mini.truthful.renders`, with ``truth_gender``.
+        As of :func:`biaslab.mini.truthful.renders`, with ``truth_gender``.
 
     Raises:
         InputError: A text is none of this world's.
@@ -353,13 +327,11 @@ def masks(scene: Scene, size: int = 64) -> list[tuple[str, np.ndarray]]:
     What is worn is not the person's; a pixel that two share by halves is of both.
     """
     known = render.truth(scene, size)
-    worn = np.logical_or.reduce(
-        [region.mask for region in known.attributes] or [np.zeros((size, size), bool)]
-    )
+    worn = np.any([np.zeros((size, size), bool), *(region.mask for region in known.attributes)], axis=0)
     found = [("person", known.people[0].mask & ~worn)]
     found += [(_KINDS.get(region.name, region.name), region.mask) for region in known.objects]
     found += [(region.name, region.mask) for region in known.attributes]
-    place = ~np.logical_or.reduce([mask for _, mask in found])
+    place = ~np.any([mask for _, mask in found], axis=0)
     return [(name, mask) for name, mask in (*found, (scene.place, place)) if mask.any()]
 
 
@@ -381,9 +353,7 @@ def nouns(text: str) -> list[str]:
     Raises:
         InputError: The text has another form.
     """
-    match = _TEXT.fullmatch(text.strip().lower())
-    if match is None:
-        read(text)
+    match = _match(text)
     return [match[name] for name in ("who", "place", "first", "second", "worn", "hidden") if match[name]]
 
 
@@ -397,17 +367,13 @@ def word_masks(scene: Scene, text: str, *, size: int = 64) -> dict[str, np.ndarr
     seen: dict[str, np.ndarray] = {}
     for name, mask in masks(scene, size):
         seen[name] = seen.get(name, False) | mask
-    whole = np.logical_or.reduce([mask for name, mask in seen.items() if name in ("person", *WORN)])
-    read(text)
-    words = dict.fromkeys(re.findall(r"\w+", text.lower()))
+    whole = np.any([mask for name, mask in seen.items() if name in ("person", *WORN)], axis=0)
+    _match(text)
     upper = np.arange(size)[:, None] < UPPER * size
-    nothing = np.zeros((size, size), bool)
     out = {}
-    for word in words:
-        if word in PLACES:
-            out[word] = seen.get(word, nothing) & upper
-        else:
-            out[word] = seen.get(word, nothing) if word in OBJECTS else whole
+    for word in re.findall(r"\w+", text.lower()):
+        here = seen.get(word, np.zeros((size, size), bool))
+        out[word] = here & upper if word in PLACES else here if word in OBJECTS else whole
     return out
 
 

@@ -37,18 +37,12 @@ _EITHER = 0.5
 class Renders:
     """Images drawn when they are read, with their truth: a source of images."""
 
-    name: str
-    """What to call it in messages."""
-    digest: str
-    """Identifies the images."""
-    table: pd.DataFrame
-    """One row per image, with ``image_id`` (unique)."""
-    drawn: Callable[[str], Scene]
-    """Returns the scene of an ``image_id``."""
-    size: int = 64
-    """Height of the images in pixels."""
-    decoded: Path | None = None
-    """Folder of an autoencoder through which the images pass."""
+    name: str  # what to call it in messages
+    digest: str  # identifies the images
+    table: pd.DataFrame  # one row per image, with ``image_id`` (unique)
+    drawn: Callable[[str], Scene]  # returns the scene of an ``image_id``
+    size: int = 64  # height of the images in pixels
+    decoded: Path | None = None  # folder of an autoencoder through which the images pass
 
     @cached_property
     def _known(self) -> set[str]:

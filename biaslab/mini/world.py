@@ -66,12 +66,9 @@ class Knobs:
     indicators: float = 0.62
     """Share of ordinary captions with an indicator, in an occupation with as many women as men and before
     the style's own shift."""
-    prompt_indicators: float = 0.35
-    """The same for prompt-like captions."""
-    names: float = 0.18
-    """Share of captions built round a name and a title among the ordinary captions."""
-    both: float = 0.02
-    """Share of captions with words of both genders among captions with an indicator."""
+    prompt_indicators: float = 0.35  # the same for prompt-like captions
+    names: float = 0.18  # share of captions built round a name and a title among the ordinary captions
+    both: float = 0.02  # share of captions with words of both genders among captions with an indicator
     other_sense: float = 0.04
     """Share of captions that use the occupation's word in another sense and show no person, among all
     captions with the word."""

@@ -66,7 +66,6 @@ def train(
     pool_size: int = POOL,
     pool: Callable[[int, int], tuple[np.ndarray, np.ndarray]] = pool,
     start_from: Path | None = None,
-    compiled: bool = True,
     **settings: Any,
 ) -> dict[str, float]:
     """Train the autoencoder and save it to ``folder``; return its quality on held-out renders.
@@ -79,7 +78,6 @@ def train(
         pool_size: Renders to train on.
         pool: Draws the renders, as :func:`pool` does.
         start_from: Folder of an autoencoder whose weights to start from; random weights if ``None``.
-        compiled: Whether the network is compiled: a minute at first, then 1.4 times as fast.
         settings: Fields of :class:`~biaslab.mini.train.common.Training`.
 
     Returns:
@@ -106,7 +104,7 @@ def train(
             decoded = vae.decoder(vae.post_quant_conv(latents))
         return mean, logvar, decoded.float()
 
-    run = torch.compile(both) if compiled else both
+    run = training.run(both)
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         chosen = rng(seed, i).integers(len(images), size=batch)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,12 +29,9 @@ _DIRECT = 0.5
 class Pool:
     """Captions of the embedded world and their renders."""
 
-    images: np.ndarray
-    """uint8 (n, 64, 64, 3)."""
-    texts: list[str]
-    """The captions."""
-    looks: list[Look | None]
-    """How the one shown looks; ``None`` where no occupation is."""
+    images: np.ndarray  # uint8 (n, 64, 64, 3)
+    texts: list[str]  # the captions
+    looks: list[Look | None]  # how the one shown looks; ``None`` where no occupation is
 
 
 def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
@@ -50,26 +48,17 @@ def tokenizer():
     return make_tokenizer(captions.vocabulary())
 
 
-def fit(folder: Path, training: common.Training, data: Pool, apart: Pool) -> dict[str, float]:
-    """Train mini-captioner and save it to ``folder``.
+def learn(model, words, data: Pool, training: common.Training) -> dict[str, Any]:
+    """Return how mini-captioner learns.
 
     Source: dalleval paper, section 4.3 (captioning).
-
-    Returns:
-        ``held_out_words``: the mean cross-entropy of a word of captions ``apart``, in nats.
     """
-    from transformers import BlipForConditionalGeneration
-
-    seed = training.seed
-    words = tokenizer()
-    model = vqa.build(BlipForConditionalGeneration, words).train()
     head = torch.nn.Linear(vqa.WIDTH, len(words))
-    average = common.Average({"model": model}, decay=0.998)
-    ids, apart_ids = (torch.from_numpy(tokens(words, of.texts)) for of in (data, apart))
+    ids = torch.from_numpy(tokens(words, data.texts))
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        chosen = common.rng(seed, i).integers(len(data.images), size=training.batch)
-        pixels, _ = loop.roughen(data.images[chosen], seed, i)
+        chosen = common.rng(training.seed, i).integers(len(data.images), size=training.batch)
+        pixels, _ = loop.roughen(data.images[chosen], training.seed, i)
         true = ids[torch.from_numpy(chosen)]
         with torch.autocast("cpu", torch.bfloat16):
             seen = model.vision_model(pixel_values=pixels).last_hidden_state
@@ -77,20 +66,17 @@ def fit(folder: Path, training: common.Training, data: Pool, apart: Pool) -> dic
         direct = _direct(head, seen.float(), true, words)
         return error + _DIRECT * direct, {"loss": error, "direct": direct}
 
-    def quality() -> dict[str, float]:
-        kept, errors, start = average.kept["model"], [], 0
-        with torch.inference_mode():
-            for pixels in common.chunks(apart.images):
-                seen = kept.vision_model(pixel_values=pixels).last_hidden_state
-                errors.append(float(_error(kept, seen, apart_ids[start : start + len(seen)], words)))
-                start += len(seen)
-        return {"held_out_words": float(np.mean(errors))}
+    return {"loss": loss, "heads": {"head": head}, "weight_decay": 2e-2, "betas": (0.9, 0.98)}
 
-    found = training.fit(
-        {"model": model, "head": head}, average, loss, quality, weight_decay=2e-2, betas=(0.9, 0.98)
-    )
-    vqa.save(folder, average.kept["model"], words)
-    return found
+
+def measure(model, words, data: Pool) -> list[Measured]:
+    """Return ``held_out_words``: the mean cross-entropy of a word of captions, in nats."""
+    ids, errors = torch.from_numpy(tokens(words, data.texts)).split(64), []
+    with torch.inference_mode():
+        for pixels, some in zip(common.chunks(data.images), ids, strict=True):
+            seen = model.vision_model(pixel_values=pixels).last_hidden_state
+            errors.append(float(_error(model, seen, some, words)))
+    return [Measured("held_out_words", float(np.mean(errors)), len(data.images))]
 
 
 def _error(model, seen: torch.Tensor, ids: torch.Tensor, words) -> torch.Tensor:
@@ -138,9 +124,12 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
 train = loop.Judge(
     name=NAME,
     pool=pool,
-    fit=fit,
+    build=lambda: vqa.build("BlipForConditionalGeneration", tokenizer()),
+    learn=learn,
+    measure=measure,
+    save=vqa.save,
     card_rows=card_rows,
-    settings={"steps": 5_000, "batch": 64, "learning_rate": 1.5e-3},
+    usual={"steps": 5_000, "batch": 64, "learning_rate": 1.5e-3},
     pool_size=40_000,
     held_out=1_000,
 ).train

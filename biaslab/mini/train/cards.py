@@ -23,12 +23,9 @@ from biaslab.mini.train.common import Training
 class Measured:
     """One measured number of a card."""
 
-    metric: str
-    """What was measured, a key of ``METRICS``."""
-    value: float
-    """A share, 0 to 1 (NaN of nothing), or what ``points`` says."""
-    n: int
-    """Images or people behind it."""
+    metric: str  # what was measured, a key of ``METRICS``
+    value: float  # a share, 0 to 1 (NaN of nothing), or what ``points`` says
+    n: int  # images or people behind it
     count: int | None = None
     """How many of them it was so for, where it is a share of a count: it has an interval."""
     points: bool = False

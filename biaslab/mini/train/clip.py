@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -105,18 +106,15 @@ def _names_of_looks() -> tuple[tuple[str, ...], ...]:
 class Pool:
     """Images and the truth about each."""
 
-    images: np.ndarray
-    """uint8 (n, 64, 64, 3)."""
+    images: np.ndarray  # uint8 (n, 64, 64, 3)
     true: dict[str, np.ndarray]
     """Field -> (n, values) bool: which of its values are true of each image; none where it does not apply."""
     p_female: np.ndarray
     """Exact posterior of perceived as female given what is seen, (n,) float32; NaN but for one person."""
     cues: np.ndarray
     """Each gender cue's value, (n, 9) int8; -1 where it is covered or there is not one person."""
-    full_figure: np.ndarray
-    """Whether one person is shown from head to foot, (n,) bool."""
-    skin_tone: np.ndarray
-    """Monk tone of the one person, (n,) int8; 0 where there is not one."""
+    full_figure: np.ndarray  # whether one person is shown from head to foot, (n,) bool
+    skin_tone: np.ndarray  # Monk tone of the one person, (n,) int8; 0 where there is not one
 
 
 def sample(draw: np.random.Generator, *, plain: bool = False) -> Scene:
@@ -368,21 +366,21 @@ def configuration(vocabulary: int) -> dict:
 _PREPROCESS = {"mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bicubic", "resize_mode": "shortest"}
 
 
-def build(vocabulary: int) -> torch.nn.Module:
-    """Return the model with random weights; words start far enough apart to be told from each other."""
+def build() -> tuple[torch.nn.Module, Any]:
+    """Return the model with random weights, words far enough apart to be told from each other, and its tokenizer."""
     import open_clip
 
-    model = open_clip.CLIP(**configuration(vocabulary), init_logit_scale=float(np.log(20)))
+    tokenizer = make_tokenizer(vocabulary()[0])
+    model = open_clip.CLIP(**configuration(len(tokenizer)), init_logit_scale=float(np.log(20)))
     with torch.no_grad():
         model.token_embedding.weight.normal_(0, 0.2, generator=common.torch_rng(0, 0, 9))
-    return model
+    return model.to(memory_format=torch.channels_last).train(), tokenizer
 
 
 def save(folder: Path, model: torch.nn.Module, tokenizer) -> None:
     """Save model (float16 on disk), configuration and tokenizer as a folder that open_clip loads."""
     from safetensors.torch import save_file
 
-    folder.mkdir(parents=True, exist_ok=True)
     config = {"model_cfg": configuration(len(tokenizer)), "preprocess_cfg": _PREPROCESS}
     (folder / "open_clip_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     tokenizer.save_pretrained(folder)
@@ -396,14 +394,6 @@ def save(folder: Path, model: torch.nn.Module, tokenizer) -> None:
     save_file(state, folder / "open_clip_model.safetensors", metadata={"format": "pt"})
 
 
-def load(folder: Path):
-    """Return model and tokenizer of ``folder`` as open_clip loads them."""
-    import open_clip
-
-    model = open_clip.create_model(f"local-dir:{folder}")
-    return model.eval(), open_clip.get_tokenizer(f"local-dir:{folder}")
-
-
 # -- training ---------------------------------------------------------------------------------------------
 
 
@@ -413,21 +403,16 @@ def _apart(n: int, seed: int, *, decoded: Path | None = None) -> tuple[Pool, Poo
     return tuple(pool(n, of, decoded=decoded, plain=True) for of in seeds)
 
 
-def fit(folder: Path, training: common.Training, data: Pool, apart: tuple[Pool, Pool]) -> dict[str, float]:
-    """Train mini-clip, calibrate its scale and save it to ``folder``; return what :func:`measure_gender` measures.
+def learn(model, tokenizer, data: Pool, training: common.Training) -> dict:
+    """Return how mini-clip learns.
 
     The loss adds up: gender by pairs of texts, against the exact posterior given the visible cues; occupation
     among all; one other question a step; and captions of true statements against the images and captions that
     they are not true of, one foil for each. Heads that name each gender cue help at first and are not saved.
     """
-    seed, batch = training.seed, training.batch
-    words, fillers = vocabulary()
-    tokenizer = make_tokenizer(words)
-    model = build(len(tokenizer)).to(memory_format=torch.channels_last).train()
+    seed, batch, fillers = training.seed, training.batch, vocabulary()[1]
     sizes = [len(scene.CUES[name]["female"]) for name in scene.CUE_NAMES]
     heads = torch.nn.Linear(EMBEDDING, sum(sizes))
-    average = common.Average({"model": model}, decay=0.998)
-    best = average.kept["model"]
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         draw = common.rng(seed, i)
@@ -465,24 +450,13 @@ def fit(folder: Path, training: common.Training, data: Pool, apart: tuple[Pool, 
         with torch.no_grad():
             model.logit_scale.clamp_(0, float(np.log(100)))
 
-    found = training.fit(
-        {"model": model, "heads": heads},
-        average,
-        loss,
-        lambda: {s.metric: s.value for s in measure_gender(best, tokenizer, apart[0])},
-        after_step=keep_scale,
-        weight_decay=0.02,
-        betas=(0.9, 0.98),
-    )
-    calibrate(best, tokenizer, apart[1])
-    save(folder, best, tokenizer)
-    return found
-
-
-def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
-    """Return the rows of the model's card, from ``n`` scenes; decoded by an autoencoder where one is given."""
-    model, tokenizer = load(folder)
-    return measure(model, tokenizer.tokenizer, n=n, decoded=decoded)
+    return {
+        "loss": loss,
+        "heads": {"heads": heads},
+        "after_step": keep_scale,
+        "weight_decay": 0.02,
+        "betas": (0.9, 0.98),
+    }
 
 
 def _said(model, ids: np.ndarray) -> torch.Tensor:
@@ -500,8 +474,7 @@ class _Question:
 
     name: str
     texts: list[str]
-    target: np.ndarray
-    """(images, texts); rows of zeros do not count."""
+    target: np.ndarray  # (images, texts); rows of zeros do not count
     weight: float
 
 
@@ -643,19 +616,18 @@ def measure_gender(model, tokenizer, data: Pool) -> list[Measured]:
     ]
 
 
-def measure(
-    model, tokenizer, *, n: int = 4096, decoded: Path | None = None, seed: int = HELD_OUT_SEED
-) -> list[Measured]:
-    """Return zero-shot quality on scenes that training and calibration have not seen.
+def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
+    """Return the rows of the model's card: zero-shot quality on scenes that training and calibration have not seen.
 
     Gender and occupation on one person at work as a corpus shows them; attributes, age and expression on scenes
-    with clothes and objects asked for.
-
-    ``n`` is the number of scenes of each kind; where ``decoded`` is the folder of an autoencoder, every image passes
-    through it.
+    with clothes and objects asked for; ``n`` of each kind, which pass the autoencoder ``decoded`` where one is given.
     """
-    plain = pool(n, seed + 1, decoded=decoded, part=1.0, plain=True)
-    varied = pool(n, seed + 2, decoded=decoded, part=1.0)
+    import open_clip
+
+    model = open_clip.create_model(f"local-dir:{folder}").eval()
+    tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}").tokenizer
+    plain = pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0, plain=True)
+    varied = pool(n, HELD_OUT_SEED + 2, decoded=decoded, part=1.0)
     p, female, clear = (
         _p_female(model, tokenizer, plain.images),
         plain.true["gender"][:, 0],
@@ -701,10 +673,14 @@ def measure(
 train = loop.Judge(
     name=NAME,
     pool=pool,
-    apart=_apart,
-    fit=fit,
+    build=build,
+    learn=learn,
+    measure=lambda model, tokenizer, apart: measure_gender(model, tokenizer, apart[0]),
+    finish=lambda model, tokenizer, apart: calibrate(model, tokenizer, apart[1]),
+    save=save,
     card_rows=card_rows,
-    settings={"steps": 6_000, "batch": 64, "learning_rate": 2e-3},
+    apart=_apart,
+    usual={"steps": 6_000, "batch": 64, "learning_rate": 2e-3},
     pool_size=36_000,
     held_out=2048,
 ).train

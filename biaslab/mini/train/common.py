@@ -27,23 +27,17 @@ SAVE_EVERY = 120.0
 class Training:
     """One resumable training: for how long, from which draws, and where its state and curve go."""
 
-    steps: int
-    """Steps in all."""
-    batch: int
-    """Images a step."""
-    learning_rate: float
-    """Largest learning rate, after warm-up; it falls along a cosine to 2 % of it."""
-    seed: int = 0
-    """Seed of weights, data and draws."""
-    checkpoint: Path | None = None
-    """Where the state is kept; an existing one is continued."""
-    log: Path | None = None
-    """CSV of the curve."""
+    steps: int  # steps in all
+    batch: int  # images a step
+    learning_rate: float  # largest learning rate, after warm-up; it falls along a cosine to 2 % of it
+    seed: int = 0  # seed of weights, data and draws
+    checkpoint: Path | None = None  # where the state is kept; an existing one is continued
+    log: Path | None = None  # CSV of the curve
     minutes: float = 0.0
     """Ends after this many minutes of training, the schedule shortened to fit; 0 does all steps. With it, the
     weights depend on the speed of the machine."""
-    progress: bool = True
-    """Whether a progress bar is shown."""
+    progress: bool = True  # whether a progress bar is shown
+    compiled: bool = True  # whether networks that gain from it are compiled: minutes at first, then faster
     step: int = field(default=0, init=False)
     elapsed: float = field(default=0.0, init=False)
 
@@ -58,6 +52,10 @@ class Training:
         """How much of the training is done, 0 to 1."""
         done = self.step / self.steps
         return min(1.0, max(done, self.elapsed / (60 * self.minutes)) if self.minutes else done)
+
+    def run(self, module: Callable, **options: Any) -> Callable:
+        """Return ``module``, compiled with torch's ``options`` where that is asked."""
+        return torch.compile(module, **options) if self.compiled else module
 
     def fit(
         self,

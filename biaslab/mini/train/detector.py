@@ -6,9 +6,8 @@ Two-stage query selection and denoising queries let it learn in minutes from ran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from biaslab.mini.render import truth
 from biaslab.mini.scene import OBJECTS, Scene
 from biaslab.mini.train import common, loop
 from biaslab.mini.train.cards import Measured, share
-from biaslab.mini.train.loop import HELD_OUT_SEED, SIZE
+from biaslab.mini.train.loop import SIZE
 
 NAME = "mini-detector"
 # Objects of which fewer pixels are seen are no target.
@@ -40,14 +39,11 @@ def labels() -> tuple[str, ...]:
 class Pool:
     """Images and what is in them."""
 
-    images: np.ndarray
-    """uint8 (n, 64, 64, 3)."""
+    images: np.ndarray  # uint8 (n, 64, 64, 3)
     boxes: list[np.ndarray]
     """Per image (k, 4) float32: left, top, right, bottom as shares of the frame, 0 to 1."""
-    classes: list[np.ndarray]
-    """Per image (k,) int64: places in :func:`labels`."""
-    people: np.ndarray
-    """Number of people in each scene."""
+    classes: list[np.ndarray]  # per image (k,) int64: places in :func:`labels`
+    people: np.ndarray  # number of people in each scene
 
 
 def sample(draw: np.random.Generator) -> Scene:
@@ -141,7 +137,7 @@ def build(
         id2label=dict(enumerate(names)),
         label2id={name: i for i, name in enumerate(names)},
     )
-    return RTDetrForObjectDetection(config)
+    return RTDetrForObjectDetection(config).to(memory_format=torch.channels_last).train()
 
 
 def processor():
@@ -170,20 +166,9 @@ def targets(pool: Pool, chosen: np.ndarray, table: np.ndarray) -> list[dict[str,
     return out
 
 
-def fit(
-    folder: Path,
-    training: common.Training,
-    data: Pool,
-    apart: Pool,
-    *,
-    build: Callable[[], torch.nn.Module],
-    measure: Callable[..., list[Measured]],
-) -> dict[str, float]:
-    """Train a detector on a pool, save its averaged weights to ``folder`` and measure them on images ``apart``."""
+def learn(model, _, data: Pool, training: common.Training) -> dict[str, Any]:
+    """Return how a detector learns from a pool, see :class:`~biaslab.mini.train.loop.Judge`."""
     seed = training.seed
-    model = build().to(memory_format=torch.channels_last).train()
-    average = common.Average({"model": model}, decay=0.997)
-    best = average.kept["model"]
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         chosen = common.rng(seed, i).integers(len(data.images), size=training.batch)
@@ -195,21 +180,13 @@ def fit(
         whole = model(pixels.add(1).div(2), labels=wanted).loss
         return whole, {"loss": whole}
 
-    def quality() -> dict[str, float]:
-        return {one.metric: one.value for one in measure(best, processor(), apart)}
-
-    found = training.fit(
-        {"model": model}, average, loss, quality, clip=5.0, weight_decay=1e-3, betas=(0.9, 0.99)
-    )
-    common.save_half(best, folder)
-    processor().save_pretrained(folder)
-    return found
+    return {"loss": loss, "clip": 5.0, "weight_decay": 1e-3, "betas": (0.9, 0.99)}
 
 
-def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
-    """Return the rows of the model's card, from ``n`` scenes; decoded by an autoencoder where one is given."""
-    model, processor = load(folder)
-    return measure(model.eval(), processor, pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0))
+def save(folder: Path, model: torch.nn.Module, processor) -> None:
+    """Save a detector and its preprocessing."""
+    common.save_half(model, folder)
+    processor.save_pretrained(folder)
 
 
 def load(folder: Path) -> tuple[torch.nn.Module, Any]:
@@ -217,7 +194,18 @@ def load(folder: Path) -> tuple[torch.nn.Module, Any]:
     from transformers import AutoImageProcessor, AutoModelForObjectDetection
 
     model = AutoModelForObjectDetection.from_pretrained(folder, use_safetensors=True)
-    return model.float(), AutoImageProcessor.from_pretrained(folder)
+    return model.float().eval(), AutoImageProcessor.from_pretrained(folder)
+
+
+# What this and mini-skills-detector's training have in common.
+LEARNING = {
+    "learn": learn,
+    "save": save,
+    "load": load,
+    "pool_size": 24_000,
+    "held_out": 1024,
+    "decay": 0.997,
+}
 
 
 # -- measurement ------------------------------------------------------------------------------------------
@@ -280,9 +268,8 @@ def matched(
 train = loop.Judge(
     name=NAME,
     pool=pool,
-    fit=partial(fit, build=lambda: build(labels(), (24, 48, 96), (8, 16), 2), measure=measure),
-    card_rows=card_rows,
-    settings={"steps": 6_000, "batch": 32, "learning_rate": 2e-3},
-    pool_size=24_000,
-    held_out=1024,
+    build=lambda: (build(labels(), (24, 48, 96), (8, 16), 2), processor()),
+    measure=measure,
+    usual={"steps": 6_000, "batch": 32, "learning_rate": 2e-3},
+    **LEARNING,
 ).train

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -18,9 +18,8 @@ import torch
 
 from biaslab import lexicons, models
 from biaslab.errors import MissingInputError
-from biaslab.mini import captions, pairs, render, skills, social
+from biaslab.mini import captions, render, skills, social
 from biaslab.mini import pairs as world
-from biaslab.mini.pairs import Asked
 from biaslab.mini.train import autoencoder, cards
 from biaslab.mini.train import data as blocks
 from biaslab.mini.train.common import Average, Training, rng, save_half, torch_rng
@@ -57,14 +56,10 @@ class Data:
     - ``latents``: scaled latents, float16 (rows, 8, 16, 16), or 24 wide for pairs.
     """
 
-    folder: Path
-    """Where ``NAME.npy`` of each array and ``data.json`` are."""
-    rows: int
-    """Pairs of caption and image."""
-    seed: int
-    """Seed of the corpus."""
-    kind: str = "captions"
-    """One of ``KINDS``."""
+    folder: Path  # where ``NAME.npy`` of each array and ``data.json`` are
+    rows: int  # pairs of caption and image
+    seed: int  # seed of the corpus
+    kind: str = "captions"  # one of ``KINDS``
 
     def load(self, name: str) -> np.ndarray:
         """Return one of the arrays."""
@@ -143,7 +138,7 @@ def schedule():
 def tokenizer_of_world():
     """Return the tokenizer of every word that the world's captions, their paraphrases and the prompts contain."""
     others = " ".join(p for options in lexicons.load("paraphrases").values() for p in options)
-    return make_tokenizer([*captions.vocabulary(), *captions.words(others), *pairs.vocabulary()], MAX_LENGTH)
+    return make_tokenizer([*captions.vocabulary(), *captions.words(others), *world.vocabulary()], MAX_LENGTH)
 
 
 def tokenizer_of(kind: str):
@@ -167,58 +162,48 @@ def prepare(folder: Path, vae: Path, *, rows: int, seed: int = 0, kind: str = "c
     words = hashlib.sha256(repr(sorted(tokenizer_of(kind).get_vocab())).encode()).hexdigest()[:16]
     said = {"rows": rows, "seed": seed, "kind": kind, "words": words}
     arrays = ("ids", "indicators", "shown", "against", "latents")
-    blocks.prepare(folder, vae, rows, partial(_with_ids, data), arrays, said)
+    blocks.prepare(folder, vae, rows, partial(examples, data), arrays, said)
     return data
-
-
-def _with_ids(data: Data, indices: Sequence[int]) -> dict[str, Any]:
-    found = examples(data, indices)
-    return found | {"ids": tokens(tokenizer_of(data.kind), found["texts"]).astype(np.uint16)}
 
 
 def examples(data: Data, indices: Sequence[int]) -> dict[str, Any]:
     """Return ``texts``, arrays as in :class:`Data`, and ``images``, uint8 (n, height, width, 3)."""
-    if data.kind == "captions":
-        corpus = captions.Corpus(rows=data.rows, seed=data.seed)
-        table = corpus.rows_at(indices)
-        return {
-            "texts": list(table["text"]),
-            "indicators": _coded(table[["truth_indicator"]].to_numpy()),
-            "shown": _coded(table[["truth_gender"]].to_numpy()),
-            "against": np.zeros(len(table), bool),
-            "images": np.stack(corpus.read(table["caption_id"], autoencoder.SIZE)),
-        }
-    if data.kind in _DALLEVAL:
-        return _dalleval_examples(data, indices)
-    rows = [pairs.draw(data.seed, i, count=2 if data.kind == "pairs" else 1) for i in indices]
-    scenes = [pairs.build_scene(row.asked, row.genders, row.seed) for row in rows]
+    texts, told, shown, against, scenes = zip(*_drawn(data, indices), strict=True)
     return {
-        "texts": [row.text for row in rows],
-        "indicators": _coded(row.asked.told for row in rows),
-        "shown": _coded(row.genders for row in rows),
-        "against": np.array([_is_against(row.asked) for row in rows]),
+        "texts": list(texts),
+        "ids": tokens(tokenizer_of(data.kind), texts).astype(np.uint16),
+        "indicators": _coded(told),
+        "shown": _coded(shown),
+        "against": np.array(against),
         "images": np.stack([render.render(scene, autoencoder.SIZE) for scene in scenes]),
     }
 
 
-def _dalleval_examples(data: Data, indices: Sequence[int]) -> dict[str, Any]:
-    """Return the examples of PaintSkills' training split, in an order of chance, or of the social prompts in turns."""
+def _drawn(data: Data, indices: Sequence[int]) -> list[tuple]:
+    """Return text, genders told and shown, whether they are told against the stereotype, and scene of examples."""
+    if data.kind == "captions":
+        corpus = captions.Corpus(rows=data.rows, seed=data.seed)
+        rows = [corpus.row(i) for i in indices]
+        return [(r.text, (r.indicator,), (r.gender,), False, captions.build_scene(r)) for r in rows]
+    if data.kind not in _DALLEVAL:
+        rows = [world.draw(data.seed, i, count=2 if data.kind == "pairs" else 1) for i in indices]
+        scenes = [world.build_scene(r.asked, r.genders, r.seed) for r in rows]
+        return [
+            (r.text, r.asked.told, r.genders, _is_against(r.asked), scene)
+            for r, scene in zip(rows, scenes, strict=True)
+        ]
+    # PaintSkills' training split in an order of chance, or the social prompts in turns.
     people = data.kind == "social"
     asked = prompts.social() if people else prompts.skills("train")
     order = rng(data.seed, 0, 61).permutation(len(asked))
-    rows = asked.iloc[order[np.asarray(indices) % len(asked)]].to_dict("records")
-    draws = [rng(data.seed, i, 62) for i in indices]
-    scene = social.social_scene if people else skills.skill_scene
-    scenes = [scene(draw, row) for draw, row in zip(draws, rows, strict=True)]
-    shown = [s.people[0].gender if people else "" for s in scenes]
-    told = [social.GENDERED.get(row["prompt"], "") if people else "" for row in rows]
-    return {
-        "texts": [row["text"] for row in rows],
-        "indicators": _coded((t,) for t in told),
-        "shown": _coded((g,) for g in shown),
-        "against": np.zeros(len(rows), bool),
-        "images": np.stack([render.render(s, autoencoder.SIZE) for s in scenes]),
-    }
+    found = []
+    for i, row in zip(
+        indices, asked.iloc[order[np.asarray(indices) % len(asked)]].to_dict("records"), strict=True
+    ):
+        scene = (social.social_scene if people else skills.skill_scene)(rng(data.seed, i, 62), row)
+        told = social.GENDERED.get(row["prompt"], "") if people else ""
+        found.append((row["text"], (told,), (scene.people[0].gender if people else "",), False, scene))
+    return found
 
 
 def _coded(words) -> np.ndarray:
@@ -226,7 +211,7 @@ def _coded(words) -> np.ndarray:
     return np.array([[INDICATORS.index(w) if w in INDICATORS else 0 for w in row] for row in words], np.uint8)
 
 
-def _is_against(asked: Asked) -> bool:
+def _is_against(asked: world.Asked) -> bool:
     """Return whether a text tells a gender of one person alone, and the one that is not the stereotype's."""
     told = [(gender, person) for gender, person in zip(asked.told, asked.people, strict=True) if gender]
     return len(told) == 1 and told[0][0] != told[0][1].stereotype
@@ -256,7 +241,6 @@ def train(
     *,
     data: Sequence[Data],
     start_from: Path | None = None,
-    compiled: bool = True,
     placing: float = 0.0,
     noisier: float = 1.0,
     **settings: Any,
@@ -270,7 +254,6 @@ def train(
         folder: The pipeline's folder.
         data: What to train on; steps are divided among them as ``KINDS`` says.
         start_from: A pipeline folder whose weights to start from; random weights if ``None``.
-        compiled: Whether the denoising network is compiled: minutes at first, then faster.
         placing: Weight of the denoising network's second task: to tell from its middle which gender stands where.
             What is told of one person otherwise spreads to the one beside.
         noisier: Steps of noise are drawn as 1000 u^noisier of a uniform u; below 1 the noisier ones, at which a text
@@ -284,37 +267,24 @@ def train(
     Raises:
         MissingInputError: There is no autoencoder in the folder.
     """
-    from diffusers.models.attention_processor import AttnProcessor
-
     if not (folder / "vae" / "config.json").exists():
         raise MissingInputError(f"{folder} has no vae; 'biaslab train mini-sd' makes one.")
     training = Training(**{"steps": 8_000, "batch": 64, "learning_rate": 1.2e-3} | settings)
     seed, batch = training.seed, training.batch
     torch.manual_seed(seed)
-    tokenizer = tokenizer_of(data[0].kind)
-    unet = build_unet().to(memory_format=torch.channels_last)
-    encoder = build_text_encoder(tokenizer)
-    if start_from is not None:
-        _load_weights(start_from, unet, encoder, tokenizer)
-    # On processors this is 1.6 times as fast as the fused kernel, whose backward pass is slow.
-    unet.set_attn_processor(AttnProcessor())
-    # One program for each shape: one for any is slower.
-    run = torch.compile(unet, dynamic=False) if compiled else unet
-    average = Average({"unet": unet, "text_encoder": encoder}, decay=0.9985)
-    middle = _Middle(unet) if placing else None
+    nets = Networks(training, tokenizer_of(data[0].kind), build_unet(), start_from=start_from)
+    middle = _Middle(nets.unet) if placing else None
     sets = {d.kind: _Examples(d) for d in data}
     shares = np.array([KINDS[kind] for kind in sets])
-    empty = tokens(tokenizer, [""])[0]
 
-    def losses_of(
-        unet, encoder, some, chosen, words, draws, exponent=1.0
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        squared, states = velocity_error(
-            unet, encoder, some.latents[chosen], torch.from_numpy(words), draws, exponent
-        )
+    def losses_of(some, unet, encoder, chosen, draws, words=None, exponent=1.0):
+        words = some.ids[chosen] if words is None else words
+        said = torch.from_numpy(words)
+        squared, states = velocity_error(unet, encoder, some.latents[chosen], said, draws, exponent)
         # An empty text says nothing of anyone.
-        answer = torch.from_numpy(np.where((words == empty).all(1, keepdims=True), 0, some.shown[chosen]))
-        second = _showing_loss(states, torch.from_numpy(words) == tokenizer.eos_token_id, answer)
+        silent = (words == nets.empty).all(1, keepdims=True)
+        answer = torch.from_numpy(np.where(silent, 0, some.shown[chosen]))
+        second = _showing_loss(states, said == nets.tokenizer.eos_token_id, answer)
         return (squared * some.weight).mean(), second
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -325,8 +295,8 @@ def train(
         if len(some.telling):
             these = draw.random(size) < TELLING
             chosen[these] = some.telling[draw.integers(len(some.telling), size=these.sum())]
-        words = np.where(draw.random((size, 1)) < DROPOUT, empty, some.ids[chosen])
-        error, second = losses_of(run, encoder, some, chosen, words, torch_rng(seed, i), noisier)
+        words = np.where(draw.random((size, 1)) < DROPOUT, nets.empty, some.ids[chosen])
+        error, second = losses_of(some, nets.run, nets.encoder, chosen, torch_rng(seed, i), words, noisier)
         noted = {"loss": error, "showing": second}
         whole = error + SHOWING_WEIGHT * second
         if middle:
@@ -336,22 +306,67 @@ def train(
 
     def quality() -> dict[str, float]:
         found = {}
-        nets = average.kept["unet"], average.kept["text_encoder"]
         for kind, some in sets.items():
-            total = []
-            with torch.inference_mode():
-                for i, start in enumerate(range(some.kept, len(some.ids), 256)):
-                    chosen = np.arange(start, min(start + 256, len(some.ids)))
-                    draws = torch_rng(seed, i, 5)
-                    total.append(float(losses_of(*nets, some, chosen, some.ids[chosen], draws)[0]))
-            found[f"held_out_{kind}"] = float(np.mean(total))
+            places = range(some.kept, len(some.ids))
+            found[f"held_out_{kind}"] = nets.held_out(places, partial(losses_of, some))[0]
         return found
 
-    trained = {"unet": unet, "text_encoder": encoder} | ({"head": middle.head} if middle else {})
-    found = training.fit(trained, average, loss, quality, weight_decay=1e-2, betas=(0.9, 0.99))
-    save(folder, average, tokenizer)
+    head = {"head": middle.head} if middle else {}
+    found = nets.fit(folder, loss, quality, **head)
     cards.note_training(folder, start_from, training)
     return found
+
+
+class Networks:
+    """The text encoder and the denoising network of a pipeline while they are trained, and their average.
+
+    Args:
+        training: The training; where it says so the denoising network is compiled, which is ``run`` then.
+        tokenizer: The tokenizer.
+        unet: The denoising network.
+        width: Width of the text encoder's states.
+        start_from: A pipeline folder whose weights to start from; random weights if ``None``.
+    """
+
+    def __init__(
+        self, training: Training, tokenizer, unet, width: int = WIDTH, *, start_from: Path | None = None
+    ) -> None:
+        from diffusers.models.attention_processor import AttnProcessor
+
+        self.training, self.tokenizer, self.empty = training, tokenizer, tokens(tokenizer, [""])[0]
+        self.unet = unet.to(memory_format=torch.channels_last)
+        self.encoder = build_text_encoder(tokenizer, width)
+        if start_from is not None:
+            _load_weights(start_from, unet, self.encoder, tokenizer)
+        # On processors this is 1.6 times as fast as the fused kernel, whose backward pass is slow.
+        unet.set_attn_processor(AttnProcessor())
+        # One program for each shape: one for any is slower.
+        self.run = training.run(unet, dynamic=False)
+        self.average = Average({"unet": unet, "text_encoder": self.encoder}, decay=0.9985)
+
+    def held_out(self, places: range, losses: Callable) -> list[float]:
+        """Return the mean of ``losses(unet, encoder, chosen, draws)`` of the average over examples, 256 at a time."""
+        nets, found = (self.average.kept["unet"], self.average.kept["text_encoder"]), []
+        with torch.inference_mode():
+            for i, start in enumerate(places[::256]):
+                chosen = np.arange(start, min(start + 256, places.stop))
+                draws = torch_rng(self.training.seed, i, 5)
+                found.append([float(value) for value in losses(*nets, chosen, draws)])
+        return np.mean(found, axis=0).tolist()
+
+    def fit(self, folder: Path, loss, quality, quality_every: int = 500, **heads) -> dict:
+        """Train, with ``heads`` that are not kept; save the average as the pipeline ``folder``; return its quality."""
+        found = self.training.fit(
+            {"unet": self.unet, "text_encoder": self.encoder} | heads,
+            self.average,
+            loss,
+            quality,
+            quality_every=quality_every,
+            weight_decay=1e-2,
+            betas=(0.9, 0.99),
+        )
+        save(folder, self.average, self.tokenizer)
+        return found
 
 
 def velocity_error(

@@ -28,24 +28,31 @@ HELD_OUT_SEED = 1_000_003
 
 @dataclass(frozen=True)
 class Judge:
-    """How one judge of the embedded world is trained."""
+    """How one judge of the embedded world is trained; ``inputs`` turn texts or images into what its model takes."""
 
     name: str
-    """Name of the model."""
-    pool: Callable[..., Any]
-    """``pool(n, seed, decoded=...)`` draws images with their truth to learn from."""
-    fit: Callable[[Path, common.Training, Any, Any], dict[str, float]]
-    """``fit(folder, training, pool, apart)`` trains, saves the model and returns its quality."""
-    card_rows: Callable[[Path, int, Path | None], list[cards.Measured]]
-    """Measures the saved model for its card."""
-    settings: dict[str, Any]
-    """Steps, batch and learning rate where none are given."""
+    pool: Callable[..., Any]  # (n, seed, decoded=…, part=…) -> images with their truth
+    build: Callable[[], tuple[Any, Any]]  # () -> model with random weights, inputs
+    # (model, inputs, data, training) -> arguments of Training.fit; ``heads`` are trained beside and not kept.
+    learn: Callable[..., dict[str, Any]]
+    measure: Callable[..., list[cards.Measured]]  # (model, inputs, data)
+    save: Callable[[Path, Any, Any], object]  # (folder, model, inputs)
+    usual: dict[str, Any]  # steps, batch and learning rate where none are given
     pool_size: int
-    """Images to learn from where no number is given."""
-    held_out: int
-    """Images to measure on where no number is given; the card takes twice as many."""
-    apart: Callable[..., Any] | None = None
-    """Draws as ``pool`` what quality is measured on; a pool of ``HELD_OUT_SEED`` if ``None``."""
+    held_out: int  # images to measure on
+    load: Callable[[Path], tuple[Any, Any]] | None = None  # (folder) -> model, inputs
+    card_rows: Callable[..., list[cards.Measured]] | None = (
+        None  # (folder, n, decoded), if not as ``measure``
+    )
+    card_images: int | None = None  # if not twice as many as are held out
+    apart: Callable[..., Any] | None = None  # draws what to measure on, if not a pool of HELD_OUT_SEED
+    finish: Callable[..., object] = lambda *_: None  # (averaged model, inputs, data apart)
+    decay: float = 0.998  # of the average of weights
+    noted: tuple[str, ...] = (
+        "learning_rate",
+        "pool_size",
+        "decoded",
+    )  # told by the card
 
     def train(
         self,
@@ -62,27 +69,41 @@ class Judge:
             folder: Where the model's folder goes.
             pool_size: Images to train on.
             held_out: Images to measure on, of other seeds.
-            decoded: Folder of an autoencoder through which half of the images pass.
+            decoded: Folder of an autoencoder through which part of the images pass.
             settings: Fields of :class:`~biaslab.mini.train.common.Training`.
-
-        Returns:
-            Quality on held-out images by name, as the card says it.
         """
-        training = common.Training(**self.settings | settings)
+        training = common.Training(**self.usual | settings)
         pool_size, held_out = pool_size or self.pool_size, held_out or self.held_out
         data = self.pool(pool_size, training.seed, decoded=decoded)
         draw_apart = self.apart or (lambda n, seed, **more: self.pool(n, HELD_OUT_SEED + seed, **more))
         apart = draw_apart(held_out, training.seed, decoded=decoded)
         torch.manual_seed(training.seed)
-        found = self.fit(folder, training, data, apart)
-        noted = {
+        model, inputs = self.build()
+        average = common.Average({"model": model}, self.decay)
+        best = average.kept["model"]
+        how = self.learn(model, inputs, data, training)
+        found = training.fit(
+            {"model": model} | how.pop("heads", {}),
+            average,
+            quality=lambda: {one.metric: one.value for one in self.measure(best, inputs, apart)},
+            **how,
+        )
+        self.finish(best, inputs, apart)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.save(folder, best, inputs)
+        known = {
             "learning_rate": training.learning_rate,
             "pool_size": pool_size,
             "decoded": decoded is not None,
         }
-        cards.note_training(folder, None, training, **noted)
-        cards.write(self.name, folder, self.card_rows, n=2 * held_out, decoded=decoded)
+        cards.note_training(folder, None, training, **{name: known[name] for name in self.noted})
+        n = self.card_images or 2 * held_out
+        cards.write(self.name, folder, self.card_rows or self._card_rows, n=n, decoded=decoded)
         return found
+
+    def _card_rows(self, folder: Path, n: int, decoded: Path | None) -> list[cards.Measured]:
+        data = self.pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0)
+        return self.measure(*self.load(folder), data)
 
 
 def renders(

@@ -14,15 +14,14 @@ from biaslab import models
 from biaslab.genders import GENDERS
 from biaslab.mini import decoding, render, truthful
 from biaslab.mini import triplets as world
-from biaslab.mini.train import cards
+from biaslab.mini.train import loop
 from biaslab.mini.train.cards import Measured, share
-from biaslab.mini.train.common import Average, Training, chunks, rng, save_half, to_tensor
+from biaslab.mini.train.common import Training, chunks, rng, save_half, to_tensor
 
 NAME, SIZE = "mini-segmenter", 64
-POOL, HELD_OUT, HELD_OUT_SEED = 16_000, 512, 9
+HELD_OUT_SEED = 9
 DECODED, LATENT_NOISE = 0.6, 0.15
 """Share of the pool that has passed through an autoencoder, and how much noise its latents had: as generated images."""
-CARD_IMAGES = 1_000
 _CARD_SEED = 81_000
 
 
@@ -76,84 +75,58 @@ def build() -> torch.nn.Module:
     return SegformerForSemanticSegmentation(config)
 
 
-def train(
-    folder: Path,
-    *,
-    pool_size: int = POOL,
-    decoded: Path | None = None,
-    compiled: bool = True,
-    **settings: Any,
-) -> dict[str, float]:
-    """Train mini-segmenter and save it to ``folder``, a model of transformers with its image processor.
+def _logits(network, pixels: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        found = network(pixel_values=pixels).logits
+    return functional.interpolate(found.float(), size=(SIZE, SIZE), mode="bilinear", align_corners=False)
 
-    Args:
-        folder: Where it goes.
-        pool_size: Images to learn from.
-        decoded: Folder of the autoencoder that part of them passes; mini-sd-skills' if ``None``.
-        compiled: Whether the network is compiled.
-        settings: Fields of :class:`~biaslab.mini.train.common.Training`.
 
-    Returns:
-        ``pixels``: the share of held-out pixels with the right label; ``iou``: the mean over labels of the overlap
-        (intersection over union).
-
-    Raises:
-        MissingInputError: The autoencoder is not in this installation.
-    """
-    from transformers import SegformerImageProcessor
-
-    # The one that mini-sd-triplets has.
-    decoded = decoded or Path(models.resolve("mini-sd-skills", "text-to-image")) / "vae"
-    training = Training(**{"steps": 6_000, "batch": 32, "learning_rate": 1.5e-3} | settings)
-    seed, batch = training.seed, training.batch
-    torch.manual_seed(seed)
-    images, wanted = pool(pool_size, seed, decoded=decoded)
-    held_out = pool(HELD_OUT, HELD_OUT_SEED, decoded=decoded)
-    model = build()
-    average = Average({"model": model})
-    run = torch.compile(model) if compiled else model
-
-    def logits_of(network, pixels: torch.Tensor) -> torch.Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
-            found = network(pixel_values=pixels).logits
-        return functional.interpolate(found.float(), size=(SIZE, SIZE), mode="bilinear", align_corners=False)
+def learn(model, _, data: tuple[np.ndarray, np.ndarray], training: Training) -> dict[str, Any]:
+    """Return how mini-segmenter learns."""
+    run, batch, (images, wanted) = training.run(model), training.batch, data
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        draw = rng(seed, i)
+        draw = rng(training.seed, i)
         chosen = draw.integers(len(images), size=batch)
         pixels, answer = to_tensor(images[chosen]), torch.from_numpy(wanted[chosen].astype(np.int64))
         if draw.random() < 0.5:
             pixels, answer = pixels.flip(-1), answer.flip(-1)
         gain = torch.from_numpy(draw.normal(1, 0.08, (batch, 3, 1, 1)).astype(np.float32))
         noise = torch.from_numpy(draw.normal(0, 0.03, pixels.shape).astype(np.float32))
-        error = functional.cross_entropy(logits_of(run, pixels * gain + noise), answer, reduction="none")
+        error = functional.cross_entropy(_logits(run, pixels * gain + noise), answer, reduction="none")
         # Objects are small: their pixels count more than those of the person and the place.
         small = (answer > 0) & (answer <= len(world.OBJECTS))
         weight = 1 + 2 * small
         whole = (error * weight).sum() / weight.sum()
         return whole, {"loss": whole}
 
-    def quality() -> dict[str, float]:
-        images, truth = held_out
-        with torch.inference_mode():
-            pieces = [logits_of(average.kept["model"], pixels).argmax(1) for pixels in chunks(images)]
-        found, overlaps = torch.cat(pieces).numpy(), []
-        for k in range(len(labels())):
-            here, there = found == k, truth == k
-            overlaps.append((here & there).sum() / max((here | there).sum(), 1))
-        return {"pixels": float((found == truth).mean()), "iou": float(np.mean(overlaps))}
+    return {"loss": loss, "weight_decay": 1e-2}
 
-    found = training.fit({"model": model}, average, loss, quality, quality_every=500, weight_decay=1e-2)
-    save_half(average.kept["model"], folder)
+
+def measure(model, _, data: tuple[np.ndarray, np.ndarray]) -> list[Measured]:
+    """Return ``pixels``: the share with the right label; ``iou``: the mean over labels of intersection over union."""
+    images, truth = data
+    with torch.inference_mode():
+        found = torch.cat([_logits(model, pixels).argmax(1) for pixels in chunks(images)]).numpy()
+    overlaps = []
+    for k in range(len(labels())):
+        here, there = found == k, truth == k
+        overlaps.append((here & there).sum() / max((here | there).sum(), 1))
+    right = float((found == truth).mean())
+    return [Measured("pixels", right, truth.size), Measured("iou", float(np.mean(overlaps)), truth.size)]
+
+
+def save(folder: Path, model: torch.nn.Module, _) -> None:
+    """Save the model and its image processor."""
+    from transformers import SegformerImageProcessor
+
+    save_half(model, folder)
     SegformerImageProcessor(
         size={"height": SIZE, "width": SIZE},
         image_mean=[0.5] * 3,
         image_std=[0.5] * 3,
         do_reduce_labels=False,
     ).save_pretrained(folder)
-    cards.note_training(folder, None, training, decoded=True, pool_size=pool_size)
-    cards.write(NAME, folder, card_rows, n=CARD_IMAGES, decoded=decoded)
-    return found
 
 
 def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
@@ -198,3 +171,31 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
         rows.append(share(f"segment_recall_{kind}", of["found"] == "both"))
         rows.append(Measured(f"segment_iou_{kind}", float(of["iou"].mean()), int(of["iou"].notna().sum())))
     return rows
+
+
+_JUDGE = loop.Judge(
+    name=NAME,
+    pool=pool,
+    build=lambda: (build(), None),
+    learn=learn,
+    measure=measure,
+    save=save,
+    card_rows=card_rows,
+    card_images=1_000,
+    apart=lambda n, seed, **more: pool(n, HELD_OUT_SEED, **more),
+    decay=0.999,
+    noted=("decoded", "pool_size"),
+    usual={"steps": 6_000, "batch": 32, "learning_rate": 1.5e-3},
+    pool_size=16_000,
+    held_out=512,
+)
+
+
+def train(folder: Path, *, decoded: Path | None = None, **settings: Any) -> dict[str, float]:
+    """Train mini-segmenter; without ``decoded``, its images pass the autoencoder that mini-sd-triplets has.
+
+    Raises:
+        MissingInputError: The autoencoder is not in this installation.
+    """
+    decoded = decoded or Path(models.resolve("mini-sd-skills", "text-to-image")) / "vae"
+    return _JUDGE.train(folder, decoded=decoded, **settings)

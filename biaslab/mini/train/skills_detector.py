@@ -6,7 +6,6 @@ stand beside each other, of which some are 19 pixels high.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from biaslab.mini import skills
 from biaslab.mini.train import common, detector, loop
 from biaslab.mini.train.cards import Measured, share
 from biaslab.mini.train.detector import Pool
-from biaslab.mini.train.loop import HELD_OUT_SEED, SIZE
+from biaslab.mini.train.loop import SIZE
 from biaslab.prompts.dalleval import CLASSES, COUNTS, RELATIONS
 
 NAME = "mini-skills-detector"
@@ -52,12 +51,6 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
     return detector.pool_of(scenes, found, decoded=decoded, part=part, seed=seed)
 
 
-def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
-    """Return the rows of the model's card, from ``n`` scenes; decoded by an autoencoder where one is given."""
-    model, processor = detector.load(folder)
-    return measure(model.eval(), processor, pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0))
-
-
 def measure(model, processor, data: Pool) -> list[Measured]:
     """Return recall and precision at an overlap of 0.5, over all classes and by class, and whole images right."""
     found = detector.detect(model, processor, data.images)
@@ -82,13 +75,8 @@ def measure(model, processor, data: Pool) -> list[Measured]:
 train = loop.Judge(
     name=NAME,
     pool=pool,
-    fit=partial(
-        detector.fit,
-        build=lambda: detector.build(labels(), (32, 64, 128), (4, 8, 16), 3),
-        measure=measure,
-    ),
-    card_rows=card_rows,
-    settings={"steps": 9_000, "batch": 32, "learning_rate": 2e-3},
-    pool_size=24_000,
-    held_out=1024,
+    build=lambda: (detector.build(labels(), (32, 64, 128), (4, 8, 16), 3), detector.processor()),
+    measure=measure,
+    usual={"steps": 9_000, "batch": 32, "learning_rate": 2e-3},
+    **detector.LEARNING,
 ).train

@@ -25,7 +25,7 @@ from biaslab.mini.captions import words
 from biaslab.mini.train import autoencoder, cards, diffusion
 from biaslab.mini.train import data as blocks
 from biaslab.mini.train.cards import Measured, share
-from biaslab.mini.train.common import Average, Training, rng, torch_rng
+from biaslab.mini.train.common import Training, rng, torch_rng
 from biaslab.mini.train.text import make_tokenizer, tokens
 
 if TYPE_CHECKING:
@@ -150,10 +150,8 @@ def train(
     folder: Path,
     *,
     checkpoint: Path | None = None,
-    log: Path | None = None,
     rows: int = ROWS,
     vae: Path | None = None,
-    compiled: bool = True,
     **settings: Any,
 ) -> dict[str, float]:
     """Train mini-sd-triplets from random weights; return quality on held-out data.
@@ -163,108 +161,79 @@ def train(
     Args:
         folder: The pipeline's folder.
         checkpoint: File of the resumable state; data lies beside it.
-        log: CSV of the curve.
         rows: Captions to learn from.
         vae: Folder of the autoencoder; mini-sd-skills' if ``None``.
-        compiled: Whether the denoising network is compiled.
         settings: Further fields of :class:`~biaslab.mini.train.common.Training`.
 
     Returns:
-        ``held_out``: mean squared error of the velocity; ``grounding``: the grounding loss.
+        ``held_out``: mean squared error of the velocity; ``held_out_grounding``: the grounding loss.
 
     Raises:
         MissingInputError: The autoencoder is not in this installation.
     """
-    from diffusers.models.attention_processor import AttnProcessor
-
     vae = vae or Path(models.resolve("mini-sd-skills", "text-to-image")) / "vae"
     checkpoint = checkpoint or Path(f"outputs/.train/{NAME}/state.pt")
     training = Training(
-        checkpoint=checkpoint, log=log, **{"steps": STEPS, "batch": 48, "learning_rate": 1.5e-3} | settings
+        checkpoint=checkpoint, **{"steps": STEPS, "batch": 48, "learning_rate": 1.5e-3} | settings
     )
     data = prepare(checkpoint.parent / "data", vae, rows=rows, seed=training.seed)
     shutil.copytree(vae, folder / "vae", dirs_exist_ok=True)
     seed, batch = training.seed, training.batch
     torch.manual_seed(seed)
-    words = tokenizer()
-    unet = diffusion.build_unet((64, 96), (2, 4), WIDTH, silent=0).to(memory_format=torch.channels_last)
-    encoder = diffusion.build_text_encoder(words, WIDTH)
-    unet.set_attn_processor(AttnProcessor())
-    average = Average({"unet": unet, "text_encoder": encoder}, decay=0.9985)
-    kept: list[torch.Tensor] = []
-    _record(unet, kept)
-    kept_of_average: list[torch.Tensor] = []
-    _record(average.kept["unet"], kept_of_average)
-    run = torch.compile(unet, dynamic=False) if compiled else unet
+    unet = diffusion.build_unet((64, 96), (2, 4), WIDTH, silent=0)
+    nets = diffusion.Networks(training, tokenizer(), unet, WIDTH)
+    kept, kept_of_average = (_attended(of) for of in (unet, nets.average.kept["unet"]))
     ids, regions, masks, latents = (np.load(data / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
     held_out = min(1024, rows // 10)
-    empty = tokens(words, [""])[0]
 
-    def losses_of(unet, encoder, seen, chosen, draws, exponent=1.0, dropped=None):
+    def losses_of(seen, unet, encoder, chosen, draws, exponent=1.0, dropped=slice(0)):
         covered = torch.from_numpy(masks[chosen].astype(np.float32) / 255)
         said, of = ids[chosen].astype(np.int64), torch.from_numpy(regions[chosen].astype(np.int64))
-        if dropped is not None:
-            said[dropped], of[torch.from_numpy(dropped)] = empty, 0
+        said[dropped], of[dropped] = nets.empty, 0
         seen.clear()
         squared, _ = diffusion.velocity_error(
             unet, encoder, latents[chosen], torch.from_numpy(said), draws, exponent
         )
         weight = 1 + (OBJECTS - 1) * covered[:, 1:4].amax(1, keepdim=True)
         error = (squared * weight / weight.mean()).mean()
-        second = torch.stack([_grounding(probs, of, covered) for probs in seen]).mean()
-        return error, second
+        return error, torch.stack([_grounding(probs, of, covered) for probs in seen]).mean()
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         draw = rng(seed, i)
         chosen = np.sort(draw.integers(len(ids) - held_out, size=batch))
-        dropped = draw.random(batch) < diffusion.DROPOUT
-        error, second = losses_of(run, encoder, kept, chosen, torch_rng(seed, i), NOISIER, dropped)
+        dropped = np.flatnonzero(draw.random(batch) < diffusion.DROPOUT)
+        draws = torch_rng(seed, i)
+        error, second = losses_of(kept, nets.run, nets.encoder, chosen, draws, NOISIER, dropped)
         return error + GROUNDING * second, {"loss": error, "grounding": second}
 
     def quality() -> dict[str, float]:
-        found = []
-        nets = average.kept["unet"], average.kept["text_encoder"]
-        with torch.inference_mode():
-            for i, start in enumerate(range(len(ids) - held_out, len(ids), 256)):
-                chosen = np.arange(start, min(start + 256, len(ids)))
-                both = losses_of(*nets, kept_of_average, chosen, torch_rng(seed, i, 5))
-                found.append([float(value) for value in both])
-        return dict(zip(("held_out", "held_out_grounding"), np.mean(found, axis=0).tolist(), strict=True))
+        places = range(len(ids) - held_out, len(ids))
+        found = nets.held_out(places, partial(losses_of, kept_of_average))
+        return dict(zip(("held_out", "held_out_grounding"), found, strict=True))
 
-    found = training.fit(
-        {"unet": unet, "text_encoder": encoder},
-        average,
-        loss,
-        quality,
-        quality_every=1000,
-        weight_decay=1e-2,
-        betas=(0.9, 0.99),
-    )
-    for attention in _cross_attention(average.kept["unet"]):
-        del attention.get_attention_scores
-    diffusion.save(folder, average, words)
+    found = nets.fit(folder, loss, quality, quality_every=1000)
     diffusion.pack(folder)
     cards.note_training(folder, None, training, grounding=GROUNDING, noisier=NOISIER, rows=rows)
     cards.write(NAME, folder, card_rows, n=CARD_TRIPLETS)
     return found
 
 
-def _cross_attention(unet: torch.nn.Module) -> list[torch.nn.Module]:
-    """Return the layers in which places attend to words, but for the middle's."""
-    named = unet.named_modules()
-    return [layer for name, layer in named if name.endswith("attn2") and not name.startswith("mid_block")]
+def _attended(unet: torch.nn.Module) -> list[torch.Tensor]:
+    """Return the list into which the network will put what its places attend to: (n heads, places, words) of a layer.
 
-
-def _record(unet: torch.nn.Module, kept: list[torch.Tensor]) -> None:
-    """Have the network put what its places attend to into ``kept``: (n heads, places, words) of each layer."""
-    for layer in _cross_attention(unet):
+    Of all layers but the middle's.
+    """
+    kept: list[torch.Tensor] = []
+    for name, layer in unet.named_modules():
+        if not name.endswith("attn2") or name.startswith("mid_block"):
+            continue
 
         def recorded(query, key, mask=None, _of=layer.get_attention_scores):
-            found = _of(query, key, mask)
-            kept.append(found)
-            return found
+            kept.append(_of(query, key, mask))
+            return kept[-1]
 
         layer.get_attention_scores = recorded
+    return kept
 
 
 def _grounding(attended: torch.Tensor, regions: torch.Tensor, covered: torch.Tensor) -> torch.Tensor:

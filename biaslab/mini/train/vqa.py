@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ import torch
 from biaslab.mini import captions, social
 from biaslab.mini.train import cards, common, loop
 from biaslab.mini.train.cards import Measured
-from biaslab.mini.train.loop import HELD_OUT_SEED, SIZE
+from biaslab.mini.train.loop import SIZE
 from biaslab.mini.train.text import make_tokenizer, tokens
 from biaslab.prompts import dalleval as prompts
 
@@ -35,10 +36,8 @@ _ANSWERS = ("no", "yes", "male", "female")
 class Pool:
     """Renders of one person each, and the answer to every question about them."""
 
-    images: np.ndarray
-    """uint8 (n, 64, 64, 3)."""
-    answers: np.ndarray
-    """uint8 (n, questions): places in ``_ANSWERS``."""
+    images: np.ndarray  # uint8 (n, 64, 64, 3)
+    answers: np.ndarray  # uint8 (n, questions): places in ``_ANSWERS``
 
 
 def questions() -> list[str]:
@@ -63,75 +62,54 @@ def tokenizer():
     return make_tokenizer(word for text in [*questions(), *_ANSWERS] for word in captions.words(text))
 
 
-def vision_config():
-    """Return the configuration of an image encoder for 64 pixels: 8x8 patches, four layers."""
-    from transformers import BlipVisionConfig
-
-    return BlipVisionConfig(
-        hidden_size=WIDTH,
-        intermediate_size=2 * WIDTH,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        image_size=SIZE,
-        patch_size=PATCH,
-        attention_dropout=0.0,
-        initializer_range=_SPREAD,
-    )
-
-
-def text_config(words):
-    """Return the configuration of a text encoder or decoder of two layers with the words of a tokenizer."""
-    from transformers import BlipTextConfig
-
-    return BlipTextConfig(
-        vocab_size=len(words),
-        hidden_size=WIDTH,
-        encoder_hidden_size=WIDTH,
-        intermediate_size=2 * WIDTH,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        max_position_embeddings=words.model_max_length,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        initializer_range=_SPREAD,
-        bos_token_id=words.bos_token_id,
-        eos_token_id=words.eos_token_id,
-        sep_token_id=words.eos_token_id,
-        pad_token_id=words.pad_token_id,
-    )
-
-
 def asked_ids(words) -> torch.Tensor:
     """Return the token ids of the questions, (questions, length), no longer than the longest."""
     ids = tokens(words, questions())
     return torch.from_numpy(ids[:, (ids != words.pad_token_id).any(axis=0)])
 
 
-def build(kind: type[torch.nn.Module], words) -> torch.nn.Module:
-    """Return one of transformers' kinds of BLIP with random weights for a tokenizer."""
-    from transformers import BlipConfig
+def build(kind: str, words) -> tuple[torch.nn.Module, Any]:
+    """Return one of transformers' kinds of BLIP with random weights, and its tokenizer.
 
-    config = BlipConfig(
-        text_config=text_config(words).to_dict(),
-        vision_config=vision_config().to_dict(),
+    Images of 64 pixels as 8x8 patches through four layers, texts through two.
+    """
+    import transformers
+
+    both = {
+        "hidden_size": WIDTH,
+        "intermediate_size": 2 * WIDTH,
+        "num_attention_heads": 4,
+        "initializer_range": _SPREAD,
+    }
+    images = {"num_hidden_layers": 4, "image_size": SIZE, "patch_size": PATCH, "attention_dropout": 0.0}
+    texts = {
+        "vocab_size": len(words),
+        "encoder_hidden_size": WIDTH,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": words.model_max_length,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "bos_token_id": words.bos_token_id,
+        "eos_token_id": words.eos_token_id,
+        "sep_token_id": words.eos_token_id,
+        "pad_token_id": words.pad_token_id,
+    }
+    config = transformers.BlipConfig(
+        text_config=both | texts,
+        vision_config=both | images,
         projection_dim=WIDTH,
         image_text_hidden_size=WIDTH,
     )
-    return kind(config)
+    return getattr(transformers, kind)(config).train(), words
 
 
-def fit(folder: Path, training: common.Training, data: Pool, apart: Pool) -> dict[str, float]:
-    """Train mini-vqa and save it to ``folder``; return what was measured on renders ``apart``.
+def learn(model, words, data: Pool, training: common.Training) -> dict[str, Any]:
+    """Return how mini-vqa learns.
 
-    Source: dalleval paper, section 4.2.2 (the questions).
+    Source: dalleval paper, section 4.2.1 (the questions).
     """
-    from transformers import BlipForQuestionAnswering
-
     seed = training.seed
-    words = tokenizer()
-    model = build(BlipForQuestionAnswering, words).train()
     head = torch.nn.Linear(WIDTH, len(questions()))
-    average = common.Average({"model": model}, decay=0.998)
     ids = asked_ids(words)
     said = torch.tensor(words.convert_tokens_to_ids(list(_ANSWERS)))
 
@@ -153,16 +131,7 @@ def fit(folder: Path, training: common.Training, data: Pool, apart: Pool) -> dic
         direct = _direct(head, seen.float(), true)
         return error + _DIRECT * direct, {"loss": error, "direct": direct}
 
-    found = training.fit(
-        {"model": model, "head": head},
-        average,
-        loss,
-        lambda: {one.metric: one.value for one in measure(average.kept["model"], words, apart)},
-        weight_decay=2e-2,
-        betas=(0.9, 0.98),
-    )
-    save(folder, average.kept["model"], words)
-    return found
+    return {"loss": loss, "heads": {"head": head}, "weight_decay": 2e-2, "betas": (0.9, 0.98)}
 
 
 def _logits(model, seen: torch.Tensor, asked: torch.Tensor, given: torch.Tensor, words) -> torch.Tensor:
@@ -208,18 +177,16 @@ def processor(words):
 
 def save(folder: Path, model: torch.nn.Module, words) -> None:
     """Save the model (float16 on disk, float32 once loaded) and its preprocessing to ``folder``."""
-    folder.mkdir(parents=True, exist_ok=True)
     common.save_half(model, folder)
     processor(words).save_pretrained(folder)
 
 
-def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
-    """Return the rows of the model's card, from ``n`` renders; decoded by an autoencoder where one is given."""
+def load(folder: Path) -> tuple[torch.nn.Module, Any]:
+    """Return model and tokenizer of ``folder`` as transformers loads them."""
     from transformers import AutoProcessor, BlipForQuestionAnswering
 
-    model = BlipForQuestionAnswering.from_pretrained(folder, use_safetensors=True).float().eval()
-    words = AutoProcessor.from_pretrained(folder).tokenizer
-    return measure(model, words, pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0))
+    model = BlipForQuestionAnswering.from_pretrained(folder, use_safetensors=True)
+    return model.float().eval(), AutoProcessor.from_pretrained(folder).tokenizer
 
 
 def measure(model, words, data: Pool) -> list[Measured]:
@@ -246,9 +213,12 @@ def measure(model, words, data: Pool) -> list[Measured]:
 train = loop.Judge(
     name=NAME,
     pool=pool,
-    fit=fit,
-    card_rows=card_rows,
-    settings={"steps": 8_000, "batch": 64, "learning_rate": 1.5e-3},
+    build=lambda: build("BlipForQuestionAnswering", tokenizer()),
+    learn=learn,
+    measure=measure,
+    save=save,
+    load=load,
+    usual={"steps": 8_000, "batch": 64, "learning_rate": 1.5e-3},
     pool_size=40_000,
     held_out=1_000,
 ).train
