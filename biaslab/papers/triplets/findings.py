@@ -344,11 +344,10 @@ def one_triplet(gap: pd.DataFrame) -> list[Finding]:
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         masculine, feminine, tied = _ways(rows)
-        other = rows[rows["nearer"] != "masculine"]
-        named = [f"{_metric(r.metric)}: {r.nearer}." for r in other.itertuples()]
-        known = rows[rows["ci_low"].notna()]
-        bare = f"The interval over seeds excludes 0 in {away(known)} of {len(known)}."
-        bare = bare if len(known) else "Without values per seed there is no interval."
+        named = [f"{_metric(r.metric)}: {r.nearer}." for r in rows.itertuples() if r.nearer != "masculine"]
+        known, bare = rows[rows["ci_low"].notna()], "Without values per seed there is no interval."
+        if len(known):
+            bare = f"The interval over seeds excludes 0 in {away(known)} of {len(known)}."
         return Finding(
             f"Is neutral nearer to masculine or to feminine where one triplet is repeated, {dataset}?",
             f"To masculine in {masculine} of {count(len(rows), 'metric', 'metrics')}, to feminine in {feminine}, "
@@ -373,37 +372,45 @@ def co_occurrence(summary: pd.DataFrame, gap: pd.DataFrame) -> list[Finding]:
     # Measured ones, with intervals of their own; where there is no other, also those without.
     sure = known[known["ci_low"].notna()] if len(over) else known
     masculine, feminine, tied = _ways(known)
-    cells = (
-        f"Of {count(len(known), 'cell', 'cells')} of model and dataset {masculine} are nearer to masculine"
+    counted = (
+        f"Of {count(len(known), 'cell', 'cells')} of model and dataset {masculine} are nearer to masculine, "
+        f"{feminine} to feminine, {tied} tied."
     )
-    counted = (f"{cells}, {feminine} to feminine, {tied} tied.",) if len(over) else ()
+
+    def details(row) -> list[str]:
+        if row.dataset == _ALL_DATASETS:
+            return [counted]
+        if not isfinite(row.ci_low):
+            return []
+        without = getattr(row, "n_without", 0.0)
+        lost = [f"{without:,.0f} pairs have an image without objects."] if isfinite(without) else []
+        return [*lost, f"By sign flips of triplets p = {row.p:.2g}."]
+
     return [
         Finding(
             f"Are the objects of neutral images more like those of masculine or of feminine ones, {row.dataset}?",
             moved(row.ci_low, row.ci_high, *_LIKE), _of(row.model),
             of="datasets" if row.dataset == _ALL_DATASETS else "pairs of images", figure="triplets_co_occurrence",
-            details=counted if row.dataset == _ALL_DATASETS else _without(row), **_gap(row),
+            details=tuple(details(row)), **_gap(row),
         )
         for row in pd.concat([over, sure]).itertuples()
     ]  # fmt: skip
 
 
-def _without(row) -> tuple[str, ...]:
-    """Say how many pairs have no cosine, and what flipping the signs of triplets says, where there are triplets."""
-    if not isfinite(row.ci_low):
-        return ()
-    lost = getattr(row, "n_without", 0.0)
-    said = () if not isfinite(lost) else (f"{lost:,.0f} pairs have an image without objects.",)
-    return (*said, f"By sign flips of triplets p = {row.p:.2g}.")
-
-
 def chi_square(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say how many tests of all objects are significant, and what effect sizes are known (``triplets_chi_square``)."""
     known = _many(tests, "p")
+    if known.empty:
+        return []
+    details, permuted = list(_around(known, confidence)), known[known["p_permutation"].notna()]
+    if len(permuted):
+        some = (permuted["p_permutation_holm"] < _alpha(confidence)).sum()
+        details.append(
+            f"With genders permuted within triplets, {some} of {len(permuted)} after Holm's correction."
+        )
     question = "Do the objects in images differ with the gender in the prompt?"
     answer = f"In {_significant(known, confidence)} tests, after Holm's correction."
-    details = (*_around(known, confidence), *_permuted(known, confidence))
-    return [Finding(question, answer, details=details)] if len(known) else []
+    return [Finding(question, answer, details=tuple(details))]
 
 
 def gendered_objects(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
@@ -426,15 +433,6 @@ def gendered_objects(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[F
         )
         for row in known.itertuples()
     ]  # fmt: skip
-
-
-def _permuted(known: pd.DataFrame, confidence: float) -> tuple[str, ...]:
-    """Say what permutation within triplets says, where there are counts by triplet."""
-    tested = known[known["p_permutation"].notna()]
-    if tested.empty:
-        return ()
-    some = (tested["p_permutation_holm"] < _alpha(confidence)).sum()
-    return (f"With genders permuted within triplets, {some} of {len(tested)} after Holm's correction.",)
 
 
 def object_images(images: pd.DataFrame) -> list[Finding]:
@@ -665,7 +663,7 @@ def group_permutations(tests: pd.DataFrame, *, confidence: float = 0.95) -> list
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         hit = rows[rows["p_permutation_holm"] < alpha]
-        named = ", ".join(GROUP_NAMES[group] for group in hit["dependency_group"])
+        named = ", ".join(hit["dependency_group"].map(GROUP_NAMES))
         details = [
             f"{GROUP_NAMES[row['dependency_group']]}: permutation p = {row['p_permutation']:.2g}, Cramér's V "
             f"{row['cramers_v']:.2f} ({interval(row)}; n = {row['n']:,.0f} objects)."
@@ -713,9 +711,8 @@ def mask_truth(truth: pd.DataFrame) -> list[Finding]:
         if not {("overlap", "own"), ("auc", "own")} <= set(by):
             return None
         own, auc = by["overlap", "own"], by["auc", "own"]
-        details = [
-            f"The area under the ROC curve is {auc.value:.2f} ({auc.ci_low:.2f} to {auc.ci_high:.2f})."
-        ]
+        said = f"The area under the ROC curve is {auc.value:.2f} ({auc.ci_low:.2f} to {auc.ci_high:.2f})."
+        details = [said]
         for mask, place in (("shuffled", "another word's place"), ("other", "the place in another drawing")):
             if of := by.get(("auc", mask)):
                 limits = f"{of.ci_low:.2f} to {of.ci_high:.2f}"
