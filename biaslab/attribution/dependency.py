@@ -16,7 +16,7 @@ import pandas as pd
 from biaslab.attribution.maps import WordMaps, on_image
 from biaslab.measures.instances import BOX
 from biaslab.measures.instances import masks as object_masks
-from biaslab.measures.similarity import HUMANS, coverage, hidden_nouns
+from biaslab.measures.similarity import HUMANS, coverage
 from biaslab.store import Store
 
 THRESHOLDS = (0.25, 0.35, 0.45)
@@ -43,11 +43,7 @@ class Attended(Protocol):
 
 
 def covered(
-    images: Attended,
-    instances: pd.DataFrame,
-    *,
-    store: Store,
-    progress: bool = True,
+    images: Attended, instances: pd.DataFrame, *, store: Store, progress: bool = True
 ) -> pd.DataFrame:
     """Return how far the words of prompts cover the objects of images; what is in ``store`` is not computed again.
 
@@ -56,8 +52,6 @@ def covered(
     Args:
         images: Where the maps of words come from.
         instances: Rows of ``triplets_objects``.
-        store: Where results are kept.
-        progress: Whether to show a bar.
 
     Returns:
         A row an instance and threshold of :data:`THRESHOLDS`, instances in order: image_id, instance and the columns of
@@ -72,21 +66,17 @@ def covered(
         for image_id, objects in shard.itertuples(index=False):
             (maps,) = images.word_maps([image_id])
             rows = pd.DataFrame(json.loads(objects))
+            instance = np.tile(rows["instance"], len(THRESHOLDS))
             found = coverages(rows, maps.words, maps.maps)
-            frames.append(
-                found.assign(image_id=image_id, instance=np.tile(rows["instance"], len(THRESHOLDS)))
-            )
+            frames.append(found.assign(image_id=image_id, instance=instance))
         return pd.concat(frames, ignore_index=True)
 
     by_image = instances.groupby("image_id", sort=False)[["instance", *_NEEDED]]
     units = [(image_id, rows.to_json(orient="records", double_precision=15)) for image_id, rows in by_image]
     stage = store.stage("coverages", {"images": images.digest, "thresholds": list(THRESHOLDS)}, work)
-    found = stage.compute(
-        pd.DataFrame(units, columns=["image_id", "objects"], dtype=object),
-        shard_rows=_SHARD_ROWS,
-        label="comparing words and objects",
-        progress=progress,
-    )
+    units = pd.DataFrame(units, columns=["image_id", "objects"], dtype=object)
+    label = "comparing words and objects"
+    found = stage.compute(units, shard_rows=_SHARD_ROWS, label=label, progress=progress)
     keys = ["image_id", "instance"]
     if found.empty:
         return instances[keys].reindex(columns=[*keys, *COVERED]).astype(COVERED)
@@ -94,10 +84,7 @@ def covered(
 
 
 def coverages(
-    instances: pd.DataFrame,
-    words: Sequence[str],
-    maps: np.ndarray,
-    thresholds: Sequence[float] = THRESHOLDS,
+    instances: pd.DataFrame, words: Sequence[str], maps: np.ndarray, thresholds: Sequence[float] = THRESHOLDS
 ) -> pd.DataFrame:
     """Return how far words cover the objects of one image (eq. 7): the largest coverage is what guidance asks for.
 
@@ -145,24 +132,3 @@ def coverages(
         "region": np.tile(np.where(instances["rle"] == "", "box", "mask"), len(thresholds)),
     }
     return pd.DataFrame(found).astype(COVERED)
-
-
-def nouns_of(image_ids: Sequence[str], nouns: Sequence[Sequence[str]], objects: pd.DataFrame) -> pd.DataFrame:
-    """Return the nouns of the prompts of images, and whether they are hidden: no object of the image has their name.
-
-    Args:
-        image_ids: Images that were looked at.
-        nouns: Of each image, those of its prompt.
-        objects: Columns image_id and object (its name as a noun).
-
-    Returns:
-        Columns image_id, noun and hidden.
-    """
-    shown = objects.groupby("image_id")["object"].agg(set).to_dict()
-    rows = [
-        (image_id, noun, noun in hidden)
-        for image_id, of in zip(image_ids, nouns, strict=True)
-        for hidden in [set(hidden_nouns(of, shown.get(image_id, ())))]
-        for noun in dict.fromkeys(of)
-    ]
-    return pd.DataFrame(rows, columns=["image_id", "noun", "hidden"]).astype({"hidden": bool})

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,6 @@ def generate_with_attention(
     seed: int,
     words: Sequence[Sequence[str]],
     *,
-    softmax: Literal["text", "full"] = "text",
     watch: Watch = unwatched,
 ) -> tuple[list[np.ndarray | Unreadable], list[WordMaps], list[dict[str, np.ndarray]]]:
     """Generate images, maps of where they attend to words, and those of each layer.
@@ -41,19 +40,13 @@ def generate_with_attention(
     batches beyond rounding.
 
     Args:
-        generator: A loaded model.
-        texts: Prompts, one for each image.
-        keys: ``(prompt_id, index)`` of each image.
-        seed: Seed of the run.
+        generator, texts, keys, seed, watch: As for :meth:`~biaslab.generation.Generator.images`.
         words: Of each image, the words of its prompt to map, as they stand there.
-        softmax: See :func:`biaslab.attribution.attention.capture`.
-        watch: As for :meth:`~biaslab.generation.Generator.images`.
 
     Returns:
-        The images; their maps; and of each image by layer, in the order in which these run, the maps of the same words,
-        ``uint8 (words, rows, columns)`` as in :class:`~biaslab.attribution.maps.WordMaps`, on the latents' grid or 16
-        of its longer side. A layer is told by its rows and columns and its name, such as
-        ``16x16 up_blocks.1.attentions.0.transformer_blocks.0.attn2``.
+        The images; their maps; and of each image by layer (:meth:`~.attention.Attention.with_layers`), in the order in
+        which these run, the maps of the same words, ``uint8 (words, rows, columns)`` as in :class:`~.maps.WordMaps`, on
+        the latents' grid or 16 of its longer side.
 
     Raises:
         InputError: There are not as many keys or lists of words as texts, or a word is empty.
@@ -69,15 +62,12 @@ def generate_with_attention(
     @contextmanager
     def attending(chosen: range) -> Iterator[Follow | None]:
         here = placed.of(chosen)
-        with watch(chosen) as follow, capture(generator.pipe, here, softmax=softmax) as attention:
+        with watch(chosen) as follow, capture(generator.pipe, here) as attention:
             yield follow
         whole, of_layers = attention.with_layers()
-        maps.extend(word_maps(whole, here.words, here.missing))
-        by_layer.extend({} for _ in chosen)
-        for layer, (height, width) in attention.layers.items():
-            found = word_maps(of_layers[layer], here.words, here.missing, _MOST)
-            for of_image, one in zip(by_layer[-len(chosen) :], found, strict=True):
-                of_image[f"{height}x{width} {layer}"] = one.maps
+        maps.extend(word_maps(whole, here))
+        found = {layer: word_maps(of, here, _MOST) for layer, of in of_layers.items()}
+        by_layer.extend({layer: of[i].maps for layer, of in found.items()} for i in range(len(chosen)))
 
     images = generator.images(texts, keys, seed, watch=attending)
     return images, maps, by_layer
@@ -86,27 +76,15 @@ def generate_with_attention(
 class AttendedImages(GeneratedImages):
     """Images of a table of prompts, as :class:`~biaslab.generation.GeneratedImages`, with maps of words.
 
-    Images and maps are made at once and kept in the same shards.
-
-    Args:
-        prompts: The columns of :class:`~biaslab.generation.GeneratedImages` and words: a list of the words of the text
-            to map.
-        softmax: See :func:`biaslab.attribution.attention.capture`.
-        given: As for :class:`~biaslab.generation.GeneratedImages`.
-        options: As for it.
-
-    Raises:
-        InputError: The prompts lack a column or hold values that do not fit.
-        ParameterError: The model is unknown.
-        MissingInputError: The embedded model is not in this installation.
+    Images and maps are made at once and kept in the same shards. Prompts have a column more, ``words``: a list of the
+    words of the text to map. Raises InputError without it; else arguments and errors are the same.
     """
 
-    def __init__(
-        self, prompts: pd.DataFrame, *given, softmax: Literal["text", "full"] = "text", **options
-    ) -> None:
+    _also = MappingProxyType({"softmax": "text"})
+
+    def __init__(self, prompts: pd.DataFrame, *given, **options) -> None:
         if "words" not in prompts:
             raise InputError("The prompts have no column 'words'; it must hold a list of words for each.")
-        self._also = {"softmax": softmax}
         super().__init__(prompts, *given, **options)
         # Shards are told apart by the rows that they were made from.
         asked = [json.dumps(list(words)) for words in prompts["words"]]
@@ -115,25 +93,18 @@ class AttendedImages(GeneratedImages):
         self.digest = hashlib.sha256("\n".join([self.digest, *self._units["words"]]).encode()).hexdigest()
 
     def word_maps(self, image_ids: Sequence[str]) -> list[WordMaps]:
-        """Return maps of images in the order asked for.
-
-        Raises:
-            InputError: An id is not in the table.
-        """
+        """Return maps of images in the order asked for; raises InputError where an id is not in the table."""
         return [unpacked(self._row(place)) for place in self._found(image_ids)]
 
     def layer_maps(self, image_ids: Sequence[str]) -> list[dict[str, np.ndarray]]:
-        """Return maps of each layer, as of :func:`generate_with_attention`, of images in the order asked for.
-
-        Raises:
-            InputError: An id is not in the table.
-        """
+        """Return maps of each layer, as of :func:`generate_with_attention`; else as :meth:`word_maps`."""
         return [unzipped(self._row(place)[LAYER_MAPS]) for place in self._found(image_ids)]
 
     def _drawn(self, made_by: Generator, rows: pd.DataFrame, keys: list[tuple[str, int]], watch: Watch):
         words = [json.loads(asked) for asked in rows["words"]]
+        texts = list(rows["text"])
         images, found, by_layer = generate_with_attention(
-            made_by, list(rows["text"]), keys, self._seed, words, watch=watch, **self._also
+            made_by, texts, keys, self._seed, words, watch=watch
         )
         kept = [packed(maps) for maps in found]
         more = {column: [row[column] for row in kept] for column in PACKED}

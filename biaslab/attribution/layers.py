@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _SHARD_PAIRS = 512
 _COLUMNS = ["first", "second", "metric", "value", "reason"]
+_NONE = "the prompts have no word in common whose attention differs by place"
 
 
 def compare_layers(
@@ -33,9 +34,7 @@ def compare_layers(
     attention. A word has its like in the other prompt; words that are in one prompt only, such as the one that says a
     gender, have each other, in their order, where both prompts have as many, and else none.
 
-    Args:
-        images: Images of prompts that share noise.
-        pairs: Columns first and second: ids of images.
+    ``images`` are of prompts that share noise, ``pairs`` has their ids as first and second.
 
     Returns:
         Columns first, second, metric (``attention``, the layer's rows and columns and its name, such as ``attention
@@ -55,18 +54,11 @@ def _compared(images: AttendedImages, pairs: pd.DataFrame) -> pd.DataFrame:
     for first, second in zip(pairs["first"], pairs["second"], strict=True):
         words = [maps.words for maps in images.word_maps([first, second])]
         one, other = images.layer_maps([first, second])
-        at = _alike(*words)
+        here, there = _alike(*words)
         for layer in one:
-            sides = [
-                maps[layer][places].reshape(1, -1) for maps, places in zip((one, other), at, strict=True)
-            ]
-            value = cosines(*sides)[0] if at[0] else np.nan
-            why = (
-                ""
-                if np.isfinite(value)
-                else "the prompts have no word in common whose attention differs by place"
-            )
-            rows.append((first, second, f"attention {layer}", value, why))
+            sides = one[layer][here].reshape(1, -1), other[layer][there].reshape(1, -1)
+            value = cosines(*sides)[0] if here else np.nan
+            rows.append((first, second, f"attention {layer}", value, "" if np.isfinite(value) else _NONE))
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
 
 import numpy as np
 
+from biaslab.attribution.words import Columns
 from biaslab.errors import InputError
 
 THRESHOLD = 0.35
@@ -32,16 +33,14 @@ class WordMaps:
     """Why other words have none."""
 
 
-def word_maps(
-    attention, words: Sequence[tuple[str, ...]], missing: Sequence[dict[str, str]], most: int = LATENTS
-) -> list[WordMaps]:
+def word_maps(attention, columns: Columns, most: int = LATENTS) -> list[WordMaps]:
     """Return the maps of some images as they are kept: on the latents' grid, in 256 levels.
 
     Args:
         attention: Mean attention ``float32 (images, words, height, width)`` in torch, see
             :meth:`biaslab.attribution.attention.Attention.maps`.
-        words: Of each image, the words that the first maps are of; maps beyond them are left out.
-        missing: Of each image, why other words have none.
+        columns: Of each image, the words that the first maps are of (maps beyond them are left out), and why others
+            have none.
         most: Rows and columns of a map at most: a larger grid is averaged down to as many of its longer side.
     """
     import torch
@@ -53,7 +52,7 @@ def word_maps(
     levels = _scaled(attention).mul_(255).round_().to(torch.uint8).cpu().numpy()
     return [
         WordMaps(of_image, maps[: len(of_image)].copy(), dict(why))
-        for of_image, maps, why in zip(words, levels, missing, strict=True)
+        for of_image, maps, why in zip(columns.words, levels, columns.missing, strict=True)
     ]
 
 
@@ -71,15 +70,9 @@ def word_masks(maps: np.ndarray, height: int, width: int, threshold: float = THR
 def on_image(maps: np.ndarray, height: int, width: int) -> np.ndarray:
     """Return maps in the size of their image, ``float32 (words, height, width)``, each from 0 to 1.
 
-    They are interpolated (bicubic) and scaled, as DAAM does it; all 0 where a map is the same everywhere.
-
-    Args:
-        maps: ``uint8 (words, rows, columns)`` of :class:`WordMaps`.
-        height: Of the image, in pixels, 1 or more.
-        width: Of the image, in pixels, 1 or more.
-
-    Raises:
-        InputError: The maps have another shape, or a number is not allowed.
+    ``uint8 (words, rows, columns)`` of :class:`WordMaps` are interpolated (bicubic) to pixels and scaled, as DAAM does
+    it; all 0 where a map is the same everywhere. Raises InputError where the maps have another shape, or there is no
+    pixel.
     """
     import torch
 
@@ -102,17 +95,15 @@ def _scaled(values):
 
 
 def packed(maps: WordMaps) -> dict[str, str | bytes]:
-    """Return the maps of an image as a table keeps them, by column."""
-    return {
-        "mapped": json.dumps({"words": maps.words, "missing": maps.missing}),
-        "maps": zipped({"maps": maps.maps}),
-    }
+    """Return the maps of an image as a table keeps them, by column of :data:`PACKED`."""
+    said = json.dumps({"words": maps.words, "missing": maps.missing})
+    return {"mapped": said, "maps": zipped({"maps": maps.maps})}
 
 
 def unpacked(row: Mapping) -> WordMaps:
     """Return the maps that a row of such a table keeps."""
-    mapped = json.loads(row["mapped"])
-    return WordMaps(tuple(mapped["words"]), unzipped(row["maps"])["maps"], mapped["missing"])
+    said = json.loads(row["mapped"])
+    return WordMaps(tuple(said["words"]), unzipped(row["maps"])["maps"], said["missing"])
 
 
 def zipped(arrays: Mapping[str, np.ndarray]) -> bytes:

@@ -32,7 +32,7 @@ def attend(
     texts: Sequence[str],
     words: Sequence[Sequence[str]],
     *,
-    keys: Sequence[str] = (),
+    keys: Sequence[str],
     levels: Sequence[float] = LEVELS,
     seed: int = 0,
 ) -> tuple[list[WordMaps], list[list[WordMaps]]]:
@@ -43,7 +43,7 @@ def attend(
         images: ``uint8 (height, width, 3)`` RGB, all of one size that the model makes.
         texts: What is said of each.
         words: Of each image, the words of its text to map.
-        keys: What tells each image's noise from that of others; its place if there are none.
+        keys: What tells each image's noise from that of others.
         levels: How much noise there is, above 0 and below 1: shares of the noise schedule.
         seed: Seed of the noise; each image has its own, the same at all levels and in every batch.
 
@@ -65,22 +65,19 @@ def attend(
         )
     if not levels or not all(0 < level < 1 for level in levels):
         raise ParameterError(
-            f"levels is {list(levels)}; give shares of the noise schedule, above 0 and below 1."
+            f"levels is {list(levels)}; give shares of the noise schedule above 0 and below 1."
         )
-    keys = list(keys) or [str(i) for i in range(len(images))]
     if not len(images) == len(texts) == len(words) == len(keys):
         raise InputError(
             f"There are {len(images)} images, {len(texts)} texts, {len(words)} lists of words and {len(keys)} keys."
         )
-    if len({image.shape for image in images}) > 1:
-        raise InputError(
-            f"Images have the shapes {sorted({image.shape for image in images})}; give one size."
-        )
-    own = generator.height, generator.width
-    if len(images) and images[0].shape[:2] != own:
+    sizes, own = sorted({image.shape for image in images}), (generator.height, generator.width)
+    if len(sizes) > 1:
+        raise InputError(f"Images have the shapes {sizes}; give one size.")
+    if sizes and sizes[0][:2] != own:
         raise ParameterError(
-            f"{generator.model} makes images of {own[0]} x {own[1]} pixels, and these are "
-            f"{' x '.join(map(str, images[0].shape[:2]))}: what it attends to in them says nothing of its own."
+            f"{generator.model} makes images of {own[0]} x {own[1]} pixels, and these are {sizes[0][0]} x "
+            f"{sizes[0][1]}: what it attends to in them says nothing of its own."
         )
     placed = columns(pipe, texts, words)
     whole: list[WordMaps] = []
@@ -91,9 +88,9 @@ def attend(
         with torch.inference_mode(), capture(pipe, here, by_step=True) as attention:
             seeds = [image_seed(seed, keys[i], 0) for i in chosen]
             _denoise(pipe, [images[i] for i in chosen], [texts[i] for i in chosen], levels, seeds)
-        whole += word_maps(attention.maps(), here.words, here.missing)
+        whole += word_maps(attention.maps(), here)
         for k, maps in enumerate(apart):
-            maps += word_maps(attention.maps(step=k), here.words, here.missing)
+            maps += word_maps(attention.maps(step=k), here)
     return whole, apart
 
 
@@ -127,8 +124,6 @@ class NoisedImages:
         load: Returns the model; it is called when an image must be looked at, not before.
         weights: A digest of the model.
         seed: Seed of the noise.
-        store: Where maps are kept.
-        progress: Whether to show a bar.
 
     Raises:
         ParameterError, InputError: As :func:`attend`.
@@ -160,13 +155,8 @@ class NoisedImages:
         units = asked[["image_id", "text"]].assign(words=[json.dumps(list(of)) for of in asked["words"]])
         inputs = {"images": images.digest, "weights": weights, "levels": list(LEVELS), "seed": seed}
         stage = store.stage("noised", inputs, work)
-        found = stage.compute(
-            units.astype(object),
-            shard_rows=_SHARD_ROWS,
-            label="looking at noised images",
-            progress=progress,
-            gpu=True,
-        )
+        how = {"label": "looking at noised images", "progress": progress, "gpu": True}
+        found = stage.compute(units.astype(object), shard_rows=_SHARD_ROWS, **how)
         self.digest = stage.digest
         self._rows = found.set_index(["level", "image_id"])[list(PACKED)] if len(found) else found
 

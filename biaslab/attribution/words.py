@@ -81,13 +81,20 @@ def columns(pipe, texts: Sequence[str], words: Sequence[Sequence[str]]) -> Colum
     asked = [list(dict.fromkeys(given)) for given in words]
     places = [[_places(word, text) for word in given] for text, given in zip(texts, asked, strict=True)]
     most = max([1, *map(len, asked)])
-    weights, is_text = [], []
-    for part, length in parts(pipe):
-        found, read = _read(pipe, part, length, texts, places, most)
-        # What stands in no tokenizer's columns has no weight.
-        weights.append(found / np.maximum(found.sum(-1, keepdims=True), 1))
-        is_text.append(read)
-    return _told(asked, places, np.concatenate(weights, -1), np.concatenate(is_text, -1))
+    read = [_read(pipe, part, length, texts, places, most) for part, length in parts(pipe)]
+    # What stands in no tokenizer's columns has no weight.
+    weights = np.concatenate([of / np.maximum(of.sum(-1, keepdims=True), 1) for of, _ in read], -1)
+    found, missing = [], []
+    for i, given in enumerate(asked):
+        has = weights[i].any(-1)
+        # Words that have columns come first.
+        weights[i] = weights[i][np.argsort(~has, kind="stable")]
+        told = list(zip(given, places[i], has[: len(given)], strict=True))
+        found.append(tuple(word for word, _, known in told if known))
+        missing.append({word: CUT if at else ABSENT for word, at, known in told if not known})
+    # One at least: sums of nothing have no shape.
+    most = max([1, *map(len, found)])
+    return Columns(found, missing, weights[:, :most], np.concatenate([text for _, text in read], -1))
 
 
 def _places(word: str, text: str) -> list[tuple[int, int]]:
@@ -109,16 +116,3 @@ def _read(pipe, part, length: int, texts, places, most: int) -> tuple[np.ndarray
                     if here.any() and ends[i][here].max() >= end:
                         found[i, j, here] = 1
     return found, is_text
-
-
-def _told(asked, places, weights: np.ndarray, is_text: np.ndarray) -> Columns:
-    has = weights.any(-1)
-    words, missing, rows = [], [], np.zeros_like(weights)
-    for i, given in enumerate(asked):
-        words.append(tuple(word for j, word in enumerate(given) if has[i, j]))
-        missing.append(
-            {word: CUT if places[i][j] else ABSENT for j, word in enumerate(given) if not has[i, j]}
-        )
-        rows[i, : len(words[-1])] = weights[i, has[i]]
-    # One at least: sums of nothing have no shape.
-    return Columns(words, missing, rows[:, : max([1, *map(len, words)])], is_text)

@@ -7,7 +7,7 @@ attention belongs. Source: triplets paper, section 6.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from biaslab.attribution.noised import LEVELS, NoisedImages
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import instances as finding
 from biaslab.measures.masks import map_auc, mask_overlap
-from biaslab.measures.similarity import dependency_groups_of_largest
+from biaslab.measures.similarity import dependency_groups_of_largest, hidden_nouns
 from biaslab.mini import triplets
 from biaslab.mini.truthful import WORLD, Renders
 from biaslab.pipeline.stages import Part, Stages, kept
@@ -31,35 +31,26 @@ NO_MAPS = "Attention, which says what words guide, was not kept. Set triplets.at
 
 
 class TrueMaps:
-    """Maps of words of the embedded world's captions as attention without error would give them.
+    """Maps of words of the embedded world's captions, the texts of drawings, as attention without error gives them."""
 
-    Args:
-        renders: The drawings.
-        texts: The caption of each, by image_id.
-    """
-
-    def __init__(self, renders: Renders, texts: Mapping[str, str]) -> None:
-        self._renders, self._texts = renders, texts
-        whole = repr((renders.digest, sorted(texts.items()), closure.digest(triplets.word_masks)))
+    def __init__(self, renders: Renders, table: pd.DataFrame) -> None:
+        self._renders = renders
+        self.texts: dict[str, str] = dict(zip(table["image_id"], table["text"], strict=True))
+        whole = repr((renders.digest, sorted(self.texts.items()), closure.digest(triplets.word_masks)))
         self.digest = hashlib.sha256(whole.encode()).hexdigest()
 
     def word_maps(self, image_ids: Sequence[str]) -> list[WordMaps]:
         """Return where each word belongs, in the order asked for."""
         found = []
         for image_id in image_ids:
-            masks = triplets.word_masks(self._renders.scene(image_id), self._texts[image_id])
+            masks = triplets.word_masks(self._renders.scene(image_id), self.texts[image_id])
             maps = np.stack([np.where(mask, 255, 0).astype(np.uint8) for mask in masks.values()])
             found.append(WordMaps(tuple(masks), maps, {}))
         return found
 
 
 class Dependency(Part):
-    """The stages for dependency groups.
-
-    Args:
-        pipeline: The pipeline whose settings, store and seed are used.
-        triplets: Its images and their objects, a :class:`~biaslab.pipeline.triplets.Triplets`.
-    """
+    """The stages for dependency groups of the images and objects of a :class:`~biaslab.pipeline.triplets.Triplets`."""
 
     def __init__(self, pipeline: Stages, triplets: Any) -> None:
         super().__init__(pipeline)
@@ -67,11 +58,7 @@ class Dependency(Part):
 
     @kept
     def nouns(self) -> naming.Nouns:
-        """Return who finds nouns, as the settings say.
-
-        Raises:
-            ParameterError: It is not installed.
-        """
+        """Return who finds nouns, as the settings say; raises ParameterError where it is not installed."""
         return naming.load(self._pipeline.settings.triplets.nouns)
 
     @kept
@@ -85,11 +72,10 @@ class Dependency(Part):
     def coverages(self) -> pd.DataFrame:
         """Return how far words cover each object of the images, and the group that follows (section 6.2).
 
-        Returns:
-            A row an object and threshold of maps (:data:`biaslab.attribution.dependency.THRESHOLDS`): image_id,
-            instance, label (as it was found), object (as a noun), explicit (whether the prompt names it), the columns
-            of :data:`biaslab.attribution.dependency.COVERED`, and dependency_group (by the paper's thresholds of
-            coverage; None where the object has no pixel).
+        A row an object and threshold of maps (:data:`biaslab.attribution.dependency.THRESHOLDS`): image_id, instance,
+        label (as it was found), object (as a noun), explicit (whether the prompt names it), the columns of
+        :data:`biaslab.attribution.dependency.COVERED`, and dependency_group (by the paper's thresholds of coverage;
+        None where the object has no pixel).
 
         Raises:
             MissingInputError: Attention was not kept.
@@ -110,14 +96,11 @@ class Dependency(Part):
     def maps(self) -> dependency.Attended:
         """Return what maps words in the images: the model's attention; of ``world`` where words belong.
 
-        Raises:
-            MissingInputError: Attention was not kept.
+        Raises MissingInputError where attention was not kept.
         """
         images = self._triplets.images()
         if self._pipeline.model == WORLD:
-            return TrueMaps(
-                images.source, dict(zip(images.table["image_id"], images.table["text"], strict=True))
-            )
+            return TrueMaps(images.source, images.table)
         if not isinstance(images.source, AttendedImages):
             raise MissingInputError(NO_MAPS)
         return images.source
@@ -132,8 +115,13 @@ class Dependency(Part):
         return {i: of[text] for i, text in zip(images["image_id"], images["text"], strict=True)}
 
     def _nouns_of(self, images: pd.DataFrame, named: pd.DataFrame) -> pd.DataFrame:
-        texts = self._texts(images)
-        return dependency.nouns_of(list(texts), list(texts.values()), named)
+        """Return the nouns of images' texts: image_id, noun, and hidden (whether no object has its name)."""
+        shown = named.groupby("image_id")["object"].agg(set)
+        rows = []
+        for image_id, of in self._texts(images).items():
+            hidden = hidden_nouns(of, shown.get(image_id, ()))
+            rows += [(image_id, noun, noun in hidden) for noun in of]
+        return pd.DataFrame(rows, columns=["image_id", "noun", "hidden"]).astype({"hidden": bool})
 
     def _grouped(self, maps: dependency.Attended, found: pd.DataFrame, images: pd.DataFrame) -> pd.DataFrame:
         texts = self._texts(images)
@@ -141,9 +129,9 @@ class Dependency(Part):
         covered = self._pipeline.run(dependency.covered, maps, found)
         found = found.rename(columns={"object": "label"}).assign(object=self._named(found["object"]))
         named = [name in texts[i] for i, name in zip(found["image_id"], found["object"], strict=True)]
-        found["explicit"] = np.array(named, bool)
         keys = ["image_id", "instance"]
-        rows = found[[*keys, "label", "object", "explicit"]].merge(covered, on=keys)
+        found = found.assign(explicit=np.array(named, bool))[[*keys, "label", "object", "explicit"]]
+        rows = found.merge(covered, on=keys)
         group = dependency_groups_of_largest(
             *(rows[c] for c in ("object", "explicit", "coverage", "human_coverage")), person=naming.PERSON
         )
@@ -155,8 +143,7 @@ class Dependency(Part):
     def drawn_truth(self) -> TrueMaps:
         """Return where words belong in the drawings."""
         drawings = self._triplets.drawings()
-        table = drawings.table
-        return TrueMaps(drawings, dict(zip(table["image_id"], table["text"], strict=True)))
+        return TrueMaps(drawings, drawings.table)
 
     @kept
     def drawn_maps(self) -> NoisedImages | TrueMaps:
@@ -173,9 +160,9 @@ class Dependency(Part):
             raise MissingInputError(NO_MAPS)
         made_by, table = pipeline.image_model("triplets"), drawings.table
         asked = table.assign(words=[asking.words(text) for text in table["text"]])
-        given = (drawings, asked, made_by.load, made_by.digest)
+        given = (NoisedImages, drawings, asked, made_by.load, made_by.digest)
         try:
-            return pipeline.run(NoisedImages, *given, seed=pipeline.seed)
+            return pipeline.run(*given, seed=pipeline.seed)
         except ParameterError as error:
             # Of other models the run goes on without what only drawings tell.
             raise MissingInputError(str(error)) from error
@@ -185,16 +172,15 @@ class Dependency(Part):
         """Return the groups of objects in the drawings, as planted and as measured.
 
         Objects are found as the settings say; where they come from a file, those that are shown stand for them. Objects
-        of one name in one image are compared from left to right.
-
-        Returns:
-            Columns image_id, object, planted and measured: groups, empty where the object is not shown, or not found.
+        of one name in one image are compared from left to right. Columns image_id, object, planted and measured:
+        groups, empty where the object is not shown, or not found.
         """
         drawings = self._triplets.drawings()
         images, shown = drawings.table, self._triplets.truth(drawings).objects
-        elsewhere = finding.is_file(self._pipeline.settings.triplets.objects)
-        found = shown if elsewhere else self._triplets.found(drawings).objects
-        texts = dict(zip(images["image_id"], images["text"], strict=True))
+        found = shown
+        if not finding.is_file(self._pipeline.settings.triplets.objects):
+            found = self._triplets.found(drawings).objects
+        texts = self.drawn_truth().texts
         planted = [
             group
             for i, rows in shown.groupby("image_id", sort=False)
@@ -204,22 +190,19 @@ class Dependency(Part):
         groups = _at_papers(self._grouped(self.drawn_maps(), found, images))
         measured = found[found["image_id"].isin(texts)].reset_index(drop=True)
         measured = measured.assign(object=groups["object"], measured=groups["dependency_group"])
-        keys = ["image_id", "object", "place"]
-        sides = []
-        for side in (shown, measured):
-            side = side.sort_values(["image_id", "left"], kind="stable")
-            sides.append(side.assign(place=side.groupby(["image_id", "object"]).cumcount()))
-        both = sides[0][[*keys, "planted"]].merge(sides[1][[*keys, "measured"]], on=keys, how="outer")
-        hidden = [
-            self._nouns_of(images, side).rename(columns={"noun": "object", "hidden": name})
-            for side, name in zip((shown, measured), ("planted", "measured"), strict=True)
-        ]
+        placed, hidden = [], []
+        for side, column in ((shown, "planted"), (measured, "measured")):
+            sorted_ = side.sort_values(["image_id", "left"], kind="stable")
+            place = sorted_.groupby(["image_id", "object"]).cumcount()
+            placed.append(sorted_[["image_id", "object", column]].assign(place=place))
+            of = self._nouns_of(images, side).rename(columns={"noun": "object"})
+            of[column] = np.where(of.pop("hidden"), "hidden", "")
+            hidden.append(of)
+        both = placed[0].merge(placed[1], on=["image_id", "object", "place"], how="outer")
         unseen = hidden[0].assign(measured=hidden[1]["measured"])
-        for name in ("planted", "measured"):
-            unseen[name] = np.where(unseen[name], "hidden", "")
         unseen = unseen[(unseen[["planted", "measured"]] != "").any(axis=1)]
-        columns = ["image_id", "object", "planted", "measured"]
-        return pd.concat([both[columns], unseen[columns]], ignore_index=True).fillna("")
+        found = pd.concat([both.drop(columns="place"), unseen], ignore_index=True)
+        return found[["image_id", "object", "planted", "measured"]].fillna("")
 
     @kept
     def drawn_agreement(self) -> pd.DataFrame:
@@ -229,17 +212,14 @@ class Dependency(Part):
         does in another drawing: what a map is worth that knows where such things usually are, and nothing
         of its image.
 
-        Returns:
-            A row a word, level of noise and mask: image_id, word, kind (``person``, ``thing``, ``worn`` or ``place``),
-            noise (0–1; 0 stands for all levels together), mask (``own``, ``shuffled`` or ``other``), overlap and auc
-            (0–1).
+        A row a word, level of noise and mask: image_id, word, kind (``person``, ``thing``, ``worn`` or ``place``),
+        noise (0–1; 0 stands for all levels together), mask (``own``, ``shuffled`` or ``other``), overlap and auc (0–1).
         """
         maps, table = self.drawn_maps(), self._triplets.drawings().table
-        known = self._places()
-        rows = []
-        for level in (0.0,) if isinstance(maps, TrueMaps) else (0.0, *LEVELS):
-            at = {} if isinstance(maps, TrueMaps) else {"level": level}
-            found = dict(zip(table["image_id"], maps.word_maps(list(table["image_id"]), **at), strict=True))
+        ids, known, rows = list(table["image_id"]), self._places(), []
+        levels = [{}] if isinstance(maps, TrueMaps) else [{"level": level} for level in (0.0, *LEVELS)]
+        for at in levels:
+            found = dict(zip(ids, maps.word_maps(ids, **at), strict=True))
             for image_id, word, kind, masks in known:
                 of = found[image_id]
                 said = [w.lower() for w in of.words]
@@ -248,7 +228,7 @@ class Dependency(Part):
                 values = on_image(of.maps[[said.index(word)]], *masks["own"].shape)
                 for name, mask in masks.items():
                     both = mask_overlap(values > THRESHOLD, mask[None])[0], map_auc(values, mask[None])[0]
-                    rows.append((image_id, word, kind, level, name, *both))
+                    rows.append((image_id, word, kind, at.get("level", 0.0), name, *both))
         columns = ["image_id", "word", "kind", "noise", "mask", "overlap", "auc"]
         return pd.DataFrame(rows, columns=columns)
 

@@ -40,51 +40,42 @@ class Triplets(Part):
     def corpus(self):
         """The captions of the settings; where these are the embedded world's, its captions for triplets."""
         captions = self._pipeline.settings.captions
-        own = captions.corpus == "mini"
-        given = {"rows": captions.rows, "skew": captions.skew}
-        return open_corpus("depictions", **given) if own else self._pipeline.corpus
+        if captions.corpus != "mini":
+            return self._pipeline.corpus
+        return open_corpus("depictions", rows=captions.rows, skew=captions.skew)
 
     @kept
     def neutral(self) -> asking.Neutral:
         """Return the neutral captions of the corpus, as many as the settings ask for, and what became of the others.
 
-        Raises:
-            InputError: The corpus cannot be read.
+        Raises InputError where the corpus cannot be read.
         """
         pipeline, s = self._pipeline, self._pipeline.settings
         how = {"filter": s.triplets.filter, "sample": s.triplets.triplets, "names": s.captions.names}
-        how |= {"seed": pipeline.seed}
-        return pipeline.run(asking.neutral, self.corpus, self.dataset, **how)
+        return pipeline.run(asking.neutral, self.corpus, self.dataset, seed=pipeline.seed, **how)
 
     @kept
     def prompts(self) -> pd.DataFrame:
         """Return the prompts of all triplets: of the corpus, and of professions where the settings ask for them.
 
-        Returns:
-            Three rows a triplet, or four where the settings ask for a placebo: the columns of
-            :func:`biaslab.prompts.triplets.professions`; topic and profession are empty where the triplet comes from
-            a caption.
-
-        Raises:
-            InputError: The corpus cannot be read, or there is no triplet.
+        Three rows a triplet, or four where the settings ask for a placebo: the columns of
+        :func:`biaslab.prompts.triplets.professions`; topic and profession are empty where the triplet comes from a
+        caption. Raises InputError where the corpus cannot be read, or there is no triplet.
         """
         s, found = self._pipeline.settings.triplets, self.neutral()
         check_neutral(self._pipeline, found)
-        same = {"seeds": s.seeds, "placebo": s.placebo}
-        frames = [asking.triplets(found.captions, self.dataset, **same)]
+        frames = [asking.triplets(found.captions, self.dataset, seeds=s.seeds, placebo=s.placebo)]
         if s.one_triplet and len(found.captions):
-            one = asking.triplets(
-                found.captions[:1], asking.ONE.format(self.dataset), **same | {"seeds": s.one_triplet}
-            )
+            how = {"seeds": s.one_triplet, "placebo": s.placebo}
+            one = asking.triplets(found.captions[:1], asking.ONE.format(self.dataset), **how)
             # Noise of its own, as its images may follow those of the same triplet.
             frames.append(one.assign(noise_id=one["noise_id"] + " repeated"))
         if s.professions:
             frames.append(self.professions())
         whole = pd.concat(frames, ignore_index=True)
-        for place, name in enumerate(("topic", "profession"), start=4):
-            of = whole.pop(name).fillna("") if name in whole else ""
-            whole.insert(place, name, of)
-        return whole
+        first, told = list(whole)[:4], ["topic", "profession"]
+        whole = whole.reindex(columns=list(dict.fromkeys([*first, *told, *whole])))
+        return whole.astype(dict.fromkeys(told, object)).fillna(dict.fromkeys(told, ""))
 
     def professions(self) -> pd.DataFrame:
         """Return the prompts of professions, as of :func:`biaslab.prompts.triplets.professions`."""
@@ -153,17 +144,16 @@ class Triplets(Part):
         return {"pixels": ""} | named
 
     def compare_prompts(self, pairs: pd.DataFrame) -> pd.DataFrame:
-        """Return how alike pairs of texts are as the model's denoising network receives them (section 4.1.1).
+        """Return how alike pairs of texts are as the denoising network receives them (section 4.1.1).
 
-        Columns first, second, metric, value and reason, as of :func:`biaslab.generation.spaces.compare_prompts`.
+        Columns first, second, metric, value and reason, here and in all that follow.
         """
         return self._pipeline.run(self._pipeline.image_model("triplets").compare_prompts, pairs)
 
     def compare_latents(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike the latents of pairs of images are, the last and those after each step (section 4.1.2).
 
-        Columns first, second, metric, value and reason, as of :func:`biaslab.generation.spaces.compare_latents`; where
-        the model shows none, that is each row's reason.
+        Where the model shows none, that is each row's reason.
         """
         made = self.images().source
         if not isinstance(made, GeneratedImages):
@@ -171,21 +161,14 @@ class Triplets(Part):
         return self._pipeline.run(spaces.compare_latents, made, pairs)
 
     def compare_layers(self, pairs: pd.DataFrame) -> pd.DataFrame | None:
-        """Return how alike pairs of images are in where each layer attends to their prompts' words.
-
-        Columns first, second, metric, value and reason, as of :func:`biaslab.attribution.compare_layers`; None where
-        attention was not kept.
-        """
+        """Return how alike pairs of images are in where each layer attends; None where attention was not kept."""
         made = self.images().source
         if not isinstance(made, AttendedImages):
             return None
         return self._pipeline.run(compare_layers, made, pairs)
 
     def compare_images(self, pairs: pd.DataFrame) -> pd.DataFrame:
-        """Return how alike pairs of images are, by their pixels and by each network of the settings (section 4.1.3).
-
-        Columns first, second, metric, value and reason, as of :func:`biaslab.judging.similarity.compare`.
-        """
+        """Return how alike pairs of images are, by their pixels and each network of the settings (section 4.1.3)."""
         given, pipeline = (self.images().source, pairs), self._pipeline
         found = [
             pipeline.run(similarity.compare, *given, by, name, device=pipeline.device)
@@ -217,11 +200,7 @@ class Triplets(Part):
         return pipeline.run(instances.find, images, s.objects, **how)
 
     def truth(self, images: ImageSource) -> instances.Found:
-        """Return the instances that drawings of the embedded world show.
-
-        Raises:
-            ParameterError: The images are no such drawings.
-        """
+        """Return the instances that drawings of the embedded world show; raises ParameterError for other images."""
         if not hasattr(images, "scene"):
             raise ParameterError(
                 f"triplets.objects is {TRUTH!r}, and what {images.name} show is not known; set model to 'world', or "
@@ -230,9 +209,8 @@ class Triplets(Part):
         units, stage = images.table[["image_id"]].astype(object), partial(_shown, images)
         kept_as = self._pipeline.store.stage("shown_instances", {"images": images.digest}, stage)
         found = self._pipeline.computed(kept_as, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
-        return instances.Found(
-            found.reindex(columns=list(instances.COLUMNS)), units.assign(outcome="", reason="")
-        )
+        found = found.reindex(columns=list(instances.COLUMNS))
+        return instances.Found(found, units.assign(outcome="", reason=""))
 
     @property
     def finds(self) -> bool:
@@ -243,8 +221,7 @@ class Triplets(Part):
     def ratings(self) -> pd.DataFrame:
         """Return what most people say of images: image_id, object and shown (``yes`` or ``no``).
 
-        Raises:
-            InputError: The file of the settings does not fit, or names an image that there is not.
+        Raises InputError where the file of the settings does not fit, or names an image that there is not.
         """
         return skill_ratings.read_objects(self._pipeline.settings.triplets.ratings, self._image_ids())
 
@@ -258,10 +235,7 @@ class Triplets(Part):
 
         Of the embedded world's captions, where no object goes with a gender: what is found less often beside women or
         men is no other object. No two share their noise. Where the model has an autoencoder here, they have passed
-        through it.
-
-        Returns:
-            Images whose table has image_id, prompt_id, text and truth_gender.
+        through it. Their table has image_id, prompt_id, text and truth_gender.
         """
         n, seed = self._pipeline.settings.triplets.detector_drawings, self._pipeline.seed + 4
         texts = [world.write(*world.draw(seed, k, "off")) for k in range(n)]
@@ -272,11 +246,9 @@ class Triplets(Part):
         table = made.table.merge(asked, on="prompt_id")
         return Renders("drawings of depictions", whole, table, made.scene, 64, decoded=vae)
 
-    # -- what words guide ----------------------------------------------------------------------------
-
     @cached_property
     def dependency(self) -> Dependency:
-        """The stages for dependency groups of objects (section 6)."""
+        """The stages for what words guide: dependency groups of objects (section 6)."""
         return Dependency(self._pipeline, self)
 
 

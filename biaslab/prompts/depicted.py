@@ -74,7 +74,7 @@ def _seen(tokens: Sequence[str], i: int) -> bool:
         return bool(after) and _is_doing(after[0])
     if said_before in ("for", "from", "to"):
         return False
-    acts = _words("verbs") if not one else _acts()
+    acts = _acts() if one else _words("verbs")
     before = ""
     for token in after:
         if token in _words("stops"):
@@ -98,13 +98,10 @@ def _is_doing(token: str) -> bool:
 
 
 def labels(split: str) -> pd.DataFrame:
-    """Return the labelled lines of ``dev`` (400) or ``test`` (200).
+    """Return the labelled lines of ``dev`` (400) or ``test`` (200); raises UnknownNameError for another split.
 
     Columns: line (from 1), sha256 (the first 16 hex digits of the line's), split, and whether (``yes`` or ``no``) the
     person or people are depicted, both swaps are grammatical, and there is no_other_cue of gender.
-
-    Raises:
-        UnknownNameError: There is no such split.
     """
     if split not in SPLITS:
         raise unknown_name("split of the labelled lines", split, SPLITS)
@@ -114,25 +111,17 @@ def labels(split: str) -> pd.DataFrame:
 
 
 def agreement(captions: Sequence[str]) -> pd.DataFrame:
-    """Measure precision and recall of the rule against the labels.
+    """Return precision and recall of the rule against the labels, of ``captions``: all lines of the file, in order.
 
-    Args:
-        captions: All lines of the file, in order.
-
-    Returns:
-        Rows for each split, target (``usable``: all three labels are yes; ``depicted``: that one is) and statistic
-        (``precision``, ``recall``): value, ci_low and ci_high (Wilson's, 95 %) in %, and count of n lines.
-
-    Raises:
-        InputError: A line is not the one that was labelled.
+    Rows for each split, target (``usable``: all three labels are yes; ``depicted``: that one is) and statistic
+    (``precision``, ``recall``): value, ci_low and ci_high (Wilson's, 95 %) in %, and count of n lines. Raises
+    InputError where a line is not the one that was labelled.
     """
     rows = []
     for split in SPLITS:
         table = labels(split)
-        if len(captions) < table["line"].max():
-            raise InputError(
-                f"There are {len(captions)} lines but line {table['line'].max()} is labelled; give all."
-            )
+        if len(captions) < (most := table["line"].max()):
+            raise InputError(f"There are {len(captions)} lines but line {most} is labelled; give all.")
         texts = [captions[line - 1] for line in table["line"]]
         for line, text, digest in zip(table["line"], texts, table["sha256"], strict=True):
             if hashlib.sha256(text.encode()).hexdigest()[:16] != digest:
@@ -143,10 +132,8 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
         yes = table[["depicted", "grammatical", "no_other_cue"]] == "yes"
         for target, true in {"usable": yes.all(axis=1), "depicted": yes["depicted"]}.items():
             right = int((true & kept).sum())
-            rows += [
-                (split, target, "precision", right, int(kept.sum())),
-                (split, target, "recall", right, int(true.sum())),
-            ]
+            rows += [(split, target, "precision", right, int(kept.sum()))]
+            rows += [(split, target, "recall", right, int(true.sum()))]
     found = pd.DataFrame(rows, columns=["split", "target", "statistic", "count", "n"])
     value, low, high = stats.percent(found["count"], found["n"])
     return found.assign(value=value, ci_low=low, ci_high=high)

@@ -19,7 +19,6 @@ PEOPLE = frozenset(
 SPACY = "spacy:"
 NAMES = ("world", "nltk", f"{SPACY}MODEL")
 """Who finds nouns: the embedded world's own grammar, NLTK as in the paper, or a pipeline of spaCy."""
-_NLTK_DATA = ("punkt_tab", "averaged_perceptron_tagger_eng", "wordnet")
 
 
 @dataclass(frozen=True)
@@ -37,26 +36,19 @@ class Nouns:
 
     def of(self, text: str) -> tuple[str, ...]:
         """Return the nouns of a prompt, each once, in their order."""
-        return tuple(dict.fromkeys(_plain(noun) for noun in self.find(text)))
+        return tuple(dict.fromkeys(PERSON if noun in PEOPLE else noun for noun in self.find(text)))
 
     def name(self, label: str) -> str:
         """Return an object's name as a noun: of several words the last is brought to its lemma."""
         *before, last = label.replace("_", " ").lower().split() or [""]
-        return _plain(" ".join([*before, self.lemma(last)]))
-
-
-def _plain(noun: str) -> str:
-    return PERSON if noun in PEOPLE else noun
+        noun = " ".join([*before, self.lemma(last)])
+        return PERSON if noun in PEOPLE else noun
 
 
 def load(name: str) -> Nouns:
-    """Return who finds nouns, ready to work.
+    """Return who finds nouns, ready to work: of ``world``, ``nltk`` or ``spacy:MODEL``, as ``spacy:en_core_web_sm``.
 
-    Args:
-        name: ``world``, ``nltk`` or ``spacy:MODEL``, such as ``spacy:en_core_web_sm``.
-
-    Raises:
-        ParameterError: There is no such name, or its package, model or data are not installed.
+    Raises ParameterError where there is no such name, or its package, model or data are not installed.
     """
     if name == "world":
         return Nouns(_of_world, str)
@@ -98,8 +90,8 @@ def _nltk() -> Nouns:
         find("people")
     except LookupError as error:
         raise ParameterError(
-            f"triplets.nouns is 'nltk', whose data are not installed; run `python -m nltk.downloader "
-            f"{' '.join(_NLTK_DATA)}`."
+            "triplets.nouns is 'nltk', whose data are not installed; run `python -m nltk.downloader punkt_tab "
+            "averaged_perceptron_tagger_eng wordnet`."
         ) from error
     return Nouns(find, lemma)
 

@@ -71,6 +71,16 @@ _ROWS, _HELD = 2**16, 2**20
 # How far a neutral caption comes: steps after "different", and how many there are.
 _REACHED = ("swappable", "no indicator", "depicted")
 _KEPT = len(_REACHED)
+# What is known of a caption; and of counts, which are kept beside them.
+_COLUMNS = ["caption_id", "text", "key", "reached"]
+_TYPES = {
+    "what": object,
+    "caption_id": object,
+    "n": "Int64",
+    "text": object,
+    "key": "UInt64",
+    "reached": "Int8",
+}
 
 
 class Neutral(NamedTuple):
@@ -149,12 +159,10 @@ def neutral(
     counts: Counter[tuple[str, str]] = Counter()
     held: list[pd.DataFrame] = []
     for result in over_parts(corpus, work, "neutral_captions", chosen, progress=progress, store=store):
-        of = result[result["what"] != "caption"]
-        for row in of.itertuples():
+        is_caption = result["what"] == "caption"
+        for row in result[~is_caption].itertuples():
             counts[row.what, row.caption_id] += row.n
-        held.append(result.loc[result["what"] == "caption", _COLUMNS])
-        if sum(map(len, held[1:])) > _HELD:
-            held = [_different(held, sample)]
+        held = _held([*held, result.loc[is_caption, _COLUMNS]], sample)
     found = _different(held, sample) if held else pd.DataFrame(columns=_COLUMNS)
     kept = found[(found["reached"] == _KEPT) & found["text"].notna()]
     captions = kept[["caption_id", "text"]].reset_index(drop=True).astype(object)
@@ -175,18 +183,14 @@ def _funnel(
         left[step] = int((reached > i).sum())
     left["sampled"] = drawn
     n = pd.Series(left, dtype="int64")
-    return pd.DataFrame(
-        {
-            "dataset": dataset,
-            "step": n.index.astype(object),
-            "n_captions": n.to_numpy(),
-            "n_excluded": -n.diff().fillna(0).astype("int64").to_numpy(),
-            "excluded_by": [STEPS[step] for step in n.index],
-        }
-    )
-
-
-_COLUMNS = ["caption_id", "text", "key", "reached"]
+    columns = {
+        "dataset": dataset,
+        "step": n.index.astype(object),
+        "n_captions": n.to_numpy(),
+        "n_excluded": -n.diff().fillna(0).astype("int64").to_numpy(),
+        "excluded_by": [STEPS[step] for step in n.index],
+    }
+    return pd.DataFrame(columns)
 
 
 class _Work:
@@ -241,9 +245,8 @@ class _Work:
         for found in self._corpus.batches(_ROWS, part=part, wanted=wanted):
             some = found[["caption_id", "text"]].drop_duplicates("text")
             texts = some["text"].tolist()
-            held.append(some.assign(key=hashes(texts, self._seed), reached=self._reached(texts)))
-            if sum(map(len, held[1:])) > _HELD:
-                held = [_different(held, self._sample)]
+            told = some.assign(key=hashes(texts, self._seed), reached=self._reached(texts))
+            held = _held([*held, told], self._sample)
         left = n_people - np.cumsum(by_step)
         rows = [("step", step, k) for step, k in zip(list(STEPS)[:6], [n, n_people, *left], strict=True)]
         rows += [("word", word, k) for word, k in zip(self._words, by_word, strict=True)]
@@ -265,24 +268,18 @@ class _Work:
         return reached
 
 
-_TYPES = {
-    "what": object,
-    "caption_id": object,
-    "n": "Int64",
-    "text": object,
-    "key": "UInt64",
-    "reached": "Int8",
-}
+def _held(frames: list[pd.DataFrame], sample: int) -> list[pd.DataFrame]:
+    """Return frames of captions, of which equal ones are let go where many are held."""
+    return [_different(frames, sample)] if sum(map(len, frames[1:])) > _HELD else frames
 
 
 def _different(frames: list[pd.DataFrame], sample: int) -> pd.DataFrame:
     """Return each caption once, in order, with the texts of no more than ``sample`` that are kept (0: of all)."""
     found = pd.concat(frames, ignore_index=True).drop_duplicates("key", ignore_index=True)
     kept = (found["reached"] == _KEPT).to_numpy(bool)
-    if sample:
+    if 0 < sample < kept.sum():
         keys = found["key"].to_numpy(np.uint64)
-        if kept.sum() > sample:
-            kept = kept & (keys <= np.partition(keys[kept], sample - 1)[sample - 1])
+        kept = kept & (keys <= np.partition(keys[kept], sample - 1)[sample - 1])
     found.loc[~kept, ["caption_id", "text"]] = None
     return found
 
@@ -304,8 +301,7 @@ def triplets(captions: pd.DataFrame, dataset: str, *, seeds: int = 1, placebo: b
         triplet_id, dataset, prompt_gender, text, spans (the words that differ, in characters of this text, written
         ``start:end`` and joined by semicolons), noise_id (the triplet's) and n_images.
 
-    Raises:
-        ParameterError: A caption holds neither word, or "a people"; or ``seeds`` is below 1.
+    Raises ParameterError where a caption holds neither word, or "a people"; or ``seeds`` is below 1.
     """
     return _long(((text, _swap(text)) for text in dict.fromkeys(captions["text"])), dataset, seeds, placebo)
 
@@ -318,16 +314,14 @@ def professions(
     Args:
         n: Rows of Table 3 to draw at random, 1 to 320; 0 is all: 811 triplets, as in the paper.
         article: ``fitting`` writes "a female ecologist", ``as_printed`` keeps the article: "an female ecologist".
-        seeds: As in :func:`triplets`.
         seed: Seed of the draw.
-        placebo: Whether each has a fourth row, :data:`PLACEBO`: with individual before the profession.
+        seeds, placebo: As in :func:`triplets`, with individual before the profession.
 
     Returns:
         The columns of :func:`triplets`, with topic and profession (as in Table 3) before ``text``. In the neutral
         members no word differs, so that spans is empty.
 
-    Raises:
-        ParameterError: A value is not allowed.
+    Raises ParameterError where a value is not allowed.
     """
     table = sentences()
     rows = table[["topic", "profession"]].drop_duplicates()
@@ -345,8 +339,8 @@ def professions(
     return frame
 
 
-@cache
-def _sentences() -> tuple[tuple[str, str, str], ...]:
+def sentences() -> pd.DataFrame:
+    """Return the sentences on professions: topic and profession (as in Table 3), text; two or three a profession."""
     found, table = [], published.load("triplets_table_3")
     for topic, texts in lexicons.load("profession_sentences").items():
         names = table.loc[table["topic"] == topic, "profession"]
@@ -354,12 +348,7 @@ def _sentences() -> tuple[tuple[str, str, str], ...]:
             said = text.partition(" ")[2].lower()
             fitting = [name for name in names if said.startswith(f"{name.lower()} ")]
             found.append((topic, max(fitting, key=len), text))
-    return tuple(found)
-
-
-def sentences() -> pd.DataFrame:
-    """Return the sentences on professions: topic and profession (as in Table 3), text; two or three a profession."""
-    return pd.DataFrame(_sentences(), columns=["topic", "profession", "text"])
+    return pd.DataFrame(found, columns=["topic", "profession", "text"])
 
 
 def _long(

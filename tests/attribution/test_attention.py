@@ -8,6 +8,7 @@ import pytest
 
 from biaslab.attribution import capture, check, columns, generate_with_attention, word_maps, word_masks
 from biaslab.attribution.attention import Part
+from biaslab.attribution.words import Columns
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import GenerationSettings, load
 
@@ -140,11 +141,10 @@ def test_sdxl_has_the_same_hooks(folders, recorded_unet):
     assert made[0].missing == {"dog": "not in the text"}
 
 
-@pytest.mark.parametrize("softmax", ["text", "full"])
 @pytest.mark.parametrize("family", ["sd3", "flux"])
-def test_joint_attention(folders, recorded_joint, watching, family, softmax):
+def test_joint_attention(folders, recorded_joint, watching, family):
     generator = tiny(folders(family))
-    watch, found = watching(generator, TEXTS, WORDS, softmax=softmax)
+    watch, found = watching(generator, TEXTS, WORDS)
     with_t5 = 12 + 256 if family == "sd3" else 512
     generator.images(TEXTS, KEYS, 1, watch=watch)
     (attention,) = found
@@ -160,9 +160,8 @@ def test_joint_attention(folders, recorded_joint, watching, family, softmax):
             if family == "sd3":
                 text, image = slice(places, None), slice(places)
             of_words = joint[-3:, :, image, text].double().numpy()
-            if softmax == "text":
-                of_words = of_words * is_text[:, None, None, :]
-                of_words = of_words / of_words.sum(-1, keepdims=True)
+            of_words = of_words * is_text[:, None, None, :]
+            of_words = of_words / of_words.sum(-1, keepdims=True)
             n += of_words.shape[1]
             for i, words in enumerate(PLACES):
                 for j, tokens in enumerate(words.values()):
@@ -186,14 +185,16 @@ def test_joint_attention_with_norms_and_a_second_attention_to_the_image(folders,
     torch.manual_seed(3)
     # As Stable Diffusion 3.5 has it: the second attention of the first block is of the image alone.
     generator.pipe.transformer = SD3Transformer2DModel.from_config({**config, "dual_attention_layers": (0,)})
-    watch, found = watching(generator, TEXTS, WORDS, softmax="full")
+    watch, found = watching(generator, TEXTS, WORDS)
     generator.images(TEXTS, KEYS, 1, watch=watch)
+    is_text = torch.from_numpy(columns(generator.pipe, TEXTS, WORDS).is_text)
     joint = [p for p in recorded_joint if p.shape[-1] == 12 + 256 + 96]
     alone = [p for p in recorded_joint if p.shape[2:] == (96, 96)]
     assert (len(joint), len(alone)) == (4, 2)
     for k in (0, 1):
         total = found[0].sums[Part(f"transformer_blocks.{k}.attn", -1)]
-        of_words = sum(p[-3:, :, :96, 96:] for p in joint[k::2])
+        of_words = [p[-3:, :, :96, 96:] * is_text[:, None, None, :] for p in joint[k::2]]
+        of_words = sum(p / p.sum(-1, keepdims=True) for p in of_words)
         expected = of_words[0, ..., 5] + of_words[0, ..., 12 + 5]
         np.testing.assert_allclose(total[0, :, 0].flatten(1).numpy(), expected.numpy(), rtol=1e-4, atol=1e-7)
 
@@ -364,11 +365,6 @@ def test_arguments_are_checked(folders):
     generator = tiny(folders("sd1"))
     here = columns(generator.pipe, TEXTS, WORDS)
     with (
-        pytest.raises(ParameterError, match="softmax is 'all'; allowed is text or full"),
-        capture(generator.pipe, here, softmax="all"),
-    ):
-        pass
-    with (
         pytest.raises(RunError, match=r"3 images with texts of 12 columns.*given 2 x 12"),
         capture(generator.pipe, here),
     ):
@@ -385,7 +381,8 @@ def test_maps_are_kept_in_256_levels_on_64_places_at_most():
 
     ramp = torch.arange(128.0).repeat(96, 1)
     attention = torch.stack([ramp / 1000, torch.full((96, 128), 0.3)])[None]
-    (made,) = word_maps(attention, [("ramp", "flat")], [{"dog": "cut"}])
+    placed = Columns([("ramp", "flat")], [{"dog": "cut"}], np.zeros(0), np.zeros(0))
+    (made,) = word_maps(attention, placed)
     assert (made.words, made.missing, made.maps.shape) == (("ramp", "flat"), {"dog": "cut"}, (2, 48, 64))
     # Pairs of columns have the means 0.5, 2.5, … 126.5: k-th of 0 to 63 is k / 63 of the range.
     np.testing.assert_array_equal(made.maps[0, 0], np.round(np.arange(64) / 63 * 255))

@@ -116,12 +116,3 @@ def test_objects_of_images_are_compared_once(tmp_path):
     pd.testing.assert_frame_equal(dependency.covered(images, rows, store=store, progress=False), found)
     assert images.asked == []
     assert dependency.covered(images, rows[:0], store=store, progress=False).empty
-
-
-def test_nouns_that_no_object_matches_are_hidden():
-    objects = pd.DataFrame({"image_id": ["a", "a", "b"], "object": ["hat", "dog", "park"]})
-    found = dependency.nouns_of(["a", "b", "c"], [("hat", "park"), ("hat",), ("park", "park")], objects)
-    assert found.to_numpy().tolist() == [
-        ["a", "hat", False], ["a", "park", True], ["b", "hat", True], ["c", "park", True],
-    ]  # fmt: skip
-    assert list(dependency.nouns_of([], [], objects)) == ["image_id", "noun", "hidden"]

@@ -9,6 +9,7 @@ from biaslab.generation import GenerationSettings, load
 
 TEXTS = ["a photo of a nurse", "the face of a pilot", "a photo of the face of a nurse"]
 WORDS = [["nurse", "dog"], ["face", "pilot"], ["photo"]]
+KEYS = ["a", "b", "c"]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def test_the_network_sees_the_image_with_noise_of_its_schedule(mini, images):
         lambda m, args, kwargs: seen.append(args[:2]), with_kwargs=True
     )
     try:
-        attend(mini, images, TEXTS, WORDS, levels=(0.2, 0.8))
+        attend(mini, images, TEXTS, WORDS, keys=KEYS, levels=(0.2, 0.8))
     finally:
         hook.remove()
     assert [len(x) for x, _ in seen] == [2, 2, 1, 1]
@@ -48,26 +49,25 @@ def test_the_network_sees_the_image_with_noise_of_its_schedule(mini, images):
 
 
 def test_maps_are_those_of_each_image_and_level_alone(mini, images):
-    whole, apart = attend(mini, images, TEXTS, WORDS, levels=(0.2, 0.8), seed=4)
+    whole, apart = attend(mini, images, TEXTS, WORDS, keys=KEYS, levels=(0.2, 0.8), seed=4)
     assert [m.words for m in whole] == [("nurse",), ("face", "pilot"), ("photo",)]
     assert whole[0].missing == {"dog": "not in the text"}
     for level, maps in zip((0.2, 0.8), apart, strict=True):
-        one, (same,) = attend(mini, images, TEXTS, WORDS, levels=(level,), seed=4)
+        one, (same,) = attend(mini, images, TEXTS, WORDS, keys=KEYS, levels=(level,), seed=4)
         for first, second, third in zip(maps, one, same, strict=True):
             np.testing.assert_array_equal(first.maps, second.maps)
             np.testing.assert_array_equal(second.maps, third.maps)
     # The first two are a batch whatever follows; another seed gives other maps.
-    two, _ = attend(mini, images[:2], TEXTS[:2], WORDS[:2], levels=(0.2, 0.8), seed=4)
-    other, _ = attend(mini, images[:2], TEXTS[:2], WORDS[:2], levels=(0.2, 0.8), seed=5)
+    two, _ = attend(mini, images[:2], TEXTS[:2], WORDS[:2], keys=KEYS[:2], levels=(0.2, 0.8), seed=4)
+    other, _ = attend(mini, images[:2], TEXTS[:2], WORDS[:2], keys=KEYS[:2], levels=(0.2, 0.8), seed=5)
     for k in range(2):
         np.testing.assert_array_equal(two[k].maps, whole[k].maps)
         assert (other[k].maps != whole[k].maps).any()
 
 
 def test_noise_is_an_images_own_wherever_it_stands(mini, images):
-    keys = ["a", "b", "c"]
-    there, _ = attend(mini, images, TEXTS, WORDS, keys=keys, seed=4)
-    back, _ = attend(mini, images[::-1], TEXTS[::-1], WORDS[::-1], keys=keys[::-1], seed=4)
+    there, _ = attend(mini, images, TEXTS, WORDS, keys=KEYS, seed=4)
+    back, _ = attend(mini, images[::-1], TEXTS[::-1], WORDS[::-1], keys=KEYS[::-1], seed=4)
     for first, second in zip(there, back[::-1], strict=True):
         np.testing.assert_allclose(first.maps.astype(int), second.maps.astype(int), atol=1)
     # The same image under another name has other noise.
@@ -79,14 +79,14 @@ def test_noise_is_an_images_own_wherever_it_stands(mini, images):
 
 def test_what_cannot_be_looked_at_is_refused(mini, images, folders):
     with pytest.raises(ParameterError, match=r"levels is \[0, 0\.5\]"):
-        attend(mini, images, TEXTS, WORDS, levels=(0, 0.5))
+        attend(mini, images, TEXTS, WORDS, keys=KEYS, levels=(0, 0.5))
     with pytest.raises(InputError, match="3 images, 2 texts"):
-        attend(mini, images, TEXTS[:2], WORDS)
+        attend(mini, images, TEXTS[:2], WORDS, keys=KEYS)
     with pytest.raises(InputError, match="one size"):
-        attend(mini, [images[0][:32], *images[1:]], TEXTS, WORDS)
+        attend(mini, [images[0][:32], *images[1:]], TEXTS, WORDS, keys=KEYS)
     small = [image[:32, :32] for image in images]
     with pytest.raises(ParameterError, match="64 x 64 pixels, and these are 32 x 32"):
-        attend(mini, small, TEXTS, WORDS)
+        attend(mini, small, TEXTS, WORDS, keys=KEYS)
     sdxl = load(folders("sdxl"), GenerationSettings(steps=1, height=32, width=32, dtype="float32"))
     with pytest.raises(ParameterError, match="this is a StableDiffusionXLPipeline"):
-        attend(sdxl, images, TEXTS, WORDS)
+        attend(sdxl, images, TEXTS, WORDS, keys=KEYS)

@@ -59,7 +59,7 @@ MINIMUM_COUNT = 10
 """Objects are kept whose larger count reaches this, in datasets for which the paper states no threshold."""
 
 ALL_OBJECTS = "all objects"
-_CORRECTED = ("corrected_score", "corrected_ci_low", "corrected_ci_high")
+_ENDS = ["ci_low", "ci_high"]
 _FOUND = ["model", "reference", "object"]
 _CELL = ["model", "dataset"]
 _METRIC = ["space", "metric"]
@@ -162,11 +162,8 @@ def guidance(
     data set.
     """
     cell = [*_CELL, "guidance_scale", *_METRIC]
-    rows = _checked(similarity, "triplets_guidance_similarity", cell)
-    found = [
-        row | {"step": int(row["metric"].removeprefix("z_"))}
-        for row in _gaps(rows, cell, seed, replicates, confidence)
-    ]
+    found = _gaps(similarity, "triplets_guidance_similarity", cell, seed, replicates, confidence)
+    found = found.assign(step=found["metric"].str.removeprefix("z_").astype(int))
     return _adjusted(tables.of(found, "triplets_guidance"), _CELL)
 
 
@@ -180,10 +177,8 @@ def disparity_gap(
     are those of :func:`disparity`; p flips the signs of whole cases, and is adjusted for all gaps of the same kind of
     sample.
     """
-    cell = [*_CELL, *_METRIC]
-    rows = _checked(similarity, "triplets_similarity", cell)
-    found = tables.of(list(_gaps(rows, cell, seed, replicates, confidence)), "triplets_disparity_gap")
-    return _adjusted(found, ["sample"])
+    found = _gaps(similarity, "triplets_similarity", [*_CELL, *_METRIC], seed, replicates, confidence)
+    return _adjusted(tables.of(found, "triplets_disparity_gap"), ["sample"])
 
 
 def floor(
@@ -238,15 +233,14 @@ def where(
     Of ``triplets_step_similarity`` and ``triplets_layer_similarity``, as :func:`disparity_gap` (section 4.2), which is
     of the last step alone; p is adjusted over the steps, or the layers, of a model and data set.
     """
-    cell = [*_CELL, *_METRIC]
-    parts = {"step": "triplets_step_similarity", "layer": "triplets_layer_similarity"}
-    found = []
-    for (part, name), of in zip(parts.items(), (steps, layers), strict=True):
-        for row in _gaps(_checked(of, name, cell), cell, seed, replicates, confidence):
-            named = row["metric"].removeprefix("z_").removeprefix("attention ")
-            resolution, _, place = named.rpartition(" ")
-            found.append(row | {"part": part, "place": place, "resolution": resolution})
-    return _adjusted(tables.of(found, "triplets_where"), [*_CELL, "part"])
+    frames = []
+    for part, of in {"step": steps, "layer": layers}.items():
+        name = f"triplets_{part}_similarity"
+        found = _gaps(of, name, [*_CELL, *_METRIC], seed, replicates, confidence)
+        # z_12, or attention 16x16 and the layer.
+        named = found["metric"].str.extract(r"(?:z_|attention )(?:(?P<resolution>\S+) )?(?P<place>\S+)")
+        frames.append(found.join(named.fillna("")).assign(part=part))
+    return _adjusted(tables.joined(frames, "triplets_where"), [*_CELL, "part"])
 
 
 def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -> pd.DataFrame:
@@ -277,9 +271,54 @@ def gap_summary(gap: pd.DataFrame, *, seed: int, replicates: int, confidence: fl
 
     For all models together (first) and for each, in the unit of each metric and in % of the distance of neutral and
     feminine, with Student's t over datasets, each the mean of its models (section 4.2). Together are models of the same
-    datasets, most where not all are. Gaps of one triplet over many seeds are left out.
+    datasets, most where not all are. Gaps of one triplet over many seeds are left out. p is adjusted over the metrics
+    of a model. Of ``triplets_co_occurrence``, which has one metric, ``triplets_co_occurrence_summary`` (section 5.1).
     """
-    return _summary(gap, "triplets_gap_summary", _METRIC, seed, replicates, confidence)
+    metric = _METRIC if "metric" in gap else []
+    gaps = gap[gap["sample"] == "triplets"]
+    models = dict(iter(gaps.groupby("model", sort=False)))
+    seen = [frozenset(some["dataset"]) for some in models.values()]
+    like = [model for model, of in zip(models, seen, strict=True) if of == max(seen, key=seen.count)]
+    pooled = {}
+    if len(like) > 1:
+        name_of_all = ALL_MODELS if len(like) == len(models) else ", ".join(like)
+        pooled = {name_of_all: gaps[gaps["model"].isin(like)]}
+    frames = []
+    for model, some in (pooled | models).items():
+        groups = some.groupby(metric, sort=False) if metric else [((), some)]
+        rows = [
+            dict(zip(metric, names, strict=True)) | _over_datasets(rows, seed, replicates, confidence)
+            for names, rows in groups
+        ]
+        frame = pd.DataFrame(rows).assign(model=model)
+        for p in ("p_percent", "p_datasets", "p_cells"):
+            frame[f"{p}_holm"] = stats.adjust(frame[p].to_numpy(float), "holm")
+        frames.append(frame)
+    return tables.joined(frames, f"triplets_{'gap' if metric else 'co_occurrence'}_summary")
+
+
+def _over_datasets(rows: pd.DataFrame, seed: int, replicates: int, confidence: float) -> dict:
+    by = rows.groupby("dataset", sort=False)[["gap", "percent_nearer"]].mean()
+    cells = rows["gap"].dropna().to_numpy()
+    gap, percent = (stats.mean_interval(by[c], confidence, skip_nan=True) for c in by)
+    return {
+        "gap": gap.value,
+        "ci_low": gap.ci_low,
+        "ci_high": gap.ci_high,
+        "percent_nearer": percent.value,
+        "percent_ci_low": percent.ci_low,
+        "percent_ci_high": percent.ci_high,
+        "p_percent": stats.one_sample_t(by["percent_nearer"], skip_nan=True).p,
+        "n_datasets": gap.n,
+        "n_cells": len(cells),
+        **{f"n_{word}": int((rows["nearer"] == word).sum()) for word in ("masculine", "tie", "feminine")},
+        "n_missing": int(rows["gap"].isna().sum()),
+        "p_datasets": stats.sign_flip(by["gap"].dropna().to_numpy(), replicates, seed=seed).p,
+        "smallest_p_datasets": 2 * 0.5**gap.n if gap.n else np.nan,
+        "p_cells": stats.sign_flip(cells, replicates, seed=seed).p,
+        "unit": rows["unit"].iloc[0],
+        "reason": "" if gap.n > 1 else "an interval needs two datasets",
+    }
 
 
 def relative(gap: pd.DataFrame) -> pd.DataFrame:
@@ -320,10 +359,8 @@ def _mean(name: str, values: pd.Series, cases: pd.Series, missing: str, confiden
     if values.isna().all():
         return {name: np.nan, "reason": missing}
     if list(cases) == [MEAN]:
-        return {
-            name: float(values.iloc[0]),
-            "reason": "only the mean is given, no values per triplet or seed",
-        }
+        reason = "only the mean is given, no values per triplet or seed"
+        return {name: float(values.iloc[0]), "reason": reason}
     mean = stats.mean_interval(values.dropna(), confidence)
     reason = "" if mean.n > 1 else "an interval needs two cases"
     return {name: mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high, "reason": reason}
@@ -338,9 +375,10 @@ def _worst_reading(rows: pd.DataFrame) -> str:
 
 
 def _gaps(
-    rows: pd.DataFrame, cell: list[str], seed: int, replicates: int, confidence: float
-) -> Iterator[dict]:
-    """Yield each cell's two means and the gap between them, positive where neutral is nearer to masculine."""
+    similarity: pd.DataFrame, name: str, cell: list[str], seed: int, replicates: int, confidence: float
+) -> pd.DataFrame:
+    """Return each cell's two means and the gap between them, positive where neutral is nearer to masculine."""
+    found, rows = [], _checked(similarity, name, cell)
     for _, group in rows.groupby(cell, sort=False):
         row = group.iloc[0][[*cell, "rounding", "unit", "sample"]].to_dict()
         higher = group["higher_is_closer"].iloc[0] == 1
@@ -361,66 +399,19 @@ def _gaps(
         # Printed values a unit apart may be equal; the margin is for binary fractions.
         tied = abs(row["gap"]) <= row["rounding"] * (1 + 1e-6)
         way = "tie" if tied else "masculine" if row["gap"] > 0 else "feminine"
-        yield row | {"nearer": "" if np.isnan(row["gap"]) else way, "n": int(n.min()) if len(n) else 0}
+        row["nearer"] = "" if np.isnan(row["gap"]) else way
+        found.append(row | {"n": int(n.min()) if len(n) else 0})
+    return pd.DataFrame(found, columns=None if found else cell)
 
 
 def _adjusted(frame: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFrame:
     """Return a table with a column of p-values adjusted within each family of tests, by Holm's and Benjamini's ways."""
-    groups = frame.groupby(family)[p]
-    methods = {f"{p}_holm": "holm", f"{p}_bh": "benjamini_hochberg"}
-    return frame.assign(
-        **{c: groups.transform(lambda of, m=m: stats.adjust(of, m)) for c, m in methods.items()}
-    )
-
-
-def _summary(
-    gaps: pd.DataFrame, name: str, metric: list[str], seed: int, replicates: int, confidence: float
-) -> pd.DataFrame:
-    """Summarise gaps over datasets, for each model and for all, with tests adjusted over a model's metrics."""
-    gaps = gaps[gaps["sample"] == "triplets"]
-    models = dict(iter(gaps.groupby("model", sort=False)))
-    seen = [frozenset(some["dataset"]) for some in models.values()]
-    like = [model for model, of in zip(models, seen, strict=True) if of == max(seen, key=seen.count)]
-    pooled = {}
-    if len(like) > 1:
-        name_of_all = ALL_MODELS if len(like) == len(models) else ", ".join(like)
-        pooled = {name_of_all: gaps[gaps["model"].isin(like)]}
-    frames = []
-    for model, some in (pooled | models).items():
-        groups = some.groupby(metric, sort=False) if metric else [((), some)]
-        rows = [
-            dict(zip(metric, names, strict=True)) | _over_datasets(rows, seed, replicates, confidence)
-            for names, rows in groups
-        ]
-        frame = pd.DataFrame(rows).assign(model=model)
-        for p in ("p_percent", "p_datasets", "p_cells"):
-            frame[f"{p}_holm"] = stats.adjust(frame[p].to_numpy(float), "holm")
-        frames.append(frame)
-    return tables.of(pd.concat(frames) if frames else [], name)
-
-
-def _over_datasets(rows: pd.DataFrame, seed: int, replicates: int, confidence: float) -> dict:
-    by = rows.groupby("dataset", sort=False)[["gap", "percent_nearer"]].mean()
-    cells = rows["gap"].dropna().to_numpy()
-    gap, percent = (stats.mean_interval(by[c], confidence, skip_nan=True) for c in by)
-    return {
-        "gap": gap.value,
-        "ci_low": gap.ci_low,
-        "ci_high": gap.ci_high,
-        "percent_nearer": percent.value,
-        "percent_ci_low": percent.ci_low,
-        "percent_ci_high": percent.ci_high,
-        "p_percent": stats.one_sample_t(by["percent_nearer"], skip_nan=True).p,
-        "n_datasets": gap.n,
-        "n_cells": len(cells),
-        **{f"n_{word}": int((rows["nearer"] == word).sum()) for word in ("masculine", "tie", "feminine")},
-        "n_missing": int(rows["gap"].isna().sum()),
-        "p_datasets": stats.sign_flip(by["gap"].dropna().to_numpy(), replicates, seed=seed).p,
-        "smallest_p_datasets": 2 * 0.5**gap.n if gap.n else np.nan,
-        "p_cells": stats.sign_flip(cells, replicates, seed=seed).p,
-        "unit": rows["unit"].iloc[0],
-        "reason": "" if gap.n > 1 else "an interval needs two datasets",
+    of = frame.groupby(family)[p]
+    adjusted = {
+        "holm": of.transform(stats.adjust, "holm"),
+        "bh": of.transform(stats.adjust, "benjamini_hochberg"),
     }
+    return frame.assign(**{f"{p}_{way}": values for way, values in adjusted.items()})
 
 
 # -- objects (section 5) -----------------------------------------------------------------------------
@@ -434,19 +425,12 @@ def co_occurrence(
     How much more the objects of neutral images are like those of masculine than of feminine ones (sections 5.1 and 7.1,
     eq. 4, table 6). Images without objects have no cosine; they are counted.
     """
-    rows = _checked(similarity.assign(unit="1", higher_is_closer=1.0), "triplets_object_similarity", _CELL)
-    found = pd.DataFrame(_gaps(rows, _CELL, seed, replicates, confidence))
-    if "n_without" in rows and len(found):
-        without = rows.groupby(_CELL)["n_without"].sum(min_count=1)
+    cosines = similarity.assign(unit="1", higher_is_closer=1.0)
+    found = _gaps(cosines, "triplets_object_similarity", _CELL, seed, replicates, confidence)
+    if "n_without" in similarity:
+        without = similarity.groupby(_CELL)["n_without"].sum(min_count=1)
         found = found.merge(without.reset_index(), on=_CELL, how="left")
     return _adjusted(tables.of(found, "triplets_co_occurrence"), ["sample"])
-
-
-def co_occurrence_summary(
-    gap: pd.DataFrame, *, seed: int, replicates: int, confidence: float = 0.95
-) -> pd.DataFrame:
-    """Return ``triplets_co_occurrence_summary`` of ``triplets_co_occurrence``, as :func:`gap_summary` (section 5.1)."""
-    return _summary(gap, "triplets_co_occurrence_summary", [], seed, replicates, confidence)
 
 
 def chi_square(
@@ -478,8 +462,7 @@ def chi_square(
         rows.append(row | {"evidence": "printed", "reason": row["reason"] or "the paper prints no counts"})
 
     def place(column: pd.Series) -> pd.Series:
-        order = GROUPS if column.name == "dependency_group" else column.unique()
-        return column.map({name: i for i, name in enumerate(order)})
+        return column.map((GROUPS if column.name == "dependency_group" else list(column.unique())).index)
 
     frame = tables.of(rows, f"triplets_{of}chi_square")
     frame = frame.sort_values([c for c in _GROUP if c in frame], key=place, ignore_index=True)
@@ -504,14 +487,15 @@ def bias_score(
     Percentiles of resampled cases cover less near 0 and 1 (``benchmarks/coverage_triplets.py``). Objects are kept whose
     larger count reaches ``minimum_count``; 0 takes the paper's: 10 in GCC, 5 in Profession, 20 in COCO, TextCaps and
     Flickr30k, and 10 elsewhere. ``truth`` has rows of ``triplets_object_truth``, of which true scores follow;
-    ``detections`` of ``triplets_detections``, of which scores corrected for recall follow: as
-    :func:`recall_corrected` has them. Raises InputError where n_images differs within a set of prompts, or only some
-    counts are told by case.
+    ``detections`` of ``triplets_detections``, of which scores corrected for recall follow. Of counts by group
+    ``triplets_group_bias_score``: the same for each group (section 6.3, figures 7 and 8). Raises InputError where
+    n_images differs within a set of prompts, or only some counts are told by case.
     """
-    counts = _counts(counts, "triplets_object_counts")
-    scores = _scores(counts, "triplets_bias_score", _CELL, minimum_count, seed, replicates, confidence)
+    counts, of = _counts(counts)
+    rows = _scores(counts, _GROUP if of else _CELL, minimum_count, seed, replicates, confidence)
+    scores = tables.of(rows, f"triplets_{of}bias_score")
     if detections is not None and len(detections):
-        scores = recall_corrected(scores, detections, confidence=confidence)
+        scores = _recall_corrected(scores, detections, confidence)
     if truth is None or truth.empty:
         return scores
     wide = truth.pivot(index=[*_CELL, "object"], columns="prompt_gender", values="expected")
@@ -520,61 +504,50 @@ def bias_score(
     return tables.of(scores.merge(known, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
 
 
-def recall_corrected(
-    scores: pd.DataFrame, detections: pd.DataFrame, *, confidence: float = 0.95
-) -> pd.DataFrame:
-    """Return ``triplets_bias_score`` with scores as they would be were objects found as easily beside both genders.
+def _recall_corrected(scores: pd.DataFrame, detections: pd.DataFrame, confidence: float) -> pd.DataFrame:
+    """Return scores as they would be were objects found as easily beside both genders.
 
     An object's counts are divided by its recall in images that show women, for feminine prompts, or men: by ratings of
     the images themselves where ``triplets_detections`` has some, else on drawings. Found counts as many of its name as
-    are shown, wherever their masks lie. Limits (confidence 0–1) hold those of the score and of both recalls, as if
-    prompts' women and men were those of the reference. Not corrected are objects found where there are none.
+    are shown, wherever their masks lie. Limits hold those of the score and of both recalls, as if prompts' women and
+    men were those of the reference. Not corrected are objects found where there are none.
 
     Source: Zou and Donner (2008), https://doi.org/10.1002/sim.3095, on the scale of logarithms of odds.
     """
-    recall = _recalls(detections, confidence)
-    rows = []
-    for score in scores.to_dict("records"):
-        sides = [recall.get((score["model"], score["object"], gender), {}) for gender in GENDERS]
-        women, men = ({"value": np.nan, "ci_low": np.nan, "ci_high": np.nan} | side for side in sides)
-        known = {"recall_feminine": women["value"], "recall_masculine": men["value"]}
-        if not (women["value"] > 0 and men["value"] > 0):
-            rows.append(score | known | {"corrected_reason": "its recall beside women and men is not known"})
-            continue
-        of = [np.log([side[c] for c in ("value", "ci_low", "ci_high")]) for side in (women, men)]
-        shift = of[1][0] - of[0][0]
-        far = stats.difference_interval(*of[0], *of[1])
-        with np.errstate(divide="ignore"):
-            odds, *ends = logit([score[c] for c in ("bias_score", "ci_low", "ci_high")])
+    recall, asked = _recalls(detections, confidence), scores[["model", "object"]]
+    women, men = (
+        recall.reindex(pd.MultiIndex.from_frame(asked.assign(shown=gender))).to_numpy() for gender in GENDERS
+    )
+    known = (women[:, 0] > 0) & (men[:, 0] > 0)
+    of_women, of_men = (np.log(np.where(known[:, None], side, np.nan)).T for side in (women, men))
+    shift, far = of_men[0] - of_women[0], stats.difference_interval(*of_women, *of_men)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds, *ends = logit(scores[["bias_score", *_ENDS]].to_numpy(float)).T
+        found = {"corrected_score": expit(odds - shift)}
         # Where all are of one gender the odds have no size, and the limits move as far as the recalls allow.
-        away = [
-            np.hypot(odds - end, shift - other) if np.isfinite(odds) else abs(shift - other)
-            for end, other in zip(ends, (far.high, far.low), strict=True)
-        ]
-        low, high = (
-            (odds if np.isfinite(odds) else end) - shift + side * by
-            for end, side, by in zip(ends, (-1, 1), away, strict=True)
-        )
-        found = dict(zip(_CORRECTED, map(float, expit([odds - shift, low, high])), strict=True))
-        rows.append(score | known | found | {"corrected_reason": ""})
-    return tables.of(rows, "triplets_bias_score")
+        sized = np.isfinite(odds)
+        for name, end, other, side in zip(_ENDS, ends, (far.high, far.low), (-1, 1), strict=True):
+            by = np.hypot(np.where(sized, odds - end, 0), shift - other)
+            found[f"corrected_{name}"] = expit(np.where(sized, odds, end) - shift + side * by)
+    found |= {"recall_feminine": women[:, 0], "recall_masculine": men[:, 0]}
+    reason = np.where(known, "", "its recall beside women and men is not known")
+    return tables.of(scores.assign(**found, corrected_reason=reason), "triplets_bias_score")
 
 
-def _recalls(detections: pd.DataFrame, confidence: float) -> dict[tuple[str, str, str], dict]:
-    """Return the share (%) of each object that is found by its name, by model, object and gender shown."""
+def _recalls(detections: pd.DataFrame, confidence: float) -> pd.DataFrame:
+    """Return the share (%) of each object that is found by its name, with limits, by model, object and gender shown."""
     shown = detections["both"] + detections["reference_only"]
     hits = np.minimum(shown, detections["both"] + detections["finder_only"])
     rows = detections.assign(both=hits, reference_only=shown - hits)
     # Of ratings and drawings, ratings are of the images themselves.
     rows = rows.sort_values("reference", ascending=False, kind="stable")
-    found: dict[tuple[str, str, str], dict] = {}
-    for (model, _, object_, gender), of in rows.groupby(
-        ["model", "reference", "object", "shown"], sort=False
-    ):
-        share = _share_found(of, "reference_only", confidence)
-        if share["n"]:
-            found.setdefault((model, object_, gender), share)
-    return found
+    keys = ["model", "object", "shown"]
+    found = [
+        dict(zip(keys, names[1:], strict=True)) | _share_found(of, "reference_only", confidence)
+        for names, of in rows.groupby(["reference", *keys], sort=False)
+    ]
+    recalls = pd.DataFrame(found).reindex(columns=[*keys, "n", "value", *_ENDS])
+    return recalls[recalls["n"] > 0].drop_duplicates(keys).set_index(keys)[["value", *_ENDS]]
 
 
 def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.95) -> pd.DataFrame:
@@ -587,8 +560,7 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
     counts, of_groups = _with_group(counts)
     keys = _GROUP if of_groups else [*_CELL, "prompt_gender"]
     counts = counts[~counts["object"].isin(PEOPLE)]
-    order = counts["prompt_gender"].map({gender: i for i, gender in enumerate(PROMPT_GENDERS)})
-    counts = counts.iloc[np.argsort(order, kind="stable")]
+    counts = counts.sort_values("prompt_gender", key=lambda of: of.map(PROMPT_GENDERS.index), kind="stable")
     rows = []
     for names, of in counts.groupby(keys, sort=False):
         n = of.groupby("prompt_gender")["n_images"].first().sum()
@@ -610,29 +582,17 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
     return tables.of(rows, f"triplets_{of_groups}top_objects")
 
 
-def group_bias_score(
-    counts: pd.DataFrame,
-    *,
-    minimum_count: int = 0,
-    seed: int = 0,
-    replicates: int = PERMUTATIONS,
-    confidence: float = 0.95,
-) -> pd.DataFrame:
-    """Return ``triplets_group_bias_score``: :func:`bias_score` for each group (section 6.3, figures 7 and 8)."""
-    counts = _counts(counts, "triplets_group_object_counts")
-    return _scores(counts, "triplets_group_bias_score", _GROUP, minimum_count, seed, replicates, confidence)
-
-
 def _with_group(counts: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Return checked counts with a group, without nouns, which are none, and ``group_`` where they are by group."""
-    of = "group_" * ("dependency_group" in counts)
-    counts = _counts(counts, f"triplets_{of}object_counts")
+    counts, of = _counts(counts)
     counts = counts if of else counts.assign(dependency_group=ALL_GROUPS)
     return counts[counts["dependency_group"] != "nouns"], of
 
 
-def _counts(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+def _counts(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Return object counts with a case, after checking that there is one number of images for each set of prompts."""
+    of = "group_" * ("dependency_group" in rows)
+    name = f"triplets_{of}object_counts"
     rows = rows.assign(case=rows["case"].fillna("").astype(str) if "case" in rows else "")
     mixed = (rows["case"] == "").groupby([rows[c] for c in _CELL]).transform("nunique") > 1
     if mixed.any():
@@ -645,7 +605,7 @@ def _counts(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     if several.any():
         row = rows.loc[several, cell].iloc[0].to_dict()
         raise InputError(f"{name}: n_images differs within {row}; it is one number for a set of prompts.")
-    return rows
+    return rows, of
 
 
 def _unless_computed(printed: pd.DataFrame, counts: pd.DataFrame, cell: list[str]) -> pd.DataFrame:
@@ -699,13 +659,7 @@ def _by_case(counts: pd.DataFrame, kinds: dict[str, int], genders: Sequence[str]
 
 
 def _scores(
-    counts: pd.DataFrame,
-    name: str,
-    cell: list[str],
-    minimum_count: int,
-    seed: int,
-    replicates: int,
-    confidence: float,
+    counts: pd.DataFrame, cell: list[str], minimum_count: int, seed: int, replicates: int, confidence: float
 ) -> pd.DataFrame:
     """Score the objects of each cell, with intervals and tests from the split of their occurrences."""
     sets = ["masculine", "feminine"]
@@ -730,7 +684,7 @@ def _scores(
     rows = _adjusted(_clustered(rows, counts, cell, seed, replicates, confidence), cell)
     # Cells in the order of the counts, objects within them by their lean.
     rows = rows.sort_values(["bias_score", "n"], ascending=False)
-    return tables.of(counts[cell].drop_duplicates().merge(rows, on=cell), name)
+    return counts[cell].drop_duplicates().merge(rows, on=cell)
 
 
 def _clustered(
@@ -779,13 +733,11 @@ def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     datasets without counts.
     """
     rows = [
-        {"model": model, "dataset": dataset, "dependency_group": group, "objects": len(objects), "evidence": "computed"}
-        for (model, dataset), sets in _group_sets(counts).items()
+        [*names, group, len(objects)]
+        for names, sets in _group_sets(counts).items()
         for group, objects in sets.items()
-    ]  # fmt: skip
-    printed = _unless_computed(printed, counts[counts["count"] > 0], _CELL).assign(evidence="printed")
-    frame = pd.concat([pd.DataFrame(rows, columns=[*_GROUP, "objects", "evidence"]), printed])
-    frame = tables.of(frame, "triplets_group_objects")
+    ]
+    frame = tables.of(_or_printed(rows, [*_GROUP, "objects"], printed, counts), "triplets_group_objects")
     nouns = frame[frame["dependency_group"] == "nouns"].set_index(_CELL)["objects"]
     return frame.assign(
         percent_of_nouns=100 * frame["objects"] / frame.join(nouns.rename("all"), on=_CELL)["all"]
@@ -800,15 +752,12 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
     :func:`group_objects` returns.
     """
     rows = [
-        [*names, a, b, intersection_ratio(sets[a], sets[b]), "computed"]
+        [*names, a, b, intersection_ratio(sets[a], sets[b])]
         for names, sets in _group_sets(counts).items()
         for a, b in product(sets, repeat=2)
     ]
     keys = [*_CELL, "over", "dependency_group"]
-    printed = _unless_computed(printed, counts[counts["count"] > 0], _CELL).assign(evidence="printed")
-    frame = pd.concat(
-        [pd.DataFrame(rows, columns=[*keys, "percent", "evidence"]), printed], ignore_index=True
-    )
+    frame = _or_printed(rows, [*keys, "percent"], printed, counts)
     size = objects[[*_GROUP, "objects"]].rename(columns={"dependency_group": "over"})
     frame = frame.merge(size, on=[*_CELL, "over"], how="left")
     mirrored = frame.rename(columns={"over": "dependency_group", "dependency_group": "over"})
@@ -825,6 +774,15 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
         agrees=np.where(known, np.where(agrees, "yes", "no"), ""),
     )
     return tables.of(frame, "triplets_intersection")
+
+
+def _or_printed(
+    rows: list[list], columns: list[str], printed: pd.DataFrame, counts: pd.DataFrame
+) -> pd.DataFrame:
+    """Return computed rows, and the printed ones of models and datasets that have no counts."""
+    printed = _unless_computed(printed, counts[counts["count"] > 0], _CELL).assign(evidence="printed")
+    computed = pd.DataFrame(rows, columns=columns).assign(evidence="computed")
+    return pd.concat([computed, printed], ignore_index=True)
 
 
 def _group_sets(counts: pd.DataFrame) -> dict[tuple[str, str], dict[str, set[str]]]:
@@ -984,16 +942,10 @@ def detector_gender(errors: pd.DataFrame) -> pd.DataFrame:
     recall = errors[(errors["measure"] == "recall") & errors["shown"].isin(GENDERS)]
     female, male = (recall[recall["shown"] == g] for g in GENDERS)
     both = female.merge(male, on=_FOUND, suffixes=("_female", "_male"))
-    limits = stats.difference_interval(
-        *(both[f"{c}_{g}"] for g in GENDERS for c in ("value", "ci_low", "ci_high"))
-    )
-    found = both.assign(
-        recall_female=both["value_female"],
-        recall_male=both["value_male"],
-        difference=both["value_male"] - both["value_female"],
-        ci_low=limits.low,
-        ci_high=limits.high,
-    )
+    limits = stats.difference_interval(*(both[f"{c}_{g}"] for g in GENDERS for c in ("value", *_ENDS)))
+    both = both.rename(columns={f"value_{g}": f"recall_{g}" for g in GENDERS})
+    difference = both["recall_male"] - both["recall_female"]
+    found = both.assign(difference=difference, ci_low=limits.low, ci_high=limits.high)
     return tables.of(found, "triplets_detector_gender")
 
 
@@ -1006,22 +958,20 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     rows = []
     for row in counts.itertuples():
         unknown = np.isnan(row.people_only)
-        # Every noun that the detector does not find may be one that people do.
-        seen = row.nouns - row.model_only if unknown else row.both + row.people_only
-        for quantity, of, bound in (
-            ("found_by_both", row.nouns, False),
-            ("detector_precision", row.both + row.model_only, False),
-            ("detector_recall", seen, unknown),
-        ):
-            percent, low, high = stats.percent(int(row.both), int(of), confidence)
-            about = {"model": row.model, "reference": row.reference, "quantity": quantity, "n": of}
-            why = "how many nouns only people find is not given, so there is no upper limit"
-            more = (
-                {"bound": "at least", "reason": why}
-                if bound
-                else {"ci_high": high, "bound": "", "reason": ""}
-            )
-            rows.append(about | {"percent": percent, "ci_low": low} | more)
+        sizes = {
+            "found_by_both": row.nouns,
+            "detector_precision": row.both + row.model_only,
+            # Every noun that the detector does not find may be one that people do.
+            "detector_recall": row.nouns - row.model_only if unknown else row.both + row.people_only,
+        }
+        for quantity, n in sizes.items():
+            percent, low, high = stats.percent(int(row.both), int(n), confidence)
+            about = {"model": row.model, "reference": row.reference, "quantity": quantity, "n": n}
+            about |= {"percent": percent, "ci_low": low, "ci_high": high, "bound": "", "reason": ""}
+            if unknown and quantity == "detector_recall":
+                why = "how many nouns only people find is not given, so there is no upper limit"
+                about |= {"ci_high": np.nan, "bound": "at least", "reason": why}
+            rows.append(about)
     return tables.of(rows, "triplets_detector")
 
 

@@ -29,19 +29,17 @@ METRICS = {
 """Metric -> space, unit, and whether higher is closer (section 4.1); ``z_1``, ``z_2``, … are latents after steps."""
 _SET = ["model", "dataset"]
 _IMAGE = [*_SET, "triplet_id", "seed"]
-STEP = re.compile(r"z_(\d+)")
+STEP = re.compile(r"z_\d+")
 """Metrics that are of latents after a step."""
-LAYER = re.compile(r"attention \d+x\d+ \S+")
-"""Metrics that are of where a layer attends."""
+_LAYER = re.compile(r"attention \d+x\d+ \S+")
 
 
 def pairs(images: pd.DataFrame) -> pd.DataFrame:
     """Return which images are compared, for :func:`biaslab.judging.similarity.compare`.
 
-    Returns:
-        Columns model, dataset, triplet_id, seed, pair, first and second (ids of images): at each seed the neutral image
-        with the feminine, the masculine and, where there is one, the placebo's; and neutral images of a triplet two by
-        two, so that no image is in two such pairs. Images that lack the other one are in no pair.
+    At each seed the neutral image with the feminine, the masculine and, where there is one, the placebo's; and neutral
+    images of a triplet two by two, so that no image is in two such pairs. Images that lack the other one are in no
+    pair. Columns model, dataset, triplet_id, seed, pair, first and second (ids of images).
     """
     _check(images)
     wide = images.pivot(index=_IMAGE, columns="prompt_gender", values="image_id").reset_index()
@@ -75,13 +73,9 @@ def similarity(values: pd.DataFrame, name: str = "triplets_similarity") -> pd.Da
     A case has the mean over the seeds at which both of its pairs have a value, so that an image which is missing on one
     side moves no gap.
 
-    Args:
-        values: Columns model, dataset, triplet_id, seed, pair, metric, value and reason. In prompt space, where a seed
-            changes nothing, a row a triplet. Pairs other than of neutral and a gender are left out.
-
-    Raises:
-        InputError: A column is missing, or a pair is there twice.
-        UnknownNameError: There is no such metric.
+    ``values`` has the columns model, dataset, triplet_id, seed, pair, metric, value and reason. In prompt space, where
+    a seed changes nothing, a row a triplet. Pairs other than of neutral and a gender are left out. Raises InputError
+    where a column is missing, or a pair is there twice, and UnknownNameError for a metric that there is not.
     """
     return tables.of(_by_case(values[values["pair"].isin(PAIRS)]), name)
 
@@ -104,18 +98,12 @@ def _by_case(values: pd.DataFrame) -> pd.DataFrame:
     why = values.drop_duplicates([*of, "reason"]).query("reason != ''").groupby(of)["reason"].agg("; ".join)
     why = why.reindex(out.index).fillna("the other pair has no value at any seed")
     out = out.assign(reason=why.where(out["n"] == 0, "")).reset_index()
-    known = {name: _metric(name) for name in out["metric"].unique()}
-    for i, column in enumerate(("space", "unit", "higher_is_closer")):
-        out[column] = out["metric"].map({name: told[i] for name, told in known.items()})
-    return out
-
-
-def _metric(name: str) -> tuple[str, str, int]:
-    if STEP.fullmatch(name) or LAYER.fullmatch(name):
-        return METRICS["z0"]
-    if name not in METRICS:
-        raise unknown_name("metric", name, METRICS)
-    return METRICS[name]
+    for name in out["metric"].unique():
+        if name not in METRICS and not (STEP.fullmatch(name) or _LAYER.fullmatch(name)):
+            raise unknown_name("metric", name, METRICS)
+    told = [METRICS.get(name, METRICS["z0"]) for name in out["metric"]]
+    columns = ["space", "unit", "higher_is_closer"]
+    return out.join(pd.DataFrame(told, columns=columns, index=out.index))
 
 
 def object_counts(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
@@ -123,12 +111,8 @@ def object_counts(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
 
     Images count where those of all three genders were looked at, so that sets are matched.
 
-    Args:
-        images: See the module.
-        objects: Columns image_id, object and count (1 or more); of images that are not in ``images`` none count.
-
-    Raises:
-        InputError: A column is missing, an image is there twice, or a count is no whole number of 1 or more.
+    ``objects`` has the columns image_id, object and count (1 or more); of images that are not in ``images`` none count.
+    Raises InputError where a column is missing, an image is there twice, or a count is no whole number of 1 or more.
     """
     return tables.of(_counted(images, _found(objects)), "triplets_object_counts")
 
@@ -147,23 +131,20 @@ def object_images(
 ) -> pd.DataFrame:
     """Return ``triplets_object_images``: in how many images objects were looked for, and how many there are.
 
-    Args:
-        images: See the module.
-        looked: Columns image_id and outcome, which is empty where an image was looked at.
-        objects: As for :func:`object_counts`.
-        confidence: Level of the intervals (Student t over cases).
+    ``looked`` has the columns image_id and outcome, which is empty where an image was looked at; ``objects`` as for
+    :func:`object_counts`; ``confidence`` is the level of the intervals (Student t over cases).
     """
     _check(images)
     found = _found(objects).groupby("image_id")["count"].sum()
     seen = set(looked.loc[looked["outcome"] == "", "image_id"])
     rows = _with_cases(images[images["prompt_gender"].isin(PROMPT_GENDERS)])
     rows = rows.assign(n=rows["image_id"].map(found).fillna(0), seen=rows["image_id"].isin(seen))
-    out = []
-    for names, of in rows.groupby([*_SET, "prompt_gender"], sort=False):
+    out, keys = [], [*_SET, "prompt_gender"]
+    for names, of in rows.groupby(keys, sort=False):
         there = of[of["seen"]]
         mean = stats.mean_interval(there.groupby("case")["n"].mean(), confidence)
         out.append(
-            dict(zip([*_SET, "prompt_gender"], names, strict=True))
+            dict(zip(keys, names, strict=True))
             | {"n_images": len(of), "n_lost": len(of) - len(there), "n_without": int((there["n"] == 0).sum())}
             | {"objects_per_image": mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high}
             | {"reason": "" if mean.n > 1 else "an interval needs two cases"}
@@ -174,10 +155,8 @@ def object_images(
 def detections(found: pd.DataFrame, truth: pd.DataFrame, shown: pd.Series) -> pd.DataFrame:
     """Return the rows of ``triplets_detections`` on images whose truth is known, without model and reference.
 
-    Args:
-        found: Instances, as :func:`biaslab.measures.instances.match` takes them.
-        truth: The same of what is shown.
-        shown: Gender of the person shown, by image_id.
+    Instances that are ``found``, as :func:`biaslab.measures.instances.match` takes them, and those that are shown;
+    ``shown`` is the gender of the person shown, by image_id.
     """
     matched = match(found, truth)
     keys = ["image_id", "object"]
@@ -194,33 +173,26 @@ def object_similarity(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFra
     A pair with an image that shows no object has no cosine; it is counted in ``n_without``. Arguments and errors as for
     :func:`object_counts`.
     """
-    from scipy import sparse
-
-    matched, found = _matched(images), _found(objects)
-    place = pd.Series(np.arange(len(matched)), index=matched["image_id"])
-    found = found[found["image_id"].isin(place.index)]
-    kinds, names = pd.factorize(found["object"])
-    shape = (len(matched), max(1, len(names)))
-    counts = sparse.csr_array((found["count"].astype(float), (place[found["image_id"]], kinds)), shape=shape)
-    wide = matched.assign(place=place.to_numpy()).pivot(
-        index=[*_IMAGE, "case", "sample"], columns="prompt_gender", values="place"
-    )
+    matched = _matched(images)
+    wide = _found(objects).merge(matched, on="image_id").astype({"count": float})
+    wide = wide.pivot(index=[*_IMAGE, "object"], columns="prompt_gender", values="count")
+    wide = wide.reindex(columns=PROMPT_GENDERS).fillna(0)
+    squares = (wide**2).groupby(level=_IMAGE).sum()
+    same_noise = matched[[*_IMAGE, "case", "sample"]].drop_duplicates().sort_values(_IMAGE)
     rows = []
     for pair in PAIRS:
-        sides = [counts[wide[gender].to_numpy()] for gender in pair.split("-")]
-        squares = np.prod([np.asarray(side.multiply(side).sum(axis=1)) for side in sides], axis=0)
-        dots = np.asarray(sides[0].multiply(sides[1]).sum(axis=1))
-        cosine = np.divide(dots, np.sqrt(squares), out=np.full(len(dots), np.nan), where=squares > 0)
+        sides = pair.split("-")
+        lengths = np.sqrt(squares[sides].prod(axis=1))
+        dots = wide[sides].prod(axis=1).groupby(level=_IMAGE).sum()
         # Rounding can leave 1.0000000000000002.
-        each = wide.reset_index()[[*_SET, "case", "sample"]].assign(value=np.minimum(cosine, 1), pair=pair)
-        rows.append(each)
+        cosine = (dots / lengths.where(lengths > 0)).clip(upper=1).rename("value")
+        rows.append(same_noise.join(cosine, on=_IMAGE).assign(pair=pair))
     each = pd.concat(rows, ignore_index=True)
     cases = each.groupby([*_SET, "pair", "case", "sample"], sort=False)["value"]
     out = cases.agg(value="mean", n="count", images="size").reset_index()
     reason = np.where(out["n"] == 0, "an image of each pair shows no object", "")
-    return tables.of(
-        out.assign(n_without=out["images"] - out["n"], reason=reason), "triplets_object_similarity"
-    )
+    out = out.assign(n_without=out["images"] - out["n"], reason=reason)
+    return tables.of(out, "triplets_object_similarity")
 
 
 def group_object_counts(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.DataFrame) -> pd.DataFrame:
@@ -229,13 +201,8 @@ def group_object_counts(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.Da
     Of the group ``hidden`` nouns are counted that no object of an image has the name of, of ``nouns`` all of its
     prompt, each once an image.
 
-    Args:
-        images: See the module.
-        groups: Columns image_id, object and dependency_group (missing where it is not known: such do not count).
-        nouns: Columns image_id, noun and hidden.
-
-    Raises:
-        InputError: A column is missing, or an image is there twice.
+    ``groups`` has the columns image_id, object and dependency_group (missing where it is not known: such do not count),
+    ``nouns`` image_id, noun and hidden. Raises InputError where a column is missing, or an image is there twice.
     """
     found = _of_groups(groups, nouns).assign(count=1)
     return tables.of(_counted(images, found, "dependency_group"), "triplets_group_object_counts")
@@ -260,12 +227,8 @@ def group_images(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.DataFrame
 def coverages(images: pd.DataFrame, covered: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_coverages``: how far words cover each object, at thresholds of maps, for what these decide.
 
-    Args:
-        images: See the module.
-        covered: Columns image_id, instance, object, explicit, threshold, coverage, human_coverage and region.
-
-    Raises:
-        InputError: As :func:`group_object_counts`.
+    ``covered`` has the columns image_id, instance, object, explicit, threshold, coverage, human_coverage and region.
+    Errors as for :func:`group_object_counts`.
     """
     rows = covered.merge(_matched(images), on="image_id").rename(columns={"threshold": "mask_threshold"})
     return tables.of(rows.assign(explicit=rows["explicit"].astype(int)), "triplets_coverages")

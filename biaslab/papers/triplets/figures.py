@@ -14,8 +14,6 @@ from biaslab.papers.triplets.analysis import ALL_MODELS, relative
 from biaslab.plots import forms, style
 from biaslab.plots.gallery import gallery
 
-_NEARER = "How much nearer neutral is to masculine (% of its distance to feminine)"
-
 METRIC_NAMES = {
     "t": "Text embedding",
     "t_pooled": "Pooled text",
@@ -44,6 +42,31 @@ GROUP_NAMES = {
     "hidden": "hidden",
     "nouns": "nouns of prompts",
     "all": "all objects",
+    "macro": "mean over groups",
+}
+_NEARER = {
+    "value": "percent_nearer",
+    "limits": ("percent_ci_low", "percent_ci_high"),
+    "row": "metric",
+    "row_names": METRIC_NAMES,
+    "label": "How much nearer neutral is to masculine (% of its distance to feminine)",
+}
+_AFTER_STEPS = {
+    "value": "gap",
+    "labels": ("denoising step", "latents nearer to masculine (cosine) ↑"),
+    "reference": 0.0,
+    "sharey": False,
+}
+_BY_GROUP = {"row": "dependency_group", "row_names": GROUP_NAMES}
+_PERCENT = {"reference": None, "xlim": (-2, 102)}
+_SCORES = {
+    "value": "bias_score",
+    "label": "bias score: 0 feminine only, 1 masculine only",
+    "panel": "dataset",
+    "reference": 0.5,
+    "mark_name": "planted",
+    "xlim": (-0.03, 1.03),
+    "columns": 2,
 }
 
 
@@ -95,16 +118,9 @@ def funnel(funnel: pd.DataFrame) -> Figure:
 
 def depicted(agreement: pd.DataFrame) -> Figure:
     """Draw precision and recall of the filter of captions with their intervals (``triplets_depicted``)."""
-    return forms.estimates(
-        agreement.assign(what=agreement["target"] + ", " + agreement["split"]),
-        "value",
-        row="what",
-        hue="statistic",
-        label="captions (%)",
-        reference=None,
-        xlim=(0, 101),
-        inch=0.42,
-    )
+    named = agreement.assign(what=agreement["target"] + ", " + agreement["split"])
+    how = {"reference": None, "xlim": (0, 101), "inch": 0.42}
+    return forms.estimates(named, "value", row="what", hue="statistic", label="captions (%)", **how)
 
 
 def disparity_gap(gap: pd.DataFrame) -> Figure:
@@ -127,17 +143,8 @@ def relative_gap(gap: pd.DataFrame) -> Figure:
 
     A row a metric, colours by model, a panel a dataset. What has no interval over triplets is left out.
     """
-    return forms.estimates(
-        relative(gap).dropna(subset="percent_nearer"),
-        "percent_nearer",
-        row="metric",
-        row_names=METRIC_NAMES,
-        hue="model",
-        panel="dataset",
-        label=_NEARER,
-        limits=("percent_ci_low", "percent_ci_high"),
-        inch=0.36,
-    )
+    known = relative(gap).dropna(subset="percent_nearer")
+    return forms.estimates(known, hue="model", panel="dataset", inch=0.36, **_NEARER)
 
 
 @style.empty_without_rows
@@ -147,51 +154,43 @@ def floor(floor: pd.DataFrame, disparity: pd.DataFrame) -> Figure:
     Of ``triplets_floor``, and the rows of ``triplets_disparity`` that are of its models and datasets.
     """
     cell = ["model", "dataset", "metric"]
-    columns = [*cell, "pair", "value", "ci_low", "ci_high"]
-    own = disparity.merge(floor[cell].drop_duplicates(), on=cell)[columns]
-    references = floor.assign(pair=floor["reference"]).drop_duplicates([*cell, "pair"])[columns]
+    own = disparity.merge(floor[cell].drop_duplicates(), on=cell)
+    references = floor.assign(pair=floor["reference"]).drop_duplicates([*cell, "pair"])
     both = pd.concat([own, references], ignore_index=True).dropna(subset="value")
-    order = list(PAIR_NAMES)
-    both = both.sort_values("pair", key=lambda pair: pair.map(order.index), kind="stable")
+    both = both.sort_values("pair", key=lambda pair: pair.map(list(PAIR_NAMES).index), kind="stable")
     # Of several models, each data set of each.
     both, of = forms.by_model(both, "dataset")
-    return forms.estimates(
-        both, "value", row="pair", row_names=PAIR_NAMES, hue=of, panel="metric", panel_names=METRIC_NAMES,
-        label="similarity to neutral (differing pixels: % of the image)", reference=None, columns=3, inch=0.3,
-    )  # fmt: skip
+    label = "similarity to neutral (differing pixels: % of the image)"
+    names = {"row_names": PAIR_NAMES, "panel_names": METRIC_NAMES}
+    how = {"label": label, "reference": None, "columns": 3, "inch": 0.3} | names
+    return forms.estimates(both, "value", row="pair", hue=of, panel="metric", **how)
 
 
 @style.empty_without_rows
 def where(where: pd.DataFrame) -> Figure:
     """Draw the gap in latents after each step (``triplets_where``), one panel a model."""
     steps = where[where["part"] == "step"]
-    return forms.trends(
-        steps.assign(place=steps["place"].astype(int)), "place", "gap",
-        labels=("denoising step", "latents nearer to masculine (cosine) ↑"),
-        hue="dataset", panel="model", reference=0.0, sharey=False,
-    )  # fmt: skip
+    steps = steps.assign(place=steps["place"].astype(int))
+    return forms.trends(steps, "place", hue="dataset", panel="model", **_AFTER_STEPS)
 
 
 @style.empty_without_rows
 def guidance(gaps: pd.DataFrame) -> Figure:
     """Draw the gap after each step, a line a guidance scale (``triplets_guidance``), one panel a model and dataset."""
-    scales = [f"guidance {scale:g}" for scale in gaps["guidance_scale"]]
-    panels = gaps["model"] + ", " + gaps["dataset"] if gaps["dataset"].nunique() > 1 else gaps["model"]
-    return forms.trends(
-        gaps.assign(scale=scales, panel=panels).sort_values("guidance_scale", kind="stable"), "step", "gap",
-        labels=("denoising step", "latents nearer to masculine (cosine) ↑"),
-        hue="scale", panel="panel", reference=0.0, sharey=False,
-    )  # fmt: skip
+    several = gaps["dataset"].nunique() > 1
+    named = gaps.assign(
+        scale=gaps["guidance_scale"].map("guidance {:g}".format),
+        panel=gaps["model"] + ", " + gaps["dataset"] if several else gaps["model"],
+    ).sort_values("guidance_scale", kind="stable")
+    return forms.trends(named, "step", hue="scale", panel="panel", **_AFTER_STEPS)
 
 
 def where_layers(where: pd.DataFrame) -> Figure:
     """Draw the gap in where each layer attends (``triplets_where``), layers in the order in which they run."""
     layers = where[where["part"] == "layer"]
-    named = [layer_name(row) for _, row in layers.iterrows()]
-    return forms.estimates(
-        layers.assign(layer=named), "gap", row="layer", hue="dataset", panel="model",
-        label="attention nearer to masculine (cosine) →", columns=2,
-    )  # fmt: skip
+    layers = layers.assign(layer=[layer_name(row) for _, row in layers.iterrows()])
+    how = {"label": "attention nearer to masculine (cosine) →", "columns": 2}
+    return forms.estimates(layers, "gap", row="layer", hue="dataset", panel="model", **how)
 
 
 def layer_name(layer: pd.Series) -> str:
@@ -220,19 +219,17 @@ def co_occurrence(gap: pd.DataFrame) -> Figure:
 
 def _gaps(gap: pd.DataFrame, panel: str, label: str) -> Figure:
     known = gap["ci_low"].notna()
+    low, high = gap["gap"] - gap["rounding"], gap["gap"] + gap["rounding"]
+    ends = {"low": gap["ci_low"].where(known, low), "high": gap["ci_high"].where(known, high)}
     figure = forms.estimates(
-        gap.assign(
-            known=known,
-            low=gap["ci_low"].where(known, gap["gap"] - gap["rounding"]),
-            high=gap["ci_high"].where(known, gap["gap"] + gap["rounding"]),
-        ),
+        gap.assign(known=known, **ends),
         "gap",
         row="dataset",
         hue="model",
         panel=panel,
         panel_names=METRIC_NAMES,
         label=label,
-        limits=("low", "high"),
+        limits=tuple(ends),
         filled="known",
         filled_names=("with interval", "mean without one"),
         columns=4 if panel else 1,
@@ -252,15 +249,7 @@ def gap_summary(summary: pd.DataFrame, gap: pd.DataFrame) -> Figure:
     """
     if summary["percent_ci_low"].isna().all():
         return style.nothing("Without several datasets there is no interval over them.")
-    figure = forms.estimates(
-        summary,
-        "percent_nearer",
-        row="metric",
-        row_names=METRIC_NAMES,
-        label=_NEARER,
-        limits=("percent_ci_low", "percent_ci_high"),
-        inch=0.5,
-    )
+    figure = forms.estimates(summary, inch=0.5, **_NEARER)
     (ax,) = figure.axes
     many = gap[(gap["sample"] == "triplets") & gap["percent_nearer"].notna()]
     named = summary["model"].iloc[0]
@@ -285,20 +274,24 @@ def group_chi_square(tests: pd.DataFrame, *, alpha: float = 0.05) -> Figure:
     known = tests[tests["cramers_v"].notna() & (tests["pair"] == "feminine-masculine")]
     if known.empty:
         return style.nothing("Without counts of objects the tests have no effect size to draw.")
-    return forms.estimates(
+    return _effects(
         known.assign(significant=known["p_holm"] < alpha),
-        "cramers_v",
-        row="dependency_group",
-        row_names=GROUP_NAMES,
+        filled_names=("significant after Holm's correction", "not significant"),
         hue="model",
         panel="dataset",
         label="Cramér's V (0: distributed alike)",
-        filled="significant",
-        filled_names=("significant after Holm's correction", "not significant"),
-        xlim=(-0.02, 0.02 + known["ci_high"].max()),
-        columns=2,
-        inch=0.26,
+        **_BY_GROUP,
     )
+
+
+def _effects(tests: pd.DataFrame, **how) -> Figure:
+    how |= {
+        "filled": "significant",
+        "xlim": (-0.02, 0.02 + tests["ci_high"].max()),
+        "columns": 2,
+        "inch": 0.26,
+    }
+    return forms.estimates(tests, "cramers_v", **how)
 
 
 @style.empty_without_rows
@@ -312,17 +305,8 @@ def detector_error(errors: pd.DataFrame, *, most: int = 30) -> Figure:
     known = known[known["object"].isin(frequent)]
     names = {"precision": "Precision", "recall": "Recall", "mask_iou": "Overlap of what is found"}
     known, panel = forms.by_model(known, "measure", names)
-    return forms.estimates(
-        known,
-        "value",
-        row="object",
-        panel=panel,
-        label="objects, or overlap of masks (%)",
-        reference=None,
-        xlim=(-2, 102),
-        columns=3,
-        inch=0.22,
-    )
+    how = {"label": "objects, or overlap of masks (%)", "columns": 3, "inch": 0.22} | _PERCENT
+    return forms.estimates(known, "value", row="object", panel=panel, **how)
 
 
 @style.empty_without_rows
@@ -332,17 +316,11 @@ def detector_gender(gender: pd.DataFrame, *, most: int = 20) -> Figure:
     Of the ``most`` frequent objects.
     """
     known = gender[gender["ci_low"].notna()]
-    counts = known[["n_female", "n_male"]].sum(axis=1)
-    some = known.loc[counts.sort_values(ascending=False, kind="stable").index[:most]]
-    named = some["object"] + some[["n_female", "n_male"]].sum(axis=1).map(" (n = {:,.0f})".format)
-    some, panel = forms.by_model(some.assign(name=named), "reference")
-    return forms.estimates(
-        some,
-        "difference",
-        row="name",
-        panel=panel,
-        label="recall, men less women (points): found more easily beside men →",
-    )
+    n = known[["n_female", "n_male"]].sum(axis=1)
+    known = known.assign(name=known["object"] + n.map(" (n = {:,.0f})".format))
+    some, panel = forms.by_model(known.loc[n.nlargest(most).index], "reference")
+    label = "recall, men less women (points): found more easily beside men →"
+    return forms.estimates(some, "difference", row="name", panel=panel, label=label)
 
 
 @style.empty_without_rows
@@ -351,19 +329,13 @@ def top_objects(top: pd.DataFrame, *, most: int = 8) -> Figure:
 
     Of ``triplets_top_objects``: ``most`` objects in each panel; of ``triplets_group_top_objects`` a panel a group.
     """
-    top, of_groups = top[top["rank"] <= most], "dependency_group" in top
-    return forms.estimates(
-        top,
-        "per_image",
-        row="object",
-        panel="dependency_group" if of_groups else "prompt_gender",
-        panel_names=GROUP_NAMES,
-        label="objects (or hidden nouns) an image" if of_groups else "objects an image",
-        reference=None,
-        xlim=(0, 1.05 * np.nanmax(top[["per_image", "ci_high"]].to_numpy())),
-        columns=3,
-        inch=0.3,
-    )
+    top = top[top["rank"] <= most]
+    panel, label = "prompt_gender", "objects an image"
+    if "dependency_group" in top:
+        panel, label = "dependency_group", "objects (or hidden nouns) an image"
+    xlim = (0, 1.05 * np.nanmax(top[["per_image", "ci_high"]].to_numpy()))
+    how = {"panel_names": GROUP_NAMES, "reference": None, "xlim": xlim, "columns": 3, "inch": 0.3}
+    return forms.estimates(top, "per_image", row="object", panel=panel, label=label, **how)
 
 
 @style.empty_without_rows
@@ -374,24 +346,14 @@ def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> F
     whose interval is farthest from 0.5, filled where Holm's correction leaves them at the level ``alpha``. Black marks
     are true scores, where they are known.
     """
-    known = "true_score" in scores and scores["true_score"].notna().any()
-    leaning = pd.concat([strongest(rows, most) for _, rows in scores.groupby("dataset", sort=False)])
+    leaning = _leaning(scores, most)
+    leaning = leaning.assign(
+        name=leaning["object"] + leaning["n"].map(" (n = {:,.0f})".format),
+        significant=leaning["p_holm"] < alpha,
+    )
+    names = ("differs from 0.5 after Holm's correction", "does not")
     return forms.estimates(
-        leaning.assign(
-            name=leaning["object"] + leaning["n"].map(" (n = {:,.0f})".format),
-            significant=leaning["p_holm"] < alpha,
-        ),
-        "bias_score",
-        row="name",
-        panel="dataset",
-        label="bias score: 0 feminine only, 1 masculine only",
-        reference=0.5,
-        filled="significant",
-        filled_names=("differs from 0.5 after Holm's correction", "does not"),
-        mark="true_score" if known else "",
-        mark_name="planted",
-        xlim=(-0.03, 1.03),
-        columns=2,
+        leaning, row="name", filled="significant", filled_names=names, **_SCORES, **_planted(scores)
     )
 
 
@@ -404,17 +366,22 @@ def recall_corrected(scores: pd.DataFrame, *, most: int = 8) -> Figure:
     """
     if "corrected_score" not in scores or scores["corrected_score"].isna().all():
         return style.nothing("How easily objects are found beside women and men is not known.")
-    leaning = [strongest(rows, most) for _, rows in scores.groupby("dataset", sort=False)]
-    known = pd.concat(leaning).dropna(subset="corrected_score")
+    known = _leaning(scores, most).dropna(subset="corrected_score")
     columns = {f"corrected_{c}": c for c in ("ci_low", "ci_high")} | {"corrected_score": "bias_score"}
     corrected = known.drop(columns=list(columns.values())).rename(columns=columns)
-    true = "true_score" in scores and scores["true_score"].notna().any()
     both = [known.assign(how="as found"), corrected.assign(how="corrected for recall")]
-    return forms.estimates(
-        pd.concat(both, ignore_index=True), "bias_score", row="object", hue="how", panel="dataset",
-        label="bias score: 0 feminine only, 1 masculine only", reference=0.5, xlim=(-0.03, 1.03), columns=2,
-        mark="true_score" if true else "", mark_name="planted",
-    )  # fmt: skip
+    both = pd.concat(both, ignore_index=True)
+    return forms.estimates(both, row="object", hue="how", **_SCORES, **_planted(scores))
+
+
+def _leaning(scores: pd.DataFrame, most: int) -> pd.DataFrame:
+    return pd.concat([strongest(rows, most) for _, rows in scores.groupby("dataset", sort=False)])
+
+
+def _planted(scores: pd.DataFrame) -> dict[str, str]:
+    """Return what draws true scores, where some are known."""
+    known = "true_score" in scores and scores["true_score"].notna().any()
+    return {"mark": "true_score"} if known else {}
 
 
 def strongest(rows: pd.DataFrame, most: int) -> pd.DataFrame:
@@ -426,18 +393,8 @@ def strongest(rows: pd.DataFrame, most: int) -> pd.DataFrame:
 
 def group_share(share: pd.DataFrame) -> Figure:
     """Draw the share of images that hold each group, one panel a model (``triplets_group_share``)."""
-    return forms.estimates(
-        share,
-        "percent_images",
-        row="dependency_group",
-        row_names=GROUP_NAMES,
-        hue="dataset",
-        panel="model",
-        label="images with the group (%)",
-        reference=None,
-        xlim=(-2, 102),
-        inch=0.28,
-    )
+    how = {"label": "images with the group (%)", "inch": 0.28} | _BY_GROUP | _PERCENT
+    return forms.estimates(share, "percent_images", hue="dataset", panel="model", **how)
 
 
 @style.empty_without_rows
@@ -479,8 +436,8 @@ def dependency(example) -> Figure:
     objects = list(zip(example.objects, example.groups, example.object_masks, strict=True))[:6]
     words = list(zip(example.words, example.word_masks, strict=True))[:5]
     columns = max(len(objects), len(words) + 1)
-    figure, axes = style.subplots(2, columns, figsize=(forms.WIDTH, 2 * forms.WIDTH / columns + 1.0))
-    axes = np.reshape(axes, (2, columns))
+    size = (forms.WIDTH, 2 * forms.WIDTH / columns + 1.0)
+    figure, axes = style.subplots(2, columns, figsize=size, squeeze=False)
     for ax in axes.flat:
         ax.set_axis_off()
     axes[0, 0].imshow(example.image, interpolation="nearest")
@@ -513,23 +470,18 @@ def thresholds(tests: pd.DataFrame, *, alpha: float = 0.05) -> Figure:
     if known.empty:
         return style.nothing("In no group are there enough objects for a test.")
     names = [f"> {row.coverage_threshold:g}, people > {row.human_threshold:g}" for row in known.itertuples()]
-    return forms.estimates(
+    return _effects(
         known.assign(
             covered=names,
             significant=known["p_permutation"] < alpha,
             maps=known["mask_threshold"].map("words' regions > {:g}".format),
         ),
-        "cramers_v",
+        filled_names=(f"permutation p < {alpha:g}", "not"),
         row="covered",
         hue="maps",
         panel="dependency_group",
         panel_names=GROUP_NAMES,
         label="Cramér's V (0: distributed alike), by the coverage that guides",
-        filled="significant",
-        filled_names=(f"permutation p < {alpha:g}", "not"),
-        xlim=(-0.02, 0.02 + known["ci_high"].max()),
-        columns=2,
-        inch=0.26,
     )
 
 
@@ -550,33 +502,16 @@ def mask_truth(truth: pd.DataFrame) -> Figure:
     panel = truth["metric"].map(metrics) + ": " + truth["kind"].map(kinds)
     level = truth["noise"].map(lambda noise: f"noise {noise:g}" if noise else "all together")
     rows = truth.assign(panel=panel, level=level, against=truth["mask"].map(masks))
-    return forms.estimates(
-        rows.sort_values(["metric", "kind", "noise"], kind="stable"),
-        "value",
-        row="level",
-        hue="against",
-        panel="panel",
-        label="area under the ROC curve (AUC, 0.5 is chance), or intersection over union (IoU)",
-        reference=None,
-        xlim=(-0.05, 1.05),
-        columns=4,
-        inch=0.22,
-    )
+    rows = rows.sort_values(["metric", "kind", "noise"], kind="stable")
+    label = "area under the ROC curve (AUC, 0.5 is chance), or intersection over union (IoU)"
+    how = {"label": label, "reference": None, "xlim": (-0.05, 1.05), "columns": 4, "inch": 0.22}
+    return forms.estimates(rows, "value", row="level", hue="against", panel="panel", **how)
 
 
 @style.empty_without_rows
 def group_truth(truth: pd.DataFrame) -> Figure:
     """Draw precision, recall and F1 of each dependency group, one panel a model (``triplets_group_truth``)."""
     known = truth[truth["value"].notna()]
-    return forms.estimates(
-        known.assign(score=known["metric"].replace("f1", "F1")),
-        "value",
-        row="dependency_group",
-        row_names=GROUP_NAMES | {"macro": "mean over groups"},
-        hue="score",
-        panel="model",
-        label="on drawings whose groups are known (%)",
-        reference=None,
-        xlim=(-2, 102),
-        inch=0.28,
-    )
+    known = known.assign(score=known["metric"].replace("f1", "F1"))
+    how = {"label": "on drawings whose groups are known (%)", "inch": 0.28} | _BY_GROUP | _PERCENT
+    return forms.estimates(known, "value", hue="score", panel="model", **how)

@@ -38,11 +38,20 @@ def _of(model: str) -> str:
     return "" if model == ALL_MODELS else model
 
 
-def _gap(row) -> dict:
-    """Return a gap with its interval as fields of a finding: in points, or in hundredths of a similarity."""
-    times, unit = (1, "points") if row.unit == "%" else (100, "hundredths of similarity")
+def _gap(row, where: str = "") -> dict:
+    """Return a gap with its interval and n as fields of a finding: in points, or in hundredths of a similarity."""
+    times, unit = (1, "points") if getattr(row, "unit", "") == "%" else (100, "hundredths of similarity")
     limits = {end: times * getattr(row, end) for end in ("ci_low", "ci_high")}
-    return {"estimate": times * row.gap, "unit": unit} | limits
+    return {"estimate": times * row.gap, "unit": unit + where, "n": row.n} | limits
+
+
+def _shares(rows: pd.DataFrame) -> dict:
+    """Return how much nearer neutral is, in %, by metric, as fields of a finding."""
+    marks = [
+        Mark(_metric(row.metric), row.percent_nearer, row.percent_ci_low, row.percent_ci_high)
+        for row in rows.itertuples()
+    ]
+    return {"marks": tuple(marks), "unit": "% nearer", "reference_name": "as near"}
 
 
 def _ways(rows: pd.DataFrame) -> tuple[int, int, int]:
@@ -67,11 +76,11 @@ def funnel(funnel: pd.DataFrame) -> list[Finding]:
                 f"({most['excluded_by']})."
             )
         details.append("All captions were counted, so there is no interval.")
-        return Finding(
-            f"How many captions of {dataset} give triplets?",
-            f"{found:,.0f} of {left['captions']:,.0f}; {drawn:,.0f} {'is' if drawn == 1 else 'are'} drawn.",
-            figure="triplets_funnel", details=tuple(details),
-        )  # fmt: skip
+        answer = (
+            f"{found:,.0f} of {left['captions']:,.0f}; {drawn:,.0f} {'is' if drawn == 1 else 'are'} drawn."
+        )
+        question = f"How many captions of {dataset} give triplets?"
+        return Finding(question, answer, figure="triplets_funnel", details=tuple(details))
 
     return each(funnel, ["dataset"], say)
 
@@ -84,14 +93,10 @@ def excluded_words(words: pd.DataFrame, most: int = 5) -> list[Finding]:
         if some.empty:
             return None
         named = [f"{row.word} ({row.n_excluded:,.0f})" for row in some.itertuples()]
-        return Finding(
-            f"Which words of Table 2 do captions of {dataset} with person or people hold most often?",
-            f"{', '.join(named)}.",
-            details=(
-                f"{(rows['n_excluded'] > 0).sum()} of {len(rows)} words exclude some; a caption counts for each that "
-                "it holds.",
-            ),
-        )  # fmt: skip
+        question = f"Which words of Table 2 do captions of {dataset} with person or people hold most often?"
+        holding = f"{(rows['n_excluded'] > 0).sum()} of {len(rows)} words exclude some"
+        details = (f"{holding}; a caption counts for each that it holds.",)
+        return Finding(question, f"{', '.join(named)}.", details=details)
 
     return each(words, ["dataset"], say)
 
@@ -138,12 +143,7 @@ def nearer(summary: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
             "Are neutral prompts and their images nearer to masculine or to feminine ones?",
             f"To masculine in {(low > 0).sum()} of {metrics}, to feminine in {(high < 0).sum()}, undecided in "
             f"{((low <= 0) & (high >= 0)).sum()}.",
-            _of(summary["model"].iloc[0]), n=n, of="datasets", figure="triplets_gap_summary", unit="% nearer",
-            marks=tuple(
-                Mark(_metric(row.metric), row.percent_nearer, row.percent_ci_low, row.percent_ci_high)
-                for row in known.itertuples()
-            ),
-            reference_name="as near",
+            _of(summary["model"].iloc[0]), n=n, of="datasets", figure="triplets_gap_summary", **_shares(known),
             details=(
                 f"{level(confidence)} intervals over {datasets}.",
                 f"After Holm's correction t-tests tell {t} apart, {signs}.",
@@ -200,7 +200,7 @@ def by_cell(gap: pd.DataFrame) -> list[Finding]:
     alone = [
         Finding(
             f"Is neutral nearer to masculine or to feminine on {row.dataset}, by {_metric(row.metric)}?",
-            moved(row.ci_low, row.ci_high, *_NEARER), row.model, n=row.n, of="comparisons",
+            moved(row.ci_low, row.ci_high, *_NEARER), row.model, of="comparisons",
             figure="triplets_disparity_gap", **_gap(row),
         )
         for row in sure[lone].itertuples()
@@ -229,12 +229,7 @@ def measured(gap: pd.DataFrame, networks: pd.DataFrame, *, confidence: float = 0
             f"Are neutral prompts and their images of {dataset} nearer to masculine or to feminine ones?",
             f"To masculine in {masculine} of {count(len(rows), 'metric', 'metrics')}, to feminine in {feminine}, "
             f"undecided in {len(rows) - masculine - feminine}.",
-            model, n=rows["n"].max(), of="comparisons", figure="triplets_relative_gap", unit="% nearer",
-            marks=tuple(
-                Mark(_metric(row.metric), row.percent_nearer, row.percent_ci_low, row.percent_ci_high)
-                for row in rows.itertuples()
-            ),
-            reference_name="as near",
+            model, n=rows["n"].max(), of="comparisons", figure="triplets_relative_gap", **_shares(rows),
             details=(
                 f"{'; '.join(names)}.",
                 f"Sign flips tell {sure} apart at p < {alpha:g}, after Holm's correction.",
@@ -285,12 +280,9 @@ def where(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
         if len(sure):
             first = sure["place"].min()
             answer = f"First after step {first}, in {len(sure)} of {len(rows)}; nearer to {_way(sure)}."
-        last = rows.loc[rows["place"].idxmax()]
-        return Finding(
-            f"When do latents of neutral images part from those of one gender more, {dataset}?", answer, model,
-            100 * last["gap"], 100 * last["ci_low"], 100 * last["ci_high"], "hundredths of similarity at the end",
-            last["n"], "comparisons", "triplets_where",
-        )  # fmt: skip
+        question = f"When do latents of neutral images part from those of one gender more, {dataset}?"
+        last = _gap(rows.loc[rows["place"].idxmax()], " at the end")
+        return Finding(question, answer, model, of="comparisons", figure="triplets_where", **last)
 
     steps = where[where["gap"].notna() & (where["part"] == "step")]
     return each(steps, ["model", "dataset"], say)
@@ -301,20 +293,14 @@ def guidance(gaps: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         last = rows[rows["step"] == rows["step"].max()].sort_values("guidance_scale")
-        least, most = last.iloc[0], last.iloc[-1]
         sure = (last["p_holm"] < _alpha(confidence)).sum()
-        said = [
-            f"{100 * end['gap']:.2f} hundredths at guidance {end['guidance_scale']:g}"
-            for end in (least, most)
-        ]
-        answer = f"{said[0]}, {said[1]}."
-        return Finding(
-            f"How does the gap of last latents depend on guidance, {dataset}?", answer, model,
-            100 * most["gap"], 100 * most["ci_low"], 100 * most["ci_high"],
-            f"hundredths of similarity at guidance {most['guidance_scale']:g}", most["n"], "comparisons",
-            "triplets_guidance",
-            details=(f"Other than 0 after Holm's correction at {sure} of {len(last)} guidance scales.",),
-        )  # fmt: skip
+        ends = [last.iloc[at] for at in (0, -1)]
+        named = [f"at guidance {end['guidance_scale']:g}" for end in ends]
+        said = [f"{100 * end['gap']:.2f} hundredths {at}" for end, at in zip(ends, named, strict=True)]
+        question = f"How does the gap of last latents depend on guidance, {dataset}?"
+        details = (f"Other than 0 after Holm's correction at {sure} of {len(last)} guidance scales.",)
+        most = _gap(ends[1], f" {named[1]}") | {"of": "comparisons", "figure": "triplets_guidance"}
+        return Finding(question, f"{', '.join(said)}.", model, details=details, **most)
 
     known = gaps[gaps["gap"].notna()]
     return each(known, ["model", "dataset"], say)
@@ -333,8 +319,7 @@ def where_layers(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Findi
         least = rows.loc[rows["gap"].abs().idxmin()]
         return Finding(
             f"In which layers do neutral images attend to words more as one gender's do, {dataset}?", answer, model,
-            100 * most["gap"], 100 * most["ci_low"], 100 * most["ci_high"], "hundredths of similarity there",
-            most["n"], "comparisons", "triplets_where_layers",
+            of="comparisons", figure="triplets_where_layers", **_gap(most, " there"),
             details=(
                 f"{layer_name(most)}: {most['feminine']:.3f} alike with feminine, {most['masculine']:.3f} with "
                 "masculine ones.",
@@ -359,11 +344,10 @@ def one_triplet(gap: pd.DataFrame) -> list[Finding]:
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         masculine, feminine, tied = _ways(rows)
-        other = rows[rows["nearer"] != "masculine"]
-        named = [f"{_metric(r.metric)}: {r.nearer}." for r in other.itertuples()]
-        known = rows[rows["ci_low"].notna()]
-        bare = f"The interval over seeds excludes 0 in {away(known)} of {len(known)}."
-        bare = bare if len(known) else "Without values per seed there is no interval."
+        named = [f"{_metric(r.metric)}: {r.nearer}." for r in rows.itertuples() if r.nearer != "masculine"]
+        known, bare = rows[rows["ci_low"].notna()], "Without values per seed there is no interval."
+        if len(known):
+            bare = f"The interval over seeds excludes 0 in {away(known)} of {len(known)}."
         return Finding(
             f"Is neutral nearer to masculine or to feminine where one triplet is repeated, {dataset}?",
             f"To masculine in {masculine} of {count(len(rows), 'metric', 'metrics')}, to feminine in {feminine}, "
@@ -388,37 +372,45 @@ def co_occurrence(summary: pd.DataFrame, gap: pd.DataFrame) -> list[Finding]:
     # Measured ones, with intervals of their own; where there is no other, also those without.
     sure = known[known["ci_low"].notna()] if len(over) else known
     masculine, feminine, tied = _ways(known)
-    cells = (
-        f"Of {count(len(known), 'cell', 'cells')} of model and dataset {masculine} are nearer to masculine"
+    counted = (
+        f"Of {count(len(known), 'cell', 'cells')} of model and dataset {masculine} are nearer to masculine, "
+        f"{feminine} to feminine, {tied} tied."
     )
-    counted = (f"{cells}, {feminine} to feminine, {tied} tied.",) if len(over) else ()
+
+    def details(row) -> list[str]:
+        if row.dataset == _ALL_DATASETS:
+            return [counted]
+        if not isfinite(row.ci_low):
+            return []
+        without = getattr(row, "n_without", 0.0)
+        lost = [f"{without:,.0f} pairs have an image without objects."] if isfinite(without) else []
+        return [*lost, f"By sign flips of triplets p = {row.p:.2g}."]
+
     return [
         Finding(
             f"Are the objects of neutral images more like those of masculine or of feminine ones, {row.dataset}?",
-            moved(row.ci_low, row.ci_high, *_LIKE), _of(row.model), n=row.n,
+            moved(row.ci_low, row.ci_high, *_LIKE), _of(row.model),
             of="datasets" if row.dataset == _ALL_DATASETS else "pairs of images", figure="triplets_co_occurrence",
-            details=counted if row.dataset == _ALL_DATASETS else _without(row), **_gap(row),
+            details=tuple(details(row)), **_gap(row),
         )
         for row in pd.concat([over, sure]).itertuples()
     ]  # fmt: skip
 
 
-def _without(row) -> tuple[str, ...]:
-    """Say how many pairs have no cosine, and what flipping the signs of triplets says, where there are triplets."""
-    if not isfinite(row.ci_low):
-        return ()
-    lost = getattr(row, "n_without", 0.0)
-    said = () if not isfinite(lost) else (f"{lost:,.0f} pairs have an image without objects.",)
-    return (*said, f"By sign flips of triplets p = {row.p:.2g}.")
-
-
 def chi_square(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say how many tests of all objects are significant, and what effect sizes are known (``triplets_chi_square``)."""
     known = _many(tests, "p")
+    if known.empty:
+        return []
+    details, permuted = list(_around(known, confidence)), known[known["p_permutation"].notna()]
+    if len(permuted):
+        some = (permuted["p_permutation_holm"] < _alpha(confidence)).sum()
+        details.append(
+            f"With genders permuted within triplets, {some} of {len(permuted)} after Holm's correction."
+        )
     question = "Do the objects in images differ with the gender in the prompt?"
     answer = f"In {_significant(known, confidence)} tests, after Holm's correction."
-    details = (*_around(known, confidence), *_permuted(known, confidence))
-    return [Finding(question, answer, details=details)] if len(known) else []
+    return [Finding(question, answer, details=tuple(details))]
 
 
 def gendered_objects(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
@@ -441,15 +433,6 @@ def gendered_objects(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[F
         )
         for row in known.itertuples()
     ]  # fmt: skip
-
-
-def _permuted(known: pd.DataFrame, confidence: float) -> tuple[str, ...]:
-    """Say what permutation within triplets says, where there are counts by triplet."""
-    tested = known[known["p_permutation"].notna()]
-    if tested.empty:
-        return ()
-    some = (tested["p_permutation_holm"] < _alpha(confidence)).sum()
-    return (f"With genders permuted within triplets, {some} of {len(tested)} after Holm's correction.",)
 
 
 def object_images(images: pd.DataFrame) -> list[Finding]:
@@ -680,7 +663,7 @@ def group_permutations(tests: pd.DataFrame, *, confidence: float = 0.95) -> list
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         hit = rows[rows["p_permutation_holm"] < alpha]
-        named = ", ".join(GROUP_NAMES[group] for group in hit["dependency_group"])
+        named = ", ".join(hit["dependency_group"].map(GROUP_NAMES))
         details = [
             f"{GROUP_NAMES[row['dependency_group']]}: permutation p = {row['p_permutation']:.2g}, Cramér's V "
             f"{row['cramers_v']:.2f} ({interval(row)}; n = {row['n']:,.0f} objects)."
@@ -728,9 +711,8 @@ def mask_truth(truth: pd.DataFrame) -> list[Finding]:
         if not {("overlap", "own"), ("auc", "own")} <= set(by):
             return None
         own, auc = by["overlap", "own"], by["auc", "own"]
-        details = [
-            f"The area under the ROC curve is {auc.value:.2f} ({auc.ci_low:.2f} to {auc.ci_high:.2f})."
-        ]
+        said = f"The area under the ROC curve is {auc.value:.2f} ({auc.ci_low:.2f} to {auc.ci_high:.2f})."
+        details = [said]
         for mask, place in (("shuffled", "another word's place"), ("other", "the place in another drawing")):
             if of := by.get(("auc", mask)):
                 limits = f"{of.ci_low:.2f} to {of.ci_high:.2f}"

@@ -16,10 +16,11 @@ from biaslab.prompts import depicted as rule
 from biaslab.prompts import nouns
 
 if TYPE_CHECKING:
+    from biaslab.judging.instances import Found
     from biaslab.pipeline import Pipeline
 
-TOLD = {"feminine": "female", "masculine": "male"}
-"""The gender that prompts tell."""
+# The gender that prompts tell.
+_TOLD = {"feminine": "female", "masculine": "male"}
 
 
 class Example(NamedTuple):
@@ -115,40 +116,36 @@ def layer_similarity(pipeline: Pipeline) -> pd.DataFrame:
 
 def networks(pipeline: Pipeline) -> pd.DataFrame:
     """Return the networks that compare images, by metric, and those of the paper that they stand in for (4.1.3)."""
-    named = {by: name for by, name in pipeline.triplets.networks.items() if name}
     rows = [
         (metric, name, NETWORKS[by] if name != NETWORKS[by] else "")
-        for by, name in named.items()
+        for by, name in pipeline.triplets.networks.items()
         for metric in METRICS[by]
+        if name
     ]
     found = pd.DataFrame(rows, columns=["metric", "network", "stands_in_for"]).assign(evidence="computed")
     return tables.of(found, "triplets_networks")
 
 
-def examples(pipeline: Pipeline | None, *, most: int = 4) -> pd.DataFrame:
+def examples(pipeline: Pipeline, *, most: int = 4) -> pd.DataFrame:
     """Return the first images of each data set: of the first triplets at the first seed, or of one at the first seeds.
 
-    Rows of the table of ``pipeline.triplets.images()``; without a pipeline, as for sources that have tables only, none.
+    Rows of the table of ``pipeline.triplets.images()``.
     """
-    if pipeline is None:
-        return pd.DataFrame(columns=["image_id", "dataset", "triplet_id", "seed", "prompt_gender", "text"])
     table, by = pipeline.triplets.images().table, ["dataset", "triplet_id", "seed"]
     alone = table.groupby("dataset")["triplet_id"].transform("nunique") == 1
     some = table[(table["seed"] == 0) | alone][by].drop_duplicates()
     return some.groupby("dataset", sort=False).head(most).merge(table, on=by)
 
 
-def at_first_seed(pipeline: Pipeline | None, chosen: pd.DataFrame) -> pd.DataFrame:
+def at_first_seed(pipeline: Pipeline, chosen: pd.DataFrame) -> pd.DataFrame:
     """Return the images of triplets, dataset and triplet_id in ``chosen``, at the first seed, as :func:`examples`."""
-    if pipeline is None:
-        return examples(None)
     table = pipeline.triplets.images().table
     return chosen[["dataset", "triplet_id"]].merge(table[table["seed"] == 0], on=["dataset", "triplet_id"])
 
 
-def pictures(pipeline: Pipeline | None, shown: pd.DataFrame) -> list[object]:
+def pictures(pipeline: Pipeline, shown: pd.DataFrame) -> list[object]:
     """Return the images of rows with ``image_id``."""
-    return [] if pipeline is None else pipeline.triplets.images().read(list(shown["image_id"]))
+    return pipeline.triplets.images().read(list(shown["image_id"]))
 
 
 def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
@@ -206,9 +203,8 @@ def object_truth(pipeline: Pipeline) -> pd.DataFrame:
     expected = world.expected(asked, skew).merge(asked, on="prompt_id")
     by = ["dataset", "object", "prompt_gender"]
     mean = expected.groupby(by, sort=False)["expected"].mean().reset_index()
-    return tables.of(
-        mean[mean["prompt_gender"].isin(PROMPT_GENDERS)].assign(model=pipeline.label), "triplets_object_truth"
-    )
+    mean = mean[mean["prompt_gender"].isin(PROMPT_GENDERS)]
+    return tables.of(mean.assign(model=pipeline.label), "triplets_object_truth")
 
 
 def detections(pipeline: Pipeline) -> pd.DataFrame:
@@ -225,15 +221,14 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
         rows = cases.detections(stages.found(made).objects, stages.truth(made).objects, shown)
         frames.append(rows.assign(reference="drawings"))
     if s.ratings:
-        told = stages.images().table.set_index("image_id")["prompt_gender"].map(TOLD).fillna("")
+        told = stages.images().table.set_index("image_id")["prompt_gender"].map(_TOLD).fillna("")
         rated, found = stages.ratings(), stages.objects()
         seen = rated[rated["image_id"].isin(found.images.loc[found.images["outcome"] == "", "image_id"])]
-        there = pd.MultiIndex.from_frame(found.objects[["image_id", "object"]])
-        hit = pd.MultiIndex.from_frame(seen[["image_id", "object"]]).isin(there)
-        shows = seen["shown"].to_numpy() == "yes"
+        hit, shows = _among(seen[["image_id", "object"]], found), seen["shown"].to_numpy() == "yes"
         counts = {"both": hit & shows, "finder_only": hit & ~shows, "reference_only": ~hit & shows}
+        counts = {name: of.astype(int) for name, of in counts.items()}
         rows = seen[["image_id", "object"]].assign(shown=seen["image_id"].map(told), reference="ratings")
-        frames.append(rows.assign(**{k: v.astype(int) for k, v in counts.items()}))
+        frames.append(rows.assign(**counts))
     whole = [frame.assign(model=pipeline.label) for frame in frames]
     return tables.joined(whole, "triplets_detections")
 
@@ -243,15 +238,20 @@ def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     if not pipeline.triplets.finds:
         return tables.of([], "triplets_detector_counts")
     made, named = pipeline.triplets.drawings(), nouns.load("world")
-    pairs = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
-    asked = pd.MultiIndex.from_tuples(pairs)
+    asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
+    asked = pd.DataFrame(asked, columns=["image_id", "object"])
     found, shown = (
-        asked.isin(pd.MultiIndex.from_frame(of.objects[["image_id", "object"]]))
-        for of in (pipeline.triplets.found(made), pipeline.triplets.truth(made))
+        _among(asked, of) for of in (pipeline.triplets.found(made), pipeline.triplets.truth(made))
     )
     counts = {"nouns": len(asked), "both": (found & shown).sum(), "model_only": (found & ~shown).sum()}
     row = {"model": pipeline.label, "n_images": len(made.table), "people_only": (~found & shown).sum()}
     return tables.of([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
+
+
+def _among(asked: pd.DataFrame, found: Found) -> np.ndarray:
+    """Return which pairs of image_id and object are found."""
+    there = pd.MultiIndex.from_frame(found.objects[["image_id", "object"]])
+    return pd.MultiIndex.from_frame(asked).isin(there)
 
 
 def _looked_at(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -302,9 +302,8 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
     except MissingInputError:
         return None
     kinds = groups.groupby("image_id", sort=False)["dependency_group"].nunique()
-    kinds = kinds.add(
-        nouns[nouns["hidden"]].groupby("image_id")["noun"].nunique().clip(upper=1), fill_value=0
-    )
+    hidden = nouns.groupby("image_id")["hidden"].any().astype(int)
+    kinds = kinds.add(hidden, fill_value=0)
     image_id = str(kinds.reindex(stages.looked_at()["image_id"]).fillna(0).idxmax())
     images = pipeline.triplets.images()
     (image,), (maps,) = images.read([image_id]), stages.maps().word_maps([image_id])

@@ -58,7 +58,7 @@ def printed():
         summary=summary,
         together=triplets.together(summary),
         co_occurrence=co_occurrence,
-        co_occurrence_summary=triplets.co_occurrence_summary(co_occurrence, **DRAWS),
+        co_occurrence_summary=triplets.gap_summary(co_occurrence, **DRAWS),
         tests=triplets.chi_square(given["object_counts"], given["printed_chi_square"]),
         group_tests=triplets.chi_square(given["group_object_counts"], given["printed_chi_square"]),
         share=triplets.group_share(given["group_images"]),
@@ -418,7 +418,7 @@ def test_objects_of_one_dataset_have_intervals_over_triplets():
         for i, v in enumerate(values)
     ]
     gap = triplets.co_occurrence(tables.of(rows, "triplets_object_similarity"))
-    (finding,) = findings.co_occurrence(triplets.co_occurrence_summary(gap, **DRAWS), gap)
+    (finding,) = findings.co_occurrence(triplets.gap_summary(gap, **DRAWS), gap)
     low, high = scipy_stats.t.interval(0.95, 2, -0.2 / 3, scipy_stats.sem([0, 0, -0.2]))
     assert [finding.estimate, finding.ci_low, finding.ci_high] == pytest.approx(
         [-20 / 3, 100 * low, 100 * high]
@@ -609,7 +609,7 @@ def test_group_counts_replace_printed_tests():
     test = scipy_stats.chi2_contingency([[50, 90], [40, 10]], correction=False)
     row = cell(table, dependency_group="hidden", pair="neutral-masculine")
     assert row["p"] == pytest.approx(test.pvalue)
-    scores = triplets.group_bias_score(rows)
+    scores = triplets.bias_score(rows)
     assert cell(scores, dependency_group="hidden", object="suit")["bias_score"] == pytest.approx(90 / 110)
 
 
