@@ -92,7 +92,7 @@ def _judged(low: float, high: float, p: float, truth: float) -> np.ndarray:
 
 
 def _by_t(value: float, error: tuple[float, float], truth: float) -> np.ndarray:
-    row = means.t_mean(value, *error, 0, 0.95)
+    row = means.t_mean(value, *error, 0.95)
     return _judged(row.ci_low, row.ci_high, row.p, truth)
 
 

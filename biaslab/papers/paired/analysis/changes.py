@@ -8,16 +8,8 @@ from scipy.stats import fisher_exact
 
 from biaslab import stats, tables
 from biaslab.measures import score_change as change_of
-from biaslab.papers.paired.analysis.dependence import LISTS
-from biaslab.papers.paired.analysis.means import (
-    CELL,
-    Pairs,
-    by_cell,
-    counted,
-    deviations,
-    percent_of,
-    strata,
-)
+from biaslab.papers.paired.analysis.dependence import LISTS, deviations
+from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, percent_of, strata
 from biaslab.papers.paired.analysis.scores import adjusted, identities, score_limits
 
 
@@ -37,13 +29,13 @@ def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float
     From ``paired_percent_female`` and ``paired_pair_images`` (may be empty). Gives ``paired_score_change``, in points
     (-200 to 200). InputError: shares cannot come from their n, or the images do not count their people.
     """
-    images, rows = Pairs(pairs, counted(shares)), []
+    images, rows = pair_scores(pairs, counted(shares)), []
     frame = _beside_single(shares)
-    # What an identity adds to the overall change: its whole score with two people (see scores.shared_effect); alone
-    # it shares no image, so half its score counts.
+    # What an identity adds to the overall change: its whole score with two people; alone it shares no image, so half
+    # its score counts.
     frame["effect"] = frame["score"] - frame["score_single"] / 2
     for cell, group in by_cell(frame):
-        added = deviations(images.fits(*cell.values()), group, "score")
+        added = deviations(images.get(tuple(cell.values())), group, "score")
         found = strata(group, "change", confidence, -200, 200, effect="effect", images=added, two_people=True)
         rows += [cell | row for row, _ in found]
     return tables.of(rows, "paired_score_change")

@@ -17,7 +17,6 @@ from biaslab.papers.paired.analysis.people import (
     added_by_images,
     fits,
     last_rounds,
-    score_means,
 )
 
 _SIDES = ("left", "right")
@@ -107,24 +106,21 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
             shared = SHARING[setting]
             who = pd.MultiIndex.from_frame(group[["stereotype", "occupation"]])
             in_pairs = paired.reindex(who).to_numpy(dtype=float)
-            # What an identity adds to the mean of both lists: its whole value where the lists share images (see
-            # scores.shared_effect), else half of it.
+            # What an identity adds to the mean of both lists: its whole value where the lists share images, else
+            # half of it.
             group = group.assign(
                 identity=group["occupation"],
                 contrast=in_pairs - group["score"],
                 contrast_effect=in_pairs - group["score"] / (1 if shared else 2),
             )
             fair = _fair(frame[frame["setting"] == setting], confidence)
+            how = {"two_people": shared, "wider": WIDER.get(setting, {})}
             # Where identities of one list share images too, only the largest dependence is known.
-            beside = score_means(
-                group, "contrast", setting, confidence, 200, effect="contrast_effect",
-                images=None if setting in WIDER else images,
-            )  # fmt: skip
-            own = score_means(
-                group, "score", setting, confidence, 100, effect="score" if shared else "",
-                images=images if setting == "paired" else None,
-            )  # fmt: skip
-            for row, other in zip(own, beside, strict=True):
+            how_beside = how | {"effect": "contrast_effect", "images": None if setting in WIDER else images}
+            beside = strata(group, "contrast", confidence, -200, 200, **how_beside)
+            how |= {"effect": "score" if shared else "", "images": images if setting == "paired" else None}
+            own = strata(group, "score", confidence, -100, 100, **how)
+            for (row, _), (other, _) in zip(own, beside, strict=True):
                 row |= {"model": model, "setting": setting}
                 row |= _fair_limits(fair[row["stereotype"]]) if row["n_identities"] else {}
                 if setting != "paired":

@@ -82,15 +82,19 @@ def parts(group: pd.DataFrame, column: str, images: pd.DataFrame) -> Parts:
     return Parts(rows, columns, cells.reindex(index=rows.index, columns=columns.index))
 
 
-def deviations(images: pd.DataFrame, group: pd.DataFrame, column: str, slope: str = "") -> pd.DataFrame:
-    """Return ``images`` with what each adds to its identities' values in place of what it shows.
+def deviations(
+    images: pd.DataFrame | None, group: pd.DataFrame, column: str, slope: str = ""
+) -> pd.DataFrame | None:
+    """Return ``images`` with what each adds to its identities' values in place of what it shows; None without images.
 
     ``female`` and ``male`` hold what the two people of an image count (NaN if not judged). ``group`` has a row per
-    identity: in ``column`` the mean of what its people count, and, where a value is a function of that mean, in
-    ``slope`` by how much it changes with it (else 1).
+    identity: in ``column`` the mean of what its people count (NaN: left out), and, where a value is a function of that
+    mean, in ``slope`` by how much it changes with it (else 1).
     """
-    mean = group.set_index("identity")[column]
-    gain = group.set_index("identity")[slope] if slope else pd.Series(1.0, mean.index)
+    if images is None:
+        return None
+    of = group.dropna(subset=[column]).set_index("identity")
+    mean, gain = of[column], of[slope] if slope else pd.Series(1.0, of.index)
     found = images.copy()
     for stereotype in LISTS:
         whose = images[f"{stereotype}_identity"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import isfinite, sqrt
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from biaslab.prompts.paired import ASPECTS, SETTINGS
 
 CELL = ["model", "aspect", "setting"]
 _FEW = "an interval needs two identities"
+_THREE = "an interval needs three identities of a list that share images"
 
 
 class Mean(NamedTuple):
@@ -29,7 +30,6 @@ class Mean(NamedTuple):
     ci_high: float
     t: float
     p: float
-    n_identities: int
     reason: str
     dependence: str = ""
 
@@ -84,22 +84,21 @@ def percent_of(count, n, confidence: float) -> dict[str, np.ndarray]:
 def mean(values: np.ndarray, confidence: float) -> Mean:
     """Return the mean of values of identities with Student's interval."""
     n = len(values)
-    if n == 0:
-        return Mean(*[np.nan] * 5, 0, "no identity has a value")
-    if n == 1:
-        return Mean(float(values[0]), *[np.nan] * 4, 1, _FEW)
-    return t_mean(float(np.mean(values)), float(np.std(values, ddof=1)) / sqrt(n), n - 1, n, confidence)
+    if n < 2:
+        value, reason = (float(values[0]), _FEW) if n else (np.nan, "no identity has a value")
+        return Mean(value, *[np.nan] * 4, reason)
+    return t_mean(float(np.mean(values)), float(np.std(values, ddof=1)) / sqrt(n), n - 1, confidence)
 
 
-def t_mean(value: float, se: float, df: float, n: int, confidence: float) -> Mean:
-    """Return a mean of ``n`` identities whose standard error has ``df`` degrees of freedom."""
+def t_mean(value: float, se: float, df: float, confidence: float) -> Mean:
+    """Return a mean over identities whose standard error has ``df`` degrees of freedom."""
     half = student.ppf((1 + confidence) / 2, df) * se
     # Images that show one gender twice cancel out but for the rounding of a computer, which leans nowhere.
     value = 0.0 if abs(value) < 1e-9 else value
     if se < 1e-9:
-        return Mean(value, value, value, np.nan, np.nan, n, "all identities are equal, so there is no test")
+        return Mean(value, value, value, np.nan, np.nan, "all identities are equal, so there is no test")
     t = value / se
-    return Mean(value, value - half, value + half, t, float(2 * student.sf(abs(t), df)), n, "")
+    return Mean(value, value - half, value + half, t, float(2 * student.sf(abs(t), df)), "")
 
 
 def strata(
@@ -112,6 +111,7 @@ def strata(
     effect: str = "",
     images: pd.DataFrame | None = None,
     two_people: bool = False,
+    wider: Mapping[str, float] = {},
 ) -> Iterator[tuple[dict, pd.DataFrame]]:
     """Yield for each list and for both the mean of ``column`` as a row of a table, and the rows it is taken over.
 
@@ -125,9 +125,12 @@ def strata(
         lowest: Smallest value that a mean can have, where limits are cut.
         highest: Largest one.
         effect: Where two people share each image and only values are known, the column with what an identity can
-            add to the overall mean at most, times the length of its list; else the lists are taken as independent.
+            add to the overall mean at most, times the length of its list: its whole value, because both people of an
+            image fit or neither does if each shows one woman and one man. Else the lists are taken as independent.
         images: Where images are known, what each adds (see :func:`dependence.deviations`).
         two_people: Whether two people share each image.
+        wider: Where identities of one list share images: by list, how many times the variance of a mean over
+            identities that share none its variance is at most.
     """
     known = group.dropna(subset=[column])
     rows = {s: known[known["stereotype"] == s] for s in LISTS}
@@ -140,8 +143,15 @@ def strata(
     alone = dependence.PARTNERS if two_people and not len(shared) else dependence.NONE
     for stratum, found in means.items():
         some, row = rows[stratum], found._asdict() | {"stereotype": stratum, column: found.value}
-        row |= {end: float(np.clip(row[end], lowest, highest)) for end in ("ci_low", "ci_high")}
         row["dependence"] = (found.dependence or alone) if isfinite(found.ci_low) else ""
+        if stratum in wider and isfinite(found.ci_low):
+            n, factor = some.groupby("stereotype").size().min(), wider[stratum]
+            # What identities share they do not differ by: the variance between n of them is low by
+            # (n - factor) / (n - 1).
+            half = sqrt(factor * (n - 1) / (n - factor)) * (found.ci_high - found.value) if n > 2 else np.nan
+            row |= {"ci_low": found.value - half, "ci_high": found.value + half}
+            row |= {"dependence": dependence.WORST} if n > 2 else {"dependence": "", "reason": _THREE}
+        row |= {end: float(np.clip(row[end], lowest, highest)) for end in ("ci_low", "ci_high")}
         yield row | {"n_identities": len(some), "n": some["n"].sum() if "n" in some else len(some)}, some
 
 
@@ -161,24 +171,23 @@ def _both(
     added up (Welch's degrees of freedom); without one that is half its value: the lists are independent strata.
     """
     female, male = _by_occupation(group, column)
-    n = len(female) + len(male)
     if female.empty or male.empty:
-        return Mean(*[np.nan] * 5, n, "one of the two lists has no values")
+        return Mean(*[np.nan] * 5, "one of the two lists has no values")
     shared = female.index.intersection(male.index)
     if len(shared):
         found = mean(((female[shared] + male[shared]) / 2).to_numpy(), confidence)
         return found._replace(dependence=dependence.BY_OCCUPATION)
     value = float((female.mean() + male.mean()) / 2)
     if min(len(female), len(male)) < 2:
-        return Mean(value, *[np.nan] * 4, n, _FEW)
+        return Mean(value, *[np.nan] * 4, _FEW)
     if images is not None and (found := dependence.parts(group, column, images)).crossed:
-        return t_mean(value, *found.error(), n, confidence)._replace(dependence=dependence.ESTIMATED)
+        return t_mean(value, *found.error(), confidence)._replace(dependence=dependence.ESTIMATED)
     effects = _by_occupation(group, effect) if effect else (female / 2, male / 2)
     parts = np.array([part.var(ddof=1) / len(part) for part in effects])
     degrees = np.array([len(female) - 1, len(male) - 1])
     df = parts.sum() ** 2 / (parts**2 / degrees).sum() if parts.sum() > 0 else degrees.sum()
     said = dependence.WORST if effect else dependence.ASSUMED_NONE if two_people else dependence.NONE
-    return t_mean(value, sqrt(parts.sum()), float(df), n, confidence)._replace(dependence=said)
+    return t_mean(value, sqrt(parts.sum()), float(df), confidence)._replace(dependence=said)
 
 
 def _by_occupation(group: pd.DataFrame, column: str) -> tuple[pd.Series, pd.Series]:
@@ -190,46 +199,28 @@ def _by_occupation(group: pd.DataFrame, column: str) -> tuple[pd.Series, pd.Seri
 # -- images of two people whose identities are known --------------------------------------------------
 
 
-class Pairs:
-    """Images of two people by model, aspect and setting; what each adds to the values of its identities.
+def pair_scores(images: pd.DataFrame, people: pd.DataFrame) -> dict[tuple[str, ...], pd.DataFrame]:
+    """Return images of two people by model, aspect and setting; ``female`` and ``male`` are their people's scores.
 
-    From ``paired_pair_images`` and shares as :func:`counted` returns them. Cells without identities are left out; the
+    100 for people who fit their stereotype, -100 for those who do not, NaN for those not judged. From
+    ``paired_pair_images`` and shares as :func:`counted` returns them. Cells without identities are left out; the
     pairs of the top five are those of all pairs whose identities are both among them. InputError: the images do not
     count the people that the shares per identity are taken over.
     """
-
-    def __init__(self, images: pd.DataFrame, people: pd.DataFrame) -> None:
-        self._of: dict[tuple[str, ...], pd.DataFrame] = {}
-        names = [f"{s}_identity" for s in LISTS]
-        if not set(names) <= set(images.columns):
-            return
-        frame = images[(images[names] != "").all(axis=1)]
-        women = {s: frame[f"{s}_label"].map({"female": 1.0, "male": 0.0}).astype(float) for s in LISTS}
-        found = {tuple(cell.values()): rows for cell, rows in by_cell(frame.assign(**women))}
-        for cell, group in by_cell(people):
-            key = tuple(cell.values())
-            whole = found.get((*key[:2], "paired"))
-            if key[2] == "paired_top5" and key not in found and whole is not None:
-                found[key] = whole[whole[names].isin(set(group["identity"])).all(axis=1)]
-            if key in found:
-                dependence.check(found[key], group, ", ".join(key))
-        self._of = found
-
-    def women(self, *cell: str) -> pd.DataFrame | None:
-        """Return a cell's images with 100 for people perceived as female, 0 for male; None where not known."""
-        found = self._of.get(cell)
-        return None if found is None else found.assign(**{s: 100 * found[s] for s in LISTS})
-
-    def fits(self, *cell: str) -> pd.DataFrame | None:
-        """Return the same with 100 for people who fit their stereotype and -100 for those who do not."""
-        found = self._of.get(cell)
-        if found is None:
-            return None
-        return found.assign(female=200 * found["female"] - 100, male=100 - 200 * found["male"])
-
-
-def deviations(images: pd.DataFrame | None, group: pd.DataFrame, column: str, slope: str = ""):
-    """Return :func:`dependence.deviations` of the identities with a value; None without images."""
-    if images is None:
-        return None
-    return dependence.deviations(images, group.dropna(subset=[column]), column, slope)
+    names = [f"{s}_identity" for s in LISTS]
+    if not set(names) <= set(images.columns):
+        return {}
+    frame = images[(images[names] != "").all(axis=1)]
+    women = {s: frame[f"{s}_label"].map({"female": 1.0, "male": 0.0}).astype(float) for s in LISTS}
+    found = {tuple(cell.values()): rows for cell, rows in by_cell(frame.assign(**women))}
+    for cell, group in by_cell(people):
+        key = tuple(cell.values())
+        whole = found.get((*key[:2], "paired"))
+        if key[2] == "paired_top5" and key not in found and whole is not None:
+            found[key] = whole[whole[names].isin(set(group["identity"])).all(axis=1)]
+        if key in found:
+            dependence.check(found[key], group, ", ".join(key))
+    return {
+        key: rows.assign(female=200 * rows["female"] - 100, male=100 - 200 * rows["male"])
+        for key, rows in found.items()
+    }

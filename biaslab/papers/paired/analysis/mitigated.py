@@ -10,8 +10,8 @@ import pandas as pd
 from scipy.stats import norm
 
 from biaslab import tables
-from biaslab.papers.paired.analysis.dependence import LISTS
-from biaslab.papers.paired.analysis.means import Pairs, counted, deviations, percent_of, strata
+from biaslab.papers.paired.analysis.dependence import LISTS, deviations
+from biaslab.papers.paired.analysis.means import counted, pair_scores, percent_of, strata
 from biaslab.papers.paired.analysis.scores import both_aspects
 
 _KINDS = {"paired": "none", "paired_top5": "none", "intervention_top5": "intervention"}
@@ -99,18 +99,16 @@ def mitigation_change(
     ``paired_pair_images`` (may be empty). Gives ``paired_mitigation_change``, in points (-200 to 200), with how many
     identities lean which way. InputError: shares cannot come from their n, or the images do not count their people.
     """
-    images, rows = Pairs(pairs, counted(shares)), []
+    images, rows = pair_scores(pairs, counted(shares)), []
     keys = ["model", "aspect", "scope", "mitigation"]
     for names, group in identities.groupby(keys, sort=False):
         model, aspect, scope, kind = names
         sides = []
         for of, column, sign in (("none", "score_before", -1), (kind, "score", 1)):
-            seen = images.fits(model, aspect, _SETTINGS.get((scope, of), of))
-            if seen is not None:
-                added = deviations(seen, group, column)
+            added = deviations(images.get((model, aspect, _SETTINGS.get((scope, of), of))), group, column)
+            if added is not None:
                 sides.append(added.assign(**{s: sign * added[s] for s in LISTS}))
-        # Where only shares are known: an identity's mitigated and unmitigated pairs both move its partners
-        # (scores.shared_effect).
+        # Where only shares are known: an identity's mitigated and unmitigated pairs both move its partners.
         both = pd.concat(sides) if len(sides) == 2 else None
         for row, some in strata(
             group, "change", confidence, -200, 200, effect="change", images=both, two_people=True

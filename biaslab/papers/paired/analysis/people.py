@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 
 from biaslab import stats, tables
 from biaslab.judging.people import OUTCOMES, ROLES
-from biaslab.papers.paired.analysis import dependence
 from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.analysis.means import CELL, by_cell, percent_of, strata
 
@@ -26,7 +23,6 @@ _WORST = {outcome: rank for rank, outcome in enumerate(OUTCOMES)}
 # one list in every image, 5/3 times (4 + 1 over 2 + 1) with two in every other one and one in the rest, as among three.
 # The overall score of three is taken at the largest dependence already.
 WIDER = {"alike": dict.fromkeys((*LISTS, "overall"), 2.0), "three": dict.fromkeys(LISTS, 5 / 3)}
-_THREE = "an interval needs three identities of a list that share images"
 
 
 def last_rounds(people: pd.DataFrame) -> pd.DataFrame:
@@ -63,31 +59,6 @@ def added_by_images(
     return pd.DataFrame(values | {f"{s}_identity": wide["identity"][s] for s in LISTS})
 
 
-def score_means(
-    group: pd.DataFrame,
-    column: str,
-    setting: str,
-    confidence: float,
-    most: float,
-    *,
-    effect: str = "",
-    images: pd.DataFrame | None = None,
-) -> Iterator[dict]:
-    """Yield the rows that :func:`means.strata` does, with wider intervals where identities of one list share images."""
-    two = SHARING.get(setting, True)
-    for row, some in strata(group, column, confidence, effect=effect, images=images, two_people=two):
-        half = row["ci_high"] - row[column]
-        wider = WIDER.get(setting, {}).get(row["stereotype"])
-        if wider and np.isfinite(half):
-            n = some.groupby("stereotype").size().min()
-            # What identities share they do not differ by: the variance between n of them is low by
-            # (n - wider) / (n - 1).
-            half = half * np.sqrt(wider * (n - 1) / (n - wider)) if n > 2 else np.nan
-            row |= {"dependence": dependence.WORST} if n > 2 else {"dependence": "", "reason": _THREE}
-        low, high = np.clip([row[column] - half, row[column] + half], -most, most)
-        yield row | {"ci_low": float(low), "ci_high": float(high)}
-
-
 def score_by_order(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return overall scores with and without images out of order, and what people not judged could change.
 
@@ -114,8 +85,10 @@ def _overall(people: pd.DataFrame, setting: str, confidence: float) -> dict:
     images = added_by_images(people, people["score"]) if setting in TWO else None
     known = people.dropna(subset=["score"])
     each = known.groupby(["stereotype", "occupation", "identity"], sort=False)["score"].mean().reset_index()
-    effect = "score" if SHARING.get(setting, True) else ""
-    return [*score_means(each, "score", setting, confidence, 100, effect=effect, images=images)][-1]
+    two = SHARING.get(setting, True)
+    how = {"effect": "score" if two else "", "images": images, "two_people": two}
+    *_, (row, _) = strata(each, "score", confidence, -100, 100, wider=WIDER.get(setting, {}), **how)
+    return row
 
 
 # -- failures ----------------------------------------------------------------------------------------

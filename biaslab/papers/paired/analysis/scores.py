@@ -12,8 +12,8 @@ from scipy.stats import binom, norm
 from biaslab import stats, tables
 from biaslab.measures import percent_female_from_stereotype_score, stereotype_score_from_percent
 from biaslab.papers.paired.analysis import dependence, means
-from biaslab.papers.paired.analysis.dependence import LISTS
-from biaslab.papers.paired.analysis.means import CELL, Pairs, by_cell, counted, deviations, strata
+from biaslab.papers.paired.analysis.dependence import LISTS, deviations
+from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, strata
 from biaslab.prompts.paired import ASPECTS, SETTINGS
 
 _CORRECTED = ("holm", "bh")
@@ -33,14 +33,12 @@ def stereotype_score(
     stated = printed[printed["quantity"] == "stereotype_score"].set_index([*CELL, "stereotype"])["value"]
     z = norm.ppf((1 + confidence) / 2)
     people = counted(shares)
-    known, rows = Pairs(pairs, people), []
+    known, rows = pair_scores(pairs, people), []
     for cell, group in by_cell(people):
-        two, images = cell["setting"] != "single", known.fits(*cell.values())
-        errors = _image_errors(group, two, images)
-        added, effect = deviations(images, group, "score"), shared_effect(cell, "score")
-        for row, _ in strata(
-            group, "score", confidence, -100, 100, effect=effect, images=added, two_people=two
-        ):
+        two, images = cell["setting"] != "single", known.get(tuple(cell.values()))
+        errors, added = _image_errors(group, two, images), deviations(images, group, "score")
+        shared = {"effect": "score" if two else "", "images": added, "two_people": two}
+        for row, _ in strata(group, "score", confidence, -100, 100, **shared):
             stratum, half = row["stereotype"], z * errors[row["stereotype"]]
             low, high = (float(np.clip(row["score"] + d, -100, 100)) for d in (-half, half))
             row |= {**cell, "images_ci_low": low, "images_ci_high": high, "evidence": "computed"}
@@ -57,16 +55,6 @@ def stereotype_score(
             row = dict(zip([*CELL, "stereotype"], names, strict=True))
             rows.append(row | {"score": value, "printed": value, "evidence": "printed", "reason": _NO_VALUES})
     return tables.of(rows, "paired_stereotype_score")
-
-
-def shared_effect(cell: dict[str, str], column: str) -> str:
-    """Return ``column`` as that of effects on the overall mean where two people share each image, else "".
-
-    If every image of two people shows one woman and one man, both fit their stereotypes or neither does, and
-    the mean of either list is the overall mean: an identity then moves it by its whole value. No dependence
-    gives a larger error than that.
-    """
-    return "" if cell["setting"] == "single" else column
 
 
 def _image_errors(group: pd.DataFrame, two_people: bool, images: pd.DataFrame | None) -> dict[str, float]:
@@ -184,7 +172,7 @@ def absolute_score(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: flo
     """
     tested = {tuple(c.values()): rows for c, rows in by_cell(both_aspects(shares, confidence=confidence))}
     people = counted(shares)
-    images, rows = Pairs(pairs, people), []
+    images, rows = pair_scores(pairs, people), []
     for cell, group in by_cell(people):
         known = group.dropna(subset=["score"])
         row = {**cell, "n": int(known["n"].sum()), "n_identities": len(known)}
@@ -200,8 +188,8 @@ def absolute_score(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: flo
             # Scores are twice shares, and those of the male list fall as the share of women rises.
             slope=_slope(count, n) * np.where(known["stereotype"] == "female", 1, -1),
         )
-        added = deviations(images.fits(*cell.values()), known, "score", "slope")
-        effect, two = shared_effect(cell, "corrected"), cell["setting"] != "single"
+        added, two = images.get(tuple(cell.values())), cell["setting"] != "single"
+        added, effect = deviations(added, known, "score", "slope"), "corrected" if two else ""
         *lists, both = strata(known, "corrected", confidence, effect=effect, images=added, two_people=two)
         mean, some = next(found for found in (both, *lists) if isfinite(found[0]["corrected"]))
         # As the mean is: over occupations within each list, then over lists.
@@ -241,9 +229,11 @@ def lean(
     their n, or the images do not count their people.
     """
     people = counted(shares)
-    images, rows = Pairs(pairs, people), []
+    # By how much the share of women changes with the score of an identity.
+    people["slope"] = np.where(people["stereotype"] == "female", 0.5, -0.5)
+    images, rows = pair_scores(pairs, people), []
     for cell, group in by_cell(people):
-        added = deviations(images.women(*cell.values()), group, "percent_female")
+        added = deviations(images.get(tuple(cell.values())), group, "score", "slope")
         two = cell["setting"] != "single"
         found = strata(group, "percent_female", confidence, 0, 100, images=added, two_people=two)
         rows += [cell | row | {"evidence": "computed"} for row, _ in found]
@@ -331,7 +321,7 @@ def _same_gender(
     beyond = (200 * away.prod(axis=1) * n / (n - 1))[enough]
     mean = float(beyond.mean())
     clusters = (beyond - mean).groupby(whose["female"][enough]).sum() / len(beyond)
-    excess = means.t_mean(mean, *stats.clustered_error(clusters), len(clusters), confidence)
+    excess = means.t_mean(mean, *stats.clustered_error(clusters), confidence)
     found["percent_same_gender_chance"] = found["percent_same_gender"] - mean
     limits = {"ci_low": excess.ci_low, "ci_high": excess.ci_high, "p": excess.p}
     return found | {"same_gender_excess": mean} | {f"same_gender_excess_{k}": v for k, v in limits.items()}
