@@ -280,12 +280,13 @@ def trends(
     reference: float | None = None,
     ylim: tuple[float, float] | None = None,
     sharey: bool = True,
+    even: bool = False,
     columns: int = 2,
 ) -> Figure:
     """Draw estimates along an ordered column, joined by lines, with their intervals.
 
-    Rows come in the order of ``x``: numbers stand to scale, texts at equal distances. Values of ``hue`` stand a little
-    beside one another; ``sharey`` gives all panels one y axis.
+    Rows come in the order of ``x``: numbers stand to scale, texts and, where asked, numbers at ``even`` distances.
+    Values of ``hue`` stand a little beside one another; ``sharey`` gives all panels one y axis.
     """
     looks = _looks(table, hue, look)
     figure, parts = panels(table, panel, names=panel_names, columns=columns, height=3.4, sharey=sharey)
@@ -293,7 +294,7 @@ def trends(
     for ax, rows in parts:
         steps = list(dict.fromkeys(rows[x]))
         numbers = pd.api.types.is_numeric_dtype(rows[x])
-        at = dict(zip(steps, steps if numbers else range(len(steps)), strict=True))
+        at = dict(zip(steps, steps if numbers and not even else range(len(steps)), strict=True))
         wide = np.ptp(list(at.values())) / (len(steps) - 1) if len(steps) > 1 else 1
         if reference is not None:
             style.zero_line(ax, reference, axis="y")

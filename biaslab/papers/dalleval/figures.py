@@ -508,5 +508,5 @@ def skin_tone_counts(counts: pd.DataFrame) -> Figure:
     of, panel = forms.by_model(of.sort_values(["rank", "place"], kind="stable"), "part")
     return forms.heat_map(
         of, "n", row="profession", column="place", panel=panel, columns=3,
-        label="Images with a tone of the Monk scale (1 light to 10 dark)", ends=(0, max(of["n"].max(), 1)), inch=0.25,
+        label="Images with that tone", ends=(0, max(of["n"].max(), 1)), inch=0.25,
     )  # fmt: skip

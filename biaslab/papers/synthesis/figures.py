@@ -253,6 +253,7 @@ def guidance(
         panel="approach",
         panel_names={name: textwrap.fill(NAMES[name], 22) for name in approaches},
         reference=0,
+        even=True,
         columns=3,
     )
 
