@@ -41,8 +41,7 @@ def load(name: str) -> tuple[str, ...] | Mapping[str, str | tuple[str, ...]]:
 
 
 def source(name: str) -> str:
-    """Return where a list comes from (paper and section, or how it was made); an UnknownNameError where there is
-    none."""
+    """Return where a list comes from (paper, section, or how it was made); an UnknownNameError where there is none."""
     return _read(name)["source"]
 
 
