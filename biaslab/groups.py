@@ -62,8 +62,8 @@ def field(default: Any, meaning: str, unit: str = "", *, secret: bool = False, *
 
 
 class Group(BaseModel):
-    """Settings that belong together; a ParameterError tells all that is wrong: unknown names, types, values that are
-    not allowed."""
+    """Settings that belong together; a ParameterError tells of all unknown names, wrong types and values out of
+    range."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True

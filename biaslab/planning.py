@@ -216,8 +216,11 @@ def _of_triplets(pipeline: Pipeline) -> Asked:
 
 
 def cost(one: Asked, left: int = 10**9) -> Cost:
-    """Return what an image takes here, from some made for it and thrown away (of few ``left``, fewer); else a
-    ParameterError."""
+    """Return what an image takes here, from some that are made for it and thrown away; of few ``left``, fewer are made.
+
+    Raises:
+        ParameterError: The model cannot be loaded.
+    """
     made_by = one.made_by.ready()
     # Prompts that share noise are asked together.
     groups = one.prompts["noise_id" if "noise_id" in one.prompts else "prompt_id"]
@@ -252,8 +255,7 @@ def costs(found: Iterable[Asked]) -> dict[tuple, Cost]:
 
 
 def said(found: list[Asked], measured: dict[tuple, Cost]) -> str:
-    """Return the plan of a run in words, for a terminal: what is asked, and what an image takes, as :func:`costs`
-    tells."""
+    """Return the plan of a run in words, for a terminal: what is asked, and what :func:`costs` says that it takes."""
     import pandas as pd
 
     if not found:

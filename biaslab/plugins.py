@@ -11,8 +11,7 @@ from biaslab.errors import ParameterError, unknown_name
 
 
 def point(group: str, name: str, what: str) -> metadata.EntryPoint:
-    """Return the entry point of a group by its name; an UnknownNameError where no installed package brings such a
-    ``what``."""
+    """Return the entry point of a group by its name; an UnknownNameError where no package brings ``what`` under it."""
     points = {each.name: each for each in metadata.entry_points(group=group)}
     if name not in points:
         raise unknown_name(f"{what} among the installed packages (entry points {group!r})", name, points)
@@ -20,8 +19,7 @@ def point(group: str, name: str, what: str) -> metadata.EntryPoint:
 
 
 def digest(entry: metadata.EntryPoint) -> str:
-    """Return a digest of an entry point's package, version and module; a ParameterError where the module is not
-    there."""
+    """Return a digest of an entry point: package, version and module; a ParameterError where the module is missing."""
     try:
         spec = importlib.util.find_spec(entry.module)
     except ImportError:

@@ -250,8 +250,7 @@ class Opened(NamedTuple):
 
 
 def pipelines(params: RunParams, *, progress: bool = True) -> list[Opened]:
-    """Return the pipelines that the notebooks of a run open, one for each model, seed and settings; errors are those of
-    a plan."""
+    """Return the pipelines that the notebooks of a run open, one for each model, seed and settings; raise as a plan."""
     from biaslab.pipeline import Pipeline, Settings
 
     found: dict[str, Opened] = {}

@@ -61,8 +61,7 @@ class Plan:
 
 
 def devices(given: str) -> Devices:
-    """Return what ``gpus=64`` or ``gpus=64,seconds=0.2`` (an image, on one of them) says; a ParameterError for all
-    else."""
+    """Return what ``gpus=64`` or ``gpus=64,seconds=0.2`` (an image, on one) says; a ParameterError for all else."""
     found = _GIVEN.fullmatch(given.replace(" ", ""))
     if found is None or not int(found[1]) or (found[2] and not float(found[2])):
         raise ParameterError(

@@ -39,8 +39,7 @@ def called(names: Iterable[str]) -> dict[str, str]:
 
 
 def folders(values: Any, *more: str | Path) -> tuple[str, ...]:
-    """Return the folders of this machine whose names are nobody's business: ``more``, and those of absolute paths in
-    ``values``."""
+    """Return the folders of this machine that are nobody's business: ``more``, and those of paths among ``values``."""
     found = {str(Path.home()), tempfile.gettempdir(), sys.prefix, sys.base_prefix, os.getcwd()}
     found |= {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
     found |= {str(Path(__file__).resolve().parents[1]), *map(str, more)}

@@ -293,8 +293,7 @@ def pipeline_model(model: str) -> str:
 
 
 def table_of(measure: Callable | str) -> str:
-    """Return the table that a function of a paper's ``measure`` or ``printed`` measures (a name is its own); a
-    ParameterError where it measures none."""
+    """Return the table that a function of a paper measures (a name is its own); a ParameterError where it is none."""
     if isinstance(measure, str):
         return measure
     module, name = getattr(measure, "__module__", ""), getattr(measure, "__name__", "")

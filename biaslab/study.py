@@ -172,8 +172,7 @@ class Study:
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The pipeline that makes and judges images for this study; a MissingInputError where the source has tables
-        only."""
+        """The pipeline that makes and judges images here; a MissingInputError where the source has tables only."""
         from biaslab.pipeline import Pipeline
 
         if self.source not in sources.PIPELINES:

@@ -33,8 +33,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def load(name: str) -> tuple[str, ...] | Mapping[str, str | tuple[str, ...]]:
-    """Return the list ``name``: words or phrases, or a read-only mapping of texts or tuples; else an
-    UnknownNameError."""
+    """Return the list ``name``: words or phrases, or a read-only mapping; an UnknownNameError where there is none."""
     entries = _read(name)["entries"]
     if isinstance(entries, list):
         return tuple(entries)
@@ -42,8 +41,7 @@ def load(name: str) -> tuple[str, ...] | Mapping[str, str | tuple[str, ...]]:
 
 
 def source(name: str) -> str:
-    """Return where the list ``name`` comes from (paper and section, or how it was put together); else an
-    UnknownNameError."""
+    """Return where a list comes from (paper, section, or how it was made); an UnknownNameError where there is none."""
     return _read(name)["source"]
 
 

@@ -41,9 +41,8 @@ _HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**")
 class Look:
     """How the values of a column are told apart: by colour, marker and name; the next one where none is given."""
 
-    names: Mapping[str, str] = field(
-        default_factory=dict
-    )  # What the legend calls each; else the value itself.
+    # What the legend calls each; else the value itself.
+    names: Mapping[str, str] = field(default_factory=dict)
     colors: Mapping[str, str] = field(default_factory=dict)
     markers: Mapping[str, str] = field(default_factory=dict)
 
@@ -424,8 +423,7 @@ def key(color: str, marker: str, label: str, *, hollow: bool = False, line: str 
 
 
 def legend(figure: Figure, handles: Sequence, columns: int = 4, width: float = WIDTH) -> int:
-    """Put one legend above all panels, in as many columns as its longest entry leaves room for; return how many lines
-    it has."""
+    """Put one legend above all panels, in as many columns as its longest entry leaves room for; return its lines."""
     if not handles:
         return 0
     longest = 0.6 + 0.075 * max(len(str(handle.get_label())) for handle in handles)
