@@ -2,11 +2,11 @@
 
 Two things are easy to get wrong here, and both were measured:
 
-- Observed shares already vary by image noise. Drawing images anew from them counts that noise twice: at 3
-  images a prompt, intervals of a mean difference are a fifth to a third too wide. So before images are drawn,
-  the observed shares are pulled towards their mean until what is left is the variance between occupations.
-- A folded measure, such as the mean of |p - 50|, is larger on noisy shares than on true ones. The same pulled
-  shares show by how much: the measure of shares drawn from them, less the measure of themselves.
+- Observed shares already vary by image noise. Drawing images anew from them counts that noise twice: at 3 images a
+  prompt, intervals of a mean difference are a fifth to a third too wide. So before images are drawn, the observed
+  shares are pulled towards their mean until what is left is the variance between occupations.
+- A folded measure, such as the mean of |p - 50|, is larger on noisy shares than on true ones. The same pulled shares
+  show by how much: the measure of shares drawn from them, less the measure of themselves.
 """
 
 from __future__ import annotations

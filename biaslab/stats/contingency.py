@@ -49,18 +49,10 @@ def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed) -> f
     Occurrences that come together (in an image, in images of the same words) make the plain p-value too small, and
     matched sets make it too large; here each case keeps what it holds, and only which set is which is drawn anew.
 
-    Args:
-        counts: One table of counts for each set, ``(cases, kinds)``, dense or of SciPy's sparse arrays. A case has the
-            same rows in all of them, such as the images of a triplet's prompts.
-        replicates: Number of random permutations of all cases.
-        seed: One explicit seed.
-
-    Returns:
-        (hits + 1) / (replicates + 1), where hits are permutations whose statistic is as large or larger (Phipson and
-        Smyth 2010); NaN where there are fewer than two kinds that occur, or cases.
-
-    Raises:
-        InputError: There are fewer than two sets, or their shapes differ.
+    ``counts`` has a table for each set, ``(cases, kinds)``, dense or of SciPy's sparse arrays; a case, such as the
+    images of a triplet's prompts, has the same row in all of them. The value is (hits + 1) / (replicates + 1), where
+    hits are permutations whose statistic is as large or larger (Phipson and Smyth 2010); NaN where there are fewer than
+    two kinds that occur, or cases. Raises InputError for fewer than two sets, or shapes that differ.
     """
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     sets = [sparse.csr_array(each, dtype=np.float32) for each in counts]

@@ -24,14 +24,10 @@ class Error(NamedTuple):
 
 
 def clustered_error(effects) -> Error:
-    """Return the standard error of a mean from what each of its independent clusters adds to it.
+    """Return the standard error of a mean from what each of its n independent clusters adds to it, with n - 1 df.
 
-    Args:
-        effects: One-dimensional: the sum of a cluster's deviations from the mean, over the number of all
-            observations; they add up to 0. Raises InputError for NaN or another shape.
-
-    Returns:
-        Both NaN for fewer than two clusters; else n - 1 degrees of freedom.
+    ``effects`` (one-dimensional) are the sums of each cluster's deviations from the mean, over the number of all
+    observations; they add up to 0. Both are NaN for fewer than two clusters; NaN or another shape raises InputError.
     """
     effects = checks.sample(effects, "effects")
     n = effects.size
@@ -51,14 +47,11 @@ def crossed_error(rows, columns, cells) -> Error:
             Only what rows and columns leave of it counts, so that it may lack what they add by themselves.
 
     Returns:
-        The standard error and Satterthwaite's degrees of freedom. NaN for fewer than two rows or columns. With
-        A, B and E the mean squares of rows, columns and what is left, as parts of the mean's variance,
-
-            variance = E + max(A - E, 0) + max(B - E, 0),
-
-        the method of moments without negative components (Searle, Casella and McCulloch 1992, chapter 4). A
-        component that is cut off has no degrees of freedom to lose. Where too few pairs were drawn for E (each
-        row with one column), it is 0 and the error is the largest that fits.
+        The standard error and Satterthwaite's degrees of freedom. NaN for fewer than two rows or columns. With A, B and
+        E the mean squares of rows, columns and what is left, as parts of the mean's variance, it is
+        E + max(A - E, 0) + max(B - E, 0): the method of moments without negative components (Searle, Casella and
+        McCulloch 1992, chapter 4). A component that is cut off has no degrees of freedom to lose. Where too few pairs
+        were drawn for E (each row with one column), it is 0 and the error is the largest that fits.
 
     Coverage in % of a nominal 95 % interval of the mean of two lists, 2 000 studies each, 2 images of each pair, people
     of an image independent, one woman and one man in half of the images, and in all: 95.9, 96.0, 96.2 of 10 × 10
@@ -97,17 +90,11 @@ def _residual(cells: np.ndarray) -> np.ndarray:
 def clustered_share_interval(share: float, error: Error, clusters: int, confidence: float = 0.95) -> Interval:
     """Return the limits of a share whose observations are clustered: Wilson's, at the size that its error stands for.
 
-    Args:
-        share: The share, 0–1.
-        error: Its standard error over clusters, from :func:`clustered_error` or :func:`crossed_error`.
-        clusters: How many clusters there are, of crossed samples the smaller number. Where no two observations
-            differ the error is 0 and says nothing: then each cluster counts as one observation.
-        confidence: The level, 0–1.
-
-    Returns:
-        Limits 0–1, both NaN without an error. The effective size is share (1 - share) / se², and Student's
-        quantile stands for the normal one (Korn and Graubard 1998, Survey Methodology 24, 193–201; Wilson for
-        Clopper–Pearson).
+    ``share`` and limits are 0–1, ``error`` is from :func:`clustered_error` or :func:`crossed_error`; without one the
+    limits are NaN. Where no two observations differ it is 0 and says nothing: then each of the ``clusters`` (of crossed
+    samples the smaller number) counts as one observation. The effective size is share (1 - share) / se², and Student's
+    quantile stands for the normal one (Korn and Graubard 1998, Survey Methodology 24, 193–201; Wilson for
+    Clopper–Pearson).
     """
     share = float(checks.shares(share, "share", allow_nan=True))
     confidence = checks.confidence_level(confidence)

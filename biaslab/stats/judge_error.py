@@ -35,15 +35,14 @@ def corrected_shares(
     includes their uncertainty. All broadcast; n = 0 gives NaN. Raises InputError where sensitivity + specificity <= 1:
     such a judge carries no information (or its labels are swapped).
 
-    The shares of one table rest on the same sensitivity and specificity, so their errors from these are
-    common: each interval is right by itself, their average is not more certain than these two allow.
+    The shares of one table rest on the same sensitivity and specificity, so their errors from these are common: each
+    interval is right by itself, their average is not more certain than these two allow.
 
-    Coverage of a nominal 95 % interval, true shares 0.05–0.95, 9 to 500 images (4 000 studies each):
-    95.5–96.5 % on average and 94.5–97.1 % in the worst case with references of 100 or more, up to 98.7 % with
-    only 30.
+    Coverage of a nominal 95 % interval, true shares 0.05–0.95, 9 to 500 images (4 000 studies each): 95.5–96.5 % on
+    average and 94.5–97.1 % in the worst case with references of 100 or more, up to 98.7 % with only 30.
 
-    Sources: Rogan & Gladen (1978), Am. J. Epidemiol. 107, 71–76; interval: Lang & Reiczigel (2014), Prev.
-    Vet. Med. 113, 13–22.
+    Sources: Rogan & Gladen (1978), Am. J. Epidemiol. 107, 71–76; interval: Lang & Reiczigel (2014), Prev. Vet. Med.
+    113, 13–22.
     """
     count, n = checks.counts(count, n)
     sens, spec = checks.shares(sensitivity, "sensitivity"), checks.shares(specificity, "specificity")

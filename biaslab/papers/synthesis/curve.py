@@ -38,16 +38,10 @@ def specification_curve(
 ) -> pd.DataFrame:
     """Return amplification with its interval under every combination of choices, as ``synthesis_specification_curve``.
 
-    Intervals resample occupations with everything measured on them (percentile bootstrap), the same draws for every
-    specification, so specifications differ by their choices alone.
-
-    Args:
-        shares: The table ``paradox_percent_female``.
-        seed: Seed of the bootstrap.
-        replicates: Its replicates.
-        confidence: Level of the intervals, 0–1.
-        judge_accuracy: Sensitivity and specificity of the gender judge, above 0.5 and at most 1; they stretch every
-            distance from 50 by ``1 / (2 * judge_accuracy - 1)``, up to 50.
+    Of ``paradox_percent_female``. Intervals (level ``confidence``, 0–1) resample occupations with everything measured
+    on them (percentile bootstrap), the same draws for every specification, so specifications differ by their choices
+    alone. ``judge_accuracy`` is sensitivity and specificity of the gender judge, above 0.5 and at most 1: they stretch
+    every distance from 50 by ``1 / (2 * judge_accuracy - 1)``, up to 50.
 
     Raises:
         ParameterError: The accuracy is out of its range.

@@ -218,9 +218,8 @@ class Calibration:
     def named(self) -> pd.DataFrame | None:
         """Return how many images the judge's model calls by their occupation (zero-shot).
 
-        Returns:
-            Columns images (``generated`` by the model, ``renders`` of the world), right, n; None where gender is not
-            judged by an open_clip model.
+        Columns images (``generated`` by the model, ``renders`` of the world), right, n; None where gender is not judged
+        by an open_clip model.
         """
         sides = {"generated": self.base, "renders": self.world}
         try:
@@ -258,12 +257,9 @@ def _selected(pipeline: Pipeline, approach: str) -> pd.DataFrame:
 
 
 def ungated(pipeline: Pipeline, source, image_ids: Sequence[str]) -> pd.DataFrame:
-    """Return the gender judge's answers on whole images, whatever faces they show: image_id, gender, p_female.
+    """Return the answers of the pipeline's gender judge on whole images of a source, whatever faces they show.
 
-    Args:
-        pipeline: Whose judge and threshold are used.
-        source: Where the images come from.
-        image_ids: Which images; each may stand several times.
+    Columns image_id, gender, p_female, a row for each image of ``image_ids``, where it may stand several times.
     """
     ids = list(dict.fromkeys(image_ids))
     if not ids:

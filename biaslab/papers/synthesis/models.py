@@ -81,7 +81,8 @@ def models(
     """Return ``synthesis_models``: each model's main measures as the papers' own tables have them, one below the other.
 
     Where a value free of chance has the interval, it is the estimate. ``floor`` is what chance alone gives on average,
-    0 for measures that have a sign; for accuracies what images of other scenes give.
+    0 for measures that have a sign; for accuracies what images of other scenes give. ``confidence`` (0–1), ``seed`` and
+    ``replicates`` are those of means over data sets and of ``own``.
 
     Args:
         scores: ``paired_stereotype_score``.
@@ -93,9 +94,6 @@ def models(
         gaps: ``triplets_disparity_gap``.
         amplification: ``paradox_amplification``.
         own: What :func:`own_units` returns; of each measure the mean over what was asked.
-        seed: Seed of the resamples of ``own``.
-        replicates: How many of them.
-        confidence: Level of intervals over several data sets, and of those of ``own``, 0–1.
 
     Raises:
         InputError: A measure of ``own`` has the name of one of the papers'.
@@ -242,16 +240,10 @@ def model_differences(
     """Return ``synthesis_model_differences``: first minus second model, over the units that both have.
 
     The same prompts were asked of both, so units are paired: they are resampled for the interval, and for the two-sided
-    p the signs of their differences are flipped. A printed model is not compared with one that is measured here:
-    theirs were other images and other judges. Of a score over two lists of stereotypes the lists are taken to move
-    together, which is the most that people who share an image can do. p is adjusted over all rows (Holm).
-
-    Args:
-        units: What :func:`units` returns.
-        printed: Models of which papers print the numbers.
-        seed: Seed of resamples and flips.
-        replicates: How many of each.
-        confidence: Level of the intervals, 0–1.
+    p the signs of their differences are flipped. ``printed`` are models of which papers print the numbers: they are not
+    compared with those that are measured here, as theirs were other images and other judges. Of a score over two lists
+    of stereotypes the lists are taken to move together, which is the most that people who share an image can do. p is
+    adjusted over all rows (Holm).
     """
     how = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows = []
