@@ -108,7 +108,7 @@ def table(
 class Detector:
     """An object-detection model of transformers, asked about given classes; what else it sees does not count.
 
-    Arguments and errors as for :func:`detect`.
+    Arguments and errors as for :func:`detect`; ``batch_size`` is images at a time, 0 finds it.
     """
 
     def __init__(
