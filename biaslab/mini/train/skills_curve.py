@@ -89,14 +89,11 @@ def train(
         rows = round(share * len(prompts.skills("train")))
         data = diffusion.prepare(work / f"skills-{rows}", vae, rows=rows, seed=seed, kind="skills")
         made[share] = trained(f"share-{100 * share:.0f}", data, base, steps)
-    counts = pd.concat(
-        [
-            skills.right(path, scenes, _SEED).assign(
-                training_percent=f"{100 * share:g}", steps=steps * (share > 0)
-            )
-            for share, path in made.items()
-        ]
-    ).assign(seed=seed)
+    counts = []
+    for share, path in made.items():
+        more = {"training_percent": f"{100 * share:g}", "steps": steps * (share > 0), "seed": seed}
+        counts.append(skills.right(path, scenes, _SEED).assign(**more))
+    counts = pd.concat(counts)
     columns = ["training_percent", "skill", "n_correct", "n", "steps", "seed"]
     folder.mkdir(parents=True, exist_ok=True)
     counts[columns].to_csv(folder / FILE, index=False)
