@@ -74,13 +74,13 @@ class Renders:
 
 
 def generate(prompts: pd.DataFrame, corpus: captions.Corpus, *, seed: int, size: int = 64) -> Renders:
-    """Return images for prompts that keep the world's truth.
+    """Return images for prompts that keep the truth of the world of ``corpus``.
 
     Args:
         prompts: One row per prompt: ``prompt_id`` (unique), ``occupation`` (one of the paradox paper's) and
             ``n_images``; where the prompt is a caption or its paraphrase also ``caption_id``. A prompt without a
             caption must be one that indicates no gender; of its ``text``, "smiling" and "at work" are heeded.
-        corpus: The world's captions, whose knobs decide.
+        corpus: The world's captions.
         seed: With the prompt's id and the image's number it decides an image.
         size: Height in pixels.
 

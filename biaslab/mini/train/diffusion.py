@@ -258,8 +258,7 @@ def train(
         settings: Fields of :class:`~biaslab.mini.train.common.Training`.
 
     Returns:
-        For each kind of data ``held_out_<kind>``: the mean squared error of the predicted velocity on examples that are
-        held out.
+        Of each kind of data ``held_out_<kind>``, the mean squared error of the velocity on held-out examples.
 
     Raises:
         MissingInputError: There is no autoencoder in the folder.
@@ -406,10 +405,8 @@ def _showing_loss(states: torch.Tensor, ends: torch.Tensor, answer: torch.Tensor
     fixed directions for each person are read after the end of the text, so that what tells is a good part of a state's
     length.
 
-    Args:
-        states: (n, length, width), of layer-normed length.
-        ends: (n, length), true at the end-of-text token.
-        answer: (n, people), 1 for a woman, 2 for a man; 0 does not count.
+    States are (n, length, width), of layer-normed length; ``ends`` (n, length) is true at the end-of-text token;
+    ``answer`` (n, people) is 1 for a woman, 2 for a man, 0 does not count.
     """
     after = (ends.cumsum(1) > 0).float()
     people = answer.shape[1]
@@ -437,8 +434,7 @@ class _Middle:
     def loss(self, shown: torch.Tensor) -> torch.Tensor:
         """Return the cross-entropy over the last batch's people, of whom each has an equal part of the width.
 
-        Args:
-            shown: (n, people), 1 for a woman, 2 for a man; 0 does not count.
+        ``shown`` (n, people) is 1 for a woman, 2 for a man, 0 does not count.
         """
         states = self._states.pop().float()
         self._states.clear()

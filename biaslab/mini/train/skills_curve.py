@@ -1,8 +1,8 @@
 """How much training data PaintSkills' scenes take: a model of people alone, fine-tuned on shares of the scenes.
 
-The counterpart of Table 5, whose models were fine-tuned on 10, 50 and 100 % of the training split. Here all take
-equally many steps, so that only the number of different scenes tells them apart, and the model before any of them
-stands beside.
+The counterpart of the dalleval paper's Table 5, whose models were fine-tuned on 10, 50 and 100 % of the training split.
+Here all take equally many steps, so that only the number of different scenes tells them apart, and the model before any
+of them stands beside.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ def train(
     """Train the models of the curve, judge their images and write how many are right to ``folder``.
 
     Tables look for the file in the folder of the text-to-image model that it is about: copy it there.
-
-    Source: dalleval paper, Table 5.
 
     Args:
         folder: Where ``training_share.csv`` goes.

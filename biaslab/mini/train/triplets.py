@@ -151,7 +151,7 @@ def train(
     vae: Path | None = None,
     **settings: Any,
 ) -> dict[str, float]:
-    """Train mini-sd-triplets from random weights; return quality on held-out data.
+    """Train mini-sd-triplets from random weights.
 
     Source: triplets paper, sections 3 to 7, for the scenes; the grounding loss is this project's.
 
@@ -163,7 +163,7 @@ def train(
         settings: Further fields of :class:`~biaslab.mini.train.common.Training`.
 
     Returns:
-        ``held_out``: mean squared error of the velocity; ``held_out_grounding``: the grounding loss.
+        On held-out data ``held_out``, the mean squared error of the velocity, and ``held_out_grounding``.
 
     Raises:
         MissingInputError: The autoencoder is not in this installation.
@@ -239,10 +239,8 @@ def _grounding(attended: torch.Tensor, regions: torch.Tensor, covered: torch.Ten
     (1 - share of a word's attention inside its region)^2, and the cross-entropy of its attention as a part of the
     largest, so that it covers the region.
 
-    Args:
-        attended: (n heads, places, words), places being a square.
-        regions: (n, words), 0 where a token is of no region.
-        covered: (n, regions, 16, 16), 0 to 1.
+    ``attended`` is (n heads, places, words), places being a square; ``regions`` (n, words), 0 where a token is of no
+    region; ``covered`` (n, regions, 16, 16), 0 to 1.
     """
     n, side = len(regions), round(attended.shape[1] ** 0.5)
     each = attended.float().reshape(n, -1, side * side, attended.shape[2]).mean(1).transpose(1, 2)
