@@ -320,10 +320,7 @@ _PART = 16 * BLOCK
 class Corpus:
     """A stream of captions with their scenes, as :class:`biaslab.captions.corpus.Corpus` asks; only the seed is stored.
 
-    Args:
-        rows: Length of the corpus, at least 1.
-        seed: Seed, at least 0. The same seed draws the same occupations for every skew.
-        skew: A name in ``world.SKEWS``.
+    The same seed (0 or more) draws the same occupations for every skew, a name in ``world.SKEWS``.
 
     Raises:
         ParameterError: ``rows`` or ``seed`` out of range.

@@ -8,16 +8,9 @@ import numpy as np
 
 
 def through_autoencoder(folder: Path, images: np.ndarray, *, seed: int = 0, noise: float = 0.0) -> np.ndarray:
-    """Return images after an autoencoder of diffusers has encoded and decoded them.
+    """Return images, uint8 (n, height, width, 3), encoded and decoded by diffusers' autoencoder in ``folder``.
 
-    Args:
-        folder: The autoencoder's folder.
-        images: uint8 (n, height, width, 3).
-        seed: Decides the noise.
-        noise: Latents get noise of up to this standard deviation, as a share of their own.
-
-    Returns:
-        uint8 (n, height, width, 3).
+    Latents get noise, which ``seed`` decides, of up to this standard deviation, as a share of their own.
     """
     import torch
     from diffusers import AutoencoderKL

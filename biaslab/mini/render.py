@@ -264,9 +264,8 @@ def _lock(side: float, wave: float) -> np.ndarray:
     ramp = np.clip((y + 0.32) / 0.34, 0, 1)
     outer = 0.36 + 0.10 * ramp + 0.08 * np.clip(y / 0.6, 0, 1) + (wave * 1.2 + bump) * ramp
     inner = np.where(y < 0.45, 0.31, 0.26 + 0.03 * (y - 0.45)) - 0.4 * bump
-    outside = np.stack([outer, y], axis=1)
-    inside = np.stack([inner, y], axis=1)[::-1]
-    return np.concatenate([outside, inside]) * (side, 1)
+    outside, inside = np.stack([outer, y], axis=1), np.stack([inner, y], axis=1)
+    return np.concatenate([outside, inside[::-1]]) * (side, 1)
 
 
 _LOCKS = {
@@ -283,13 +282,10 @@ _BEHIND = {
                       -0.26)],
 }  # fmt: skip
 _BUN_UNDER_HAT = [disc(0.5, 0.3, 0.19, 0.2)]
-_SCARF_BACK = [
-    np.concatenate(
-        [arc(0, -0.06, 0.5, 0.58, 0, -180, 15), poly(-0.54, 0.4, -0.66, 0.95, 0.66, 0.95, 0.54, 0.4)]
-    )
-]
+_CROWN = arc(0, -0.06, 0.5, 0.58, 0, -180, 15)
+_SCARF_BACK = [np.concatenate([_CROWN, poly(-0.54, 0.4, -0.66, 0.95, 0.66, 0.95, 0.54, 0.4)])]
 _SCARF_FRONT = [
-    np.concatenate([arc(0, -0.06, 0.5, 0.58, 0, -180, 15), arc(0, 0.0, 0.36, 0.3, 180, 360, 13)]),
+    np.concatenate([_CROWN, arc(0, 0.0, 0.36, 0.3, 180, 360, 13)]),
     poly(-0.5, -0.06, -0.36, 0.0, -0.34, 0.2, -0.22, 0.44, 0.0, 0.53, 0.22, 0.44, 0.34, 0.2, 0.36, 0.0, 0.5, -0.06,
          0.52, 0.4, 0.3, 0.72, -0.3, 0.72, -0.52, 0.4),
 ]  # fmt: skip
@@ -319,9 +315,8 @@ def _torso(shoulders: str, full: bool) -> np.ndarray:
                 w * 0.72, 1.3, w * 0.66, 1.5, 0.6, 2.1]  # fmt: skip
     else:
         half = [0.2, 0.62, 0.3, 0.7, w * 0.82, 0.84, w * 0.98, 1.06, w * 1.06, 1.7, w * 1.04, 2.6]
-    right = np.array(half).reshape(-1, 2)
-    left = right[::-1] * (-1, 1)
-    return np.concatenate([right, left])
+    right = poly(*half)
+    return np.concatenate([right, right[::-1] * (-1, 1)])
 
 
 _V_OPEN = poly(-0.26, 0.6, 0.26, 0.6, 0.0, 1.22)
@@ -356,25 +351,16 @@ def _attire(
 ) -> list[tuple[list[np.ndarray], tuple]]:
     """Return what lies over the plain torso: polygons of one colour each, the lowest first.
 
-    Args:
-        kind: A key of ``ATTIRES``.
-        own: Its colour.
-        other: The colour of what goes with it.
-        w: Half of the width of the shoulders.
-        bottom: Where the torso ends.
-        neckline: ``open`` or ``closed``.
+    Of an attire with its ``own`` colour and that of what goes with it; ``w`` is half of the width of the shoulders,
+    and the torso ends at ``bottom``.
     """
     dark = mix(own, (255, 255, 255), 0.2) if luminance(own) < 60 else shade(own, 0.72)
     light, yellow, collar = mix(own, (255, 255, 255), 0.35), COLOURS["yellow"], _COLLAR[neckline]
     match kind:
         case "suit":
+            shirt = poly(-0.3, 0.62, 0.3, 0.62, 0.02, 1.9, -0.02, 1.9)
             lapels = _twice(0.3, 0.64, 0.52, 0.8, 0.42, 1.16, 0.3, 1.12, 0.02, 1.96, 0.16, 1.2)
-            pocket = rect(0.34, 1.36, 0.58, 1.46)
-            return [
-                ([poly(-0.3, 0.62, 0.3, 0.62, 0.02, 1.9, -0.02, 1.9)], other),
-                (lapels, dark),
-                ([pocket], light),
-            ]
+            return [([shirt], other), (lapels, dark), ([rect(0.34, 1.36, 0.58, 1.46)], light)]
         case "jacket":
             lapels = _twice(0.28, 0.62, 0.56, 0.74, 0.5, 1.1, 0.32, 1.02)
             edges = _twice(0.28, 1.0, 0.4, 1.0, 0.42, bottom, 0.32, bottom)
@@ -394,9 +380,8 @@ def _attire(
             ]
         case "apron":
             straps = _twice(0.3, 0.66, 0.46, 0.74, 0.5, 1.2, 0.36, 1.2)
-            bib = poly(
-                -0.52, 1.12, 0.52, 1.12, w * 0.9, 1.7, w * 0.9, bottom, -w * 0.9, bottom, -w * 0.9, 1.7
-            )
+            u = w * 0.9
+            bib = poly(-0.52, 1.12, 0.52, 1.12, u, 1.7, u, bottom, -u, bottom, -u, 1.7)
             return [([*straps, bib], own), ([poly(-0.4, 1.56, 0.4, 1.56, 0.36, 1.9, -0.36, 1.9)], dark)]
         case "overalls":
             straps = _twice(0.34, 0.68, 0.54, 0.78, 0.54, 1.3, 0.34, 1.3)
@@ -430,9 +415,8 @@ def _attire(
                 (collar, light),
             ]
         case "checked":
-            columns = [
-                rect(x - 0.1, 0.86, x + 0.1, bottom) for x in (-0.84, -0.42, 0.0, 0.42, 0.84) if abs(x) < w
-            ]
+            places = (-0.84, -0.42, 0.0, 0.42, 0.84)
+            columns = [rect(x - 0.1, 0.86, x + 0.1, bottom) for x in places if abs(x) < w]
             rows = [rect(-w * 0.98, y, w * 0.98, y + 0.17) for y in (1.06, 1.48)]
             return [(columns, other), (rows, mix(own, other, 0.7)), (collar, other)]
         case "waistcoat":
@@ -455,8 +439,8 @@ def _attire(
                 (_twice(0.24, 0.64, 0.46, 0.72, 0.56, bottom, 0.26, bottom), other),
             ]
         case "sports shirt":
-            sleeves = _twice(w * 0.7, 0.78, w * 0.9, 0.86, w * 1.06, 1.7, w * 1.05, bottom, w * 0.86, bottom, w * 0.86,
-                             1.6)  # fmt: skip
+            u = w * 0.86
+            sleeves = _twice(w * 0.7, 0.78, w * 0.9, 0.86, w * 1.06, 1.7, w * 1.05, bottom, u, bottom, u, 1.6)
             return [([*sleeves, rect(-0.1, 1.16, 0.12, 1.72), rect(-0.24, 1.16, 0.0, 1.32), _BAND], other)]
         case "cardigan":
             return [
@@ -475,6 +459,7 @@ def _attire(
 def _face_colours(tone: int, hair: str, age: str) -> dict:
     skin, grey = SKIN[tone - 1], _GREYED[age]
     dark = luminance(skin) < 60
+    lips = (206, 128, 112) if dark else mix(skin, (150, 62, 52), 0.45)
     strand = against(mix(_HAIR[hair], _GREY, grey), skin, FEATURE_CONTRAST)
     return {
         "skin": skin,
@@ -482,9 +467,7 @@ def _face_colours(tone: int, hair: str, age: str) -> dict:
         "beard": strand,
         "brow": against(mix(_HAIR[hair], _GREY, grey * 0.6), skin, FEATURE_CONTRAST + 12),
         "shadow": against(shade(skin, 1.6 if dark else 0.86), skin, SHADE_CONTRAST),
-        "natural": against(
-            (206, 128, 112) if dark else mix(skin, (150, 62, 52), 0.45), skin, FEATURE_CONTRAST
-        ),
+        "natural": against(lips, skin, FEATURE_CONTRAST),
         "tinted": against((214, 44, 72), skin, FEATURE_CONTRAST),
         "lid": against((128, 84, 128), skin, FEATURE_CONTRAST),
         "stubble": against(mix(skin, strand, 0.3), skin, SHADE_CONTRAST + 4),
@@ -503,14 +486,12 @@ def _draw_person(d: _Drawing, index: int, p: Person) -> None:
     hat = attire_of(p)[3]
     hair = _face_colours(p.skin_tone, p.hair_colour, p.age)["hair"]
     head = {"scale": p.scale, "x": p.x, "y": p.y, "tilt": p.tilt}
-    plain = _Part("person", index)
+    behind, colour = _BEHIND.get(p.cues.hair_style, ()), hair
     if p.cues.hair_style == "covered":
-        behind = (_SCARF_BACK, shade(scarf, 0.8), plain)
+        behind, colour = _SCARF_BACK, shade(scarf, 0.8)
     elif p.cues.hair_style == "bun" and hat is not None:
-        behind = (_BUN_UNDER_HAT, hair, plain)
-    else:
-        behind = (_BEHIND.get(p.cues.hair_style, ()), hair, plain)
-    d.add([behind], **head)
+        behind = _BUN_UNDER_HAT
+    d.add([(behind, colour, _Part("person", index))], **head)
     # A full figure has a larger head for its body, so that the face stays legible; both meet at the chin.
     ratio = _FULL_BODY if p.full_figure else 1.0
     d.add(_body(p, index), p.scale * ratio, p.x, p.y + 0.5 * p.scale * (1 - ratio))
@@ -557,10 +538,8 @@ def _body(p: Person, index: int) -> list:
         layers += [([knot], shade(tie, 0.8), worn("tie")), ([rest], tie, worn("tie"))]
     if full:
         hands = worn("gloves")
-        r = 0.19 if hands.attribute else 0.14
-        layers.append(
-            (_discs(w * 0.9, 2.14, r, r * 1.2, 10), _GLOVE if hands.attribute else c["skin"], hands)
-        )
+        r, colour = (0.19, _GLOVE) if hands.attribute else (0.14, c["skin"])
+        layers.append((_discs(w * 0.9, 2.14, r, r * 1.2, 10), colour, hands))
         if hands.attribute:
             cuffs = [rect(s * w * 0.9 - 0.19, 1.9, s * w * 0.9 + 0.19, 2.02) for s in (-1, 1)]
             layers.append((cuffs, _CUFF, hands))
@@ -571,18 +550,17 @@ def _lower_body(p: Person, worn, own, second) -> list:
     """Return the layers below the waist, of a person whose attire has these colours."""
     asked = p.attributes
     skin = SKIN[p.skin_tone - 1]
+    wide = 0.3
     if "skirt" in asked or "dress" in asked or "shorts" in asked:
         legs, part, wide = skin, worn(None), 0.2
+    elif "jeans" in asked:
+        legs, part = (62, 96, 160), worn("jeans")
+    elif "slacks" in asked:
+        legs, part = (176, 158, 122), worn("slacks")
     else:
-        wide = 0.3
-        if "jeans" in asked:
-            legs, part = (62, 96, 160), worn("jeans")
-        elif "slacks" in asked:
-            legs, part = (176, 158, 122), worn("slacks")
-        else:
-            # Plain trousers: no attribute of their own.
-            part = worn("suit" if "suit" in asked else "uniform")
-            legs = own if part.attribute else (70, 72, 82)
+        # Plain trousers: no attribute of their own.
+        part = worn("suit" if "suit" in asked else "uniform")
+        legs = own if part.attribute else (70, 72, 82)
     outer, inner = 0.32 + wide * 0.72, 0.32 - wide * 0.72
     layers = [(_twice(0.02, 2.0, 0.6, 2.0, outer, 3.5, inner, 3.5), legs, part)]
     if "jeans" in asked:
@@ -733,10 +711,6 @@ def _paint(d: _Drawing, canvas: np.ndarray, values: list) -> None:
 def render(scene: Scene, size: int = 64) -> np.ndarray:
     """Return the image of ``scene``: uint8 RGB array (size, round(size * aspect), 3).
 
-    Args:
-        scene: What to draw.
-        size: Height in pixels, 8–4096.
-
     Raises:
         ParameterError: ``size`` is not a whole number from 8 to 4096.
     """
@@ -763,17 +737,14 @@ def truth(scene: Scene, size: int = 64) -> Truth:
             table[i] = all(getattr(part, field) == value for field, value in wanted.items())
         mask = table[canvas].reshape(blocks).sum((1, 3)) * 2 >= _OVER * _OVER
         rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
-        if len(rows) == 0:
-            return Region(name, person, (float("nan"),) * 4, mask)
-        box = (float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1))
+        box = (float("nan"),) * 4
+        if len(rows):
+            box = (float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1))
         return Region(name, person, box, mask)
 
     people = list(enumerate(scene.people))
-    props = [
-        region(look(p.occupation).prop, i, role="prop", owner=i)
-        for i, p in people
-        if p.occupation is not None
-    ]
+    at_work = [(i, look(p.occupation)) for i, p in people if p.occupation is not None]
+    props = [region(own.prop, i, role="prop", owner=i) for i, own in at_work]
     if scene.decoy is not None:
         props.append(region(scene.decoy, None, role="prop"))
     return Truth(

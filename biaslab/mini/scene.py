@@ -233,9 +233,7 @@ _TALL_HATS = ("toque", "top hat", "hard hat", "helmet", "peaked", "mortarboard")
 
 
 def worn(look_: Look | None, attributes: Sequence[str], casual: str) -> tuple[str, ...]:
-    """Return everything of ``ATTRIBUTES`` that shows: what is asked for, and what it leaves of the look.
-
-    Without a look it is the attire ``casual``.
+    """Return all of ``ATTRIBUTES`` that shows: what is asked for, and what it leaves of the look or ``casual`` attire.
 
     Raises:
         UnknownNameError: An attribute that does not exist.

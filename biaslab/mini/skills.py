@@ -43,9 +43,7 @@ _PAPER_NAMES = MappingProxyType({world: paper for paper, world in _WORLD_NAMES.i
 def skill_scene(rng: np.random.Generator, asked: Mapping[str, object]) -> Scene:
     """Return a scene that shows what a prompt of PaintSkills asks for, everything else at random.
 
-    Args:
-        rng: Source of chance.
-        asked: A row of ``prompts.dalleval.skills``: ``skill``, ``object``, ``n``, ``relation``, ``other``.
+    ``asked`` is a row of ``prompts.dalleval.skills``: ``skill``, ``object``, ``n``, ``relation``, ``other``.
 
     Raises:
         UnknownNameError: A skill, class or relation that does not exist.
@@ -108,13 +106,9 @@ def _layout(
 def failed(
     rng: np.random.Generator, asked: Mapping[str, object], failure: str, classes: Sequence[str]
 ) -> dict:
-    """Return what a scene shows instead that fails at a prompt in one way.
+    """Return what a scene shows instead that fails in one way, of ``FAILURES``, at what is ``asked``.
 
-    Args:
-        rng: Source of chance.
-        asked: As in :func:`skill_scene`.
-        failure: One of ``FAILURES``; a number is off by one or two, a relation is any other.
-        classes: The classes to take another one from.
+    Another class is one of ``classes``; a number is off by one or two, a relation is any other.
 
     Raises:
         UnknownNameError: There is no such failure.

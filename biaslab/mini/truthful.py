@@ -21,6 +21,7 @@ import pandas as pd
 from biaslab import closure, models
 from biaslab.errors import InputError
 from biaslab.mini import captions, world
+from biaslab.mini import scene as scenes
 from biaslab.mini.decoding import through_autoencoder
 from biaslab.mini.looks import look
 from biaslab.mini.scene import Person, Scene
@@ -73,18 +74,18 @@ class Renders:
 
 
 def generate(prompts: pd.DataFrame, corpus: captions.Corpus, *, seed: int, size: int = 64) -> Renders:
-    """Return images for prompts that keep the world's truth.
+    """Return images for prompts that keep the truth of the world of ``corpus``.
 
     Args:
         prompts: One row per prompt: ``prompt_id`` (unique), ``occupation`` (one of the paradox paper's) and
             ``n_images``; where the prompt is a caption or its paraphrase also ``caption_id``. A prompt without a
             caption must be one that indicates no gender; of its ``text``, "smiling" and "at work" are heeded.
-        corpus: The world's captions, whose knobs decide.
-        seed: Seed of the run; with the prompt's id and the image's number it decides an image.
+        corpus: The world's captions.
+        seed: With the prompt's id and the image's number it decides an image.
         size: Height in pixels.
 
     Returns:
-        Images as of :func:`renders`, with ``truth_gender`` (empty where nobody is shown) and ``truth_p_female`` (0–1,
+        As of :func:`renders`, with ``truth_gender`` (empty where nobody is shown) and ``truth_p_female`` (0–1,
         the share that gender was drawn with; NaN where nobody is shown).
 
     Raises:
@@ -134,7 +135,7 @@ def renders(
         given: What else the images depend on.
         seed: Seed of the run.
         size: Height in pixels.
-        decoded: Folder of an autoencoder through which the images pass.
+        decoded: As of :class:`Renders`.
 
     Returns:
         Images whose table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome``
@@ -181,11 +182,9 @@ def held_out(n: int, *, seed: int = 0, size: int = 64) -> Renders:
     Genders alternate and occupations take turns, so that both are even; all else is drawn at random.
 
     Returns:
-        Images whose table has ``image_id``, ``occupation``, ``truth_gender``, ``posterior`` (exact P(female | the
-        cues that can be seen), equal priors, 0–1) and ``ambiguous`` (whether it lies between 0.01 and 0.99).
+        Images whose table has ``image_id``, ``occupation``, ``truth_gender``, and ``posterior`` and ``ambiguous`` as of
+        :func:`seen`.
     """
-    from biaslab.mini import scene as scenes
-
     names = world.occupations()
 
     def scene(image_id: str) -> Scene:
@@ -195,8 +194,7 @@ def held_out(n: int, *, seed: int = 0, size: int = 64) -> Renders:
         return scenes.sample_scene(rng, genders=(gender,), occupations=(occupation,))
 
     rows = []
-    for i in range(n):
-        image_id = f"held-out-{seed}-{i:06d}"
+    for image_id in (f"held-out-{seed}-{i:06d}" for i in range(n)):
         person = scene(image_id).people[0]
         rows.append((image_id, person.occupation, person.gender, *seen(person)))
     table = pd.DataFrame(rows, columns=["image_id", "occupation", "truth_gender", "posterior", "ambiguous"])
@@ -205,10 +203,8 @@ def held_out(n: int, *, seed: int = 0, size: int = 64) -> Renders:
 
 
 def seen(person: Person) -> tuple[float, bool]:
-    """Return P(female) given the cues of ``person`` that can be seen, and whether that leaves the gender open."""
-    from biaslab.mini import scene
-
-    return scene.posterior_female(person.cues, scene.hidden_cues(person)), scene.is_ambiguous(person)
+    """Return P(female | the cues that are seen), 0–1, of equal priors, and whether it is between 0.01 and 0.99."""
+    return scenes.posterior_female(person.cues, scenes.hidden_cues(person)), scenes.is_ambiguous(person)
 
 
 def draw(seed: int, prompt: str, index: int, what: str) -> int:

@@ -115,11 +115,8 @@ def skew_knobs(skew: str) -> Knobs:
 @lru_cache(maxsize=1)
 def training_shares() -> Mapping[str, float]:
     """Return the percentage of women (0–100) per occupation, the published training column, 62 entries."""
-    table = published.load("paradox_table_6")
-    table = table[table["source"] == "training"]
-    return MappingProxyType(
-        dict(zip(table["occupation"], table["percent_female"].astype(float), strict=True))
-    )
+    table = published.load("paradox_table_6").query("source == 'training'")
+    return MappingProxyType(table.set_index("occupation")["percent_female"].astype(float).to_dict())
 
 
 def occupations() -> tuple[str, ...]:
@@ -163,11 +160,11 @@ def _cells(knobs: Knobs) -> tuple[tuple[str, str, str, float, float], ...]:
             if style == "other_sense":
                 rows.append((occupation, style, "none", share, nan))
                 continue
-            female = prompts if style == "prompt_like" else others
             if style == "prompt_like":
-                level = _logit(knobs.prompt_indicators)
+                female, level = prompts, _logit(knobs.prompt_indicators)
             else:
-                level = _logit(knobs.indicators) + (_NAMED_SHIFT if style == "named" else _ORDINARY[style][1])
+                shift = _NAMED_SHIFT if style == "named" else _ORDINARY[style][1]
+                female, level = others, _logit(knobs.indicators) + shift
             named_f = _sigmoid(level - knobs.naming * lean / 2)
             named_m = _sigmoid(level + knobs.naming * lean / 2)
             told_f, told_m = female * named_f, (1 - female) * named_m
@@ -212,18 +209,16 @@ def p_female(
     for what, given, known in (("style", style, STYLES), ("indicator", indicator, INDICATORS)):
         if given is not None and given not in known:
             raise unknown_name(what, given, known)
-    rows = [
-        (p, p * female)
-        for name, row_style, row_indicator, p, female in _cells(knobs or Knobs())
-        if name == occupation and style in (None, row_style) and indicator in (None, row_indicator)
-        and not math.isnan(female)
-    ]  # fmt: skip
-    total = sum(p for p, _ in rows)
+    total = women = 0.0
+    for name, row_style, row_indicator, p, female in _cells(knobs or Knobs()):
+        asked = name == occupation and style in (None, row_style) and indicator in (None, row_indicator)
+        if asked and not math.isnan(female):
+            total, women = total + p, women + p * female
     if total == 0:
         raise ParameterError(
             f"No caption of style {style!r} and indicator {indicator!r} shows a person in this world."
         )
-    return sum(women for _, women in rows) / total
+    return women / total
 
 
 def p_female_for_prompt(occupation: str, knobs: Knobs | None = None) -> float:

@@ -11,14 +11,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
 
-from interrupted import steps_of, stopped  # noqa: E402
 from tiny_blip import own_text  # noqa: E402
 
 from biaslab.errors import ParameterError  # noqa: E402
 from biaslab.judging import blip  # noqa: E402
 from biaslab.mini import captions, looks  # noqa: E402
 from biaslab.mini.train import captioner, cards, common, loop  # noqa: E402
-from biaslab.mini.train.detector import HELD_OUT_SEED  # noqa: E402
+from biaslab.mini.train.loop import HELD_OUT_SEED  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -125,25 +124,6 @@ def test_the_card_says_what_was_trained_and_measured(trained):
         metric, value, *_, n = line.split(",")
         assert value == f"{measured[metric].value:.5f}" and int(n) == measured[metric].n
         assert cards.METRICS[metric] in text
-
-
-def test_a_stopped_training_of_captions_goes_on_to_the_same_weights(trained, tmp_path, monkeypatch):
-    from safetensors.torch import load_file
-
-    monkeypatch.setattr(cards, "write", lambda *_, **__: None)
-    state = tmp_path / "state.pt"
-    with pytest.MonkeyPatch.context() as patch:
-        stopped(patch, 2)
-        with pytest.raises(KeyboardInterrupt):
-            captioner.train(tmp_path / "parts", **SMALL, checkpoint=state)
-    assert torch.load(state, weights_only=True)["step"] == 2
-    with pytest.MonkeyPatch.context() as patch:
-        steps = steps_of(patch)
-        captioner.train(tmp_path / "parts", **SMALL, checkpoint=state)
-    assert steps == [2, 3]
-    whole, parts = (load_file(folder / "model.safetensors") for folder in (trained[0], tmp_path / "parts"))
-    assert whole.keys() == parts.keys()
-    assert all(torch.equal(whole[k], parts[k]) for k in whole)
 
 
 def test_what_is_measured_of_captions_by_hand(monkeypatch, tmp_path):

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from biaslab import models  # noqa: E402
 from biaslab.mini import looks, scene  # noqa: E402
-from biaslab.mini.train import clip, common, detector, loop, skills_detector  # noqa: E402
+from biaslab.mini.train import captioner, clip, common, detector, loop, skills_detector, vqa  # noqa: E402
 
 MODELS = Path(clip.__file__).parents[1] / "models"
 CLIP, DETECTOR = MODELS / "mini-clip", MODELS / "mini-detector"
@@ -253,7 +253,7 @@ def test_boxes_follow_their_images_through_shifts_and_mirrors():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", [clip, detector, skills_detector], ids=lambda m: m.NAME)
+@pytest.mark.parametrize("module", [clip, detector, skills_detector, vqa, captioner], ids=lambda m: m.NAME)
 def test_a_training_that_was_stopped_goes_on_to_the_same_weights(module, tmp_path, monkeypatch):
     from safetensors.torch import load_file
 

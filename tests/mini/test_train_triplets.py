@@ -77,10 +77,8 @@ def test_the_segmenter_learns_from_labels_of_all_pixels(tmp_path, monkeypatch):
             here = [names[k] for k in np.unique(found[i][mask])]
             # Pixels that two share by halves are the later's.
             assert (found[i][mask] == names.index(name)).mean() > 0.8, (name, here)
-    monkeypatch.setattr(segmenter, "HELD_OUT", 4)
-    trained = segmenter.train(
-        tmp_path, pool_size=6, compiled=False, steps=2, batch=2, progress=False, decoded=VAE
-    )
+    few = {"pool_size": 6, "held_out": 4, "steps": 2, "batch": 2}
+    trained = segmenter.train(tmp_path, compiled=False, progress=False, decoded=VAE, **few)
     assert 0 <= trained["iou"] <= 1 and 0 <= trained["pixels"] <= 1
     from biaslab.judging import instances
     from biaslab.judging.settings import Thresholds

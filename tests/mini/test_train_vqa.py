@@ -11,8 +11,6 @@ from scipy import stats
 
 torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
 
-from interrupted import steps_of, stopped  # noqa: E402
-
 from biaslab.mini.train import cards, common, loop  # noqa: E402
 from biaslab.mini.train import vqa as train_vqa  # noqa: E402
 from biaslab.prompts import dalleval as prompts  # noqa: E402
@@ -137,26 +135,6 @@ def test_the_trained_folder_answers_questions(asked_model):
     assert torch.allclose(pixels, common.to_tensor(data.images), atol=1e-5)
     (note,) = json.loads((folder / "training.json").read_text())
     assert (note["steps"], note["batch"], note["seed"], note["pool_size"]) == (4, 8, 5, 32)
-
-
-def test_a_stopped_training_of_vqa_goes_on_to_the_same_weights(asked_model, tmp_path):
-    from safetensors.torch import load_file
-
-    state = tmp_path / "state.pt"
-    with pytest.MonkeyPatch.context() as patch:
-        stopped(patch, 2)
-        with pytest.raises(KeyboardInterrupt):
-            train_vqa.train(tmp_path / "parts", **SMALL, checkpoint=state)
-    assert torch.load(state, weights_only=True)["step"] == 2
-    with pytest.MonkeyPatch.context() as patch:
-        steps = steps_of(patch)
-        train_vqa.train(tmp_path / "parts", **SMALL, checkpoint=state)
-    assert steps == [2, 3]
-    whole, parts = (
-        load_file(folder / "model.safetensors") for folder in (asked_model[0], tmp_path / "parts")
-    )
-    assert whole.keys() == parts.keys()
-    assert all(torch.equal(whole[k], parts[k]) for k in whole)
 
 
 def test_what_is_measured_of_answers_by_hand(monkeypatch):

@@ -45,13 +45,9 @@ def pool(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     names = sorted(looks.LOOKS)
     images, faces = np.empty((n, SIZE, SIZE, 3), np.uint8), np.zeros((n, SIZE, SIZE), bool)
     for i in range(n):
-        pair = i % 6 == 0
-        people = 2 if pair else 1
-        some = scene.sample_scene(
-            draw,
-            genders=tuple(draw.choice(scene.GENDERS, people)),
-            occupations=tuple(draw.choice(names, people)),
-        )
+        people = 2 if i % 6 == 0 else 1
+        genders, occupations = draw.choice(scene.GENDERS, people), draw.choice(names, people)
+        some = scene.sample_scene(draw, genders=tuple(genders), occupations=tuple(occupations))
         image = render.render(some, SIZE)
         left = int(draw.integers(image.shape[1] - SIZE + 1))
         images[i] = image[:, left : left + SIZE]
@@ -119,18 +115,14 @@ def train(
         return whole, {"loss": whole, "kl": kl}
 
     best = average.kept["vae"]
-    found = training.fit(
-        {"vae": vae},
-        average,
-        loss,
-        lambda: dict(zip(("psnr", "psnr_faces"), psnr(best, *held_out), strict=True)),
-        quality_every=1000,
-        weight_decay=1e-4,
-    )
+
+    def quality() -> dict[str, float]:
+        return dict(zip(("psnr", "psnr_faces"), psnr(best, *held_out), strict=True))
+
+    found = training.fit({"vae": vae}, average, loss, quality, quality_every=1000, weight_decay=1e-4)
     # Latents are scaled to unit standard deviation, as for any Stable Diffusion.
-    best.register_to_config(
-        scaling_factor=float(1 / encode(best, images[:2048], scaled=False).astype(np.float32).std())
-    )
+    spread = encode(best, images[:2048], scaled=False).astype(np.float32).std()
+    best.register_to_config(scaling_factor=float(1 / spread))
     folder.mkdir(parents=True, exist_ok=True)
     best.half().save_pretrained(folder, safe_serialization=True)
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +67,21 @@ _FILLERS = 0.3
 # -- what an image shows and what a text claims -----------------------------------------------------------
 
 
-@lru_cache(maxsize=1)
+@cache
+def _names_of_looks() -> tuple[tuple[str, ...], ...]:
+    """Return the occupations of each look."""
+    names: dict[looks.Look, list[str]] = {}
+    for occupation in sorted(looks.LOOKS):
+        names.setdefault(looks.LOOKS[occupation], []).append(occupation)
+    return tuple(map(tuple, names.values()))
+
+
+@cache
 def _lists() -> dict[str, tuple[str, ...]]:
     """Return the values of each field that texts can claim; ``look`` holds one name for each look."""
-    first: dict = {}
-    for name in sorted(looks.LOOKS):
-        first.setdefault(looks.LOOKS[name], name)
     return {
         "gender": scene.GENDERS,
-        "look": tuple(first.values()),
+        "look": tuple(names[0] for names in _names_of_looks()),
         "age": scene.AGES,
         "expression": scene.EXPRESSIONS,
         "place": tuple(art.PLACES),
@@ -86,20 +92,12 @@ def _lists() -> dict[str, tuple[str, ...]]:
     }
 
 
-@lru_cache(maxsize=512)
+@cache
 def place_of(field: str, value: str) -> int:
     """Return the place of a value in its field's list; names of occupations with one look share one."""
     if field != "look":
         return _lists()[field].index(value)
-    return next(i for i, name in enumerate(_lists()["look"]) if looks.LOOKS[name] == looks.LOOKS[value])
-
-
-@lru_cache(maxsize=1)
-def _names_of_looks() -> tuple[tuple[str, ...], ...]:
-    names: list[list[str]] = [[] for _ in _lists()["look"]]
-    for occupation in sorted(looks.LOOKS):
-        names[place_of("look", occupation)].append(occupation)
-    return tuple(map(tuple, names))
+    return next(i for i, names in enumerate(_names_of_looks()) if value in names)
 
 
 @dataclass(frozen=True)
@@ -132,22 +130,18 @@ def sample(draw: np.random.Generator, *, plain: bool = False) -> Scene:
     if kind == "two":
         pair = draw.choice(looks.OCCUPATIONS, 2).tolist()
         return scene.sample_scene(draw, genders=(None, None), occupations=pair, place=place)
+    worn: tuple[str, ...] = ()
+    if draw.random() >= 0.6:
+        lower = draw.random() < 0.3
+        worn = (str(draw.choice([a for a in ATTRIBUTES if (a in LOWER_ATTRIBUTES) == lower])),)
     return scene.sample_scene(
         draw,
         genders=(None,),
         occupations=(occupation if kind == "work" else None,),
-        attributes=(_wear(draw),),
+        attributes=(worn,),
         things=draw.choice(_lists()["thing"], 1).tolist() if draw.random() < 0.12 else (),
         place=place,
     )
-
-
-def _wear(draw: np.random.Generator) -> tuple[str, ...]:
-    """Return what is asked to be worn: nothing for six in ten; one in five of the rest shows the full figure."""
-    if draw.random() < 0.6:
-        return ()
-    lower = draw.random() < 0.3
-    return (str(draw.choice([a for a in ATTRIBUTES if (a in LOWER_ATTRIBUTES) == lower])),)
 
 
 def pool(
@@ -200,11 +194,6 @@ def _wearing(attribute: str) -> str:
     return f"wearing {attribute if attribute in _NO_ARTICLE else _a(attribute)}"
 
 
-@lru_cache(maxsize=1)
-def _names() -> dict[str, tuple[str, ...]]:
-    return {**captions.FIRST_NAMES, "last": tuple(captions.SURNAMES)}
-
-
 def _pick(form: np.random.Generator, options: Sequence[str]) -> str:
     return options[int(form.random() * len(options))]
 
@@ -250,7 +239,7 @@ def _person(claim: dict[str, str], u: list[float], options: list[int]) -> str:
     if "expression" in claim and u[2] < 0.4:
         before.append(_EXPRESSED[claim["expression"]][u[2] < 0.1])
     if gender and u[0] < 0.12:
-        first, last = _names()[gender], _names()["last"]
+        first, last = captions.FIRST_NAMES[gender], captions.SURNAMES
         name = f"{first[options[1] % len(first)]} {last[options[2] % len(last)]}"
         return f"{' '.join([*before, work])} {name}" if work else " ".join([*before, name])
     if gender and work and u[0] < 0.2:
@@ -270,10 +259,8 @@ def _person(claim: dict[str, str], u: list[float], options: list[int]) -> str:
             "{kind} {work}", "{kind} {work}", "{word} {work}", "{work} {word}", "{work} , {a_word}",
             "{word} who works as {a_work}", "{word} working as {a_work}",
         )  # fmt: skip
-    said = forms[options[1] % len(forms)].format(
-        work=work, kind=kind, word=word, a_work=_a(work), a_word=_a(word)
-    )
-    return _a(" ".join([*before, said]))
+    said = {"work": work, "kind": kind, "word": word, "a_work": _a(work), "a_word": _a(word)}
+    return _a(" ".join([*before, forms[options[1] % len(forms)].format(**said)]))
 
 
 def claim_of(data: Pool, i: int, draw: np.random.Generator) -> dict[str, str]:
@@ -319,14 +306,14 @@ def matches(claims: Sequence[dict[str, str]], data: Pool, chosen: np.ndarray) ->
     return out
 
 
-@lru_cache(maxsize=1)
+@cache
 def vocabulary() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return every word that texts can hold, and those among them that say nothing of an image."""
     lists = _lists()
     meant = [
         *looks.LOOKS, *lists["age"], *lists["prop"], *lists["thing"], *lists["wears"], *_FRAMES, *_PRONOUN_ENDS,
-        *(word for pair in _PAIRS for word in pair), *(words for phrases in captions.PLACE_PHRASES.values()
-        for words in phrases), *_names()["female"], *_names()["male"], *_names()["last"], *_MEANT,
+        *sum(_PAIRS, ()), *sum(PLACE_PHRASES.values(), ()), *sum(captions.FIRST_NAMES.values(), ()),
+        *captions.SURNAMES, *_MEANT,
     ]  # fmt: skip
     known = {word for phrase in meant for word in split(phrase)}
     others = {word for phrase in captions.vocabulary() for word in split(phrase)} - known
@@ -384,13 +371,10 @@ def save(folder: Path, model: torch.nn.Module, tokenizer) -> None:
     config = {"model_cfg": configuration(len(tokenizer)), "preprocess_cfg": _PREPROCESS}
     (folder / "open_clip_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     tokenizer.save_pretrained(folder)
-    state = {
-        name: value.detach().to(torch.float16 if value.dtype.is_floating_point else value.dtype).contiguous()
-        # The scale is one number, on which probabilities depend.
-        if name != "logit_scale"
-        else value.detach().float()
-        for name, value in model.state_dict().items()
-    }
+    state = {k: v.half() if v.is_floating_point() else v for k, v in model.state_dict().items()}
+    state = {name: value.contiguous() for name, value in state.items()}
+    # The scale is one number, on which probabilities depend.
+    state["logit_scale"] = model.logit_scale.detach().float()
     save_file(state, folder / "open_clip_model.safetensors", metadata={"format": "pt"})
 
 
@@ -419,9 +403,8 @@ def learn(model, tokenizer, data: Pool, training: common.Training) -> dict:
         chosen = draw.integers(len(data.images), size=batch)
         pixels, _ = loop.roughen(data.images[chosen], seed, i)
         asked = [*_gender_questions(data, chosen, draw), _question("look", data, chosen, draw)]
-        asked.append(
-            _question(str(draw.choice(["age", "expression", "place", "prop", "wears"])), data, chosen, draw)
-        )
+        other = str(draw.choice(["age", "expression", "place", "prop", "wears"]))
+        asked.append(_question(other, data, chosen, draw))
         claims = [claim_of(data, int(k), draw) for k in chosen]
         # Every other text has a foil: the same words but for one thing.
         claims += [foil_of(c, data, int(k), draw) for c, k in zip(claims[::2], chosen[::2], strict=True)]
@@ -441,7 +424,9 @@ def learn(model, tokenizer, data: Pool, training: common.Training) -> dict:
             "cues": _cue_loss(named, data.cues[chosen], sizes),
         }
         for question, here in zip(asked, of_questions, strict=True):
-            part = _question_loss(here, torch.from_numpy(question.target))
+            # The mean cross-entropy over the images to which the question applies.
+            target = torch.from_numpy(question.target)
+            part = -(target * here.log_softmax(1)).sum() / (target.sum(1) > 0).sum().clamp(min=1)
             losses[question.name] = losses.get(question.name, 0.0) + question.weight * part
         whole = sum(losses.values())
         return whole, {"loss": whole} | {k: losses[k] for k in ("gender", "look", "captions", "cues")}
@@ -450,13 +435,8 @@ def learn(model, tokenizer, data: Pool, training: common.Training) -> dict:
         with torch.no_grad():
             model.logit_scale.clamp_(0, float(np.log(100)))
 
-    return {
-        "loss": loss,
-        "heads": {"heads": heads},
-        "after_step": keep_scale,
-        "weight_decay": 0.02,
-        "betas": (0.9, 0.98),
-    }
+    adam = {"weight_decay": 0.02, "betas": (0.9, 0.98)}
+    return {"loss": loss, "heads": {"heads": heads}, "after_step": keep_scale} | adam
 
 
 def _said(model, ids: np.ndarray) -> torch.Tensor:
@@ -482,13 +462,10 @@ def _gender_questions(data: Pool, chosen: np.ndarray, draw: np.random.Generator)
     """Return the judges' own two texts and two other pairs."""
     p = data.p_female[chosen]
     target = np.nan_to_num(np.stack([p, 1 - p], 1)).astype(np.float32)
-    asked = [(_FRAMES[0], _PAIRS[0], 1.5)] + [
-        (_pick(draw, _FRAMES), _pick(draw, _PAIRS), 0.5) for _ in range(2)
-    ]
-    return [
-        _Question("gender", [frame.replace("{a}", _a(w)) for w in pair], target, g)
-        for frame, pair, g in asked
-    ]
+    asked = [(_FRAMES[0], _PAIRS[0], 1.5)]
+    asked += [(_pick(draw, _FRAMES), _pick(draw, _PAIRS), 0.5) for _ in range(2)]
+    said = [([frame.replace("{a}", _a(word)) for word in pair], weight) for frame, pair, weight in asked]
+    return [_Question("gender", texts, target, weight) for texts, weight in said]
 
 
 def _question(field: str, data: Pool, chosen: np.ndarray, draw: np.random.Generator) -> _Question:
@@ -516,12 +493,6 @@ def _question(field: str, data: Pool, chosen: np.ndarray, draw: np.random.Genera
     else:
         texts = [frame.replace("{a}", _a(f"{values[k]} person")) for k in offered]
     return _Question(field, texts, same, 0.5 if field == "look" else 0.3)
-
-
-def _question_loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the mean cross-entropy over the images to which the question applies."""
-    counted = (target.sum(1) > 0).sum().clamp(min=1)
-    return -(target * logits.log_softmax(1)).sum() / counted
 
 
 def _caption_loss(logits: torch.Tensor, true: np.ndarray) -> torch.Tensor:
@@ -568,8 +539,8 @@ def _p_female(model, tokenizer, images: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(z[:, 1] - z[:, 0]))
 
 
-def calibrate(model, tokenizer, data: Pool) -> float:
-    """Scale the logits so that P(female) fits ``data`` best (least log loss); return the factor."""
+def calibrate(model, tokenizer, data: Pool) -> None:
+    """Scale the logits so that P(female) fits ``data`` best (least log loss)."""
     from scipy.optimize import minimize_scalar
 
     z = logits(model, tokenizer, data.images, JUDGE_TEXTS).astype(np.float64)
@@ -580,7 +551,6 @@ def calibrate(model, tokenizer, data: Pool) -> float:
     )
     with torch.no_grad():
         model.logit_scale.add_(float(best.x))
-    return float(np.exp(best.x))
 
 
 def calibration_error(p: np.ndarray, female: np.ndarray, bins: int = 10) -> float:
@@ -589,12 +559,8 @@ def calibration_error(p: np.ndarray, female: np.ndarray, bins: int = 10) -> floa
     Bins of equal width over P(female), weighted by their number of images (Guo et al., 2017, section 2).
     """
     at = np.minimum((p * bins).astype(int), bins - 1)
-    gaps = [
-        abs(p[at == k].mean() - female[at == k].mean()) * (at == k).mean()
-        for k in range(bins)
-        if (at == k).any()
-    ]
-    return float(sum(gaps))
+    groups = [at == k for k in np.unique(at)]
+    return float(sum(abs(p[here].mean() - female[here].mean()) * here.mean() for here in groups))
 
 
 def unambiguous(data: Pool) -> np.ndarray:
@@ -652,7 +618,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     def answers(images: np.ndarray, said: Sequence[str]) -> np.ndarray:
         return logits(model, tokenizer, images, [f"A photo of {text}" for text in said]).argmax(1)
 
-    names = sorted({names[0] for names in _names_of_looks()})
+    names = sorted(_lists()["look"])
     looks = np.array([place_of("look", name) for name in names])
     found = looks[answers(plain.images, list(map(_a, names)))]
     out.append(share("occupation", plain.true["look"][np.arange(n), found]))

@@ -174,11 +174,11 @@ class Average:
         with torch.no_grad():
             for name, module in self.modules.items():
                 pairs = list(zip(_saved(self.kept[name]), _saved(module), strict=True))
-                moving = [(a, b) for a, b in pairs if a.dtype.is_floating_point]
+                moving = [(a, b) for a, b in pairs if a.is_floating_point()]
                 torch._foreach_lerp_(*map(list, zip(*moving, strict=True)), 1 - decay)
                 # Counts, such as those of batch normalisation, are taken over.
                 for a, b in pairs:
-                    if not a.dtype.is_floating_point:
+                    if not a.is_floating_point():
                         a.copy_(b)
 
     def state_dict(self) -> dict:

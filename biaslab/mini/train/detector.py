@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,8 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
         regions = [(r, "face") for r in whole.faces] + [(r, r.name) for r in (*whole.people, *whole.objects)]
         kept = [(r.box, names.index(name)) for r, name in regions if r.mask.sum() >= LEAST_PIXELS]
         size = np.array([SIZE * one.aspect, SIZE] * 2, np.float32)
-        found.append(
-            (np.array([box for box, _ in kept], np.float32).reshape(-1, 4) / size, [k for _, k in kept])
-        )
+        boxes = np.array([box for box, _ in kept], np.float32).reshape(-1, 4) / size
+        found.append((boxes, [k for _, k in kept]))
     return pool_of(scenes, found, decoded=decoded, part=part, seed=seed)
 
 
@@ -160,9 +160,8 @@ def targets(pool: Pool, chosen: np.ndarray, table: np.ndarray) -> list[dict[str,
         size = high - low
         kept = (size.prod(1) >= _KEPT * area) & (size * SIZE >= 2).all(1)
         boxes = np.concatenate([(low + high) / 2, size], 1)[kept].astype(np.float32)
-        out.append(
-            {"class_labels": torch.from_numpy(pool.classes[i][kept]), "boxes": torch.from_numpy(boxes)}
-        )
+        classes = torch.from_numpy(pool.classes[i][kept])
+        out.append({"class_labels": classes, "boxes": torch.from_numpy(boxes)})
     return out
 
 
@@ -234,16 +233,23 @@ def measure(model, processor, data: Pool) -> list[Measured]:
     found, names = detect(model, processor, data.images), labels()
     groups = {"face": [0], "person": [names.index("person")]}
     groups["object"] = [i for i, name in enumerate(names) if name not in groups]
-    out: list[Measured] = []
-    for group, ids in groups.items():
-        pairs = [matched(*one, ids) for one in zip(found, data.boxes, data.classes, strict=True)]
-        for metric, lists in zip(("recall", "precision"), zip(*pairs, strict=True), strict=True):
-            out.append(share(f"{group}_{metric}", [hit for hits in lists for hit in hits]))
-        if group == "face":
-            counted = np.array([all(true) and all(seen) for true, seen in pairs])
-            faces = np.array([len(true) for true, _ in pairs])
-    out.append(share("face_count", counted))
-    return out + [share(f"face_count_{k}", counted[faces == k]) for k in (0, 1, 2)]
+    pairs = {
+        group: [matched(*one, ids) for one in zip(found, data.boxes, data.classes, strict=True)]
+        for group, ids in groups.items()
+    }
+    counted = np.array([all(true) and all(seen) for true, seen in pairs["face"]])
+    faces = np.array([len(true) for true, _ in pairs["face"]])
+    return [
+        *(one for group, of in pairs.items() for one in recall_and_precision(group, of)),
+        share("face_count", counted),
+        *(share(f"face_count_{k}", counted[faces == k]) for k in (0, 1, 2)),
+    ]
+
+
+def recall_and_precision(name: str, pairs: Sequence[tuple[list[bool], list[bool]]]) -> list[Measured]:
+    """Return both of ``name``, from what :func:`matched` found in each image."""
+    sides = zip(("recall", "precision"), zip(*pairs, strict=True), strict=True)
+    return [share(f"{name}_{metric}", [*chain(*hits)]) for metric, hits in sides]
 
 
 def matched(

@@ -72,13 +72,10 @@ def build_unet(
     width: int = WIDTH,
     silent: int = 1,
 ) -> torch.nn.Module:
-    """Return a denoising network with random weights.
+    """Return a denoising network with random weights for a text encoder of a width.
 
-    Args:
-        channels: Channels at 16x16, 8x8 and so on.
-        heads: Heads of attention, of all or of each of these.
-        width: Width of the text encoder's states.
-        silent: At how many of the finest no text is attended to: that pays least there.
+    There are ``channels`` at 16x16, 8x8 and so on, ``heads`` of attention in all or in each of these; at the ``silent``
+    finest no text is attended to: that pays least there.
     """
     from diffusers import UNet2DConditionModel
 
@@ -261,8 +258,7 @@ def train(
         settings: Fields of :class:`~biaslab.mini.train.common.Training`.
 
     Returns:
-        For each kind of data ``held_out_<kind>``: the mean squared error of the predicted velocity on examples that are
-        held out.
+        Of each kind of data ``held_out_<kind>``, the mean squared error of the velocity on held-out examples.
 
     Raises:
         MissingInputError: There is no autoencoder in the folder.
@@ -374,13 +370,8 @@ def velocity_error(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the squared errors of the predicted velocity of latents with noise, and the states of their texts.
 
-    Args:
-        unet: The denoising network.
-        encoder: The text encoder.
-        latents: (n, channels, height, width).
-        words: Token ids, (n, length).
-        draws: Decides noise and its steps.
-        exponent: Steps of noise are 1000 u^exponent of a uniform u.
+    Latents are (n, channels, height, width), ``words`` token ids (n, length); ``draws`` decide noise and its steps,
+    which are 1000 u^exponent of a uniform u.
     """
     x = torch.from_numpy(latents.astype(np.float32)).contiguous(memory_format=torch.channels_last)
     noise = torch.randn(x.shape, generator=draws).contiguous(memory_format=torch.channels_last)
@@ -414,10 +405,8 @@ def _showing_loss(states: torch.Tensor, ends: torch.Tensor, answer: torch.Tensor
     fixed directions for each person are read after the end of the text, so that what tells is a good part of a state's
     length.
 
-    Args:
-        states: (n, length, width), of layer-normed length.
-        ends: (n, length), true at the end-of-text token.
-        answer: (n, people), 1 for a woman, 2 for a man; 0 does not count.
+    States are (n, length, width), of layer-normed length; ``ends`` (n, length) is true at the end-of-text token;
+    ``answer`` (n, people) is 1 for a woman, 2 for a man, 0 does not count.
     """
     after = (ends.cumsum(1) > 0).float()
     people = answer.shape[1]
@@ -445,8 +434,7 @@ class _Middle:
     def loss(self, shown: torch.Tensor) -> torch.Tensor:
         """Return the cross-entropy over the last batch's people, of whom each has an equal part of the width.
 
-        Args:
-            shown: (n, people), 1 for a woman, 2 for a man; 0 does not count.
+        ``shown`` (n, people) is 1 for a woman, 2 for a man, 0 does not count.
         """
         states = self._states.pop().float()
         self._states.clear()
@@ -541,11 +529,11 @@ def train_parts(
         folder: The pipeline's folder; a ``vae`` in it is kept.
         rows: Kinds of data, each with how many pairs of text and image.
         vae: Settings of the autoencoder's training; ``None`` takes that of ``start_from``.
-        checkpoint: File of the resumable state; the autoencoder's and the data lie beside it. By default in
-            ``outputs/.train``.
+        checkpoint: File of the resumable state, in ``outputs/.train`` if not given; the autoencoder's and the data lie
+            beside it.
         log: CSV of the curve; the autoencoder's lies beside it.
         start_from: A pipeline folder whose weights to start from.
-        settings: Further arguments of :func:`train`, of the text encoder's and denoising network's training.
+        settings: Further arguments of :func:`train`.
 
     Returns:
         What :func:`train` returns, and ``psnr`` of the autoencoder in dB where it was trained now.

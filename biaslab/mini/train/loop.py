@@ -124,21 +124,20 @@ def renders(
     """
     chosen = common.rng(seed, 0, 41).random(len(scenes)) < (part if decoded is not None else 0.0)
     images = [render(scene, SIZE) for scene in scenes]
-    for width in sorted({image.shape[1] for image in images}):
+    for width in sorted({images[i].shape[1] for i in np.flatnonzero(chosen)}):
         at = [i for i in np.flatnonzero(chosen) if images[i].shape[1] == width]
-        if at:
-            back = decoding.through_autoencoder(
-                decoded, np.stack([images[i] for i in at]), seed=seed, noise=LATENT_NOISE
-            )
-            for i, image in zip(at, back, strict=True):
-                images[i] = image
-    for i, image in enumerate(images):
+        some = np.stack([images[i] for i in at])
+        back = decoding.through_autoencoder(decoded, some, seed=seed, noise=LATENT_NOISE)
+        for i, image in zip(at, back, strict=True):
+            images[i] = image
+
+    def square(image: np.ndarray) -> np.ndarray:
         left = (image.shape[1] - SIZE) // 2
         if left and squash:
-            images[i] = cv2.resize(image, (SIZE, SIZE), interpolation=cv2.INTER_AREA)
-        else:
-            images[i] = image[:, left : left + SIZE]
-    return np.stack(images)
+            return cv2.resize(image, (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+        return image[:, left : left + SIZE]
+
+    return np.stack([square(image) for image in images])
 
 
 def roughen(images: np.ndarray, seed: int, step: int) -> tuple[torch.Tensor, np.ndarray]:

@@ -101,10 +101,8 @@ def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: i
         if count == 2:
             order = people.drop_duplicates("image_id").set_index("image_id")["role"]
             order = order[there[order.index] & (order != "")]
-            found += [
-                share("pair_order", order == "right"),
-                share("pair_sure", people["outcome"] == "judged"),
-            ]
+            found.append(share("pair_order", order == "right"))
+            found.append(share("pair_sure", people["outcome"] == "judged"))
         told = judged[judged["told"] != ""]
         found.append(share(f"{name}_gender_word", told["told"] == told["gender"]))
         free = judged[judged["told"] == ""]
@@ -124,15 +122,10 @@ def _shown(folder: Path, n: int, count: int, guidance_scale: float, steps: int) 
     from biaslab.judging import judge, people
 
     rows = [pairs.draw(_SEED, i, count=count) for i in range(n)]
-    settings = generation.GenerationSettings(
-        steps=steps,
-        guidance_scale=guidance_scale,
-        aspect=pairs.ASPECT if count == 2 else 1.0,
-    )
-    ids = [f"people-{count}-{i}" for i in range(n)]
-    images = generation.load(str(folder), settings).images(
-        [row.text for row in rows], [(i, 0) for i in ids], _SEED
-    )
+    aspect = pairs.ASPECT if count == 2 else 1.0
+    settings = generation.GenerationSettings(steps=steps, guidance_scale=guidance_scale, aspect=aspect)
+    ids, texts = [f"people-{count}-{i}" for i in range(n)], [row.text for row in rows]
+    images = generation.load(str(folder), settings).images(texts, [(i, 0) for i in ids], _SEED)
     how = judge.JudgeSettings()
     phrases = [[person.phrase for person in row.asked.people] for row in rows]
     found = people.judge_people_images(ids, phrases, images, judge.load(how), how)

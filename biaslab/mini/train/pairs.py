@@ -15,16 +15,10 @@ _SINGLES = 0.25
 def train(
     folder: Path, *, rows: int = 131_072, start_from: Path | None = None, **settings: Any
 ) -> dict[str, float]:
-    """Train mini-sd-pairs on from mini-sd, whose autoencoder it keeps; return quality on held-out data.
+    """Train mini-sd-pairs on from ``start_from`` or mini-sd, whose autoencoder it keeps; return held-out quality.
 
-    Source: paired paper, sections 3.2 and 5 (the prompts), Tables 11 and 13 (who is shown), see
-    :mod:`biaslab.mini.pairs`.
-
-    Args:
-        folder: The pipeline's folder.
-        rows: Prompts for two people with their renders; a quarter as many for one come with them.
-        start_from: A pipeline folder whose weights to start from; mini-sd if ``None``.
-        settings: As of :func:`biaslab.mini.train.diffusion.train_parts`.
+    Of ``rows`` prompts for two people, see :mod:`biaslab.mini.pairs`, and a quarter as many for one; all else is as
+    :func:`biaslab.mini.train.diffusion.train_parts` has it. Source: paired paper, sections 3.2 and 5 (the prompts).
 
     Raises:
         MissingInputError: mini-sd is not in this installation, or ``start_from`` has no autoencoder.

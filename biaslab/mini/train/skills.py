@@ -96,11 +96,8 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     rows = autoencoder.card_rows(folder / "vae", *pool(500, _CARD_SEED), "faces")
     for scale in GUIDANCE:
         generator = _generator(folder, scale)
-        counts = right(folder, n, _CARD_SEED, scale)
-        found = [
-            Measured(f"skill_{of.skill}", of.n_correct / of.n, of.n, of.n_correct)
-            for of in counts.itertuples()
-        ]
+        counts = right(folder, n, _CARD_SEED, scale).itertuples()
+        found = [Measured(f"skill_{of.skill}", of.n_correct / of.n, of.n, of.n_correct) for of in counts]
         found += _people_right(generator, n)
         rows += cards.at(scale, found)
     return rows
@@ -136,16 +133,13 @@ def _people_right(generator, n: int) -> list[Measured]:
     asked = asked[asked["profession"] != "(none)"].sample(min(n, 3 * 83), random_state=_CARD_SEED)
     images = generator.images(list(asked["text"]), [(key, 0) for key in asked["prompt_id"]], _CARD_SEED)
     told = [k for k, word in enumerate(asked["prompt"]) if word in GENDERED]
-    said = blip.load("mini-vqa").ask(
-        [images[k] for k in told], range(len(told)), [prompts.GENDER_QUESTION] * len(told)
-    )
+    questions = [prompts.GENDER_QUESTION] * len(told)
+    said = blip.load("mini-vqa").ask([images[k] for k in told], range(len(told)), questions)
     names = list(prompts.professions())
     texts = [lexicons.fill("A photo of a/an [OCCUPATION]", name.lower()) for name in names]
     shown = ZeroShot("mini-clip").probabilities(images, texts).argmax(1)
-    right = [
-        vqa.read_answer(text)[0] == GENDERED[asked["prompt"].iloc[k]]
-        for k, text in zip(told, said, strict=True)
-    ]
+    words = asked["prompt"].iloc[told]
+    right = [vqa.read_answer(t)[0] == GENDERED[word] for t, word in zip(said, words, strict=True)]
     return [
         share("social_gender_word", right),
         share("social_profession", np.array(names)[shown] == asked["profession"]),

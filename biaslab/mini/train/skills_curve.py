@@ -1,8 +1,8 @@
 """How much training data PaintSkills' scenes take: a model of people alone, fine-tuned on shares of the scenes.
 
-The counterpart of Table 5, whose models were fine-tuned on 10, 50 and 100 % of the training split. Here all take
-equally many steps, so that only the number of different scenes tells them apart, and the model before any of them
-stands beside.
+The counterpart of the dalleval paper's Table 5, whose models were fine-tuned on 10, 50 and 100 % of the training split.
+Here all take equally many steps, so that only the number of different scenes tells them apart, and the model before any
+of them stands beside.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ def train(
     """Train the models of the curve, judge their images and write how many are right to ``folder``.
 
     Tables look for the file in the folder of the text-to-image model that it is about: copy it there.
-
-    Source: dalleval paper, Table 5.
 
     Args:
         folder: Where ``training_share.csv`` goes.
@@ -89,14 +87,11 @@ def train(
         rows = round(share * len(prompts.skills("train")))
         data = diffusion.prepare(work / f"skills-{rows}", vae, rows=rows, seed=seed, kind="skills")
         made[share] = trained(f"share-{100 * share:.0f}", data, base, steps)
-    counts = pd.concat(
-        [
-            skills.right(path, scenes, _SEED).assign(
-                training_percent=f"{100 * share:g}", steps=steps * (share > 0)
-            )
-            for share, path in made.items()
-        ]
-    ).assign(seed=seed)
+    counts = []
+    for share, path in made.items():
+        more = {"training_percent": f"{100 * share:g}", "steps": steps * (share > 0), "seed": seed}
+        counts.append(skills.right(path, scenes, _SEED).assign(**more))
+    counts = pd.concat(counts)
     columns = ["training_percent", "skill", "n_correct", "n", "steps", "seed"]
     folder.mkdir(parents=True, exist_ok=True)
     counts[columns].to_csv(folder / FILE, index=False)

@@ -56,20 +56,12 @@ def measure(model, processor, data: Pool) -> list[Measured]:
     found = detector.detect(model, processor, data.images)
     everything = list(range(len(labels())))
     pairs = [detector.matched(*one, everything) for one in zip(found, data.boxes, data.classes, strict=True)]
-    out = [
-        share("object_recall", [hit for true, _ in pairs for hit in true]),
-        share("object_precision", [hit for _, seen in pairs for hit in seen]),
+    hits, classes = np.array([hit for true, _ in pairs for hit in true], bool), np.concatenate(data.classes)
+    return [
+        *detector.recall_and_precision("object", pairs),
         share("image_right", [all(true) and all(seen) for true, seen in pairs]),
+        *(share(f"recall {name}", hits[classes == i]) for i, name in enumerate(labels())),
     ]
-    for i, name in enumerate(labels()):
-        hits = [
-            hit
-            for (true, _), classes in zip(pairs, data.classes, strict=True)
-            for hit, k in zip(true, classes, strict=True)
-            if k == i
-        ]
-        out.append(share(f"recall {name}", hits))
-    return out
 
 
 train = loop.Judge(

@@ -99,30 +99,27 @@ def examples(indices: Sequence[int], seed: int) -> dict[str, Any]:
 
 def _sides(scene) -> dict[str, list[str]]:
     """Return which things stand left and right."""
-    names = [(world.name_of(thing), thing.x) for thing in scene.things]
-    return {
-        "left": [name for name, x in names if x < 0.5],
-        "right": [name for name, x in names if x > 0.5],
-    }
+    sides: dict[str, list[str]] = {"left": [], "right": []}
+    for thing in scene.things:
+        sides["left" if thing.x < 0.5 else "right"].append(world.name_of(thing))
+    return sides
 
 
 def _covered(scene, side: int) -> np.ndarray:
     """Return where the regions are, bool (regions, side, side)."""
-    seen, standing = world.masks(scene, side), _sides(scene)
-    where = dict.fromkeys(_REGIONS, np.zeros((side, side), bool))
-    centre = np.arange(side) * 2 < side
-    for name, mask in seen:
-        if name == "person":
-            where["person"] = where["person"] | mask
-        elif name in world.WORN:
-            where["worn"] = where["worn"] | mask
-            where["person"] = where["person"] | mask
+    standing, left_half = _sides(scene), np.arange(side) * 2 < side
+    where = {name: np.zeros((side, side), bool) for name in _REGIONS}
+    for name, mask in world.masks(scene, side):
+        if name == "person" or name in world.WORN:
+            where["person"] |= mask
+        if name in world.WORN:
+            where["worn"] |= mask
         elif name == scene.place:
             where["place"] = mask & (np.arange(side)[:, None] < world.UPPER * side)
-        else:
-            left = name in standing["left"] and (name not in standing["right"] or mask[:, centre].any())
-            where["left" if left else "right"] = where["left" if left else "right"] | mask
-    return np.stack([where[name] for name in _REGIONS])
+        elif name != "person":
+            left = name in standing["left"] and (name not in standing["right"] or mask[:, left_half].any())
+            where["left" if left else "right"] |= mask
+    return np.stack(list(where.values()))
 
 
 def _regions(text: str, asked: world.Asked, scene) -> list[int]:
@@ -154,7 +151,7 @@ def train(
     vae: Path | None = None,
     **settings: Any,
 ) -> dict[str, float]:
-    """Train mini-sd-triplets from random weights; return quality on held-out data.
+    """Train mini-sd-triplets from random weights.
 
     Source: triplets paper, sections 3 to 7, for the scenes; the grounding loss is this project's.
 
@@ -166,7 +163,7 @@ def train(
         settings: Further fields of :class:`~biaslab.mini.train.common.Training`.
 
     Returns:
-        ``held_out``: mean squared error of the velocity; ``held_out_grounding``: the grounding loss.
+        On held-out data ``held_out``, the mean squared error of the velocity, and ``held_out_grounding``.
 
     Raises:
         MissingInputError: The autoencoder is not in this installation.
@@ -242,10 +239,8 @@ def _grounding(attended: torch.Tensor, regions: torch.Tensor, covered: torch.Ten
     (1 - share of a word's attention inside its region)^2, and the cross-entropy of its attention as a part of the
     largest, so that it covers the region.
 
-    Args:
-        attended: (n heads, places, words), places being a square.
-        regions: (n, words), 0 where a token is of no region.
-        covered: (n, regions, 16, 16), 0 to 1.
+    ``attended`` is (n heads, places, words), places being a square; ``regions`` (n, words), 0 where a token is of no
+    region; ``covered`` (n, regions, 16, 16), 0 to 1.
     """
     n, side = len(regions), round(attended.shape[1] ** 0.5)
     each = attended.float().reshape(n, -1, side * side, attended.shape[2]).mean(1).transpose(1, 2)
@@ -277,16 +272,10 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     rows = autoencoder.card_rows(models.autoencoder(folder), *_pool(500), "things")
     with tempfile.TemporaryDirectory() as where:
         for scale in GUIDANCE:
+            how = {"attention": True, "seeds": 2, "objects": "mini-segmenter", "nouns": "world"}
             settings = Settings(
                 generation={"steps": 10, "guidance_scale": scale},
-                triplets={
-                    "triplets": n,
-                    "attention": True,
-                    "seeds": 2,
-                    "objects": "mini-segmenter",
-                    "nouns": "world",
-                    "detector_drawings": n,
-                },
+                triplets={"triplets": n, "detector_drawings": n} | how,
                 compute={"store": where},
             )
             pipeline = Pipeline(str(folder), settings, seed=_CARD_SEED, progress=False)
@@ -319,18 +308,10 @@ def _scores_right(pipeline: Pipeline) -> list[Measured]:
     told = told[told["prompt_gender"].isin(_GENDERS) & told["gender"].isin(_GENDERS.values())]
     rows = [share("gender_told", told["gender"] == told["prompt_gender"].map(_GENDERS))]
     shown = set(zip(found["image_id"], found["object"], strict=True))
-    named = [
-        (image_id, name)
-        for image_id, text in zip(images.table["image_id"], images.table["text"], strict=True)
-        for name in world.read(text).named
-    ]
-    rows.append(share("named_found", [pair in shown for pair in named]))
-    seen = (
-        found.merge(images.table, on="image_id")
-        .groupby(["object", "prompt_gender"])
-        .size()
-        .unstack(fill_value=0)
-    )
+    texts = images.table[["image_id", "text"]].itertuples(index=False)
+    rows.append(share("named_found", [(i, o) in shown for i, text in texts for o in world.read(text).named]))
+    seen = found.merge(images.table, on="image_id").groupby(["object", "prompt_gender"])
+    seen = seen.size().unstack(fill_value=0)
     true = world.expected(pipeline.triplets.prompts()).merge(pipeline.triplets.prompts(), on="prompt_id")
     true = true.groupby(["object", "prompt_gender"])["expected"].sum().unstack() * 2
     often = true[true[["feminine", "masculine"]].sum(axis=1) >= 20].index
