@@ -403,7 +403,6 @@ def test_pictures_are_those_of_the_table(folders, tmp_path):
         "feminine",
     ]
     np.testing.assert_array_equal(figure.axes[4].images[0].get_array(), pictures[4])
-    assert triplets.measure.pictures(None, triplets.measure.examples(None)) == []
 
 
 def test_gaps_at_several_guidance_scales_are_of_the_same_triplets_and_noise(folders, tmp_path):

@@ -9,6 +9,8 @@
 - :mod:`~biaslab.attribution.dependency`: how far words cover the objects of their images, and so what guides them.
 """
 
+# ruff: noqa: F401 (what is imported here is what this package offers)
+
 from __future__ import annotations
 
 from biaslab.attribution.attention import Attention, capture, check
@@ -16,17 +18,3 @@ from biaslab.attribution.images import AttendedImages, generate_with_attention
 from biaslab.attribution.layers import compare_layers
 from biaslab.attribution.maps import WordMaps, word_maps, word_masks
 from biaslab.attribution.words import Columns, columns
-
-__all__ = [
-    "AttendedImages",
-    "Attention",
-    "Columns",
-    "WordMaps",
-    "capture",
-    "check",
-    "columns",
-    "compare_layers",
-    "generate_with_attention",
-    "word_maps",
-    "word_masks",
-]

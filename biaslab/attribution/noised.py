@@ -33,7 +33,6 @@ def attend(
     words: Sequence[Sequence[str]],
     *,
     keys: Sequence[str],
-    levels: Sequence[float] = LEVELS,
     seed: int = 0,
 ) -> tuple[list[WordMaps], list[list[WordMaps]]]:
     """Return where a model attends to words in given images.
@@ -44,16 +43,15 @@ def attend(
         texts: What is said of each.
         words: Of each image, the words of its text to map.
         keys: What tells each image's noise from that of others.
-        levels: How much noise there is, above 0 and below 1: shares of the noise schedule.
         seed: Seed of the noise; each image has its own, the same at all levels and in every batch.
 
     Returns:
-        The maps of each image over all levels, and for each level those of each image.
+        The maps of each image over all of :data:`LEVELS`, and for each level those of each image.
 
     Raises:
-        InputError: There are not as many texts, lists of words or keys as images, or sizes differ.
-        ParameterError: The model is of another kind or makes images of another size, attention cannot be taken from it,
-            or a level is not allowed.
+        InputError: Sizes differ, or there are not as many lists of words as texts.
+        ParameterError: The model is of another kind or makes images of another size, or attention cannot be taken from
+            it.
     """
     import torch
 
@@ -62,14 +60,6 @@ def attend(
     if type(pipe).__name__ != "StableDiffusionPipeline":
         raise ParameterError(
             f"Attention in given images is taken from a StableDiffusionPipeline, and this is a {type(pipe).__name__}."
-        )
-    if not levels or not all(0 < level < 1 for level in levels):
-        raise ParameterError(
-            f"levels is {list(levels)}; give shares of the noise schedule above 0 and below 1."
-        )
-    if not len(images) == len(texts) == len(words) == len(keys):
-        raise InputError(
-            f"There are {len(images)} images, {len(texts)} texts, {len(words)} lists of words and {len(keys)} keys."
         )
     sizes, own = sorted({image.shape for image in images}), (generator.height, generator.width)
     if len(sizes) > 1:
@@ -81,22 +71,20 @@ def attend(
         )
     placed = columns(pipe, texts, words)
     whole: list[WordMaps] = []
-    apart: list[list[WordMaps]] = [[] for _ in levels]
+    apart: list[list[WordMaps]] = [[] for _ in LEVELS]
     for start in range(0, len(images), generator.batch_size):
         chosen = range(start, min(start + generator.batch_size, len(images)))
         here = placed.of(chosen)
         with torch.inference_mode(), capture(pipe, here, by_step=True) as attention:
             seeds = [image_seed(seed, keys[i], 0) for i in chosen]
-            _denoise(pipe, [images[i] for i in chosen], [texts[i] for i in chosen], levels, seeds)
+            _denoise(pipe, [images[i] for i in chosen], [texts[i] for i in chosen], seeds)
         whole += word_maps(attention.maps(), here)
         for k, maps in enumerate(apart):
             maps += word_maps(attention.maps(step=k), here)
     return whole, apart
 
 
-def _denoise(
-    pipe, images: list[np.ndarray], texts: list[str], levels: Sequence[float], seeds: Sequence[int]
-) -> None:
+def _denoise(pipe, images: list[np.ndarray], texts: list[str], seeds: Sequence[int]) -> None:
     """Let the network look once at each level of noise."""
     import torch
 
@@ -108,7 +96,7 @@ def _denoise(
     noise = torch.stack(
         [torch.randn(encoded.shape[1:], generator=torch.Generator().manual_seed(s)) for s in seeds]
     ).to(device, encoded.dtype)
-    for level in levels:
+    for level in LEVELS:
         t = torch.full((len(images),), round(level * len(kept)), device=device)
         share = kept[t[0].item()].to(device, encoded.dtype)
         noisy = share.sqrt() * encoded + (1 - share).sqrt() * noise

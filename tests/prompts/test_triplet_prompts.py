@@ -167,10 +167,6 @@ def test_the_second_filters(tmp_path):
     assert left(neutral(InMemory(captions)))["no indicator"] == 3
     assert neutral(InMemory(captions)).captions["text"].tolist() == captions[:1]
     assert len(neutral(InMemory(captions), filter="paper").captions) == 4
-    with pytest.raises(ParameterError, match=r"'papers'.*Did you mean 'paper'"):
-        neutral(InMemory(captions), filter="papers")
-    with pytest.raises(ParameterError, match="sample is -1"):
-        neutral(InMemory(captions), sample=-1)
     with pytest.raises(ParameterError, match="names is 'nobody'"):
         neutral(InMemory(captions), names="nobody")
 
@@ -265,8 +261,6 @@ def test_ids_are_of_the_neutral_text():
     for text, why in {"a dog": "holds neither", "a people": "no counterpart"}.items():
         with pytest.raises(ParameterError, match=why):
             triplets.triplets(pd.DataFrame({"text": [text]}), "X")
-    with pytest.raises(ParameterError, match="seeds is 0"):
-        triplets.triplets(twice, "X", seeds=0)
 
 
 # -- professions ---------------------------------------------------------------------------------------------
@@ -319,16 +313,10 @@ def test_some_professions():
     pd.testing.assert_frame_equal(some, kept)
     assert triplets.professions(7, seed=3)["text"].equals(some["text"])
     assert set(triplets.professions(7, seed=4)["profession"]) != set(some["profession"])
-    with pytest.raises(ParameterError, match="n is 321; Table 3 has 320"):
-        triplets.professions(321)
-    with pytest.raises(ParameterError, match=r"'printed'.*'as_printed'"):
-        triplets.professions(article="printed")
 
 
 def test_settings_name_what_there_is():
-    design = TripletsDesign()
-    assert design.filter in triplets.FILTERS and design.article in triplets.ARTICLES
-    for field, known in (("filter", triplets.FILTERS), ("article", triplets.ARTICLES)):
+    for field, known in (("filter", ("depicted", "paper")), ("article", ("fitting", "as_printed"))):
         for value in known:
             assert getattr(TripletsDesign(**{field: value}), field) == value
         with pytest.raises(ParameterError, match=field):

@@ -4,6 +4,8 @@ Functions of this package analyse: frames in, a table out. ``printed`` has the p
 tables, ``findings`` says what they show, and ``cases`` makes measured tables of what stages say of single images.
 """
 
+# ruff: noqa: F401 (what is imported here is what this package offers)
+
 from biaslab.papers.triplets import cases, figures, findings, measure, printed
 from biaslab.papers.triplets.analysis import (
     as_printed,
@@ -35,39 +37,3 @@ from biaslab.papers.triplets.analysis import (
     top_objects,
     where,
 )
-
-__all__ = [
-    "as_printed",
-    "bias_score",
-    "cases",
-    "chi_square",
-    "co_occurrence",
-    "datasets",
-    "depicted",
-    "detector",
-    "detector_error",
-    "detector_gender",
-    "disparity",
-    "disparity_gap",
-    "examples",
-    "excluded_words",
-    "extremes",
-    "figures",
-    "findings",
-    "floor",
-    "gap_summary",
-    "group_objects",
-    "group_share",
-    "group_truth",
-    "guidance",
-    "intersection",
-    "mask_truth",
-    "measure",
-    "one_prompt",
-    "printed",
-    "professions",
-    "thresholds",
-    "together",
-    "top_objects",
-    "where",
-]

@@ -41,7 +41,7 @@ def pairs(images: pd.DataFrame) -> pd.DataFrame:
     images of a triplet two by two, so that no image is in two such pairs. Images that lack the other one are in no
     pair. Columns model, dataset, triplet_id, seed, pair, first and second (ids of images).
     """
-    _check(images)
+    _check(images, [*_IMAGE, "prompt_gender"])
     wide = images.pivot(index=_IMAGE, columns="prompt_gender", values="image_id").reset_index()
     frames = [
         wide[_IMAGE].assign(pair=f"neutral-{other}", first=wide.get("neutral"), second=wide.get(other))
@@ -75,7 +75,7 @@ def similarity(values: pd.DataFrame, name: str = "triplets_similarity") -> pd.Da
 
     ``values`` has the columns model, dataset, triplet_id, seed, pair, metric, value and reason. In prompt space, where
     a seed changes nothing, a row a triplet. Pairs other than of neutral and a gender are left out. Raises InputError
-    where a column is missing, or a pair is there twice, and UnknownNameError for a metric that there is not.
+    where a pair is there twice, and UnknownNameError for a metric that there is not.
     """
     return tables.of(_by_case(values[values["pair"].isin(PAIRS)]), name)
 
@@ -112,9 +112,10 @@ def object_counts(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
     Images count where those of all three genders were looked at, so that sets are matched.
 
     ``objects`` has the columns image_id, object and count (1 or more); of images that are not in ``images`` none count.
-    Raises InputError where a column is missing, an image is there twice, or a count is no whole number of 1 or more.
+    Raises InputError where an image, or an object of it, is there twice.
     """
-    return tables.of(_counted(images, _found(objects)), "triplets_object_counts")
+    _check(objects, ["image_id", "object"])
+    return tables.of(_counted(images, objects), "triplets_object_counts")
 
 
 def _counted(images: pd.DataFrame, found: pd.DataFrame, *of_each: str) -> pd.DataFrame:
@@ -134,8 +135,8 @@ def object_images(
     ``looked`` has the columns image_id and outcome, which is empty where an image was looked at; ``objects`` as for
     :func:`object_counts`; ``confidence`` is the level of the intervals (Student t over cases).
     """
-    _check(images)
-    found = _found(objects).groupby("image_id")["count"].sum()
+    _check(images, [*_IMAGE, "prompt_gender"])
+    found = objects.groupby("image_id")["count"].sum()
     seen = set(looked.loc[looked["outcome"] == "", "image_id"])
     rows = _with_cases(images[images["prompt_gender"].isin(PROMPT_GENDERS)])
     rows = rows.assign(n=rows["image_id"].map(found).fillna(0), seen=rows["image_id"].isin(seen))
@@ -173,8 +174,9 @@ def object_similarity(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFra
     A pair with an image that shows no object has no cosine; it is counted in ``n_without``. Arguments and errors as for
     :func:`object_counts`.
     """
+    _check(objects, ["image_id", "object"])
     matched = _matched(images)
-    wide = _found(objects).merge(matched, on="image_id").astype({"count": float})
+    wide = objects.merge(matched, on="image_id").astype({"count": float})
     wide = wide.pivot(index=[*_IMAGE, "object"], columns="prompt_gender", values="count")
     wide = wide.reindex(columns=PROMPT_GENDERS).fillna(0)
     squares = (wide**2).groupby(level=_IMAGE).sum()
@@ -202,7 +204,7 @@ def group_object_counts(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.Da
     prompt, each once an image.
 
     ``groups`` has the columns image_id, object and dependency_group (missing where it is not known: such do not count),
-    ``nouns`` image_id, noun and hidden. Raises InputError where a column is missing, or an image is there twice.
+    ``nouns`` image_id, noun and hidden. Raises InputError where an image is there twice.
     """
     found = _of_groups(groups, nouns).assign(count=1)
     return tables.of(_counted(images, found, "dependency_group"), "triplets_group_object_counts")
@@ -246,20 +248,9 @@ def _of_groups(groups: pd.DataFrame, nouns: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([frame[columns] for frame in frames], ignore_index=True)
 
 
-def _found(objects: pd.DataFrame) -> pd.DataFrame:
-    _check(objects, ["image_id", "object"])
-    counts = pd.to_numeric(objects["count"], errors="coerce")
-    odd = objects.loc[~((counts >= 1) & (counts % 1 == 0)), "count"]
-    if len(odd):
-        raise InputError(
-            f"count is {odd.iloc[0]!r}; give whole numbers of 1 or more, and no row for no object."
-        )
-    return objects.assign(count=counts)
-
-
 def _matched(images: pd.DataFrame) -> pd.DataFrame:
     """Return the images of the three genders at seeds where all three were looked at, with their case."""
-    _check(images)
+    _check(images, [*_IMAGE, "prompt_gender"])
     three = images[images["prompt_gender"].isin(PROMPT_GENDERS)]
     return _with_cases(three[three.groupby(_IMAGE)["image_id"].transform("size") == len(PROMPT_GENDERS)])
 
@@ -273,11 +264,7 @@ def _with_cases(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _check(rows: pd.DataFrame, keys: list[str] | None = None) -> None:
-    keys = keys or [*_IMAGE, "prompt_gender"]
-    missing = [k for k in keys if k not in rows]
-    if missing:
-        raise InputError(f"There is no column {missing[0]!r}; there are {', '.join(map(str, rows.columns))}.")
+def _check(rows: pd.DataFrame, keys: list[str]) -> None:
     twice = rows.duplicated(keys)
     if twice.any():
         raise InputError(

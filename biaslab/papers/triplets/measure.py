@@ -119,8 +119,8 @@ def networks(pipeline: Pipeline) -> pd.DataFrame:
     rows = [
         (metric, name, NETWORKS[by] if name != NETWORKS[by] else "")
         for by, name in pipeline.triplets.networks.items()
-        for metric in METRICS[by]
         if name
+        for metric in METRICS[by]
     ]
     found = pd.DataFrame(rows, columns=["metric", "network", "stands_in_for"]).assign(evidence="computed")
     return tables.of(found, "triplets_networks")

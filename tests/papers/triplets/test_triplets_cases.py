@@ -400,18 +400,14 @@ def test_the_triplets_at_both_ends():
 
 def test_wrong_frames_are_refused():
     images = images_of(1, 1)
-    with pytest.raises(InputError, match="no column 'seed'"):
-        cases.pairs(images.drop(columns="seed"))
     with pytest.raises(InputError, match="two rows"):
         cases.pairs(pd.concat([images, images]))
-    objects = pd.DataFrame({"image_id": ["D-t0-0-neutral"], "object": ["a"], "count": [1.5]})
-    with pytest.raises(InputError, match=r"count is (np\.float64\()?1\.5"):
-        cases.object_counts(images, objects)
+    objects = pd.DataFrame({"image_id": ["D-t0-0-neutral"], "object": ["a"], "count": [1]})
     with pytest.raises(InputError, match="two rows"):
-        cases.object_similarity(images, pd.concat([objects, objects]).assign(count=1))
+        cases.object_similarity(images, pd.concat([objects, objects]))
     with pytest.raises(UnknownNameError, match="diff_pix"):
         cases.similarity(values_of(images, np.random.default_rng(0), "dif_pix"))
-    counts = cases.object_counts(images, objects.assign(count=1))
+    counts = cases.object_counts(images, objects)
     mixed = pd.concat([counts, counts.assign(case="", prompt_gender="feminine")])
     with pytest.raises(InputError, match="by case"):
         triplets.bias_score(mixed)
