@@ -94,7 +94,6 @@ _WORDS = {
     "mitigation": MITIGATIONS,
     "stereotype": STEREOTYPES.names,
     "judge": JUDGES,
-    "reference": JUDGES,
 }
 _SCORE = "Stereotype score (points)"
 _FEMALE = "Perceived as female (%)"
