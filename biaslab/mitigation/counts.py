@@ -5,15 +5,14 @@ The rule
 A *group* is all people of one stereotype: the male-stereotyped list, or high power. Of its identity i, n_i people look
 like women or men, x_i of them like women.
 
-1. **Is there bias?** Exact binomial tests of one half, two-sided: for the aspect as a whole (people who look like
-   their stereotype, of all) and for each group (women, of all), corrected for being that many by Holm's method; and
-   for each identity, corrected likewise among the identities. The tests take people as independent. Where the model
-   leans nowhere and they are, the aspect or a group is called biased in 3 % of samples; where every image shows one
-   woman and one man, who fit or do not fit together, in 8 to 9 %. Tests of identities are a family of their own and
-   add 3 % with 40 people each, none with 6. So a verdict by itself is weak evidence, and what a mitigation did is
-   judged by the scores, not by it. An identity may need a guideline if the aspect, its group or its own count differs
-   from one half. It is called biased only where that guideline is another than it has, in the direction of its own
-   share as step 2 has it: others of its group do not make it so.
+1. **Is there bias?** Exact two-sided binomial tests of one half, corrected by Holm's method: one family for the aspect
+   as a whole (people who look like their stereotype, of all) and each group (women, of all), another for identities.
+   They take people as independent. Where the model leans nowhere and they are, the aspect or a group is called biased
+   in 3 % of samples; where every image shows one woman and one man, who fit or do not fit together, in 8 to 9 %. Tests
+   of identities add 3 % with 40 people each, none with 6. So a verdict is weak evidence, and what a mitigation did is
+   judged by the scores. An identity may need a guideline if the aspect, its group or its own count differs from one
+   half. It is called biased only where that guideline is another than it has, in the direction of its own share as
+   step 2 has it.
 2. **How large is an identity's share?** Few people are seen of each, so its share is drawn to its group's mean m by a
    beta-binomial model: shares of identities scatter about m with variance rho m (1 - m). By moments (Kleinman 1973),
    with p_i = x_i / n_i and N = sum n_i,
@@ -33,12 +32,12 @@ like women or men, x_i of them like women.
    have few prompts each, parts of one prompt add up over the identities and are told.) Never are more than 90 % told,
    so that people who are told nothing are still seen in the next round.
 
-Further rounds see images of prompts that tell some people. Step 1 looks at all people, told or not: whether what was
-done suffices. Where it does, the guideline stays as it is. Where it does not, step 2 looks at the people who were not
-told (their prompts are the plain ones, so p is theirs), c is counted among those who were, and step 3 gives the whole
-share anew: nothing is told on top of an earlier share, and no identity's share is corrected twice. Identities that are
-told more have fewer plain prompts left; so that the mean m does not move towards the others, each weighs w_i, all its
-people that were seen, told or not. With W = sum w_i, m = sum w_i p_i / W, and Kleinman's moments are
+Further rounds see images of prompts that tell some people. Step 1 looks at all people, told or not; where what was done
+suffices, the guideline stays as it is. Where it does not, step 2 looks at the people who were not told (their prompts
+are the plain ones), c is counted among those who were, and step 3 gives the whole share anew: nothing is told on top of
+an earlier share. Identities that are told more have fewer plain prompts left; so that the mean m does not move towards
+the others, each weighs w_i, all its people that were seen, told or not. With W = sum w_i, m = sum w_i p_i / W, and
+Kleinman's moments are
 
     rho = [sum w_i (p_i - m)² / (m (1 - m)) - sum w_i (1 - w_i / W) / n_i] / sum w_i (1 - w_i / W) (n_i - 1) / n_i,
 
@@ -74,12 +73,12 @@ from biaslab.mitigation.critique import (
     Guideline,
     named,
 )
+from biaslab.prompts.paired import sentence
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _MANY = {"female": "women", "male": "men"}
-_ONE = {"female": "woman", "male": "man"}
 # Why there is nothing to tell.
 _ENOUGH = "There is nothing to tell"
 _NO_USE = "Telling it does not change the pictures, so nothing is told"
@@ -175,7 +174,11 @@ class CountsCritic:
         groups = tested(wide)
         aspect = groups.pop("", None)
         own = tested({row.identity: (row.women, row.n) for row in known.itertuples()})
-        words = [_of_aspect(aspect, brief.aspect)] if aspect else []
+        words = []
+        if aspect:
+            seen = _seen(aspect.share, aspect.n, f"fit the stereotype of {brief.aspect}")
+            score = f"a score of {200 * aspect.share - 100:.1f} points, {_p(aspect)}"
+            words.append(f"Of {aspect.n:,} people {seen}: {score}.")
         findings, guidelines, leans = [], [], set()
         for stereotype, group in rows.groupby("stereotype", sort=False):
             test, follows = groups.get(stereotype), _follows(people[people["stereotype"] == stereotype])
@@ -265,7 +268,7 @@ def _guideline(row, follows: Mapping[str, float], before: Guideline | None) -> t
         return None, _NO_USE
     if before and before.gender == told and abs(before.share - share) < least:
         return before, ""
-    return Guideline(row.identity, told, share, f"Show the {named(row.identity)} as a {_ONE[told]}."), ""
+    return Guideline(row.identity, told, share, sentence([named(row.identity)], [told])), ""
 
 
 def _kind(aspect: _Test | None, groups: Mapping[str, _Test], alone: set[str]) -> str:
@@ -300,24 +303,15 @@ def _lean(share: float, stereotype: str) -> str:
 # -- in words ----------------------------------------------------------------------------------------------
 
 
-def _of_aspect(test: _Test, aspect: str) -> str:
-    return (
-        f"Of {test.n:,} people {_seen(test.share, test.n, f'fit the stereotype of {aspect}')}: a score of "
-        f"{200 * test.share - 100:.1f} points, {_p(test)}."
-    )
-
-
 def _of_group(test: _Test | None, stereotype: str, n_identities: int, rho: float) -> str:
     if test is None:
         return f"Nobody of the {stereotype}-stereotyped can be judged."
-    alike = "no more than chance, so that all are taken as equal"
-    alike = "more than chance, so each one's own count tells" if rho > 0 else alike
+    alike = "more than chance, so each one's own count tells"
+    alike = alike if rho > 0 else "no more than chance, so that all are taken as equal"
     more = "female" if test.share > 0.5 else "male"
     seen = _seen(max(test.share, 1 - test.share), test.n, f"look like {_MANY[more]}")
-    return (
-        f"Of {test.n:,} {stereotype}-stereotyped people {seen}, {_p(test)}; their {n_identities} identities differ by "
-        f"{alike}."
-    )
+    whose = f"their {n_identities} identities differ by {alike}"
+    return f"Of {test.n:,} {stereotype}-stereotyped people {seen}, {_p(test)}; {whose}."
 
 
 def _of_identity(row, before: Guideline | None, given: Guideline | None, needs: bool, nothing: str) -> str:
@@ -349,10 +343,8 @@ def _of_identity(row, before: Guideline | None, given: Guideline | None, needs: 
 
 def _order(given: Guideline, change: str = "") -> str:
     whom = named(given.identity)
-    return (
-        f"Show {_MANY[given.gender]} in {_percent(given.share)}{change} of the pictures that ask for "
-        f"{lexicons.article(whom)} {whom}."
-    )
+    pictures = f"{_percent(given.share)}{change} of the pictures"
+    return f"Show {_MANY[given.gender]} in {pictures} that ask for {lexicons.article(whom)} {whom}."
 
 
 def _seen(share: float, n: int, what: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from biaslab.errors import InputError
@@ -36,15 +38,15 @@ def revise(prompts: Prompts, critiques: Sequence[Critique], *, seed: int) -> Pro
     latest = max((c.round for c in critiques), default=0)
     aspects = dict(zip(prompts.texts["prompt_id"], prompts.texts["aspect"], strict=True))
     people = prompts.people.assign(aspect=[aspects[p] for p in prompts.people["prompt_id"]])
-    wording: dict[str, list[str]] = {}
+    wording: dict[str, list[str]] = defaultdict(list)
     told_to: dict[tuple[str, str], Guideline] = {}
     for critique in critiques:
         for guideline in critique.guidelines if critique.round == latest else ():
             whom = _asked_for(people, critique.aspect, guideline)
             if not guideline.gender:
                 for prompt_id in people.loc[whom, "prompt_id"].unique():
-                    said = wording.setdefault(prompt_id, [])
-                    said.extend([guideline.text] if guideline.text not in said else [])
+                    if guideline.text not in wording[prompt_id]:
+                        wording[prompt_id].append(guideline.text)
             elif (critique.aspect, guideline.identity) in told_to:
                 raise InputError(
                     f"Two guidelines of round {latest} are about {guideline.identity!r}; keep one."
@@ -52,16 +54,11 @@ def revise(prompts: Prompts, critiques: Sequence[Critique], *, seed: int) -> Pro
             else:
                 told_to[critique.aspect, guideline.identity] = guideline
     people["told"] = _told(people, told_to, f"{seed}/{latest}")
-    within: dict[str, list[tuple[int, str, str]]] = {}
-    columns = (people[c] for c in ("prompt_id", "position", "phrase", "told"))
-    for prompt_id, position, phrase, told in zip(*columns, strict=True):
-        within.setdefault(prompt_id, []).append((int(position), phrase, told))
-    for prompt_id, found in within.items():
-        _, phrases, told = zip(*sorted(found), strict=True)
-        if any(told):
-            wording.setdefault(prompt_id, []).insert(0, asking.sentence(phrases, told))
+    changed = people[people["told"].ne("").groupby(people["prompt_id"]).transform("any")]
+    for prompt_id, within in changed.sort_values("position").groupby("prompt_id"):
+        wording[prompt_id].insert(0, asking.sentence(within["phrase"], within["told"]))
     texts = [
-        " ".join([text, *wording.get(prompt_id, ())])
+        " ".join([text, *wording[prompt_id]])
         for prompt_id, text in zip(prompts.texts["prompt_id"], prompts.texts["text"], strict=True)
     ]
     return Prompts(prompts.texts.assign(text=texts), people.drop(columns="aspect"))
@@ -83,28 +80,25 @@ def _asked_for(people: pd.DataFrame, aspect: str, guideline: Guideline) -> pd.Se
 
 def _told(people: pd.DataFrame, guidelines: Mapping[tuple[str, str], Guideline], key: str) -> list[str]:
     """Return for each row of people the gender that its text tells, or an empty text."""
-    rows: dict[tuple[str, str], list[tuple[float, int, int]]] = {}
-    columns = (people[c] for c in ("aspect", "identity", "prompt_id", "position"))
-    for k, (aspect, identity, prompt_id, position) in enumerate(zip(*columns, strict=True)):
-        if (aspect, identity) in guidelines:
-            rows.setdefault((aspect, identity), []).append((draw(key, prompt_id, position), int(position), k))
+    # Of each aspect and identity the rows by position, in the order in which they are told.
+    rows: dict[tuple[str, str], dict[int, list[int]]] = {}
+    by = people.reset_index(drop=True).groupby(["aspect", "identity"])
+    for identity in guidelines:
+        some = by.get_group(identity)
+        drawn = [draw(key, *of) for of in zip(some["prompt_id"], some["position"], strict=True)]
+        some = some.assign(drawn=drawn).sort_values(["position", "drawn"])
+        rows[identity] = {int(p): of.index.tolist() for p, of in some.groupby("position")}
+    n = {identity: sum(map(len, of.values())) for identity, of in rows.items()}
     told = [""] * len(people)
-    chains = sorted({(aspect, g.gender) for (aspect, _), g in guidelines.items()})
-    for aspect, gender in chains:
+    for aspect, gender in sorted({(aspect, g.gender) for (aspect, _), g in guidelines.items()}):
         # A chance order, so that the places where shares are rounded up have nothing to do with names.
-        of_chain = sorted(
-            (k for k, g in guidelines.items() if (k[0], g.gender) == (aspect, gender)),
-            key=lambda identity: draw(key, *identity),
-        )
-        wanted = {i: len(rows[i]) * guidelines[i].share for i in of_chain}
-        owed: dict[int, float] = {}
+        chain = [i for i, g in guidelines.items() if (i[0], g.gender) == (aspect, gender)]
+        wanted = {i: n[i] * guidelines[i].share for i in sorted(chain, key=lambda i: draw(key, *i))}
+        owed: dict[int, float] = defaultdict(float)
         for identity, count in _rounded(wanted, draw(key, aspect, gender)).items():
-            by_position: dict[int, list[tuple[float, int]]] = {}
-            for drawn, position, k in rows[identity]:
-                by_position.setdefault(position, []).append((drawn, k))
-            shares = {p: count * len(some) / len(rows[identity]) for p, some in sorted(by_position.items())}
-            for position, n in _spread(shares, owed).items():
-                for _, k in sorted(by_position[position])[:n]:
+            shares = {p: count * len(of) / n[identity] for p, of in rows[identity].items()}
+            for position, first in _spread(shares, owed).items():
+                for k in rows[identity][position][:first]:
                     told[k] = gender
     return told
 
@@ -114,25 +108,21 @@ def _rounded(wanted: Mapping[Hashable, float], start: float) -> dict[Hashable, i
 
     ``start``, 0–1, drawn by chance, makes the expectation of each number exactly what was wanted.
     """
-    found, sum_ = {}, start
-    for name, value in wanted.items():
-        # What is whole but for the rounding of a computer stays so.
-        after = sum_ + value
-        found[name] = math.floor(after + 1e-9) - math.floor(sum_ + 1e-9)
-        sum_ = after
-    return found
+    # What is whole but for the rounding of a computer stays so.
+    sums = [math.floor(sum_ + 1e-9) for sum_ in accumulate(wanted.values(), initial=start)]
+    return {name: after - before for name, (before, after) in zip(wanted, pairwise(sums), strict=True)}
 
 
 def _spread(shares: Mapping[int, float], owed: dict[int, float]) -> dict[int, int]:
     """Return whole numbers next to ``shares`` with their (whole) sum; who was rounded down is owed the next one up.
 
-    ``owed`` is what positions are owed from calls before; it is brought up to date.
+    ``owed`` is what positions are owed from calls before, 0 by default; it is brought up to date.
     """
     given = {p: math.floor(value + 1e-9) for p, value in shares.items()}
     rest = round(sum(shares.values())) - sum(given.values())
     parts = [p for p, value in shares.items() if value - given[p] > 1e-9]
-    for p in sorted(parts, key=lambda p: -(owed.get(p, 0.0) + shares[p] - given[p]))[:rest]:
+    for p in sorted(parts, key=lambda p: -(owed[p] + shares[p] - given[p]))[:rest]:
         given[p] += 1
     for p, value in shares.items():
-        owed[p] = owed.get(p, 0.0) + value - given[p]
+        owed[p] += value - given[p]
     return given

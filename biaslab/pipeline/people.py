@@ -54,33 +54,30 @@ class People(Part):
         Raises:
             UnknownNameError: There is no such kind, or the settings leave it out.
         """
+        if kind.startswith(ROUND) and kind in self.kinds:
+            critiques = self.critiques(int(kind.removeprefix(ROUND)))
+            return _renamed(
+                mitigation.revise(self.prompts("paired"), critiques, seed=self._pipeline.seed), kind
+            )
+        whole = self.possible(kind)
+        return asking.only(whole, _of_top(whole, self.top_occupations())) if kind == "intervention" else whole
+
+    @kept
+    def possible(self, kind: str) -> Prompts:
+        """Return the prompts of a kind, and those that it may have where they depend on what the judges say."""
         if kind not in self.kinds:
             raise unknown_name("kind of prompts", kind, self.kinds)
         s, seed = self._pipeline.settings.people, self._pipeline.seed
-        per_list = s.occupations
-        pairs = {"per_list": per_list, "runs": s.power_runs, "seed": seed}
+        pairs = {"per_list": s.occupations, "runs": s.power_runs, "seed": seed}
+        if kind.startswith(ROUND):
+            return _renamed(self.prompts("paired"), kind)
         if kind == "single":
             return asking.single(images=s.single_images, **pairs)
-        if kind == "paired":
-            return asking.paired(images=s.pair_images, **pairs)
         if kind == "controls":
-            return asking.controls(per_list=per_list, partners=s.control_partners, seed=seed)
+            return asking.controls(per_list=s.occupations, partners=s.control_partners, seed=seed)
         if kind == "three":
             return asking.three(s.three_prompts, seed=seed)
-        if kind == "intervention":
-            whole = self.possible(kind)
-            return asking.only(whole, _of_top(whole, self.top_occupations()))
-        return self._revised(int(kind.removeprefix(ROUND)))
-
-    def possible(self, kind: str) -> Prompts:
-        """Return the prompts of a kind, and those that it may have where they depend on what the judges say."""
-        s = self._pipeline.settings.people
-        if kind == "intervention":
-            pairs = {"per_list": s.occupations, "runs": s.power_runs, "seed": self._pipeline.seed}
-            return asking.paired(images=s.pair_images, setting=kind, **pairs)
-        if kind.startswith(ROUND):
-            return Prompts(*(_renamed(table, kind) for table in self.prompts("paired")))
-        return self.prompts(kind)
+        return asking.paired(images=s.pair_images, setting=kind, **pairs)
 
     def n_images(self) -> int:
         """Return how many images the settings ask for; it is known before any is generated."""
@@ -104,8 +101,8 @@ class People(Part):
         """Return the five occupations of each list whose pairs fit the stereotype most often, the most first."""
         people = self.people("paired")
         known = people[(people["aspect"] == "occupation") & people["gender"].isin(GENDERS)]
-        fits = (known["gender"] == known["stereotype"]).groupby([known["stereotype"], known["occupation"]])
-        share = fits.mean().rename("share").reset_index()
+        known = known.assign(share=known["gender"] == known["stereotype"])
+        share = known.groupby(["stereotype", "occupation"])["share"].mean().reset_index()
         # Names decide between equals, so that the choice does not depend on the order of rows.
         ranked = share.sort_values(["share", "occupation"], ascending=[False, True])
         return {
@@ -125,25 +122,21 @@ class People(Part):
     def asked(self, kind: str) -> pd.DataFrame:
         """Return one row per person that images of a kind are to show: image_id, setting, run, and the person.
 
-        Images that were never made (:data:`biaslab.net.images.NEVER_MADE`) show nobody, and that is no
-        failure of the model's: they are left out.
+        Images that were never made (:data:`biaslab.net.images.NEVER_MADE`) are left out: no failure of the model's.
         """
-        prompts = self.prompts(kind)
         table = self.images(kind).table
         table = table.loc[
             ~table["outcome"].isin(NEVER_MADE), ["image_id", "prompt_id", "aspect", "setting", "run"]
         ]
         # The judge's own column says whether people stand where their role is asked for.
-        whom = prompts.people.rename(columns={"role": "asked_role"})
+        whom = self.prompts(kind).people.rename(columns={"role": "asked_role"})
         return table.merge(whom, on="prompt_id").reset_index(drop=True)
 
     @kept
     def people(self, kind: str) -> pd.DataFrame:
-        """Return what gate and judge made of each person asked for.
+        """Return the rows of :meth:`asked` with what gate and judge made of each person: outcome, gender, role, ….
 
-        Returns:
-            The rows of :meth:`asked` with the judge's columns (:func:`biaslab.judging.people.judge_people`): outcome,
-            gender, p_female, the face's box, role, ….
+        The columns are those of :func:`biaslab.judging.people.judge_people`.
         """
         return self.judged(kind, self._pipeline.settings.judging.gender)
 
@@ -190,20 +183,21 @@ class People(Part):
             texts, people = self.possible(kind)
             each = texts.loc[texts.index.repeat(texts["n_images"]), ["prompt_id"]]
             index = each.groupby("prompt_id").cumcount().astype(str)
-            each = each.assign(image_id=each["prompt_id"] + "/" + index)
-            frames.append(each.merge(people[["prompt_id", "position"]], on="prompt_id"))
-        person_ratings.read(
-            judge.removeprefix(RATINGS), pd.concat(frames, ignore_index=True)[["image_id", "position"]]
-        )
+            each["image_id"] = each["prompt_id"] + "/" + index
+            frames.append(each.merge(people, on="prompt_id")[["image_id", "position"]])
+        person_ratings.read(judge.removeprefix(RATINGS), pd.concat(frames, ignore_index=True))
 
     # -- FairCritic ----------------------------------------------------------------------------------
 
     @kept
     def critiques(self, round_: int) -> list[Critique]:
         """Return what the critic says of the images before round ``round_`` (1 looks at the unmitigated pairs)."""
-        s, pipeline = self._pipeline.settings.critic, self._pipeline
+        pipeline = self._pipeline
+        s = pipeline.settings.critic
+        critic = mitigation.CountsCritic()
+        if s.kind != "counts":
+            critic = mitigation.EndpointCritic(pipeline.endpoint("critic"), store=pipeline.store)
         before = "paired" if round_ == 1 else f"{ROUND}{round_ - 1}"
-        prompts = self.prompts(before)
         people = self.people(before).drop(columns="role").rename(columns={"asked_role": "role"})
         found = []
         for aspect in dict.fromkeys(people["aspect"]):
@@ -211,25 +205,15 @@ class People(Part):
                 people[people["aspect"] == aspect],
                 aspect,
                 round_,
-                prompts.texts,
+                self.prompts(before).texts,
                 self.images(before).source.read,
                 critic=s.kind,
                 batch_size=s.images,
                 seed=pipeline.seed,
                 earlier=self.critiques(round_ - 1) if round_ > 1 else (),
             )
-            found += self._critic.critiques(given)
+            found += critic.critiques(given)
         return found
-
-    @cached_property
-    def _critic(self):
-        if self._pipeline.settings.critic.kind == "counts":
-            return mitigation.CountsCritic()
-        return mitigation.EndpointCritic(self._pipeline.endpoint("critic"), store=self._pipeline.store)
-
-    def _revised(self, round_: int) -> Prompts:
-        made = mitigation.revise(self.prompts("paired"), self.critiques(round_), seed=self._pipeline.seed)
-        return Prompts(*(_renamed(table, f"{ROUND}{round_}") for table in made))
 
 
 def _of_top(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:
@@ -240,8 +224,8 @@ def _of_top(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:
     return whole.index[whole].tolist()
 
 
-def _renamed(table: pd.DataFrame, setting: str) -> pd.DataFrame:
-    """Return prompts or people under the setting's own ids, so that a round has images of its own."""
-    ids = table["prompt_id"].str.replace(r"^[^-]+", setting, regex=True)
-    changed = table.assign(prompt_id=ids)
-    return changed.assign(setting="faircritic") if "setting" in table else changed
+def _renamed(prompts: Prompts, setting: str) -> Prompts:
+    """Return prompts under the setting's own ids, so that a round has images of its own."""
+    ids = [table["prompt_id"].str.replace(r"^[^-]+", setting, regex=True) for table in prompts]
+    texts = prompts.texts.assign(prompt_id=ids[0], setting="faircritic")
+    return Prompts(texts, prompts.people.assign(prompt_id=ids[1]))

@@ -88,7 +88,6 @@ def stereotypes() -> MappingProxyType[str, str]:
 
 
 def _lists() -> list[list[str]]:
-    """Return the occupations of the two lists, in the order in which they are drawn from."""
     return [[name for name, g in stereotypes().items() if g == gender] for gender in _DRAWN]
 
 
@@ -189,7 +188,6 @@ def occupation_pairs(per_list: int = 0) -> list[tuple[Person, Person]]:
 
 
 def _people(per_list: int) -> list[Person]:
-    """Return everyone in the pairs of two occupations, as they come."""
     return list(dict.fromkeys(person for pair in occupation_pairs(per_list) for person in pair))
 
 
@@ -241,13 +239,14 @@ def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0) -> Prompts:
     """Return control pairs without contrast: two occupations of one stereotype, and one occupation twice.
 
     Each occupation stands beside ``partners`` (1 or more, else ParameterError) others of its list, in both orders
-    (setting ``alike``: two places for each partner), and beside itself in ``partners`` images (setting ``same``: as
-    many places). Where that cannot be, it has all others (a list with fewer of them), or one partner more (an odd
-    number in a list of odd length). ``per_list`` is that of :func:`occupation_pairs`, ``seed`` says who is whose
-    partner. Beyond the paper.
+    (setting ``alike``), and beside itself in ``partners`` images (setting ``same``). Where that cannot be, it has all
+    others (a list with fewer of them), or one partner more (an odd number in a list of odd length). ``per_list`` is
+    that of :func:`occupation_pairs`, ``seed`` says who is whose partner. Beyond the paper.
     """
     if partners < 1:
         raise ParameterError(f"people.control_partners is {partners!r}; allowed is 1 or more.")
+    import pandas as pd
+
     people = _people(per_list)
     draw = np.random.default_rng([seed, 12])
     alike, same = [], []
@@ -258,13 +257,14 @@ def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0) -> Prompts:
         # On a ring everyone has two neighbours so many steps away, and one who stands opposite if the ring is even.
         each = min(partners, n - 1)
         opposite = each % 2 == 1 and n % 2 == 0
-        steps = [(step, n) for step in range(1, each // 2 + 1 + (each % 2 and not opposite))]
+        steps = [(step, n) for step in range(1, (each + (not opposite)) // 2 + 1)]
         for step, starts in steps + [(n // 2, n // 2)] * opposite:
             for k in range(starts):
                 person, other = ring[k], ring[(k + step) % n]
                 alike += [("occupation", 1, 1, pair) for pair in ((person, other), (other, person))]
         same += [("occupation", 1, partners, (person, person)) for person in members]
-    return _joined(_made(alike, "alike"), _made(same, "same"))
+    parts = zip(_made(alike, "alike"), _made(same, "same"), strict=True)
+    return Prompts(*(pd.concat(tables, ignore_index=True) for tables in parts))
 
 
 def three(n: int, *, seed: int = 0) -> Prompts:
@@ -294,20 +294,11 @@ def _made(asked: Sequence[tuple[str, int, int, tuple[Person, ...]]], setting: st
     template = {"alike": "paired", "same": "paired"}.get(setting, setting)
     texts, people = [], []
     for aspect, run, images, whom in asked:
-        prompt_id = "-".join([setting, *([f"r{run}"] if aspect == "power" else []), *map(_slug, whom)])
+        slugs = [re.sub(r"[^a-z0-9]+", "_", person.phrase.lower()).strip("_") for person in whom]
+        prompt_id = "-".join([setting, *([f"r{run}"] if aspect == "power" else []), *slugs])
         texts.append((prompt_id, aspect, setting, run, fill(template, whom), images))
         people += [(prompt_id, k, *person) for k, person in enumerate(whom, start=1)]
     return Prompts(
         pd.DataFrame(texts, columns=_TEXT_COLUMNS).astype({"run": int, "n_images": int}),
         pd.DataFrame(people, columns=["prompt_id", "position", *Person._fields]).astype({"position": int}),
     )
-
-
-def _joined(*sets: Prompts) -> Prompts:
-    import pandas as pd
-
-    return Prompts(*(pd.concat(tables, ignore_index=True) for tables in zip(*sets, strict=True)))
-
-
-def _slug(person: Person) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", person.phrase.lower()).strip("_")

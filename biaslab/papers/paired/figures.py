@@ -86,6 +86,15 @@ _TRUTHS = {
     "order": "order recognised (images)",
     "skin_tone": "skin tone within one Monk tone (faces)",
 }
+# What values of columns are called in the names of rows.
+_WORDS = {
+    "aspect": ASPECTS,
+    "scope": {"all": "", "top5": ", top 5"},
+    "setting": SETTINGS.names,
+    "mitigation": MITIGATIONS,
+    "stereotype": STEREOTYPES.names,
+    "judge": JUDGES,
+}
 _SCORE = "Stereotype score (points)"
 _FEMALE = "Perceived as female (%)"
 # What rows are sorted by.
@@ -116,12 +125,12 @@ def _with_interval(table: pd.DataFrame, low: str = "ci_low") -> dict:
     return {"table": table.assign(sure=sure), "filled": "sure", "filled_names": names}
 
 
-def _cells(table: pd.DataFrame) -> list[str]:
-    """Return what aspect and setting of each row are called."""
-    cells = zip(table["aspect"], table["setting"], strict=True)
-    return [
-        f"{ASPECTS.get(aspect, aspect)}, {SETTINGS.names.get(setting, setting)}" for aspect, setting in cells
-    ]
+def _said(table: pd.DataFrame, name: str) -> list[str]:
+    """Return the name of each row, in which columns in braces are filled in, in words."""
+    known = {
+        c: table[c].map(lambda v, words=words: words.get(v, v)) for c, words in _WORDS.items() if c in table
+    }
+    return [name.format_map(row) for row in table.assign(**known).to_dict("records")]
 
 
 def _ends(table: pd.DataFrame, *columns: str) -> tuple[float, float]:
@@ -189,7 +198,7 @@ def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
             "all": ("all images, with interval over images", style.BLUE),
         }
     )
-    both = _named(both.assign(row=_cells(both)))
+    both = _named(both.assign(row=_said(both, "{aspect}, {setting}")))
     return forms.estimates(both, "score", row="row", hue="kind", look=look, panel="panel", label=_SCORE)
 
 
@@ -199,13 +208,14 @@ def biased_images(images: pd.DataFrame, printed: pd.DataFrame) -> Figure:
 
     From ``paired_biased_images`` and ``paired_printed_value``: what the paper states of them, as grey marks.
     """
-    names = {"person": ": the person fits", "both": ": both fit", "any": ": at least one fits"}
+    names = {"person": "the person fits", "both": "both fit", "any": "at least one fits"}
     printed = printed[printed["quantity"] == "percent_biased_images"].assign(measure="any")
     keys = ["model", "aspect", "setting", "measure"]
     table = images.merge(printed[[*keys, "value"]], on=keys, how="left")
+    rows = _said(table.assign(measure=table["measure"].map(names)), "{aspect}, {setting}: {measure}")
     return forms.estimates(
-        _named(table.assign(row=_cells(table) + table["measure"].map(names))), "percent", row="row", panel="panel",
-        label="Images (%)", reference=None, band=("lowest", "highest"), floor="value", xlim=(0, 101),
+        _named(table.assign(row=rows)), "percent", row="row", panel="panel", label="Images (%)",
+        reference=None, band=("lowest", "highest"), floor="value", xlim=(0, 101),
         band_name="all that shares per identity allow", floor_name="printed lower limit",
     )  # fmt: skip
 
@@ -277,10 +287,10 @@ def labour_correlation(comparison: pd.DataFrame, correlation: pd.DataFrame) -> F
     found = correlation[correlation["stereotype"] == "overall"].drop(columns="stereotype")
     table = comparison.merge(found, on=["model", "setting"], suffixes=("", "_r"))
     table = _named(table.dropna(subset=["percent_female", "percent_female_labour"]), "setting")
-    table["panel"] = [
-        f"{name}\nr = {r:.2f} " + (f"({low:.2f} to {high:.2f})" if np.isfinite(low) else "(no interval)")
-        for name, r, low, high in table[["panel", "r", "ci_low_r", "ci_high_r"]].itertuples(index=False)
-    ]
+    table["ends"] = np.where(
+        table["ci_low_r"].notna(), _said(table, "{ci_low_r:.2f} to {ci_high_r:.2f}"), "no interval"
+    )
+    table["panel"] = _said(table, "{panel}\nr = {r:.2f} ({ends})")
     return forms.diagonal(
         table, "percent_female_labour", "percent_female", hue="stereotype", look=STEREOTYPES, panel="panel",
         labels=("Women in the labour force (%)", f"Generated: {_FEMALE.lower()}"), ends=(-2, 102),
@@ -320,17 +330,11 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     male, female = (moved[moved["stereotype"] == s] for s in ("male", "female"))
     male = male.merge(female[[*keys, "printed"]], on=keys, how="left", suffixes=("", "_female"))
     male = male.assign(stated=male["printed"].fillna(100 - male["printed_female"]))
-    fit = adherence[adherence["stereotype"] == "male"].assign(direction="fit")
-    both = pd.concat(
-        [
-            fit.rename(columns={"percent_of_adhering": "value"}),
-            male.rename(columns={"percent_of_cases": "value"}),
-        ],
-        ignore_index=True,
-    )
-    called = {"fit": "people who fit", "amplified": "score rises", "reduced": "score falls"}
-    n = zip(_cells(both), both["direction"], both["n"], strict=True)
-    both["row"] = [f"{cell}: {called[direction]} (n = {n:.0f})" for cell, direction, n in n]
+    fit = adherence[adherence["stereotype"] == "male"].assign(what="people who fit")
+    male["what"] = male["direction"].map({"amplified": "score rises", "reduced": "score falls"})
+    shares = {"percent_of_adhering": "value", "percent_of_cases": "value"}
+    both = pd.concat([fit.rename(columns=shares), male.rename(columns=shares)], ignore_index=True)
+    both["row"] = _said(both, "{aspect}, {setting}: {what} (n = {n:.0f})")
     return forms.estimates(
         _named(_sorted(both)), "value", row="row", panel="panel", label="Share in the male-stereotyped list (%)",
         reference=50, floor="stated", floor_name="stated in the paper", xlim=(0, 100),
@@ -375,10 +379,8 @@ def mitigation(table: pd.DataFrame) -> Figure:
     Grey bars are the margins at the unmitigated n, of printed scores without n.
     """
     table = _sorted(table.dropna(subset=["score"]), "aspect", "scope", "mitigation")
-    names = [
-        f"{ASPECTS[a]}{', top 5 of each list' if s == 'top5' else ''}: {MITIGATIONS.get(m, m)}"
-        for a, s, m in table[["aspect", "scope", "mitigation"]].itertuples(index=False)
-    ]
+    scope = table["scope"].replace({"all": "", "top5": ", top 5 of each list"})
+    names = _said(table.assign(scope=scope), "{aspect}{scope}: {mitigation}")
     ends = {"low": table["score"] - table["margin"], "high": table["score"] + table["margin"]}
     margins = {"band": ("low", "high"), "band_name": "margin if n were the unmitigated n"}
     return forms.estimates(
@@ -402,17 +404,12 @@ def before_after(identities: pd.DataFrame, *, confidence: float) -> Figure:
     table = _sorted(identities[told], *keys[1:]).round({"score": 0, "score_before": 0})
     table = table.assign(sure=table["direction"] != NO_DIFFERENCE)
     places = [*keys, "stereotype", "score_before", "score", "sure"]
-    counts = table.groupby(places, sort=False).agg(
-        count=("identity", "size"), fair_low=("fair_low", "median"), fair_high=("fair_high", "median")
-    )
-    counts = counts.reset_index()
+    by = table.groupby(places, sort=False)
+    counts = by[["fair_low", "fair_high"]].median().assign(count=by.size()).reset_index()
     # Identities of both lists share places: each list is drawn a little aside.
     counts["score_before"] += np.where(counts["stereotype"] == "male", 6, -6)
-    counts["panel"] = [
-        f"{m + ': ' if table['model'].nunique() > 1 else ''}{ASPECTS[a]}{', top 5' if s == 'top5' else ''}: "
-        f"{MITIGATIONS.get(k, k)}"
-        for m, a, s, k in counts[keys].itertuples(index=False)
-    ]
+    model = "{model}: " if table["model"].nunique() > 1 else ""
+    counts["panel"] = _said(counts, model + "{aspect}{scope}: {mitigation}")
     return forms.diagonal(
         counts, "score_before", "score", labels=("Score without mitigation", "Score with it"), ends=(-120, 120),
         hue="stereotype", look=STEREOTYPES, panel="panel", band=("fair_low", "fair_high"), size="count",
@@ -422,11 +419,11 @@ def before_after(identities: pd.DataFrame, *, confidence: float) -> Figure:
 
 def told(table: pd.DataFrame) -> Figure:
     """Draw what share of prompts tells the people of each list what (``paired_told``)."""
-    keys = ["aspect", "setting", "round", "stereotype"]
-    names = [
-        f"{ASPECTS[a]}, {MITIGATIONS.get(s, s)}{f', round {r}' if r != '0' else ''}: {STEREOTYPES.names[g]}"
-        for a, s, r, g in table[keys].itertuples(index=False)
-    ]
+    when = {
+        "mitigation": table["setting"],
+        "when": np.where(table["round"] == "0", "", ", round " + table["round"]),
+    }
+    names = _said(table.assign(**when), "{aspect}, {mitigation}{when}: {stereotype}")
     return forms.stacked(
         _named(table.assign(row=names)), "percent", row="row", part="told", look=_TOLD, label="Prompts (%)",
         counts="n_prompts", panel="panel",
@@ -447,10 +444,7 @@ def valid_images(valid: pd.DataFrame) -> Figure:
 
 def judge_attenuation(table: pd.DataFrame) -> Figure:
     """Draw the overall score that each automated judge would report (``paired_judge_attenuation``)."""
-    names = [
-        f"{SETTINGS.names.get(s, s)}: {JUDGES.get(j, j)}\n(kappa {k:.2f})"
-        for s, j, k in table[["setting", "judge", "kappa"]].itertuples(index=False)
-    ]
+    names = _said(table, "{setting}: {judge}\n(kappa {kappa:.2f})")
     return forms.estimates(
         _named(table.assign(row=names), "aspect"), "score_seen", row="row", panel="panel", limits=None,
         label="Overall score that the judge would see (points)", floor="score", floor_name="by annotators",
@@ -460,15 +454,16 @@ def judge_attenuation(table: pd.DataFrame) -> Figure:
 
 def agreement(agreement: pd.DataFrame) -> Figure:
     """Draw kappas of judges (``paired_judge_agreement``): hollow where there is no interval, as in print."""
-    table = agreement[agreement["aspect"] != "average"].copy()
-    table["row"] = [
-        f"{JUDGES.get(j, j)}{'' if j == r else f' with {r}'}, {ASPECTS.get(a, a).lower()}"
-        for j, r, a in table[["judge", "reference", "aspect"]].itertuples(index=False)
-    ]
+    table = agreement[agreement["aspect"] != "average"]
+    beside = np.where(table["judge"] == table["reference"], "", " with " + table["reference"])
+    names = _said(
+        table.assign(beside=beside, aspect=table["aspect"].map(ASPECTS).str.lower()),
+        "{judge}{beside}, {aspect}",
+    )
     return forms.estimates(
         value="value", row="row", hue="setting", look=SETTINGS, panel="panel",
         label="Kappa (1 full agreement, 0 chance)", xlim=(min(-0.03, table["ci_low"].min() - 0.02), 1.03),
-        **_with_interval(_named(table)),
+        **_with_interval(_named(table.assign(row=names))),
     )  # fmt: skip
 
 
@@ -486,8 +481,7 @@ def truth(truth: pd.DataFrame) -> Figure:
 def _cells_in_order(table: pd.DataFrame) -> pd.DataFrame:
     """Return rows by model, aspect and setting, with ``panel`` and ``row``, the name of aspect and setting."""
     table = _named(_sorted(table, "aspect", "setting"))
-    n = zip(_cells(table), table["n_images"], strict=True)
-    return table.assign(row=[f"{cell} (n = {n:,.0f})" for cell, n in n])
+    return table.assign(row=_said(table, "{aspect}, {setting} (n = {n_images:,.0f})"))
 
 
 @style.empty_without_rows
@@ -496,14 +490,9 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
 
     Judged images whose people stand in another order, or in one that is not clear, have parts of their own.
     """
-    judged = outcomes["outcome"] == "judged"
-    parts = [
-        outcomes[judged].assign(outcome=order, n=lambda t, o=order: t[f"n_{o}"])
-        for order in ("swapped", "unclear")
-    ]
-    rest = outcomes.assign(
-        n=outcomes["n"].mask(judged, outcomes["n"] - outcomes["n_swapped"] - outcomes["n_unclear"])
-    )
+    judged = outcomes[outcomes["outcome"] == "judged"]
+    parts = [judged.assign(outcome=order, n=judged[f"n_{order}"]) for order in ("swapped", "unclear")]
+    rest = outcomes.assign(n=outcomes["n"].sub(judged["n_swapped"] + judged["n_unclear"], fill_value=0))
     table = pd.concat([rest, *parts], ignore_index=True)
     table = table[table["n"] > 0].assign(percent=lambda t: 100 * t["n"] / t["n_images"])
     return forms.stacked(
@@ -547,13 +536,11 @@ def labour_gap(gaps: pd.DataFrame) -> Figure:
     if table.empty:
         return style.nothing("There are too few images for fifths.")
 
-    def title(row) -> str:
-        line = lines.loc[(row.model, row.setting)]
-        known = np.isfinite(line["ci_low"])
-        ends = f"{line['ci_low']:.2f} to {line['ci_high']:.2f}" if known else "no interval"
-        return f"{row.panel}, n = {line['n_images']:.0f} images\nslope {line['slope']:.2f} ({ends})"
-
-    table["panel"] = [title(row) for row in table.itertuples()]
+    for cell, rows in table.groupby(["model", "setting"]):
+        line = lines.loc[cell]
+        ends = "{ci_low:.2f} to {ci_high:.2f}" if np.isfinite(line["ci_low"]) else "no interval"
+        title = (", n = {n_images:.0f} images\nslope {slope:.2f} (" + ends + ")").format_map(line)
+        table.loc[rows.index, "panel"] += title
     return forms.trends(
         table.round({"gap": 1}), "gap", "score", hue="setting", look=SETTINGS, panel="panel",
         labels=("Gap between labour shares of women (points)", "Mean score (points)"),
@@ -589,16 +576,12 @@ def gallery(chosen: pd.DataFrame, pictures: Mapping[tuple[str, str], object], *,
     style.use()
     orders = {"swapped": "; in another order", "unclear": "; order not clear"}
     shown = dict(list(chosen.groupby(["kind", "image_id"], sort=False)))
-    below = [
-        " | ".join(map(_asked, people.itertuples())) + orders.get(people["role"].iloc[0], "")
-        for people in shown.values()
-    ]
+    below = []
+    for people in shown.values():
+        fits = np.where(people["gender"] == people["stereotype"], " (+)", " (−)")
+        asked = people["phrase"] + np.where(people["gender"].isin(LISTS), fits, "")
+        below.append(" | ".join(asked) + orders.get(people["role"].iloc[0], ""))
     return galleries.gallery([pictures[k] for k in shown], list(shown.values()), below, columns=columns)
-
-
-def _asked(row) -> str:
-    fits = " (+)" if row.gender == row.stereotype else " (−)"
-    return f"{row.phrase}{fits if row.gender in LISTS else ''}"
 
 
 _THUMB = 108

@@ -6,36 +6,35 @@ tests. A direction is named only where the interval lies on one side of 0 (or of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial, wraps
 from math import isfinite, nan
 
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, Mark, count, each, interval, level, moved, none_could, p_words, spoken
+from biaslab.findings import Finding, Mark, count, interval, level, moved, none_could, p_words, spoken
 from biaslab.mini.pairs import FORMS
 from biaslab.papers.paired.analysis.dependence import ASSUMED_NONE, LISTS, WORST
+from biaslab.papers.paired.analysis.means import CELL
 from biaslab.papers.paired.analysis.mitigated import NO_DIFFERENCE
+from biaslab.papers.paired.analysis.people import TWO
 from biaslab.papers.paired.figures import JUDGES, OUTCOMES, SETTINGS
 from biaslab.prompts.paired import sentence
 
-_CELL = ["model", "aspect", "setting"]
 _WHAT = {"occupation": "occupations", "power": "roles of power"}
 _NAMES = {"faircritic": "FairCritic", "intervention": "the intervention"}
-_TWO = ("paired", "intervention", "faircritic")
 _ASSUMED = {
     WORST: "The interval takes the two people of an image to depend on each other as far as they can.",
     ASSUMED_NONE: "The interval takes the two people of an image as independent.",
 }
-_CHOSEN = "The ten were chosen for their scores in the same images: part of any fall is chance."
+_TOP = {"all": "", "top5": " (top 5 of each list)"}
 _TOLD = f"a sentence such as “{sentence(['nurse'], ['male'])}”"
 _PLANTED = {
     "mini": f"Largely planted: {100 * FORMS['sentence']:.0f} % of the texts that its model of people was trained on "
     f"end in {_TOLD}, with people as told.",
     "world": f"Planted: what {_TOLD} says is drawn.",
 }
-_RISES = ("It rises", "It falls", "No change is shown")
 
 
 def _finding(
@@ -54,21 +53,31 @@ def _finding(
 ) -> Finding:
     """Return a finding about a row, with its ``value`` and the limits whose columns begin with ``ends``.
 
-    The question's ``{what}`` and ``{setting}`` are filled in; an answer of three words has one for an interval above
-    0, below 0, and on neither side.
+    Question and answer are filled in with the row's values, whose aspect in words is ``{what}``; an answer of three
+    words has one for an interval above 0, below 0, and on neither side.
     """
     low, high = (row.get(f"{ends}{end}", nan) for end in ("ci_low", "ci_high"))
     aspect = row.get("aspect", "")
-    question = question.format(what=_WHAT.get(aspect, aspect), setting=_setting(row.get("setting", "")))
+    words = dict(row) | {"what": _WHAT.get(aspect, aspect), "setting": _setting(row.get("setting", ""))}
     said = answer if isinstance(answer, str) else f"{moved(low, high, *answer)}."
+    question, said = (text.format_map(words) for text in (question, said))
     numbers = {"estimate": row[value], "ci_low": low, "ci_high": high, "unit": unit} if value else {}
     counted = {"n": row[n], "of": of} if n else {}
     model, details = row.get("model", ""), tuple(details)
     return Finding(question, said, model, figure=figure, details=details, **numbers, **counted, **more)
 
 
-def _rows(table: pd.DataFrame) -> Iterable[pd.Series]:
+def _listed(say: Callable[..., Iterator[Finding]]) -> Callable[..., list[Finding]]:
+    """Let a function that yields findings return a list of them."""
+    return wraps(say)(lambda *given, **options: list(say(*given, **options)))
+
+
+def _rows(table: pd.DataFrame) -> Iterator[pd.Series]:
     return (row for _, row in table.iterrows())
+
+
+def _groups(table: pd.DataFrame, by: list[str]) -> Iterator[pd.DataFrame]:
+    return (rows for _, rows in table.groupby(by, sort=False))
 
 
 def _assumed(row, column: str = "dependence") -> tuple[str, ...]:
@@ -93,137 +102,130 @@ def _p(row) -> tuple[str, ...]:
     return (f"{p_words(row['p'])}.",) if isfinite(row["p"]) else ()
 
 
-def _top(scope: str) -> str:
-    return " (top 5 of each list)" if scope == "top5" else ""
-
-
 def _none_could(each_has: str, smallest: float, alpha: float, least_p, tests: int, of: str = "people") -> str:
     """Say that no outcome could have been significant, and how many people a test it takes."""
     takes = stats.needed(least_p, tests, alpha)
     return none_could(each_has, smallest, alpha, takes=takes, of=of)
 
 
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
+
+
 # -- scores ------------------------------------------------------------------------------------------
 
 
-def stereotype_score(scores: pd.DataFrame) -> list[Finding]:
+@_listed
+def stereotype_score(scores: pd.DataFrame) -> Iterator[Finding]:
     """Say which way overall scores lean with two people, and beside them with one (``paired_stereotype_score``)."""
-
-    def say(model: str, aspect: str, rows: pd.DataFrame) -> Finding:
+    ways = "Towards their stereotypes", "Against their stereotypes", "No lean is shown"
+    question, figure = "Which way do {what} lean with {setting}?", "paired_stereotype_score"
+    scores = _plain(_overall(scores[scores["evidence"] == "computed"], "score"))
+    for rows in _groups(scores, ["model", "aspect"]):
         row = rows.iloc[-1]
         alone = [
             f"With {_setting(r['setting'])}: {spoken(r['score'])} points ({interval(r)}; {r['n']:,.0f} people)."
             for r in _rows(rows.iloc[:-1])
         ]
-        ways = "Towards their stereotypes", "Against their stereotypes", "No lean is shown"
-        question, figure = "Which way do {what} lean with {setting}?", "paired_stereotype_score"
-        marks = tuple(
-            Mark(_setting(r["setting"]), r["score"], r["ci_low"], r["ci_high"]) for r in _rows(rows)
-        )
+        drawn = rows[["setting", "score", "ci_low", "ci_high"]].itertuples(index=False)
+        marks = tuple(Mark(_setting(setting), *numbers) for setting, *numbers in drawn)
         drawn = {"marks": marks, "reference_name": "no lean", "figure": figure}
-        return _finding(row, question, ways, "score", (*alone, *_assumed(row)), **drawn)
-
-    scores = _plain(_overall(scores[scores["evidence"] == "computed"], "score"))
-    return each(scores, ["model", "aspect"], say)
+        yield _finding(row, question, ways, "score", (*alone, *_assumed(row)), **drawn)
 
 
-def biased_images(images: pd.DataFrame) -> list[Finding]:
+@_listed
+def biased_images(images: pd.DataFrame) -> Iterator[Finding]:
     """Say what share of pairs' images fits stereotypes, or its limits (``paired_biased_images``)."""
-
-    def say(model: str, aspect: str, rows: pd.DataFrame) -> Finding:
+    question = "In how many images of two {what} does at least one person fit the stereotype?"
+    known = images[(images["setting"] == "paired") & (images["n"] > 0)]
+    for rows in _groups(known, ["model", "aspect"]):
         by = rows.set_index("measure")
         one, both = by.loc["any"], by.loc["both"]
-        said = f"In {one['percent']:.1f} %; both fit in {both['percent']:.1f} %."
-        numbers = {"value": "percent", "unit": "%", "of": "images"}
         fair = "A fair model that draws them independently shows 75 % and 25 %."
-        if one["evidence"] != "counted":
+        if one["evidence"] == "counted":
+            said = f"In {one['percent']:.1f} %; both fit in {both['percent']:.1f} %."
+            numbers = {"value": "percent", "unit": "%", "of": "images"}
+        else:
             ends = [row[end] for row in (one, both) for end in ("lowest", "highest")]
             said = "Between {:.1f} and {:.1f} %; both fit in {:.1f} to {:.1f} %.".format(*ends)
             numbers = {"n": ""}
             fair = f"Only limits follow from shares per identity (n = {one['n']:,.0f} images). {fair}"
-        question = "In how many images of two {what} does at least one person fit the stereotype?"
-        return _finding(one, question, said, details=[fair], figure="paired_biased_images", **numbers)
-
-    known = images[(images["setting"] == "paired") & (images["n"] > 0)]
-    return each(known, ["model", "aspect"], say)
+        yield _finding(one, question, said, details=[fair], figure="paired_biased_images", **numbers)
 
 
-def occupation_score(absolute: pd.DataFrame, scores: pd.DataFrame, *, confidence: float) -> list[Finding]:
+@_listed
+def occupation_score(absolute: pd.DataFrame, scores: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say for how many occupations the score differs from 0, or that at their n none could.
 
     From ``paired_absolute_score`` and ``paired_occupation_score``.
     """
+    question = "For how many occupations does the score with {setting} differ from 0?"
+    of = {"n": "n_identities", "of": "occupations", "figure": "paired_occupation_score"}
     people, alpha = scores.dropna(subset=["score"]).groupby(["model", "setting"])["n"], 1 - confidence
-
-    def say(row: pd.Series) -> Finding:
-        n, tests = people.get_group((row["model"], row["setting"])), int(row["n_identities"])
+    known = absolute[(absolute["aspect"] == "occupation") & (absolute["n_identities"] > 0)]
+    for row in _rows(_plain(known)):
+        n = people.get_group((row["model"], row["setting"]))
         least, most = n.min(), n.max()
         each_has = count(least, "person", "people") if least == most else f"{least:.0f} to {most:.0f} people"
-        said = f"For {row['n_significant_holm']:.0f} of {tests}, after Holm's correction."
+        said = "For {n_significant_holm:.0f} of {n_identities:.0f}, after Holm's correction."
         more = f"After Benjamini and Hochberg's {row['n_significant_bh']:.0f}; {each_has} each."
         if (smallest := row["smallest_p_holm"]) >= alpha:
-            said = f"That cannot be told with {each_has} each."
-            more = _none_could(each_has, smallest, alpha, stats.least_binomial_p, tests)
-            more = f"{more[0].upper()}{more[1:]}."
-        question = "For how many occupations does the score with {setting} differ from 0?"
-        of = {"n": "n_identities", "of": "occupations"}
-        return _finding(row, question, said, details=[more], figure="paired_occupation_score", **of)
-
-    known = absolute[(absolute["aspect"] == "occupation") & (absolute["n_identities"] > 0)]
-    return [say(row) for row in _rows(_plain(known))]
+            said, tests = f"That cannot be told with {each_has} each.", int(row["n_identities"])
+            more = _sentence(_none_could(each_has, smallest, alpha, stats.least_binomial_p, tests))
+        yield _finding(row, question, said, details=[more], **of)
 
 
-def absolute_score(absolute: pd.DataFrame) -> list[Finding]:
+@_listed
+def absolute_score(absolute: pd.DataFrame) -> Iterator[Finding]:
     """Say the mean size of scores without the part that chance adds (``paired_absolute_score``)."""
+    question = "How large are scores of {what} with {setting}, chance taken off?"
+    of = {"n": "n_identities", "of": "identities"}
+    for row in _rows(_plain(absolute.dropna(subset=["corrected"]))):
+        seen, floor, left = (spoken(row[c]) for c in ("mean_absolute_score", "floor", "corrected_floor"))
+        seen = (
+            f"Observed {seen} points; a fair model would show {floor}, of which the correction leaves {left}."
+        )
+        said, figure = "{corrected:.1f} points on average.", f"paired_{row['aspect']}_score"
+        yield _finding(row, question, said, "corrected", (seen, *_assumed(row)), figure=figure, **of)
 
-    def say(row: pd.Series) -> Finding:
-        seen = f"Observed {spoken(row['mean_absolute_score'])} points; a fair model would show "
-        seen += f"{spoken(row['floor'])}, of which the correction leaves {spoken(row['corrected_floor'])}."
-        question, said = "How large are scores of {what} with {setting}, chance taken off?", row["corrected"]
-        of = {"n": "n_identities", "of": "identities", "figure": f"paired_{row['aspect']}_score"}
-        details = (seen, *_assumed(row))
-        return _finding(row, question, f"{said:.1f} points on average.", "corrected", details, **of)
 
-    return [say(row) for row in _rows(_plain(absolute.dropna(subset=["corrected"])))]
-
-
-def score_by_order(table: pd.DataFrame) -> list[Finding]:
+@_listed
+def score_by_order(table: pd.DataFrame) -> Iterator[Finding]:
     """Say what images out of order, and people not judged, could change of scores (``paired_score_by_order``)."""
-
-    def say(model: str, aspect: str, setting: str, rows: pd.DataFrame) -> Finding | None:
+    question = "Do images out of order, or people not judged, change scores of {what} ({setting})?"
+    for rows in _groups(table[table["setting"].isin(TWO)], CELL):
         by = rows.set_index("images")
         every, some = by.loc["all"], by.loc["as_asked"]
-        if not every["n"]:
-            return None
-        low, high = every["score_if_none_fit"], every["score_if_all_fit"]
-        left = f"Without them: {spoken(some['score'])} points ({interval(some)}; {some['n']:,.0f} people)."
-        question = "Do images out of order, or people not judged, change scores of {what} ({setting})?"
-        said = f"Without images out of order {some['score']:.1f}; people not judged make it {low:.1f} to {high:.1f}."
-        return _finding(every, question, said, "score", (left, *_assumed(every)))
-
-    return each(table[table["setting"].isin(_TWO)], _CELL, say)
+        if every["n"]:
+            left = (
+                f"Without them: {spoken(some['score'])} points ({interval(some)}; {some['n']:,.0f} people)."
+            )
+            said = f"Without images out of order {some['score']:.1f}; people not judged make it "
+            said += "{score_if_none_fit:.1f} to {score_if_all_fit:.1f}."
+            yield _finding(every, question, said, "score", (left, *_assumed(every)))
 
 
-def power_lean(coupling: pd.DataFrame) -> list[Finding]:
+@_listed
+def power_lean(coupling: pd.DataFrame) -> Iterator[Finding]:
     """Say what the difference between high- and low-power scores restates: the lean (``paired_role_coupling``)."""
-
-    def say(row: pd.Series) -> Finding:
-        # Fewer women, a larger difference: its limits above 0 are the share's below 50.
-        ways = "fewer women than men", "more women than men", "no lean is shown"
+    question = "Do high-power roles carry more bias ({setting})?"
+    of = {"unit": "% female", "of": "occupations", "ends": "percent_female_", "figure": "paired_lean"}
+    # Fewer women, a larger difference: its limits above 0 are the share's below 50.
+    ways = "fewer women than men", "more women than men", "no lean is shown"
+    for row in _rows(_plain(coupling.dropna(subset=["difference"]))):
         lean = moved(row["difference_ci_low"], row["difference_ci_high"], *ways)
         said = f"That cannot be told: the difference restates the lean over both roles ({lean})."
         detail = f"High minus low power, {row['difference']:+.1f} points, is 4 × (50 - % female) by algebra."
-        of = {"unit": "% female", "of": "occupations", "ends": "percent_female_", "figure": "paired_lean"}
-        question = "Do high-power roles carry more bias ({setting})?"
-        return _finding(row, question, said, "percent_female", [detail], **of)
-
-    return [say(row) for row in _rows(_plain(coupling.dropna(subset=["difference"])))]
+        yield _finding(row, question, said, "percent_female", [detail], **of)
 
 
-def role_coupling(coupling: pd.DataFrame) -> list[Finding]:
+@_listed
+def role_coupling(coupling: pd.DataFrame) -> Iterator[Finding]:
     """Say how an occupation's two roles go together, in scores and in images (``paired_role_coupling``)."""
-
-    def say(row: pd.Series) -> Finding:
+    question = "Do the two roles of an occupation go together with {setting}?"
+    said = "They have the same score in {n_same_score:.0f} of {n:.0f} occupations."
+    of = {"unit": "(correlation of the scores)", "of": "occupations", "figure": "paired_role_coupling"}
+    for row in _rows(_plain(coupling[coupling["n"] > 0])):
         details, n = [], f"{row['n_images']:.0f}"
         if isfinite(row["fewest_same_gender"]):
             details = [f"As few as {row['fewest_same_gender']:.0f} of {n} images may show one gender twice."]
@@ -232,173 +234,155 @@ def role_coupling(coupling: pd.DataFrame) -> list[Finding]:
             share = f"{row['percent_same_gender']:.1f} % ({ends}) of {n}"
             details.append(f"One gender is shown twice in {share} images.")
         if isfinite(row["same_gender_excess"]):
-            ends = "same_gender_excess_ci_low", "same_gender_excess_ci_high"
-            way = moved(row[ends[0]], row[ends[1]], "more than", "fewer than", "no difference shown from")
+            ends = ["same_gender_excess_ci_low", "same_gender_excess_ci_high"]
+            way = moved(*row[ends], "more than", "fewer than", "no difference shown from")
             excess = f"{row['same_gender_excess']:+.1f} points, {interval(row, *ends)}"
             details.append(f"That is {way} independent people with the leans of their identities ({excess}).")
-        question = "Do the two roles of an occupation go together with {setting}?"
-        said = f"They have the same score in {row['n_same_score']:.0f} of {row['n']:.0f} occupations."
-        of = {"unit": "(correlation of the scores)", "of": "occupations", "figure": "paired_role_coupling"}
-        return _finding(row, question, said, "r", details, **of)
-
-    return [say(row) for row in _rows(_plain(coupling[coupling["n"] > 0]))]
+        yield _finding(row, question, said, "r", details, **of)
 
 
 # -- labour ------------------------------------------------------------------------------------------
 
 
-def labour_correlation(correlation: pd.DataFrame) -> list[Finding]:
+@_listed
+def labour_correlation(correlation: pd.DataFrame) -> Iterator[Finding]:
     """Say whether generated shares go with labour shares (``paired_labour_correlation``)."""
     question = "Do generated shares of women follow the labour force ({setting})?"
     ways = "They rise with them", "They fall with them", "No correlation is shown"
     of = {"unit": "(r)", "of": "occupations", "figure": "paired_labour_correlation"}
-    return [_finding(row, question, ways, "r", **of) for row in _rows(_plain(_overall(correlation, "r")))]
+    for row in _rows(_plain(_overall(correlation, "r"))):
+        yield _finding(row, question, ways, "r", **of)
 
 
-def labour_amplification(amplification: pd.DataFrame) -> list[Finding]:
+@_listed
+def labour_amplification(amplification: pd.DataFrame) -> Iterator[Finding]:
     """Say whether generated shares are further from 50 % than labour shares (``paired_labour_amplification``)."""
-
-    def say(model: str, setting: str, rows: pd.DataFrame) -> Finding | None:
+    question = "Are generated shares further from 50 % than the labour force's ({setting})?"
+    ways = "Further from 50 %", "Nearer to 50 %", "No difference is shown"
+    ways = tuple(f"{way}, image noise taken off" for way in ways)
+    of = {"n": "n_occupations", "of": "occupations", "figure": "paired_labour_amplification"}
+    for rows in _groups(_plain(amplification), ["model", "setting"]):
         by = rows.set_index("definition")
         row, along = by.loc["no_exclusion"], by.loc["directional"]
-        if not isfinite(row["amplification"]):
-            return None
-        words = "further along it", "back from it", "no direction is shown"
-        lean = moved(along["ci_low"], along["ci_high"], *words)
-        shift = f"{along['amplification']:+.1f} points ({interval(along)})"
-        details = [f"Against the lean of the labour share: {lean}, {shift}."]
-        ways = "Further from 50 %", "Nearer to 50 %", "No difference is shown"
-        ways = tuple(f"{way}, image noise taken off" for way in ways)
-        question = "Are generated shares further from 50 % than the labour force's ({setting})?"
-        of = {"n": "n_occupations", "of": "occupations", "figure": "paired_labour_amplification"}
-        return _finding(row, question, ways, "amplification", details, **of)
-
-    return each(_plain(amplification), ["model", "setting"], say)
+        if isfinite(row["amplification"]):
+            words = "further along it", "back from it", "no direction is shown"
+            lean = moved(along["ci_low"], along["ci_high"], *words)
+            shift = f"{along['amplification']:+.1f} points ({interval(along)})"
+            details = [f"Against the lean of the labour share: {lean}, {shift}."]
+            yield _finding(row, question, ways, "amplification", details, **of)
 
 
 # -- one person against two --------------------------------------------------------------------------
 
 
-def score_change(changes: pd.DataFrame) -> list[Finding]:
+@_listed
+def score_change(changes: pd.DataFrame) -> Iterator[Finding]:
     """Say how scores change from one person to two, overall and in each list (``paired_score_change``)."""
-
-    def say(model: str, aspect: str, setting: str, rows: pd.DataFrame) -> Finding | None:
+    question = "Does the stereotype score of {what} change from one person to two?"
+    ways = "It rises", "It falls", "No change is shown"
+    of = {"n": "n_identities", "of": "identities", "figure": "paired_score_change"}
+    for rows in _groups(_plain(changes.dropna(subset=["change"])), CELL):
         by = rows.set_index("stereotype")
-        if "overall" not in by.index:
-            return None
-        row, lists = by.loc["overall"], [s for s in LISTS if s in by.index]
+        lists = [s for s in LISTS if s in by.index]
         said = [f"{s} list {by.loc[s, 'change']:+.1f} ({interval(by.loc[s])})" for s in lists]
-        details = ([f"Partners fixed: {'; '.join(said)}."] if said else []) + [*_assumed(row)]
-        of = {"n": "n_identities", "of": "identities", "figure": "paired_score_change"}
-        question = "Does the stereotype score of {what} change from one person to two?"
-        return _finding(row, question, _RISES, "change", details, **of)
-
-    return each(_plain(changes.dropna(subset=["change"])), _CELL, say)
+        if "overall" in by.index:
+            row, details = by.loc["overall"], [f"Partners fixed: {'; '.join(said)}."] if said else []
+            yield _finding(row, question, ways, "change", [*details, *_assumed(row)], **of)
 
 
-def lean(lean: pd.DataFrame) -> list[Finding]:
+@_listed
+def lean(lean: pd.DataFrame) -> Iterator[Finding]:
     """Say the share perceived as female whatever the identity, with two people and with one (``paired_lean``)."""
-
-    def say(model: str, aspect: str, rows: pd.DataFrame) -> Finding:
+    question = "Whatever the identity, which way do {what} lean with {setting}?"
+    ways, of = (
+        ("Towards women", "Towards men", "No lean is shown"),
+        {"unit": "% female", "figure": "paired_lean"},
+    )
+    known = _plain(_overall(lean[lean["evidence"] == "computed"], "percent_female"))
+    for rows in _groups(known, ["model", "aspect"]):
         row = rows.iloc[-1]
-        limits = row["ci_low"] - 50, row["ci_high"] - 50
-        way = moved(*limits, "Towards women", "Towards men", "No lean is shown")
+        way = moved(row["ci_low"] - 50, row["ci_high"] - 50, *ways)
         alone = [
             f"With {_setting(r['setting'])}: {r['percent_female']:.1f} % ({interval(r)})."
             for r in _rows(rows.iloc[:-1])
         ]
-        question = "Whatever the identity, which way do {what} lean with {setting}?"
-        of = {"unit": "% female", "figure": "paired_lean"}
-        return _finding(row, question, f"{way}.", "percent_female", (*alone, *_assumed(row)), **of)
-
-    known = _plain(_overall(lean[lean["evidence"] == "computed"], "percent_female"))
-    return each(known, ["model", "aspect"], say)
+        yield _finding(row, question, f"{way}.", "percent_female", (*alone, *_assumed(row)), **of)
 
 
-def changed_cases(cases: pd.DataFrame, changes: pd.DataFrame, *, confidence: float) -> list[Finding]:
+@_listed
+def changed_cases(cases: pd.DataFrame, changes: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say how many identities rise or fall, how they divide between the lists, and whether any could be told.
 
     From ``paired_changed_cases`` and ``paired_identity_change``.
     """
     known, alpha = changes.dropna(subset=["p_holm"]), 1 - confidence
     largest = cases["stereotype"] == cases["direction"].map({"amplified": "male", "reduced": "female"})
-
-    def say(model: str, aspect: str, setting: str, rows: pd.DataFrame) -> Finding:
-        of = known[(known[_CELL] == [model, aspect, setting]).all(axis=1)]
+    for rows in _groups(_plain(cases[largest].dropna(subset=["percent_of_cases"])), CELL):
+        first = rows.iloc[0]
+        of = known[(known[CELL] == first[CELL]).all(axis=1)]
         parts = []
         for row in _rows(rows):
             stated = f"; stated: {row['printed']:.2f} %" if isfinite(row["printed"]) else ""
             share = f"{row['percent_of_cases']:.1f} % ({interval(row)}{stated})"
-            parts.append(
-                f"Of {row['n']:.0f} {row['direction']} cases {share} are {row['stereotype']}-stereotyped."
-            )
+            whose = f"{row['stereotype']}-stereotyped"
+            parts.append(f"Of {row['n']:.0f} {row['direction']} cases {share} are {whose}.")
         said = f"{int((of['p_holm'] < alpha).sum())} of {len(of)}, after Holm's correction."
         if (smallest := of["smallest_p_holm"].min()) >= alpha:
             single, n = of["n_single"].max(), of["n"].max()
             each_has = f"{single:.0f} people alone and {n:.0f} with two"
             least_p = partial(stats.least_fisher_p, n)
             none = _none_could(each_has, smallest, alpha, least_p, len(of), "people alone")
-            parts.append(f"{none[0].upper()}{none[1:]}.")
+            parts.append(_sentence(none))
             said = "That cannot be told with so few people each."
-        question = f"How many {_WHAT[aspect]} change their score from one person to {_setting(setting)}?"
-        about = {"model": model, "n": len(of), "of": "identities", "figure": "paired_cases"}
-        return Finding(question, said, details=tuple(parts), **about)
-
-    return each(_plain(cases[largest].dropna(subset=["percent_of_cases"])), _CELL, say)
+        question = "How many {what} change their score from one person to {setting}?"
+        about = {"of": "identities", "figure": "paired_cases"}
+        yield _finding(pd.Series({**first, "n": len(of)}), question, said, details=parts, **about)
 
 
 # -- mitigation --------------------------------------------------------------------------------------
 
 
-def mitigation(mitigation: pd.DataFrame) -> list[Finding]:
+@_listed
+def mitigation(mitigation: pd.DataFrame) -> Iterator[Finding]:
     """Say which way people lean with mitigation: over-correction as plainly as bias left (``paired_mitigation``)."""
-
-    def say(model: str, aspect: str, scope: str, rows: pd.DataFrame) -> list[Finding]:
-        before = rows[rows["mitigation"] == "none"]
-        if before.empty:
-            return []
-        first, found = before.iloc[0], []
-        for row in _rows(rows[rows["mitigation"] != "none"]):
+    for rows in _groups(_overall(mitigation, "score"), ["model", "aspect", "scope"]):
+        plain = rows["mitigation"] == "none"
+        for row in _rows(rows[~plain] if plain.any() else rows.head(0)):
+            first, by, scope = rows[plain].iloc[0], row["mitigation"], row["scope"]
             details = [f"Without it: {spoken(first['score'])} points ({interval(first)})."]
             if isfinite(row["ci_low"]):
-                answer = _left_over(first, row)
-                details += [*_assumed(row), *([_CHOSEN] if scope == "top5" else [])]
-                if row["mitigation"] == "faircritic" and model in _PLANTED:
-                    details.append(_PLANTED[model])
+                way = row["direction"]
+                said = f"Over-correction, {way}."
+                if way == NO_DIFFERENCE:
+                    said = "No difference from 0 is shown."
+                elif (first["score"] > 0) == way.startswith("towards"):
+                    said = f"Bias {way} is left."
+                planted = by == "faircritic" and row["model"] in _PLANTED
+                details += [*_assumed(row), *_chosen(scope), *([_PLANTED[row["model"]]] if planted else [])]
             elif first["score"] * row["score"] < 0:
-                answer = "The sign is reversed: over-correction."
+                said = "The sign is reversed: over-correction."
                 if abs(row["score"]) < row["margin"]:
                     details.append(f"It is less than the margin of {row['margin']:.1f} at the unmitigated n.")
             else:
-                answer = "The sign stays; no interval is printed."
-            question = f"What does {_NAMES[row['mitigation']]} leave of the lean of {{what}}{_top(scope)}?"
-            found.append(_finding(row, question, answer, "score", details, figure="paired_mitigation"))
-        return found
-
-    return each(_overall(mitigation, "score"), ["model", "aspect", "scope"], say)
+                said = "The sign stays; no interval is printed."
+            question = f"What does {_NAMES[by]} leave of the lean of {{what}}{_TOP[scope]}?"
+            yield _finding(row, question, said, "score", details, figure="paired_mitigation")
 
 
-def _left_over(before, after) -> str:
-    """Say which way people lean with mitigation."""
-    way = after["direction"]
-    if way == NO_DIFFERENCE:
-        return "No difference from 0 is shown."
-    if (before["score"] > 0) == way.startswith("towards"):
-        return f"Bias {way} is left."
-    return f"Over-correction, {way}."
-
-
-def mitigation_change(change: pd.DataFrame, *, confidence: float) -> list[Finding]:
+@_listed
+def mitigation_change(change: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say how far mitigation moves the score, and how many identities lean which way (``paired_mitigation_change``)."""
+    of = {"n": "n_identities", "of": "identities", "figure": "paired_before_after"}
+    for row in _rows(_overall(change, "change")):
+        name, scope = _NAMES[row["mitigation"]], row["scope"]
+        question = f"How far does {name} move the score of {{what}}{_TOP[scope]}?"
+        details = (*_leaning(row, 1 - confidence), *_assumed(row), *_chosen(scope))
+        yield _finding(row, question, ("Up", "Down", "No change is shown"), "change", details, **of)
 
-    def say(row: pd.Series) -> Finding:
-        name, top = _NAMES[row["mitigation"]], _top(row["scope"])
-        details = (*_leaning(row, 1 - confidence), *_assumed(row), *([_CHOSEN] if top else []))
-        of = {"n": "n_identities", "of": "identities", "figure": "paired_before_after"}
-        question = f"How far does {name} move the score of {{what}}{top}?"
-        return _finding(row, question, ("Up", "Down", "No change is shown"), "change", details, **of)
 
-    return [say(row) for row in _rows(_overall(change, "change"))]
+def _chosen(scope: str) -> list[str]:
+    chosen = "The ten were chosen for their scores in the same images: part of any fall is chance."
+    return [chosen] if scope == "top5" else []
 
 
 def _leaning(row, alpha: float) -> list[str]:
@@ -421,76 +405,65 @@ def _leaning(row, alpha: float) -> list[str]:
     return said
 
 
-def told(told: pd.DataFrame) -> list[Finding]:
+@_listed
+def told(told: pd.DataFrame) -> Iterator[Finding]:
     """Say in how many prompts people are told a gender, and whether they look as told (``paired_told``)."""
-
-    def say(row: pd.Series) -> Finding:
+    for row in _rows(told[told["told"].isin(LISTS) & (told["n"] > 0)]):
         by, asked = _NAMES[row["setting"]], "a woman" if row["told"] == "female" else "a man"
         by += f", round {row['round']}" if row["round"] != "0" else ""
-        shares = ["percent_female", "ci_low", "ci_high"]
         if row["told"] == "male":
-            row[shares] = 100 - row[["percent_female", "ci_high", "ci_low"]].to_numpy()
-        question = f"Do {row['stereotype']}-stereotyped {{what}} told to be {asked} look it ({by})?"
-        prompts = count(row["n_prompts"], "prompt tells", "prompts tell")
-        said = f"{row['percent_female']:.1f} % do; {prompts} it."
-        return _finding(row, question, said, "percent_female", unit="%", figure="paired_told")
-
-    return [say(row) for row in _rows(told[told["told"].isin(LISTS) & (told["n"] > 0)])]
+            ends = ["percent_female", "ci_high", "ci_low"]
+            row[["percent_female", "ci_low", "ci_high"]] = 100 - row[ends].to_numpy()
+        question = f"Do {{stereotype}}-stereotyped {{what}} told to be {asked} look it ({by})?"
+        said = f"{{percent_female:.1f}} % do; {count(row['n_prompts'], 'prompt tells', 'prompts tell')} it."
+        yield _finding(row, question, said, "percent_female", unit="%", figure="paired_told")
 
 
-def critiques(critiques: pd.DataFrame) -> list[Finding]:
+@_listed
+def critiques(critiques: pd.DataFrame) -> Iterator[Finding]:
     """Say how many batches of images the critic judged and how many it found biased (``paired_critiques``)."""
-
-    def say(model: str, aspect: str, round_: str, rows: pd.DataFrame) -> Finding:
+    for rows in _groups(critiques, ["model", "aspect", "round"]):
         batches = rows.drop_duplicates("batch_id")
         judged = batches[batches["outcome"] == "judged"]
-        guidelines = count((rows["guideline"] != "").sum(), "guideline", "guidelines")
-        question = f"How often does the critic find {_WHAT[aspect]} biased (round {round_})?"
-        said = (
-            f"In {(judged['biased'] == 'yes').sum()} of {len(judged)} batches judged; it gives {guidelines}."
-        )
-        return Finding(question, said, model=model, n=len(batches), of="batches of images")
-
-    return each(critiques, ["model", "aspect", "round"], say)
+        biased, given = (judged["biased"] == "yes").sum(), (rows["guideline"] != "").sum()
+        question = "How often does the critic find {what} biased (round {round})?"
+        said = f"In {biased} of {len(judged)} batches judged; it gives {count(given, 'guideline', 'guidelines')}."
+        row = pd.Series({**rows.iloc[0], "n": len(batches)})
+        yield _finding(row, question, said, of="batches of images")
 
 
 # -- judges ------------------------------------------------------------------------------------------
 
 
-def judge_attenuation(attenuation: pd.DataFrame) -> list[Finding]:
+@_listed
+def judge_attenuation(attenuation: pd.DataFrame) -> Iterator[Finding]:
     """Say what overall score each automated judge would see (``paired_judge_attenuation``)."""
-
-    def say(model: str, aspect: str, setting: str, rows: pd.DataFrame) -> Finding:
+    question = "What would automated judges see of the score of {what} ({setting})?"
+    said = "Annotators {score:.1f}; with evenly spread errors {seen}."
+    details = ["Kappas are printed without n or interval."]
+    for rows in _groups(attenuation.dropna(subset=["score_seen"]), CELL):
         seen = [f"{JUDGES.get(r['judge'], r['judge'])} {r['score_seen']:.1f}" for r in _rows(rows)]
-        row, question = rows.iloc[0], "What would automated judges see of the score of {what} ({setting})?"
-        said = f"Annotators {row['score']:.1f}; with evenly spread errors {', '.join(seen)}."
-        details = ["Kappas are printed without n or interval."]
-        return _finding(row, question, said, details=details, figure="paired_judges")
-
-    return each(attenuation.dropna(subset=["score_seen"]), _CELL, say)
+        row = pd.Series({**rows.iloc[0], "seen": ", ".join(seen)})
+        yield _finding(row, question, said, details=details, figure="paired_judges")
 
 
-def judge_agreement(agreement: pd.DataFrame) -> list[Finding]:
+@_listed
+def judge_agreement(agreement: pd.DataFrame) -> Iterator[Finding]:
     """Say how well a run's judges agree with what they are compared with (``paired_judge_agreement``).
 
     Printed kappas, which have no n, are left out.
     """
+    question, said = (
+        "Does {judge} agree with {reference} on {what} ({setting})?",
+        "Cohen's kappa is {value:.2f}.",
+    )
     own = agreement[(agreement["statistic"] == "cohen_kappa") & (agreement["aspect"] != "average")]
-    own = own[own["n"].notna()] if "n" in own else own.head(0)
-    return [
-        _finding(
-            row,
-            f"Does {row['judge']} agree with {row['reference']} on {{what}} ({{setting}})?",
-            f"Cohen's kappa is {row['value']:.2f}.",
-            "value",
-            unit="(kappa)",
-            figure="paired_agreement",
-        )
-        for row in _rows(own)
-    ]
+    for row in _rows(own[own["n"].notna()] if "n" in own else own.head(0)):
+        yield _finding(row, question, said, "value", unit="(kappa)", figure="paired_agreement")
 
 
-def truth(truth: pd.DataFrame) -> list[Finding]:
+@_listed
+def truth(truth: pd.DataFrame) -> Iterator[Finding]:
     """Say how often each judge is right about people whose truth is known (``paired_truth``)."""
     words = {
         "gate": "both people found",
@@ -499,146 +472,128 @@ def truth(truth: pd.DataFrame) -> list[Finding]:
         "order": "order recognised",
         "skin_tone": "skin tone within one",
     }
-
-    def say(judge: str, rows: pd.DataFrame) -> Finding | None:
+    question = "Is {judge} right about people whose truth is known?"
+    said = "About the gender of {percent:.1f} % of those that it judges."
+    for rows in _groups(truth[truth["n"] > 0], ["judge"]):
         by = rows.set_index("measure")
-        if "gender" not in by.index:
-            return None
-        row, known = by.loc["gender"], [m for m in words if m in by.index]
+        known = [m for m in words if m in by.index]
         more = [f"{words[m]}: {by.loc[m, 'percent']:.1f} % ({interval(by.loc[m])})" for m in known]
-        question = f"Is {judge} right about people whose truth is known?"
-        said = f"About the gender of {row['percent']:.1f} % of those that it judges."
         details = [f"{'; '.join(more)}."] if more else []
-        return _finding(row, question, said, "percent", details, unit="%", figure="paired_truth")
-
-    return each(truth[truth["n"] > 0], ["judge"], say)
+        if "gender" in by.index:
+            row = by.loc["gender"]
+            yield _finding(row, question, said, "percent", details, unit="%", figure="paired_truth")
 
 
 # -- images of people ----------------------------------------------------------------------------------
 
 
-def outcomes(outcomes: pd.DataFrame) -> list[Finding]:
+@_listed
+def outcomes(outcomes: pd.DataFrame) -> Iterator[Finding]:
     """Say what share of images shows everyone judged, and which failure is the most frequent (``paired_outcomes``)."""
-
-    def say(model: str, aspect: str, setting: str, rows: pd.DataFrame) -> Finding:
+    question = "In how many images of {what} is everyone judged ({setting})?"
+    of = {"unit": "%", "n": "n_images", "of": "images", "figure": "paired_outcomes"}
+    for rows in _groups(outcomes, CELL):
         by = rows.set_index("outcome")
         failed = by["n"].drop(index=["judged", "uncertain", "unrated"])
         stopped = f"The gate stops {count(failed.sum(), 'image', 'images')}"
         if failed.sum():
             stopped += f", most often: {OUTCOMES.names[failed.idxmax()]} ({failed.max():,.0f})"
-        row, question = by.loc["judged"], "In how many images of {what} is everyone judged ({setting})?"
-        of = {"unit": "%", "n": "n_images", "of": "images", "figure": "paired_outcomes"}
-        return _finding(row, question, f"In {row['percent']:.1f} %.", "percent", [f"{stopped}."], **of)
-
-    return each(outcomes, _CELL, say)
+        yield _finding(by.loc["judged"], question, "In {percent:.1f} %.", "percent", [f"{stopped}."], **of)
 
 
-def valid_images(valid: pd.DataFrame) -> list[Finding]:
+@_listed
+def valid_images(valid: pd.DataFrame) -> Iterator[Finding]:
     """Say how many images of several people show all that was asked, and what mitigation costs.
 
     From ``paired_valid_images``.
     """
-
-    def say(row: pd.Series) -> Finding:
+    question, limits = (
+        "How many images of {what} show all that was asked ({setting})?",
+        ["change_ci_low", "change_ci_high"],
+    )
+    of = {"unit": "%", "n": "n_images", "of": "images", "figure": "paired_valid_images"}
+    valid = valid[(valid["measure"] == "valid") & (valid["setting"] != "single")]
+    for row in _rows(valid.dropna(subset=["percent"])):
         details = []
         if isfinite(row["change"]):
-            limits = "change_ci_low", "change_ci_high"
-            words = "More than", "Fewer than", "No change is shown from"
-            way = moved(*row[[*limits]], *words)
+            way = moved(*row[limits], "More than", "Fewer than", "No change is shown from")
             change = f"{row['change']:+.1f} points, {interval(row, *limits)}"
             details = [f"{way} the same pairs without mitigation ({change})."]
-        question = "How many images of {what} show all that was asked ({setting})?"
-        of = {"unit": "%", "n": "n_images", "of": "images", "figure": "paired_valid_images"}
-        return _finding(row, question, f"{row['percent']:.1f} %.", "percent", details, **of)
-
-    valid = valid[(valid["measure"] == "valid") & (valid["setting"] != "single")]
-    return [say(row) for row in _rows(valid.dropna(subset=["percent"]))]
+        yield _finding(row, question, "{percent:.1f} %.", "percent", details, **of)
 
 
-def three(people: pd.DataFrame, *, confidence: float) -> list[Finding]:
+@_listed
+def three(people: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say how many images of three people work, and how often people in those fit (``paired_people``)."""
-
-    def say(model: str, rows: pd.DataFrame) -> Finding:
+    for rows in _groups(people[people["setting"] == "three"], ["model"]):
         every = rows["image_id"].nunique()
         worked = rows.groupby("image_id")["outcome"].transform(lambda outcome: (outcome == "judged").all())
         some = rows[worked.astype(bool) & rows["role_order"].isin(["right", ""])]
-        details = ()
-        if len(some):
+        details = []
+        if n := len(some):
             fit = int((some["gender"] == some["stereotype"]).sum())
-            low, high = stats.wilson_interval(fit, len(some), confidence)
-            share = (
-                f"{100 * fit / len(some):.1f} % ({100 * low:.1f} to {100 * high:.1f}) of {len(some)} people"
-            )
-            details = (f"In these, {share} fit their stereotype ({level(confidence)} interval).",)
-        question = "Do images of three people show everyone as asked?"
+            low, high = stats.wilson_interval(fit, n, confidence)
+            share = f"{100 * fit / n:.1f} % ({100 * low:.1f} to {100 * high:.1f}) of {n} people"
+            details = [f"In these, {share} fit their stereotype ({level(confidence)} interval)."]
         said = f"{some['image_id'].nunique()} of {every} do."
-        return Finding(question, said, model=model, n=every, of="images", details=details)
-
-    return each(people[people["setting"] == "three"], ["model"], say)
+        row = {"model": rows["model"].iloc[0], "n": every}
+        yield _finding(
+            row, "Do images of three people show everyone as asked?", said, details=details, of="images"
+        )
 
 
 # -- controls ----------------------------------------------------------------------------------------
 
 
-def position_effect(effects: pd.DataFrame) -> list[Finding]:
+@_listed
+def position_effect(effects: pd.DataFrame) -> Iterator[Finding]:
     """Say whether one side is perceived as female more often, whoever stands there (``paired_position_effect``)."""
     question = "Which side shows more women of the same {what} ({setting})?"
     ways, figure = ("The left", "The right", "No difference is shown"), "paired_position_effect"
     naming = "Only the left one is named with the occupation, so place and naming are not told apart."
-    return [
-        _finding(
-            row,
-            question,
-            ways,
-            "difference",
-            (*_p(row), *([naming] if row["aspect"] == "power" else []), *_assumed(row)),
-            figure=figure,
-        )
-        for row in _rows(_overall(effects, "difference"))
-    ]
+    for row in _rows(_overall(effects, "difference")):
+        details = [*_p(row), *([naming] if row["aspect"] == "power" else []), *_assumed(row)]
+        yield _finding(row, question, ways, "difference", details, figure=figure)
 
 
-def control_score(scores: pd.DataFrame) -> list[Finding]:
+@_listed
+def control_score(scores: pd.DataFrame) -> Iterator[Finding]:
     """Say what contrast adds to the score: pairs of opposite stereotype against each control.
 
     From ``paired_control_score``.
     """
     beside = {
-        "single": "to people alone",
-        "alike": "to pairs of one stereotype",
-        "same": "to pairs of one occupation",
-        "three": "to three people",
+        "single": "people alone",
+        "alike": "pairs of one stereotype",
+        "same": "pairs of one occupation",
+        "three": "three people",
     }
     ways = "It rises", "It falls", "No difference is shown"
-
-    def say(row: pd.Series) -> Finding:
+    of = {"ends": "contrast_", "figure": "paired_control_score"}
+    for row in _rows(_overall(scores, "contrast")):
+        question = "What does contrast with the opposite stereotype change, compared to "
+        question += f"{beside[row['setting']]}?"
         score = f"The score there is {spoken(row['score'])} ({interval(row)})."
         details = (score, *_assumed(row, "contrast_dependence"))
-        question = "What does contrast with the opposite stereotype change, compared "
-        question += f"{beside[row['setting']]}?"
-        of = {"ends": "contrast_", "figure": "paired_control_score"}
-        return _finding(row, question, ways, "contrast", details, **of)
-
-    return [say(row) for row in _rows(_overall(scores, "contrast"))]
+        yield _finding(row, question, ways, "contrast", details, **of)
 
 
-def labour_gap(gaps: pd.DataFrame) -> list[Finding]:
+@_listed
+def labour_gap(gaps: pd.DataFrame) -> Iterator[Finding]:
     """Say whether pairs with a larger gap in the labour force have a higher score (``paired_labour_gap``)."""
     question = "Does the score grow with the gap in the labour force ({setting})?"
     ways = "It rises", "It falls", "No slope is shown"
     of = {"unit": "points a point of gap", "n": "n_images", "of": "images", "figure": "paired_labour_gap"}
-    lines = gaps[gaps["group"] == "line"].dropna(subset=["slope"])
-    return [_finding(row, question, ways, "slope", _p(row), **of) for row in _rows(lines)]
+    for row in _rows(gaps[gaps["group"] == "line"].dropna(subset=["slope"])):
+        yield _finding(row, question, ways, "slope", _p(row), **of)
 
 
-def skin_tone(tones: pd.DataFrame) -> list[Finding]:
+@_listed
+def skin_tone(tones: pd.DataFrame) -> Iterator[Finding]:
     """Say by how many tones the two people of an image differ (``paired_skin_tone``)."""
     ways = "Yes, darker", "No, lighter", "No difference is shown"
     of = {"unit": "tones", "n": "n_images", "of": "images", "figure": "paired_skin_tone"}
-
-    def say(row: pd.Series) -> Finding:
+    for row in _rows(tones[tones["group"] == "difference"].dropna(subset=["skin_tone"])):
         first = "high-power" if row["aspect"] == "power" else "male-stereotyped"
         question = f"Are {first} people darker than the other in the same image ({{setting}})?"
-        return _finding(row, question, ways, "skin_tone", _p(row), **of)
-
-    return [say(row) for row in _rows(tones[tones["group"] == "difference"].dropna(subset=["skin_tone"]))]
+        yield _finding(row, question, ways, "skin_tone", _p(row), **of)

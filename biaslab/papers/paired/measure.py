@@ -12,6 +12,7 @@ import pandas as pd
 from biaslab import shared, tables
 from biaslab.genders import GENDERS
 from biaslab.judging.person_ratings import ANNOTATORS
+from biaslab.papers.paired.analysis.people import last_rounds
 from biaslab.pipeline.people import RATINGS, ROUND
 from biaslab.prompts.paired import POSITIONS
 
@@ -28,10 +29,7 @@ DRAWINGS = "truth of drawings"
 
 def _table(pipeline: Pipeline, frames: Iterable[pd.DataFrame], name: str) -> pd.DataFrame:
     """Return rows of one model as a table; no frames give an empty one."""
-    frames = [frame for frame in frames if len(frame)]
-    return tables.of(
-        pd.concat(frames, ignore_index=True).assign(model=pipeline.label) if frames else [], name
-    )
+    return tables.joined([frame.assign(model=pipeline.label) for frame in frames if len(frame)], name)
 
 
 def people(pipeline: Pipeline) -> pd.DataFrame:
@@ -88,9 +86,8 @@ def critiques(pipeline: Pipeline) -> pd.DataFrame:
 
 def _settled(pipeline: Pipeline, *settings: str) -> pd.DataFrame:
     """Return people as results list them: of FairCritic the last round, the intervention on occupations as top 5."""
-    everyone = people(pipeline)
-    some = everyone[everyone["setting"].isin(settings)]
-    some = some[(some["setting"] != "faircritic") | (some["round"] == some["round"].max())]
+    some = last_rounds(people(pipeline))
+    some = some[some["setting"].isin(settings)]
     top = (some["aspect"] == "occupation") & (some["setting"] == "intervention")
     return some.assign(setting=some["setting"].mask(top, "intervention_top5"))
 
@@ -109,7 +106,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     whole = pd.concat([wanted, before], ignore_index=True)
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
     shown = whole.assign(n=whole["gender"].isin(GENDERS), female=whole["gender"] == "female")
-    counts = shown.groupby(keys, sort=False)[["n", "female"]].sum().reset_index().astype({"n": float})
+    counts = shown.groupby(keys, sort=False)[["n", "female"]].sum().reset_index()
     share = 100 * counts["female"] / counts["n"].where(counts["n"] > 0)
     reason = np.where(counts["n"] > 0, "", "nobody was judged")
     return tables.of(counts.assign(percent_female=share, reason=reason), "paired_percent_female")
@@ -123,16 +120,15 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
     some = everyone[everyone["setting"].isin(["single", "paired"]) & everyone["gender"].isin(GENDERS)]
     # Several images of one prompt are as many samplings.
     index = some["image_id"].str.rpartition("/")[2].astype(int) + 1
-    some = some.assign(run=np.where(some["aspect"] == "power", some["run"], index).astype(int).astype(str))
-    some = some.assign(female=some["gender"] == "female")
+    run = np.where(some["aspect"] == "power", some["run"], index).astype(int).astype(str)
+    some = some.assign(run=run, female=some["gender"] == "female")
     rows, keys = [], ["model", "aspect", "setting", "run"]
     for names, group in some.groupby(keys, sort=False):
         share = group.groupby(["stereotype", "identity"])["female"].mean().reset_index()
         score = stereotype_score_from_percent(100 * share["female"].to_numpy(), share["stereotype"])
         lists = pd.Series(score).groupby(share["stereotype"]).mean()
         if len(lists) == len(GENDERS):
-            row = dict(zip(keys, names, strict=True))
-            rows.append(row | {"score": lists.mean(), "n": len(group)})
+            rows.append(dict(zip(keys, names, strict=True)) | {"score": lists.mean(), "n": len(group)})
     return tables.of(rows, "paired_run_score")
 
 
@@ -140,9 +136,9 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
     """Return who each image of two people of opposite stereotype was to show, and what was perceived (Figure 6)."""
     pairs = _settled(pipeline, "paired", "intervention", "faircritic")
     keys = ["model", "aspect", "setting", "image_id"]
-    names = {"gender": "label", "identity": "identity", "position": "position"}
-    wide = pairs.pivot(index=keys, columns="stereotype", values=list(names))
-    wide.columns = [f"{stereotype}_{names[value]}" for value, stereotype in wide.columns]
+    pairs = pairs.rename(columns={"gender": "label"})
+    wide = pairs.pivot(index=keys, columns="stereotype", values=["label", "identity", "position"])
+    wide.columns = [f"{stereotype}_{value}" for value, stereotype in wide.columns]
     return tables.of(wide.reset_index(), "paired_pair_images")
 
 
@@ -151,24 +147,18 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
     from biaslab.mini.pairs import held_out_pairs
 
     source = held_out_pairs(RENDERS, seed=pipeline.seed)
-    truth = source.table
-    looking = _judges(pipeline)[0]
-    names = shared.called(looking)
-
-    def said(judge: str) -> pd.DataFrame:
-        found = pipeline.people.judged_images(source, truth[["image_id", "position", "phrase"]], judge)
+    asked = source.table[["image_id", "position", "phrase"]]
+    truth = source.table.assign(
+        position=asked["position"].map({1: POSITIONS[1], 2: POSITIONS[3]}),
+        ambiguous=np.where(source.table["ambiguous"], "yes", "no"),
+    )
+    frames = []
+    for judge, name in shared.called(_judges(pipeline)[0]).items():
+        found = pipeline.people.judged_images(source, asked, judge)
         seen = found[["outcome", "gender", "n_faces"]].set_axis(truth.index)
-        return truth.assign(
-            judge=names[judge],
-            position=[POSITIONS[1] if k == 1 else POSITIONS[3] for k in truth["position"]],
-            ambiguous=np.where(truth["ambiguous"], "yes", "no"),
-            role_order=found["role"].to_numpy(),
-            skin_tone=_skin_tones(pipeline, source, found),
-            **seen,
-        )
-
-    frames = [said(judge) for judge in looking]
-    return tables.of(pd.concat(frames, ignore_index=True) if frames else [], "paired_renders")
+        order, tone = found["role"].to_numpy(), _skin_tones(pipeline, source, found)
+        frames.append(truth.assign(judge=name, role_order=order, skin_tone=tone, **seen))
+    return tables.joined(frames, "paired_renders")
 
 
 def _judges(pipeline: Pipeline) -> tuple[list[str], list[str]]:
@@ -198,17 +188,20 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
 
     seed = pipeline.seed
     looking, files = _judges(pipeline)
+    names = shared.called(looking)
     known = renders(pipeline)
     power = known["identity"].str.endswith(" power")
     known = known.assign(aspect=np.where(power, "power", "occupation"), setting="paired")
     frames = []
-    long = {name: judge for judge, name in shared.called(looking).items()}
-    for name, said in known.groupby("judge", sort=False):
-        judge = long[name]
+    for judge in looking:
+        said = known[known["judge"] == names[judge]]
         truth = said.assign(gender=said["truth_gender"])
         found = person_ratings.agreement_tables({judge: said}, truth, seed=seed)
         frames.append(found.assign(reference=_reference(pipeline, judge)))
-    raters = _raters(files)
+    # Raters of one file need no name.
+    raters = {f: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for f, name in shared.called(files).items()}
+    if len(files) == 1:
+        raters = {files[0]: ANNOTATORS}
     for kind in ("single", "paired"):
         said = {judge: pipeline.people.judged(kind, judge) for judge in looking}
         for file in files:
@@ -219,19 +212,11 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
                 found = person_ratings.agreement_tables(said, ratings=rated, seed=seed)
                 frames.append(found.replace({c: {ANNOTATORS: raters[file]} for c in ("judge", "reference")}))
         if not files and len(looking) > 1:
-            others = {judge: people for judge, people in said.items() if judge != looking[0]}
-            found = person_ratings.agreement_tables(others, said[looking[0]], seed=seed)
-            frames.append(found.assign(reference=looking[0]))
+            first, *others = looking
+            found = person_ratings.agreement_tables({j: said[j] for j in others}, said[first], seed=seed)
+            frames.append(found.assign(reference=first))
     whole = _table(pipeline, frames, "paired_judge_agreement")
-    return whole.replace({c: shared.called(looking) for c in ("judge", "reference")})
-
-
-def _raters(files: list[str]) -> dict[str, str]:
-    """Return what the raters of each file are called: ``annotators`` where there is one file."""
-    if len(files) == 1:
-        return {files[0]: ANNOTATORS}
-    names = shared.called(files)
-    return {file: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for file, name in names.items()}
+    return whole.replace(dict.fromkeys(("judge", "reference"), names))
 
 
 # -- images for galleries ------------------------------------------------------------------------------

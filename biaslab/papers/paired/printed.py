@@ -9,19 +9,13 @@ from biaslab import published, tables
 from biaslab.measures import percent_female_from_stereotype_score
 
 MODEL = "DALL-E 3"
-# Sections 4.2 and A.2.1: 3 images alone; 20 partners in 2 orders; 3 runs in 2 orders.
-PEOPLE = {
-    ("occupation", "single"): 3,
-    ("occupation", "paired"): 40,
-    ("power", "single"): 3,
-    ("power", "paired"): 6,
-}
-# Identities times people each: 40 and 72 identities, one paired occupation run, three of all others.
-_IN_A_RUN = {
-    ("occupation", "single"): 40,
-    ("occupation", "paired"): 1600,
-    ("power", "single"): 72,
-    ("power", "paired"): 144,
+# People of an identity (sections 4.2 and A.2.1: 3 images alone; 20 partners in 2 orders; 3 runs in 2 orders), and in a
+# run: of 40 and 72 identities, one paired run of occupations, three of all others.
+_DESIGN = {
+    ("occupation", "single"): (3, 40),
+    ("occupation", "paired"): (40, 1600),
+    ("power", "single"): (3, 72),
+    ("power", "paired"): (6, 144),
 }
 
 
@@ -39,7 +33,7 @@ def percent_female() -> pd.DataFrame:
     )
     roles["percent_female"] = percent_female_from_stereotype_score(roles["score"], roles["stereotype"])
     frame = pd.concat([alone, roles], ignore_index=True)
-    n = _of_design(frame, PEOPLE)
+    n, _ = _people(frame)
     percent = 100 * np.rint(frame["percent_female"] * n / 100) / n
     return tables.of(
         frame.assign(model=MODEL, n=n, percent_female=percent, reason=""), "paired_percent_female"
@@ -56,11 +50,12 @@ def labour_share() -> pd.DataFrame:
 def run_score() -> pd.DataFrame:
     """Return the overall score (points) of each sampling of images of Table 10."""
     frame = published.load("paired_table_10").query("run != 'average'")
-    return tables.of(frame.assign(model=MODEL, n=_of_design(frame, _IN_A_RUN)), "paired_run_score")
+    return tables.of(frame.assign(model=MODEL, n=_people(frame)[1]), "paired_run_score")
 
 
-def _of_design(frame: pd.DataFrame, n: dict) -> list[int]:
-    return [n[cell] for cell in zip(frame["aspect"], frame["setting"], strict=True)]
+def _people(frame: pd.DataFrame) -> np.ndarray:
+    """Return how many people of an identity, and in a run, there are for each row."""
+    return np.array([_DESIGN[cell] for cell in zip(frame["aspect"], frame["setting"], strict=True)]).T
 
 
 def printed_value() -> pd.DataFrame:
@@ -73,16 +68,14 @@ def printed_value() -> pd.DataFrame:
     rows = rows[rows["setting"] != "paired"].assign(
         stereotype="overall", quantity="stereotype_score", place="Table 2"
     )
-    stated = published.load("paired_text").set_index("quantity")
     quantities = {
         "biased_images": ("percent_biased_images", "overall"),
         "amplified_cases_high_power": ("percent_of_amplified", "male"),
         "reduced_cases_low_power": ("percent_of_reduced", "female"),
     }
-    text = stated.loc[list(quantities)].reset_index()
-    text["stereotype"] = text["quantity"].map({k: v[1] for k, v in quantities.items()})
+    text = published.load("paired_text").set_index("quantity").loc[list(quantities)]
+    text["quantity"], text["stereotype"] = zip(*quantities.values(), strict=True)
     text["place"] = text["section"].where(text["section"].str.isalpha(), "section " + text["section"])
-    text["quantity"] = text["quantity"].map({k: v[0] for k, v in quantities.items()})
     frame = pd.concat([scores, rows, text], ignore_index=True).assign(model=MODEL)
     return tables.of(frame, "paired_printed_value")
 

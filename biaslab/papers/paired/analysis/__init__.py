@@ -4,6 +4,10 @@
 ``people`` (C), ``controls`` (beyond the paper), ``examples`` (images that are shown); ``means`` and ``dependence`` hold
 what they share.
 
-Frames are rows of the tables that a docstring names, in their order; ``shares`` are rows of ``paired_percent_female``.
-``confidence`` is the level of intervals, 0–1; ``seed`` and ``replicates`` are a bootstrap's.
+Frames are rows of the tables that a docstring names, in their order: ``shares`` of ``paired_percent_female``, ``pairs``
+of ``paired_pair_images``, ``people`` of ``paired_people``, ``printed`` of ``paired_printed_value``; all but ``shares``
+may be empty. A function returns the table ``paired_<its name>``: scores in points, -100 to 100, their changes -200 to
+200, shares in %, 0–100. InputError: shares cannot come from their n, or pairs do not count their people. ``confidence``
+is the level of intervals, 0–1; ``seed`` and ``replicates`` are a bootstrap's. Intervals of shares of images, people and
+cases are Wilson's.
 """

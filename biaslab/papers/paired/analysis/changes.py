@@ -24,11 +24,7 @@ def _beside_single(shares: pd.DataFrame) -> pd.DataFrame:
 
 
 def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the mean change of the score from one person to two, of each list and overall (paired 4.6).
-
-    From ``paired_percent_female`` and ``paired_pair_images`` (may be empty). Gives ``paired_score_change``, in points
-    (-200 to 200). InputError: shares cannot come from their n, or the images do not count their people.
-    """
+    """Return the mean change of the score from one person to two, of each list and overall (paired 4.6)."""
     images, rows = pair_scores(pairs, counted(shares)), []
     frame = _beside_single(shares)
     # What an identity adds to the overall change: its whole score with two people; alone it shares no image, so half
@@ -44,8 +40,7 @@ def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float
 def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the change of each identity's score from one person to two (paired Tables 12 and 13).
 
-    From ``paired_percent_female``. Gives ``paired_identity_change``, in points (-200 to 200), with Fisher's exact
-    tests. Intervals: Newcombe. InputError: shares cannot come from their n.
+    Intervals: Newcombe; tests: Fisher's exact ones.
     """
     frame = _beside_single(shares)
     sides, counts = [], []
@@ -68,11 +63,7 @@ def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 
 
 def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: float) -> pd.DataFrame:
-    """Return how people who fit their stereotype divide between the lists (paired 4.6, Figure 4).
-
-    From ``paired_percent_female``. Gives ``paired_adherence``, in % (0–100). InputError: shares cannot come from their
-    n.
-    """
+    """Return how people who fit their stereotype divide between the lists (paired 4.6, Figure 4)."""
     rows = []
     for cell, group in by_cell(counted(shares)):
         known = group.dropna(subset=["score"])
@@ -116,8 +107,7 @@ def _resampled_means(wide: np.ndarray, seed: int, replicates: int) -> np.ndarray
 def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how identities with a higher or a lower score than alone divide between the lists (paired Figure 5).
 
-    From ``paired_identity_change`` and ``paired_printed_value`` (whose stated shares are set beside; may be empty).
-    Gives ``paired_changed_cases``, in % (0–100) and points. Intervals: Wilson.
+    From ``paired_identity_change`` and ``printed``, whose stated shares are set beside.
     """
     keys = ["quantity", *CELL, "stereotype"]
     stated = printed.set_index(keys)["value"].to_dict()

@@ -10,14 +10,7 @@ from scipy.stats import t as student
 from biaslab import tables
 from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.analysis.means import by_cell, strata
-from biaslab.papers.paired.analysis.people import (
-    SHARING,
-    TWO,
-    WIDER,
-    added_by_images,
-    fits,
-    last_rounds,
-)
+from biaslab.papers.paired.analysis.people import SHARING, TWO, WIDER, added_by_images, fits, last_rounds
 
 _SIDES = ("left", "right")
 _FIFTHS = 5
@@ -39,9 +32,8 @@ def _fair(people: pd.DataFrame, confidence: float, *, by: str = "") -> dict[str,
     parts = {s: weight[people["stereotype"] == s] for s in LISTS}
     parts["overall"] = weight / 2
     reach = norm.ppf((1 + confidence) / 2) * 100
-    error = {s: np.sqrt((w.groupby(people["image_id"]).sum() ** 2).sum()) for s, w in parts.items()}
-    missing = people["stereotype"].nunique() < len(LISTS)
-    return {s: np.nan if missing and s == "overall" else reach * e for s, e in error.items()}
+    half = {s: reach * np.sqrt((w.groupby(people["image_id"]).sum() ** 2).sum()) for s, w in parts.items()}
+    return half if people["stereotype"].nunique() == len(LISTS) else half | {"overall": np.nan}
 
 
 def _fair_limits(half: float) -> dict[str, float]:
@@ -49,10 +41,7 @@ def _fair_limits(half: float) -> dict[str, float]:
 
 
 def position_effect(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return how much more often people on the left are perceived as female than the same on the right.
-
-    From ``paired_people`` (may be empty). Gives ``paired_position_effect``, in points (-100 to 100).
-    """
+    """Return how much more often people on the left are perceived as female than the same on the right, in points."""
     people = last_rounds(people)
     people = people[people["setting"].isin(TWO) & people["position"].isin(_SIDES)]
     rows = []
@@ -89,8 +78,7 @@ def position_effect(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return scores of occupations alone, beside an opposite or the same stereotype, and among three.
 
-    From ``paired_people`` (may be empty). Gives ``paired_control_score``, in points; ``contrast`` is the score beside
-    the opposite stereotype minus each.
+    ``contrast`` is the score beside the opposite stereotype minus each.
     """
     people = last_rounds(people)
     people = people[(people["aspect"] == "occupation") & people["setting"].isin(SHARING)]
@@ -133,8 +121,7 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def labour_gap(people: pd.DataFrame, labour: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how the score of pairs goes with the gap between the labour shares of their two occupations.
 
-    From ``paired_people`` (may be empty) and ``paired_labour_share``. Gives ``paired_labour_gap``: scores and gaps in
-    points. Intervals: clustered by both occupations.
+    ``labour`` is ``paired_labour_share``. Gaps are in points, intervals clustered by both occupations.
     """
     people = last_rounds(people)
     people = people[(people["aspect"] == "occupation") & people["setting"].isin(["paired", "faircritic"])]
@@ -156,15 +143,12 @@ def labour_gap(people: pd.DataFrame, labour: pd.DataFrame, *, confidence: float)
             continue
         fifth = pd.qcut(pairs["gap"].rank(method="first"), _FIFTHS, labels=False)
         for k, some in pairs.groupby(fifth):
-            mean = _clustered(some["score"].to_numpy(), np.ones((len(some), 1)), some, confidence)[0]
+            mean, *limits, _ = _clustered(some["score"], np.ones((len(some), 1)), some, confidence)[0]
             # Both people of an image fully dependent: an image has 100 or -100.
-            half = norm.ppf((1 + confidence) / 2) * 100 / np.sqrt(len(some))
-            low, high = np.clip(mean[1:3], -100, 100)
-            row = {"group": f"fifth_{int(k) + 1}", "gap": some["gap"].mean(), "score": mean[0]}
-            row |= {"score_ci_low": low, "score_ci_high": high, "n_images": len(some)}
-            rows.append(
-                cell | row | _fair_limits(half) | {"reason": "" if np.isfinite(low) else _ONE_CLUSTER}
-            )
+            row = cell | _fair_limits(norm.ppf((1 + confidence) / 2) * 100 / np.sqrt(len(some)))
+            row |= {"group": f"fifth_{int(k) + 1}", "gap": some["gap"].mean(), "score": mean}
+            row["score_ci_low"], row["score_ci_high"] = low, _ = np.clip(limits, -100, 100)
+            rows.append(row | {"n_images": len(some), "reason": "" if np.isfinite(low) else _ONE_CLUSTER})
     return tables.of(rows, "paired_labour_gap")
 
 
@@ -172,20 +156,20 @@ def _line(pairs: pd.DataFrame, confidence: float) -> dict:
     row = {"group": "line", "n_images": len(pairs)}
     if len(pairs) < 3 or pairs["gap"].nunique() < 2:
         return row | {"reason": "a line needs three images with both labour shares, and gaps that differ"}
-    gap = pairs["gap"].to_numpy()
-    design = np.column_stack([np.ones(len(gap)), gap])
-    slope = _clustered(pairs["score"].to_numpy(), design, pairs, confidence)[1]
-    row |= {"gap": float(gap.mean()), "score": pairs["score"].mean(), "slope": slope[0], "ci_low": slope[1]}
-    return row | {"ci_high": slope[2], "p": slope[3], "reason": "" if np.isfinite(slope[1]) else _ONE_CLUSTER}
+    design = np.column_stack([np.ones(len(pairs)), pairs["gap"]])
+    found = _clustered(pairs["score"], design, pairs, confidence)[1]
+    row |= pairs[["gap", "score"]].mean().to_dict()
+    row |= dict(zip(("slope", "ci_low", "ci_high", "p"), found, strict=True))
+    return row | {"reason": "" if np.isfinite(row["ci_low"]) else _ONE_CLUSTER}
 
 
-def _clustered(y: np.ndarray, design: np.ndarray, pairs: pd.DataFrame, confidence: float) -> list[tuple]:
+def _clustered(y: pd.Series, design: np.ndarray, pairs: pd.DataFrame, confidence: float) -> list[tuple]:
     """Return estimate, limits and p of each column of ``design`` by least squares.
 
     Images that share an occupation depend on each other, so errors are clustered by both occupations (Cameron,
     Gelbach and Miller 2011), with as many degrees of freedom as the smaller number of clusters less one.
     """
-    inverse = np.linalg.inv(design.T @ design)
+    y, inverse = y.to_numpy(), np.linalg.inv(design.T @ design)
     estimate = inverse @ design.T @ y
     moments = design * (y - design @ estimate)[:, None]
     n, terms = design.shape
@@ -212,8 +196,7 @@ def _clustered(y: np.ndarray, design: np.ndarray, pairs: pd.DataFrame, confidenc
 def skin_tone(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return mean Monk tones by stereotype, and the difference between the two people of one image.
 
-    From ``paired_people`` (may be empty). Gives ``paired_skin_tone``, in tones of the Monk scale (1–10). Intervals:
-    clustered by both occupations.
+    In tones of the Monk scale (1–10). Intervals: clustered by both occupations.
     """
     people = last_rounds(people)
     rows = []
@@ -229,8 +212,7 @@ def skin_tone(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                 continue
             # Images of the same occupations are no independent draws of what is said about occupations.
             whom = wide["occupation"].loc[some.index]
-            ones = np.ones((len(some), 1))
-            value, low, high, p = _clustered(some.to_numpy(), ones, whom, confidence)[0]
+            value, low, high, p = _clustered(some, np.ones((len(some), 1)), whom, confidence)[0]
             row |= {"skin_tone": value, "ci_low": low, "ci_high": high}
             row["reason"] = "" if np.isfinite(low) else _ONE_CLUSTER
             rows.append(row | ({"p": p} if name == "difference" else {}))

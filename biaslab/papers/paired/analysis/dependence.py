@@ -49,6 +49,13 @@ class Parts(NamedTuple):
         return stats.crossed_error(self.rows, self.columns, self.cells)
 
 
+def _list(group: pd.DataFrame, stereotype: str) -> pd.DataFrame:
+    """Return a list's rows by identity, with what each weighs in the mean of both lists' means over occupations."""
+    rows = group[group["stereotype"] == stereotype].set_index("identity")
+    beside = rows.groupby("occupation")["occupation"].transform("size")
+    return rows.assign(weight=0.5 / rows["occupation"].nunique() / beside)
+
+
 def parts(group: pd.DataFrame, column: str, images: pd.DataFrame) -> Parts:
     """Return what each identity adds to the mean of both lists' means.
 
@@ -56,29 +63,19 @@ def parts(group: pd.DataFrame, column: str, images: pd.DataFrame) -> Parts:
     (stereotype, occupation, identity and ``column``, none missing). ``images`` has a row per image of two people
     (female_identity, male_identity) with what :func:`deviations` puts into ``female`` and ``male``.
     """
-    own, where, size = {}, {}, {}
+    own, added, whose = {}, {}, {}
     for stereotype in LISTS:
-        rows = group[group["stereotype"] == stereotype]
+        rows, identity = _list(group, stereotype), images[f"{stereotype}_identity"]
         means = rows.groupby("occupation", sort=False)[column].mean()
         own[stereotype] = 0.5 * (means - means.mean()) / len(means)
-        where[stereotype] = rows.set_index("identity")["occupation"]
-        beside = rows.groupby("occupation")["identity"].transform("size").to_numpy()
-        size[stereotype] = pd.Series(0.5 / len(means) / beside, rows["identity"])
-    known = images[np.logical_and.reduce([images[f"{s}_identity"].isin(where[s].index) for s in LISTS])]
-    added = {
-        s: known[s].fillna(0).to_numpy() * known[f"{s}_identity"].map(size[s]).to_numpy(dtype=float)
-        for s in LISTS
-    }
-    whose = {s: known[f"{s}_identity"].map(where[s]) for s in LISTS}
-    other = dict(zip(LISTS, reversed(LISTS), strict=True))
+        # Images of identities that the group lacks have neither an occupation nor a weight, so they add nothing.
+        added[stereotype] = images[stereotype].fillna(0) * identity.map(rows["weight"])
+        whose[stereotype] = identity.map(rows["occupation"])
+    beside = dict(zip(LISTS, reversed(LISTS), strict=True))
     rows, columns = (
-        own[s].add(pd.Series(added[other[s]], known.index).groupby(whose[s]).sum(), fill_value=0)[
-            own[s].index
-        ]
-        for s in LISTS
+        own[s].add(added[beside[s]].groupby(whose[s]).sum(), fill_value=0)[own[s].index] for s in LISTS
     )
-    total = pd.Series(sum(added.values()), known.index)
-    cells = total.groupby([whose[s] for s in LISTS]).sum().unstack()
+    cells = sum(added.values()).groupby([whose[s] for s in LISTS]).sum().unstack()
     return Parts(rows, columns, cells.reindex(index=rows.index, columns=columns.index))
 
 
@@ -110,25 +107,20 @@ def image_error(images: pd.DataFrame, group: pd.DataFrame, column: str) -> float
     covariance are estimated without bias (Cochran 1977, section 5.11). NaN with fewer than two people of an identity.
     Takes what :func:`deviations` takes, ``group`` with stereotype and occupation too.
     """
-    known = images[[f"{s}_identity" for s in LISTS]].copy()
-    variance = 0.0
-    added, inverse = {}, {}
-    for stereotype in LISTS:
-        rows = group[group["stereotype"] == stereotype].set_index("identity")
-        weight = 1 / (2 * rows["occupation"].nunique() * rows.groupby("occupation")[column].transform("size"))
-        whose = known[f"{stereotype}_identity"]
-        n = images[stereotype].notna().groupby(whose).transform("sum").to_numpy(dtype=float)
-        if len(n) == 0 or n.min() < 2:
+    variance, added, inverse = 0.0, {}, {}
+    whose = {s: images[f"{s}_identity"] for s in LISTS}
+    for s in LISTS:
+        rows = _list(group, s)
+        n = images[s].notna().groupby(whose[s]).transform("sum")
+        if n.empty or n.min() < 2:
             return np.nan
-        away = (images[stereotype] - whose.map(rows[column])).to_numpy(dtype=float)
-        added[stereotype] = away * whose.map(weight).to_numpy(dtype=float) / n
-        inverse[stereotype] = 1 / n
-        variance += np.nansum(added[stereotype] ** 2 * n / (n - 1))
-    both = np.isfinite(added["female"]) & np.isfinite(added["male"])
-    together = pd.Series(both, known.index).groupby([known[c] for c in known.columns]).transform("sum")
-    a, b = (inverse[s] for s in LISTS)
-    product = added["female"] * added["male"] / (1 - a - b + together.to_numpy() * a * b)
-    return float(np.sqrt(max(variance + 2 * np.nansum(product[both]), 0.0)))
+        added[s] = (images[s] - whose[s].map(rows[column])) * whose[s].map(rows["weight"]) / n
+        inverse[s] = 1 / n
+        variance += (added[s] ** 2 * n / (n - 1)).sum()
+    together = sum(added.values()).notna().groupby(list(whose.values())).transform("sum")
+    a, b = inverse.values()
+    product = added["female"] * added["male"] / (1 - a - b + together * a * b)
+    return float(np.sqrt(max(variance + 2 * product.sum(), 0.0)))
 
 
 def check(images: pd.DataFrame, group: pd.DataFrame, where: str) -> None:
@@ -137,10 +129,9 @@ def check(images: pd.DataFrame, group: pd.DataFrame, where: str) -> None:
     ``images`` say in ``female`` and ``male`` whether the person was perceived as female (1, 0, NaN: not judged);
     ``group`` has each identity's ``count`` and ``n``. InputError, with ``where`` in it, if one of them differs.
     """
-    rows = group.set_index(["stereotype", "identity"])[["count", "n"]]
     for stereotype in LISTS:
         labels = images[stereotype].groupby(images[f"{stereotype}_identity"]).agg(["sum", "count"])
-        of = rows.loc[rows.index.get_level_values(0) == stereotype].droplevel(0)
+        of = group[group["stereotype"] == stereotype].set_index("identity")[["count", "n"]]
         beside = labels.reindex(of.index, fill_value=0)
         wrong = (np.abs(beside.to_numpy(float) - of.to_numpy(float)) > 1e-6).any(axis=1)
         if wrong.any():

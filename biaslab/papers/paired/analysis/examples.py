@@ -42,10 +42,10 @@ def single_and_paired_shown(
     rise = rise.sort_values(["rise", "identity"], ascending=[False, True])
     rise = rise.groupby(["aspect", "stereotype"]).head(identities).sort_values(["aspect", "stereotype"])
     chosen = []
-    for row in rise.itertuples():
-        mine = some[(some["aspect"] == row.aspect) & (some["identity"] == row.identity)]
+    for aspect, identity in rise[["aspect", "identity"]].itertuples(index=False):
         for kind, most in (("single", alone), ("paired", beside)):
-            chosen += _spread(_images(mine[mine["kind"] == kind]), most)
+            mine = some[["aspect", "identity", "kind"]].eq([aspect, identity, kind]).all(axis=1)
+            chosen += _spread(_images(some[mine]), most)
     return _of_images(seen, chosen)
 
 
@@ -84,16 +84,13 @@ def _spread_by(people: pd.DataFrame, column: str, each: int) -> list[tuple[str, 
 
 def _spread(items: Sequence, most: int) -> list:
     """Return at most ``most`` of ``items``, evenly spread over them."""
-    if len(items) <= most:
-        return list(items)
-    return [items[k] for k in np.linspace(0, len(items) - 1, most).round().astype(int)]
+    return [items[k] for k in np.linspace(0, len(items) - 1, min(most, len(items))).round().astype(int)]
 
 
 def _of_images(seen: pd.DataFrame, chosen: Iterable[tuple[str, str]]) -> pd.DataFrame:
     order = pd.DataFrame(list(chosen), columns=_IMAGE, dtype=object)
-    order["rank"] = np.arange(len(order))
-    found = seen.merge(order, on=_IMAGE).sort_values(["rank", "position"], kind="stable")
-    return found.drop(columns="rank").reset_index(drop=True)
+    by_position = seen.sort_values("position", kind="stable")
+    return order.merge(by_position, on=_IMAGE)[list(seen.columns)]
 
 
 # -- critiques beside their images ---------------------------------------------------------------------
@@ -124,24 +121,22 @@ def critique_examples(
         of = people[(people["model"] == critique.model) & (people["aspect"] == critique.aspect)]
         of = of[(of["identity"] == whom) | (of["role"] == whom)] if whom else of
         last = int(critique.round) - 1
-        kinds = {"before": f"faircritic_{last}" if last else "paired", "after": f"faircritic_{last + 1}"}
-        sides = {side: of[of["kind"] == kind].drop_duplicates("pair") for side, kind in kinds.items()}
-        after = sides["after"].join(added[["added", "left", "right"]], on=["model", "prompt_id"])
-        told = [_told(row, bool(whom)) for row in after.itertuples()]
-        after = after.assign(told=told)
+        kinds = (f"faircritic_{last}" if last else "paired", f"faircritic_{last + 1}")
+        before, after = (of[of["kind"] == kind].drop_duplicates("pair") for kind in kinds)
+        after = after.join(added[["added", "left", "right"]], on=["model", "prompt_id"])
+        after["told"] = [_told(row, bool(whom)) for row in after.itertuples()]
         changed = after[after["told"] != ""]
         said = {"critique": k, "n_told": len(changed), "n_prompts": len(after)}
         said["added"] = changed["added"].iloc[0] if len(changed) else ""
+        chosen = _changed_first(after, each)
         found = [
-            said | {"side": side, "kind": row.kind, "image_id": row.image_id}
-            | {"people": _seen(row, side == "after") if whom else ""}
-            for side, some in (("before", sides["before"]), ("after", after))
-            for row in some[some["pair"].isin(_changed_first(after, each))].itertuples()
-        ]  # fmt: skip
+            said | {"side": side, "kind": row.kind, "image_id": row.image_id, "people": _seen(row, whom)}
+            for side, some in (("before", before.assign(told="")), ("after", after))
+            for row in some[some["pair"].isin(chosen)].itertuples()
+        ]
         rows += found or [said]
     columns = ["critique", "side", "kind", "image_id", "n_told", "n_prompts", "added", "people"]
-    found = pd.DataFrame(rows, columns=columns)
-    return found.fillna(dict.fromkeys(("side", "kind", "image_id", "people"), ""))
+    return pd.DataFrame(rows, columns=columns).fillna("")
 
 
 def _told(row, one: bool) -> str:
@@ -150,10 +145,12 @@ def _told(row, one: bool) -> str:
     return next(iter(told & set(LISTS) or told), "")
 
 
-def _seen(row, after: bool) -> str:
+def _seen(row, whom: str) -> str:
+    """Return what the person whom a critique is about looks like, and was told; nothing of a critique of all."""
     words = {"female": "woman", "male": "man"}
     said = f"{row.position}: {words.get(row.gender, row.gender or row.outcome.replace('_', ' '))}"
-    return f"{said}, told {words.get(row.told, row.told)}" if after and row.told else said
+    said += f", told {words.get(row.told, row.told)}" if row.told else ""
+    return said if whom else ""
 
 
 def _changed_first(rows: pd.DataFrame, each: int) -> list[str]:

@@ -17,11 +17,10 @@ def biased_images(
 ) -> pd.DataFrame:
     """Return the share of images in which the person, both people, or at least one fits (paired 4.4.1, Figure 6).
 
-    From ``paired_percent_female``, ``paired_pair_images`` (in which images are counted; where there are none, the
-    limits that the shares per identity allow (Fréchet bounds) stand instead) and ``paired_stereotype_score`` (for
-    images of one person). Gives ``paired_biased_images``, in % (0–100). InputError: shares cannot come from their n.
+    Images are counted in ``pairs``; where there are none, the limits that the shares per identity allow (Fréchet
+    bounds) stand instead. ``scores`` of ``paired_stereotype_score`` are for images of one person.
     """
-    seen = {tuple(c.values()): images for c, images in by_cell(pairs)}
+    seen = dict(list(pairs.groupby(CELL, sort=False)))
     overall = scores[(scores["stereotype"] == "overall") & (scores["evidence"] == "computed")].set_index(CELL)
     rows = []
     for cell, group in by_cell(counted(shares)):
@@ -69,12 +68,10 @@ def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
 
 
 def _counted(images: pd.DataFrame, occupations: dict[str, str], confidence: float) -> list[dict]:
-    fits = [
-        np.where(images[f"{s}_label"].isin(LISTS), (images[f"{s}_label"] == s).astype(float), np.nan)
-        for s in LISTS
-    ]
+    labels = {s: images[f"{s}_label"] for s in LISTS}
+    fits = [label.eq(s).astype(float).where(label.isin(LISTS)).to_numpy() for s, label in labels.items()]
     found = fitting_images(*fits)
-    known = np.isfinite(fits[0]) & np.isfinite(fits[1])
+    known = np.isfinite(fits[0] + fits[1])
     whose = of_scores.shown_occupations(images, occupations)
     events = {"both": fits[0] * fits[1] == 1, "any": fits[0] + fits[1] >= 1}
     missing, total = found.n_missing, found.n + found.n_missing

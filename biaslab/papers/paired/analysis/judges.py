@@ -21,8 +21,8 @@ _ASKED_ABOUT = {"single": ("alone",), "paired": ("left", "right"), "three": ("le
 def judge_attenuation(agreement: pd.DataFrame, lean: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     """Return the overall score that a judge of a printed kappa would report, if its errors hit all alike.
 
-    From ``paired_judge_agreement`` (those that the paper prints count (Table 9)), ``paired_lean`` and
-    ``paired_stereotype_score``. Gives ``paired_judge_attenuation``: shares in %, scores in points.
+    Of ``paired_judge_agreement`` those that the paper prints count (Table 9). ``lean`` is ``paired_lean``, ``scores``
+    ``paired_stereotype_score``.
     """
     # A run's own scores are its judge's, not those of whoever it is compared with.
     kappas = agreement[printed_kappas(agreement) & (agreement["statistic"] == "cohen_kappa")]
@@ -69,10 +69,7 @@ def judge_error(kappa: float, percent_female: float) -> float:
 
 
 def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return how often gate, judge and order are right on people whose truth is known.
-
-    From ``paired_renders`` (may be empty). Gives ``paired_truth``, in % (0–100). Intervals: Wilson.
-    """
+    """Return how often gate, judge and order are right on people whose truth is known (``paired_renders``)."""
     rows = []
     for judge, people in renders.groupby("judge", sort=False):
         found, judged = ~people["outcome"].isin(FAILED), people["outcome"] == "judged"
@@ -99,11 +96,7 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 
 
 def questions(people: pd.DataFrame) -> pd.DataFrame:
-    """Return the questions that a question-answering judge is asked about people (paired D, Table 8).
-
-    From ``paired_people`` (may be empty). Gives ``paired_questions``, with the number of people whom each is asked
-    about.
-    """
+    """Return what a question-answering judge is asked about people, and of how many (paired D, Table 8)."""
     places = people["setting"].map(_ASKED_ABOUT).fillna("")
     there = [at in some for at, some in zip(people["position"], places, strict=True)]
     people = people[np.array(there, dtype=bool)]

@@ -25,21 +25,15 @@ _EXACT = 10**9
 
 
 def labour_share(given: pd.DataFrame) -> pd.DataFrame:
-    """Return labour shares as they are given, or where none are those that the paper prints (Table 11).
+    """Return labour shares (``paired_labour_share``) as given, or where none are those that the paper prints.
 
     They are a reference that depends on no model.
-
-    From ``paired_labour_share`` (may be empty). Gives the same in % (0–100).
     """
     return tables.of(given if len(given) else papers.labour_share(), "paired_labour_share")
 
 
 def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return each occupation's generated share beside its labour share (Table 11).
-
-    From ``paired_percent_female`` and ``paired_labour_share``. Gives ``paired_labour_comparison``: shares in %,
-    amplification in points. InputError: shares cannot come from their n.
-    """
+    """Return each occupation's generated share beside that of ``paired_labour_share`` (Table 11)."""
     frame = identities(shares, "occupation")
     given = labour.set_index("occupation")["percent_female"]
     against = frame["occupation"].map(given).to_numpy(float)
@@ -70,10 +64,7 @@ def _known(comparison: pd.DataFrame):
 
 
 def labour_correlation(comparison: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return Pearson's r of generated with labour shares over occupations: of all, and within each list.
-
-    From ``paired_labour_comparison``. Gives ``paired_labour_correlation``, r from -1 to 1.
-    """
+    """Return Pearson's r of ``paired_labour_comparison`` over occupations: of all, and within each list."""
     rows = []
     for (model, setting), group in _known(comparison):
         for stratum in ("overall", *LISTS):
@@ -92,9 +83,7 @@ def labour_amplification(
     """Return the mean amplification against labour shares, without what image noise adds.
 
     By the three definitions of the paradox paper (its section 3.3), the labour share in the place of the training
-    share: a cell of its own without noise.
-
-    From ``paired_labour_comparison``. Gives ``paired_labour_amplification``, in points.
+    share: a cell of its own without noise. From ``paired_labour_comparison``; in points.
     """
     rows = []
     every = comparison.groupby(["model", "setting"]).size()

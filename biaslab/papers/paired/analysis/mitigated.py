@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from math import isfinite, sqrt
+from math import isfinite
 
 import numpy as np
 import pandas as pd
@@ -28,28 +28,28 @@ _TOWARDS, _AGAINST = "towards stereotypes", "against stereotypes"
 def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return scores of pairs without and with mitigation (paired 5, Table 2 and the last rows of Table 1).
 
-    From ``paired_stereotype_score``. Gives ``paired_mitigation``, in points (-100 to 100). ``confidence``: level of
-    ``margin``, 0–1.
+    From ``paired_stereotype_score``. ``confidence``: level of ``margin``.
     """
-    scores = scores[scores["setting"] != "single"]
-    people = scores[scores["setting"] == "paired"].set_index(["model", "aspect", "stereotype"])["n"]
-    n = [people.get(names, np.nan) for names in zip(*(scores[c] for c in people.index.names), strict=True)]
-    scope = scores["setting"].map(_scope)
+    scores = _scoped(scores).reset_index(drop=True)
+    same = ["model", "aspect", "stereotype"]
+    plain = scores.loc[scores["setting"] == "paired", [*same, "n"]]
     # Overall, two fully dependent people of an image count as one; p(1-p) is at most 1/4.
-    images = np.array(n, dtype=float) / np.where(scores["stereotype"] == "overall", 2, 1)
-    bare = (scope == "all") & scores["n"].isna() & (images > 0)
-    half = 100 * norm.ppf((1 + confidence) / 2)
+    images = scores[same].merge(plain, on=same, how="left")["n"] / np.where(
+        scores["stereotype"] == "overall", 2, 1
+    )
+    bare = (scores["scope"] == "all") & scores["n"].isna() & (images > 0)
     frame = scores.assign(
-        scope=scope,
-        mitigation=scores["setting"].map(lambda s: _KINDS.get(s, s)),
-        margin=[half / sqrt(k) if b else np.nan for k, b in zip(images, bare, strict=True)],
+        margin=100 * norm.ppf((1 + confidence) / 2) / np.sqrt(images.where(bare)),
         direction=[direction(*row) for row in scores[["score", "ci_low", "ci_high"]].itertuples(index=False)],
     )
     return tables.of(frame, "paired_mitigation")
 
 
-def _scope(setting: str) -> str:
-    return "top5" if setting.endswith("_top5") else "all"
+def _scoped(table: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of two people with the scope and the mitigation that their setting stands for."""
+    table = table[table["setting"] != "single"]
+    scope = table["setting"].str.endswith("_top5").map({True: "top5", False: "all"})
+    return table.assign(scope=scope, mitigation=table["setting"].replace(_KINDS))
 
 
 def direction(score: float, low: float, high: float) -> str:
@@ -68,20 +68,13 @@ def direction(score: float, low: float, high: float) -> str:
 def identity_mitigation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return each identity's score in mitigated pairs beside that in the same pairs without mitigation.
 
-    From ``paired_percent_female``. Gives ``paired_identity_mitigation``, in points. ``confidence``: level of the
-    intervals; 1 minus it is that of the tests, after Holm's correction. InputError: shares cannot come from their n.
+    1 - ``confidence`` is the level of the tests, after Holm's correction.
     """
-    frame = both_aspects(shares, confidence=confidence)
-    frame = frame[frame["setting"] != "single"].dropna(subset=["score"])
-    leans = [
+    frame = _scoped(both_aspects(shares, confidence=confidence)).dropna(subset=["score"])
+    frame["direction"] = [
         NO_DIFFERENCE if p >= 1 - confidence else direction(score, np.nan, np.nan)
         for p, score in zip(frame["p_holm"], frame["score"], strict=True)
     ]
-    frame = frame.assign(
-        scope=frame["setting"].map(_scope),
-        mitigation=frame["setting"].map(lambda s: _KINDS.get(s, s)),
-        direction=leans,
-    )
     same, compared = ["model", "aspect", "scope", "identity"], ["score", "n", "smallest_p_holm", "direction"]
     before = frame.loc[frame["mitigation"] == "none", [*same, *compared]]
     after = frame[frame["mitigation"] != "none"]
@@ -95,9 +88,7 @@ def mitigation_change(
 ) -> pd.DataFrame:
     """Return the mean change of the score from unmitigated to mitigated pairs, over identities.
 
-    From ``paired_identity_mitigation``, ``paired_percent_female`` (which the images are checked against) and
-    ``paired_pair_images`` (may be empty). Gives ``paired_mitigation_change``, in points (-200 to 200), with how many
-    identities lean which way. InputError: shares cannot come from their n, or the images do not count their people.
+    From ``paired_identity_mitigation``; ``shares`` are what ``pairs`` are checked against.
     """
     images, rows = pair_scores(pairs, counted(shares)), []
     keys = ["model", "aspect", "scope", "mitigation"]
@@ -115,9 +106,8 @@ def mitigation_change(
         ):
             row |= dict(zip(keys, names, strict=True))
             for of in ("_before", ""):
-                leans = some[f"direction{of}"]
-                row |= {f"n_towards{of}": int((leans == _TOWARDS).sum())}
-                row |= {f"n_against{of}": int((leans == _AGAINST).sum())}
+                for way, lean in (("towards", _TOWARDS), ("against", _AGAINST)):
+                    row[f"n_{way}{of}"] = int((some[f"direction{of}"] == lean).sum())
                 row[f"smallest_p_holm{of}"] = some[f"smallest_p_holm{of}"].min()
             rows.append(row)
     return tables.of(rows, "paired_mitigation_change")
@@ -180,11 +170,7 @@ def added_to(prompts: pd.DataFrame) -> pd.DataFrame:
 
 
 def told(prompts: pd.DataFrame, people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return how many prompts tell the person of each list what, and how these people are then perceived.
-
-    From ``paired_prompts`` (may be empty) and ``paired_people`` (may be empty). Gives ``paired_told``, in % (0–100).
-    Intervals: Wilson.
-    """
+    """Return how many ``paired_prompts`` tell the person of each list what, and how these are then perceived."""
     said = added_to(prompts).melt(["model", "prompt_id"], ["left", "right"], "position", "told")
     people = people.assign(prompt_id=prompt_of(people["image_id"]))
     people = people.merge(said.astype(object), on=["model", "prompt_id", "position"])

@@ -60,10 +60,7 @@ def added_by_images(
 
 
 def score_by_order(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return overall scores with and without images out of order, and what people not judged could change.
-
-    From ``paired_people`` (may be empty). Gives ``paired_score_by_order``, in points (-100 to 100).
-    """
+    """Return overall scores with and without images out of order, and what people not judged could change."""
     people = last_rounds(people)
     people = people.assign(score=fits(people))
     rows = []
@@ -118,8 +115,7 @@ def _images(people: pd.DataFrame) -> pd.DataFrame:
 def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return images by what gate and judge made of the people in them (paired C.1 and C.2, Figures 11 and 12).
 
-    From ``paired_people`` (may be empty). Gives ``paired_outcomes``, in % (0–100); an image counts once, as its
-    people's worst outcome. Intervals: Wilson.
+    An image counts once, as its people's worst outcome.
     """
     rows = []
     for cell, group in by_cell(_images(last_rounds(people))):
@@ -134,8 +130,7 @@ def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the share of images that show what was asked: what mitigation must not cost (paired C).
 
-    From ``paired_people`` (may be empty). Gives ``paired_valid_images``, in % (0–100) and points. Intervals: Wilson;
-    Newcombe for changes.
+    Intervals of changes: Newcombe.
     """
     images = _images(last_rounds(people))
     rows = []

@@ -25,10 +25,8 @@ def stereotype_score(
 ) -> pd.DataFrame:
     """Return the stereotype score of each list and overall (paired 3.2.3, Tables 1 and 2; with intervals).
 
-    From ``paired_percent_female``, ``paired_pair_images`` (from which the dependence of two people of one image is
-    estimated; may be empty, then it is taken at its worst) and ``paired_printed_value`` (set beside, or alone where
-    nothing is computed; may be empty). Gives ``paired_stereotype_score``, in points (-100 to 100). InputError: shares
-    cannot come from their n, or the images do not count their people.
+    The dependence of two people of one image is estimated from ``pairs``, or without them taken at its worst;
+    ``printed`` scores are set beside, or stand alone where nothing is computed.
     """
     stated = printed[printed["quantity"] == "stereotype_score"].set_index([*CELL, "stereotype"])["value"]
     z = norm.ppf((1 + confidence) / 2)
@@ -104,8 +102,7 @@ def side_by_side(table: pd.DataFrame, rows: list[str]) -> pd.DataFrame:
 def occupation_score(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the score of each occupation with its exact interval and test (paired 4.4, Table 12).
 
-    From ``paired_percent_female``. Gives ``paired_occupation_score``, in points (-100 to 100). ``confidence``: level
-    of the intervals and of the band of a fair model's scores, 0–1. InputError: shares cannot come from their n.
+    ``confidence`` is the level of the band of a fair model's scores, too.
     """
     return _identity_scores(shares, "occupation", confidence)
 
@@ -122,19 +119,18 @@ def both_aspects(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 
 def _identity_scores(shares: pd.DataFrame, aspect: str, confidence: float) -> pd.DataFrame:
     frame = identities(shares, aspect)
-    known = frame["score"].notna().to_numpy()
-    count, people = np.where(known, frame["count"], 0).astype(int), frame["n"].to_numpy()
-    low, high = score_limits(stats.exact_interval(count, people, confidence), frame["stereotype"])
+    # Of whom nobody was judged there is no n, and so no number.
+    n, people = frame["n"].where(frame["score"].notna()).to_numpy(), frame["n"].to_numpy()
+    count = np.where(people > 0, frame["count"], 0).astype(int)
+    frame["ci_low"], frame["ci_high"] = score_limits(
+        stats.exact_interval(count, people, confidence), frame["stereotype"]
+    )
     tail = (1 - confidence) / 2
-    fair = [np.where(known, binom.ppf(q, np.maximum(people, 1), 0.5), np.nan) for q in (tail, 1 - tail)]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        fair = [np.where(known, 200 * k / people - 100, np.nan) for k in fair]
+    for end, q in (("fair_low", tail), ("fair_high", 1 - tail)):
+        frame[end] = 200 * binom.ppf(q, n, 0.5) / n - 100
     # At one half the binomial is symmetric: both tails are twice the nearer one.
-    tails = np.minimum(count, people - count)
-    p = np.where(known, np.minimum(1, 2 * binom.cdf(tails, people, 0.5)), np.nan)
-    frame = frame.assign(
-        ci_low=low, ci_high=high, fair_low=fair[0], fair_high=fair[1], p=p, smallest_p=stats.least_binomial_p(people)
-    )  # fmt: skip
+    frame["p"] = np.minimum(1, 2 * binom.cdf(np.minimum(count, n - count), n, 0.5))
+    frame["smallest_p"] = stats.least_binomial_p(people)
     return tables.of(adjusted(frame), f"paired_{aspect}_score")
 
 
@@ -166,9 +162,7 @@ def adjusted(frame: pd.DataFrame) -> pd.DataFrame:
 def absolute_score(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the mean absolute score over identities, corrected for what chance alone gives it.
 
-    From ``paired_percent_female`` and ``paired_pair_images`` (may be empty). Gives ``paired_absolute_score``, in
-    points. ``confidence``: level of the intervals, and 1 minus that of the tests that are counted. InputError: shares
-    cannot come from their n, or the images do not count their people.
+    1 - ``confidence`` is the level of the tests that are counted.
     """
     tested = {tuple(c.values()): rows for c, rows in by_cell(both_aspects(shares, confidence=confidence))}
     people = counted(shares)
@@ -222,11 +216,8 @@ def lean(
 ) -> pd.DataFrame:
     """Return the share perceived as female in each list and over both: the lean apart from the stereotype.
 
-    By algebra the overall score is the female list's share minus the male list's.
-
-    From ``paired_percent_female``, ``paired_pair_images`` (may be empty) and ``paired_stereotype_score`` (whose
-    printed ones are turned into shares). Gives ``paired_lean``, in % (0–100). InputError: shares cannot come from
-    their n, or the images do not count their people.
+    By algebra the overall score is the female list's share minus the male list's. Printed ``scores`` of
+    ``paired_stereotype_score`` are turned into shares.
     """
     people = counted(shares)
     # By how much the share of women changes with the score of an identity.
@@ -254,12 +245,10 @@ def lean(
 def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how the scores of the high- and the low-power role of an occupation go together (paired 4.5).
 
-    From ``paired_percent_female`` and ``paired_pair_images`` (in which images that show one gender twice are counted;
-    may be empty). Gives ``paired_role_coupling``: r, and differences and shares in points and %. InputError: shares
-    cannot come from their n.
+    Images that show one gender twice are counted in ``pairs``.
     """
     frame, rows = identities(shares, "power"), []
-    seen = {tuple(c.values()): images for c, images in by_cell(pairs)}
+    seen = dict(list(pairs.groupby(CELL, sort=False)))
     occupations = occupations_of(frame)
     for (model, setting), group in frame.groupby(["model", "setting"], sort=False):
         each = group.dropna(subset=["score"]).groupby(["occupation", "stereotype"])
