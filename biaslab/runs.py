@@ -152,7 +152,7 @@ def run(
     with store.telling_full_disk(folder, _KEPT), _only_one(folder):
         record = _provenance(params) | {"inputs": inputs, "problems": [], "code": _gathering_code()}
         private = _folders(params, jobs, folder)
-        code, used = _study_code(), closure.digests_of_cells(job.cells for job in jobs)
+        code, used = _study_code(), [closure.digest(*closure.imported(job.cells)) for job in jobs]
         jobs = [
             replace(job, fingerprint=_fingerprint(job, record, code + own), folders=private)
             for job, own in zip(jobs, used, strict=True)
@@ -659,9 +659,7 @@ def _side_by_side(
         # The kernel of this environment, even where the user has one of the same name at home.
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
-    modules = sorted(
-        closure.imported(line for job in jobs for cell in job.cells for line in cell.splitlines())
-    )
+    modules = sorted(closure.imported(cell for job in jobs for cell in job.cells))
     compute = [job for job in jobs if not job.reason and job.parameters.get("source") in sources.PIPELINES]
     if len(compute) > workers:
         modules += MODEL_MODULES
