@@ -1,11 +1,10 @@
 """Results on disk, so that everything is computed once: shards of tables, keyed by what they came from.
 
-A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs and the code that computes it, which
-:mod:`biaslab.closure` finds.
-Its result is cut into shards of rows. A shard's file name holds its number and a digest of the rows it was
-computed from, so that a stage asked for other rows never answers with wrong ones. Each is written to a temporary
-name and then renamed: a file under its own name is whole. Its SHA-256 lies beside it, is written first and is
-checked whenever the shard is read; a damaged shard is set aside as ``*.damaged``, computed again, and noted in
+A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs and the code that computes it
+(:mod:`biaslab.closure`). Its result is cut into shards of rows. A shard's file name holds its number and a digest of
+the rows it was computed from, so that a stage asked for other rows never answers with wrong ones. Each is written to a
+temporary name and then renamed: a file under its own name is whole. Its SHA-256 lies beside it, is written first and
+is checked whenever the shard is read; a damaged shard is set aside as ``*.damaged``, computed again, and noted in
 ``<root>/notes.jsonl``. A lock per shard lets several processes share the work of one stage; on several machines the
 folder must be one that all of them share under the same path.
 """
@@ -23,6 +22,7 @@ import re
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _log = logging.getLogger(__name__)
+# Takes rows and returns a table.
+Work = Callable[["pd.DataFrame"], "pd.DataFrame"]
 _NAME = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
 # The file there that says which shards were damaged.
 NOTES = "notes.jsonl"
@@ -56,10 +58,9 @@ class Store:
         share: tuple[int, int] | None = None,
         engine: engines.Engine | None = None,
     ):
-        """Use a folder, made when first written to.
+        """Use a folder, made when first written to: :func:`biaslab.places.default_root` where it is None.
 
         Args:
-            root: The folder; :func:`biaslab.places.default_root` where it is None.
             share: Which shards of each stage are computed through this store: (i, n) are those whose number leaves
                 i when divided by n. All where it is None.
             engine: Where the work of stages runs; this process where it is None.
@@ -80,17 +81,16 @@ class Store:
         self,
         name: str,
         inputs: Mapping[str, object],
-        work: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
+        work: Work | None = None,
     ) -> Stage:
-        """Return the stage ``name`` that does some work with these inputs.
+        """Return the stage ``name`` (lower-case words joined by ``_`` or ``-``) that does some work with these inputs.
 
         Args:
-            name: Lower-case words joined by ``_`` or ``-``: the folder's name.
             inputs: All that the result depends on beside the rows it is computed from and the code: parameters,
                 digests of models and corpora, seeds. Must fit in JSON; the order of keys does not matter.
             work: Takes consecutive rows (index from 0) and returns a table of any number of rows. It must depend
-                on nothing but these rows and the inputs. The code that it leads to is part of the stage's key. It
-                travels to the engine's workers. None for a stage that only lends its folder.
+                on nothing but these rows and the inputs, and travels to the engine's workers. None for a stage that
+                only lends its folder.
 
         Raises:
             ParameterError: The name or an input does not fit.
@@ -112,14 +112,13 @@ class Store:
         # Only workers elsewhere can have other code.
         _agreed.add(_canonical(code))
         key = {"name": name, "inputs": inputs, "code": code}
-        folder = self.root / name / _digest(_canonical(key))[:16]
-        return Stage(folder, key, work, share=self.share, engine=self.engine)
+        folder = self.root / name / hashlib.sha256(_canonical(key)).hexdigest()[:16]
+        return Stage(folder, key, work, self.share, self.engine)
 
     def notes(self, since: str = "") -> list[dict[str, str]]:
         """Return what was noted of damaged shards, oldest first: ``time`` (UTC), ``stage`` and ``text``.
 
-        Args:
-            since: Only what was noted at this time or later, for example ``2026-01-31T12:00:00Z``.
+        Only what was noted at the time ``since`` or later, for example ``2026-01-31T12:00:00Z``.
         """
         try:
             lines = (self.root / NOTES).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -135,31 +134,23 @@ class Store:
         return found
 
 
+@dataclass(eq=False)
 class Stage:
     """One stage with fixed inputs and work; :meth:`compute` gives its table for some rows."""
 
-    def __init__(
-        self,
-        folder: Path,
-        key: Mapping[str, object],
-        work: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
-        *,
-        share: tuple[int, int] | None = None,
-        engine: engines.Engine | None = None,
-    ) -> None:
-        """Use ``folder`` for the shards; ``key`` is written there as ``stage.json``; the rest as in :class:`Store`."""
-        self.folder = folder
-        self.key = key
-        self.work = work
-        self.share = share
-        self.engine = engine
+    folder: Path
+    """Where its shards are, and ``key`` as ``stage.json``."""
+    key: Mapping[str, object]
+    work: Work | None = None
+    share: tuple[int, int] | None = None
+    engine: engines.Engine | None = None
 
     def within(self) -> Stage:
         """Return this stage as one that the work of another asks for: all of it, in the process that works."""
         return Stage(self.folder, self.key, self.work)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"share": None, "engine": None}
+        return vars(self.within())
 
     @property
     def digest(self) -> str:
@@ -266,7 +257,7 @@ class Stage:
         return sum(len(rows) for i, rows in enumerate(parts) if self._shard_path(i, rows).exists())
 
     def _shard_path(self, i: int, rows: pd.DataFrame) -> Path:
-        return self.folder / f"{i:06d}-{_rows_digest(rows)[:16]}.parquet"
+        return self.folder / f"{i:06d}-{_rows_digest(rows)}.parquet"
 
     def _begin(self) -> None:
         """Make the folder and write down what the stage is."""
@@ -280,19 +271,7 @@ class Stage:
         with contextlib.suppress(_DamagedError, FileNotFoundError):
             return _read(path)
         self._begin()
-        with locked(path):
-            # Another process may have repaired it meanwhile.
-            try:
-                return _read(path)
-            except FileNotFoundError:
-                pass
-            except _DamagedError as error:
-                aside = path.with_name(path.name + ".damaged")
-                os.replace(path, aside)
-                _log.warning("%s is damaged (%s): set aside as %s, computed again.", path, error, aside.name)
-                self._note(f"Piece {path.name} was damaged: {error}. It is set aside and computed again.")
-            _write(path, self.work(rows()))
-            return _read(path)
+        return once(path, lambda: self.work(rows()), self._note)
 
     def _note(self, text: str) -> None:
         stamp = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -314,9 +293,7 @@ class _BusyError(Exception):
 
 
 def _fill_shard(
-    work: Callable[[pd.DataFrame], pd.DataFrame],
-    code: Mapping[str, str],
-    task: tuple[int, Path, pd.DataFrame],
+    work: Work, code: Mapping[str, str], task: tuple[int, Path, pd.DataFrame]
 ) -> tuple[int, bool]:
     """Compute one missing shard; return its rows and whether it exists now, False where another process has it.
 
@@ -343,7 +320,7 @@ def _fill_shard(
 _agreed: set[bytes] = set()
 
 
-def _check_code(work: Callable, code: Mapping[str, str]) -> None:
+def _check_code(work: Work, code: Mapping[str, str]) -> None:
     """Refuse to work with other code than that by which a stage is keyed."""
     told = _canonical(code)
     if told in _agreed:
@@ -359,8 +336,12 @@ def _check_code(work: Callable, code: Mapping[str, str]) -> None:
     _agreed.add(told)
 
 
-def once(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+def once(
+    path: Path, compute: Callable[[], pd.DataFrame], note: Callable[[str], object] = lambda text: None
+) -> pd.DataFrame:
     """Return the table at ``path``, computed and written where it is missing or damaged, by one process at a time.
+
+    A damaged one is set aside, which ``note`` is told.
 
     Raises:
         InputError: What is computed is no table that fits in Parquet.
@@ -371,9 +352,15 @@ def once(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     with locked(path):
         try:
             return _read(path)
-        except (_DamagedError, FileNotFoundError):
-            _write(path, compute())
-            return _read(path)
+        except FileNotFoundError:
+            pass
+        except _DamagedError as error:
+            aside = path.with_name(path.name + ".damaged")
+            os.replace(path, aside)
+            _log.warning("%s is damaged (%s): set aside as %s, computed again.", path, error, aside.name)
+            note(f"Piece {path.name} was damaged: {error}. It is set aside and computed again.")
+        _write(path, compute())
+        return _read(path)
 
 
 @contextlib.contextmanager
@@ -484,12 +471,8 @@ def _canonical(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":")).encode()
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
 def _rows_digest(rows: pd.DataFrame) -> str:
-    """Return a digest of a table's column names and values; its index and the kind of its texts do not count."""
+    """Return 16 hex digits of a table's column names and values; its index and the kind of its texts do not count."""
     import pyarrow as pa
 
     table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None).combine_chunks()
@@ -499,4 +482,4 @@ def _rows_digest(rows: pd.DataFrame) -> str:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, pa.schema(fields)) as writer:
         writer.write_table(table.cast(pa.schema(fields)))
-    return _digest(sink.getvalue())
+    return hashlib.sha256(sink.getvalue()).hexdigest()[:16]
