@@ -156,8 +156,8 @@ def resolve(name: str, kind: str) -> str:
 def near_help(name: str, kind: str) -> str:
     """Return the part of an error message that names models spelt like ``name``; empty where there are none."""
     own = [model for model, of in KIND_OF.items() if of == kind]
-    near = near_matches(name, ["mini", *own, *HUB[kind]] if own else HUB[kind])
-    return f"Did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
+    near = near_matches(name, [*(["mini", *own] if own else []), *HUB[kind]])
+    return f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
 
 
 def _complete(folder: Path) -> bool:
@@ -178,11 +178,7 @@ def autoencoder(where: str | Path) -> Path | None:
 
 
 def local(where: str) -> Path:
-    """Return the folder behind what :func:`resolve` returned: itself, or what is fetched of a name on the hub.
-
-    Raises:
-        ParameterError, Exception: As for :func:`fetched`.
-    """
+    """Return the folder behind what :func:`resolve` returned: itself, or what :func:`fetched` gives."""
     return Path(where) if Path(where).is_dir() else fetched(where)
 
 
@@ -206,13 +202,13 @@ def fetched(name: str, weights: Sequence[str] = ("*.safetensors",), skip: Sequen
 def check_folder(path: str | Path) -> None:
     """Check that a model's folder holds nothing that could be run, before any library sees it.
 
-    Refused are files of code and pickles wherever they lie, links that lead out of the folder, configurations that
-    name code (``auto_map`` and its like), modules of sentence encoders that are not the library's own, shards of
-    weights that are no safetensors, an index of a pipeline whose parts are not named plainly, and parts whose
-    weights are in other formats only. Folders whose names begin with a dot are passed over, as all loaders do.
+    Folders whose names begin with a dot are passed over, as all loaders do.
 
     Raises:
-        ParameterError: There is such a file; the message names it and what to do.
+        ParameterError: There are files of code or pickles, links that lead out of the folder, configurations that name
+            code (``auto_map`` and its like), modules of sentence encoders that are not the library's own, shards of
+            weights that are no safetensors, an index of a pipeline whose parts are not named plainly, or parts whose
+            weights are in other formats only.
     """
     folder = Path(path)
     root = folder.resolve()
@@ -378,10 +374,11 @@ def embedded() -> pd.DataFrame:
 
     rows = []
     for name, folder in EMBEDDED.items():
-        card = folder / "README.md"
-        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) / 1e6
-        megabytes = round(size, 1) if _complete(folder) else float("nan")
-        rows.append((name, KIND_OF[name], str(folder), megabytes, str(card) if card.is_file() else ""))
+        card, whole = folder / "README.md", _complete(folder)
+        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if whole else float("nan")
+        rows.append(
+            (name, KIND_OF[name], str(folder), round(size / 1e6, 1), str(card) if card.is_file() else "")
+        )
     return pd.DataFrame(rows, columns=["name", "kind", "folder", "megabytes", "card"])
 
 

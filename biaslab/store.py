@@ -238,7 +238,6 @@ class Stage:
                         elif not advances:
                             bar.update(n)
             for i in busy:
-                _log.info("Waiting for another process that computes %s.", paths[i])
                 with locked(paths[i]):
                     if not paths[i].exists():
                         _write(paths[i], self.work(rows(i)))
@@ -347,8 +346,6 @@ def once(
         InputError: What is computed is no table that fits in Parquet.
         RunError: The disk is full.
     """
-    with telling_full_disk(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path):
         try:
             return _read(path)
@@ -364,18 +361,24 @@ def once(
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold the lock of a shard or file; the operating system frees it when the process ends, however."""
+def locked(path: Path, name: str = "", *, wait: bool = True, kept: str = "") -> Iterator[None]:
+    """Hold the lock of a shard or file, whose folder is made; the system frees it when the process ends, however.
+
+    A file has one lock, or several of different names. ``kept`` as for :func:`telling_full_disk`.
+    """
     from filelock import FileLock, Timeout
 
     folder = path.parent / "locks"
-    with telling_full_disk(path):
-        folder.mkdir(exist_ok=True)
-        lock = FileLock(folder / f"{path.stem}.lock")
+    with telling_full_disk(path, kept):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / f"{name or path.stem}.lock")
         try:
-            lock.acquire(timeout=-1 if wait else 0)
+            lock.acquire(timeout=0)
         except Timeout:
-            raise _BusyError from None
+            if not wait:
+                raise _BusyError from None
+            _log.info("Waiting for another process that works at %s.", path)
+            lock.acquire()
     try:
         yield
     finally:

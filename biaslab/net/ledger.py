@@ -63,7 +63,7 @@ class LimitError(Exception):
 class Ledger:
     """The ledger of one model in a folder: a journal, replies not worked up yet, and pictures.
 
-    ``journal.turn(BUYING)`` makes a process the only one that buys, at a ``price`` an image up to a ``limit`` in all.
+    Who holds ``journal.turn(BUYING)`` buys, at a ``price`` an image up to a ``limit`` in all.
     """
 
     def __init__(self, folder: Path, price: float = 0, limit: float = 0) -> None:
@@ -176,7 +176,7 @@ class Ledger:
         return sorted(p.stem for p in self.folder.glob("replies/*.json") if _KEY.fullmatch(p.stem))
 
     def is_paid(self, key: str) -> bool:
-        """Return whether there is such a reply."""
+        """Return whether there is a reply that is still to be worked up."""
         return self.reply_of(key).exists()
 
     def save_reply(self, key: str, reply: Mapping[str, str]) -> None:
@@ -184,7 +184,7 @@ class Ledger:
         _save(self.reply_of(key), json.dumps(reply).encode())
 
     def reply(self, key: str) -> dict[str, str] | None:
-        """Return a reply that is still to be worked up, or None."""
+        """Return such a reply, or None."""
         try:
             return json.loads(self.reply_of(key).read_bytes())
         except FileNotFoundError:
@@ -236,15 +236,14 @@ def _located(folder: str | Path) -> Ledger:
 def rebuild(folder: str | Path, *, price: float | None = None) -> dict[str, Any]:
     """Rebuild a damaged ledger of bought images from its sound lines and the pictures and answers beside it.
 
-    Nothing is bought, and nothing that was paid for is counted too low: for each lost line, and for each image that
-    no sound line speaks of a request for, a request is counted at the highest price that is known, or at ``price``
-    where no sound line says one. A refusal whose line is lost will be asked for again.
+    Nothing is bought, and nothing that was paid for is counted too low: for each lost line, and each image without a
+    sound line about its request, a request is counted at the highest price that is known, or at ``price`` where no
+    sound line says one. A refusal whose line is lost will be asked for again.
 
     Returns:
-        ``lines``: sound ones, which are kept. ``lost``: lines that are damaged or missing. ``requests`` that were
-        counted in the place of lost ones. ``pictures`` that no line knew and that were entered again, without their
-        revised prompts. ``spent``: never too little. ``saved``: the path of the damaged ledger; None where there was
-        nothing to mend.
+        ``lines``: sound ones, which are kept. ``lost``: damaged or missing ones. ``requests`` that were counted in
+        their place. ``pictures`` that no line knew and that were entered again, without their revised prompts.
+        ``spent``: never too little. ``saved``: the path of the damaged ledger; None where there was nothing to mend.
 
     Raises:
         InputError: There is no ledger in the folder.
