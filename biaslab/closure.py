@@ -25,6 +25,7 @@ import sys
 import types
 import uuid
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -70,10 +71,8 @@ def of(*works: Any) -> dict[str, str]:
     Returns:
         Names of modules, ``package:NAME`` and, for functions from elsewhere, ``function:NAME``, in order.
     """
-    behind = _Behind()
-    for work in works:
-        behind.look(work)
-    found, seen, todo = behind.foreign, set(), list(behind.modules)
+    todo, found = _behind(works)
+    seen: set[str] = set()
     with _remembering():
         while todo:
             module = _module_in(todo.pop())
@@ -119,72 +118,56 @@ def _digest(told: Any) -> str:
 # -- from objects to modules -------------------------------------------------------------------------------
 
 
-class _Behind:
-    """The modules of this package behind objects, and digests of functions from elsewhere."""
-
-    def __init__(self) -> None:
-        self.modules: set[str] = set()
-        self.foreign: dict[str, str] = {}
-        # Addresses tell objects apart for as long as these live.
-        self._seen: dict[int, Any] = {}
-
-    def look(self, value: Any, *, counts: bool = True) -> None:
-        """Take the code behind a value; ``counts`` says whether what foreign functions hold is part of the key."""
-        if id(value) in self._seen:
-            return
-        self._seen[id(value)] = value
-        wraps = callable(value) and hasattr(value, "__wrapped__")
-        if wraps:
-            self._each((value.__wrapped__,), counts)
-        if isinstance(value, str):
-            self.modules.add(value)
-        elif isinstance(value, types.ModuleType):
-            self.modules.add(value.__name__)
+def _behind(works: Iterable[Any]) -> tuple[list[str], dict[str, str]]:
+    """Return the modules of this package behind objects, and digests of functions from elsewhere."""
+    modules = [work for work in works if isinstance(work, str)]
+    foreign: dict[str, str] = {}
+    # Addresses tell objects apart for as long as these live.
+    seen: dict[int, Any] = {}
+    # With each: whether what it holds is part of the key, should it be from elsewhere.
+    todo = [(work, True) for work in works if not isinstance(work, str)]
+    while todo:
+        value, counts = todo.pop()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        if wraps := callable(value) and hasattr(value, "__wrapped__"):
+            todo.append((value.__wrapped__, counts))
+        if isinstance(value, types.ModuleType):
+            modules.append(value.__name__)
         elif isinstance(value, types.MethodType):
-            self._each((value.__func__,), counts)
-            self._each((value.__self__,), True)
+            todo += [(value.__func__, counts), (value.__self__, True)]
         elif isinstance(value, functools.partial) and not wraps:
-            held = (*value.args, *value.keywords.values())
-            foreign = counts and not _is_ours(value.func)
-            if foreign:
-                self.foreign[f"function:{_module_of(value.func)} with"] = _digest([*map(_plain, held)])
-            self._each((value.func,), counts)
-            self._each(held, foreign)
+            held = [*value.args, *value.keywords.values()]
+            elsewhere = counts and not _is_ours(value.func)
+            if elsewhere:
+                foreign[f"function:{_module_of(value.func)} with"] = _digest([*map(_plain, held)])
+            todo += [(value.func, counts), *((one, elsewhere) for one in held)]
         elif isinstance(value, types.FunctionType):
-            self._function(value, counts)
+            held = [_cell(cell) for cell in value.__closure__ or ()]
+            if _is_ours(value):
+                modules.append(value.__module__)
+                # Its values are inputs of the stage, but what it calls may be anybody's.
+                todo += [(one, False) for one in held]
+            elif not _is_installed(value.__module__ or ""):
+                code, known = value.__code__, value.__globals__
+                held += [known[name] for name in _names_in(code) if name in known]
+                plain = [_plain(one) for one in (*held, *(value.__defaults__ or ())) if counts]
+                foreign[f"function:{value.__qualname__}"] = _digest([_code(code, value.__doc__), plain])
+                todo += [(one, counts) for one in held]
         elif isinstance(value, type):
             for kind in value.__mro__:
                 if _is_ours(kind):
-                    self.modules.add(kind.__module__)
+                    modules.append(kind.__module__)
                 elif not _is_installed(kind.__module__):
-                    self._each((v for v in vars(kind).values() if isinstance(v, types.FunctionType)), True)
+                    todo += [(v, True) for v in vars(kind).values() if isinstance(v, types.FunctionType)]
         elif _module_of(value) not in _APART and (counts or _is_ours(value)):
             kind = type(value)
-            self.look(kind)
+            todo.append((kind, True))
             # What it was made with; what it keeps for later comes and goes.
-            held = getattr(value, "__dict__", {}).items() if _is_ours(kind) else ()
-            made = (v for k, v in held if not isinstance(getattr(kind, k, None), functools.cached_property))
-            self._each(made, False)
-
-    def _each(self, values: Iterable[Any], counts: bool) -> None:
-        for value in values:
-            # A text that something holds names no module.
-            if not isinstance(value, str):
-                self.look(value, counts=counts)
-
-    def _function(self, work: types.FunctionType, counts: bool) -> None:
-        held = [_cell(cell) for cell in work.__closure__ or ()]
-        if _is_ours(work):
-            self.modules.add(work.__module__)
-            # Its values are inputs of the stage, but what it calls may be anybody's.
-            self._each(held, False)
-        elif not _is_installed(work.__module__ or ""):
-            held += [work.__globals__[name] for name in _names_in(work.__code__) if name in work.__globals__]
-            plain = [_plain(value) for value in (*held, *(work.__defaults__ or ())) if counts]
-            self.foreign[f"function:{work.__qualname__}"] = _digest(
-                [_code(work.__code__, work.__doc__), plain]
-            )
-            self._each(held, counts)
+            kept = getattr(value, "__dict__", {}).items() if _is_ours(kind) else ()
+            todo += [(v, False) for k, v in kept if not isinstance(getattr(kind, k, None), cached_property)]
+    return modules, foreign
 
 
 def _module_of(value: Any) -> str:

@@ -1,14 +1,12 @@
 """Where work runs: one parameter, ``engine``. A stage hands over a function and does not know which it is.
 
-An engine has one method, ``map(function, items)``: a generator of ``function(item)`` in the order of ``items``. Beyond
-this process the function, the items and the results travel, so they must be picklable; the function travels once
+Beyond this process the function, the items and the results travel, so they must be picklable; the function travels once
 to each worker and stays there, so what it keeps (a model, say, in a :class:`Memo`) is loaded once per worker. No worker
 has more than one item, and none is taken before a worker is free. An item whose worker was killed, or took longer than
-it may, is given to another one. Closing the generator ends its workers.
+it may, is given to another one.
 
-``local`` runs in this process, or in worker processes of this machine. ``ray`` runs in actors of a Ray cluster: the
-one at an address, else one that is started on this machine. All machines of a cluster must have biaslab installed
-and see the store's folder under the same path.
+``local`` runs in this process, or in worker processes of this machine. ``ray`` runs in actors of a Ray cluster, all
+machines of which must have biaslab installed and see the store's folder under the same path.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ _ITEM = b"item:"
 
 
 class Engine(Protocol):
-    """What every engine does."""
+    """Where work runs."""
 
     def map(
         self,
@@ -66,12 +64,11 @@ class Engine(Protocol):
     ) -> Generator[Any, None, None]:
         """Yield ``function(item)`` for each item, in order; an error of the function ends the iteration.
 
+        Closing the generator ends its workers.
+
         Args:
-            function: What to call.
-            items: Its arguments; taken one by one, as workers become free.
             gpu: Whether the function uses a GPU where there is one.
-            advanced: Called with the numbers that the function gives to :func:`advance`, soon or when an item
-                is done.
+            advanced: Called with the numbers that the function gives to :func:`advance`, soon or when an item is done.
 
         Raises:
             ParameterError: There are workers, and the function cannot be pickled.
@@ -208,14 +205,13 @@ def _processors() -> int:
 class LocalEngine:
     """Runs on this machine: in this process, each item only when its result is asked for, or in worker processes.
 
-    Worker processes share this process's threads among them, and its GPUs: each has one, in turn. They stay for the
-    next call of :meth:`map`, and end with the engine or with this process, however it ends. A single item is not worth
-    a process and runs here.
+    These share this process's threads, and its GPUs: each has one, in turn. They stay for the next call of :meth:`map`,
+    and end with the engine or with this process, however it ends. A single item is not worth a process.
     """
 
     def __init__(self, workers: int = 0, timeout: float = 0) -> None:
-        """Use so many processes; 0 is this one, fewer are a ParameterError. ``timeout`` as in :func:`get`."""
-        self.workers, self.timeout = _checked(workers), timeout
+        """Use so many processes; 0 is this one. ``timeout`` as in :func:`get`."""
+        self.workers, self.timeout = workers, timeout
         self._idle: list[_Process] = []
         self._ends: object = None
 
@@ -432,29 +428,25 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 class RayEngine:
-    """Runs in actors of a Ray cluster. It is joined, or started on this machine, when there is work.
+    """Runs in actors of a Ray cluster, which is joined, or started on this machine, when there is work.
 
     A worker reserves half a processor, or a share of a GPU where the function uses one and the cluster has any. Work
-    begins with the first worker that the cluster gives; those that come later join in. An actor that was killed is
-    started again and its item done again. Workers stay for the next call of :meth:`map`, and end with the engine or
-    with this process.
+    begins with the first worker that the cluster gives. Workers stay for the next call of :meth:`map`, and end with the
+    engine or with this process.
     """
 
     def __init__(self, workers: int = 0, address: str = "", timeout: float = 0) -> None:
-        """Use so many workers; 0 is one for each processor (or GPU) of the cluster.
+        """Use so many workers; 0 is one for each processor (or GPU) of the cluster. ``timeout`` as in :func:`get`.
 
-        Args:
-            workers: How many.
-            timeout: As in :func:`get`.
-            address: Of the cluster, as ``ray.init`` takes it; empty is ``$RAY_ADDRESS``, or without it a cluster of
-                this machine alone, which ends with this process.
+        ``address`` is as ``ray.init`` takes it; empty is ``$RAY_ADDRESS``, or without it a cluster of this machine
+        alone, which ends with this process.
 
         Raises:
-            ParameterError: ``workers`` is negative, or Ray is not installed.
+            ParameterError: Ray is not installed.
         """
         from importlib.util import find_spec
 
-        self.workers, self.timeout = _checked(workers), timeout
+        self.workers, self.timeout = workers, timeout
         # Ray ends actors that nobody can call any more.
         self._idle: tuple[dict[str, Any], list] = ({}, [])
         self.address = address or os.environ.get(_ADDRESS, "")
@@ -618,7 +610,7 @@ def _kill(ray, team: list) -> None:
 
 
 class _RayWorker:
-    """The actor: calls one function on items, one at a time, and after that another one."""
+    """The actor: does as :func:`_serve`."""
 
     def __init__(self, threads: int, gpu: bool) -> None:
         import sys
@@ -669,7 +661,7 @@ def get(name: str = "local", *, workers: int = 0, address: str = "", timeout: fl
 
     Args:
         name: ``local`` or ``ray``.
-        workers: How many workers; 0 is this process for ``local``, and all that the cluster has for ``ray``.
+        workers: 0 is this process for ``local``, and all that the cluster has for ``ray``.
         address: Of a Ray cluster; see :class:`RayEngine`.
         timeout: Longest time that a worker may be at one item, in seconds; then it is ended and the item given to
             another one. 0 is no limit.
@@ -677,6 +669,8 @@ def get(name: str = "local", *, workers: int = 0, address: str = "", timeout: fl
     Raises:
         ParameterError: There is no such engine, it is not installed, or it has no workers or address.
     """
+    if workers < 0:
+        raise ParameterError(f"workers is {workers}; it is 0 or more.")
     if name not in ("local", "ray"):
         raise ParameterError(f"engine is {name!r}, which does not exist. {name_help(name, ['local', 'ray'])}")
     if name == "ray":
@@ -687,9 +681,3 @@ def get(name: str = "local", *, workers: int = 0, address: str = "", timeout: fl
             "'ray', or the address to ''."
         )
     return LocalEngine(workers, timeout)
-
-
-def _checked(workers: int) -> int:
-    if workers < 0:
-        raise ParameterError(f"workers is {workers}; it is 0 or more.")
-    return workers

@@ -158,10 +158,7 @@ class Stage:
         return self.folder.name
 
     def compute(self, units: pd.DataFrame, **options: Any) -> pd.DataFrame:
-        """Return what :meth:`compute_iter` yields as one table, index from 0; without columns where there are no units.
-
-        Values come from the files in every case, so a first and a later call return the same.
-        """
+        """Return what :meth:`compute_iter` yields as one table, index from 0; empty where there are no units."""
         import pandas as pd
 
         frames = list(self.compute_iter(units, **options))
@@ -180,16 +177,16 @@ class Stage:
     ) -> Iterator[pd.DataFrame]:
         """Yield the stage's work applied to ``units``, shard by shard; shards that exist are read, not computed.
 
-        All missing shards are computed before the first is yielded; only one is held in memory at a time.
+        All missing shards are computed before the first is yielded; only one is held in memory at a time. Values come
+        from the files in every case, so a first and a later call yield the same.
 
         Args:
             units: What to work on, one row each; their order and values identify the shards, the index does not.
-            shard_rows: Rows of ``units`` to a shard, at least 1.
+            shard_rows: Rows of ``units`` to a shard.
             label: What the progress bar calls the work; the stage's name where it is empty.
-            unit: What the bar counts, in the plural, for the rate.
-            advances: Whether the work says how far it is, with :func:`biaslab.engine.advance`; else the bar counts
-                rows of ``units``.
-            progress: Whether to show a bar while something is computed; a finished stage shows nothing.
+            unit: What the bar counts, in the plural.
+            advances: Whether the work says how far it is, with :func:`biaslab.engine.advance`.
+            progress: Whether to show a bar while something is computed.
             gpu: Whether the work uses a GPU where there is one.
 
         Raises:
@@ -204,59 +201,58 @@ class Stage:
             raise InputError(f"Stage {self.key['name']!r} has no work; give it to the store's stage().")
         if shard_rows < 1:
             raise ParameterError(f"shard_rows is {shard_rows}; a shard has at least 1 row.")
-        starts = range(0, len(units), shard_rows)
-        paths = [self._shard_path(i, units.iloc[s : s + shard_rows]) for i, s in enumerate(starts)]
-
-        def rows(i: int) -> pd.DataFrame:
-            return units.iloc[starts[i] : starts[i] + shard_rows].reset_index(drop=True)
-
-        missing = [i for i, path in enumerate(paths) if not path.exists()]
-        mine = [i for i in missing if self.share is None or i % self.share[1] == self.share[0]]
+        shards = self._shards(units, shard_rows)
+        missing = {path: rows for path, rows in shards.items() if not path.exists()}
+        k, n = self.share or (0, 1)
+        mine = [path for i, path in enumerate(shards) if path in missing and i % n == k]
         if mine:
             self._begin()
             with tqdm(
                 desc=label or str(self.key["name"]),
                 unit=f" {unit}",
                 total=None if advances else len(units),
-                initial=0 if advances else len(units) - sum(len(rows(i)) for i in missing),
+                initial=0 if advances else len(units) - sum(map(len, missing.values())),
                 disable=not progress,
                 leave=False,
                 file=sys.stderr,
             ) as bar:
                 run = (self.engine or engines.get()).map
                 fill = partial(_fill_shard, self.work, self.key["code"])
-                tasks = ((i, paths[i], rows(i)) for i in mine)
+                tasks = ((path, missing[path]) for path in mine)
                 # In the first pass, a shard that another process computes just now is left to it.
                 busy = []
                 # Closed at once where something fails, so that no worker goes on unheard.
                 with contextlib.closing(
                     run(fill, tasks, gpu=gpu, advanced=bar.update if advances else None)
                 ) as results:
-                    for i, (n, finished) in zip(mine, results, strict=True):
+                    for path, finished in zip(mine, results, strict=True):
                         if not finished:
-                            busy.append(i)
+                            busy.append(path)
                         elif not advances:
-                            bar.update(n)
-            for i in busy:
-                with locked(paths[i]):
-                    if not paths[i].exists():
-                        _write(paths[i], self.work(rows(i)))
-        left = [i for i in missing if i not in mine and not paths[i].exists()]
+                            bar.update(len(missing[path]))
+            for path in busy:
+                with locked(path):
+                    if not path.exists():
+                        _write(path, self.work(missing[path]))
+        left = sum(not path.exists() for path in missing)
         if left:
             raise UnfinishedError(
-                f"{self.key['name']}: this share is done; {len(left)} of {len(paths)} pieces are left to the others."
+                f"{self.key['name']}: this share is done; {left} of {len(shards)} pieces are left to the others."
             )
-        for i, path in enumerate(paths):
-            yield self._read(path, partial(rows, i))
+        for path, rows in shards.items():
+            yield self._read(path, rows)
 
     def n_there(self, units: pd.DataFrame, *, shard_rows: int) -> int:
         """Return of how many of ``units`` :meth:`compute` would find the result, without reading any."""
-        starts = range(0, len(units), shard_rows)
-        parts = [units.iloc[s : s + shard_rows] for s in starts]
-        return sum(len(rows) for i, rows in enumerate(parts) if self._shard_path(i, rows).exists())
+        return sum(len(rows) for path, rows in self._shards(units, shard_rows).items() if path.exists())
 
-    def _shard_path(self, i: int, rows: pd.DataFrame) -> Path:
-        return self.folder / f"{i:06d}-{_rows_digest(rows)}.parquet"
+    def _shards(self, units: pd.DataFrame, shard_rows: int) -> dict[Path, pd.DataFrame]:
+        """Return the rows of each shard, by its path."""
+        parts = (units.iloc[start : start + shard_rows] for start in range(0, len(units), shard_rows))
+        return {
+            self.folder / f"{i:06d}-{_rows_digest(rows)}.parquet": rows.reset_index(drop=True)
+            for i, rows in enumerate(parts)
+        }
 
     def _begin(self) -> None:
         """Make the folder and write down what the stage is."""
@@ -266,11 +262,11 @@ class Stage:
             if not described.exists():
                 replace(described, (json.dumps(self.key, indent=1, sort_keys=True) + "\n").encode())
 
-    def _read(self, path: Path, rows: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    def _read(self, path: Path, rows: pd.DataFrame) -> pd.DataFrame:
         with contextlib.suppress(_DamagedError, FileNotFoundError):
             return _read(path)
         self._begin()
-        return once(path, lambda: self.work(rows()), self._note)
+        return once(path, lambda: self.work(rows), self._note)
 
     def _note(self, text: str) -> None:
         stamp = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -291,14 +287,9 @@ class _BusyError(Exception):
     """Another process computes this shard."""
 
 
-def _fill_shard(
-    work: Work, code: Mapping[str, str], task: tuple[int, Path, pd.DataFrame]
-) -> tuple[int, bool]:
-    """Compute one missing shard; return its rows and whether it exists now, False where another process has it.
-
-    Workers on other machines must have the ``code`` that the stage is keyed by.
-    """
-    _, path, rows = task
+def _fill_shard(work: Work, code: Mapping[str, str], task: tuple[Path, pd.DataFrame]) -> bool:
+    """Compute one missing shard; return whether it exists now, False where another process has it."""
+    path, rows = task
     _check_code(work, code)
     if not path.parent.is_dir():
         raise RunError(
@@ -311,8 +302,8 @@ def _fill_shard(
             if not path.exists():
                 _write(path, work(rows))
     except _BusyError:
-        return len(rows), False
-    return len(rows), True
+        return False
+    return True
 
 
 # What has been compared in this process.
@@ -320,7 +311,7 @@ _agreed: set[bytes] = set()
 
 
 def _check_code(work: Work, code: Mapping[str, str]) -> None:
-    """Refuse to work with other code than that by which a stage is keyed."""
+    """Refuse to work, on another machine, with other code than that by which a stage is keyed."""
     told = _canonical(code)
     if told in _agreed:
         return
@@ -430,7 +421,7 @@ def _checksum_path(path: Path) -> Path:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file under another name and rename it: under its own name it is whole."""
+    """Write a file under another name and rename it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     try:
         temporary.write_bytes(data)
@@ -442,14 +433,9 @@ def replace(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def telling_full_disk(path: Path, kept: str = "") -> Iterator[None]:
-    """Turn the error of a full disk into one that says what to do.
+    """Turn the error of a full disk into a RunError that says what to do.
 
-    Args:
-        path: What is written.
-        kept: What stays and what to do about the rest, in a sentence; by default that of shards.
-
-    Raises:
-        RunError: The disk is full.
+    ``kept``: what stays, and what to do about the rest, in a sentence; by default that of shards.
     """
     try:
         yield

@@ -351,10 +351,10 @@ def test_shares_make_the_whole(tmp_path):
 def test_a_worker_without_the_folder_or_the_code_says_so(tmp_path):
     code = closure.of(square)
     with pytest.raises(RunError, match=r"nowhere is not there on .*all of them share.*BIASLAB_STORE"):
-        _fill_shard(square, code, (0, tmp_path / "a/b/nowhere" / "000000-0.parquet", UNITS))
+        _fill_shard(square, code, (tmp_path / "a/b/nowhere" / "000000-0.parquet", UNITS))
     other = code | {"biaslab.errors": "other"}
     with pytest.raises(RunError, match=r"biaslab.errors on .* is not that of .*the same versions of biaslab"):
-        _fill_shard(square, other, (0, tmp_path / "a/b/c" / "000000-0.parquet", UNITS))
+        _fill_shard(square, other, (tmp_path / "a/b/c" / "000000-0.parquet", UNITS))
 
 
 def test_notes_that_were_cut_off_are_passed_over(tmp_path):
