@@ -283,7 +283,7 @@ def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeyp
     keys = stages(tmp_path, monkeypatch)
     needed = {
         "search": "captions.search lexicons mini.captions mini.world",
-        "indicators": "captions.indicators lexicons pipeline.stages",
+        "indicators": "captions.indicators lexicons pipeline.work",
         "judgements": "judging.judge judging.faces judging.zero_shot judging.fairface judging.images "
         "judging.loaded judging.pixels",
         "people": "judging.people judging.judge judging.faces judging.zero_shot lexicons judging.loaded",
@@ -293,7 +293,7 @@ def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeyp
         "generated_files": "generation.images generation.generator generation.loading generation.families "
         "generation.texts generation.settings",
         "embeddings": "captions.neighbours",
-        "image_embeddings": "pipeline.stages judging.zero_shot judging.loaded judging.pixels",
+        "image_embeddings": "pipeline.work judging.zero_shot judging.loaded judging.pixels",
         "matched_captions": "papers.synthesis.measure mini.captions mini.world",
     }
     assert set(keys) == set(needed)
