@@ -2,14 +2,12 @@
 
 The key of a kept result must change with the code that makes it. So modules are followed through their sources, without
 importing anything: that of the function, all of this package that it imports, at its top or inside of functions, and
-so on. Comments, docstrings, annotations of functions and layout do not count; nor do imports for type checking. What
-reads files of its package counts with them, but for the embedded models, whose weights are inputs. Of other packages
-those count by version that numbers come from.
+so on. Comments, docstrings, annotations of functions and layout do not count; nor do imports for type checking. Of
+other packages those count by version that numbers come from.
 
 A module counts whole, so a stage's function belongs beside what it uses, and not where much else is imported. What no
 source says is not found: a module whose name is put together while the program runs, and methods of objects that are
-handed over. A whole name of a module in a text counts as an import of it; objects are told by the digests among a
-stage's inputs, and by their class where a function holds them.
+handed over; these are told by the digests among a stage's inputs, and by their class where a function holds them.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ _PACKAGES = {
     "torchvision": "torchvision",
     "transformers": "transformers",
 }
-# What uses one of these reads files of its package.
+# What uses one of these reads files of its package, which count with it.
 _READS = frozenset(("__file__", "files", "resources"))
 _NO_DATA = frozenset((".md", ".py", ".pyc"))
 # Data that are inputs with digests of their own.

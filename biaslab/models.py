@@ -1,9 +1,8 @@
 """Models by name: the embedded ones, a folder, or a name on the Hugging Face hub.
 
-The embedded models lie in the formats of the libraries that load the real ones, so a name is all that differs
-between ``mini`` and Stable Diffusion. Weights are read from safetensors only: the other formats are pickles, which
-can run code when they are opened. Code that comes with a model is never run: a folder is looked through before any
-library sees it (:func:`check_folder`), and none is fetched from the hub.
+A name is all that differs between ``mini`` and Stable Diffusion. Weights are read from safetensors only: the other
+formats are pickles, which can run code when they are opened. Code that comes with a model is never run: a folder is
+looked through before any library sees it (:func:`check_folder`), and none is fetched from the hub.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ KINDS = {
     "captioner": "mini-captioner",
     "segmenter": "mini-segmenter",
 }
-# What prompts ask for -> the text-to-image model that the name ``mini`` stands for: what captions tell, people whom the
-# prompt places, PaintSkills' scenes and DALL-Eval's people, captions with another gender.
+# What prompts ask for -> the text-to-image model that ``mini`` stands for: what captions tell, people whom the prompt
+# places, PaintSkills' scenes and DALL-Eval's people, captions with another gender.
 MINI = {
     "captions": "mini-sd",
     "people": "mini-sd-pairs",
@@ -167,10 +166,7 @@ def _complete(folder: Path) -> bool:
 
 
 def autoencoder(where: str | Path) -> Path | None:
-    """Return the folder of a pipeline's autoencoder: its own, or of an embedded one that which it shares.
-
-    None where the pipeline is not in a folder here, or has none.
-    """
+    """Return the folder of a pipeline's autoencoder, or that which an embedded one shares; None where there is none."""
     own, shared = Path(where, "vae"), AUTOENCODER_OF.get(Path(where).name)
     if shared and not own.exists() and Path(where) == EMBEDDED[Path(where).name]:
         own = EMBEDDED[shared] / "vae"
@@ -225,10 +221,7 @@ def check_folder(path: str | Path) -> None:
 def _why_refused(file: Path, inside: Sequence[Path]) -> str:
     """Say why a folder with this file or folder in it is refused; empty where it is not."""
     if file.is_symlink() and not any(file.resolve().is_relative_to(place) for place in inside):
-        return (
-            "a link that leads out of the folder, to what nobody looked through. Put a copy of what it leads to in its "
-            "place."
-        )
+        return "a link that leads out of the folder. Put a copy of what it leads to in its place."
     if file.is_dir():
         return ""
     if _RUNS.search(file.name):
@@ -281,11 +274,7 @@ def _entries(said: Any) -> Iterator[tuple[str, Any]]:
 
 
 def check_safetensors(path: str | Path) -> None:
-    """Check that every part of a model's folder, or of a pipeline's, that has weights has them as safetensors.
-
-    Raises:
-        ParameterError: A part has weights in other formats only.
-    """
+    """Raise ParameterError where a model's folder, or a part of a pipeline's, has weights of other formats only."""
     folder = Path(path)
     # Beside the parts of a pipeline there may lie a checkpoint in one file, which nobody opens.
     index = folder / "model_index.json"
@@ -308,10 +297,10 @@ def not_safetensors(problem: str, fix: str) -> ParameterError:
 
 
 def check_index(index: Path) -> list[str]:
-    """Return the parts that a pipeline's index names, a ``model_index.json``.
+    """Return the parts that a pipeline's ``model_index.json`` names.
 
     Raises:
-        ParameterError: The index cannot be read, or does not name its class and parts plainly.
+        ParameterError: It cannot be read, or does not name its class and parts plainly.
     """
     try:
         said = json.loads(index.read_text(encoding="utf-8"))
@@ -364,11 +353,11 @@ def digest(where: str | Path) -> str:
 
 
 def embedded() -> pd.DataFrame:
-    """Return the embedded models, all of which load without biaslab.
+    """Return the embedded models.
 
     Returns:
-        Columns name, kind, folder, megabytes (of all files; NaN where the model is not in this installation) and
-        card (path of the model card; empty where there is none).
+        Columns name, kind, folder, megabytes (NaN where the model is not in this installation) and card (path of the
+        model card; empty where there is none).
     """
     import pandas as pd
 

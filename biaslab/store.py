@@ -20,10 +20,10 @@ import os
 import platform
 import re
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,9 +110,9 @@ class Store:
                 ) from None
         code = {} if work is None else closure.of(work)
         # Only workers elsewhere can have other code.
-        _agreed.add(_canonical(code))
+        _agreed.add(digest(code))
         key = {"name": name, "inputs": inputs, "code": code}
-        folder = self.root / name / hashlib.sha256(_canonical(key)).hexdigest()[:16]
+        folder = self.root / name / digest(key)[:16]
         return Stage(folder, key, work, self.share, self.engine)
 
     def notes(self, since: str = "") -> list[dict[str, str]]:
@@ -269,8 +269,7 @@ class Stage:
         return once(path, lambda: self.work(rows), self._note)
 
     def _note(self, text: str) -> None:
-        stamp = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        note = {"time": stamp, "stage": self.key["name"], "digest": self.digest, "text": text}
+        note = {"time": now(), "stage": self.key["name"], "digest": self.digest, "text": text}
         # A note that cannot be written must not keep the shard from being repaired.
         with (
             contextlib.suppress(OSError),
@@ -307,12 +306,12 @@ def _fill_shard(work: Work, code: Mapping[str, str], task: tuple[Path, pd.DataFr
 
 
 # What has been compared in this process.
-_agreed: set[bytes] = set()
+_agreed: set[str] = set()
 
 
 def _check_code(work: Work, code: Mapping[str, str]) -> None:
     """Refuse to work, on another machine, with other code than that by which a stage is keyed."""
-    told = _canonical(code)
+    told = digest(code)
     if told in _agreed:
         return
     here = closure.of(work)
@@ -456,8 +455,14 @@ _KEPT = (
 )
 
 
-def _canonical(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":")).encode()
+def digest(value: object) -> str:
+    """Return the SHA-256 of what fits in JSON, whatever the order of its fields."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def now() -> str:
+    """Return the time, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _rows_digest(rows: pd.DataFrame) -> str:

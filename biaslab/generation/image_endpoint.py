@@ -15,16 +15,13 @@ from biaslab.generation.generator import image_seed
 from biaslab.generation.images import OK, MadeImages, image_ids_of, noise_keys, units_of
 from biaslab.judging.images import BLOCKED, Unreadable, decode
 from biaslab.net.images import OUTCOMES, REFUSED, UNDELIVERED, buy
-from biaslab.net.journal import digest
 from biaslab.net.ledger import BUYING, STAYS, Bought, Ledger
 from biaslab.net.settings import EndpointSettings
+from biaslab.store import Store, digest
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-
-    from biaslab.store import Store
-
 # What the endpoint said about an image.
 _SAID = ["outcome", "revised_prompt", "request_id", "time", "detail"]
 _TYPES = {"image_id": object, "prompt_id": object, "index": "int64", "seed": "int64"}
@@ -106,11 +103,7 @@ class EndpointImages(MadeImages):
         return self
 
     def n_there(self) -> int:
-        """Return how many of the images need not be bought; nothing is asked of the endpoint.
-
-        Raises:
-            RunError: The ledger is damaged.
-        """
+        """Return how many of the images were bought; RunError where the ledger is damaged."""
         self._ledger.load()
         return len(self._keys) - len(self._missing())
 

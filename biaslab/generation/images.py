@@ -162,14 +162,14 @@ class GeneratedImages(MadeImages):
         return self
 
     def n_there(self) -> int:
-        """Return how many of the images need not be generated, because they were before."""
+        """Return how many of the images were generated before."""
         return self._facts.n_there(self._units, shard_rows=self._shard_rows)
 
     def latents(self, image_ids: Sequence[str]) -> list[latents.Latents]:
-        """Return latents of images in the order asked for.
+        """Return latents of images in the order asked for; they are kept of prompts that share noise.
 
         Raises:
-            InputError: An id is not in the table, or the prompts do not share noise: latents are kept where they do.
+            InputError: An id is not in the table, or the prompts do not share noise.
         """
         if NOISE not in self._units:
             raise InputError(f"No latents are kept of {self.name}: its prompts have no column {NOISE!r}.")

@@ -62,11 +62,7 @@ def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
 
 
 def parts(pipe) -> list[tuple[tuple[str, ...], int]]:
-    """Return the tokenizers of each part of a pipeline's text (:data:`COLUMNS`), and how many columns the part has.
-
-    Raises:
-        KeyError: The pipeline is of no kind that is known.
-    """
+    """Return the tokenizers of each part of a pipeline's text, by :data:`COLUMNS`, and how many columns it has."""
     found = [
         (names, next((t.model_max_length for n in names if (t := getattr(pipe, n, None)) is not None), 0))
         for names in COLUMNS[type(pipe).__name__]
@@ -98,7 +94,7 @@ def tokenized(pipe, part: tuple[str, ...], length: int, texts: Sequence[str], **
 def are_words(pipe, texts: Sequence[str]) -> np.ndarray | None:
     """Return which columns of texts are of words, ``bool (texts, columns)``: not the beginning, the end or padding.
 
-    None of a pipeline of a kind that is not known (:data:`COLUMNS`).
+    None where the pipeline's kind is not in :data:`COLUMNS`.
     """
     if type(pipe).__name__ not in COLUMNS:
         return None

@@ -15,14 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from biaslab.net.endpoint import Requests
-from biaslab.net.journal import ROOM, Journal, digest
+from biaslab.net.journal import ROOM, Journal
 from biaslab.net.settings import EndpointSettings
+from biaslab.store import Store, digest
 
 if TYPE_CHECKING:
     import httpx
-
-    from biaslab.store import Store
-
 _STAYS = "Answers before are kept"
 # What may become of a question, and what it means. Those in _KEPT were paid for and are not asked again.
 OUTCOMES: dict[str, str] = {

@@ -39,7 +39,7 @@ class StoppedError(Exception):
 
 
 class Requests:
-    """The requests of one call, several at a time; for each kind of model there is a class that adds what is its own.
+    """The requests of one call, several at a time; each kind of model has a class that adds what is its own.
 
     ``asked(question)`` returns what a request holds beside ``fields``, ``read(digest, data, headers)`` the answer in a
     reply of status 200, ``nothing(outcome, detail)`` what stands in the place of one, and ``keep(digest, question,

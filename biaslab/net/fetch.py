@@ -213,10 +213,7 @@ _NOT_PUBLIC = [
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is one of the public internet.
-
-    IPv4 addresses in IPv6 ones (mapped, and behind the NAT64 prefix) are looked at themselves.
-    """
+    """Return whether an IP address is public; IPv4 ones in IPv6 (mapped, or behind NAT64's prefix) count themselves."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -303,8 +300,7 @@ _VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-p
 def opted_out(headers: httpx.Headers, honoured: Collection[str]) -> str:
     """Return the header that asks not to use an image, or an empty text.
 
-    ``honoured`` are ``tdm-reservation`` and directives of ``X-Robots-Tag`` such as ``noai``; one that names another
-    robot does not count.
+    ``honoured`` are ``tdm-reservation`` and directives of ``X-Robots-Tag`` such as ``noai``, for all robots or for us.
     """
     for value in headers.get_list("x-robots-tag"):
         robot = ""

@@ -31,9 +31,10 @@ from biaslab.errors import RunError
 from biaslab.judging.images import Unreadable, decode
 from biaslab.net.endpoint import Requests, error_in
 from biaslab.net.fetch import Fetcher, Limits
-from biaslab.net.ledger import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError, now
+from biaslab.net.ledger import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError
 from biaslab.net.retry import Failed
 from biaslab.net.settings import EndpointSettings
+from biaslab.store import now
 
 REFUSED = "refused"
 # What may become of an image, and what it means. Those in KEPT are not asked for again.

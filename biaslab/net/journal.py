@@ -21,11 +21,6 @@ ROOM = " and will be found again: free some space, or choose another folder for 
 """What to do where the disk is full, behind what is kept."""
 
 
-def digest(value: object) -> str:
-    """Return the SHA-256 of what fits in JSON, whatever the order of its fields."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
 def line_of(record: Mapping[str, Any]) -> bytes:
     """Return a record as a line: 16 hex digits of a SHA-256, a space, and JSON."""
     content = json.dumps(record).encode()

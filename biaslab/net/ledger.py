@@ -16,7 +16,6 @@ import math
 import os
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -28,7 +27,7 @@ from typing import Any
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.net.endpoint import StoppedError
 from biaslab.net.journal import ROOM, Journal, line_of, record_of
-from biaslab.store import replace, telling_full_disk
+from biaslab.store import now, replace, telling_full_disk
 
 _log = logging.getLogger(__name__)
 OK = "ok"
@@ -78,11 +77,7 @@ class Ledger:
         self.spent = Decimal(0)
 
     def load(self) -> None:
-        """Read the journal.
-
-        Raises:
-            RunError: It is damaged.
-        """
+        """Read the journal; RunError where it is damaged."""
         self.done, self.spent, self._lines = {}, Decimal(0), 0
         for number, line in enumerate(self.journal.lines(), start=1):
             entry = _entry(line)
@@ -96,11 +91,7 @@ class Ledger:
                 self.spent += Decimal(entry["cost"])
 
     def check_pictures(self) -> None:
-        """Look whether the journal knows every picture; only who holds the turn may ask.
-
-        Raises:
-            RunError: It does not: lines were lost at its end, or all of it.
-        """
+        """Raise RunError where lines are lost, so that the journal does not know a picture; in one's turn only."""
         for key, path in self.pictures():
             if key not in self.done and not self.is_paid(key):
                 raise self._damaged(f"it does not know the picture {path.name}")
@@ -316,8 +307,3 @@ def _save(path: Path, data: bytes) -> None:
         # What is bought outlasts a power cut: the line that says so is written after it.
         with path.open("r+b") as file:
             os.fsync(file.fileno())
-
-
-def now() -> str:
-    """Return the time, UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
