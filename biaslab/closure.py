@@ -1,14 +1,13 @@
-"""What code a result depends on: a function, all that it uses of this package, and the data and packages behind it.
+"""What code a result depends on: the modules behind a function, with the data and packages that these use.
 
-The key of a kept result must change with the code that makes it and with nothing else. So the closure of a function is
-read from the sources, without importing anything: the definition itself, the definitions whose names it uses, in its
-module or in those it imports, and so on. Comments, docstrings, annotations of functions and layout do not count; nor
-do imports for type checking. What reads files of its package counts with them, but for the embedded models, whose
-weights are inputs. Of other packages those count by version that numbers come from.
+The key of a kept result must change with the code that makes it. So modules are followed through their sources, without
+importing anything: that of the function, all of this package that it imports, at its top or inside of functions, and
+so on. Comments, docstrings, annotations of functions and layout do not count; nor do imports for type checking. Of
+other packages those count by version that numbers come from.
 
-What no source says is not found: a module whose name is put together while the program runs, and methods of objects
-that are handed over. A whole name of a module in a text counts as an import of it; objects are told by the digests
-among a stage's inputs, and by their class where a function holds them.
+A module counts whole, so a stage's function belongs beside what it uses, and not where much else is imported. What no
+source says is not found: a module whose name is put together while the program runs, and methods of objects that are
+handed over; these are told by the digests among a stage's inputs, and by their class where a function holds them.
 """
 
 from __future__ import annotations
@@ -20,9 +19,11 @@ import hashlib
 import importlib.util
 import json
 import os
+import sys
 import types
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,8 @@ from typing import Any
 from biaslab.places import default_root
 
 PACKAGE = __name__.split(".")[0]
-# The file in the store's folder that says what sources were found to hold.
-KEPT = "code.json"
+# The file in the store's folder that says what sources were found to hold; another name where it holds something else.
+KEPT = "modules.json"
 # Packages that numbers come from, by the name they are imported by; of their versions the first two parts count. Those
 # that only carry tables, pictures or files are passed over.
 _PACKAGES = {
@@ -49,177 +50,144 @@ _PACKAGES = {
     "torchvision": "torchvision",
     "transformers": "transformers",
 }
-# A definition that uses one of these reads files of its package.
+# What uses one of these reads files of its package, which count with it.
 _READS = frozenset(("__file__", "files", "resources"))
 _NO_DATA = frozenset((".md", ".py", ".pyc"))
 # Data that are inputs with digests of their own.
 _INPUTS = ("mini", "models")
 # Where work runs and where results are kept changes no result.
 _APART = frozenset(f"{PACKAGE}.{name}" for name in ("closure", "engine", "places", "store"))
-# What runs when a module is imported, beside its definitions; and all of a module.
-_ALWAYS, _WHOLE = "", "*"
-# Another number where summaries of modules hold something else.
-_FORMAT = 2
 
 
 def of(*works: Any) -> dict[str, str]:
     """Return digests of the code that functions depend on, by module, and of the versions of packages.
 
     Args:
-        works: Functions, methods, partial functions, classes or objects that are called; or names of modules, which
-            count whole. Of functions from elsewhere (a notebook, a test) their own code counts, with the values that
-            they hold.
+        works: Functions, methods, partial functions, classes or objects that are called; or names of modules. Of
+            functions from elsewhere (a notebook, a test) their own code counts, with the values that they hold.
 
     Returns:
         Names of modules, ``package:NAME`` and, for functions from elsewhere, ``function:NAME``, in order.
     """
-    found = _Objects()
-    for work in works:
-        if isinstance(work, str):
-            found.refs.add(f"{work}:")
-        else:
-            found.look(work)
-    return dict(sorted((_told(found.refs, _Summaries()) | found.foreign).items()))
+    todo, found = _behind(works)
+    seen: set[str] = set()
+    with _remembering():
+        while todo:
+            module = _module_in(todo.pop())
+            if module in seen or module in _APART:
+                continue
+            seen.add(module)
+            if module in _PACKAGES:
+                found[f"package:{module}"] = _version(module)
+            elif path := _file(module):
+                source = _source(module, path)
+                data = _data_digest(path.parent) if source["reads"] else ""
+                found[module] = _digest([source["digest"], data])[:16]
+                todo += source["imports"]
+    return dict(sorted(found.items()))
 
 
 def digest(*works: Any) -> str:
-    """Return one digest of :func:`of`."""
-    return _digest(of(*works))
+    """Return one digest of :func:`of`, and of the works' names."""
+    return _digest([[getattr(work, "__qualname__", "") for work in works], of(*works)])
 
 
-def digests_of_cells(notebooks: Iterable[Sequence[str]]) -> list[str]:
-    """Return digests of what the cells of notebooks use of this package; their own code is not in them.
+def imported(cells: Iterable[str]) -> set[str]:
+    """Return the modules of this package that cells of notebooks import.
 
-    Magics are passed over; of a cell that is no Python, imports count whole.
+    Magics are passed over; of a cell that is no Python, the lines count that are.
     """
-    summaries = _Summaries()
-    return [_digest(sorted(_told(_refs_of_cells(cells), summaries).items())) for cells in notebooks]
-
-
-def _refs_of_cells(cells: Sequence[str]) -> set[str]:
-    refs, whole = set(), []
+    found: set[str] = set()
     for cell in cells:
         lines = [line for line in cell.splitlines() if not line.lstrip().startswith(("%", "!", "?"))]
         try:
-            ast.parse(text := "\n".join(lines))
+            found |= _imports(ast.parse("\n".join(lines)), "")
         except SyntaxError:
-            refs |= {f"{name}:" for name in imported(lines)}
-        else:
-            whole.append(text)
-    # Not what is imported and never used.
-    used = (d["refs"] for d in _summary("\n".join(whole), "", False).values() if d["digest"])
-    return refs.union(*used)
-
-
-def imported(lines: Iterable[str]) -> set[str]:
-    """Return the modules of this package that lines of code import, as far as these stand for themselves."""
-    targets: set[str] = set()
-    for line in lines:
-        with contextlib.suppress(SyntaxError):
-            for found in _imports([ast.parse(line.strip())], "", False).values():
-                targets |= found
-    names = (target.replace(":", ".").rstrip(".") for target in targets if target.startswith(PACKAGE))
-    return {name if _file(name) else name.rpartition(".")[0] for name in names}
+            for line in lines:
+                with contextlib.suppress(SyntaxError):
+                    found |= _imports(ast.parse(line.strip()), "")
+    return {_module_in(name) for name in found if name.split(".")[0] == PACKAGE}
 
 
 def _digest(told: Any) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
-# -- from objects to definitions ---------------------------------------------------------------------------
+# -- from objects to modules -------------------------------------------------------------------------------
 
 
-class _Objects:
-    """The definitions of this package (``module:name``) and the foreign code behind objects."""
-
-    def __init__(self) -> None:
-        self.refs: set[str] = set()
-        self.foreign: dict[str, str] = {}
-        # Addresses tell objects apart for as long as these live.
-        self._seen: dict[int, Any] = {}
-
-    def look(self, value: Any, *, counts: bool = True) -> None:
-        """Take the code behind a value; ``counts`` says whether what foreign functions hold is part of the key."""
-        if id(value) in self._seen:
-            return
-        self._seen[id(value)] = value
-        if hasattr(value, "__wrapped__") and callable(value):
-            self.look(value.__wrapped__, counts=counts)
-            if isinstance(value, functools.partial):
-                return  # It says itself what it stands for.
-        if isinstance(value, types.MethodType):
-            self.look(value.__func__, counts=counts)
-            self.look(value.__self__)
-        elif isinstance(value, functools.partial):
-            held = (*value.args, *value.keywords.values())
-            foreign = counts and not _is_ours(value.func)
-            if foreign:
-                self.foreign[f"function:{_module(value.func)} with"] = _digest([*map(_plain, held)])
-            self._look_at_all((value.func,), counts=counts)
-            self._look_at_all(held, counts=foreign)
-        elif _is_outside(_module(value)):
-            return
-        elif isinstance(value, types.ModuleType):
-            self.refs.add(f"{value.__name__}:")
+def _behind(works: Iterable[Any]) -> tuple[list[str], dict[str, str]]:
+    """Return the modules of this package behind objects, and digests of functions from elsewhere."""
+    modules = [work for work in works if isinstance(work, str)]
+    foreign: dict[str, str] = {}
+    # Addresses tell objects apart for as long as these live.
+    seen: dict[int, Any] = {}
+    # With each: whether what it holds is part of the key, should it be from elsewhere.
+    todo = [(work, True) for work in works if not isinstance(work, str)]
+    while todo:
+        value, counts = todo.pop()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        if wraps := callable(value) and hasattr(value, "__wrapped__"):
+            todo.append((value.__wrapped__, counts))
+        if isinstance(value, types.ModuleType):
+            modules.append(value.__name__)
+        elif isinstance(value, types.MethodType):
+            todo += [(value.__func__, counts), (value.__self__, True)]
+        elif isinstance(value, functools.partial) and not wraps:
+            held = [*value.args, *value.keywords.values()]
+            elsewhere = counts and not _is_ours(value.func)
+            if elsewhere:
+                foreign[f"function:{_module_of(value.func)} with"] = _digest([*map(_plain, held)])
+            todo += [(value.func, counts), *((one, elsewhere) for one in held)]
         elif isinstance(value, types.FunctionType):
-            self._function(value, counts)
+            held = [_cell(cell) for cell in value.__closure__ or ()]
+            if _is_ours(value):
+                modules.append(value.__module__)
+                # Its values are inputs of the stage, but what it calls may be anybody's.
+                todo += [(one, False) for one in held]
+            elif not _is_installed(value.__module__ or ""):
+                code, known = value.__code__, value.__globals__
+                held += [known[name] for name in _names_in(code) if name in known]
+                plain = [_plain(one) for one in (*held, *(value.__defaults__ or ())) if counts]
+                foreign[f"function:{value.__qualname__}"] = _digest([_code(code, value.__doc__), plain])
+                todo += [(one, counts) for one in held]
         elif isinstance(value, type):
             for kind in value.__mro__:
                 if _is_ours(kind):
-                    self.refs.add(f"{kind.__module__}:{kind.__qualname__.split('.')[0]}")
-                elif not _is_outside(kind.__module__):
-                    self._look_at_all(v for v in vars(kind).values() if isinstance(v, types.FunctionType))
-        elif _module(value) not in _APART and (counts or _is_ours(type(value))):
+                    modules.append(kind.__module__)
+                elif not _is_installed(kind.__module__):
+                    todo += [(v, True) for v in vars(kind).values() if isinstance(v, types.FunctionType)]
+        elif _module_of(value) not in _APART and (counts or _is_ours(value)):
             kind = type(value)
-            self.look(kind)
+            todo.append((kind, True))
             # What it was made with; what it keeps for later comes and goes.
-            held = getattr(value, "__dict__", {}).items() if _is_ours(kind) else ()
-            made = (v for k, v in held if not isinstance(getattr(kind, k, None), functools.cached_property))
-            self._look_at_all(made, counts=False)
-
-    def _look_at_all(self, values: Iterable[Any], *, counts: bool = True) -> None:
-        for value in values:
-            self.look(value, counts=counts)
-
-    def _function(self, work: types.FunctionType, counts: bool) -> None:
-        held = [_cell(cell) for cell in work.__closure__ or ()]
-        if _is_ours(work):
-            self.refs.add(f"{work.__module__}:{work.__qualname__.split('.')[0]}")
-            # Its values are inputs of the stage, but what it calls may be anybody's.
-            self._look_at_all(held, counts=False)
-            return
-        held += [work.__globals__[name] for name in _names_in(work.__code__) if name in work.__globals__]
-        plain = [_plain(value) for value in (*held, *(work.__defaults__ or ())) if counts]
-        self.foreign[f"function:{work.__qualname__}"] = _digest([_code(work.__code__, work.__doc__), plain])
-        self._look_at_all(held, counts=counts)
+            kept = getattr(value, "__dict__", {}).items() if _is_ours(kind) else ()
+            todo += [(v, False) for k, v in kept if not isinstance(getattr(kind, k, None), cached_property)]
+    return modules, foreign
 
 
-def _module(value: Any) -> str:
-    if isinstance(value, types.ModuleType):
-        return value.__name__
-    if not isinstance(value, types.FunctionType | type) and not hasattr(value, "__wrapped__"):
-        value = type(value)
-    return getattr(value, "__module__", None) or ""
+def _module_of(value: Any) -> str:
+    itself = isinstance(value, types.FunctionType | type) or hasattr(value, "__wrapped__")
+    named = value if itself else type(value)
+    return getattr(named, "__module__", None) or ""
 
 
 def _is_ours(value: Any) -> bool:
-    return _module(value).split(".")[0] == PACKAGE
+    return _module_of(value).split(".")[0] == PACKAGE
 
 
 @functools.cache
-def _is_outside(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     """Return whether a module is installed or the language's own, so that its version speaks for it."""
-    if module.split(".")[0] == PACKAGE:
-        return False
+    if module.split(".")[0] in sys.stdlib_module_names:
+        return True
     try:
         spec = importlib.util.find_spec(module) if module else None
     except (ImportError, ValueError):
         return False
-    where = (spec and spec.origin) or ""
-    return where in ("built-in", "frozen") or "site-packages" in where or where.startswith(_LIBRARY)
-
-
-_LIBRARY = os.path.dirname(os.__file__)
+    return "site-packages" in ((spec and spec.origin) or "")
 
 
 def _cell(cell: types.CellType) -> Any:
@@ -248,9 +216,10 @@ def _plain(value: Any) -> Any:
     kind = type(value).__qualname__
     if value is None or type(value) in (bool, int, float, str, bytes, complex):
         return repr(value)
-    if type(value) in (list, tuple, set, frozenset):
-        inside = [_plain(v) for v in value]
-        return [kind, *(inside if isinstance(value, list | tuple) else sorted(inside))]
+    if type(value) in (list, tuple):
+        return [kind, *map(_plain, value)]
+    if type(value) in (set, frozenset):
+        return [kind, *sorted(map(_plain, value), key=repr)]
     if type(value) is dict:
         return [kind, *([_plain(k), _plain(v)] for k, v in value.items())]
     if hasattr(value, "to_numpy") or (hasattr(value, "dtype") and hasattr(value, "tobytes")):
@@ -263,50 +232,7 @@ def _plain(value: Any) -> Any:
     return kind
 
 
-# -- from definitions to all that they use -----------------------------------------------------------------
-
-
-def _told(refs: Iterable[str], summaries: _Summaries) -> dict[str, str]:
-    """Return digests of the definitions that refs lead to, by module, and versions of the packages that they use."""
-    found: dict[str, dict[str, str]] = {}
-    packages: dict[str, str] = {}
-    for module, name in _reached(refs, summaries):
-        definition = (summaries.of(module) or {}).get(name)
-        if module in _PACKAGES:
-            packages[f"package:{module}"] = _version(module)
-        elif definition and definition["digest"]:
-            found.setdefault(module, {})[name] = definition["digest"]
-            if definition["reads"]:
-                found[module][" data"] = summaries.data(_file(module).parent)
-    summaries.keep()
-    return {module: _digest(sorted(of.items()))[:16] for module, of in found.items()} | packages
-
-
-def _reached(refs: Iterable[str], summaries: _Summaries) -> set[tuple[str, str]]:
-    """Return module and name of the definitions that refs lead to, and the names of other packages."""
-    seen: set[tuple[str, str]] = set()
-    todo = [node for ref in refs for node in summaries.meant(ref)]
-    while todo:
-        module, name = node = todo.pop()
-        if node in seen or module in _APART:
-            continue
-        seen.add(node)
-        definitions = summaries.of(module) or {}
-        if name in definitions:
-            todo.append((module, _ALWAYS))
-            todo += [node for ref in definitions[name]["refs"] for node in summaries.meant(ref)]
-        elif name != _ALWAYS:
-            # All of it, or an attribute that no definition makes.
-            todo += [(module, other) for other in definitions]
-    return seen
-
-
-@functools.cache
-def _version(name: str) -> str:
-    try:
-        return ".".join(metadata.version(_PACKAGES[name]).split("+")[0].split(".")[:2])
-    except metadata.PackageNotFoundError:
-        return "none"
+# -- from modules to all that they use ---------------------------------------------------------------------
 
 
 @functools.cache
@@ -323,17 +249,35 @@ def _file(module: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
+def _module_in(name: str) -> str:
+    """Return the module that a name is of, or is: of this package the one with a source, of another the package."""
+    first = name.split(".")[0]
+    while name != first and not (first == PACKAGE and _file(name)):
+        name = name.rpartition(".")[0]
+    return name
+
+
+@functools.cache
+def _version(name: str) -> str:
+    try:
+        return ".".join(metadata.version(_PACKAGES[name]).split("+")[0].split(".")[:2])
+    except metadata.PackageNotFoundError:
+        return "none"
+
+
 def _data_digest(package: Path) -> str:
     """Return a digest of a package's data files."""
     whole = hashlib.sha256()
-    for path in sorted(package.rglob("*")):
-        inside = path.relative_to(_root()).parts
-        if path.is_dir() or path.suffix in _NO_DATA or path.name.startswith(".") or inside[:2] == _INPUTS:
-            continue
-        if next(folder for folder in path.parents if (folder / "__init__.py").exists()) == package:
-            status = path.stat()
-            whole.update(f"{'/'.join(inside)}\0".encode())
-            whole.update(_hashed_content(path, status.st_mtime_ns, status.st_size))
+    for at, folders, files in os.walk(package):
+        packages = (name for name in folders if Path(at, name, "__init__.py").exists())
+        folders[:] = sorted({*folders} - {*packages, "__pycache__"})
+        if Path(at) == _root().joinpath(*_INPUTS):
+            folders[:], files = [], []
+        for path in (Path(at, name) for name in sorted(files)):
+            if path.suffix not in _NO_DATA and not path.name.startswith("."):
+                status = path.stat()
+                whole.update(f"{path.relative_to(_root()).as_posix()}\0".encode())
+                whole.update(_hashed_content(path, status.st_mtime_ns, status.st_size))
     return whole.hexdigest()
 
 
@@ -342,110 +286,46 @@ def _hashed_content(file: Path, mtime: int, size: int) -> bytes:
     return hashlib.sha256(file.read_bytes()).digest()
 
 
-# -- from sources to definitions ---------------------------------------------------------------------------
+# What sources hold, by path: time of change, size, and what :func:`_summary` returns.
+_known: dict[str, list] = {}
 
 
-class _Summaries:
-    """What the sources of modules define and use; read once and kept for as long as a file stays as it is."""
-
-    _here: dict[str, tuple[list[int], dict]] = {}  # noqa: RUF012 (one for the process, as modules are)
-    _read: set[Path] = set()  # noqa: RUF012
-
-    def __init__(self) -> None:
-        self._kept = default_root() / KEPT
-        self._changed = False
-        self._checked: dict[str, dict | None] = {}
-        self._meant: dict[str, list[tuple[str, str]]] = {}
-        # One look at a package's files is enough for all that is asked at once.
-        self.data = functools.cache(_data_digest)
-        if self._kept not in self._read:
-            self._read.add(self._kept)
-            with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
-                told = json.loads(self._kept.read_bytes())
-                if (told["format"], told["root"]) == (_FORMAT, str(_root())):
-                    self._here.update(
-                        {name: kept for name, kept in told["modules"].items() if name not in self._here}
-                    )
-
-    def of(self, module: str) -> Mapping[str, Mapping] | None:
-        """Return the definitions of a module by name; None where it has no source in this package."""
-        if module not in self._checked:
-            path = _file(module)
-            self._checked[module] = path and self._of(module, path)
-        return self._checked[module]
-
-    def meant(self, ref: str) -> list[tuple[str, str]]:
-        """Return what ``module:name.attribute`` means: one of the module's definitions, or of modules below it."""
-        if ref not in self._meant:
-            module, _, path = ref.partition(":")
-            names = path.split(".") if path else []
-            found = []
-            if module.split(".")[0] != PACKAGE:
-                module, names = module.split(".")[0], [_ALWAYS]
-            while names and _file(f"{module}.{names[0]}"):
-                if names[0] in (self.of(module) or {}):
-                    # A package's own name in front of its module of that name.
-                    found.append((module, names[0]))
-                module = f"{module}.{names.pop(0)}"
-            self._meant[ref] = [*found, (module, names[0] if names else _WHOLE)]
-        return self._meant[ref]
-
-    def _of(self, module: str, path: Path) -> dict:
-        status = path.stat()
-        stamp = [status.st_mtime_ns, status.st_size]
-        if module not in self._here or self._here[module][0] != stamp:
-            text = path.read_text(encoding="utf-8")
-            self._here[module] = (stamp, _summary(text, module, path.name == "__init__.py"))
-            self._changed = True
-        return self._here[module][1]
-
-    def keep(self) -> None:
-        """Write down what was new, where there is a store."""
-        if (not self._changed and self._kept.exists()) or not self._kept.parent.is_dir():
-            return
-        whole = {"format": _FORMAT, "root": str(_root()), "modules": self._here}
-        temporary = self._kept.with_name(f".{self._kept.name}.{uuid.uuid4().hex[:8]}.tmp")
-        # It only saves time: a disk without room keeps nobody from working.
-        with contextlib.suppress(OSError):
-            try:
-                temporary.write_text(json.dumps(whole, separators=(",", ":")), encoding="utf-8")
-                os.replace(temporary, self._kept)
-            finally:
-                temporary.unlink(missing_ok=True)
+def _source(module: str, path: Path) -> dict[str, Any]:
+    status, known = path.stat(), _known.get(str(path))
+    if known is None or known[:2] != [status.st_mtime_ns, status.st_size]:
+        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+        known = [status.st_mtime_ns, status.st_size, _summary(path.read_text(encoding="utf-8"), package)]
+        _known[str(path)] = known
+    return known[2]
 
 
-def _summary(text: str, module: str, is_package: bool) -> dict[str, dict]:
-    """Return what a source defines: digest, refs to what it uses, and whether it reads files, by name."""
-    groups: dict[str, list[ast.stmt]] = {}
-    top: list[ast.stmt] = []
-    for statement in _Silenced().visit(ast.parse(text)).body:
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            top.append(statement)
-            continue
-        if not isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
-            top.append(statement)  # Imports in a try or an if at the top.
-        for name in _bound(statement) or {_ALWAYS}:
-            groups.setdefault(name, []).append(statement)
-    imports = _imports(top, module, is_package)
-    summary = {}
-    for name in {*groups, *imports}:
-        refs, reads = set(imports.get(name, ())), False
-        for statement in groups.get(name, ()):
-            mine = _imports([statement], module, is_package)
-            for first, _, rest in (used.partition(".") for used in _used(statement)):
-                reads = reads or first in _READS
-                if first in groups:
-                    refs.add(f"{module}:{first}")
-                for target in imports.get(first, set()) | mine.get(first, set()):
-                    refs.add(f"{target}{'.' * bool(rest and target[-1] != ':')}{rest}")
-            refs |= {f"{node.value}:" for node in ast.walk(statement) if _names_module(node)}
-        dumped = "".join(map(ast.dump, groups.get(name, ())))
-        summary[name] = {
-            "digest": _digest(dumped)[:16] if dumped else "",
-            "refs": sorted(refs - {f"{module}:{name}"}),
-            "reads": reads,
-        }
-    return summary
+def _summary(text: str, package: str) -> dict[str, Any]:
+    """Return what a source holds: its digest, the names that it imports, and whether it reads files."""
+    tree = _Silenced().visit(ast.parse(text))
+    reads = any(isinstance(node, ast.Name) and node.id in _READS for node in ast.walk(tree))
+    return {
+        "digest": _digest(ast.dump(tree))[:16],
+        "imports": sorted(_imports(tree, package)),
+        "reads": reads,
+    }
+
+
+def _imports(tree: ast.AST, package: str) -> set[str]:
+    """Return the full names that a tree imports anywhere, and the modules of this package that texts in it name."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            origin = "." * node.level + (node.module or "")
+            with contextlib.suppress(ImportError):  # beyond the top of a package, or in a notebook
+                origin = importlib.util.resolve_name(origin, package)
+                found |= {f"{origin}.{alias.name}" for alias in node.names}
+        elif (
+            isinstance(node, ast.Constant) and str(node.value).startswith(f"{PACKAGE}.") and _file(node.value)
+        ):
+            found.add(node.value)
+    return found
 
 
 class _Silenced(ast.NodeTransformer):
@@ -470,54 +350,27 @@ class _Silenced(ast.NodeTransformer):
         return None if for_types else self.generic_visit(node)
 
 
-def _bound(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement at the top of a module makes, or changes."""
-    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    if isinstance(statement, definitions):
-        return {statement.name}
-    names = set()
-    for node in ast.walk(statement):
-        if isinstance(node, definitions):
-            names.add(node.name)
-        elif isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
-            names |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-    return names
+# Whose notes this process has read.
+_read: set[Path] = set()
 
 
-def _imports(statements: Iterable[ast.AST], module: str, is_package: bool) -> dict[str, set[str]]:
-    """Return what the names mean that imports anywhere in statements bind: ``module:`` or ``module:name``."""
-    found: dict[str, set[str]] = {}
-    for node in (node for statement in statements for node in ast.walk(statement)):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                # `import biaslab.x` binds `biaslab`; which of it is used, attributes tell.
-                name = alias.asname or alias.name.split(".")[0]
-                found.setdefault(name, set()).add(f"{alias.name if alias.asname else name}:")
-        elif isinstance(node, ast.ImportFrom):
-            parts = module.split(".")
-            above = parts[: len(parts) - node.level + is_package] if node.level else []
-            origin = ".".join([*above, *([node.module] if node.module else [])])
-            for alias in node.names:
-                star = alias.name == "*"
-                name = _ALWAYS if star else alias.asname or alias.name
-                found.setdefault(name, set()).add(f"{origin}:{'' if star else alias.name}")
-    return found
-
-
-def _used(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a tree uses, each with the attributes that are taken of it, as in ``np.linalg.norm``."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.insert(0, node.attr)
-        node = node.value
-    if isinstance(node, ast.Name):
-        yield ".".join([node.id, *parts])
+@contextlib.contextmanager
+def _remembering() -> Iterator[None]:
+    """Know what earlier processes found in sources, and write down what is new, where there is a store."""
+    kept = default_root() / KEPT
+    if kept not in _read:
+        _read.add(kept)
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            _known.update(json.loads(kept.read_bytes()) | _known)
+    before = dict(_known)
+    yield
+    if (_known == before and kept.exists()) or not kept.parent.is_dir():
         return
-    for child in ast.iter_child_nodes(node):
-        yield from _used(child)
-
-
-def _names_module(node: ast.AST) -> bool:
-    """Return whether a node is a text that is the name of a module, which may be imported by it."""
-    text = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
-    return isinstance(text, str) and text.startswith(f"{PACKAGE}.") and bool(_file(text))
+    temporary = kept.with_name(f".{kept.name}.{uuid.uuid4().hex[:8]}.tmp")
+    # It only saves time: a disk without room keeps nobody from working.
+    with contextlib.suppress(OSError):
+        try:
+            temporary.write_text(json.dumps(_known, separators=(",", ":")), encoding="utf-8")
+            os.replace(temporary, kept)
+        finally:
+            temporary.unlink(missing_ok=True)

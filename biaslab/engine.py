@@ -1,20 +1,19 @@
 """Where work runs: one parameter, ``engine``. A stage hands over a function and does not know which it is.
 
-An engine has one method, ``map(function, items)``: a generator of ``function(item)`` in the order of ``items``. Beyond
-this process the function, the items and the results travel, so they must be picklable; the function travels once
+Beyond this process the function, the items and the results travel, so they must be picklable; the function travels once
 to each worker and stays there, so what it keeps (a model, say, in a :class:`Memo`) is loaded once per worker. No worker
 has more than one item, and none is taken before a worker is free. An item whose worker was killed, or took longer than
-it may, is given to another one. Closing the generator ends its workers.
+it may, is given to another one.
 
-``local`` runs in this process, or in worker processes of this machine. ``ray`` runs in actors of a Ray cluster: the
-one at an address, else one that is started on this machine. All machines of a cluster must have biaslab installed
-and see the store's folder under the same path.
+``local`` runs in this process, or in worker processes of this machine. ``ray`` runs in actors of a Ray cluster, all
+machines of which must have biaslab installed and see the store's folder under the same path.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import pickle
 import socket
@@ -53,7 +52,7 @@ _ITEM = b"item:"
 
 
 class Engine(Protocol):
-    """What every engine does."""
+    """Where work runs."""
 
     def map(
         self,
@@ -65,12 +64,11 @@ class Engine(Protocol):
     ) -> Generator[Any, None, None]:
         """Yield ``function(item)`` for each item, in order; an error of the function ends the iteration.
 
+        Closing the generator ends its workers.
+
         Args:
-            function: What to call.
-            items: Its arguments; taken one by one, as workers become free.
             gpu: Whether the function uses a GPU where there is one.
-            advanced: Called with the numbers that the function gives to :func:`advance`, soon or when an item
-                is done.
+            advanced: Called with the numbers that the function gives to :func:`advance`, soon or when an item is done.
 
         Raises:
             ParameterError: There are workers, and the function cannot be pickled.
@@ -115,20 +113,105 @@ def _heard_by(listener: Callable[[int], object] | None) -> Iterator[None]:
         _listener = before
 
 
+# -- work shared out among workers -----------------------------------------------------------------------
+
+
+class _Crew:
+    """Workers that share out work; each has one item at most."""
+
+    def give(self, worker: Any, item: Any) -> None:
+        """Have a free worker begin an item."""
+        raise NotImplementedError
+
+    def answers(self) -> Iterable[tuple[Any, str, Any]]:
+        """Wait, and return what workers say: the worker, a word, and a value.
+
+        ``ready``: it is free. ``done``: the result, and it is free. ``advanced``: a number. ``failed``: the error of
+        the function. ``lost``: it ended, and will be ready again; the error, should that be once too often.
+        """
+        raise NotImplementedError
+
+    def run(
+        self, items: Iterable[Any], advanced: Callable[[int], object] | None
+    ) -> Generator[Any, None, None]:
+        """Yield results in the order of items; one whose worker was lost is given to another worker."""
+        todo = enumerate(items)
+        again: deque[tuple[int, Any]] = deque()
+        given: dict[Any, tuple[int, Any]] = {}
+        free: list[Any] = []
+        lost: Counter[int] = Counter()
+        done: dict[int, Any] = {}
+        due = 0
+        while given or not free:
+            for worker, said, value in self.answers():
+                if said == "failed":
+                    raise value
+                if said == "advanced":
+                    if advanced is not None:
+                        advanced(value)
+                elif said == "lost":
+                    task = given.pop(worker, None)
+                    if task is None or lost[task[0]] == RETRIES:
+                        raise value
+                    lost[task[0]] += 1
+                    again.append(task)
+                else:
+                    free.append(worker)
+                    if said == "done":
+                        done[given.pop(worker)[0]] = value
+            while free and (task := again.popleft() if again else next(todo, None)):
+                worker = free.pop()
+                given[worker] = task
+                self.give(worker, task[1])
+            while due in done:
+                yield done.pop(due)
+                due += 1
+
+
+def _hung(timeout: float) -> RunError:
+    return RunError(
+        f"Workers were at the same piece for more than {timeout:g} seconds, {RETRIES + 1} times, and were ended. "
+        "Finished pieces are kept. Set compute.timeout higher, or to 0 for no limit, if a piece can take so long."
+    )
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an error that can travel, with the place where it happened as a note."""
+    where = "".join(traceback.format_exception(error))
+    if not isinstance(error, BiaslabError):
+        error.add_note(f"In a worker:\n{where}")
+    # What it was raised from may not travel.
+    error.__cause__ = error.__context__ = None
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # errors of libraries define anything
+        return RunError(f"A worker failed:\n{where}")
+    return error
+
+
+def _own_threads() -> int:
+    """Return how many threads this process may use."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return int(said) if said.isdigit() and int(said) else _processors()
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 # -- this machine ----------------------------------------------------------------------------------------
 
 
 class LocalEngine:
     """Runs on this machine: in this process, each item only when its result is asked for, or in worker processes.
 
-    Worker processes share this process's threads among them, and its GPUs: each has one, in turn. They stay for the
-    next call of :meth:`map`, and end with the engine or with this process, however it ends. A single item is not worth
-    a process and runs here.
+    These share this process's threads, and its GPUs: each has one, in turn. They stay for the next call of :meth:`map`,
+    and end with the engine or with this process, however it ends. A single item is not worth a process.
     """
 
     def __init__(self, workers: int = 0, timeout: float = 0) -> None:
-        """Use so many processes; 0 is this one, fewer are a ParameterError. ``timeout`` as in :func:`get`."""
-        self.workers, self.timeout = _checked(workers), timeout
+        """Use so many processes; 0 is this one. ``timeout`` as in :func:`get`."""
+        self.workers, self.timeout = workers, timeout
         self._idle: list[_Process] = []
         self._ends: object = None
 
@@ -136,63 +219,16 @@ class LocalEngine:
         """Do as :meth:`Engine.map`."""
         items = iter(items)
         first = list(islice(items, max(self.workers, 2))) if self.workers else []
-        if len(first) > 1:
-            yield from self._in_processes(
-                function, chain(first, items), min(self.workers, len(first)), gpu, advanced
-            )
+        if len(first) < 2:
+            for item in chain(first, items):
+                with _heard_by(advanced):
+                    result = function(item)
+                yield result
             return
-        for item in chain(first, items):
-            with _heard_by(advanced):
-                result = function(item)
-            yield result
-
-    def _in_processes(
-        self, function, items: Iterable, n: int, gpu: bool, advanced
-    ) -> Generator[Any, None, None]:
-        from multiprocessing.connection import wait
-
         payload = _pickled(function)
-        todo = enumerate(items)
-        again: deque[tuple[int, Any]] = deque()
-        killed: Counter[int] = Counter()
-        done: dict[int, Any] = {}
-        due = 0
-        team = self._team(n, gpu)
+        team = self._team(min(self.workers, len(first)), gpu)
         try:
-            for member in team:
-                member.serve(payload)
-                member.take(next(todo, None))
-            while any(member.task for member in team):
-                busy = {member.pipe: member for member in team if member.task}
-                answered = wait(list(busy), _left(busy.values(), self.timeout))
-                # One that hangs is seen while others go on, too.
-                for pipe in dict.fromkeys([*answered, *_late(busy, self.timeout)]):
-                    member = busy[pipe]
-                    index, item = member.task
-                    try:
-                        if not pipe.poll():
-                            raise EOFError
-                        kind, value = pipe.recv()
-                    except (EOFError, OSError):
-                        killed[index] += 1
-                        if killed[index] > RETRIES:
-                            raise RunError(_lost(killed[index], member, self.timeout)) from None
-                        again.append((index, item))
-                        member.end()
-                        team[team.index(member)] = member = _Process(member.environment)
-                        member.serve(payload)
-                    else:
-                        if kind == "advanced":
-                            if advanced is not None:
-                                advanced(value)
-                            continue
-                        if kind == "failed":
-                            raise value
-                        done[index] = value
-                    member.take(again.popleft() if again else next(todo, None))
-                while due in done:
-                    yield done.pop(due)
-                    due += 1
+            yield from _Processes(team, payload, self.timeout).run(chain(first, items), advanced)
         except BaseException:
             _end(team)
             raise
@@ -224,21 +260,6 @@ def _end(team: list[_Process]) -> None:
         team.pop().end()
 
 
-def _lost(times: int, member: _Process, timeout: float) -> str:
-    late = timeout and member.seconds >= timeout
-    return _hung(times, timeout) if late else _killed(times, member.exit_code)
-
-
-def _left(busy: Iterable[_Process], timeout: float) -> float | None:
-    """Return the seconds until the first of some workers is late; None where none ever is."""
-    return max(0.0, timeout - max(member.seconds for member in busy)) if timeout else None
-
-
-def _late(busy: Mapping[Any, _Process], timeout: float) -> list:
-    """Return the pipes of workers that have taken longer than they may."""
-    return [pipe for pipe, member in busy.items() if timeout and member.seconds >= timeout]
-
-
 def _gpus() -> list[str]:
     """Return the GPUs that this process sees, as workers are told theirs."""
     said = os.environ.get(_VISIBLE)
@@ -249,22 +270,92 @@ def _gpus() -> list[str]:
     return [str(k) for k in range(torch.cuda.device_count())]
 
 
+def _pickled(function: Callable) -> bytes:
+    import cloudpickle
+
+    try:
+        return cloudpickle.dumps(function)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ParameterError(
+            f"Worker processes cannot be given {function!r:.200}: {error}. Use a function whose arguments and values "
+            "can be pickled, or no workers."
+        ) from None
+
+
+class _Processes(_Crew):
+    """Processes of this machine; one that died, or took too long, is started again."""
+
+    def __init__(self, team: Iterable[_Process], function: bytes, timeout: float) -> None:
+        self._function, self._timeout = function, timeout
+        self._new, self._busy = list(team), {}
+
+    def give(self, worker: _Process, item: Any) -> None:
+        self._busy[worker] = time.monotonic()
+        worker.works = True
+        worker.send(_ITEM + pickle.dumps(item))
+
+    def answers(self) -> list[tuple[_Process, str, Any]]:
+        from multiprocessing.connection import wait
+
+        if self._new:
+            new, self._new = self._new, []
+            for worker in new:
+                if not worker.alive:
+                    worker.start()
+                worker.send(self._function)
+            return [(worker, "ready", None) for worker in new]
+        due = min(self._busy.values()) + self._timeout if self._timeout else None
+        answered = wait([w.pipe for w in self._busy], due and max(0.0, due - time.monotonic()))
+        # One that hangs is seen while others go on, too.
+        late = time.monotonic() - self._timeout if self._timeout else 0.0
+        return [
+            self._answer(worker, since)
+            for worker, since in list(self._busy.items())
+            if worker.pipe in answered or since <= late
+        ]
+
+    def _answer(self, worker: _Process, since: float) -> tuple[_Process, str, Any]:
+        try:
+            if not worker.pipe.poll():
+                raise EOFError
+            said, value = worker.pipe.recv()
+        except (EOFError, OSError):
+            late = self._timeout and time.monotonic() - since >= self._timeout
+            said, value = "lost", _hung(self._timeout) if late else _killed(worker.exit_code)
+            worker.end()
+            self._new.append(worker)
+        if said != "advanced":
+            worker.works = False
+            del self._busy[worker]
+        return worker, said, value
+
+
+def _killed(exit_code: int | None) -> RunError:
+    return RunError(
+        f"A worker process ended {RETRIES + 1} times while it worked on the same piece (exit code {exit_code}; -9 is a "
+        "kill, often for lack of memory). Finished pieces are kept. Use fewer workers, or a machine with more memory; "
+        "a script that starts workers needs `if __name__ == '__main__':` around its main part."
+    )
+
+
 class _Process:
     """A process that calls one function on items, one at a time, and after that another one."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment, self.works = environment, False
+        self.start()
+
+    def start(self) -> None:
+        """Start the process; once more where it has ended."""
         from multiprocessing import get_context
 
         # Not forked: threads of numpy, pyarrow and torch do not survive a fork.
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.task: tuple[int, Any] | None = None
-        self.environment = environment
-        self._since = 0.0
         self._process = context.Process(
             target=_serve, args=(theirs, os.getpid()), name="biaslab worker", daemon=True
         )
-        with _environment(environment), lifeline.sheltered():
+        with _environment(self.environment), lifeline.sheltered():
             self._process.start()
         theirs.close()
 
@@ -273,23 +364,11 @@ class _Process:
         """Whether it runs."""
         return self._process.is_alive()
 
-    def serve(self, function: bytes) -> None:
-        """Call this function from now on."""
+    def send(self, given: bytes) -> None:
+        """Give it a function to call from now on, or an item to call it on."""
+        # Where the process has died, the answer that does not come tells so.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.pipe.send_bytes(function)
-
-    def take(self, task: tuple[int, Any] | None) -> None:
-        """Start on an item; None is nothing more to do."""
-        self.task, self._since = task, time.monotonic()
-        if task is not None:
-            # Where the process has died, the answer that does not come tells so.
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self.pipe.send_bytes(_ITEM + pickle.dumps(task[1]))
-
-    @property
-    def seconds(self) -> float:
-        """How long it has been at its item."""
-        return time.monotonic() - self._since
+            self.pipe.send_bytes(given)
 
     @property
     def exit_code(self) -> int | None:
@@ -299,7 +378,7 @@ class _Process:
     def end(self) -> None:
         """End the process: at once where it works, else by itself."""
         self.pipe.close()
-        if self.task is not None:
+        if self.works:
             self._process.terminate()
         self._process.join(5)
         if self._process.is_alive():
@@ -331,57 +410,6 @@ def _serve(pipe, parent: int) -> None:
             pipe.send(("failed", RunError(f"The result of a worker cannot be pickled: {error}")))
 
 
-def _hung(times: int, timeout: float) -> str:
-    return (
-        f"Workers were at the same piece for more than {timeout:g} seconds, {times} times, and were ended. Finished "
-        "pieces are kept. Set compute.timeout higher, or to 0 for no limit, if a piece can take so long."
-    )
-
-
-def _killed(times: int, exit_code: object) -> str:
-    return (
-        f"A worker process ended {times} times while it worked on the same piece (exit code {exit_code}; -9 is a kill, "
-        "often for lack of memory). Finished pieces are kept. Use fewer workers, or a machine with more memory; a "
-        "script that starts workers needs `if __name__ == '__main__':` around its main part."
-    )
-
-
-def _pickled(function: Callable) -> bytes:
-    import cloudpickle
-
-    try:
-        return cloudpickle.dumps(function)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ParameterError(
-            f"Worker processes cannot be given {function!r:.200}: {error}. Use a function whose arguments and values "
-            "can be pickled, or no workers."
-        ) from None
-
-
-def _portable(error: Exception) -> Exception:
-    """Return an error that can travel, with the place where it happened as a note."""
-    where = "".join(traceback.format_exception(error))
-    if not isinstance(error, BiaslabError):
-        error.add_note(f"In a worker:\n{where}")
-    # What it was raised from may not travel.
-    error.__cause__ = error.__context__ = None
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:  # errors of libraries define anything
-        return RunError(f"A worker failed:\n{where}")
-    return error
-
-
-def _own_threads() -> int:
-    """Return how many threads this process may use."""
-    said = os.environ.get("OMP_NUM_THREADS", "")
-    return int(said) if said.isdigit() and int(said) else _processors()
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextlib.contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in values}
@@ -400,29 +428,25 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 class RayEngine:
-    """Runs in actors of a Ray cluster. It is joined, or started on this machine, when there is work.
+    """Runs in actors of a Ray cluster, which is joined, or started on this machine, when there is work.
 
     A worker reserves half a processor, or a share of a GPU where the function uses one and the cluster has any. Work
-    begins with the first worker that the cluster gives; those that come later join in. An actor that was killed is
-    started again and its item done again. Workers stay for the next call of :meth:`map`, and end with the engine or
-    with this process.
+    begins with the first worker that the cluster gives. Workers stay for the next call of :meth:`map`, and end with the
+    engine or with this process.
     """
 
     def __init__(self, workers: int = 0, address: str = "", timeout: float = 0) -> None:
-        """Use so many workers; 0 is one for each processor (or GPU) of the cluster.
+        """Use so many workers; 0 is one for each processor (or GPU) of the cluster. ``timeout`` as in :func:`get`.
 
-        Args:
-            workers: How many.
-            timeout: As in :func:`get`.
-            address: Of the cluster, as ``ray.init`` takes it; empty is ``$RAY_ADDRESS``, or without it a cluster of
-                this machine alone, which ends with this process.
+        ``address`` is as ``ray.init`` takes it; empty is ``$RAY_ADDRESS``, or without it a cluster of this machine
+        alone, which ends with this process.
 
         Raises:
-            ParameterError: ``workers`` is negative, or Ray is not installed.
+            ParameterError: Ray is not installed.
         """
         from importlib.util import find_spec
 
-        self.workers, self.timeout = _checked(workers), timeout
+        self.workers, self.timeout = workers, timeout
         # Ray ends actors that nobody can call any more.
         self._idle: tuple[dict[str, Any], list] = ({}, [])
         self.address = address or os.environ.get(_ADDRESS, "")
@@ -445,10 +469,8 @@ class RayEngine:
         except TypeError as error:
             raise ParameterError(f"Ray workers cannot be given {function!r:.200}: {error}") from None
         team = self._team(ray, plan)
-        # In a list, Ray leaves it to the worker to fetch the function, which it does once.
-        tasks = ((i, stored.hex(), [stored], item) for i, item in enumerate(chain(first, items)))
         try:
-            yield from self._run(ray, team, tasks, plan, advanced)
+            yield from _Actors(self, ray, plan, team, stored).run(chain(first, items), advanced)
         except BaseException:
             _kill(ray, team)
             raise
@@ -460,93 +482,13 @@ class RayEngine:
         if planned == plan:
             return team
         _kill(ray, team)
-        worker = ray.remote(
-            max_restarts=-1,
-            num_cpus=plan["cpu"],
-            num_gpus=plan["gpu"],
-            scheduling_strategy="SPREAD",
-        )(_worker(ray))
+        reserved = {"num_cpus": plan["cpu"], "num_gpus": plan["gpu"]}
+        worker = ray.remote(max_restarts=-1, scheduling_strategy="SPREAD", **reserved)(_RayWorker)
         return [worker.remote(plan["threads"], bool(plan["gpu"])) for _ in range(plan["workers"])]
 
-    def _run(self, ray, team: list, todo: Iterator, plan: Mapping, advanced) -> Generator[Any, None, None]:
-        # What is not answered yet, and by whom: whether a worker is there, or an item by its number.
-        asked = {member.ready.remote(): (member, None) for member in team}
-        free: list = []
-        done: dict[int, Any] = {}
-        given: dict[int, tuple] = {}
-        again: deque[int] = deque()
-        since: dict[Any, float] = {}
-        late: set[int] = set()
-        lost: Counter[int] = Counter()
-        due, heard = 0, time.monotonic()
-        task = next(todo, None)
-        while task is not None or given:
-            answered, _ = ray.wait(list(asked), num_returns=1, timeout=self._wait)
-            for ref in answered:
-                member, index = asked.pop(ref)
-                since.pop(ref, None)
-                # Also of a loss: from then on the cluster has its time to give another worker.
-                heard = time.monotonic()
-                try:
-                    kind, value, counted = ray.get(ref)
-                except ray.exceptions.RayError as error:
-                    # Ray would try again at once, sooner than it knows that a machine is gone.
-                    lost[index] += 1
-                    if index is None or lost[index] > RETRIES:
-                        raise RunError(self._gone(error, index in late)) from error
-                    again.append(index)
-                    asked[member.ready.remote()] = (member, None)
-                    continue
-                if kind == "failed":
-                    raise value
-                if index is not None:
-                    done[index] = value
-                    del given[index]
-                    if advanced is not None and counted:
-                        advanced(counted)
-                free.append(member)
-            while free and (again or task is not None):
-                if not again:
-                    again.append(task[0])
-                    given[task[0]], task = task[1:], next(todo, None)
-                member, index = free.pop(), again.popleft()
-                ref = member.call.remote(*given[index])
-                asked[ref], since[ref] = (member, index), time.monotonic()
-            for ref, began in list(since.items()) if self.timeout else ():
-                if time.monotonic() - began > self.timeout:
-                    member, index = asked[ref]
-                    late.add(index)
-                    del since[ref]
-                    ray.kill(member, no_restart=False)
-            if not since and not answered:
-                # Machines can leave a cluster, too.
-                total, left = ray.cluster_resources(), ray.available_resources()
-                self._check_fit(plan, total)
-                if time.monotonic() - heard > PATIENCE:
-                    raise RunError(
-                        f"{self._name} gave no worker within {PATIENCE:g} seconds: of its {_amounts(total)}, "
-                        f"{_amounts(left)} are free. End what holds them (`ray status` tells), add machines, or set "
-                        "engine to 'local'."
-                    )
-            while due in done:
-                yield done.pop(due)
-                due += 1
-
     @property
-    def _wait(self) -> float:
-        """How long to wait for an answer before looking at the clock and the cluster, in seconds."""
-        return min(5.0, self.timeout or 5.0)
-
-    def _gone(self, error: Exception, late: bool) -> str:
-        if late:
-            return _hung(RETRIES + 1, self.timeout)
-        return (
-            f"Ray workers were lost at the same piece {RETRIES + 1} times, or could not start: {error}. Finished "
-            "pieces are kept. Look at the cluster's memory, and at whether biaslab is installed on all its machines."
-        )
-
-    @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """What messages call the cluster."""
         return f"The Ray cluster at {self.address!r}" if self.address else "The Ray cluster on this machine"
 
     def _joined(self):
@@ -556,7 +498,7 @@ class RayEngine:
 
         own = {"address": "local", "num_cpus": max(self.workers, _processors()), "include_dashboard": False}
         where = {"address": self.address} if self.address else own
-        for again in range(STARTS - 1, -1, -1):
+        for _ in range(1 if self.address else STARTS):
             try:
                 if not ray.is_initialized():
                     if self.address:
@@ -564,13 +506,11 @@ class RayEngine:
                     ray.init(**where, log_to_driver=False, logging_level="error")
                 return ray
             except Exception as error:  # Ray raises many kinds, plain ones too
-                if self.address or not again:
-                    raise RunError(
-                        f"{self._name} cannot be joined: {error}. Start one with `ray start --head` and name its "
-                        f"address (compute.address or {_ADDRESS}; RAY_AUTH_MODE=token where it asks for a token), or "
-                        "set engine to 'local'."
-                    ) from error
-        raise AssertionError("the last start returns or raises")
+                failed = error
+        raise RunError(
+            f"{self.name} cannot be joined: {failed}. Start one with `ray start --head` and name its address "
+            f"(compute.address or {_ADDRESS}; RAY_AUTH_MODE=token where it asks for a token), or set engine to 'local'."
+        ) from failed
 
     def _plan(self, total: Mapping[str, float], gpu: bool) -> dict[str, Any]:
         """Return how many workers there are, and what one of them reserves, where the cluster has it."""
@@ -584,19 +524,83 @@ class RayEngine:
             plan = {"workers": self.workers or max(processors, 1), "cpu": _CPU_SHARE, "gpu": 0}
         limit = processors if self.address else min(processors, _own_threads())
         plan["threads"] = max(1, limit // plan["workers"])
-        self._check_fit(plan, total, plan["workers"])
+        self.check_fit(plan, total, plan["workers"])
         return plan
 
-    def _check_fit(self, plan: Mapping, total: Mapping[str, float], workers: int = 1) -> None:
+    def check_fit(self, plan: Mapping, total: Mapping[str, float], workers: int = 1) -> None:
         """Refuse a cluster that has not what so many workers reserve."""
         processors, gpus = total.get("CPU", 0), total.get("GPU", 0)
         if plan["cpu"] * workers > processors or plan["gpu"] > gpus:
             raise RunError(
-                f"{self._name} has {_amounts(total)}, and each of {plan['workers']} workers reserves "
+                f"{self.name} has {_amounts(total)}, and each of {plan['workers']} workers reserves "
                 f"{plan['cpu']:g} of a processor and {plan['gpu']:g} of a GPU. Set workers to "
                 f"{int(processors / _CPU_SHARE)} or less (0 is one for each processor), add machines, or set "
                 "compute.engine to 'local'."
             )
+
+
+class _Actors(_Crew):
+    """Actors of a Ray cluster, which starts those again that died, or took too long and are ended here."""
+
+    def __init__(self, engine: RayEngine, ray, plan: Mapping[str, Any], team: list, stored) -> None:
+        self._engine, self._ray, self._plan, self._stored = engine, ray, plan, stored
+        # By what is not answered yet: the worker, and since when it is at an item, which is never for its start.
+        self._asked: dict[Any, tuple[Any, float]] = {}
+        self._late: set[Any] = set()
+        self._heard = time.monotonic()
+        for worker in team:
+            self._ask(worker)
+
+    def _ask(self, worker) -> None:
+        """Have a worker say when it is there, however often it must be started for that."""
+        self._asked[worker.ready.options(max_task_retries=-1).remote()] = worker, math.inf
+
+    def give(self, worker, item: Any) -> None:
+        # In a list, Ray leaves it to the worker to fetch the function, which it does once.
+        self._asked[worker.call.remote([self._stored], item)] = worker, time.monotonic()
+
+    def answers(self) -> list[tuple[Any, str, Any]]:
+        timeout = self._engine.timeout
+        answered, _ = self._ray.wait(list(self._asked), num_returns=1, timeout=min(5.0, timeout or 5.0))
+        said = [answer for ref in answered for answer in self._answer(ref)]
+        now = time.monotonic()
+        for ref, (worker, since) in self._asked.items() if timeout else ():
+            if now - since > timeout and ref not in self._late:
+                self._late.add(ref)
+                self._ray.kill(worker, no_restart=False)
+        if answered:
+            # Also of a loss: from then on the cluster has its time to give another worker.
+            self._heard = now
+        elif all(ref in self._late or since == math.inf for ref, (_, since) in self._asked.items()):
+            # Machines can leave a cluster, too.
+            total, left = self._ray.cluster_resources(), self._ray.available_resources()
+            self._engine.check_fit(self._plan, total)
+            if now - self._heard > PATIENCE:
+                raise RunError(
+                    f"{self._engine.name} gave no worker within {PATIENCE:g} seconds: of its {_amounts(total)}, "
+                    f"{_amounts(left)} are free. End what holds them (`ray status` tells), add machines, or set engine "
+                    "to 'local'."
+                )
+        return said
+
+    def _answer(self, ref) -> list[tuple[Any, str, Any]]:
+        worker, _ = self._asked.pop(ref)
+        try:
+            said, value, counted = self._ray.get(ref)
+        except self._ray.exceptions.RayError as error:
+            # Ray would try again at once, sooner than it knows that a machine is gone.
+            self._ask(worker)
+            lost = _hung(self._engine.timeout) if ref in self._late else _gone(error)
+            lost.__cause__ = error
+            return [(worker, "lost", lost)]
+        return [(worker, "advanced", counted)] * bool(counted) + [(worker, said, value)]
+
+
+def _gone(error: Exception) -> RunError:
+    return RunError(
+        f"Ray workers were lost at the same piece {RETRIES + 1} times, or could not start: {error}. Finished pieces "
+        "are kept. Look at the cluster's memory, and at whether biaslab is installed on all its machines."
+    )
 
 
 def _kill(ray, team: list) -> None:
@@ -605,17 +609,8 @@ def _kill(ray, team: list) -> None:
             ray.kill(member)
 
 
-def _worker(ray) -> type:
-    """Return the class of actors; an answer to whether one is there is waited for through its restarts."""
-
-    class Worker(_RayWorker):
-        ready = ray.method(max_task_retries=-1)(_RayWorker.ready)
-
-    return Worker
-
-
 class _RayWorker:
-    """The actor: calls one function on items, one at a time, and after that another one."""
+    """The actor: does as :func:`_serve`."""
 
     def __init__(self, threads: int, gpu: bool) -> None:
         import sys
@@ -626,22 +621,21 @@ class _RayWorker:
         os.environ.update({name: str(threads) for name in THREADS})
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(threads)
-        self._name = ""
-        self._function: Callable[[Any], Any] | None = None
+        self._name, self._function = "", None
 
     def ready(self) -> tuple[str, None, int]:
-        """Answer; asked for as long as the worker has not started again."""
+        """Answer, once the worker is there."""
         return "ready", None, 0
 
-    def call(self, name: str, function: list, item: Any) -> tuple[str, Any, int]:
+    def call(self, function: list, item: Any) -> tuple[str, Any, int]:
         """Return what became of an item, and how far the function said that it came."""
         import ray
 
         counted: list[int] = []
         with _heard_by(counted.append):
             try:
-                if self._function is None or self._name != name:
-                    self._function, self._name = None, name
+                if self._function is None or self._name != function[0].hex():
+                    self._function, self._name = None, function[0].hex()
                     self._function = ray.get(function[0])
                 return "done", self._function(item), sum(counted)
             except Exception as error:
@@ -667,7 +661,7 @@ def get(name: str = "local", *, workers: int = 0, address: str = "", timeout: fl
 
     Args:
         name: ``local`` or ``ray``.
-        workers: How many workers; 0 is this process for ``local``, and all that the cluster has for ``ray``.
+        workers: 0 is this process for ``local``, and all that the cluster has for ``ray``.
         address: Of a Ray cluster; see :class:`RayEngine`.
         timeout: Longest time that a worker may be at one item, in seconds; then it is ended and the item given to
             another one. 0 is no limit.
@@ -675,6 +669,8 @@ def get(name: str = "local", *, workers: int = 0, address: str = "", timeout: fl
     Raises:
         ParameterError: There is no such engine, it is not installed, or it has no workers or address.
     """
+    if workers < 0:
+        raise ParameterError(f"workers is {workers}; it is 0 or more.")
     if name not in ("local", "ray"):
         raise ParameterError(f"engine is {name!r}, which does not exist. {name_help(name, ['local', 'ray'])}")
     if name == "ray":
@@ -685,9 +681,3 @@ def get(name: str = "local", *, workers: int = 0, address: str = "", timeout: fl
             "'ray', or the address to ''."
         )
     return LocalEngine(workers, timeout)
-
-
-def _checked(workers: int) -> int:
-    if workers < 0:
-        raise ParameterError(f"workers is {workers}; it is 0 or more.")
-    return workers

@@ -65,11 +65,7 @@ _LOADING = threading.RLock()
 
 @contextmanager
 def loading(name: str, what: str) -> Iterator[None]:
-    """Turn what a library raises while it loads ``name`` into one clear error; one thread loads at a time.
-
-    Raises:
-        ParameterError: It cannot be loaded as ``what``.
-    """
+    """Turn what a library raises as it loads ``name`` as ``what`` into a ParameterError; one thread loads at a time."""
     try:
         with _LOADING:
             yield

@@ -1,9 +1,8 @@
 """Models by name: the embedded ones, a folder, or a name on the Hugging Face hub.
 
-The embedded models lie in the formats of the libraries that load the real ones, so a name is all that differs
-between ``mini`` and Stable Diffusion. Weights are read from safetensors only: the other formats are pickles, which
-can run code when they are opened. Code that comes with a model is never run: a folder is looked through before any
-library sees it (:func:`check_folder`), and none is fetched from the hub.
+A name is all that differs between ``mini`` and Stable Diffusion. Weights are read from safetensors only: the other
+formats are pickles, which can run code when they are opened. Code that comes with a model is never run: a folder is
+looked through before any library sees it (:func:`check_folder`), and none is fetched from the hub.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ KINDS = {
     "captioner": "mini-captioner",
     "segmenter": "mini-segmenter",
 }
-# What prompts ask for -> the text-to-image model that the name ``mini`` stands for: what captions tell, people whom the
-# prompt places, PaintSkills' scenes and DALL-Eval's people, captions with another gender.
+# What prompts ask for -> the text-to-image model that ``mini`` stands for: what captions tell, people whom the prompt
+# places, PaintSkills' scenes and DALL-Eval's people, captions with another gender.
 MINI = {
     "captions": "mini-sd",
     "people": "mini-sd-pairs",
@@ -156,8 +155,8 @@ def resolve(name: str, kind: str) -> str:
 def near_help(name: str, kind: str) -> str:
     """Return the part of an error message that names models spelt like ``name``; empty where there are none."""
     own = [model for model, of in KIND_OF.items() if of == kind]
-    near = near_matches(name, ["mini", *own, *HUB[kind]] if own else HUB[kind])
-    return f"Did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
+    near = near_matches(name, [*(["mini", *own] if own else []), *HUB[kind]])
+    return f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
 
 
 def _complete(folder: Path) -> bool:
@@ -167,10 +166,7 @@ def _complete(folder: Path) -> bool:
 
 
 def autoencoder(where: str | Path) -> Path | None:
-    """Return the folder of a pipeline's autoencoder: its own, or of an embedded one that which it shares.
-
-    None where the pipeline is not in a folder here, or has none.
-    """
+    """Return the folder of a pipeline's autoencoder, or that which an embedded one shares; None where there is none."""
     own, shared = Path(where, "vae"), AUTOENCODER_OF.get(Path(where).name)
     if shared and not own.exists() and Path(where) == EMBEDDED[Path(where).name]:
         own = EMBEDDED[shared] / "vae"
@@ -178,11 +174,7 @@ def autoencoder(where: str | Path) -> Path | None:
 
 
 def local(where: str) -> Path:
-    """Return the folder behind what :func:`resolve` returned: itself, or what is fetched of a name on the hub.
-
-    Raises:
-        ParameterError, Exception: As for :func:`fetched`.
-    """
+    """Return the folder behind what :func:`resolve` returned: itself, or what :func:`fetched` gives."""
     return Path(where) if Path(where).is_dir() else fetched(where)
 
 
@@ -206,13 +198,13 @@ def fetched(name: str, weights: Sequence[str] = ("*.safetensors",), skip: Sequen
 def check_folder(path: str | Path) -> None:
     """Check that a model's folder holds nothing that could be run, before any library sees it.
 
-    Refused are files of code and pickles wherever they lie, links that lead out of the folder, configurations that
-    name code (``auto_map`` and its like), modules of sentence encoders that are not the library's own, shards of
-    weights that are no safetensors, an index of a pipeline whose parts are not named plainly, and parts whose
-    weights are in other formats only. Folders whose names begin with a dot are passed over, as all loaders do.
+    Folders whose names begin with a dot are passed over, as all loaders do.
 
     Raises:
-        ParameterError: There is such a file; the message names it and what to do.
+        ParameterError: There are files of code or pickles, links that lead out of the folder, configurations that name
+            code (``auto_map`` and its like), modules of sentence encoders that are not the library's own, shards of
+            weights that are no safetensors, an index of a pipeline whose parts are not named plainly, or parts whose
+            weights are in other formats only.
     """
     folder = Path(path)
     root = folder.resolve()
@@ -229,10 +221,7 @@ def check_folder(path: str | Path) -> None:
 def _why_refused(file: Path, inside: Sequence[Path]) -> str:
     """Say why a folder with this file or folder in it is refused; empty where it is not."""
     if file.is_symlink() and not any(file.resolve().is_relative_to(place) for place in inside):
-        return (
-            "a link that leads out of the folder, to what nobody looked through. Put a copy of what it leads to in its "
-            "place."
-        )
+        return "a link that leads out of the folder. Put a copy of what it leads to in its place."
     if file.is_dir():
         return ""
     if _RUNS.search(file.name):
@@ -285,11 +274,7 @@ def _entries(said: Any) -> Iterator[tuple[str, Any]]:
 
 
 def check_safetensors(path: str | Path) -> None:
-    """Check that every part of a model's folder, or of a pipeline's, that has weights has them as safetensors.
-
-    Raises:
-        ParameterError: A part has weights in other formats only.
-    """
+    """Raise ParameterError where a model's folder, or a part of a pipeline's, has weights of other formats only."""
     folder = Path(path)
     # Beside the parts of a pipeline there may lie a checkpoint in one file, which nobody opens.
     index = folder / "model_index.json"
@@ -312,10 +297,10 @@ def not_safetensors(problem: str, fix: str) -> ParameterError:
 
 
 def check_index(index: Path) -> list[str]:
-    """Return the parts that a pipeline's index names, a ``model_index.json``.
+    """Return the parts that a pipeline's ``model_index.json`` names.
 
     Raises:
-        ParameterError: The index cannot be read, or does not name its class and parts plainly.
+        ParameterError: It cannot be read, or does not name its class and parts plainly.
     """
     try:
         said = json.loads(index.read_text(encoding="utf-8"))
@@ -368,20 +353,21 @@ def digest(where: str | Path) -> str:
 
 
 def embedded() -> pd.DataFrame:
-    """Return the embedded models, all of which load without biaslab.
+    """Return the embedded models.
 
     Returns:
-        Columns name, kind, folder, megabytes (of all files; NaN where the model is not in this installation) and
-        card (path of the model card; empty where there is none).
+        Columns name, kind, folder, megabytes (NaN where the model is not in this installation) and card (path of the
+        model card; empty where there is none).
     """
     import pandas as pd
 
     rows = []
     for name, folder in EMBEDDED.items():
-        card = folder / "README.md"
-        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) / 1e6
-        megabytes = round(size, 1) if _complete(folder) else float("nan")
-        rows.append((name, KIND_OF[name], str(folder), megabytes, str(card) if card.is_file() else ""))
+        card, whole = folder / "README.md", _complete(folder)
+        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if whole else float("nan")
+        rows.append(
+            (name, KIND_OF[name], str(folder), round(size / 1e6, 1), str(card) if card.is_file() else "")
+        )
     return pd.DataFrame(rows, columns=["name", "kind", "folder", "megabytes", "card"])
 
 

@@ -160,7 +160,8 @@ def run(
         record = _provenance(params) | {"inputs": inputs, "problems": []}
         record["code"] = closure.digest(gather) + _declared()
         private = _folders(params, jobs, folder)
-        code, used = _study_code(), closure.digests_of_cells(job.notebook.cells for job in jobs)
+        code = _study_code()
+        used = [closure.digest(*closure.imported(job.notebook.cells)) for job in jobs]
         jobs = [
             replace(job, fingerprint=_fingerprint(job, record, code + own), folders=private)
             for job, own in zip(jobs, used, strict=True)
@@ -615,8 +616,7 @@ def _side_by_side(
         # The kernel of this environment, even where the user has one of the same name at home.
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
-    lines = (line for job in jobs for cell in job.notebook.cells for line in cell.splitlines())
-    modules = sorted(closure.imported(lines))
+    modules = sorted(closure.imported(cell for job in jobs for cell in job.notebook.cells))
     compute = [job for job in jobs if not job.reason and job.parameters.get("source") in sources.PIPELINES]
     if len(compute) > workers:
         modules += MODEL_MODULES

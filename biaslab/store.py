@@ -1,11 +1,10 @@
 """Results on disk, so that everything is computed once: shards of tables, keyed by what they came from.
 
-A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs and the code that computes it, which
-:mod:`biaslab.closure` finds.
-Its result is cut into shards of rows. A shard's file name holds its number and a digest of the rows it was
-computed from, so that a stage asked for other rows never answers with wrong ones. Each is written to a temporary
-name and then renamed: a file under its own name is whole. Its SHA-256 lies beside it, is written first and is
-checked whenever the shard is read; a damaged shard is set aside as ``*.damaged``, computed again, and noted in
+A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs and the code that computes it
+(:mod:`biaslab.closure`). Its result is cut into shards of rows. A shard's file name holds its number and a digest of
+the rows it was computed from, so that a stage asked for other rows never answers with wrong ones. Each is written to a
+temporary name and then renamed: a file under its own name is whole. Its SHA-256 lies beside it, is written first and
+is checked whenever the shard is read; a damaged shard is set aside as ``*.damaged``, computed again, and noted in
 ``<root>/notes.jsonl``. A lock per shard lets several processes share the work of one stage; on several machines the
 folder must be one that all of them share under the same path.
 """
@@ -21,9 +20,10 @@ import os
 import platform
 import re
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _log = logging.getLogger(__name__)
+# Takes rows and returns a table.
+Work = Callable[["pd.DataFrame"], "pd.DataFrame"]
 _NAME = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
 # The file there that says which shards were damaged.
 NOTES = "notes.jsonl"
@@ -56,10 +58,9 @@ class Store:
         share: tuple[int, int] | None = None,
         engine: engines.Engine | None = None,
     ):
-        """Use a folder, made when first written to.
+        """Use a folder, made when first written to: :func:`biaslab.places.default_root` where it is None.
 
         Args:
-            root: The folder; :func:`biaslab.places.default_root` where it is None.
             share: Which shards of each stage are computed through this store: (i, n) are those whose number leaves
                 i when divided by n. All where it is None.
             engine: Where the work of stages runs; this process where it is None.
@@ -80,17 +81,16 @@ class Store:
         self,
         name: str,
         inputs: Mapping[str, object],
-        work: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
+        work: Work | None = None,
     ) -> Stage:
-        """Return the stage ``name`` that does some work with these inputs.
+        """Return the stage ``name`` (lower-case words joined by ``_`` or ``-``) that does some work with these inputs.
 
         Args:
-            name: Lower-case words joined by ``_`` or ``-``: the folder's name.
             inputs: All that the result depends on beside the rows it is computed from and the code: parameters,
                 digests of models and corpora, seeds. Must fit in JSON; the order of keys does not matter.
             work: Takes consecutive rows (index from 0) and returns a table of any number of rows. It must depend
-                on nothing but these rows and the inputs. The code that it leads to is part of the stage's key. It
-                travels to the engine's workers. None for a stage that only lends its folder.
+                on nothing but these rows and the inputs, and travels to the engine's workers. None for a stage that
+                only lends its folder.
 
         Raises:
             ParameterError: The name or an input does not fit.
@@ -110,16 +110,15 @@ class Store:
                 ) from None
         code = {} if work is None else closure.of(work)
         # Only workers elsewhere can have other code.
-        _agreed.add(_canonical(code))
+        _agreed.add(digest(code))
         key = {"name": name, "inputs": inputs, "code": code}
-        folder = self.root / name / _digest(_canonical(key))[:16]
-        return Stage(folder, key, work, share=self.share, engine=self.engine)
+        folder = self.root / name / digest(key)[:16]
+        return Stage(folder, key, work, self.share, self.engine)
 
     def notes(self, since: str = "") -> list[dict[str, str]]:
         """Return what was noted of damaged shards, oldest first: ``time`` (UTC), ``stage`` and ``text``.
 
-        Args:
-            since: Only what was noted at this time or later, for example ``2026-01-31T12:00:00Z``.
+        Only what was noted at the time ``since`` or later, for example ``2026-01-31T12:00:00Z``.
         """
         try:
             lines = (self.root / NOTES).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -135,31 +134,23 @@ class Store:
         return found
 
 
+@dataclass(eq=False)
 class Stage:
     """One stage with fixed inputs and work; :meth:`compute` gives its table for some rows."""
 
-    def __init__(
-        self,
-        folder: Path,
-        key: Mapping[str, object],
-        work: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
-        *,
-        share: tuple[int, int] | None = None,
-        engine: engines.Engine | None = None,
-    ) -> None:
-        """Use ``folder`` for the shards; ``key`` is written there as ``stage.json``; the rest as in :class:`Store`."""
-        self.folder = folder
-        self.key = key
-        self.work = work
-        self.share = share
-        self.engine = engine
+    folder: Path
+    """Where its shards are, and ``key`` as ``stage.json``."""
+    key: Mapping[str, object]
+    work: Work | None = None
+    share: tuple[int, int] | None = None
+    engine: engines.Engine | None = None
 
     def within(self) -> Stage:
         """Return this stage as one that the work of another asks for: all of it, in the process that works."""
         return Stage(self.folder, self.key, self.work)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"share": None, "engine": None}
+        return vars(self.within())
 
     @property
     def digest(self) -> str:
@@ -167,10 +158,7 @@ class Stage:
         return self.folder.name
 
     def compute(self, units: pd.DataFrame, **options: Any) -> pd.DataFrame:
-        """Return what :meth:`compute_iter` yields as one table, index from 0; without columns where there are no units.
-
-        Values come from the files in every case, so a first and a later call return the same.
-        """
+        """Return what :meth:`compute_iter` yields as one table, index from 0; empty where there are no units."""
         import pandas as pd
 
         frames = list(self.compute_iter(units, **options))
@@ -189,16 +177,16 @@ class Stage:
     ) -> Iterator[pd.DataFrame]:
         """Yield the stage's work applied to ``units``, shard by shard; shards that exist are read, not computed.
 
-        All missing shards are computed before the first is yielded; only one is held in memory at a time.
+        All missing shards are computed before the first is yielded; only one is held in memory at a time. Values come
+        from the files in every case, so a first and a later call yield the same.
 
         Args:
             units: What to work on, one row each; their order and values identify the shards, the index does not.
-            shard_rows: Rows of ``units`` to a shard, at least 1.
+            shard_rows: Rows of ``units`` to a shard.
             label: What the progress bar calls the work; the stage's name where it is empty.
-            unit: What the bar counts, in the plural, for the rate.
-            advances: Whether the work says how far it is, with :func:`biaslab.engine.advance`; else the bar counts
-                rows of ``units``.
-            progress: Whether to show a bar while something is computed; a finished stage shows nothing.
+            unit: What the bar counts, in the plural.
+            advances: Whether the work says how far it is, with :func:`biaslab.engine.advance`.
+            progress: Whether to show a bar while something is computed.
             gpu: Whether the work uses a GPU where there is one.
 
         Raises:
@@ -213,60 +201,58 @@ class Stage:
             raise InputError(f"Stage {self.key['name']!r} has no work; give it to the store's stage().")
         if shard_rows < 1:
             raise ParameterError(f"shard_rows is {shard_rows}; a shard has at least 1 row.")
-        starts = range(0, len(units), shard_rows)
-        paths = [self._shard_path(i, units.iloc[s : s + shard_rows]) for i, s in enumerate(starts)]
-
-        def rows(i: int) -> pd.DataFrame:
-            return units.iloc[starts[i] : starts[i] + shard_rows].reset_index(drop=True)
-
-        missing = [i for i, path in enumerate(paths) if not path.exists()]
-        mine = [i for i in missing if self.share is None or i % self.share[1] == self.share[0]]
+        shards = self._shards(units, shard_rows)
+        missing = {path: rows for path, rows in shards.items() if not path.exists()}
+        k, n = self.share or (0, 1)
+        mine = [path for i, path in enumerate(shards) if path in missing and i % n == k]
         if mine:
             self._begin()
             with tqdm(
                 desc=label or str(self.key["name"]),
                 unit=f" {unit}",
                 total=None if advances else len(units),
-                initial=0 if advances else len(units) - sum(len(rows(i)) for i in missing),
+                initial=0 if advances else len(units) - sum(map(len, missing.values())),
                 disable=not progress,
                 leave=False,
                 file=sys.stderr,
             ) as bar:
                 run = (self.engine or engines.get()).map
                 fill = partial(_fill_shard, self.work, self.key["code"])
-                tasks = ((i, paths[i], rows(i)) for i in mine)
+                tasks = ((path, missing[path]) for path in mine)
                 # In the first pass, a shard that another process computes just now is left to it.
                 busy = []
                 # Closed at once where something fails, so that no worker goes on unheard.
                 with contextlib.closing(
                     run(fill, tasks, gpu=gpu, advanced=bar.update if advances else None)
                 ) as results:
-                    for i, (n, finished) in zip(mine, results, strict=True):
+                    for path, finished in zip(mine, results, strict=True):
                         if not finished:
-                            busy.append(i)
+                            busy.append(path)
                         elif not advances:
-                            bar.update(n)
-            for i in busy:
-                _log.info("Waiting for another process that computes %s.", paths[i])
-                with locked(paths[i]):
-                    if not paths[i].exists():
-                        _write(paths[i], self.work(rows(i)))
-        left = [i for i in missing if i not in mine and not paths[i].exists()]
+                            bar.update(len(missing[path]))
+            for path in busy:
+                with locked(path):
+                    if not path.exists():
+                        _write(path, self.work(missing[path]))
+        left = sum(not path.exists() for path in missing)
         if left:
             raise UnfinishedError(
-                f"{self.key['name']}: this share is done; {len(left)} of {len(paths)} pieces are left to the others."
+                f"{self.key['name']}: this share is done; {left} of {len(shards)} pieces are left to the others."
             )
-        for i, path in enumerate(paths):
-            yield self._read(path, partial(rows, i))
+        for path, rows in shards.items():
+            yield self._read(path, rows)
 
     def n_there(self, units: pd.DataFrame, *, shard_rows: int) -> int:
         """Return of how many of ``units`` :meth:`compute` would find the result, without reading any."""
-        starts = range(0, len(units), shard_rows)
-        parts = [units.iloc[s : s + shard_rows] for s in starts]
-        return sum(len(rows) for i, rows in enumerate(parts) if self._shard_path(i, rows).exists())
+        return sum(len(rows) for path, rows in self._shards(units, shard_rows).items() if path.exists())
 
-    def _shard_path(self, i: int, rows: pd.DataFrame) -> Path:
-        return self.folder / f"{i:06d}-{_rows_digest(rows)[:16]}.parquet"
+    def _shards(self, units: pd.DataFrame, shard_rows: int) -> dict[Path, pd.DataFrame]:
+        """Return the rows of each shard, by its path."""
+        parts = (units.iloc[start : start + shard_rows] for start in range(0, len(units), shard_rows))
+        return {
+            self.folder / f"{i:06d}-{_rows_digest(rows)}.parquet": rows.reset_index(drop=True)
+            for i, rows in enumerate(parts)
+        }
 
     def _begin(self) -> None:
         """Make the folder and write down what the stage is."""
@@ -276,27 +262,14 @@ class Stage:
             if not described.exists():
                 replace(described, (json.dumps(self.key, indent=1, sort_keys=True) + "\n").encode())
 
-    def _read(self, path: Path, rows: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    def _read(self, path: Path, rows: pd.DataFrame) -> pd.DataFrame:
         with contextlib.suppress(_DamagedError, FileNotFoundError):
             return _read(path)
         self._begin()
-        with locked(path):
-            # Another process may have repaired it meanwhile.
-            try:
-                return _read(path)
-            except FileNotFoundError:
-                pass
-            except _DamagedError as error:
-                aside = path.with_name(path.name + ".damaged")
-                os.replace(path, aside)
-                _log.warning("%s is damaged (%s): set aside as %s, computed again.", path, error, aside.name)
-                self._note(f"Piece {path.name} was damaged: {error}. It is set aside and computed again.")
-            _write(path, self.work(rows()))
-            return _read(path)
+        return once(path, lambda: self.work(rows), self._note)
 
     def _note(self, text: str) -> None:
-        stamp = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        note = {"time": stamp, "stage": self.key["name"], "digest": self.digest, "text": text}
+        note = {"time": now(), "stage": self.key["name"], "digest": self.digest, "text": text}
         # A note that cannot be written must not keep the shard from being repaired.
         with (
             contextlib.suppress(OSError),
@@ -313,16 +286,9 @@ class _BusyError(Exception):
     """Another process computes this shard."""
 
 
-def _fill_shard(
-    work: Callable[[pd.DataFrame], pd.DataFrame],
-    code: Mapping[str, str],
-    task: tuple[int, Path, pd.DataFrame],
-) -> tuple[int, bool]:
-    """Compute one missing shard; return its rows and whether it exists now, False where another process has it.
-
-    Workers on other machines must have the ``code`` that the stage is keyed by.
-    """
-    _, path, rows = task
+def _fill_shard(work: Work, code: Mapping[str, str], task: tuple[Path, pd.DataFrame]) -> bool:
+    """Compute one missing shard; return whether it exists now, False where another process has it."""
+    path, rows = task
     _check_code(work, code)
     if not path.parent.is_dir():
         raise RunError(
@@ -335,17 +301,17 @@ def _fill_shard(
             if not path.exists():
                 _write(path, work(rows))
     except _BusyError:
-        return len(rows), False
-    return len(rows), True
+        return False
+    return True
 
 
 # What has been compared in this process.
-_agreed: set[bytes] = set()
+_agreed: set[str] = set()
 
 
-def _check_code(work: Callable, code: Mapping[str, str]) -> None:
-    """Refuse to work with other code than that by which a stage is keyed."""
-    told = _canonical(code)
+def _check_code(work: Work, code: Mapping[str, str]) -> None:
+    """Refuse to work, on another machine, with other code than that by which a stage is keyed."""
+    told = digest(code)
     if told in _agreed:
         return
     here = closure.of(work)
@@ -359,36 +325,50 @@ def _check_code(work: Callable, code: Mapping[str, str]) -> None:
     _agreed.add(told)
 
 
-def once(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+def once(
+    path: Path, compute: Callable[[], pd.DataFrame], note: Callable[[str], object] = lambda text: None
+) -> pd.DataFrame:
     """Return the table at ``path``, computed and written where it is missing or damaged, by one process at a time.
+
+    A damaged one is set aside, which ``note`` is told.
 
     Raises:
         InputError: What is computed is no table that fits in Parquet.
         RunError: The disk is full.
     """
-    with telling_full_disk(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path):
         try:
             return _read(path)
-        except (_DamagedError, FileNotFoundError):
-            _write(path, compute())
-            return _read(path)
+        except FileNotFoundError:
+            pass
+        except _DamagedError as error:
+            aside = path.with_name(path.name + ".damaged")
+            os.replace(path, aside)
+            _log.warning("%s is damaged (%s): set aside as %s, computed again.", path, error, aside.name)
+            note(f"Piece {path.name} was damaged: {error}. It is set aside and computed again.")
+        _write(path, compute())
+        return _read(path)
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold the lock of a shard or file; the operating system frees it when the process ends, however."""
+def locked(path: Path, name: str = "", *, wait: bool = True, kept: str = "") -> Iterator[None]:
+    """Hold the lock of a shard or file, whose folder is made; the system frees it when the process ends, however.
+
+    A file has one lock, or several of different names. ``kept`` as for :func:`telling_full_disk`.
+    """
     from filelock import FileLock, Timeout
 
     folder = path.parent / "locks"
-    with telling_full_disk(path):
-        folder.mkdir(exist_ok=True)
-        lock = FileLock(folder / f"{path.stem}.lock")
+    with telling_full_disk(path, kept):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / f"{name or path.stem}.lock")
         try:
-            lock.acquire(timeout=-1 if wait else 0)
+            lock.acquire(timeout=0)
         except Timeout:
-            raise _BusyError from None
+            if not wait:
+                raise _BusyError from None
+            _log.info("Waiting for another process that works at %s.", path)
+            lock.acquire()
     try:
         yield
     finally:
@@ -440,7 +420,7 @@ def _checksum_path(path: Path) -> Path:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file under another name and rename it: under its own name it is whole."""
+    """Write a file under another name and rename it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     try:
         temporary.write_bytes(data)
@@ -452,14 +432,9 @@ def replace(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def telling_full_disk(path: Path, kept: str = "") -> Iterator[None]:
-    """Turn the error of a full disk into one that says what to do.
+    """Turn the error of a full disk into a RunError that says what to do.
 
-    Args:
-        path: What is written.
-        kept: What stays and what to do about the rest, in a sentence; by default that of shards.
-
-    Raises:
-        RunError: The disk is full.
+    ``kept``: what stays, and what to do about the rest, in a sentence; by default that of shards.
     """
     try:
         yield
@@ -480,16 +455,18 @@ _KEPT = (
 )
 
 
-def _canonical(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":")).encode()
+def digest(value: object) -> str:
+    """Return the SHA-256 of what fits in JSON, whatever the order of its fields."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def now() -> str:
+    """Return the time, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _rows_digest(rows: pd.DataFrame) -> str:
-    """Return a digest of a table's column names and values; its index and the kind of its texts do not count."""
+    """Return 16 hex digits of a table's column names and values; its index and the kind of its texts do not count."""
     import pyarrow as pa
 
     table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None).combine_chunks()
@@ -499,4 +476,4 @@ def _rows_digest(rows: pd.DataFrame) -> str:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, pa.schema(fields)) as writer:
         writer.write_table(table.cast(pa.schema(fields)))
-    return _digest(sink.getvalue())
+    return hashlib.sha256(sink.getvalue()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Keys follow the code that a result comes from: all of it, and nothing else."""
+"""Keys follow the modules that a result comes from: all of them, and nothing else."""
 
 import ast
 import functools
@@ -54,8 +54,8 @@ def package(tmp_path, monkeypatch):
     """Return a function that writes a small package and returns the code that a function of it depends on."""
     root = tmp_path / "biaslab"
     monkeypatch.setattr(closure, "_root", lambda: root)
-    monkeypatch.setattr(closure._Summaries, "_here", {})
-    monkeypatch.setattr(closure._Summaries, "_read", set())
+    monkeypatch.setattr(closure, "_known", {})
+    monkeypatch.setattr(closure, "_read", set())
     monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "none"))
 
     def write(changes=None, name="stage.work"):
@@ -77,6 +77,7 @@ def test_the_closure_is_what_is_used_and_no_more(package):
         "biaslab.tools",
         "biaslab.near",
         "biaslab.late",
+        "biaslab.rooms",
         "biaslab.rooms.doors",
         "package:torch",
     }
@@ -109,8 +110,6 @@ SILENT = {
     "layout": ("stage.py", "[tools.tool(r) + ", "[\n        tools.tool(r)\n        + "),
     "annotations": ("stage.py", "rows: list) -> list", "rows: tuple) -> tuple"),
     "an import for types": ("report.py", "pass", "x = 1"),
-    "a function beside": ("stage.py", "return page", "return -page"),
-    "a function beside that which is imported": ("tools.py", "return 1", "return 2"),
     "prose": ("rooms/notes.md", "Notes.", "More notes."),
     "the version": ("__init__.py", "VERSION = 1", "VERSION = 2"),
 }
@@ -132,33 +131,23 @@ def test_what_does_nothing_leaves_the_key(package, what):
     assert package({path: FILES[path].replace(old, new)}) == before
 
 
-def test_cells_count_with_what_they_use(package):
+def test_cells_import_modules(package):
     package()
-    cells = ["%matplotlib inline\nfrom biaslab import tools", "tools.other()"]
-    before = closure.digests_of_cells([cells])
-    package({"tools.py": FILES["tools.py"].replace("return _inner(r)", "return 2")})
-    assert closure.digests_of_cells([cells]) == before
-    package({"tools.py": FILES["tools.py"].replace("return 1", "return 2")})
-    changed = closure.digests_of_cells([cells])
-    assert changed != before
-    # Of a cell that is no Python, the modules that it imports count whole.
-    package()
-    broken = ["from biaslab import near\nfrom biaslab.tools import other\nx = ("]
-    told = closure.digests_of_cells([broken])
-    package({"late.py": "def later():\n    return 7\n"})
-    assert closure.digests_of_cells([broken]) == told
-    for change in (
-        {"near.py": "def neighbour():\n    return 7\n"},
-        {"tools.py": FILES["tools.py"].replace("return _inner(r)", "return 2")},
-    ):
-        package(change)
-        assert closure.digests_of_cells([broken]) != told
+    cells = [
+        "%matplotlib inline\nfrom biaslab import tools",
+        "tools.other()",
+        "from biaslab.rooms import (\n  door\n)",
+    ]
+    assert closure.imported(cells) == {"biaslab.tools", "biaslab.rooms"}
+    # Of a cell that is no Python, the lines that are.
+    broken = ["from biaslab import near, VERSION\nimport torch, biaslab.late\nx = ("]
+    assert closure.imported(broken) == {"biaslab", "biaslab.near", "biaslab.late"}
 
 
 def test_what_was_found_is_kept_for_the_next_process(package, tmp_path, monkeypatch):
     def anew():
-        monkeypatch.setattr(closure._Summaries, "_here", {})
-        monkeypatch.setattr(closure._Summaries, "_read", set())
+        monkeypatch.setattr(closure, "_known", {})
+        monkeypatch.setattr(closure, "_read", set())
         return closure.of("biaslab.tools")
 
     package()
@@ -294,7 +283,7 @@ def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeyp
     keys = stages(tmp_path, monkeypatch)
     needed = {
         "search": "captions.search lexicons mini.captions mini.world",
-        "indicators": "captions.indicators lexicons pipeline.stages",
+        "indicators": "captions.indicators lexicons pipeline.work",
         "judgements": "judging.judge judging.faces judging.zero_shot judging.fairface judging.images "
         "judging.loaded judging.pixels",
         "people": "judging.people judging.judge judging.faces judging.zero_shot lexicons judging.loaded",
@@ -304,7 +293,7 @@ def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeyp
         "generated_files": "generation.images generation.generator generation.loading generation.families "
         "generation.texts generation.settings",
         "embeddings": "captions.neighbours",
-        "image_embeddings": "pipeline.stages judging.zero_shot judging.loaded judging.pixels",
+        "image_embeddings": "pipeline.work judging.zero_shot judging.loaded judging.pixels",
         "matched_captions": "papers.synthesis.measure mini.captions mini.world",
     }
     assert set(keys) == set(needed)

@@ -69,7 +69,7 @@ def test_what_is_forked_has_started_no_thread(tmp_path, root):
     """Nor read torch, whatever this project's notebooks import, unless libraries of models are asked for."""
     models = runs.MODEL_MODULES if find_spec("torch") else ()
     cells = [cell for notebook in params.find_notebooks(root / "notebooks") for cell in notebook.cells]
-    used = sorted(runs.closure.imported(line for cell in cells for line in cell.splitlines()))
+    used = sorted(runs.closure.imported(cells))
     assert any(name.startswith("biaslab.") for name in used)
     # Read between the two.
     (tmp_path / "looked.py").write_text(

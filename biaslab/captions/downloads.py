@@ -35,7 +35,7 @@ from biaslab.captions.pictures import Decoder
 from biaslab.captions.settings import DownloadSettings
 from biaslab.errors import InputError, RunError
 from biaslab.net.fetch import Fetcher, Visit, parsed
-from biaslab.net.journal import Journal, crc32
+from biaslab.net.journal import Journal
 from biaslab.net.retry import Failed, pause, policy
 from biaslab.store import replace, telling_full_disk
 
@@ -129,7 +129,7 @@ def download(
         RunError: This machine has no network, or the disk is full; what had an outcome keeps it.
     """
     wanted = _wanted(images)
-    journal = Journal(Path(folder) / _JOURNAL, _KEPT, crc32)
+    journal = Journal(Path(folder) / _JOURNAL, _KEPT)
     with journal.turn("fetching"):
         found = _Run(wanted, _Outcomes(journal), settings or DownloadSettings(), allow).go(progress)
     table = pd.DataFrame([found[key] for key in wanted], columns=list(COLUMNS), dtype=object)

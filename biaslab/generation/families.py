@@ -31,7 +31,7 @@ class Family:
     def encode(self, pipe, text: str, negative: str | None, device) -> tuple[dict, dict]:
         """Return an encoded prompt and an encoded negative one, by part, each of batch size 1.
 
-        An empty ``negative`` is the model's own way of having none. None asks for none: the second mapping is empty.
+        An empty ``negative`` is the model's own way of having none; with None, the second mapping is empty.
         """
         asked = dict.fromkeys(("prompt", "prompt_2", "prompt_3")[: self.prompts], text)
         asked |= {"device": device, "num_images_per_prompt": 1}
@@ -56,10 +56,7 @@ class Family:
         return pipe.vae_scale_factor * (2 if self.packed else getattr(pipe, "patch_size", 2))
 
     def noise(self, pipe, height: int, width: int, generators: Sequence):
-        """Return noise, ``float32 (images, channels, height, width)`` in latents, each image's from its generator.
-
-        It is drawn on the CPU, so it is the same on every device and in every batch.
-        """
+        """Return noise in latents, ``float32 (images, channels, height, width)``, each image's drawn on the CPU."""
         import torch
 
         channels = getattr(pipe, self.denoiser).config.in_channels // (4 if self.packed else 1)
@@ -141,11 +138,7 @@ def cast_inputs(denoiser, dtype) -> None:
 
 
 def check_guidance(family: Family | None, pipe, negative_prompt: str) -> None:
-    """Check that a model can take the negative prompt.
-
-    Raises:
-        ParameterError: It cannot.
-    """
+    """Raise ParameterError where a model cannot take the negative prompt."""
     takes = family.negative if family else "negative_prompt" in inspect.signature(pipe.__call__).parameters
     if negative_prompt and not takes:
         raise ParameterError(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from biaslab.judging.images import Unreadable
 
 _log = logging.getLogger(__name__)
-# Images at a time at most.
+# Images at a time, at most.
 MOST = 64
 # Encoded prompts kept: images of a prompt follow one another.
 _KEPT_TEXTS = 128
@@ -50,7 +50,7 @@ _SHARE = 0.85
 
 # What is called after each denoising step: its number, from 1, and latents as numbers of any type.
 Follow = Callable[[int, "torch.Tensor"], None]
-# What is asked for each batch: given the positions of its images, a context that it is generated in.
+# What is asked for each batch: given the positions of its images among the prompts, a context that it is generated in.
 Watch = Callable[[range], AbstractContextManager[Follow | None]]
 
 
@@ -79,12 +79,9 @@ def image_seed(seed: int, prompt_id: str, index: int) -> int:
 
 
 def load(model: str, settings: GenerationSettings, *, device: str = "auto") -> Generator:
-    """Load a model, ready to generate.
+    """Load a model, ready to generate: ``mini``, a folder with a diffusers pipeline, or its name on the hub.
 
-    Args:
-        model: ``mini``, a folder with a diffusers pipeline, or its name on the hub.
-        settings: What is asked of it.
-        device: ``cpu``, ``cuda``, … or ``auto``: a GPU where there is one.
+    ``device`` is ``cpu``, ``cuda``, … or ``auto``: a GPU where there is one.
 
     Raises:
         ParameterError: The model is unknown, not text-to-image, cannot be loaded, or cannot do what is asked.
@@ -115,14 +112,7 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto") -> G
 
 
 class Generator:
-    """A loaded pipeline.
-
-    Args:
-        pipe: The diffusers pipeline on its device; a CPU pipeline of a known family in float32.
-        settings: What is asked of it.
-        model: Its name, for messages.
-        folder: What it was loaded from.
-        device: Where it is.
+    """A loaded diffusers pipeline, called ``model`` in messages, and what is asked of it.
 
     Raises:
         ParameterError: The height, width or aspect does not fit the model.
@@ -131,6 +121,7 @@ class Generator:
     def __init__(
         self, pipe, settings: GenerationSettings, *, model: str, folder: Path, device: torch.device
     ) -> None:
+        """Take a pipeline on its device (on a CPU, one of a known family in float32), and the folder of its files."""
         self.settings, self.model, self.pipe, self.device = settings, model, pipe, device
         self._folder = folder
         self._family = families.family_of(pipe)
@@ -301,11 +292,10 @@ class Generator:
             keys: ``(prompt_id, index)`` of each image, or noise_id in prompt_id's place, which with the seed decide its
                 noise. Neighbours with the same key are in one batch wherever a batch holds them.
             seed: Seed of the run.
-            watch: Given the positions of a batch's images among the prompts, returns a context that the batch is
-                generated in. It sees the error of a batch that did not fit in memory, which is tried again in parts.
-                What the context gives, if anything, is called after each denoising step with its number, from 1, and
-                the latents ``(images, channels, height, width)``, of a pipeline of no known family as it has them;
-                never where a pipeline takes no ``callback_on_step_end``.
+            watch: Returns the context that a batch is generated in. It sees the error of a batch that did not fit in
+                memory, which is tried again in parts. What it gives, if anything, is called after each step with
+                latents ``(images, channels, height, width)``, of a pipeline of no known family as it has them; never
+                where a pipeline takes no ``callback_on_step_end``.
 
         Returns:
             ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.judging.images.Unreadable` with the reason
@@ -350,10 +340,7 @@ class Generator:
         return self._fit(prompts, seeds, chosen[:n], watch)
 
     def embeddings(self, prompts: Sequence[str]) -> list[Received]:
-        """Return texts as the denoising network receives them, before it casts them to a type of its own.
-
-        No image is made: the network's first call ends it. Where that has the negative prompts in front, they are left
-        out.
+        """Return texts as the denoising network receives them, before it casts them; its first call ends the work.
 
         Raises:
             ParameterError: The pipeline has no network that reads text, or not one row of it for each prompt.
@@ -374,6 +361,7 @@ class Generator:
                 pooled = (kwargs.get("added_cond_kwargs") or {}).get("text_embeds")
             raise _SeenError
 
+        # Negative prompts, where there are any, stand in front.
         n = len(prompts)
         if network is not None:
             hook = network.register_forward_pre_hook(see, prepend=True, with_kwargs=True)
@@ -434,13 +422,11 @@ class Generator:
         return family.taken(self.pipe, found, self.height, self.width)
 
     def _conditions(self, prompts: list[str]) -> dict:
-        """Return what the pipeline takes of the prompts; each text is encoded once, and by itself.
-
-        By itself, because what a text encoder says of a text depends a little on the texts beside it: an image must
-        not depend on which prompts another run had encoded before.
-        """
+        """Return what the pipeline takes of the prompts; each text is encoded once."""
         import torch
 
+        # By itself: what a text encoder says of a text depends a little on the texts beside it, and an image must not
+        # depend on which prompts another run had encoded before.
         for text in dict.fromkeys(prompts):
             if text not in self._encoded:
                 negative = (
@@ -470,12 +456,12 @@ class Generator:
         return pixels, blocked
 
     def _blocked(self, images) -> list[bool]:
-        if getattr(self.pipe, "safety_checker", None) is None:
+        checker = getattr(self.pipe, "safety_checker", None)
+        if checker is None:
             return [False] * len(images)
         # The checker blackens what it blocks in place.
-        dtype = next(self.pipe.safety_checker.parameters()).dtype
-        _, found = self.pipe.run_safety_checker(images.clone(), self.device, dtype)
-        return [bool(b) for b in found]
+        dtype = next(checker.parameters()).dtype
+        return [bool(b) for b in self.pipe.run_safety_checker(images.clone(), self.device, dtype)[1]]
 
     def _whole(
         self, prompts: list[str], seeds: list[int], steps: int, follow: Follow | None
@@ -517,10 +503,7 @@ class Generator:
 
 
 def fitting(free: int, one: int, two: int) -> int:
-    """Return how many images fit in ``free`` bytes: a power of two, from 1 to 64.
-
-    ``one`` and ``two`` images take so many bytes at the peak beyond the model's weights.
-    """
+    """Return how many images fit in ``free`` bytes: a power of two, 1 to 64. One and two take so many at the peak."""
     each = max(two - one, 1)
     fixed = max(one - each, 0)
     n = min(MOST, int((_SHARE * free - fixed) // each))

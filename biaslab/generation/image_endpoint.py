@@ -15,16 +15,13 @@ from biaslab.generation.generator import image_seed
 from biaslab.generation.images import OK, MadeImages, image_ids_of, noise_keys, units_of
 from biaslab.judging.images import BLOCKED, Unreadable, decode
 from biaslab.net.images import OUTCOMES, REFUSED, UNDELIVERED, buy
-from biaslab.net.journal import digest
 from biaslab.net.ledger import BUYING, STAYS, Bought, Ledger
 from biaslab.net.settings import EndpointSettings
+from biaslab.store import Store, digest
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-
-    from biaslab.store import Store
-
 # What the endpoint said about an image.
 _SAID = ["outcome", "revised_prompt", "request_id", "time", "detail"]
 _TYPES = {"image_id": object, "prompt_id": object, "index": "int64", "seed": "int64"}
@@ -36,12 +33,11 @@ class EndpointImages(MadeImages):
 
     An image is kept by URL, model, what is asked of it (size, quality, style, options), prompt_id, text, index and
     seed: another seed asks for other images of the same prompts, and no endpoint is sent one. A store's share plays no
-    part: whichever process comes first buys for all. A refusal reads as ``blocked``, like what a model's own safety
-    checker withholds.
+    part: whichever process comes first buys for all. A refusal reads as ``blocked``, as by a model's safety checker.
 
-    The table has an outcome (one of :data:`biaslab.net.images.OUTCOMES`), revised_prompt (what the endpoint says it
-    drew in place of the prompt), request_id, time (of the reply, UTC) and detail (more about an outcome other than
-    ``ok``, such as code and message of a refusal), empty where the endpoint said nothing.
+    The table has an outcome (one of :data:`biaslab.net.images.OUTCOMES`), and, empty where the endpoint said nothing,
+    revised_prompt (what it says it drew instead), request_id, time (of the reply, UTC) and detail (more about another
+    outcome than ``ok``).
 
     Args:
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more); others are passed over.
@@ -72,10 +68,8 @@ class EndpointImages(MadeImages):
         """Buy what is missing, unless ``buy`` is off; set :attr:`table` and :attr:`digest`.
 
         Raises:
-            ParameterError: ``price`` is not set, the environment has no key, the key is not accepted (401, 403), or
-                there is no such model or path (404).
-            RunError: One more image would pass ``cost_limit``, the endpoint is out of order or wants to be paid, or
-                there is no room to keep an image. What was bought before is kept.
+            ParameterError: ``price`` is not set, or as for :func:`biaslab.net.images.buy`.
+            RunError: As there. What was bought before is kept.
         """
         import pandas as pd
 
@@ -109,20 +103,12 @@ class EndpointImages(MadeImages):
         return self
 
     def n_there(self) -> int:
-        """Return how many of the images need not be bought; nothing is asked of the endpoint.
-
-        Raises:
-            RunError: The ledger is damaged.
-        """
+        """Return how many of the images were bought; RunError where the ledger is damaged."""
         self._ledger.load()
         return len(self._keys) - len(self._missing())
 
     def check_delivered(self) -> None:
-        """Look whether the endpoint delivered all that it may deliver: results with gaps would pass for complete ones.
-
-        Raises:
-            RunError: It did not. What was bought is kept.
-        """
+        """Raise RunError where the endpoint may yet deliver images: results with gaps would pass for complete ones."""
         left = self.table[self.table["outcome"].isin(UNDELIVERED)]
         if left.empty:
             return

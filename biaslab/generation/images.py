@@ -41,18 +41,15 @@ _HELD = 4
 
 
 class MadeImages:
-    """Images that were made of a table of prompts, as a source.
-
-    Attributes:
-        name: What to call the source: the model.
-        digest: Identifies the images.
-        table: One row per image: image_id (``prompt_id/index``), prompt_id, index (from 0), seed (of its noise),
-            outcome (``ok``, or why there is none) and what else is known of it.
-    """
+    """Images that were made of a table of prompts, as a source."""
 
     name: str
+    """What to call the source: the model."""
     digest: str
+    """Identifies the images."""
     table: pd.DataFrame
+    """One row per image: image_id (``prompt_id/index``), prompt_id, index (from 0), seed (of its noise), outcome
+    (``ok``, or why there is none) and what else is known of it."""
     # By image_id, what :meth:`_image` takes.
     _by_id: Mapping[str, Any]
 
@@ -62,7 +59,7 @@ class MadeImages:
         Raises:
             InputError: An id is not in the table.
         """
-        return [self._image(found) for found in self._found(image_ids)]
+        return list(map(self._image, self._found(image_ids)))
 
     def _found(self, image_ids: Sequence[str]) -> list:
         for image_id in image_ids:
@@ -75,16 +72,15 @@ class GeneratedImages(MadeImages):
     """``n_images`` generated images of each prompt; what was generated before is found again.
 
     The result is kept by model, weights, settings (but for batch size and compiling, which change nothing that
-    matters), seed and prompts. Types and batch sizes that were found are written down in ``made.json`` of the
-    stage's folder and taken from there when a stopped run goes on. The table has an outcome ``blocked`` (by the model's
-    safety checker) and tokens_cut (tokens at the prompt's end that no text encoder reads).
+    matters), seed and prompts. Types and batch sizes that were found stay in ``made.json`` of the stage's folder, for
+    when a stopped run goes on. The table has an outcome ``blocked`` (by the model's safety checker) and tokens_cut
+    (tokens at the prompt's end that no text encoder reads).
 
     Args:
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more), and where prompts share noise
             noise_id, which stands in for prompt_id there; others are passed over. Of those that share noise latents
             are kept, too.
-        load: What loads the model, as :func:`biaslab.generation.load` does; it is called when an image must be
-            generated, and not before.
+        load: What loads the model once an image must be generated, as :func:`biaslab.generation.load` does.
 
     Raises:
         InputError: The prompts lack a column or hold values that do not fit.
@@ -135,9 +131,8 @@ class GeneratedImages(MadeImages):
 
     def __getstate__(self) -> dict[str, Any]:
         # To other processes go what was asked and what makes it, and nothing that is read or loaded when needed.
-        return {
-            k: v for k, v in self.__dict__.items() if k not in ("_by_id", "_shard_at", "_generator", "table")
-        }
+        left = ("_by_id", "_shard_at", "_generator", "table")
+        return {k: v for k, v in self.__dict__.items() if k not in left}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
@@ -159,24 +154,22 @@ class GeneratedImages(MadeImages):
         self.table = (found if len(found) else empty).astype(_TYPES)
         cut = self.table.loc[self.table["tokens_cut"] > 0, "prompt_id"].nunique()
         if cut:
+            n = self.table["prompt_id"].nunique()
             _log.warning(
-                "%d of %d prompts are longer than the text encoder of %s reads: their ends play no part (column "
-                "tokens_cut).",
-                cut,
-                self.table["prompt_id"].nunique(),
-                self.name,
+                f"{cut} of {n} prompts are longer than the text encoder of {self.name} reads: their ends play no part "
+                "(column tokens_cut)."
             )
         return self
 
     def n_there(self) -> int:
-        """Return how many of the images need not be generated, because they were before."""
+        """Return how many of the images were generated before."""
         return self._facts.n_there(self._units, shard_rows=self._shard_rows)
 
     def latents(self, image_ids: Sequence[str]) -> list[latents.Latents]:
-        """Return latents of images in the order asked for.
+        """Return latents of images in the order asked for; they are kept of prompts that share noise.
 
         Raises:
-            InputError: An id is not in the table, or the prompts do not share noise: latents are kept where they do.
+            InputError: An id is not in the table, or the prompts do not share noise.
         """
         if NOISE not in self._units:
             raise InputError(f"No latents are kept of {self.name}: its prompts have no column {NOISE!r}.")
@@ -190,13 +183,11 @@ class GeneratedImages(MadeImages):
         return decode(file) if isinstance(file, bytes) else Unreadable(BLOCKED)
 
     def _row(self, place: int) -> pd.Series:
-        shard, row = divmod(place, self._shard_rows)
-        return self._shard_at(shard).iloc[row]
+        row = place % self._shard_rows
+        return self._shard_at(place - row).iloc[row]
 
-    def _read_shard(self, shard: int) -> pd.DataFrame:
-        start = shard * self._shard_rows
-        rows = self._units.iloc[start : start + self._shard_rows].reset_index(drop=True)
-        return self._shard(rows)
+    def _read_shard(self, start: int) -> pd.DataFrame:
+        return self._shard(self._units.iloc[start : start + self._shard_rows].reset_index(drop=True))
 
     def _shard(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return a shard with its files, generated where it is not there or damaged."""
@@ -237,13 +228,11 @@ class GeneratedImages(MadeImages):
     @cached_property
     def _generator(self) -> generator.Generator:
         """The model, loaded with what an earlier run or another worker found for it, after a look at every prompt."""
-        from biaslab.store import locked, telling_full_disk
+        from biaslab.store import locked
 
         if said := self._written_down():
             return self._loaded(said)
         # The first of several workers finds it for all: of other types and batches come other roundings.
-        with telling_full_disk(self._note):
-            self._note.parent.mkdir(parents=True, exist_ok=True)
         with locked(self._note):
             return self._loaded(self._written_down())
 
@@ -271,7 +260,6 @@ class GeneratedImages(MadeImages):
         from biaslab.store import telling_full_disk
 
         with telling_full_disk(self._note):
-            self._note.parent.mkdir(parents=True, exist_ok=True)
             put(self._note, (json.dumps(loaded.description(), indent=1) + "\n").encode())
 
 
@@ -291,16 +279,16 @@ def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     needed = ("prompt_id", "text", "n_images")
-    missing = [c for c in needed if c not in prompts]
-    if missing:
-        raise InputError(f"The prompts have no column {missing[0]!r}; they need {', '.join(needed)}.")
+    for column in needed:
+        if column not in prompts:
+            raise InputError(f"The prompts have no column {column!r}; they need {', '.join(needed)}.")
     texts = [*needed[:2], *({NOISE} & set(prompts))]
     for column in texts:
-        other = [v for v in prompts[column] if not isinstance(v, str) or not v.strip()]
-        if other:
-            raise InputError(
-                f"The prompts' column {column!r} holds {other[0]!r}; it must hold texts, none empty."
-            )
+        for value in prompts[column]:
+            if not isinstance(value, str) or not value.strip():
+                raise InputError(
+                    f"The prompts' column {column!r} holds {value!r}; it must hold texts, none empty."
+                )
     twice = prompts.loc[prompts["prompt_id"].duplicated(), "prompt_id"]
     if len(twice):
         raise InputError(f"prompt_id {twice.iloc[0]!r} stands for two prompts; it must be unique.")

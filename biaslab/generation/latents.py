@@ -29,11 +29,9 @@ class Latents(NamedTuple):
 
 
 class Followed:
-    """Latents of images, taken while they are made.
+    """Latents of images, taken while they are made; ``keys`` decide each image's noise.
 
-    Args:
-        keys: What decides each image's noise; neighbours with the same are compared with the first of them.
-        image_ids: Their ids.
+    Neighbours with the same are compared with the first of them.
     """
 
     def __init__(self, keys: Sequence[tuple[str, int]], image_ids: Sequence[str]) -> None:

@@ -98,7 +98,7 @@ def pipeline_class(folder: Path, name: str):
     if not index.is_file():
         raise ParameterError(f"{name} is no diffusers pipeline: {folder} holds no model_index.json.")
     parts = models.check_index(index)
-    said = json.loads(index.read_text(encoding="utf-8"))
+    said = _said(folder)
     class_name = said["_class_name"]
     unknown = sorted({said[part][0] for part in parts if not _has_class(*said[part])})
     found = getattr(diffusers, class_name, None)
@@ -115,6 +115,10 @@ def pipeline_class(folder: Path, name: str):
             "such as a StableDiffusionPipeline."
         )
     return found
+
+
+def _said(folder: Path) -> dict:
+    return json.loads((folder / "model_index.json").read_text(encoding="utf-8"))
 
 
 def _has_class(library: str, name: str) -> bool:
@@ -139,9 +143,7 @@ def load_pipeline(folder: Path, name: str, *, dtype, safety_checker: bool):
 
     made = pipeline_class(folder, name)
     options = {"dtype": dtype}
-    if not safety_checker and "safety_checker" in json.loads(
-        (folder / "model_index.json").read_text("utf-8")
-    ):
+    if not safety_checker and "safety_checker" in _said(folder):
         options["safety_checker"] = None
     vae = models.autoencoder(folder)
     mapped = made in diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()
@@ -167,9 +169,8 @@ def set_scheduler(pipe, name: str) -> None:
     fitting = [type(pipe.scheduler), *getattr(pipe.scheduler, "compatibles", [])]
     # Those that need a package which is not installed are stand-ins of another class.
     known = {c.__name__: c for c in fitting if inspect.isclass(c) and issubclass(c, SchedulerMixin)}
-    wanted = {k.lower().removesuffix("scheduler"): v for k, v in known.items()}.get(
-        name.lower().removesuffix("scheduler")
-    )
+    short = {k.lower().removesuffix("scheduler"): v for k, v in known.items()}
+    wanted = short.get(name.lower().removesuffix("scheduler"))
     if wanted is None:
         raise ParameterError(f"scheduler is {name!r}, which this model cannot take. {name_help(name, known)}")
     with quiet():

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -24,54 +25,46 @@ from biaslab.net.settings import EndpointSettings
 from biaslab.prompts.settings import DallEvalDesign
 from biaslab.store import Store
 
+if TYPE_CHECKING:
+    from biaslab.generation.image_endpoint import EndpointImages
+
 ENDPOINT = "endpoint:"
 """What the name of a model begins with that is behind an images endpoint, such as ``endpoint:dall-e-3``."""
 
 
 class ImageModel:
-    """What makes images; opening one loads nothing.
-
-    Attributes:
-        label: What tables call it.
-        digest: Tells what its images depend on beside settings, seed and code: weights, or a name.
-    """
+    """What makes images; opening one, and checking what it can do, loads nothing."""
 
     label: str
+    """What tables call it."""
     digest: str
-
-    @property
-    def autoencoder(self) -> Path | None:
-        """The folder of the autoencoder that its images come out of, where it has one here."""
-        return None
+    """Tells what its images depend on beside settings, seed and code: weights, or a name."""
+    autoencoder: Path | None = None
+    """The folder of the autoencoder that its images come out of, where it has one here."""
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
-        """Look up what it needs, for prompts that ask for these occupations, without loading it.
-
-        The Paired Stereotype Test takes ``n_images``: that is for what is said of costs.
+        """Look up what it needs for prompts of these occupations; what ``n_images`` cost is for messages.
 
         Raises:
             ParameterError, UnknownNameError: It is not there, or cannot do what is asked.
         """
 
     def check_texts(self, prompts: Iterable[str]) -> None:
-        """Look whether it knows the words of prompts, as far as that can be known without loading it.
+        """Look whether it knows the words of prompts, as far as can be known.
 
         Raises:
             ParameterError: It does not know a word.
         """
 
     def check_attention(self) -> None:
-        """Look whether where its images attend to words could be kept, as far as that is known without loading it.
+        """Look whether where its images attend to words could be kept, as far as can be known.
 
         Raises:
             ParameterError: It could not.
         """
 
     def compare_prompts(self, pairs: pd.DataFrame, *, store: Store, progress: bool = True) -> pd.DataFrame:
-        """Return how alike pairs of texts are as it reads them: see :func:`biaslab.generation.spaces.compare_prompts`.
-
-        Where it does not show how it reads texts, that is each row's reason.
-        """
+        """Return how alike pairs of texts are as it reads them (:func:`biaslab.generation.spaces.compare_prompts`)."""
         return spaces.none(pairs, spaces.OF_PROMPTS, f"{self.label} does not show how it reads a text")
 
     def load(self) -> Generator:
@@ -108,15 +101,8 @@ class ImageModel:
         """
         return self.generate
 
-    def n_there(
-        self,
-        prompts: pd.DataFrame,
-        *,
-        seed: int,
-        store: Store,
-        kept_as: type[GeneratedImages] | None = None,
-    ) -> int:
-        """Return how many of these images the store has, without making any; 0 of a model whose images it never has.
+    def n_there(self, prompts: pd.DataFrame, **run: Any) -> int:
+        """Return how many of the images that :meth:`generate` would return the store has.
 
         Raises:
             RunError: What was bought is not known.
@@ -222,10 +208,14 @@ class DiffusersModel(ImageModel):
 
 
 class EndpointModel(ImageModel):
-    """A model behind an OpenAI-compatible images endpoint."""
+    """A model behind an OpenAI-compatible images endpoint; an image costs ``price``, where that is known.
+
+    ``cost_limit`` is what may be spent on it, over all runs with a store.
+    """
 
     def __init__(self, name: str, settings: EndpointSettings) -> None:
         self.label, self.digest = name.removeprefix(ENDPOINT), name
+        self.price, self.cost_limit = settings.price, settings.cost_limit
         if not settings.url:
             raise ParameterError(
                 f"model is {name!r}, which needs endpoint.url, such as 'https://api.openai.com/v1'; it is empty."
@@ -234,7 +224,7 @@ class EndpointModel(ImageModel):
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look whether there is a key, and whether an image can be bought at its price and within the limit."""
-        price, limit = self._settings.price, self._settings.cost_limit
+        price, limit = self.price, self.cost_limit
         if price is None:
             raise ParameterError(
                 "endpoint.price is not set, so none is bought. Set it to what one image costs (the Paired Stereotype "
@@ -261,31 +251,22 @@ class EndpointModel(ImageModel):
         Raises:
             RunError: It did not deliver some of them.
         """
-        from biaslab.generation.image_endpoint import EndpointImages
-
-        made = EndpointImages(prompts, self._settings, **run).complete(progress=progress)
+        made = self._images(prompts, **run).complete(progress=progress)
         made.check_delivered()
         return made
 
-    def n_there(self, prompts: pd.DataFrame, *, seed: int, store: Store, **_: object) -> int:
+    def n_there(self, prompts: pd.DataFrame, *, kept_as=None, **run: Any) -> int:
         """Look into the ledger of what was bought."""
+        return self._images(prompts, **run).n_there()
+
+    def _images(self, prompts: pd.DataFrame, **run: Any) -> EndpointImages:
         from biaslab.generation.image_endpoint import EndpointImages
 
-        return EndpointImages(prompts, self._settings, seed=seed, store=store).n_there()
-
-    @property
-    def price(self) -> float | None:
-        """What an image costs, in the currency of the limit; None where it is not known."""
-        return self._settings.price
-
-    @property
-    def cost_limit(self) -> float:
-        """What may be spent on it, over all runs with a store."""
-        return self._settings.cost_limit
+        return EndpointImages(prompts, self._settings, **run)
 
 
 class WorldModel(ImageModel):
-    """What draws the embedded world's truth: no model, so that what is found on its images comes from the measures."""
+    """What draws the embedded world's truth: no model, so what is found on its images comes from the measures."""
 
     def __init__(self, corpus: Corpus, *, size: int, of: str, design: DallEvalDesign | None = None) -> None:
         from biaslab.mini.truthful import WORLD

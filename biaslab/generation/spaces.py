@@ -5,7 +5,7 @@ Source: triplets paper, sections 4.1.1 and 4.1.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
@@ -18,10 +18,11 @@ from biaslab.generation import generator, texts
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 from biaslab.measures.similarity import cosines, word_mean
-from biaslab.store import Store
+from biaslab.store import Stage, Store
 
 OF_PROMPTS = ("t", "t_pooled", "t_words")
 OF_LATENTS = ("z0",)
+_COLUMNS = ["first", "second", "metric", "value", "reason"]
 NO_POOLED = "the network takes no text as one vector"
 NO_WORDS = "which tokens of a text are words is not known of this pipeline"
 NO_LATENTS = "the model does not show its latents"
@@ -67,8 +68,7 @@ def compare_prompts(
 
     inputs = {"weights": models.digest(where), "dtype": settings.dtype}
     stage = store.stage("prompt_similarity", inputs, partial(_compared_prompts, ready))
-    found = _computed(stage, pairs, f"comparing prompts as {model} reads them", progress)
-    return _melted(found, OF_PROMPTS)
+    return _computed(stage, pairs, f"comparing prompts as {model} reads them", progress)
 
 
 def compare_latents(
@@ -86,54 +86,44 @@ def compare_latents(
         those after each step.
     """
     stage = store.stage("latent_similarity", {"images": images.digest}, partial(_compared_latents, images))
-    found = _computed(stage, pairs, f"comparing latents of {images.name}", progress)
-    last = _melted(found, OF_LATENTS)
-    by_step = [np.frombuffer(of, float) for of in found["steps"]] if len(found) else []
-    n = [len(of) for of in by_step]
-    if not any(n):
-        return last
-    steps = found.loc[found.index.repeat(n), ["first", "second"]]
-    named = [f"z_{k}" for of in n for k in range(1, of + 1)]
-    steps = steps.assign(metric=named, value=np.concatenate(by_step), reason="")
-    return pd.concat([last, steps], ignore_index=True)
+    return _computed(stage, pairs, f"comparing latents of {images.name}", progress)
 
 
 def none(pairs: pd.DataFrame, metrics: Iterable[str], reason: str) -> pd.DataFrame:
     """Return the rows of pairs that cannot be compared: first, second, metric, value (NaN) and reason."""
     same = pairs[["first", "second"]].drop_duplicates()
-    rows = [same.assign(metric=metric, value=np.nan, reason=reason) for metric in metrics]
-    return pd.concat(rows, ignore_index=True)
+    return pd.concat([_rows(same, metric, np.nan, reason) for metric in metrics], ignore_index=True)
+
+
+def _rows(pairs: pd.DataFrame, metric: str, value: object, reason: str = "") -> pd.DataFrame:
+    return pairs.assign(metric=metric, value=value, reason=reason)
 
 
 def _compared_prompts(ready: Callable[[], generator.Generator], pairs: pd.DataFrame) -> pd.DataFrame:
-    made_by = ready()
     chunks = (pairs.iloc[start : start + _AT_ONCE] for start in range(0, len(pairs), _AT_ONCE))
-    return pd.concat([_read(made_by, chunk) for chunk in chunks], ignore_index=True)
+    return pd.concat([_read(ready(), chunk) for chunk in chunks], ignore_index=True)
 
 
 def _read(made_by: generator.Generator, pairs: pd.DataFrame) -> pd.DataFrame:
-    out = pairs.assign(**dict.fromkeys(OF_PROMPTS, np.nan), **{f"no_{m}": "" for m in OF_PROMPTS})
     prompts = list(dict.fromkeys([*pairs["first"], *pairs["second"]]))
     try:
         received = made_by.embeddings(prompts)
     except ParameterError as error:
-        return out.assign(**{f"no_{m}": str(error) for m in OF_PROMPTS})
+        return none(pairs, OF_PROMPTS, str(error))
     at = {text: i for i, text in enumerate(prompts)}
     first, second = ([at[text] for text in pairs[side]] for side in ("first", "second"))
-    tokens = np.stack([one.tokens for one in received])
-    out["t"] = cosines(tokens[first], tokens[second])
-    if received[0].pooled is None:
-        out["no_t_pooled"] = NO_POOLED
-    else:
-        pooled = np.stack([one.pooled for one in received])
-        out["t_pooled"] = cosines(pooled[first], pooled[second])
-    said = texts.are_words(made_by.pipe, prompts)
-    if said is None:
-        out["no_t_words"] = NO_WORDS
-    else:
-        words = word_mean(tokens, said)
-        out["t_words"] = cosines(words[first], words[second])
-    return out
+    tokens, said = np.stack([one.tokens for one in received]), texts.are_words(made_by.pipe, prompts)
+    pooled = None if received[0].pooled is None else np.stack([one.pooled for one in received])
+    words = None if said is None else word_mean(tokens, said)
+    read = zip(OF_PROMPTS, (tokens, pooled, words), ("", NO_POOLED, NO_WORDS), strict=True)
+    return pd.concat(
+        [
+            _rows(pairs, metric, np.nan, without)
+            if vectors is None
+            else _rows(pairs, metric, cosines(vectors[first], vectors[second]))
+            for metric, vectors, without in read
+        ]
+    )
 
 
 def _compared_latents(images: GeneratedImages, pairs: pd.DataFrame) -> pd.DataFrame:
@@ -143,21 +133,18 @@ def _compared_latents(images: GeneratedImages, pairs: pd.DataFrame) -> pd.DataFr
         one, other = images.latents([first, second])
         known = one.final is not None and other.final is not None
         value = cosines(one.final[None], other.final[None])[0] if known else np.nan
-        steps = other.by_step if other.of == first else np.zeros(0)
-        rows.append((first, second, value, "" if known else NO_LATENTS, steps.tobytes()))
-    return pd.DataFrame(rows, columns=["first", "second", "z0", "no_z0", "steps"])
+        rows.append((first, second, "z0", value, "" if known else NO_LATENTS))
+        steps = other.by_step if other.of == first else ()
+        rows += [(first, second, f"z_{k}", value, "") for k, value in enumerate(steps, start=1)]
+    return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def _computed(stage, pairs: pd.DataFrame, label: str, progress: bool) -> pd.DataFrame:
+def _computed(stage: Stage, pairs: pd.DataFrame, label: str, progress: bool) -> pd.DataFrame:
+    """Return what a stage finds of pairs, metric by metric, but the steps of each pair together."""
     units = pairs[["first", "second"]].astype(object).drop_duplicates(ignore_index=True)
-    return stage.compute(units, shard_rows=_SHARD_PAIRS, label=label, unit="pairs", progress=progress)
-
-
-def _melted(found: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
-    columns = ["first", "second", "metric", "value", "reason"]
+    found = stage.compute(units, shard_rows=_SHARD_PAIRS, label=label, unit="pairs", progress=progress)
     if found.empty:
-        return pd.DataFrame(columns=columns)
-    rows = [
-        found[["first", "second"]].assign(metric=m, value=found[m], reason=found[f"no_{m}"]) for m in metrics
-    ]
-    return pd.concat(rows, ignore_index=True)[columns]
+        return pd.DataFrame(columns=_COLUMNS)
+    order = {metric: i for i, metric in enumerate((*OF_PROMPTS, *OF_LATENTS))}
+    place = found["metric"].map(order).fillna(len(order)).argsort(kind="stable")
+    return found.iloc[place].reset_index(drop=True)

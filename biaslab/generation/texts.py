@@ -6,21 +6,18 @@ import inspect
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
 from biaslab.errors import ParameterError
 
 _PARTS = ("tokenizer", "tokenizer_2", "tokenizer_3")
-COLUMNS = MappingProxyType(
-    {
-        "StableDiffusionPipeline": (("tokenizer",),),
-        "StableDiffusionXLPipeline": (("tokenizer", "tokenizer_2"),),
-        "StableDiffusion3Pipeline": (("tokenizer", "tokenizer_2"), ("tokenizer_3",)),
-        "FluxPipeline": (("tokenizer_2",),),
-    }
-)
+COLUMNS = {
+    "StableDiffusionPipeline": (("tokenizer",),),
+    "StableDiffusionXLPipeline": (("tokenizer", "tokenizer_2"),),
+    "StableDiffusion3Pipeline": (("tokenizer", "tokenizer_2"), ("tokenizer_3",)),
+    "FluxPipeline": (("tokenizer_2",),),
+}
 """Pipeline -> its text as the denoising network reads it, part after part: the tokenizers whose tokens stand in the
 same columns. Flux reads the other tokenizer's text as one vector, without words."""
 # Tokenizers with a fixed list of words; all others spell out what they do not know.
@@ -29,13 +26,9 @@ _WHOLE_WORDS = ("WordLevel", "WordPiece")
 
 def tokenizers(pipe) -> list[tuple[object, int]]:
     """Return a pipeline's tokenizers, each with the most tokens of a text that its encoder reads (0: any)."""
-    names = [n for n in _PARTS if getattr(pipe, n, None) is not None]
-    found = [(getattr(pipe, n), int(getattr(pipe, n).model_max_length)) for n in names]
-    # A T5 encoder stands last where there are several and reads as much as the pipeline says.
-    longest = inspect.signature(pipe.__call__).parameters.get("max_sequence_length")
-    if found and longest is not None and isinstance(longest.default, int):
-        found[-1] = (found[-1][0], longest.default)
-    return [(t, most if most < 10**9 else 0) for t, most in found]
+    found = [t for name in _PARTS if (t := getattr(pipe, name, None)) is not None]
+    read = _of_t5(pipe, [(t, int(t.model_max_length)) for t in found])
+    return [(t, most if most < 10**9 else 0) for t, most in read]
 
 
 def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
@@ -69,18 +62,19 @@ def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
 
 
 def parts(pipe) -> list[tuple[tuple[str, ...], int]]:
-    """Return the tokenizers of each part of a pipeline's text (:data:`COLUMNS`), and how many columns the part has.
-
-    Raises:
-        KeyError: The pipeline is of no kind that is known.
-    """
+    """Return the tokenizers of each part of a pipeline's text, by :data:`COLUMNS`, and how many columns it has."""
     found = [
         (names, next((t.model_max_length for n in names if (t := getattr(pipe, n, None)) is not None), 0))
         for names in COLUMNS[type(pipe).__name__]
     ]
-    # A T5 encoder stands last and reads as much as the pipeline says.
+    return _of_t5(pipe, found)
+
+
+def _of_t5(pipe, found: list[tuple]) -> list[tuple]:
+    """Give a T5 encoder, which stands last, the length that the pipeline says it reads."""
     longest = inspect.signature(pipe.__call__).parameters.get("max_sequence_length")
-    return found if longest is None else [*found[:-1], (found[-1][0], longest.default)]
+    known = found and longest is not None and isinstance(longest.default, int)
+    return [*found[:-1], (found[-1][0], longest.default)] if known else found
 
 
 def tokenized(pipe, part: tuple[str, ...], length: int, texts: Sequence[str], **asked: bool) -> Iterator:
@@ -100,7 +94,7 @@ def tokenized(pipe, part: tuple[str, ...], length: int, texts: Sequence[str], **
 def are_words(pipe, texts: Sequence[str]) -> np.ndarray | None:
     """Return which columns of texts are of words, ``bool (texts, columns)``: not the beginning, the end or padding.
 
-    None of a pipeline of a kind that is not known (:data:`COLUMNS`).
+    None where the pipeline's kind is not in :data:`COLUMNS`.
     """
     if type(pipe).__name__ not in COLUMNS:
         return None

@@ -15,14 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from biaslab.net.endpoint import Requests
-from biaslab.net.journal import ROOM, Journal, digest
+from biaslab.net.journal import ROOM, Journal
 from biaslab.net.settings import EndpointSettings
+from biaslab.store import Store, digest
 
 if TYPE_CHECKING:
     import httpx
-
-    from biaslab.store import Store
-
 _STAYS = "Answers before are kept"
 # What may become of a question, and what it means. Those in _KEPT were paid for and are not asked again.
 OUTCOMES: dict[str, str] = {
@@ -39,7 +37,7 @@ _KEPT = ("answered", "empty", "cut", "filtered", "refused")
 # Bytes of a reply that are read; a chat completion has a few thousand.
 _LONGEST_REPLY = 8 * 2**20
 
-# One message: role and content, the latter a text or a list of parts (texts and images), as the API has it.
+# One message, as in ``{"role": "user", "content": …}``: the content is a text or a list of parts (texts and images).
 Message = Mapping[str, Any]
 
 
@@ -71,11 +69,10 @@ def ask(
     """Put each conversation to the model, at temperature 0; return its answers in order. Equal ones are asked once.
 
     Args:
-        conversations: For each answer its messages: ``{"role": "user", "content": …}``, content being a text or a
-            list of parts, as for images. They must fit in JSON.
+        conversations: For each answer its messages, which must fit in JSON.
         store: Where answers are kept; nothing is kept where it is None.
         options: Further fields of a request, such as ``{"max_tokens": 200}``.
-        label: What the progress bar, if one is shown, calls the work.
+        label: What the progress bar calls the work.
 
     Raises:
         ParameterError: There is no URL, model or key, the key is not accepted (401, 403), or there is no such model or
@@ -109,12 +106,10 @@ def ask_until(
     label: str,
     **more: Any,
 ) -> list[Answer]:
-    """Ask as :func:`ask` does, and have answers that will not do put right; return the last one to each conversation.
+    """Ask as :func:`ask` does, up to ``readings`` times; return the last answer to each conversation.
 
-    Args:
-        wrong: Takes indices of conversations and their new answers, and returns for each what to say to the model so
-            that it answers once more; empty where the answer will do, or no other would.
-        readings: How often each is asked, in all, from 1.
+    ``wrong`` takes indices of conversations and their new answers, and returns for each what to say to the model so
+    that it answers once more; empty where the answer will do, or no other would.
     """
     talks = dict(enumerate(conversations))
     found: dict[int, Answer] = {}
@@ -174,10 +169,8 @@ class _Chats(Requests):
 
 def _text_of(content: object) -> str:
     """Return a message's content as text; some servers send it in parts."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
+    if content is None or isinstance(content, str):
+        return content or ""
     return "".join(part["text"] for part in content if part.get("type", "text") == "text")
 
 

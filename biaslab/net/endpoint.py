@@ -39,7 +39,7 @@ class StoppedError(Exception):
 
 
 class Requests:
-    """The requests of one call, several at a time; for each kind of model there is a class that adds what is its own.
+    """The requests of one call, several at a time; each kind of model has a class that adds what is its own.
 
     ``asked(question)`` returns what a request holds beside ``fields``, ``read(digest, data, headers)`` the answer in a
     reply of status 200, ``nothing(outcome, detail)`` what stands in the place of one, and ``keep(digest, question,
@@ -158,7 +158,7 @@ class Requests:
         return answer
 
     def policy(self, tries: int) -> Callable[[Callable[[], Any]], Any]:
-        """Return what sends a request again, up to a number of ``tries`` in all."""
+        """Return what sends a request up to ``tries`` times."""
         return policy(tries, self.settings.first_wait, self.settings.longest_wait, stop=self.stop)
 
     def post(self, client: httpx.Client, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
@@ -168,8 +168,8 @@ class Requests:
             Failed: There is an answer, but it is longer than any, or packed as nobody asked.
         """
         # The client's own limit is for each read, so a slow drip would never meet it.
-        seconds = self.settings.timeout
-        end, data = time.monotonic() + seconds, bytearray()
+        seconds, data = self.settings.timeout, bytearray()
+        end = time.monotonic() + seconds
         with client.stream("POST", self.target, content=whole) as response:
             try:
                 for piece in body.read(response.iter_raw(), response.headers, self.longest_reply, end):

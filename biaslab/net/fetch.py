@@ -16,7 +16,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -89,7 +89,7 @@ class Fetcher:
         """Make one request until ``deadline`` (:func:`time.monotonic`) and note in ``visit`` what happens.
 
         Returns the body, or None where it redirects: the visit then knows where to. Raises :class:`Failed` where there
-        is no body to be had, now or ever.
+        is none to be had.
         """
         url, silence = visit.at, self._limits.silence
         port = url.port or (443 if url.scheme == "https" else 80)
@@ -110,12 +110,11 @@ class Fetcher:
             return self._answer(visit, response)
         except httpcore.TimeoutException as error:
             raise Failed("timed_out", str(error) or type(error).__name__) from None
-        except httpcore.ConnectError as error:
-            if isinstance(error.__cause__, ssl.SSLError):
-                raise Failed("tls_failed", str(error)) from None
-            raise Failed("connection_failed", str(error), retry=True) from None
         except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
-            raise Failed("connection_failed", str(error) or type(error).__name__, retry=True) from None
+            said = str(error) or type(error).__name__
+            if isinstance(error, httpcore.ConnectError) and isinstance(error.__cause__, ssl.SSLError):
+                raise Failed("tls_failed", said) from None
+            raise Failed("connection_failed", said, retry=True) from None
         except httpcore.LocalProtocolError as error:
             raise Failed("bad_url", str(error)) from None
         finally:
@@ -176,7 +175,7 @@ def parsed(text: str, base: httpx.URL | None = None) -> httpx.URL:
 
 
 def _resolve(host: str, port: int, seconds: float) -> list[str]:
-    """Return a host's addresses; raise where it has none, or where they take longer than ``seconds``."""
+    """Return a host's addresses; raise where it has none, or they take longer than ``seconds``."""
     answers: queue.SimpleQueue = queue.SimpleQueue()
 
     def ask() -> None:
@@ -198,27 +197,23 @@ def _resolve(host: str, port: int, seconds: float) -> list[str]:
     return list(dict.fromkeys(entry[4][0] for entry in answer))
 
 
-# Addresses that look public and are not, beside those that the library knows: protocol assignments, an old relay of
-# IPv6, an internal server of a cloud; for IPv6 protocol assignments, documentation, and IPv4 in another coat.
+# Addresses that look public and are not, beside those that the library knows.
 _NOT_PUBLIC = [
     ipaddress.ip_network(network)
     for network in (
-        "192.0.0.0/24",
-        "192.88.99.0/24",
-        "168.63.129.16",
-        "2001::/23",
-        "2001:db8::/32",
-        "2002::/16",
-        "3fff::/20",
+        "192.0.0.0/24",  # protocol assignments
+        "192.88.99.0/24",  # an old relay of IPv6
+        "168.63.129.16",  # an internal server of a cloud
+        "2001::/23",  # protocol assignments
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # IPv4 in another coat
+        "3fff::/20",  # documentation
     )
 ]
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is one of the public internet.
-
-    IPv4 addresses in IPv6 ones (mapped, and behind the NAT64 prefix) are looked at themselves.
-    """
+    """Return whether an IP address is public; IPv4 ones in IPv6 (mapped, or behind NAT64's prefix) count themselves."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -237,14 +232,8 @@ def is_public(address: str) -> bool:
 class _Stream(httpcore.NetworkStream):
     """A connection whose every wait ends at the deadline, however many bytes come one by one."""
 
-    def __init__(self, stream: httpcore.NetworkStream, deadline: float, silence: float) -> None:
-        self._stream, self._deadline, self._silence = stream, deadline, silence
-
-    def _left(self) -> float:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise httpcore.ReadTimeout("the time for one try is up")
-        return min(left, self._silence)
+    def __init__(self, stream: httpcore.NetworkStream, left: Callable[[], float]) -> None:
+        self._stream, self._left = stream, left
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return self._stream.read(max_bytes, self._left())
@@ -255,11 +244,8 @@ class _Stream(httpcore.NetworkStream):
     def close(self) -> None:
         self._stream.close()
 
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> _Stream:
-        stream = self._stream.start_tls(ssl_context, server_hostname, self._left())
-        return _Stream(stream, self._deadline, self._silence)
+    def start_tls(self, ssl_context, server_hostname=None, timeout=None) -> _Stream:
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, self._left()), self._left)
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
@@ -272,33 +258,28 @@ class _Backend(httpcore.NetworkBackend):
         self._addresses, self._deadline, self._silence = addresses, deadline, silence
         self.connected = False
 
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: Any = None,
-        socket_options: Any = None,
-    ) -> _Stream:
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise httpcore.ReadTimeout("the time for one try is up")
+        return min(left, self._silence)
+
+    def connect_tcp(self, host, port, timeout=None, local_address=None, socket_options=None) -> _Stream:
         failed: Exception = httpcore.ConnectTimeout("the time for one try is up")
         for address in self._addresses[:4]:
-            left = self._deadline - time.monotonic()
-            if left <= 0:
-                break
             try:
-                stream = httpcore.SyncBackend().connect_tcp(
-                    address, port, min(left, self._silence), socket_options=[]
-                )
+                stream = httpcore.SyncBackend().connect_tcp(address, port, self._left(), socket_options=[])
+                self.connected = True
+                return _Stream(stream, self._left)
+            except httpcore.ReadTimeout:
+                break
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failed = error
-            else:
-                self.connected = True
-                return _Stream(stream, self._deadline, self._silence)
         raise failed
 
 
-_STATUSES = {404: "not_found", 410: "gone", 429: "rate_limited"}
-_STATUSES |= dict.fromkeys((401, 402, 403, 451), "forbidden")
+_STATUSES = dict.fromkeys((401, 402, 403, 451), "forbidden")
+_STATUSES |= {404: "not_found", 410: "gone", 429: "rate_limited"}
 
 
 def _of_status(status: int, headers: httpx.Headers) -> Failed:
@@ -319,8 +300,7 @@ _VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-p
 def opted_out(headers: httpx.Headers, honoured: Collection[str]) -> str:
     """Return the header that asks not to use an image, or an empty text.
 
-    ``honoured`` are ``tdm-reservation`` and directives of ``X-Robots-Tag`` such as ``noai``; one that names another
-    robot does not count.
+    ``honoured`` are ``tdm-reservation`` and directives of ``X-Robots-Tag`` such as ``noai``, for all robots or for us.
     """
     for value in headers.get_list("x-robots-tag"):
         robot = ""

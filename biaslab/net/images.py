@@ -31,9 +31,10 @@ from biaslab.errors import RunError
 from biaslab.judging.images import Unreadable, decode
 from biaslab.net.endpoint import Requests, error_in
 from biaslab.net.fetch import Fetcher, Limits
-from biaslab.net.ledger import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError, now
+from biaslab.net.ledger import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError
 from biaslab.net.retry import Failed
 from biaslab.net.settings import EndpointSettings
+from biaslab.store import now
 
 REFUSED = "refused"
 # What may become of an image, and what it means. Those in KEPT are not asked for again.
@@ -70,9 +71,7 @@ _WASTED = 5
 def buy(
     missing: Mapping[str, Mapping[str, Any]], settings: EndpointSettings, ledger: Ledger, *, progress: bool
 ) -> dict[str, Bought]:
-    """Buy ``missing`` images (prompt_id, prompt and index by key); return what became of them.
-
-    What is bought is in the ledger, whose turn the caller holds.
+    """Buy ``missing`` images (prompt_id, prompt and index by key) in the ledger's turn; return what became of them.
 
     Raises:
         ParameterError: There is no URL, model or key, the key is not accepted (401, 403), or there is no such model or
@@ -113,7 +112,7 @@ class _Buying(Requests):
         return {"prompt": question["prompt"]}
 
     def keep(self, digest: str, question: Mapping[str, Any], answer: Bought) -> None:
-        """Write down what became of an image; leave an endpoint that is paid and sends none."""
+        """Write down what became of an image; RunError for an endpoint that is paid and sends none."""
         asked = {k: v for k, v in self.settings.image_fields.items() if k != "model"}
         self._ledger.keep(digest, answer, {**question, "asked": asked})
         useful = answer.outcome in (OK, REFUSED)
@@ -199,9 +198,7 @@ class _Buying(Requests):
         except ValueError:
             return Bought("not_an_image", "not base64", **said)
         ending = next((e for start, e in BEGINNINGS if data.startswith(start)), "")
-        if ending == "webp" and data[8:12] != b"WEBP":
-            ending = ""
-        if not ending:
+        if not ending or (ending == "webp" and data[8:12] != b"WEBP"):
             return Bought("not_an_image", "not an image" if data else "empty", **said)
         image = decode(data, most_pixels=self.settings.most_pixels, most_bytes=self.settings.most_bytes)
         if isinstance(image, Unreadable):

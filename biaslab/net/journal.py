@@ -9,90 +9,55 @@ import logging
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from biaslab.store import telling_full_disk
+from biaslab.store import locked, telling_full_disk
 
 _log = logging.getLogger(__name__)
-Checksum = Callable[[bytes], bytes]
 ROOM = " and will be found again: free some space, or choose another folder for the store, and run again."
 """What to do where the disk is full, behind what is kept."""
 
 
-def sha256(content: bytes) -> bytes:
-    """Return the first 16 hex digits of a SHA-256."""
+def line_of(record: Mapping[str, Any]) -> bytes:
+    """Return a record as a line: 16 hex digits of a SHA-256, a space, and JSON."""
+    content = json.dumps(record).encode()
+    return b"%s %s\n" % (_checksum(content), content)
+
+
+def record_of(line: bytes) -> dict[str, Any] | None:
+    """Return the record in a line, or None where it is damaged."""
+    stated, _, content = line.rstrip(b"\n").partition(b" ")
+    # Journals of downloads once had another checksum.
+    sound = stated in (_checksum(content), b"%08x" % zlib.crc32(content))
+    return json.loads(content) if sound else None
+
+
+def _checksum(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest()[:16].encode()
 
 
-def crc32(content: bytes) -> bytes:
-    """Return the 8 hex digits of a CRC-32."""
-    return f"{zlib.crc32(content):08x}".encode()
-
-
-def digest(value: object) -> str:
-    """Return the SHA-256 of what fits in JSON, whatever the order of its fields."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def line_of(record: Mapping[str, Any], checksum: Checksum = sha256) -> bytes:
-    """Return a record as a line: a checksum, a space, and JSON."""
-    content = json.dumps(record).encode()
-    return checksum(content) + b" " + content + b"\n"
-
-
-def record_of(line: bytes, checksum: Checksum = sha256) -> dict[str, Any] | None:
-    """Return the record in a line, or None where it is damaged."""
-    stated, _, content = line.rstrip(b"\n").partition(b" ")
-    return json.loads(content) if checksum(content) == stated else None
-
-
 class Journal:
-    """Records in a file, written once and never changed.
+    """Records in a file, written once and never changed."""
 
-    Args:
-        path: The file; its folder gets another one for locks. Nothing is kept where it is None.
-        kept: What stays where the disk is full, and what to do, in a sentence.
-        checksum: What each line begins with.
-    """
-
-    def __init__(self, path: Path | None, kept: str, checksum: Checksum = sha256) -> None:
-        self.path = path
-        self._kept, self._checksum = kept, checksum
+    def __init__(self, path: Path | None, kept: str) -> None:
+        """Use a file; without one nothing is kept. ``kept`` says what stays where the disk is full, and what to do."""
+        self.path, self._kept = path, kept
         self._mutex = threading.Lock()
 
-    @contextlib.contextmanager
-    def turn(self, name: str) -> Iterator[None]:
+    def turn(self, name: str) -> AbstractContextManager[None]:
         """Be the only process that does the work ``name`` here; others wait, and then find what was written."""
-        from filelock import Timeout
-
         if self.path is None:
-            yield
-            return
-        with telling_full_disk(self.path, self._kept):
-            (self.path.parent / "locks").mkdir(parents=True, exist_ok=True)
-            lock = self._lock(name)
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                _log.info("%s: waiting for another process that does the same.", self.path)
-                lock.acquire()
-        try:
-            yield
-        finally:
-            lock.release()
-
-    def _lock(self, name: str):
-        from filelock import FileLock
-
-        return FileLock(self.path.parent / "locks" / f"{name}.lock")
+            return contextlib.nullcontext()
+        return locked(self.path, name, kept=self._kept)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield what was written, oldest first; damaged lines are passed over, with a warning."""
         damaged = 0
         for line in self.lines():
-            record = record_of(line, self._checksum)
+            record = record_of(line)
             if record is None:
                 damaged += bool(line.strip())
             else:
@@ -106,19 +71,18 @@ class Journal:
             return
         with self.path.open("rb") as file:
             for line in file:
-                if line.endswith(b"\n") or record_of(line, self._checksum) is not None:
+                if line.endswith(b"\n") or record_of(line) is not None:
                     yield line.removesuffix(b"\n")
 
     def write(self, record: Mapping[str, Any], *, sync: bool = False) -> None:
         """Write a record that fits in JSON as a line of its own; with ``sync`` it outlasts a power cut."""
         if self.path is None:
             return
-        line = line_of(record, self._checksum)
-        full = telling_full_disk(self.path, self._kept)
-        with self._mutex, full, self._lock("write"), self.path.open("a+b") as file:
+        line, full = line_of(record), telling_full_disk(self.path, self._kept)
+        with self._mutex, full, self.turn("write"), self.path.open("a+b") as file:
             if half := _half_line(file):
                 # Whoever was killed while writing left it; the lock says that nobody is writing it now.
-                if record_of(half, self._checksum) is None:
+                if record_of(half) is None:
                     file.truncate(file.seek(0, os.SEEK_END) - len(half))
                 else:
                     line = b"\n" + line

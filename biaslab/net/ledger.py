@@ -16,7 +16,6 @@ import math
 import os
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -28,7 +27,7 @@ from typing import Any
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.net.endpoint import StoppedError
 from biaslab.net.journal import ROOM, Journal, line_of, record_of
-from biaslab.store import replace, telling_full_disk
+from biaslab.store import now, replace, telling_full_disk
 
 _log = logging.getLogger(__name__)
 OK = "ok"
@@ -63,7 +62,7 @@ class LimitError(Exception):
 class Ledger:
     """The ledger of one model in a folder: a journal, replies not worked up yet, and pictures.
 
-    ``journal.turn(BUYING)`` makes a process the only one that buys, at a ``price`` an image up to a ``limit`` in all.
+    Who holds ``journal.turn(BUYING)`` buys, at a ``price`` an image up to a ``limit`` in all.
     """
 
     def __init__(self, folder: Path, price: float = 0, limit: float = 0) -> None:
@@ -78,11 +77,7 @@ class Ledger:
         self.spent = Decimal(0)
 
     def load(self) -> None:
-        """Read the journal.
-
-        Raises:
-            RunError: It is damaged.
-        """
+        """Read the journal; RunError where it is damaged."""
         self.done, self.spent, self._lines = {}, Decimal(0), 0
         for number, line in enumerate(self.journal.lines(), start=1):
             entry = _entry(line)
@@ -96,11 +91,7 @@ class Ledger:
                 self.spent += Decimal(entry["cost"])
 
     def check_pictures(self) -> None:
-        """Look whether the journal knows every picture; only who holds the turn may ask.
-
-        Raises:
-            RunError: It does not: lines were lost at its end, or all of it.
-        """
+        """Raise RunError where lines are lost, so that the journal does not know a picture; in one's turn only."""
         for key, path in self.pictures():
             if key not in self.done and not self.is_paid(key):
                 raise self._damaged(f"it does not know the picture {path.name}")
@@ -176,7 +167,7 @@ class Ledger:
         return sorted(p.stem for p in self.folder.glob("replies/*.json") if _KEY.fullmatch(p.stem))
 
     def is_paid(self, key: str) -> bool:
-        """Return whether there is such a reply."""
+        """Return whether there is a reply that is still to be worked up."""
         return self.reply_of(key).exists()
 
     def save_reply(self, key: str, reply: Mapping[str, str]) -> None:
@@ -184,7 +175,7 @@ class Ledger:
         _save(self.reply_of(key), json.dumps(reply).encode())
 
     def reply(self, key: str) -> dict[str, str] | None:
-        """Return a reply that is still to be worked up, or None."""
+        """Return such a reply, or None."""
         try:
             return json.loads(self.reply_of(key).read_bytes())
         except FileNotFoundError:
@@ -236,15 +227,14 @@ def _located(folder: str | Path) -> Ledger:
 def rebuild(folder: str | Path, *, price: float | None = None) -> dict[str, Any]:
     """Rebuild a damaged ledger of bought images from its sound lines and the pictures and answers beside it.
 
-    Nothing is bought, and nothing that was paid for is counted too low: for each lost line, and for each image that
-    no sound line speaks of a request for, a request is counted at the highest price that is known, or at ``price``
-    where no sound line says one. A refusal whose line is lost will be asked for again.
+    Nothing is bought, and nothing that was paid for is counted too low: for each lost line, and each image without a
+    sound line about its request, a request is counted at the highest price that is known, or at ``price`` where no
+    sound line says one. A refusal whose line is lost will be asked for again.
 
     Returns:
-        ``lines``: sound ones, which are kept. ``lost``: lines that are damaged or missing. ``requests`` that were
-        counted in the place of lost ones. ``pictures`` that no line knew and that were entered again, without their
-        revised prompts. ``spent``: never too little. ``saved``: the path of the damaged ledger; None where there was
-        nothing to mend.
+        ``lines``: sound ones, which are kept. ``lost``: damaged or missing ones. ``requests`` that were counted in
+        their place. ``pictures`` that no line knew and that were entered again, without their revised prompts.
+        ``spent``: never too little. ``saved``: the path of the damaged ledger; None where there was nothing to mend.
 
     Raises:
         InputError: There is no ledger in the folder.
@@ -317,8 +307,3 @@ def _save(path: Path, data: bytes) -> None:
         # What is bought outlasts a power cut: the line that says so is written after it.
         with path.open("r+b") as file:
             os.fsync(file.fileno())
-
-
-def now() -> str:
-    """Return the time, UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -11,7 +11,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache, partial, wraps
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +21,6 @@ import pandas as pd
 from biaslab import engine, lexicons
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.downloads import DownloadedImages, download
-from biaslab.captions.indicators import indicators
 from biaslab.captions.neighbours import Encoder, embed, embedding_stage
 from biaslab.captions.paraphrase import paraphrases
 from biaslab.captions.search import search
@@ -29,11 +28,11 @@ from biaslab.captions.selections import select
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.generation.models import ImageModel, open_model
-from biaslab.judging import inception, judge
+from biaslab.judging import judge
 from biaslab.judging.images import CaptionImages, DescribedImages, ImageSource, Subset
-from biaslab.judging.names import FILES, PLUGIN, VQA, files_digest
-from biaslab.judging.zero_shot import ZeroShot
+from biaslab.judging.names import FILES, PLUGIN, VQA
 from biaslab.net.settings import EndpointSettings
+from biaslab.pipeline.work import embed_images, embedder, indicate, weights_digest
 from biaslab.progress import BarFile
 from biaslab.settings import Settings
 from biaslab.store import Store
@@ -173,7 +172,7 @@ class Stages:
         captions = self._found.captions.rename(columns={"term": "occupation"})
         check_found(self, captions, int(self._found.totals["n_corpus"].max()))
         names = self.settings.captions.names
-        stage = self.store.stage("indicators", {"names": names}, partial(_indicate, names))
+        stage = self.store.stage("indicators", {"names": names}, partial(indicate, names))
         found = self.computed(stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions")
         if found.empty:
             found = pd.DataFrame(columns=["indicator", "spans"], dtype=object)
@@ -514,8 +513,8 @@ class Stages:
         name, device = name or self._clip, self.device
         source = self.images(images).source if isinstance(images, str) else images
         units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
-        inputs = {"images": source.digest, "model": name, "weights": _weights(name)}
-        stage = self.store.stage("image_embeddings", inputs, partial(_embed_images, source, name, device))
+        inputs = {"images": source.digest, "model": name, "weights": weights_digest(name)}
+        stage = self.store.stage("image_embeddings", inputs, partial(embed_images, source, name, device))
         label = f"embedding {source.name}"
         return self.computed(stage, units, _SHARD_EMBEDDINGS, label, "images", gpu=device != "cpu")
 
@@ -525,7 +524,7 @@ class Stages:
         Raises:
             MissingInputError: Gender is not judged by an open_clip model.
         """
-        return _embedder(self._clip, self.device).text_embeddings(list(texts))
+        return embedder(self._clip, self.device).text_embeddings(list(texts))
 
     @property
     def _clip(self) -> str:
@@ -610,37 +609,6 @@ def check_found(pipeline: Stages, captions: pd.DataFrame, n_corpus: int) -> None
 def _check_kind(kind: str, kinds: Sequence[str] = KINDS) -> None:
     if kind not in kinds:
         raise unknown_name("kind of images", kind, kinds)
-
-
-def _indicate(names: str, captions: pd.DataFrame) -> pd.DataFrame:
-    """Return indicator and spans of captions."""
-    found = indicators(captions["text"].tolist(), names=names)
-    return found[["indicator", "spans"]].reset_index(drop=True)
-
-
-def _embed_images(source: ImageSource, model: str, device: str, images: pd.DataFrame) -> pd.DataFrame:
-    """Return the embeddings of images; None where one cannot be read."""
-    read = source.read(images["image_id"].tolist())
-    there = [i for i, image in enumerate(read) if isinstance(image, np.ndarray)]
-    vectors: list = [None] * len(read)
-    found = _embedder(model, device).image_embeddings([read[i] for i in there]) if there else []
-    for i, vector in zip(there, found, strict=True):
-        vectors[i] = vector
-    return pd.DataFrame({"image_id": images["image_id"], "vector": vectors})
-
-
-def _weights(name: str) -> str:
-    if name.startswith(inception.INCEPTION):
-        return inception.check_weights(name.removeprefix(inception.INCEPTION))
-    return files_digest(name, "clip")
-
-
-@lru_cache(maxsize=1)
-def _embedder(name: str, device: str):
-    """Return the model, loaded once in each process."""
-    if name.startswith(inception.INCEPTION):
-        return inception.Inception(name.removeprefix(inception.INCEPTION), device=device)
-    return ZeroShot(name, device=device)
 
 
 def _slug(text: str) -> str:

@@ -6,13 +6,13 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from fake_endpoint import KEY, bytes_below, completion, failure, process, wait
 
 from biaslab.errors import ParameterError, RunError
 from biaslab.net.chat import OUTCOMES, Answer, ask
-from biaslab.net.journal import Journal
 from biaslab.net.settings import EndpointSettings
 from biaslab.store import Store
 
@@ -267,7 +267,7 @@ def test_a_full_disk_is_told(server, store, monkeypatch):
     def full(self, *args):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Journal, "_lock", full)
+    monkeypatch.setattr(Path, "open", full)
     with pytest.raises(RunError, match=r"No space left to write .*answers\.jsonl"):
         answers(server, ["one"], store)
 
