@@ -857,12 +857,8 @@ def group_truth(confusion: pd.DataFrame, *, confidence: float = 0.95) -> pd.Data
         for group in DEPENDENCY_GROUPS:
             planted, measured = of["planted"] == group, of["measured"] == group
             both = int(of.loc[planted & measured, "count"].sum())
-            sizes = {
-                "precision": int(of.loc[measured, "count"].sum()),
-                "recall": int(of.loc[planted, "count"].sum()),
-                "f1": int(of.loc[planted | measured, "count"].sum()),
-            }
-            for metric, n in sizes.items():
+            for metric, among in {"precision": measured, "recall": planted, "f1": planted | measured}.items():
+                n = int(of.loc[among, "count"].sum())
                 ends = stats.wilson_interval(both, n, confidence)
                 share = np.array([both / n if n else np.nan, *ends])
                 found = 100 * (2 * share / (1 + share) if metric == "f1" else share)
