@@ -272,7 +272,7 @@ def stages(tmp_path, monkeypatch):
             setattr(pipeline, "images", lambda kind: types.SimpleNamespace(source=source))
             or pipeline.image_embeddings("training", ["1"])
         ),
-        lambda: Calibration(pipeline)._matched_captions(),
+        lambda: Calibration(pipeline)._matched,
     ):
         with pytest.raises(AskedError):
             call()
