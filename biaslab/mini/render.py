@@ -45,8 +45,9 @@ class Region:
 
     name: str  # what it is: ``person``, ``face``, an object's kind, an attribute or a prop
     person: int | None  # index in ``Scene.people`` of the person whose it is, or ``None``
-    box: tuple[float, float, float, float]
-    """Left, top, right, bottom of what is visible, in pixels; NaN where nothing is."""
+    box: tuple[
+        float, float, float, float
+    ]  # left, top, right, bottom of what is seen, pixels; NaN for nothing
     mask: np.ndarray  # visible pixels, bool array (height, width): at least half of a pixel is this thing
 
 
@@ -55,8 +56,7 @@ class Truth:
     """Where everything in an image is."""
 
     people: tuple[Region, ...]  # one region per person, without the prop, in the order of ``Scene.people``
-    faces: tuple[Region, ...]
-    """One region per person: skin and features from the chin to the hairline, ears and a mask included."""
+    faces: tuple[Region, ...]  # per person skin and features from chin to hairline, ears and a mask included
     objects: tuple[Region, ...]  # one region per entry of ``Scene.things``
     attributes: tuple[Region, ...]  # one region per person and attribute worn
     props: tuple[Region, ...]  # one region per prop, or the decoy

@@ -26,10 +26,10 @@ class Measured:
     metric: str  # what was measured, a key of ``METRICS``
     value: float  # a share, 0 to 1 (NaN of nothing), or what ``points`` says
     n: int  # images or people behind it
-    count: int | None = None
-    """How many of them it was so for, where it is a share of a count: it has an interval."""
-    points: bool = False
-    """Whether it is in percentage points or dB and stands as it is; otherwise it is shown in %."""
+    count: int | None = None  # of how many it was so, where it is a share of a count: it has an interval
+    points: bool = (
+        False  # whether it is in percentage points or dB and stands as it is, else it is shown in %
+    )
 
     @property
     def interval(self) -> tuple[float, float] | None:

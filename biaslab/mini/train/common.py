@@ -33,9 +33,9 @@ class Training:
     seed: int = 0  # seed of weights, data and draws
     checkpoint: Path | None = None  # where the state is kept; an existing one is continued
     log: Path | None = None  # CSV of the curve
+    # Ends after so many minutes of training, the schedule shortened to fit, so that weights depend on the machine's
+    # speed; 0 does all steps.
     minutes: float = 0.0
-    """Ends after this many minutes of training, the schedule shortened to fit; 0 does all steps. With it, the
-    weights depend on the speed of the machine."""
     progress: bool = True  # whether a progress bar is shown
     compiled: bool = True  # whether networks that gain from it are compiled: minutes at first, then faster
     step: int = field(default=0, init=False)

@@ -41,8 +41,9 @@ class Pool:
     """Images and what is in them."""
 
     images: np.ndarray  # uint8 (n, 64, 64, 3)
-    boxes: list[np.ndarray]
-    """Per image (k, 4) float32: left, top, right, bottom as shares of the frame, 0 to 1."""
+    boxes: list[
+        np.ndarray
+    ]  # per image (k, 4) float32: left, top, right, bottom as shares of the frame, 0 to 1
     classes: list[np.ndarray]  # per image (k,) int64: places in :func:`labels`
     people: np.ndarray  # number of people in each scene
 

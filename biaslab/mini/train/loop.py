@@ -41,18 +41,14 @@ class Judge:
     pool_size: int
     held_out: int  # images to measure on
     load: Callable[[Path], tuple[Any, Any]] | None = None  # (folder) -> model, inputs
-    card_rows: Callable[..., list[cards.Measured]] | None = (
-        None  # (folder, n, decoded), if not as ``measure``
-    )
+    # (folder, n, decoded) -> rows of the card, if not as ``measure``
+    card_rows: Callable[..., list[cards.Measured]] | None = None
     card_images: int | None = None  # if not twice as many as are held out
     apart: Callable[..., Any] | None = None  # draws what to measure on, if not a pool of HELD_OUT_SEED
     finish: Callable[..., object] = lambda *_: None  # (averaged model, inputs, data apart)
     decay: float = 0.998  # of the average of weights
-    noted: tuple[str, ...] = (
-        "learning_rate",
-        "pool_size",
-        "decoded",
-    )  # told by the card
+    # What the card says of a training besides steps, batch and seed.
+    noted: tuple[str, ...] = ("learning_rate", "pool_size", "decoded")
 
     def train(
         self,
