@@ -33,32 +33,21 @@ class Thread:
     """What stands in for a worker process: a thread that calls a function on items."""
 
     def __init__(self, environment):
+        self.environment, self.works, self.alive = environment, False, True
         self.pipe, theirs = Pipe()
-        self.task, self.environment, self.alive, self._since = None, environment, True, 0.0
         threading.Thread(target=self._serve, args=(theirs,), daemon=True).start()
 
     def _serve(self, pipe):
-        while self.alive:
-            item = pipe.recv()
-            if item is None:
-                return
-            pipe.send(("done", self.function(item)))
+        function = pickle.loads(pipe.recv_bytes())
+        while given := pipe.recv_bytes():
+            pipe.send(("done", function(pickle.loads(given.removeprefix(engine._ITEM)))))
 
-    def serve(self, payload):
-        self.function = pickle.loads(payload)
-
-    def take(self, task):
-        self.task, self._since = task, time.monotonic()
-        if task is not None:
-            self.pipe.send(task[1])
-
-    @property
-    def seconds(self):
-        return time.monotonic() - self._since
+    def send(self, given):
+        self.pipe.send_bytes(given)
 
     def end(self):
         self.alive = False
-        self.pipe.send(None)
+        self.send(b"")
 
 
 def images(seconds: float, size: int, rows: pd.DataFrame) -> pd.DataFrame:
