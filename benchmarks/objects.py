@@ -30,7 +30,7 @@ def make(folder: Path) -> None:
     from biaslab.mini.train import detector, skills_detector
 
     torch.manual_seed(3)
-    model = skills_detector.build()
+    model = detector.build(skills_detector.labels(), (32, 64, 128), (4, 8, 16), 3)
     with torch.no_grad():
         for name, value in model.named_parameters():
             if "class_embed" in name or "enc_score_head" in name:
