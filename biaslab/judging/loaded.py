@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from itertools import chain
 
 import numpy as np
 
@@ -97,17 +96,9 @@ def batch_on(where) -> int:
 
 
 def pretrained(kind, folder):
-    """Return a model of transformers in a folder, loaded from safetensors, and what its class says of the loading.
-
-    transformers fills weights in threads; on a busy machine it was seen, rarely, to leave some without values. Then the
-    model is loaded again.
-    """
-    for _ in range(3):
-        model, info = kind.from_pretrained(
-            folder, use_safetensors=True, trust_remote_code=False, output_loading_info=True
-        )
-        if not any(values.is_meta for values in chain(model.parameters(), model.buffers())):
-            break
+    """Return a model of transformers in a folder, loaded from safetensors, and what its class says of the loading."""
+    how = {"use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
+    model, info = kind.from_pretrained(folder, **how)
     return model.eval(), info
 
 

@@ -6,7 +6,6 @@ Probabilities are the softmax over the texts of the model's own scale times the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -42,15 +41,10 @@ class ZeroShot:
 
         where = loaded.device(device)
         model, tag, options, tokenizer = _named(name)
-        make = partial(open_clip.create_model_and_transforms, model, pretrained=tag, pretrained_text=False)
         with loading(name, "an open_clip model"):
-            try:
-                made, _, transform = make(device=where, **options)
-            except NotImplementedError:
-                # Weights without values: seen on a busy machine, as with transformers (:func:`loaded.pretrained`).
-                # Whatever device is the default then, they are made on their own one.
-                with where:
-                    made, _, transform = make(device=where, **options)
+            made, _, transform = open_clip.create_model_and_transforms(
+                model, pretrained=tag, pretrained_text=False, device=where, **options
+            )
             words = open_clip.get_tokenizer(tokenizer)
         self._start(name, made, transform, words, dtype, batch_size)
 

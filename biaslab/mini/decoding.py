@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+
+from biaslab.errors import loading
 
 
 def through_autoencoder(folder: Path, images: np.ndarray, *, seed: int = 0, noise: float = 0.0) -> np.ndarray:
@@ -13,10 +16,8 @@ def through_autoencoder(folder: Path, images: np.ndarray, *, seed: int = 0, nois
     Latents get noise, which ``seed`` decides, of up to this standard deviation, as a share of their own.
     """
     import torch
-    from diffusers import AutoencoderKL
 
-    vae = AutoencoderKL.from_pretrained(folder, torch_dtype=torch.float32).eval()
-    vae.to(memory_format=torch.channels_last)
+    vae = _autoencoder(folder)
     out, size = [], 64
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
         for k, start in enumerate(range(0, len(images), size)):
@@ -29,6 +30,21 @@ def through_autoencoder(folder: Path, images: np.ndarray, *, seed: int = 0, nois
             values = decoded.clamp(-1, 1).add(1).mul(127.5).round().to(torch.uint8)
             out.append(values.permute(0, 2, 3, 1).numpy())
     return np.concatenate(out)
+
+
+@lru_cache(maxsize=2)
+def _autoencoder(folder: Path):
+    """Return an autoencoder, loaded once in each process.
+
+    Images are decoded in a thread that reads ahead, and while diffusers loads, modules that other threads make get no
+    values: so this, too, has to be the one that loads.
+    """
+    import torch
+    from diffusers import AutoencoderKL
+
+    with loading(str(folder), "an autoencoder"):
+        vae = AutoencoderKL.from_pretrained(folder, torch_dtype=torch.float32).eval()
+    return vae.to(memory_format=torch.channels_last)
 
 
 def _noise(shape: tuple[int, ...], seed: int, k: int):

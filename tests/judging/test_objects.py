@@ -8,7 +8,6 @@ from array_images import ArrayImages
 from biaslab.errors import ParameterError
 from biaslab.judging import objects
 from biaslab.judging.images import Unreadable
-from biaslab.judging.loaded import pretrained
 from biaslab.judging.objects import LEAST, Detector, detect, table
 from biaslab.store import Store
 
@@ -426,19 +425,3 @@ def test_pickled_weights_are_refused(look, shown, folders, tmp_path):
 def test_another_kind_of_model_is_refused_by_name(clip_folder):
     with pytest.raises(ParameterError, match=f"{clip_folder}.*object detector"):
         Detector(str(clip_folder), CLASSES)
-
-
-def test_a_model_whose_weights_were_left_empty_is_loaded_again():
-    import torch
-
-    given, loads = [], iter(["meta", "cpu", "cpu"])
-
-    class Kind:
-        @staticmethod
-        def from_pretrained(folder, **how):
-            given.append(how)
-            return torch.nn.Linear(2, 2, device=next(loads)), {"missing_keys": []}
-
-    model, info = pretrained(Kind, "folder")
-    assert not model.weight.is_meta and not model.training and info == {"missing_keys": []}
-    assert len(given) == 2 and all(how["use_safetensors"] and not how["trust_remote_code"] for how in given)

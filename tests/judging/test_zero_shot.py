@@ -275,24 +275,3 @@ def test_a_face_is_cut_out_as_a_square_with_a_margin():
     cut = cut_out(image, (0, 0, 10, 10))
     assert cut.shape == (16, 16, 3) and not cut[:3].any() and not cut[:, :3].any()
     np.testing.assert_array_equal(cut[3:, 3:], image[:13, :13])
-
-
-def test_weights_without_values_are_loaded_again(monkeypatch):
-    import open_clip
-    import torch
-
-    create, tried = open_clip.create_model_and_transforms, []
-
-    def first_on_meta(*given, **options):
-        tried.append(options["device"])
-        if len(tried) > 1:
-            return create(*given, **options)
-        with torch.device("meta"):
-            return create(*given, **options)
-
-    monkeypatch.setattr(open_clip, "create_model_and_transforms", first_on_meta)
-    # A default device that nobody has put back.
-    with torch.device("meta"):
-        found = ZeroShot("mini-clip", device="cpu")
-    assert len(tried) == 2
-    assert not any(values.is_meta for values in found._model.parameters())
