@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from math import isfinite, nan
+from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -104,6 +105,43 @@ def from_row(
     numbers = {"estimate": getattr(row, value), "ci_low": low, "ci_high": high, "n": getattr(row, n)}
     told = {"model": getattr(row, "model", ""), "details": tuple(filter(None, details))} | more
     return Finding(question, answer, unit=unit, of=of, **numbers, **told)
+
+
+class _Words(Formatter):
+    """Writes numbers as they are spoken where no format is given."""
+
+    def format_field(self, value: object, format_spec: str) -> str:
+        return format(value, format_spec) if format_spec or isinstance(value, str) else spoken(value)
+
+
+def by_row(
+    rows: pd.DataFrame,
+    question: str,
+    answer: str | tuple[str, str, str],
+    value: str,
+    unit: str,
+    n: str,
+    of: str,
+    *,
+    limits: tuple[str, str] = ("ci_low", "ci_high"),
+    details: Iterable[str] = (),
+    figure: str = "",
+) -> list[Finding]:
+    """Return a finding for each row of a table.
+
+    Texts have its columns in braces, numbers as they are spoken where no format is given; empty details are left out.
+    ``answer`` may be the answers for an interval above 0, below 0, and on neither side. ``value``, ``n`` and ``limits``
+    name columns; what there is no column of is not known.
+    """
+    found = []
+    for row in rows.to_dict("records"):
+        number, size, low, high = (row.get(name, nan) for name in (value, n, *limits))
+        said = answer if isinstance(answer, str) else moved(low, high, *answer)
+        asked, said, *more = (_Words().vformat(text, (), row) for text in (question, said, *details))
+        numbers = {"estimate": number, "ci_low": low, "ci_high": high, "unit": unit, "n": size, "of": of}
+        model, more = row.get("model", ""), tuple(filter(None, more))
+        found.append(Finding(asked, said, model, **numbers, figure=figure, details=more))
+    return found
 
 
 def each(

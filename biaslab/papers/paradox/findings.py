@@ -5,15 +5,14 @@ Functions take rows of the tables that they name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from string import Formatter
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from biaslab import stats
 from biaslab.captions.settings import SELECTED
-from biaslab.findings import Finding, Mark, count, each, from_row, level, moved, p_words, spoken
+from biaslab.findings import Finding, Mark, by_row, count, each, from_row, level, p_words, spoken
 from biaslab.papers.paradox.analysis.amplification import LEVEL
 from biaslab.papers.paradox.analysis.captions import FETCHED
 from biaslab.papers.paradox.analysis.groups import LEAST_IMAGES
@@ -71,7 +70,7 @@ def gate(rates: pd.DataFrame, outcomes: pd.DataFrame) -> list[Finding]:
     keys = ["model", "source", "approach", "prompt"]
     judged = outcomes[outcomes["outcome"] == "judged"].set_index(keys)["percent"].rename("judged")
     rows = rates[rates["approach"] == "naive"].join(judged, on=keys)
-    return told(
+    return by_row(
         rows.assign(whose=rows["prompt"].map(_whose)),
         "How many {source} images ({whose}) show one clear face?",
         "{percent} %; {judged} % are judged female or male.",
@@ -129,7 +128,7 @@ def bounds(bounds: pd.DataFrame) -> list[Finding]:
     """Say where amplification lies whatever missing images show (``paradox_amplification_bounds``, first approach)."""
     rows = bounds[(bounds["definition"] == "published") & (bounds["reason"] == "")]
     rows = rows[rows["approach"].isin(bounds["approach"].head(1))]
-    return told(
+    return by_row(
         rows.assign(whose=rows["prompt"].map(_whose)),
         "Where could amplification lie, whatever the missing images show ({whose})?",
         "Between {lowest} and {highest} points.",
@@ -210,7 +209,7 @@ def _naive(amplification: pd.DataFrame) -> pd.DataFrame:
 def _amplified(rows: pd.DataFrame, *details: str, figure: str = "") -> list[Finding]:
     """Say of each row whether there is amplification; its column ``question`` asks it."""
     unknown = np.where(rows["ci_low"].notna(), "Not told apart from 0.", "Cannot be told: no interval.")
-    return told(
+    return by_row(
         rows.assign(by=rows["amplification"].abs(), unknown=unknown),
         "{question}",
         ("Yes, by {by} points.", "No: it falls by {by} points.", "{unknown}"),
@@ -238,7 +237,7 @@ def shuffled(shuffled: pd.DataFrame) -> list[Finding]:
     rows = _summary(shuffled[(shuffled["approach"] == "naive") & shuffled["definition"].isin(rule)])
     ends = {"more": "shuffled", "ci_low": "shuffled_high", "ci_high": "shuffled_low"}
     more = {name: rows["amplification_plain"] - rows[end] for name, end in ends.items()}
-    return told(
+    return by_row(
         rows.assign(**more, rule=rows["definition"].map(rule)),
         "{rule}: is there more amplification than with shuffled shares?",
         ("More.", "Less.", "Not told apart."),
@@ -258,7 +257,7 @@ def indicators(use: pd.DataFrame) -> list[Finding]:
     def say(corpus: str, rows: pd.DataFrame) -> list[Finding]:
         percent = rows.set_index("images")["percent"]
         rows = rows.assign(planted=planted if corpus == "mini" else "", **percent[["rarer", "commoner"]])
-        every = told(
+        every = by_row(
             rows[rows["images"] == "all"],
             "How often do captions of {corpus} indicate a gender?",
             "{percent} % do.",
@@ -266,7 +265,7 @@ def indicators(use: pd.DataFrame) -> list[Finding]:
             figure="paradox_indicator_correlation",
             details=("The paper states {published:g} % for LAION.", "{planted}"),
         )
-        return every + told(
+        return every + by_row(
             rows[(rows["images"] == "difference") & rows["ci_low"].notna()],
             "Do captions of {corpus} name the rarer gender more often?",
             ("Yes.", "No: less often.", "Not told apart."),
@@ -283,7 +282,7 @@ def correlation(correlation: pd.DataFrame) -> list[Finding]:
     rows = correlation[(correlation["gender"] == "female") & (correlation["counted"] == "any")]
     rows = rows[rows["ci_low"].notna()]
     opposite = np.where(rows["published"] < 0, rows["ci_low"] > 0, rows["ci_high"] < 0)
-    return told(
+    return by_row(
         rows.assign(sign=np.where(opposite, ": the opposite sign", "")),
         "Do female indicators in captions of {corpus} go with women in the images?",
         ("They rise together.", "One falls as the other rises.", "No sign is told."),
@@ -297,7 +296,7 @@ def similarity(means: pd.DataFrame) -> list[Finding]:
     """Say how much nearer the nearest captions and their images are (``paradox_similarity_mean``, 5.2)."""
     what = {"text": "captions nearer to the prompts", "image": "training images nearer to generated ones"}
     rows = means[(means["prompt"] == "mean") & (means["approach"] == "nearest") & means["change"].notna()]
-    return told(
+    return by_row(
         rows.assign(what=rows["compared"].map(what)),
         "Are the nearest {what} than random ones?",
         ("Yes.", "No: farther.", "Not told apart."),
@@ -315,7 +314,7 @@ def reduction(reduction: pd.DataFrame) -> list[Finding]:
     """
     plain = reduction[(reduction["scale"] == "plain") & reduction["approach"].isin(SELECTED)]
     plain = plain.groupby("model", sort=False).tail(1)
-    return told(
+    return by_row(
         plain.assign(name=plain["approach"].map(APPROACH_NAMES), fall=_percent(plain, "naive")),
         "How far does the published measure fall with “{name}”?",
         "From {naive} to {amplification} points{fall}.",
@@ -337,7 +336,7 @@ def changes(change: pd.DataFrame, approaches: Sequence[str]) -> list[Finding]:
     rows = rows[rows["approach"].isin(approaches)]
     rows = rows.sort_values("approach", key=lambda c: c.map(list(approaches).index), kind="stable")
     names = {"first": rows["approach"].map(APPROACH_NAMES), "second": rows["reference"].map(APPROACH_NAMES)}
-    return told(
+    return by_row(
         rows.assign(**names, fall=_percent(rows, "reference_amplification")),
         "Is there less amplification with “{first}” than with “{second}”?",
         ("No: more.", "Yes.", "Not told apart."),
@@ -426,7 +425,7 @@ def gender_words(accuracy: pd.DataFrame, approach: str) -> list[Finding]:
         .where(rows["published"].notna(), "")
     )
     rows = rows.assign(shown=rows["against"].map(shown), stated=stated)
-    return told(
+    return by_row(
         rows[rows["n"] > 0],
         f"{APPROACH_NAMES[approach]}: how many generated images have the gender {{shown}}?",
         "{percent} %.",
@@ -439,7 +438,7 @@ def paraphrases(check: pd.DataFrame) -> list[Finding]:
     """Say how many paraphrases changed their caption and kept what they had to (``paradox_paraphrase_check``, A.6)."""
     kept = {"occupation_kept": "keep the occupation", "indicator_kept": "keep the gender indicator"}
     rows = check[check["n"] > 0]
-    return told(
+    return by_row(
         rows.assign(what=rows["check"].map({"changed": "differ from their caption"} | kept)),
         "How many paraphrases of {corpus} {what}?",
         "{percent} %.",
@@ -544,7 +543,7 @@ def judge_error(errors: pd.DataFrame) -> list[Finding]:
     """Say how often the judge is right over all images of a source, against each reference (``judging_error``)."""
     rows = errors[(errors["group"] == "all") & errors["value"].notna()]
     asked = [_MEASURES[row.measure].format(row.source) for row in rows.itertuples()]
-    return told(
+    return by_row(
         rows.assign(asked=asked, who=rows["reference"].map(_REFERENCES)),
         "{asked}",
         "{value} %, against the {who}.",
@@ -568,41 +567,6 @@ def correction(corrected: pd.DataFrame) -> list[Finding]:
 
 
 # -- what serves several -----------------------------------------------------------------------------------------
-
-
-class _Words(Formatter):
-    def format_field(self, value: object, format_spec: str) -> str:
-        return format(value, format_spec) if format_spec or isinstance(value, str) else spoken(value)
-
-
-def told(
-    rows: pd.DataFrame,
-    question: str,
-    answer: str | tuple[str, str, str],
-    value: str,
-    unit: str,
-    n: str,
-    of: str,
-    *,
-    limits: tuple[str, str] = ("ci_low", "ci_high"),
-    details: Iterable[str] = (),
-    figure: str = "",
-) -> list[Finding]:
-    """Return a finding for each row of a table.
-
-    Texts have its columns in braces, numbers as they are spoken where no format is given; empty details are left out.
-    ``answer`` may be the answers for an interval above 0, below 0, and on neither side. ``value``, ``n`` and ``limits``
-    name columns; what there is no column of is not known.
-    """
-    found = []
-    for row in rows.to_dict("records"):
-        number, size, low, high = (row.get(name, np.nan) for name in (value, n, *limits))
-        said = answer if isinstance(answer, str) else moved(low, high, *answer)
-        asked, said, *more = (_Words().vformat(text, (), row) for text in (question, said, *details))
-        numbers = {"estimate": number, "ci_low": low, "ci_high": high, "unit": unit, "n": size, "of": of}
-        model, more = row.get("model", ""), tuple(filter(None, more))
-        found.append(Finding(asked, said, model, **numbers, figure=figure, details=more))
-    return found
 
 
 def _summary(rows: pd.DataFrame) -> pd.DataFrame:

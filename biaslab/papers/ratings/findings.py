@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from biaslab.findings import Finding, count, each, from_row, interval, level, moved, spoken
+from biaslab.findings import Finding, by_row, count, each, from_row, interval, level, moved, spoken
 from biaslab.measures.amplification import DEFINITIONS
 from biaslab.papers.paradox.analysis.groups import percents
-from biaslab.papers.paradox.findings import told
 from biaslab.papers.ratings.analysis import LABEL_SETS
 from biaslab.ratings import SOURCES, UNNAMED, Rated
 
@@ -53,7 +52,7 @@ def undecided(rated: Rated, *, confidence: float) -> list[Finding]:
         return []
     images = rated.images.assign(left=~rated.images["label"].isin(["female", "male"]))
     by = images.groupby("source", observed=True)["left"].agg(["sum", "size"]).reset_index()
-    return told(
+    return by_row(
         by.assign(**percents(by["sum"], by["size"], confidence)),
         "How many images came out neither female nor male?",
         "{percent:.1f} % of {source} images (tie, unsure or unrated).",
@@ -128,7 +127,7 @@ def agreement(table: pd.DataFrame) -> list[Finding]:
     # Of a part of a file with very many raters it is not known how many have rated it.
     who = rows["n_raters"].map(" of {:.0f} raters".format).where(rows["n_raters"].notna(), "")
     reasons = [f"{reason[:1].upper()}{reason[1:]}." if reason else "" for reason in rows["reason"]]
-    return told(
+    return by_row(
         rows.assign(who=who, how=rows["labels"].map(sets), why=reasons),
         "How far do raters agree?",
         "Krippendorff's alpha{who} is {value:.2f} {how}.",

@@ -10,8 +10,7 @@ from math import isfinite
 import numpy as np
 import pandas as pd
 
-from biaslab.findings import Finding, each, from_row, interval, level, moved, spoken
-from biaslab.papers.paradox.findings import told
+from biaslab.findings import Finding, by_row, each, from_row, interval, level, moved, spoken
 from biaslab.papers.synthesis.figures import KIND_NAMES, NAMES
 from biaslab.papers.synthesis.measure import MATCHED, WORLD
 
@@ -44,7 +43,7 @@ def judge(table: pd.DataFrame, *, models: tuple[str, ...] = ()) -> list[Finding]
         f"{learnt} learnt from drawings of the same renderer with the same cues: this is the best case, and says "
         "nothing about other images."
     )
-    return told(
+    return by_row(
         rows,
         "How often does the judge name people with {cues} cues rightly?",
         "In {accuracy:.1f} % of those that pass the gate; an ideal judge in {ceiling:.1f} %.",
@@ -58,7 +57,7 @@ def by_occupation(errors: pd.DataFrame) -> list[Finding]:
     """Say where the judge errs most (``calibration_judge_by_occupation``)."""
     some = errors[errors["measure"].isin(["sensitivity", "specificity"]) & (errors["occupation"] != "all")]
     some = some[some["n"] >= _LEAST_RENDERS].nsmallest(1, "value")
-    return told(
+    return by_row(
         some.assign(who=np.where(some["measure"] == "sensitivity", "women", "men")),
         "Where does the judge err most?",
         "For {who} as {occupation}.",
@@ -123,7 +122,7 @@ def amplification(table: pd.DataFrame, *, model: str) -> list[Finding]:
         ]
         # Of the model, and where true shares imply none, what is beyond them; else what is beyond the floor.
         excess = generator != WORLD or skew == "off"
-        found += told(
+        found += by_row(
             rows.assign(model=generator),
             question,
             of_world if generator == WORLD else (by, to, "No addition is shown."),
