@@ -99,10 +99,11 @@ def from_row(
 ) -> Finding:
     """Return a finding whose model and numbers are those of a table's row, a named tuple or a Series.
 
-    ``value``, ``n`` and ``limits`` name its columns; empty details are left out; ``more`` are fields as they are.
+    ``value``, ``n`` and ``limits`` name its columns, and what there is no column of is not known; empty details are
+    left out; ``more`` are fields as they are.
     """
-    low, high = (getattr(row, name) for name in limits)
-    numbers = {"estimate": getattr(row, value), "ci_low": low, "ci_high": high, "n": getattr(row, n)}
+    number, size, low, high = (getattr(row, name, nan) for name in (value, n, *limits))
+    numbers = {"estimate": number, "ci_low": low, "ci_high": high, "n": size}
     told = {"model": getattr(row, "model", ""), "details": tuple(filter(None, details))} | more
     return Finding(question, answer, unit=unit, of=of, **numbers, **told)
 
@@ -129,18 +130,20 @@ def by_row(
 ) -> list[Finding]:
     """Return a finding for each row of a table.
 
-    Texts have its columns in braces, numbers as they are spoken where no format is given; empty details are left out.
-    ``answer`` may be the answers for an interval above 0, below 0, and on neither side. ``value``, ``n`` and ``limits``
-    name columns; what there is no column of is not known.
+    Texts have its columns in braces, numbers as they are spoken where no format is given. ``answer`` may be the answers
+    for an interval above 0, below 0, and on neither side. The rest as in :func:`from_row`.
     """
     found = []
-    for row in rows.to_dict("records"):
-        number, size, low, high = (row.get(name, nan) for name in (value, n, *limits))
-        said = answer if isinstance(answer, str) else moved(low, high, *answer)
-        asked, said, *more = (_Words().vformat(text, (), row) for text in (question, said, *details))
-        numbers = {"estimate": number, "ci_low": low, "ci_high": high, "unit": unit, "n": size, "of": of}
-        model, more = row.get("model", ""), tuple(filter(None, more))
-        found.append(Finding(asked, said, model, **numbers, figure=figure, details=more))
+    for row in rows.itertuples(index=False):
+        said = answer
+        if not isinstance(answer, str):
+            said = moved(*(getattr(row, name, nan) for name in limits), *answer)
+        asked, said, *more = (
+            _Words().vformat(text, (), row._asdict()) for text in (question, said, *details)
+        )
+        found.append(
+            from_row(row, asked, said, value, unit, n, of, limits=limits, details=more, figure=figure)
+        )
     return found
 
 
