@@ -8,16 +8,10 @@ claims anything: as each card answers alone, and as the page holds them together
 ``tests/stats/test_stats_coverage_page.py`` is a short version.
 """
 
-import argparse
-import time
-import warnings
-from collections import Counter
-from multiprocessing import Pool
 
-import numpy as np
 import pandas as pd
 
-from biaslab import findings, tables
+from biaslab import tables
 from biaslab.papers import dalleval, paired, paradox, synthesis, triplets
 
 MODELS = "A", "B"

@@ -159,7 +159,7 @@ def test_the_page_says_how_its_answers_hold_one_level(soup, tmp_path):
         and "18 do after Holm's adjustment over all of them at 5 % (2 more" in said
     )
     # Chance alone: 5 % of 60.
-    assert "Of 60 further down, each at its own level, 25 do; by chance about 3.00 would." in said
+    assert "Of 60 further down, each at its own level, 25 do; by chance about 3 would." in said
     for broken in ({}, {"tested": 3}, {"tested": "<b>", "alpha": None}):
         assert _minimal(tmp_path, findings=_findings({}), verdicts=broken).find(class_="together") is None
 
