@@ -33,7 +33,9 @@ def test_no_signs_have_a_smaller_p(n):
     assert stats.least_sign_flip_p(n) == pytest.approx(min(every))
     assert stats.least_sign_flip_p(40, 999) == 1 / 1000
     # Zeros add nothing: with four of them no signs have a smaller p than without.
-    every = [stats.sign_flip(np.r_[values * signs, np.zeros(4)], seed=0).p for signs in product((-1, 1), repeat=n)]
+    every = [
+        stats.sign_flip(np.r_[values * signs, np.zeros(4)], seed=0).p for signs in product((-1, 1), repeat=n)
+    ]
     assert stats.least_sign_flip_p(n) == pytest.approx(min(every))
     assert stats.least_sign_flip_p(0) == stats.sign_flip(np.zeros(4), seed=0).p == 1
 
