@@ -55,6 +55,11 @@ def test_no_outcome_of_several_tests_has_a_smaller_corrected_p(method):
         assert stats.attainable(stats.least_binomial_p(n), level, method) == (corrected < level).any()
 
 
+def test_a_verdict_takes_as_many_units_as_exact_sign_flips():
+    # 2 * 0.5**n is below 1 / 100 for n = 8 and below 1e-6 for n = 21 (2**20 = 1,048,576).
+    assert [stats.fewest_units(level) for level in (0.05, 0.01, 1e-6)] == [6, 8, 21]
+
+
 def test_how_many_it_takes():
     # 72 · 2 · 0.5^n < 0.05 for n > log2(2880) = 11.49.
     assert stats.needed(stats.least_binomial_p, 72) == 12

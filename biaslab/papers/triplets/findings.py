@@ -93,7 +93,8 @@ def _sure(rows: pd.DataFrame, value: str, p: str, n: str, alpha: float) -> tuple
     """
     tested = rows[p].where(rows[n] >= stats.fewest_units(alpha))
     sure = rows.loc[tested < alpha, value]
-    return int((sure > 0).sum()), int((sure < 0).sum()), float(tested.min())
+    least = tested.min() if tested.notna().any() else rows[p].min()
+    return int((sure > 0).sum()), int((sure < 0).sum()), float(least)
 
 
 def _planted(model: str, what: str) -> tuple[str, ...]:
@@ -651,10 +652,13 @@ def bias_score(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[Findin
         if not stats.attainable(rows["smallest_possible_p"], alpha):
             undecided = f"None of {len(rows):,} is frequent enough to tell after Holm's correction."
         several = count(rows["dataset"].nunique(), "dataset", "datasets")
+        # Where counts are not told by case, occurrences are taken as independent.
+        units = {"n": rows["n_cases"].max(), "of": "triplets"}
+        units = units if isfinite(units["n"]) else {"n": rows["n"].sum(), "of": "occurrences"}
         name = model if group == ALL_GROUPS else f"{model} {group}"
         return Finding(
             f"How many objects lean to a gender after Holm's correction, {GROUP_NAMES[group]}?", answer, model=model,
-            n=rows["n_cases"].max(), of="triplets", figure=f"triplets_bias_score_{as_name(name)}",
+            **units, figure=f"triplets_bias_score_{as_name(name)}",
             p=rows["p_holm"].min(), undecided=undecided, alpha=alpha,
             details=(
                 *_planted(model, _PLANTED_LEANS),

@@ -104,7 +104,9 @@ def test_similarity_feeds_gaps_with_tests_over_triplets():
         # All 2^12 patterns of signs.
         signs = np.array(list(itertools.product([1, -1], repeat=12)))
         exact = np.mean(np.abs(signs @ each.to_numpy()) >= abs(each.sum()) - 1e-12)
-        assert gap.loc[metric, "p"] == pytest.approx(exact)
+        assert gap.loc[metric, "p_flips"] == pytest.approx(exact)
+        assert gap.loc[metric, "p"] == pytest.approx(scipy_stats.ttest_1samp(each, 0).pvalue)
+    assert gap["n_cases"].tolist() == [12] * 5
     assert gap["p_holm"].tolist() == pytest.approx(stats.adjust(gap["p"], "holm"))
     assert gap["p_bh"].tolist() == pytest.approx(stats.adjust(gap["p"], "benjamini_hochberg"))
     assert gap.loc["z_3", "space"] == "denoising" and gap.loc["t", "n"] == 12 and gap.loc["clip", "n"] == 24
@@ -219,10 +221,13 @@ def test_permutations_stand_beside_plain_tests_where_cases_are_told():
     assert found.loc["triplet", "n_pooled"] == 2
     expected = stats.permuted_chi_square(merged, 4000, seed=1)
     assert found.loc["triplet", "p_permutation"] == pytest.approx(expected, abs=0.03)
-    assert found["p_permutation_holm"].tolist() == pytest.approx(stats.adjust(found["p_permutation"], "holm"))
-    assert found["p_permutation_bh"].tolist() == pytest.approx(
+    assert found["p_decisive_holm"].tolist() == pytest.approx(stats.adjust(found["p_permutation"], "holm"))
+    assert found["p_decisive_bh"].tolist() == pytest.approx(
         stats.adjust(found["p_permutation"], "benjamini_hochberg")
     )
+    assert (found["n_cases"] == 30).all()
+    # Where cases are not told, what decides is the plain p.
+    assert plain["p_decisive_holm"].tolist() == plain["p_holm"].tolist()
     grouped = triplets.chi_square(counts.assign(dependency_group="hidden"), NO_TESTS, seed=3, replicates=300)
     assert grouped["p_permutation"].tolist() == found["p_permutation"].tolist()
 
@@ -321,8 +326,10 @@ def test_the_floor_sets_gendered_pairs_beside_pairs_of_one_gender():
         assert row[["ci_low", "ci_high"]].tolist() == pytest.approx(list(ends))
         signs = np.array(list(itertools.product([1, -1], repeat=6)))
         exact = np.mean(np.abs(signs @ difference.to_numpy()) >= abs(difference.sum()) - 1e-12)
-        assert row["p"] == pytest.approx(exact) and row["n"] == 6 and row["reason"] == ""
-    assert found["p_holm"].tolist() == pytest.approx(stats.adjust(found["p"], "holm"))
+        assert row["p_flips"] == pytest.approx(exact) and row["n"] == 6 and row["reason"] == ""
+        assert row["p"] == pytest.approx(scipy_stats.ttest_1samp(difference, 0).pvalue)
+    for _, rows in found.groupby(level="reference"):
+        assert rows["p_holm"].tolist() == pytest.approx(stats.adjust(rows["p"], "holm"))
     # Of one seed there is no other noise, and without values there is nothing.
     assert floor_of(values_of(images_of(6, 1), rng)).empty
     lone = values_of(images_of(6, 2), rng)
