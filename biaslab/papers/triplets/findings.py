@@ -24,8 +24,14 @@ _ALL_DATASETS = "all datasets"
 _LIKE = ("More like those of masculine ones.", "More like those of feminine ones.", _UNTOLD)
 _PLANTED = ("mini", "mini-sd-triplets", "world")
 """Models in which the embedded world has planted what is found."""
-_PLANTED_SHARE = f"Planted: where a text tells no gender, the embedded world shows {100 * SKEWS['default'][1]:.0f} % women."
+_PLANTED_SHARE = (
+    f"Planted: where no gender is told, the embedded world shows {100 * SKEWS['default'][1]:.0f} % women."
+)
 _PLANTED_LEANS = "Planted: in the embedded world objects lean as they were dealt out."
+_REACHED_SCORES = (
+    "The model was to rank planted scores with a correlation of 0.85 and reached 0.79 at guidance 2, 0.74 at 4 (its "
+    "card): of so few images one that shows just what is planted has 0.82 to 0.94, as many planted scores are equal."
+)
 # Times a value, and what it is then, from the coarsest.
 _UNITS = {
     "": (
@@ -180,6 +186,8 @@ def depicted(agreement: pd.DataFrame) -> list[Finding]:
             figure="triplets_depicted",
             details=(
                 f"Recall: {spoken(told.ci_low)} to {spoken(told.ci_high)} % (n = {told.n:,.0f}).",
+                "Wanted were 90 and 70 %; a longer rule reached 92 and 78 % on the lines that it was made with, and 82 "
+                "and 70 % on these: more words around the noun tell little more.",
                 "On captions of one web corpus, labelled by hand; elsewhere it may be right more or less often.",
             ),
         )
@@ -662,6 +670,7 @@ def bias_score(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[Findin
             p=rows["p_holm"].min(), undecided=undecided, alpha=alpha,
             details=(
                 *_planted(model, _PLANTED_LEANS),
+                *([_REACHED_SCORES] if model in _PLANTED[:2] and group == ALL_GROUPS else []),
                 f"{rows['n'].sum():,.0f} occurrences of objects that are common enough, over {several}.",
             ),
         )  # fmt: skip
@@ -832,7 +841,13 @@ def mask_truth(truth: pd.DataFrame) -> list[Finding]:
         for mask, place in (("shuffled", "another word's place"), ("other", "the place in another drawing")):
             if of := by.get(("auc", mask)):
                 limits = f"{of.ci_low:.2f} to {of.ci_high:.2f}"
-                details.append(f"Held against {place} it is {of.value:.2f} ({limits}).")
+                why = ""
+                if mask == "shuffled" and not 0.45 <= of.value <= 0.55:
+                    why = ": 0.45 to 0.55 was wanted, but another word of a caption names a place "
+                    why += (
+                        "within or around this one" if of.value > 0.55 else "apart, where a good map is low"
+                    )
+                details.append(f"Held against {place} it is {of.value:.2f} ({limits}){why}.")
         return Finding(
             f"Do maps of words for {names[kind]} mark where these are?",
             f"Intersection over union is {own.value:.2f}.",
