@@ -1,6 +1,7 @@
 """Simulate what intervals and tests of gender triplets hold, beside simpler ways, on the same studies.
 
-Run: ``python benchmarks/coverage_triplets.py [simulation ...] [--studies 2000]``; a few minutes. It prints in % of the studies:
+Run: ``python benchmarks/coverage_triplets.py [simulation ...] [--studies 2000]``; a few minutes. It prints in % of the
+studies:
 
 - how often intervals (95 %) of an object's bias score hold the true one, where triplets differ in how likely the object
   is and an image shows it several times: ours, percentiles of resampled triplets, and Wilson's of occurrences;
@@ -78,7 +79,7 @@ def tests(rng, studies: int, triplets: int, kinds: int, crowd: int) -> dict:
 
 
 def cards(rng, studies: int, n: int, metrics: int, alike: float, over: str) -> dict:
-    """Return how often a gender is named of ``n`` triplets, or datasets, by metrics of this correlation without a gap."""
+    """Return how often a gender is named over ``n`` triplets, or datasets, by metrics without a gap that correlate."""
     own, shared = rng.normal(size=(studies, n, metrics)), rng.normal(size=(studies, n, 1))
     values = np.sqrt(alike) * shared + np.sqrt(1 - alike) * own
     mean, half = values.mean(axis=1), t.ppf(0.975, n - 1) * values.std(axis=1, ddof=1) / np.sqrt(n)

@@ -458,11 +458,11 @@ def chi_square(
     Of counts by group ``triplets_group_chi_square``: the same for each group (sections 6.3 and 7.1, tables 7 to 9).
 
     ``printed`` has rows of ``triplets_printed_chi_square``, for cells without counts. p is as computed or printed, and
-    adjusted for all tests over the same kind of sample; Cramér's V (0–1) is known where there are counts. Beside it
-    stands the p of labels permuted within cases: images of a triplet are matched and objects of an image come
-    together, so that the plain p is too large for the one reason and too small for the other. It decides where it is
-    known: ``p_decisive_holm`` and ``p_decisive_bh``. Raises InputError where n_images differs within a set of prompts,
-    or only some counts are told by case.
+    adjusted for all tests over the same kind of sample, of printed and of computed ones apart; Cramér's V (0–1) is
+    known where there are counts. Beside it stands the p of labels permuted within cases: images of a triplet are
+    matched and objects of an image come together, so that the plain p is too large for the one reason and too small for
+    the other. It decides where it is known: ``p_decisive_holm`` and ``p_decisive_bh``. Raises InputError where n_images
+    differs within a set of prompts, or only some counts are told by case.
     """
     counts, of = _with_group(counts)
     printed = printed[(printed["dependency_group"] == ALL_GROUPS) == (of == "")]
@@ -479,8 +479,10 @@ def chi_square(
 
     frame = tables.of(rows, f"triplets_{of}chi_square")
     frame = frame.sort_values([c for c in _GROUP if c in frame], key=place, ignore_index=True)
-    frame = _adjusted(frame.assign(p_decisive=decisive(frame)), ["sample"], "p_decisive")
-    return _adjusted(frame.drop(columns="p_decisive"), ["sample"])
+    # What is printed and what is measured are two studies.
+    family = ["sample", "evidence"]
+    frame = _adjusted(frame.assign(p_decisive=decisive(frame)), family, "p_decisive")
+    return _adjusted(frame.drop(columns="p_decisive"), family)
 
 
 def decisive(tests: pd.DataFrame) -> pd.Series:

@@ -626,8 +626,9 @@ def _significant(rows: pd.DataFrame, confidence: float) -> str:
 
 def _tested(tests: pd.DataFrame, confidence: float) -> dict:
     """Return p, units and what stands where no test decides, of an answer that counts tests, as fields of a finding."""
+    families = tests.groupby("evidence")["p_decisive_holm"].min()
     return {
-        "p": tests["p_decisive_holm"].min(), "alpha": _alpha(confidence),
+        "p": min(1.0, len(families) * families.min()), "alpha": _alpha(confidence),
         "undecided": f"In none of {count(len(tests), 'test', 'tests')} can it be told after Holm's correction.",
         # Printed tests do not say of how many triplets they are.
         "n": tests["n_cases"].max(), "of": "triplets",
