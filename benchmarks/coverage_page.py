@@ -8,7 +8,6 @@ claims anything: as each card answers alone, and as the page holds them together
 ``tests/stats/test_stats_coverage_page.py`` is a short version.
 """
 
-
 import pandas as pd
 
 from biaslab import tables
@@ -88,7 +87,7 @@ def verdicts(rng) -> pd.DataFrame:
 
 
 def similarity(rng) -> pd.DataFrame:
-    """Return ``triplets_similarity``: neutral as near to feminine as to masculine, by all metrics of a triplet alike."""
+    """Return ``triplets_similarity``: neutral as near to both genders, by all metrics of a triplet alike."""
     rows = []
     for model in MODELS:
         shared = rng.normal(0, 0.05, size=(TRIPLETS, 2))
