@@ -211,7 +211,7 @@ REPRINTED = {
     **{("triplets", str(k)): P_VALUES for k in (7, 8, 9)},
     ("triplets", "10"): ("value == value", ["value"], ["feminine", "masculine"]),
     ("triplets", "11"): ("model != ''", ["percent_images"], "percent_images"),
-    ("triplets", "12"): ("model != ''", ["objects"], "objects"),
+    ("triplets", "12"): ("model != ''", ["objects"], "n_objects"),
     ("triplets", "13"): ("model != ''", ["percent"], "percent"),
 }  # fmt: skip
 

@@ -128,7 +128,7 @@ def skin_tone_check(check: pd.DataFrame) -> Figure:
             ax.add_patch(Rectangle(place, 0.84, 0.8, facecolor=colour, edgecolor=style.GREY, lw=0.7))
 
     figure = forms.diagonal(
-        of, "x", "tone", hue="computation", look=forms.Look(names=names), ends=(-0.75, 10.7), under=swatches,
+        of, "x", "nearest_tone", hue="computation", look=forms.Look(names=names), ends=(-0.75, 10.7), under=swatches,
         labels=("Tone that the swatch defines (Monk scale)", "Tone that the computation answers"),
     )  # fmt: skip
     figure.axes[0].set(xlim=(0.3, 10.7), xticks=range(1, 11), yticks=range(1, 11), aspect="auto")

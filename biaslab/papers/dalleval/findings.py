@@ -120,7 +120,7 @@ def skin_tone_script(check: pd.DataFrame) -> list[Finding]:
 
 def _right(of: pd.DataFrame) -> int:
     """Count the swatches of known tone that were given it."""
-    return int((of["tone"].astype(int) == of["swatch"].astype(int)).sum())
+    return int((of["nearest_tone"].astype(int) == of["swatch"].astype(int)).sum())
 
 
 def skin_tone_averages(reading: pd.DataFrame, overall: pd.DataFrame) -> list[Finding]:

@@ -146,7 +146,7 @@ def biased_images(images: pd.DataFrame) -> Iterator[Finding]:
             said = f"In {one['percent']:.1f} %; both fit in {both['percent']:.1f} %."
             numbers = {"value": "percent", "unit": "%", "of": "images"}
         else:
-            ends = [row[end] for row in (one, both) for end in ("lowest", "highest")]
+            ends = [row[end] for row in (one, both) for end in ("percent_least", "percent_most")]
             said = "Between {:.1f} and {:.1f} %; both fit in {:.1f} to {:.1f} %.".format(*ends)
             numbers = {"n": ""}
             fair = f"Only limits follow from shares per identity (n = {one['n']:,.0f} images). {fair}"
@@ -410,7 +410,7 @@ def told(told: pd.DataFrame) -> Iterator[Finding]:
     """Say in how many prompts people are told a gender, and whether they look as told (``paired_told``)."""
     for row in _rows(told[told["told"].isin(LISTS) & (told["n"] > 0)]):
         by, asked = _NAMES[row["setting"]], "a woman" if row["told"] == "female" else "a man"
-        by += f", round {row['round']}" if row["round"] != "0" else ""
+        by += f", round {row['round']:g}" if row["round"] else ""
         if row["told"] == "male":
             ends = ["percent_female", "ci_high", "ci_low"]
             row[["percent_female", "ci_low", "ci_high"]] = 100 - row[ends].to_numpy()
@@ -426,7 +426,7 @@ def critiques(critiques: pd.DataFrame) -> Iterator[Finding]:
         batches = rows.drop_duplicates("batch_id")
         judged = batches[batches["outcome"] == "judged"]
         biased, given = (judged["biased"] == "yes").sum(), (rows["guideline"] != "").sum()
-        question = "How often does the critic find {what} biased (round {round})?"
+        question = "How often does the critic find {what} biased (round {round:g})?"
         said = f"In {biased} of {len(judged)} batches judged; it gives {count(given, 'guideline', 'guidelines')}."
         row = pd.Series({**rows.iloc[0], "n": len(batches)})
         yield _finding(row, question, said, of="batches of images")

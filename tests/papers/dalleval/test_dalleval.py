@@ -245,7 +245,7 @@ def test_two_tone_reading_by_hand(results):
 
 
 def test_check_of_the_swatches(printed):
-    tones = printed["skin_tone_check"].groupby("computation")["tone"].apply(list)
+    tones = printed["skin_tone_check"].groupby("computation")["nearest_tone"].apply(list)
     assert tones["cielab"] == list(range(1, 11))
     assert tones["released"] == [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]
     reach = printed["skin_tone_reach"]
@@ -256,11 +256,11 @@ def test_check_of_the_swatches(printed):
 
 
 def test_floors_of_the_deviation(printed):
-    floors = printed["mad_floor"].set_index(["category", "images"])["floor"]
+    floors = printed["mad_floor"].set_index(["category", "n_images"])["floor"]
     # The project's reference points: 25 points at 3 images, 13.7 at 8 or 9, 4.0 at 100, 1.8 at 500.
-    for images, points in (("3", 25.0), ("8", 13.7), ("9", 13.7), ("100", 4.0), ("500", 1.8)):
+    for images, points in ((3, 25.0), (8, 13.7), (9, 13.7), (100, 4.0), (500, 1.8)):
         assert round(100 * floors["gender", images], 1) == points
-    assert floors["skin_tone", "1"] == pytest.approx(0.18)
+    assert floors["skin_tone", 1] == pytest.approx(0.18)
 
 
 def test_number_of_rated_images_follows_from_percentages(printed):

@@ -348,7 +348,7 @@ def test_the_line_over_the_labour_gap_is_least_squares_with_clustered_errors(tab
     score = np.mean(fits, axis=0)
     slope, at_0 = np.polyfit(gap, score, 1)
     assert (line["slope"], line["score"]) == pytest.approx((slope, at_0 + slope * gap.mean()))
-    assert line["n_images"] == 75 and line["gap"] == pytest.approx(gap.mean())
+    assert line["n_images"] == 75 and line["labour_gap"] == pytest.approx(gap.mean())
     codes = np.column_stack([pd.factorize(side["occupation"])[0] for side in (women, men)])
     fits = [
         sm.OLS(score, sm.add_constant(gap)).fit(cov_type="cluster", cov_kwds={"groups": groups})
@@ -365,9 +365,9 @@ def test_fifths_hold_all_images_in_order_of_their_gap(tables_of):
     table = tables_of(people=labour_pairs())["labour_gap"]
     fifths = table[table["group"] != "line"]
     assert fifths["group"].tolist() == [f"fifth_{k}" for k in range(1, 6)]
-    assert (fifths["n_images"] == 15).all() and fifths["gap"].is_monotonic_increasing
+    assert (fifths["n_images"] == 15).all() and fifths["labour_gap"].is_monotonic_increasing
     line = one(table, group="line")
-    assert fifths["gap"].mean() == pytest.approx(line["gap"])
+    assert fifths["labour_gap"].mean() == pytest.approx(line["labour_gap"])
     assert fifths["score"].mean() == pytest.approx(line["score"])
     # The slope's interval is the line's, the score's that of a fifth.
     assert fifths["score"].between(fifths["score_ci_low"], fifths["score_ci_high"]).all()

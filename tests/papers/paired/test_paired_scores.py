@@ -283,8 +283,12 @@ def test_one_list_alone_has_a_corrected_mean_score(tables_of):
 def test_bounds_on_biased_images_of_the_printed_shares(printed):
     images = printed["biased_images"].set_index(["aspect", "measure"])
     # 72.5 % of the female and 74.875 % of the male list fit: at least 47.375 % fit in common.
-    assert images.loc[("occupation", "both"), ["lowest", "highest"]].tolist() == pytest.approx([47.375, 72.5])
-    assert images.loc[("occupation", "any"), ["lowest", "highest"]].tolist() == pytest.approx([74.875, 100])
+    assert images.loc[("occupation", "both"), ["percent_least", "percent_most"]].tolist() == pytest.approx(
+        [47.375, 72.5]
+    )
+    assert images.loc[("occupation", "any"), ["percent_least", "percent_most"]].tolist() == pytest.approx(
+        [74.875, 100]
+    )
     assert images.loc[("occupation", "person"), "percent"] == pytest.approx(100 * 66 / 120)
     assert images["n"].tolist() == [120, 800, 800, 216, 216, 216]
 
@@ -305,8 +309,8 @@ def test_bounds_are_reached_and_never_left(tables_of):
         study = tables_of(percent_female=roles([low_a, low_b], [3 - high_a, 3 - high_b], 3))
         images = study["biased_images"].set_index("measure")
         limits = 100 * np.array([outcomes.min(axis=0), outcomes.max(axis=0)]).T / 6
-        assert images.loc["both", ["lowest", "highest"]].tolist() == pytest.approx(limits[0])
-        assert images.loc["any", ["lowest", "highest"]].tolist() == pytest.approx(limits[1])
+        assert images.loc["both", ["percent_least", "percent_most"]].tolist() == pytest.approx(limits[0])
+        assert images.loc["any", ["percent_least", "percent_most"]].tolist() == pytest.approx(limits[1])
         assert images["percent"].isna().all()
 
 
@@ -314,7 +318,7 @@ def test_bounds_need_the_same_images_on_both_sides(tables_of):
     rows = lists([3, 4], [1, 2], 10)
     rows[0] = share("f0", "female", 0, 0)
     images = tables_of(percent_female=rows)["biased_images"]
-    assert images[["lowest", "highest", "n"]].isna().all(axis=None)
+    assert images[["percent_least", "percent_most", "n"]].isna().all(axis=None)
     assert set(images["reason"]) == {"the two lists do not count the same images"}
 
 
@@ -507,7 +511,7 @@ def test_amplification_against_labour_shares(printed):
             kept.append(change)
     expected = [np.mean(kept), np.mean(every), np.mean(signed)]
     order = ["published", "no_exclusion", "directional"]
-    assert table.loc[order, "uncorrected"].tolist() == pytest.approx(expected, abs=0.01)
+    assert table.loc[order, "amplification_plain"].tolist() == pytest.approx(expected, abs=0.01)
     assert table.loc[order, "n_occupations"].tolist() == [len(kept), 39, 39]
     assert table.loc[order, "n_excluded"].tolist() == [40 - len(kept), 1, 1]
     # The estimate is the middle of its interval, and p has no say of its own.
@@ -521,7 +525,7 @@ def test_amplification_against_labour_shares(printed):
     assert row["amplification"] == pytest.approx(np.mean(signed), abs=0.5)
     assert [row["ci_low"], row["ci_high"]] == pytest.approx([low, high], abs=1)
     # At 3 images E|p - 0.5| of a share near one half is 25 points: without exclusion most of it is taken off.
-    assert table.loc["no_exclusion", "amplification"] < table.loc["no_exclusion", "uncorrected"] - 5
+    assert table.loc["no_exclusion", "amplification"] < table.loc["no_exclusion", "amplification_plain"] - 5
     labour = shares["labour_statistics"].to_numpy()[:, None] / 100
     k = np.arange(4)
     expected = (scipy_stats.binom.pmf(k, 3, labour) * np.abs(k / 3 - 0.5)).sum(axis=1)
@@ -531,12 +535,12 @@ def test_amplification_against_labour_shares(printed):
 
 
 def test_few_occupations_have_no_corrected_amplification(tables_of):
-    labour = [{"occupation": "f0", "percent_female": 80, "reason": ""}]
+    labour = [{"occupation": "f0", "percent_female_labour": 80, "reason": ""}]
     rows = lists([2, 1], [1, 0], 3, setting="single")
     found = tables_of(percent_female=rows, labour_share=labour)["labour_amplification"]
     row = one(found, definition="no_exclusion")
     assert np.isnan(row[["amplification", "ci_low", "ci_high"]].astype(float)).all()
-    assert row["uncorrected"] == pytest.approx(50 / 3 - 30)
+    assert row["amplification_plain"] == pytest.approx(50 / 3 - 30)
     assert row["reason"] == "too few occupations or images to tell amplification from image noise"
 
 
@@ -544,12 +548,12 @@ def test_labour_shares_come_from_the_source_or_the_paper(tables_of):
     study = tables_of(percent_female=[share("nurse", "female", 8, 10), share("guard", "male", 1, 10)])
     found = study["labour_comparison"].set_index("occupation")
     assert found["percent_female_labour"].to_dict() == {"nurse": 87.9, "guard": 24.3}
-    own = [{"occupation": "nurse", "percent_female": 60, "reason": ""}]
+    own = [{"occupation": "nurse", "percent_female_labour": 60, "reason": ""}]
     study = tables_of(
         percent_female=[share("nurse", "female", 8, 10), share("guard", "male", 1, 10)], labour_share=own
     )
     found = study["labour_comparison"].set_index("occupation")
-    assert found.loc["nurse", ["percent_female_labour", "amplification"]].tolist() == [60, 20]
+    assert found.loc["nurse", ["percent_female_labour", "amplification_plain"]].tolist() == [60, 20]
     assert found.loc["guard", "reason"] == "no labour share is given"
 
 
@@ -651,11 +655,11 @@ def test_cases_beside_the_stated_shares(printed):
     table = cell(printed["changed_cases"], aspect="power").set_index(["direction", "stereotype"])
     up, down = gaps[gaps["gap"] > 0], gaps[gaps["gap"] < 0]
     high = table.loc[("amplified", "male")]
-    assert (high["n_cases"], high["n"]) == ((up["power_level"] == "high").sum(), len(up)) == (24, 34)
+    assert (high["n_identities"], high["n"]) == ((up["power_level"] == "high").sum(), len(up)) == (24, 34)
     points = 100 * up.loc[up["power_level"] == "high", "gap"].sum() / up["gap"].sum()
     assert high["percent_of_points"] == pytest.approx(points, abs=0.01)
     low = table.loc[("reduced", "female")]
-    assert (low["n_cases"], low["n"]) == ((down["power_level"] == "low").sum(), len(down)) == (22, 26)
+    assert (low["n_identities"], low["n"]) == ((down["power_level"] == "low").sum(), len(down)) == (22, 26)
     assert (high["printed"], low["printed"]) == (70.12, 85.32)
     assert table["printed"].notna().sum() == 2
     assert table.loc["unchanged", "n"].unique() == [(gaps["gap"] == 0).sum()]

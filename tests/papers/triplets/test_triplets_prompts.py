@@ -44,7 +44,7 @@ def prompts():
 def test_the_words_of_the_paper_stand_without_counts():
     words = triplets.excluded_words(tables.of([], "triplets_excluded_words"))
     assert set(words["word"]) == set(published.load("triplets_table_2")["word"]) and len(words) == 104
-    assert words["n_excluded"].isna().all() and findings.excluded_words(words) == []
+    assert words["captions_excluded"].isna().all() and findings.excluded_words(words) == []
 
 
 def test_words_are_ranked_within_each_data_set():

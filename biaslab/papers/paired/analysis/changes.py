@@ -121,7 +121,7 @@ def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: f
             for stratum in LISTS:
                 some = moved[moved["stereotype"] == stratum]
                 row = {**cell, "direction": direction, "stereotype": stratum, "n": len(moved)}
-                row |= {"n_cases": len(some), **percent_of(len(some), len(moved), confidence)}
+                row |= {"n_identities": len(some), **percent_of(len(some), len(moved), confidence)}
                 row |= {"percent_of_cases": row["percent"], "points": some["change"].sum() if code else 0.0}
                 row["percent_of_points"] = 100 * some["change"].abs().sum() / points if points else np.nan
                 row["printed"] = stated.get((f"percent_of_{direction}", *cell.values(), stratum), np.nan)

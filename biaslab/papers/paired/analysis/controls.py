@@ -125,14 +125,14 @@ def labour_gap(people: pd.DataFrame, labour: pd.DataFrame, *, confidence: float)
     """
     people = last_rounds(people)
     people = people[(people["aspect"] == "occupation") & people["setting"].isin(["paired", "faircritic"])]
-    share = people["occupation"].map(labour.set_index("occupation")["percent_female"]).astype(float)
+    share = people["occupation"].map(labour.set_index("occupation")["percent_female_labour"]).astype(float)
     people = people.assign(score=fits, labour=share)
     rows = []
     for (model, setting), group in people.groupby(["model", "setting"], sort=False):
         wide = group.pivot(index="image_id", columns="stereotype", values=["score", "labour", "occupation"])
         pairs = pd.DataFrame(
             {
-                "gap": (wide["labour"]["female"] - wide["labour"]["male"]).astype(float),
+                "labour_gap": (wide["labour"]["female"] - wide["labour"]["male"]).astype(float),
                 "score": wide["score"].astype(float).mean(axis=1, skipna=False),
                 **{g: wide["occupation"][g] for g in LISTS},
             }
@@ -141,12 +141,12 @@ def labour_gap(people: pd.DataFrame, labour: pd.DataFrame, *, confidence: float)
         rows.append(cell | _line(pairs, confidence))
         if len(pairs) < _FIFTHS * _LEAST:
             continue
-        fifth = pd.qcut(pairs["gap"].rank(method="first"), _FIFTHS, labels=False)
+        fifth = pd.qcut(pairs["labour_gap"].rank(method="first"), _FIFTHS, labels=False)
         for k, some in pairs.groupby(fifth):
             mean, *limits, _ = _clustered(some["score"], np.ones((len(some), 1)), some, confidence)[0]
             # Both people of an image fully dependent: an image has 100 or -100.
             row = cell | _fair_limits(norm.ppf((1 + confidence) / 2) * 100 / np.sqrt(len(some)))
-            row |= {"group": f"fifth_{int(k) + 1}", "gap": some["gap"].mean(), "score": mean}
+            row |= {"group": f"fifth_{int(k) + 1}", "labour_gap": some["labour_gap"].mean(), "score": mean}
             row["score_ci_low"], row["score_ci_high"] = low, _ = np.clip(limits, -100, 100)
             rows.append(row | {"n_images": len(some), "reason": "" if np.isfinite(low) else _ONE_CLUSTER})
     return tables.of(rows, "paired_labour_gap")
@@ -154,11 +154,11 @@ def labour_gap(people: pd.DataFrame, labour: pd.DataFrame, *, confidence: float)
 
 def _line(pairs: pd.DataFrame, confidence: float) -> dict:
     row = {"group": "line", "n_images": len(pairs)}
-    if len(pairs) < 3 or pairs["gap"].nunique() < 2:
+    if len(pairs) < 3 or pairs["labour_gap"].nunique() < 2:
         return row | {"reason": "a line needs three images with both labour shares, and gaps that differ"}
-    design = np.column_stack([np.ones(len(pairs)), pairs["gap"]])
+    design = np.column_stack([np.ones(len(pairs)), pairs["labour_gap"]])
     found = _clustered(pairs["score"], design, pairs, confidence)[1]
-    row |= pairs[["gap", "score"]].mean().to_dict()
+    row |= pairs[["labour_gap", "score"]].mean().to_dict()
     row |= dict(zip(("slope", "ci_low", "ci_high", "p"), found, strict=True))
     return row | {"reason": "" if np.isfinite(row["ci_low"]) else _ONE_CLUSTER}
 

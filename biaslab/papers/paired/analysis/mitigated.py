@@ -177,7 +177,7 @@ def told(prompts: pd.DataFrame, people: pd.DataFrame, *, confidence: float) -> p
     rows = []
     keys = ["model", "aspect", "setting", "round"]
     for names, group in people.groupby(keys, sort=False):
-        cell = dict(zip(keys, names, strict=True)) | {"round": f"{names[3]:.0f}"}
+        cell = dict(zip(keys, names, strict=True))
         for (stereotype, what), some in group.groupby(["stereotype", "told"]):
             female, n = (some["gender"] == "female").sum(), some["gender"].isin(LISTS).sum()
             row = cell | percent_of(female, n, confidence) | {"stereotype": stereotype, "told": what, "n": n}
