@@ -260,27 +260,6 @@ def test_what_cannot_be_compared(two_runs):
 
 # -- which column an interval belongs to ----------------------------------------------------------------
 
-# Pairs of limits that are no confidence intervals: of shuffles, of what a fair model shows, of what is not known.
-NO_INTERVALS = {
-    ("paradox_shuffled", "shuffled"),
-    ("paradox_image_survival", "training"),
-    *((name, "fair") for name in tables.schemas() if "fair_low" in tables.schema(name).names),
-}
-
-
-@pytest.mark.parametrize("name", tables.schemas())
-def test_every_interval_names_its_estimate(name):
-    declared = tables.schema(name)
-    columns = {c.name: c for c in declared.columns}
-    ends = {c.rpartition("_")[0] for c in columns if c.endswith(("_low", "_high"))}
-    of = {low.removesuffix("_low"): (estimate, high) for estimate, low, high in declared.intervals}
-    assert {end for end in ends if (name, end) not in NO_INTERVALS} == set(of)
-    for end, (estimate, high) in of.items():
-        assert high == f"{end}_high" and columns[high].of == estimate
-        assert not columns[estimate].text and not columns[estimate].key and not columns[estimate].of
-    # What a comparison adds is no table's own.
-    assert not {"in_runs", "basis"} & set(columns)
-
 
 def test_the_estimate_need_not_stand_left_of_its_interval():
     frame = pd.DataFrame(
