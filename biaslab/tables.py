@@ -84,7 +84,9 @@ class Schema:
         for low, high in itertools.zip_longest(limits[::2], limits[1::2]):
             ends = low.name, getattr(high, "name", "")
             if not (ends[0].endswith("_low") and ends[1] == ends[0].removesuffix("low") + "high"):
-                raise InputError(f"Table {self.name}: {ends[0]} and {ends[1] or 'nothing'} are not two limits.")
+                raise InputError(
+                    f"Table {self.name}: {ends[0]} and {ends[1] or 'nothing'} are not two limits."
+                )
             if low.of != high.of or low.of not in estimates:
                 raise InputError(
                     f"Table {self.name}: {ends[0]} and {ends[1]} are limits of {low.of!r} and {high.of!r}; name one "

@@ -382,7 +382,7 @@ def test_parts_of_guidance_add_up(c):
     expected = (np.sign(t - 50) * (prompts - t)).mean()
     np.testing.assert_allclose(wide.loc["naive", "measurement"], expected)
     np.testing.assert_allclose(wide.loc["matched", "measurement"], 0, atol=1e-9)
-    assert wide.loc[("naive", "1"), "guidance"] == 0
+    assert wide.loc[("naive", 1), "guidance"] == 0
     # Independently: the shares of images themselves, and a t interval over occupations by scipy.
     shares = {}
     for scale, pipeline in c.scales.items():

@@ -145,7 +145,7 @@ def test_the_finding_counts_the_intervals(curve):
     ends = curve["estimate"].min(), curve["estimate"].max()
     assert f"200 analyses give {ends[0]:.2f} to {ends[1]:.1f} points" in found.answer
     assert f"{rest - above} of 120" in found.details[0] and f"{above} of 80" in found.details[0]
-    assert f"{curve['amplification'].iloc[0]:.2f} points (" in found.details[1]
+    assert f"{curve['estimate'].iloc[0]:.2f} points (" in found.details[1]
 
 
 def test_findings_of_choices_hold_the_tables_numbers(curve):
