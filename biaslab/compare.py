@@ -27,6 +27,8 @@ _INDEPENDENCE = (
     "where `n_paired` counts some (MOVER, Zou 2007). All others take the two runs as independent: they are too wide "
     "where runs that share occupations, images or training captions move together."
 )
+# Keys that name a model.
+_MODELS = ("model", "model_a", "model_b", "first", "second")
 # What a row of both runs compares.
 IDENTICAL, SAME_INPUTS, DIFFERENT = "identical", "same inputs", "different inputs"
 
@@ -127,9 +129,10 @@ def _correlation(
 def _compared(both: pd.DataFrame, values: Sequence[str], same: Collection[str] | bool) -> pd.Series:
     """Return what each row compares; empty for rows of one run."""
     agree = both["in_runs"] == "both"
-    shared = agree & (
-        same is True or ("model" in both and not isinstance(same, bool) and both["model"].isin(same))
-    )
+    named = [c for c in _MODELS if c in both]
+    shared = agree & (same is True)
+    if named and not isinstance(same, bool):
+        shared = agree & both[named].isin(same).all(axis=1)
     for value in values:
         one, other = both[f"{value}_first"], both[f"{value}_second"]
         agree &= (one == other) | (one.isna() & other.isna())
@@ -328,9 +331,9 @@ def _confidence(first: str, second: str, runs: Sequence[Mapping]) -> tuple[list[
 
 
 def _paper(table: str) -> str:
-    """Return the paper on whose measurements a table rests; the specification curve is about the paradox paper."""
+    """Return the paper on whose measurements a table rests, ``synthesis`` where it is all of them."""
     paper = table.partition("_")[0]
-    return "paradox" if paper == "synthesis" else paper
+    return "paradox" if paper == "synthesis" and "model" not in table else paper
 
 
 def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bool]:
@@ -340,6 +343,7 @@ def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bo
     file, or of the same images, whatever names and seeds say. Papers without a measured table in both are left out.
     """
     found: dict[str, Collection[str] | bool] = {}
+    everywhere, somewhere_apart = set(), set()
     for paper in tables.PAPERS:
         kept = [{p.name for p in f.glob(f"{sources.MEASURED}/{paper}_*.csv")} for f in (one, other)]
         alike, apart, for_all = set(), set(), True
@@ -356,6 +360,11 @@ def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bo
                 for_all &= agree or model != "" or not published
         if alike or apart:
             found[paper] = True if not apart else alike - apart - {""} if for_all else ()
+            everywhere |= alike
+            somewhere_apart |= apart if for_all else alike | apart
+    if found:
+        known = all(same is True for same in found.values())
+        found["synthesis"] = known or everywhere - somewhere_apart - {""}
     return found
 
 
