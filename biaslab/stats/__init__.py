@@ -6,7 +6,7 @@ Pure functions over arrays or pandas objects (matched by position, never by inde
 from biaslab.stats.attainable import attainable, least_binomial_p, least_fisher_p, least_sign_flip_p, needed
 from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap
 from biaslab.stats.contingency import cramers_v, permuted_chi_square, pool_rare
-from biaslab.stats.crossed import Error, clustered_error, clustered_share_interval, crossed_error
+from biaslab.stats.crossed import Error, clustered_error, clustered_mean, clustered_share_interval, crossed_error
 from biaslab.stats.drawing import ByCaption, Drawing, OneByOne
 from biaslab.stats.floors import (
     absolute_deviation_floor,
@@ -15,6 +15,7 @@ from biaslab.stats.floors import (
     expected_absolute_deviation,
     mad_floor,
 )
+from biaslab.stats.halves import halves_interval
 from biaslab.stats.hypothesis import ChiSquare, adjust, chi_square, one_sample_t, sign_flip
 from biaslab.stats.intervals import (
     Estimate,
@@ -44,6 +45,7 @@ __all__ = [
     "bootstrap_mean",
     "chi_square",
     "clustered_error",
+    "clustered_mean",
     "clustered_share_interval",
     "corrected_absolute_deviation",
     "corrected_mad",
@@ -53,6 +55,7 @@ __all__ = [
     "difference_interval",
     "exact_interval",
     "expected_absolute_deviation",
+    "halves_interval",
     "hierarchical_bootstrap",
     "least_binomial_p",
     "least_fisher_p",
