@@ -379,27 +379,38 @@ def skill_agreement(agreement: pd.DataFrame, *, confidence: float = 0.95) -> lis
     orders = several.groupby("skill")[["percent_human", "percent_detr"]].rank()
     alike = (orders["percent_human"] == orders["percent_detr"]).groupby(several["skill"]).all()
     order = [f"They order the models alike in {alike.sum()} of {len(alike)} skills."] if len(alike) else []
-    odd, tested = (agreement["p_sample_holm"] < 1 - confidence).sum(), agreement["p_sample"].notna().sum()
+    alpha = round(1 - confidence, 10)
+    odd, tested = (agreement["p_sample_holm"] < alpha).sum(), agreement["p_sample"].notna().sum()
     return [
         Finding(
             "Do people and the detector find equally many images correct?",
-            f"The interval of their difference excludes 0 in {away(agreement)} of {len(agreement)} cells.",
-            figure="dalleval_skill_agreement",
+            f"They differ in {(agreement['p_holm'] < alpha).sum()} of {len(agreement)} cells after Holm's adjustment.",
+            n=agreement["n"].min(), of="images", figure="dalleval_skill_agreement", p=agreement["p_holm"].min(),
+            undecided=f"They differ clearly in 0 of {len(agreement)} cells.", alpha=alpha,
             details=(
+                f"Unadjusted, the interval of their difference excludes 0 in {away(agreement)}.",
                 f"They are {spoken(agreement['difference'].abs().mean())} points apart on average.",
                 *order,
                 f"The sample differs from all test scenes in {odd} of {tested} cells (detector; Holm).",
             ),
         )
-    ]
+    ]  # fmt: skip
 
 
 def skill_training(training: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say where less training data changes the accuracy, before and after adjustment for the number of cells."""
-    answer = f"In {(training['p_holm'] < 0.05).sum()} of {len(training)} cells after Holm's adjustment."
-    raw = f"Unadjusted, the interval of the change excludes 0 in {away(training)}."
-    question, figure = "Does less training data change the accuracy?", "dalleval_skill_training"
-    return [Finding(question, answer, figure=figure, details=(raw,))] if len(training) else []
+    if training.empty:
+        return []
+    alpha = round(1 - confidence, 10)
+    return [
+        Finding(
+            "Does less training data change the accuracy?",
+            f"In {(training['p_holm'] < alpha).sum()} of {len(training)} cells after Holm's adjustment.",
+            n=training["n"].min(), of="images", figure="dalleval_skill_training", p=training["p_holm"].min(),
+            undecided=f"Clearly in 0 of {len(training)} cells.", alpha=alpha,
+            details=(f"Unadjusted, the interval of the change excludes 0 in {away(training)}.",),
+        )
+    ]  # fmt: skip
 
 
 def metric_agreement(agreement: pd.DataFrame) -> list[Finding]:
