@@ -13,7 +13,13 @@ from biaslab.stats.attainable import (
 )
 from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap
 from biaslab.stats.contingency import cramers_v, permuted_chi_square, pool_rare
-from biaslab.stats.crossed import Error, clustered_error, clustered_mean, clustered_share_interval, crossed_error
+from biaslab.stats.crossed import (
+    Error,
+    clustered_error,
+    clustered_mean,
+    clustered_share_interval,
+    crossed_error,
+)
 from biaslab.stats.drawing import ByCaption, Drawing, OneByOne
 from biaslab.stats.floors import (
     absolute_deviation_floor,

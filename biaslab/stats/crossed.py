@@ -45,7 +45,9 @@ def clustered_mean(values, groups, confidence: float = 0.95) -> Estimate:
     values = checks.sample(checks.shares(values, "values"), "values")
     groups = np.asarray(groups)
     if groups.shape != values.shape:
-        raise InputError(f"There are {values.size} values and groups of shape {groups.shape}; give one for each.")
+        raise InputError(
+            f"There are {values.size} values and groups of shape {groups.shape}; give one for each."
+        )
     if not values.size:
         return Estimate(np.nan, np.nan, np.nan, 0)
     value = values.mean()
