@@ -13,7 +13,13 @@ from biaslab.stats.attainable import (
 )
 from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap
 from biaslab.stats.contingency import cramers_v, permuted_chi_square, pool_rare
-from biaslab.stats.crossed import Error, clustered_error, clustered_share_interval, crossed_error
+from biaslab.stats.crossed import (
+    Error,
+    clustered_error,
+    clustered_mean,
+    clustered_share_interval,
+    crossed_error,
+)
 from biaslab.stats.drawing import ByCaption, Drawing, OneByOne
 from biaslab.stats.floors import (
     absolute_deviation_floor,
@@ -22,6 +28,7 @@ from biaslab.stats.floors import (
     expected_absolute_deviation,
     mad_floor,
 )
+from biaslab.stats.halves import halves_interval
 from biaslab.stats.hypothesis import ChiSquare, adjust, chi_square, one_sample_t, sign_flip
 from biaslab.stats.intervals import (
     Estimate,
@@ -51,6 +58,7 @@ __all__ = [
     "bootstrap_mean",
     "chi_square",
     "clustered_error",
+    "clustered_mean",
     "clustered_share_interval",
     "corrected_absolute_deviation",
     "corrected_mad",
@@ -61,6 +69,7 @@ __all__ = [
     "exact_interval",
     "expected_absolute_deviation",
     "fewest_units",
+    "halves_interval",
     "hierarchical_bootstrap",
     "least_binomial_p",
     "least_fisher_p",

@@ -339,11 +339,11 @@ def gender_judges(judges: pd.DataFrame) -> Figure:
     name = judges["judge"] + ", " + judges["captions"] + " captions"
     of = judges.assign(name=name).join(judges["metric"].str.extract(r"(?P<kind>\w+)_at_(?P<k>\d+)"))
     # The lean of all images that could be retrieved has no K.
-    of = of.dropna(subset="k")
+    of = of.dropna(subset="k").reindex(columns=[*of, *({"ci_low", "ci_high"} - {*of})])
     of["k"] = of["k"].astype(int)
     names = {"bias": "Bias@K (0 none, + towards male)", "recall": "Recall@K (%)"}
     figure = forms.trends(
-        of, "k", "value", hue="name", panel="kind", panel_names=names, limits=None, sharey=False,
+        of, "k", "value", hue="name", panel="kind", panel_names=names, sharey=False,
         labels=("Images retrieved, K", ""),
     )  # fmt: skip
     for ax in figure.axes:

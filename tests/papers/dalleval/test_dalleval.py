@@ -469,7 +469,15 @@ def test_people_against_detector(printed):
         assert (row["ci_low"], row["ci_high"]) == pytest.approx((100 * low, 100 * high), abs=1e-6)
     # DALL-E Small, count: 17 of 50 in the sample, 18.2 % on all test scenes.
     expected = scipy_stats.binomtest(17, 50, 0.182).pvalue
-    assert table.loc[("DALL-E Small", "count"), "p"] == pytest.approx(expected)
+    assert table.loc[("DALL-E Small", "count"), "p_sample"] == pytest.approx(expected)
+    # Of as many images: people's share less the detector's over √(2 · pooled · (1 - pooled) / 50).
+    human, detr = (table[f"percent_{who}"] / 100 for who in ("human", "detr"))
+    pooled = (human + detr) / 2
+    z = (human - detr) / np.sqrt(2 * pooled * (1 - pooled) / 50)
+    np.testing.assert_allclose(table["p"], 2 * scipy_stats.norm.sf(abs(z)))
+    for name in ("p", "p_sample"):
+        holm = multipletests(table[name], method="holm")[1]
+        np.testing.assert_allclose(table[f"{name}_holm"], holm)
 
 
 def test_less_training_data(printed):
