@@ -35,6 +35,7 @@ from biaslab.stats.intervals import (
     wilson_interval,
 )
 from biaslab.stats.judge_error import corrected_shares
+from biaslab.stats.paired import PairedDifference, paired_difference
 
 __all__ = [
     "Bootstrap",
@@ -45,6 +46,7 @@ __all__ = [
     "Estimate",
     "Interval",
     "OneByOne",
+    "PairedDifference",
     "absolute_deviation_floor",
     "adjust",
     "attainable",
@@ -69,6 +71,7 @@ __all__ = [
     "mean_interval",
     "needed",
     "one_sample_t",
+    "paired_difference",
     "pearson_r",
     "percent",
     "percentile_interval",

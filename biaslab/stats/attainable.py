@@ -61,7 +61,7 @@ def fewest_units(level: float = 0.05) -> int:
     With fewer no outcome of a sign-flip test reaches the level: n values on one side of 0 have p = 2 · 0.5^n. 6 at 5 %,
     8 at 1 %.
     """
-    return needed(least_sign_flip_p, 1, level)
+    return needed(lambda n: 2 * 0.5**n, 1, level)
 
 
 def attainable(least_p, level: float = 0.05, method: str = "holm") -> bool:
