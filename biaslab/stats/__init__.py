@@ -14,6 +14,15 @@ from biaslab.stats.attainable import (
 from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap
 from biaslab.stats.contingency import cramers_v, permuted_chi_square, pool_rare
 from biaslab.stats.crossed import Error, clustered_error, clustered_share_interval, crossed_error
+from biaslab.stats.deviation import (
+    Deviation,
+    bias_aware_interval,
+    bounded_mean,
+    folded_means,
+    judged_deviation,
+    judged_mean,
+    mean_mad,
+)
 from biaslab.stats.drawing import ByCaption, Drawing, OneByOne
 from biaslab.stats.floors import (
     absolute_deviation_floor,
@@ -41,6 +50,7 @@ __all__ = [
     "Bootstrap",
     "ByCaption",
     "ChiSquare",
+    "Deviation",
     "Drawing",
     "Error",
     "Estimate",
@@ -50,7 +60,9 @@ __all__ = [
     "absolute_deviation_floor",
     "adjust",
     "attainable",
+    "bias_aware_interval",
     "bootstrap_mean",
+    "bounded_mean",
     "chi_square",
     "clustered_error",
     "clustered_share_interval",
@@ -63,12 +75,16 @@ __all__ = [
     "exact_interval",
     "expected_absolute_deviation",
     "fewest_units",
+    "folded_means",
     "hierarchical_bootstrap",
+    "judged_deviation",
+    "judged_mean",
     "least_binomial_p",
     "least_fisher_p",
     "least_sign_flip_p",
     "mad_floor",
     "mean_interval",
+    "mean_mad",
     "needed",
     "one_sample_t",
     "paired_difference",

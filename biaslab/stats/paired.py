@@ -12,7 +12,6 @@ from scipy.stats import skew
 from biaslab.stats import checks
 from biaslab.stats.attainable import fewest_units
 
-
 _LEAST_LOG = float(np.log(1e-15))
 
 
