@@ -168,6 +168,16 @@ def attributes(rng, studies, *, scale, professions, images, spread=1.0, shared=F
 
 # -- what is simulated -----------------------------------------------------------------------------------------------
 
+_GENDERS = {9: tuple(GENDERS), 3: ("even", "as Stable Diffusion")}
+_TONES = {9: tuple(TONES), 6: ("even", "few tones"), 3: ("even", "few tones")}
+_ATTRIBUTES = {
+    "nothing differs": {"scale": 0.0},
+    "a little": {"scale": 0.15},
+    "half as printed": {"scale": 0.5},
+    "as printed": {"scale": 1.0},
+    "as printed, together": {"scale": 1.0, "spread": 1.5, "shared": True},
+}
+# Name -> (what draws and judges studies, its settings).
 SIMULATIONS: dict[str, tuple[Callable, dict]] = {
     **{
         f"gender MAD, {n} professions x {images}, {kind}": (
@@ -175,17 +185,16 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
             {"kind": kind, "professions": n, "images": images},
         )
         for n in (6, 10, 84)
-        for images in (3, 9)
-        for kind in GENDERS
+        for images, kinds in _GENDERS.items()
+        for kind in (kinds if n > 6 else kinds[:1] + kinds[-1:])
     },
     **{
-        f"gender judged, {n} professions x {images}, {kind}": (
+        f"gender judged, {n} professions x 9, {kind}": (
             judged_gender,
-            {"kind": kind, "professions": n, "images": images},
+            {"kind": kind, "professions": n, "images": 9},
         )
         for n in (10, 84)
-        for images in (3, 9)
-        for kind in ("even", "U-shaped", "as Stable Diffusion", "all lean")
+        for kind in ("even", "as Stable Diffusion", "all lean")
     },
     **{
         f"skin tone MAD, {n} professions x 3 x {images}, {kind}": (
@@ -193,23 +202,17 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
             {"kind": kind, "professions": n, "images": images},
         )
         for n in (11, 84)
-        for images in (3, 6, 9)
-        for kind in TONES
+        for images, kinds in _TONES.items()
+        for kind in kinds
     },
     **{
         f"attributes, {n} professions x {images}, {what}": (
             attributes,
-            {"scale": scale, "professions": n, "images": images, **more},
+            {"professions": n, "images": images, **settings},
         )
         for n in (10, 84)
-        for images in (3, 9)
-        for what, scale, more in (
-            ("nothing differs", 0.0, {}),
-            ("a little", 0.15, {}),
-            ("half as printed", 0.5, {}),
-            ("as printed", 1.0, {}),
-            ("as printed, together", 1.0, {"spread": 1.5, "shared": True}),
-        )
+        for images, kinds in ((9, tuple(_ATTRIBUTES)), (3, ("nothing differs", "as printed")))
+        for what, settings in ((kind, _ATTRIBUTES[kind]) for kind in kinds)
     },
 }
 
