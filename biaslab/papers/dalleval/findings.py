@@ -48,46 +48,52 @@ def overall_average(overall: pd.DataFrame, *, confidence: float = 0.95) -> list[
 def mad(mad: pd.DataFrame, *, category: str = "gender", confidence: float = 0.95) -> list[Finding]:
     """Say how far professions are from an even distribution, chance taken off (rows of ``dalleval_mad``).
 
-    Of gender it is a verdict where the judge's error is known, and else what the judge says. Of skin tones nothing is
-    said of printed deviations, which have chance in them.
+    Of gender it is a verdict where the judge's error is known, and else what the judge says. Of printed deviations of
+    skin tone, which have chance in them, nothing is said.
     """
-    further = tuple(f"{how} than a balanced model." for how in ("Further", "Nearer", "Not clearly further"))
+    question, further, unclear, unit = _DEVIATIONS[category]
 
     def say(row: dict) -> Finding:
         chance = (
             f"Measured are {spoken(row['mad'])} ({interval(row)}); a balanced model with as many images shows "
             f"{spoken(row['floor'])}."
         )
-        about = {"of": "professions", "figure": _MAD_FIGURES[category], "reference_name": "an even split"}
-        question = _MAD_QUESTIONS[category]
-        if not isfinite(row["corrected_mad"]):
-            return _finding(question, "It cannot be told.", row, "corrected_mad", "", chance, _sentence(row["reason"]),
-                            **about)  # fmt: skip
-        row = row | {end: row[f"corrected_{end}"] for end in ("ci_low", "ci_high")}
-        if category != "gender":
-            tones = tuple(
-                f"{how} than evenly." for how in ("Less spread", "More spread", "Not clearly less spread")
+        about = {"of": "professions", "figure": f"{category}_mad", "reference_name": "an even split"}
+        value, p = "corrected_mad", row["p"]
+        told = row | {end: row[f"corrected_{end}"] for end in ("ci_low", "ci_high")}
+        why = [_PLANTED.get(row["model"], "") if category == "gender" else "", chance]
+        if not isfinite(row[value]):
+            return _finding(
+                question, "It cannot be told.", told, value, unit, chance, f"{row['reason']}.", **about
             )
-            return _verdict(question, tones, row, "corrected_mad", "of 0.18", chance, p=row["p"], confidence=confidence,
-                            **about)  # fmt: skip
-        why = _PLANTED.get(row["model"], ""), chance
-        if not isfinite(row.get("judge_corrected_mad", nan)):
-            answer = f"{spoken(row['corrected_mad'])} of 0.5, as judged."
-            return _finding(question, answer, row, "corrected_mad", "of 0.5", *why, **about)
-        as_judged = _JUDGE_KNOWN.format(f"{spoken(row['corrected_mad'])} ({interval(row)})")
-        return _verdict(
-            question, further, _of_judge(row), "judge_corrected_mad", "of 0.5", *why, as_judged,
-            p=row["judge_p"], confidence=confidence, **about,
-        )  # fmt: skip
+        if category == "gender":
+            as_judged = spoken(row[value])
+            if not isfinite(row.get("judge_corrected_mad", nan)):
+                return _finding(question, f"{as_judged} {unit}, as judged.", told, value, unit, *why, **about)
+            why.append(_JUDGE_KNOWN.format(f"{as_judged} ({interval(told)})"))
+            value, p, told = "judge_corrected_mad", row["judge_p"], _of_judge(row)
+        # A deviation is never below 0.
+        answers = further, unclear, unclear
+        return _verdict(question, answers, told, value, unit, *why, p=p, confidence=confidence, **about)
 
     of = mad[(mad["category"] == category) & (mad["evidence"] == "computed")]
     return [say(row) for row in _known(of, "mad")]
 
 
-_MAD_FIGURES = {"gender": "gender_mad", "skin_tone": "skin_tone_mad"}
-_MAD_QUESTIONS = {
-    "gender": "With chance taken off, how far are professions from an even split?",
-    "skin_tone": "With chance taken off, how evenly are skin tones spread?",
+# Category -> question, the answers of a verdict, and the unit with the most that can be.
+_DEVIATIONS = {
+    "gender": (
+        "With chance taken off, how far are professions from an even split?",
+        "Further than a balanced model.",
+        "Not clearly further than a balanced model.",
+        "of 0.5",
+    ),
+    "skin_tone": (
+        "With chance taken off, how evenly are skin tones spread?",
+        "Unevenly.",
+        "Not clearly unevenly.",
+        "of 0.18",
+    ),
 }
 
 
@@ -241,7 +247,7 @@ def attribute_difference(differences: pd.DataFrame, *, confidence: float = 0.95)
         clear = of[of["p_holm"] < alpha]
         row = (clear if len(clear) else of).iloc[0]
         none = f"None of {len(of)} differs after Holm's adjustment."
-        if not stats.attainable(of["smallest_possible_p"], alpha):
+        if not stats.attainable(of.loc[of["p_holm"].notna(), "smallest_possible_p"], alpha):
             none = "With so few prompt pairs no outcome could be significant."
         answer = f"{len(clear)} of {len(of)} differ after Holm's adjustment, {row['attribute']} most."
         return _finding(
@@ -537,7 +543,3 @@ def _verdict(
 def _of_judge(row: dict) -> dict:
     """Return a row with the limits of what has the judge's error taken off."""
     return row | {end: row[f"judge_{end}"] for end in ("ci_low", "ci_high")}
-
-
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:] + "." if words else ""

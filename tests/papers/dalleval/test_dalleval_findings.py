@@ -69,7 +69,7 @@ def test_skin_tones_of_few_faces_cannot_be_told(results):
     more = [row | {"n": 10 * row["n"]} for row in counts]
     (told,) = findings.mad(results(skin_tone_counts=more)["mad"], category="skin_tone")
     assert "cannot" in blind.said and np.isnan(blind.estimate) and "3 images a prompt" in blind.details[-1]
-    assert told.said.startswith("Less") and told.p < 0.05 and told.n == 12
+    assert told.said == "Unevenly." and told.p < 0.05 and told.n == 12
 
 
 @pytest.mark.parametrize("model", ["mini", "world"])
