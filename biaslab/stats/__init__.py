@@ -13,12 +13,24 @@ from biaslab.stats.attainable import (
 )
 from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap
 from biaslab.stats.contingency import cramers_v, permuted_chi_square, pool_rare
+<<<<<<< HEAD
 from biaslab.stats.crossed import (
     Error,
     clustered_error,
     clustered_mean,
     clustered_share_interval,
     crossed_error,
+=======
+from biaslab.stats.crossed import Error, clustered_error, clustered_share_interval, crossed_error
+from biaslab.stats.deviation import (
+    Deviation,
+    bias_aware_interval,
+    bounded_mean,
+    folded_means,
+    judged_deviation,
+    judged_mean,
+    mean_mad,
+>>>>>>> dalbias
 )
 from biaslab.stats.drawing import ByCaption, Drawing, OneByOne
 from biaslab.stats.floors import (
@@ -42,20 +54,25 @@ from biaslab.stats.intervals import (
     wilson_interval,
 )
 from biaslab.stats.judge_error import corrected_shares
+from biaslab.stats.paired import PairedDifference, paired_difference
 
 __all__ = [
     "Bootstrap",
     "ByCaption",
     "ChiSquare",
+    "Deviation",
     "Drawing",
     "Error",
     "Estimate",
     "Interval",
     "OneByOne",
+    "PairedDifference",
     "absolute_deviation_floor",
     "adjust",
     "attainable",
+    "bias_aware_interval",
     "bootstrap_mean",
+    "bounded_mean",
     "chi_square",
     "clustered_error",
     "clustered_mean",
@@ -69,15 +86,23 @@ __all__ = [
     "exact_interval",
     "expected_absolute_deviation",
     "fewest_units",
+<<<<<<< HEAD
     "halves_interval",
+=======
+    "folded_means",
+>>>>>>> dalbias
     "hierarchical_bootstrap",
+    "judged_deviation",
+    "judged_mean",
     "least_binomial_p",
     "least_fisher_p",
     "least_sign_flip_p",
     "mad_floor",
     "mean_interval",
+    "mean_mad",
     "needed",
     "one_sample_t",
+    "paired_difference",
     "pearson_r",
     "percent",
     "percentile_interval",
