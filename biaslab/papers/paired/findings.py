@@ -242,7 +242,8 @@ def power_lean(coupling: pd.DataFrame, *, confidence: float) -> Iterator[Finding
         tested = isfinite(row["difference_p"])
         leans = [moved(*[row["difference"]] * 2, *ways) if tested else ways[2], ways[2]]
         said, untold = (
-            f"That cannot be told: the difference restates the lean over both roles ({lean})." for lean in leans
+            f"That cannot be told: the difference restates the lean over both roles ({lean})."
+            for lean in leans
         )
         detail = f"High minus low power, {row['difference']:+.1f} points, is 4 × (50 - % female) by algebra."
         verdict = {"undecided": untold, "p": row["difference_p"], "confidence": confidence}
@@ -329,7 +330,12 @@ def lean(lean: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say the share perceived as female whatever the identity, with two people and with one (``paired_lean``)."""
     question = "Whatever the identity, which way do {what} lean with {setting}?"
     ways = "Towards women", "Towards men", "No lean is shown"
-    of = _OCCUPATIONS | {"unit": "% female", "figure": "paired_lean", "reference": 50, "confidence": confidence}
+    of = _OCCUPATIONS | {
+        "unit": "% female",
+        "figure": "paired_lean",
+        "reference": 50,
+        "confidence": confidence,
+    }
     known = _plain(_overall(lean[lean["evidence"] == "computed"], "percent_female"))
     for rows in _groups(known, ["model", "aspect"]):
         row = rows.iloc[-1]
@@ -619,7 +625,11 @@ def labour_gap(gaps: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say whether pairs with a larger gap in the labour force have a higher score (``paired_labour_gap``)."""
     question = "Does the score grow with the gap in the labour force ({setting})?"
     ways = "It rises", "It falls", "No slope is shown"
-    of = _OCCUPATIONS | {"unit": "points a point of gap", "figure": "paired_labour_gap", "confidence": confidence}
+    of = _OCCUPATIONS | {
+        "unit": "points a point of gap",
+        "figure": "paired_labour_gap",
+        "confidence": confidence,
+    }
     for row in _rows(gaps[gaps["group"] == "line"].dropna(subset=["slope"])):
         yield _finding(row, question, ways, "slope", _p(row), **of)
 

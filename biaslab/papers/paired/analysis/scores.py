@@ -48,7 +48,9 @@ def stereotype_score(
                 alone = stratum != "overall" or not two
                 row["images_dependence"] = dependence.NONE if alone else worst
             if not (isfinite(half) or row["reason"]):
-                row["reason"] = "an interval over images needs two people of each identity, and some who differ"
+                row["reason"] = (
+                    "an interval over images needs two people of each identity, and some who differ"
+                )
             rows.append(row | {"printed": stated.get((*cell.values(), stratum), np.nan)})
     done = {(*(r[c] for c in CELL), r["stereotype"]) for r in rows}
     for names, value in stated.items():
@@ -231,8 +233,8 @@ def lean(
 ) -> pd.DataFrame:
     """Return the share perceived as female in each list and over both: the lean apart from the stereotype.
 
-    ``t`` and ``p`` are of one half. By algebra the overall score is the female list's share minus the male list's. Printed ``scores`` of
-    ``paired_stereotype_score`` are turned into shares.
+    ``t`` and ``p`` are of one half. By algebra the overall score is the female list's share minus the male list's.
+    Printed ``scores`` of ``paired_stereotype_score`` are turned into shares.
     """
     people = counted(shares)
     # By how much the share of women changes with the score of an identity.
