@@ -33,10 +33,21 @@ _ASSUMED = {
 _NONE_OF = "For none of {n_identities:.0f}, after Holm's correction."
 _TOP = {"all": "", "top5": " (top 5 of each list)"}
 _TOLD = f"a sentence such as “{sentence(['nurse'], ['male'])}”"
+# What is put into models of the embedded world, by model.
 _PLANTED = {
-    "mini": f"Largely planted: {100 * FORMS['sentence']:.0f} % of the texts that its model of people was trained on "
-    f"end in {_TOLD}, with people as told.",
-    "world": f"Planted: what {_TOLD} says is drawn.",
+    "shares": {
+        "mini": "Planted: its model of people was trained on drawings whose shares follow the printed ones.",
+        "world": "Planted: its shares follow the printed ones.",
+    },
+    "faircritic": {
+        "mini": f"Largely planted: {100 * FORMS['sentence']:.0f} % of the texts that its model of people was trained "
+        f"on end in {_TOLD}, with people as told.",
+        "world": f"Planted: what {_TOLD} says is drawn.",
+    },
+    "intervention": {
+        "mini": "Planted: its model of people was trained on drawings that follow the printed effect.",
+        "world": "Planted: its drawings follow the printed effect.",
+    },
 }
 
 
@@ -95,6 +106,11 @@ def _assumed(row, column: str = "dependence") -> tuple[str, ...]:
     return (_ASSUMED[row[column]],) if row[column] in _ASSUMED else ()
 
 
+def _planted(row, what: str = "shares") -> tuple[str, ...]:
+    """Return what was put into the model that a row is of."""
+    return (_PLANTED[what][row["model"]],) if row["model"] in _PLANTED[what] else ()
+
+
 def _plain(table: pd.DataFrame) -> pd.DataFrame:
     """Return rows without mitigation: one person alone, and all pairs."""
     return table[table["setting"].isin(["single", "paired"])]
@@ -145,7 +161,8 @@ def stereotype_score(scores: pd.DataFrame, *, confidence: float) -> Iterator[Fin
         drawn = rows[["setting", "score", "ci_low", "ci_high"]].itertuples(index=False)
         marks = tuple(Mark(_setting(setting), *numbers) for setting, *numbers in drawn)
         drawn = {"marks": marks, "reference_name": "no lean", "figure": figure, "confidence": confidence}
-        yield _finding(row, question, ways, "score", (*alone, *_assumed(row)), **_OCCUPATIONS, **drawn)
+        details = (*alone, *_assumed(row), *_planted(row))
+        yield _finding(row, question, ways, "score", details, **_OCCUPATIONS, **drawn)
 
 
 @_listed
@@ -189,7 +206,7 @@ def occupation_score(absolute: pd.DataFrame, scores: pd.DataFrame, *, confidence
         if (smallest := row["smallest_p_holm"]) >= alpha:
             said, tests = f"That cannot be told with {each_has} each.", int(row["n_identities"])
             more, test = _sentence(_none_could(each_has, smallest, alpha, stats.least_binomial_p, tests)), {}
-        yield _finding(row, question, said, details=[more], **of, **test)
+        yield _finding(row, question, said, details=(more, *_planted(row)), **of, **test)
 
 
 @_listed
@@ -212,7 +229,8 @@ def absolute_score(absolute: pd.DataFrame, *, confidence: float) -> Iterator[Fin
         rests = not isfinite(row["p"]) or _rivals(row["mean_absolute_score"], row["corrected"])
         said = untold if rests else "{corrected:.1f} points on average."
         verdict = {"undecided": untold, "p": row["p"], "figure": figure}
-        yield _finding(row, question, said, "corrected", (seen, *_assumed(row)), **of, **verdict)
+        details = (seen, *_assumed(row), *_planted(row))
+        yield _finding(row, question, said, "corrected", details, **of, **verdict)
 
 
 @_listed
@@ -282,7 +300,7 @@ def labour_correlation(correlation: pd.DataFrame, *, confidence: float) -> Itera
     ways = "They rise with them", "They fall with them", "No correlation is shown"
     of = {"unit": "(r)", "of": "occupations", "figure": "paired_labour_correlation", "confidence": confidence}
     for row in _rows(_plain(_overall(correlation, "r"))):
-        yield _finding(row, question, ways, "r", **of)
+        yield _finding(row, question, ways, "r", _planted(row), **of)
 
 
 @_listed
@@ -304,7 +322,7 @@ def labour_amplification(amplification: pd.DataFrame, *, confidence: float) -> I
             if abs(raw - left) > half or raw * left < 0:
                 details.append(f"{spoken(raw)} points as observed, {spoken(left)} without image noise.")
             ways_left = (ways[2],) * 3 if _rivals(raw, left) else ways
-            yield _finding(row, question, ways_left, "amplification", details, **of)
+            yield _finding(row, question, ways_left, "amplification", (*details, *_planted(row)), **of)
 
 
 # -- one person against two --------------------------------------------------------------------------
@@ -322,7 +340,7 @@ def score_change(changes: pd.DataFrame, *, confidence: float) -> Iterator[Findin
         said = [f"{s} list {by.loc[s, 'change']:+.1f} ({interval(by.loc[s])})" for s in lists]
         if "overall" in by.index:
             row, details = by.loc["overall"], [f"Partners fixed: {'; '.join(said)}."] if said else []
-            yield _finding(row, question, ways, "change", [*details, *_assumed(row)], **of)
+            yield _finding(row, question, ways, "change", (*details, *_assumed(row), *_planted(row)), **of)
 
 
 @_listed
@@ -343,7 +361,8 @@ def lean(lean: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
             f"With {_setting(r['setting'])}: {r['percent_female']:.1f} % ({interval(r)})."
             for r in _rows(rows.iloc[:-1])
         ]
-        yield _finding(row, question, ways, "percent_female", (*alone, *_assumed(row)), **of)
+        details = (*alone, *_assumed(row), *_planted(row))
+        yield _finding(row, question, ways, "percent_female", details, **of)
 
 
 @_listed
@@ -398,8 +417,7 @@ def mitigation(mitigation: pd.DataFrame, *, confidence: float) -> Iterator[Findi
                 elif (first["score"] > 0) == way.startswith("towards"):
                     said = f"Bias {way} is left."
                 verdict = _OCCUPATIONS | {"undecided": none, "p": row["p"], "confidence": confidence}
-                planted = by == "faircritic" and row["model"] in _PLANTED
-                details += [*_assumed(row), *_chosen(scope), *([_PLANTED[row["model"]]] if planted else [])]
+                details += [*_assumed(row), *_chosen(scope), *_planted(row, by)]
             elif first["score"] * row["score"] < 0:
                 said = "The sign is reversed; no interval is printed."
                 if abs(row["score"]) < row["margin"]:
@@ -417,7 +435,8 @@ def mitigation_change(change: pd.DataFrame, *, confidence: float) -> Iterator[Fi
     for row in _rows(_overall(change, "change")):
         name, scope = _NAMES[row["mitigation"]], row["scope"]
         question = f"How far does {name} move the score of {{what}}{_TOP[scope]}?"
-        details = (*_leaning(row, 1 - confidence), *_assumed(row), *_chosen(scope))
+        planted = _planted(row, row["mitigation"])
+        details = (*_leaning(row, 1 - confidence), *_assumed(row), *_chosen(scope), *planted)
         yield _finding(row, question, ("Up", "Down", "No change is shown"), "change", details, **of)
 
 

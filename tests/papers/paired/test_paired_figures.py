@@ -62,7 +62,8 @@ def test_every_table_finding_and_figure_takes_thin_sources(tables_of, analyses, 
     f, c = paired.findings, {"confidence": 0.95}
     found = [
         *f.stereotype_score(t["stereotype_score"], **c), *f.biased_images(t["biased_images"]),
-        *f.occupation_score(t["absolute_score"], t["occupation_score"], **c), *f.absolute_score(t["absolute_score"], **c),
+        *f.occupation_score(t["absolute_score"], t["occupation_score"], **c),
+        *f.absolute_score(t["absolute_score"], **c),
         *f.power_lean(t["role_coupling"], **c), *f.role_coupling(t["role_coupling"]), *f.lean(t["lean"], **c),
         *f.labour_correlation(t["labour_correlation"], **c), *f.labour_amplification(t["labour_amplification"], **c),
         *f.score_change(t["score_change"], **c), *f.changed_cases(t["changed_cases"], t["identity_change"], **c),

@@ -93,15 +93,19 @@ def test_printed_mitigations_have_a_sign_and_no_interval(printed):
 
 
 @pytest.mark.parametrize(("model", "planted"), [("mini", True), ("world", True), ("A", False)])
-def test_what_was_planted_of_faircritics_effect_is_said_with_it(tables_of, model, planted):
+def test_what_was_planted_is_said_with_it(tables_of, model, planted):
     rows = lists([9, 9], [1, 1], 10, "paired", model=model) + lists(
         [5, 6], [5, 5], 10, "faircritic", model=model
     )
     rows += lists([5, 6], [5, 5], 10, "intervention", model=model)
-    found = paired.findings.mitigation(tables_of(percent_female=rows)["mitigation"], **C)
-    said = {f.question: any("lanted" in detail for detail in f.details) for f in found}
-    assert [value for question, value in said.items() if "FairCritic" in question] == [planted]
-    assert [value for question, value in said.items() if "FairCritic" not in question] == [False]
+    t = tables_of(percent_female=rows)
+    found = [
+        *paired.findings.mitigation(t["mitigation"], **C),
+        *paired.findings.mitigation_change(t["mitigation_change"], **C),
+        *paired.findings.stereotype_score(t["stereotype_score"], **C),
+    ]
+    assert len(found) == 5
+    assert {any("lanted" in detail for detail in f.details) for f in found} == {planted}
 
 
 def test_the_top_are_said_to_be_chosen_by_the_same_images(tables_of):
@@ -207,3 +211,36 @@ def test_records_of_findings_are_json(printed):
 
     found = paired.findings.labour_correlation(printed["labour_correlation"], **C)
     assert json.loads(json.dumps([f.as_record() for f in found]))[1]["n"] == 39
+
+
+def test_a_correction_larger_than_what_it_leaves_decides_nothing():
+    row = {"model": "A", "setting": "paired", "n_occupations": 20, "p": 0.001, "uncorrected": -2.0}
+    rows = [
+        row | {"definition": "no_exclusion", "amplification": 3.0, "ci_low": 2.0, "ci_high": 4.0},
+        row | {"definition": "directional", "amplification": 3.0, "ci_low": 2.0, "ci_high": 4.0},
+    ]
+    found = one(paired.findings.labour_amplification(pd.DataFrame(rows), **C))
+    # From -2 to +3 is more than 3.
+    assert found.said.startswith("No difference is shown") and not found.decided
+    assert found.details[-1] == "-2.00 points as observed, 3.00 without image noise."
+    rows[0] |= {"uncorrected": 3.4}
+    found = one(paired.findings.labour_amplification(pd.DataFrame(rows), **C))
+    assert found.said.startswith("Further from 50 %") and "as observed" not in found.details[-1]
+
+
+def test_verdicts_carry_the_test_of_their_interval(printed):
+    f = paired.findings
+    found = [
+        *f.stereotype_score(printed["stereotype_score"], **C),
+        *f.score_change(printed["score_change"], **C),
+        *f.labour_correlation(printed["labour_correlation"], **C),
+        *f.labour_amplification(printed["labour_amplification"], **C),
+        *f.absolute_score(printed["absolute_score"], **C),
+        *f.lean(printed["lean"], **C),
+        *f.power_lean(printed["role_coupling"], **C),
+    ]
+    for each in found:
+        assert each.undecided and each.n in (36, 39, 40), each
+        reference = each.reference or (50 if each.unit == "% female" else 0)
+        outside = each.ci_low > reference or each.ci_high < reference
+        assert (each.p < 0.05) == outside, each
