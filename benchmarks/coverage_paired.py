@@ -162,7 +162,8 @@ def size_alone(rng, studies, *, n, people, spread=0.25, mean=0.5) -> Iterator[di
     floor = scores._corrected_floor(people)
     counts = rng.binomial(people, mean + rng.uniform(-spread, spread, (studies, 2, n)))
     values = 200 * stats.corrected_absolute_deviation(counts, people)
-    for own in values:
+    # Where no two identities of a list differ there is no interval.
+    for own in values[values.std(axis=2).any(axis=1)]:
         yield sized(own.ravel(), _welch(tuple(own / 2)), floor, truth)
 
 

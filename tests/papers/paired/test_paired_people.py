@@ -12,6 +12,7 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 
 from biaslab import published
 from biaslab.judging.people import OUTCOMES
+from biaslab.papers import paired
 from biaslab.prompts import paired as asking
 
 
@@ -238,6 +239,26 @@ def test_contrast_overall_counts_pairs_twice_and_people_alone_half(tables_of):
     row = one(table, setting="single", stereotype="overall")
     assert row["contrast"] == pytest.approx((200 / 3 + 100) / 2)
     assert row["contrast"] - row["contrast_ci_low"] == pytest.approx(np.diff(welch)[0] / 2)
+
+
+@pytest.mark.parametrize("setting", ["single", "same", "alike"])
+def test_tests_of_contrast_are_those_of_its_intervals(tables_of, setting):
+    # Intervals at the level of a p end at 0, also where they are wider because identities of a list share images.
+    rng, rows = np.random.default_rng(8), []
+    for k in range(6):
+        for j in range(6):
+            rows += pair(f"p{k}{j}", (f"f{k}", F, rng.choice(LISTS)), (f"m{j}", M, rng.choice(LISTS)))
+        for of, g in (("f", F), ("m", M)):
+            other = k if setting == "same" else (k + 1) % 6
+            asked = [(f"{of}{k}", g, rng.choice(LISTS)), (f"{of}{other}", g, rng.choice(LISTS))]
+            people = asked[:1] if setting == "single" else asked
+            rows += image(f"{of}{k}", people, setting=setting, order="")
+    people = tables_of(people=rows)["people"]
+    for stereotype in (*LISTS, "overall"):
+        row = one(paired.control_score(people, confidence=0.95), setting=setting, stereotype=stereotype)
+        at = paired.control_score(people, confidence=1 - row["contrast_p"])
+        at = one(at, setting=setting, stereotype=stereotype)
+        assert min(abs(at["contrast_ci_low"]), abs(at["contrast_ci_high"])) == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize("setting", ["paired", "same", "single"])

@@ -280,7 +280,13 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
         people = wide["n"].to_numpy()
         row = {"model": model, "setting": setting, "n": len(wide)}
         r = stats.pearson_r(low, high, confidence)
-        row |= {"r": r.r, "ci_low": r.ci_low, "ci_high": r.ci_high, "p": r.p}
+        # Where every image shows one woman and one man, it is 1 whatever the occupations are.
+        known = abs(r.r) < 1 - 1e-9
+        row |= {"r": r.r, "p": r.p} | ({"ci_low": r.ci_low, "ci_high": r.ci_high} if known else {})
+        if not known:
+            row["reason"] = (
+                "an interval needs three occupations and scores that differ from one role to the other"
+            )
         if not isfinite(r.r):
             row["reason"] = "a correlation needs three occupations and scores that differ"
         sides = (2 * every["score"][s].dropna() for s in ("male", "female"))
