@@ -13,15 +13,13 @@ from biaslab.stats.attainable import (
 )
 from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap
 from biaslab.stats.contingency import cramers_v, permuted_chi_square, pool_rare
-<<<<<<< HEAD
 from biaslab.stats.crossed import (
     Error,
     clustered_error,
     clustered_mean,
     clustered_share_interval,
     crossed_error,
-=======
-from biaslab.stats.crossed import Error, clustered_error, clustered_share_interval, crossed_error
+)
 from biaslab.stats.deviation import (
     Deviation,
     bias_aware_interval,
@@ -30,7 +28,6 @@ from biaslab.stats.deviation import (
     judged_deviation,
     judged_mean,
     mean_mad,
->>>>>>> dalbias
 )
 from biaslab.stats.drawing import ByCaption, Drawing, OneByOne
 from biaslab.stats.floors import (
@@ -86,11 +83,8 @@ __all__ = [
     "exact_interval",
     "expected_absolute_deviation",
     "fewest_units",
-<<<<<<< HEAD
-    "halves_interval",
-=======
     "folded_means",
->>>>>>> dalbias
+    "halves_interval",
     "hierarchical_bootstrap",
     "judged_deviation",
     "judged_mean",
