@@ -3,7 +3,14 @@
 Pure functions over arrays or pandas objects (matched by position, never by index). Shares are 0–1.
 """
 
-from biaslab.stats.attainable import attainable, least_binomial_p, least_fisher_p, least_sign_flip_p, needed
+from biaslab.stats.attainable import (
+    attainable,
+    fewest_units,
+    least_binomial_p,
+    least_fisher_p,
+    least_sign_flip_p,
+    needed,
+)
 from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap
 from biaslab.stats.contingency import cramers_v, permuted_chi_square, pool_rare
 from biaslab.stats.crossed import Error, clustered_error, clustered_share_interval, crossed_error
@@ -53,6 +60,7 @@ __all__ = [
     "difference_interval",
     "exact_interval",
     "expected_absolute_deviation",
+    "fewest_units",
     "hierarchical_bootstrap",
     "least_binomial_p",
     "least_fisher_p",

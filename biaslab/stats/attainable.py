@@ -55,6 +55,15 @@ def least_sign_flip_p(n: int, replicates: int = 10_000) -> float:
     return 2 * 0.5**n if n <= EXACT_UP_TO else 1 / (replicates + 1)
 
 
+def fewest_units(level: float = 0.05) -> int:
+    """Return the fewest units (occupations, prompts, people, …) that a verdict at a ``level`` (0–1) rests on.
+
+    With fewer no outcome of a sign-flip test reaches the level: n values on one side of 0 have p = 2 · 0.5^n. 6 at 5 %,
+    8 at 1 %.
+    """
+    return needed(least_sign_flip_p, 1, level)
+
+
 def attainable(least_p, level: float = 0.05, method: str = "holm") -> bool:
     """Say whether any outcome of tests with these least p could be significant at ``level`` after adjustment.
 
