@@ -24,7 +24,10 @@ from biaslab.stats.intervals import Estimate
 
 LEVELS = ("occupation", "image")
 CELLS_PER_BATCH = 250_000  # bounds memory: some ten arrays of this size exist at a time
-NOISE_DRAWS, NOISE_SEED = 4000, 20231  # always the same, so that an estimate is one number whatever the replicates
+NOISE_DRAWS, NOISE_SEED = (
+    4000,
+    20231,
+)  # always the same, so that an estimate is one number whatever the replicates
 
 
 class Bootstrap(NamedTuple):
@@ -39,6 +42,7 @@ class Bootstrap(NamedTuple):
     bias: float | np.ndarray  # how much image noise adds to ``value``; the interval is around value - bias
     se: float | np.ndarray  # standard error of value - bias
     df: float  # degrees of freedom of the interval and of the test; inf for a normal interval
+    reason: str = ""  # why there is no interval; empty where there is one, or where its variance is 0
 
     @property
     def estimate(self) -> float | np.ndarray:
@@ -167,17 +171,21 @@ def hierarchical_bootstrap(
 
     shift = _noise(f, drawing, observed, n) if "image" in levels else np.zeros(value.shape)
     variance, usable = _covariance(first, second)
-    df = np.inf
+    df, reason = np.inf, ""
+    # A cell of one image says nothing about its own noise; those with more stand for it.
+    if "image" in levels and (np.maximum(n - 1, 0).sum(axis=0) < LEAST_SPARE)[(n > 0).any(axis=0)].any():
+        reason = FEW_IMAGES
     if "occupation" in levels:
+        reason = FEW_GROUPS if groups < LEAST_GROUPS else reason
         # The variance between resamples of g groups falls short by (g - 1) / g.
         variance = variance * (groups / (groups - 1) if groups > 1 else np.nan)
         df = float(max(groups - 1, 1))
     quantile = stats.t.ppf((1 + confidence) / 2, df)
     # Few groups or images can leave no variance, or a negative estimate of it: that is no knowledge of its size.
-    se = np.sqrt(np.where(variance > 0, variance, np.nan))
+    se = np.sqrt(np.where((variance > 0) & (not reason), variance, np.nan))
     low, high = value - shift - quantile * se, value - shift + quantile * se
     return Bootstrap(
-        value[()], low[()], high[()], groups, int(n.sum()), draws * int(usable), shift[()], se[()], df
+        value[()], low[()], high[()], groups, int(n.sum()), draws * int(usable), shift[()], se[()], df, reason
     )
 
 
