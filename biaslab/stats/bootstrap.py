@@ -24,10 +24,12 @@ from biaslab.stats.intervals import Estimate
 
 LEVELS = ("occupation", "image")
 CELLS_PER_BATCH = 250_000  # bounds memory: some ten arrays of this size exist at a time
-NOISE_DRAWS, NOISE_SEED = (
-    4000,
-    20231,
-)  # always the same, so that an estimate is one number whatever the replicates
+# Always the same draws, so that an estimate is one number whatever the replicates and the seed.
+NOISE_DRAWS, NOISE_SEED = 4000, 20231
+# Groups, and images of a cell on average, below which intervals do not cover.
+LEAST_GROUPS, LEAST_IMAGES = 3, 2
+FEW_GROUPS = f"Fewer than {LEAST_GROUPS} occupations do not tell how much others differ."
+FEW_IMAGES = f"With fewer than {LEAST_IMAGES} images a share, image noise cannot be told from differences."
 
 
 class Bootstrap(NamedTuple):
@@ -172,8 +174,8 @@ def hierarchical_bootstrap(
     shift = _noise(f, drawing, observed, n) if "image" in levels else np.zeros(value.shape)
     variance, usable = _covariance(first, second)
     df, reason = np.inf, ""
-    # A cell of one image says nothing about its own noise; those with more stand for it.
-    if "image" in levels and (np.maximum(n - 1, 0).sum(axis=0) < LEAST_SPARE)[(n > 0).any(axis=0)].any():
+    # A cell of one image says nothing about its own noise.
+    if "image" in levels and (n.sum(axis=0) < LEAST_IMAGES * (n > 0).sum(axis=0)).any():
         reason = FEW_IMAGES
     if "occupation" in levels:
         reason = FEW_GROUPS if groups < LEAST_GROUPS else reason

@@ -181,7 +181,7 @@ def headline(amplification: pd.DataFrame, *, confidence: float) -> list[Finding]
     """
 
     def say(model: str, rows: pd.DataFrame) -> Finding | None:
-        rows = _corrected(rows)
+        rows = weighed(rows)
         by = {row.definition: row for row in rows.itertuples()}
         if not {"published", "directional"} <= set(by):
             return None
@@ -226,12 +226,12 @@ def _alpha(confidence: float) -> float:
     return round(1 - confidence, 10)
 
 
-def _corrected(
+def weighed(
     rows: pd.DataFrame, value: str = "amplification", plain: str = "amplification_plain"
 ) -> pd.DataFrame:
-    """Return rows with what their image noise means for an answer.
+    """Return rows of ``paradox_amplification`` with what their image noise means for an answer.
 
-    ``p_told`` is 1 where more is corrected than is left, and nothing can be told; ``unknown`` is the answer where none
+    ``value`` and ``plain`` name the columns without and with it. ``p_told`` is 1 where more is corrected than is left, and nothing can be told; ``unknown`` is the answer where none
     is told, ``why`` the reason in words, and ``both`` the two values where they differ by much.
     """
     known = rows["ci_low"].notna()
@@ -256,7 +256,7 @@ def _corrected(
 def _amplified(rows: pd.DataFrame, *details: str, confidence: float, figure: str = "") -> list[Finding]:
     """Say of each row whether there is amplification; its column ``question`` asks it."""
     return by_row(
-        _corrected(rows).assign(by=rows["amplification"].abs()),
+        weighed(rows).assign(by=rows["amplification"].abs()),
         "{question}",
         ("Yes, by {by} points.", "No: it falls by {by} points.", "{unknown}"),
         *("amplification", "points", "n_occupations", "occupations"),
@@ -393,7 +393,7 @@ def changes(change: pd.DataFrame, approaches: Sequence[str], *, confidence: floa
     rows = rows.sort_values("approach", key=lambda c: c.map(list(approaches).index), kind="stable")
     names = {"first": rows["approach"].map(APPROACH_NAMES), "second": rows["reference"].map(APPROACH_NAMES)}
     return by_row(
-        _corrected(rows, "change", "change_plain").assign(
+        weighed(rows, "change", "change_plain").assign(
             **names, fall=_percent(rows, "reference_amplification")
         ),
         "Is there less amplification with “{first}” than with “{second}”?",
@@ -412,7 +412,7 @@ def t_tests(amplification: pd.DataFrame, approaches: Sequence[str], *, confidenc
     Prompts are adjusted for one another (Holm).
     """
     rows = amplification[(amplification["definition"] == "published") & amplification["t"].notna()]
-    rows = _corrected(rows[rows["approach"].isin(approaches) & (rows["prompt"] != "mean")])
+    rows = weighed(rows[rows["approach"].isin(approaches) & (rows["prompt"] != "mean")])
 
     def say(model: str, approach: str, rows: pd.DataFrame) -> Finding:
         p = stats.adjust(rows["p_told"])

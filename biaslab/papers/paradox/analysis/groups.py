@@ -28,6 +28,13 @@ resamples of so few images cannot show how little the two shares differ.
 """
 RANGES = {"published": (-50, 50), "no_exclusion": (-50, 50), "directional": (-100, 50)}
 """Least and most amplification that can be, in points."""
+TOLD_FROM_HALF = 0.01
+"""Level at which shares must differ from one half for an interval of what folds there.
+
+In simulations of 40 occupations, all of whose shares are one half, intervals of the three definitions hold the truth in
+as few as 30 to 80 % of studies; where the shares are tested first, 0 is rejected in 2 % at most, and in 8 % at most
+where shares are Beta(12, 13) and all but cannot be told from one half (``benchmarks/coverage.py``, ``half``).
+"""
 PRINTED = {"seed": 20231, "replicates": 10_000}
 """Draws of models whose shares the paper prints, so that their intervals have the same digits in every run."""
 NO_PAIRS = (
@@ -35,6 +42,7 @@ NO_PAIRS = (
     "no interval and image noise is left in; a table paradox_caption_pairs beside the shares gives it."
 )
 NOTHING_LEFT = "No occupation is left."
+AT_HALF = "Shares cannot be told from one half, so neither their lean nor their distance from it is known."
 TOO_FEW = "Too few occupations or images for an interval; image noise is left in."
 
 
@@ -69,9 +77,13 @@ class Group:
             return self.captions
         return stats.OneByOne((1 if self.shared else len(self.prompts)) + len(self.prompts))
 
+    def columns(self, prompt: str) -> list[int]:
+        """Return the columns of ``prompt``: all of them where it is ``mean``."""
+        return list(range(len(self.prompts))) if prompt == "mean" else [self.prompts.index(prompt)]
+
     def images(self, prompt: str) -> float:
         """Return how many images a share of ``prompt`` rests on: the median occupation's, of the side with fewer."""
-        columns = slice(None) if prompt == "mean" else [self.prompts.index(prompt)]
+        columns = self.columns(prompt)
         known = [n[n > 0] for n in (self.training_n[:, columns], self.generated_n[:, columns])]
         return float(min(np.median(n) if n.size else 0 for n in known))
 
@@ -245,6 +257,7 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
     else:
         paired = np.array([group.too_few(name) for name in group.names])
         reason = np.where((reason == "") & (paired != ""), paired, reason)
+        reason = np.where((reason == "") & _at_half(group), AT_HALF, reason)
     if (reason != "").all():
         return Estimates(plain, plain, *[missing] * 5, size, reason)
     counts, n = group.counts()
@@ -271,6 +284,25 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
     return Estimates(plain, np.where(known, plain - noise, plain), low, high, noise, t, p, size, reason)
 
 
+def _at_half(group: Group) -> np.ndarray:
+    """Return where shares could all be one half, (definitions, :attr:`Group.names`): of training for the direction.
+
+    Of distances both sides have to be told from it.
+    """
+
+    def alike(percent: np.ndarray, n: np.ndarray) -> bool:
+        squares = (n * ((percent - 50) / 50) ** 2)[n > 0]
+        return scipy.stats.chi2.sf(np.nansum(squares), squares.size) >= TOLD_FROM_HALF
+
+    training, generated = [], []
+    for columns in map(group.columns, group.names):
+        own = columns[:1] if group.shared else columns
+        training.append(alike(group.training[:, own], group.training_n[:, own]))
+        generated.append(alike(group.generated[:, columns], group.generated_n[:, columns]))
+    training, both = np.array(training), np.logical_or(training, generated)
+    return np.stack([training if d == "directional" else both for d in measures.DEFINITIONS])
+
+
 def draws(model: str, **given) -> dict:
     """Return ``given`` seed, replicates and so on; of a model whose shares are printed, the same in every run."""
     return given | (PRINTED if model in printed.MODELS else {})
@@ -284,7 +316,6 @@ def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
     measure = measures.directional_amplification if definition == "directional" else measures.amplification
     excluded = measures.exclusion_reason(group.generated, group.training, definition) != ""
     values = np.where(excluded, np.nan, measure(group.generated, group.training))
-    if prompt != "mean":
-        values = values[:, [group.prompts.index(prompt)]]
+    values = values[:, group.columns(prompt)]
     values = values[~np.isnan(values).all(axis=1)]
     return np.nanmean(values, axis=1)
