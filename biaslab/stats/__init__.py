@@ -42,12 +42,14 @@ from biaslab.stats.hypothesis import ChiSquare, adjust, chi_square, one_sample_t
 from biaslab.stats.intervals import (
     Estimate,
     Interval,
+    Rivals,
     difference_interval,
     exact_interval,
     mean_interval,
     pearson_r,
     percent,
     percentile_interval,
+    rivals,
     wilson_interval,
 )
 from biaslab.stats.judge_error import corrected_shares
@@ -64,6 +66,7 @@ __all__ = [
     "Interval",
     "OneByOne",
     "PairedDifference",
+    "Rivals",
     "absolute_deviation_floor",
     "adjust",
     "attainable",
@@ -102,6 +105,7 @@ __all__ = [
     "percentile_interval",
     "permuted_chi_square",
     "pool_rare",
+    "rivals",
     "sign_flip",
     "wilson_interval",
 ]
