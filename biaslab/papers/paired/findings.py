@@ -318,7 +318,11 @@ def labour_amplification(amplification: pd.DataFrame, *, confidence: float) -> I
             lean = moved(along["ci_low"], along["ci_high"], *words)
             shift = f"{along['amplification']:+.1f} points ({interval(along)})"
             details = [f"Against the lean of the labour share: {lean}, {shift}."]
-            raw, left, half = row["amplification_plain"], row["amplification"], (row["ci_high"] - row["ci_low"]) / 2
+            raw, left, half = (
+                row["amplification_plain"],
+                row["amplification"],
+                (row["ci_high"] - row["ci_low"]) / 2,
+            )
             if abs(raw - left) > half or raw * left < 0:
                 details.append(f"{spoken(raw)} points as observed, {spoken(left)} without image noise.")
             ways_left = (ways[2],) * 3 if _rivals(raw, left) else ways
