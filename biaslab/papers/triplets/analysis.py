@@ -77,8 +77,8 @@ def excluded_words(words: pd.DataFrame) -> pd.DataFrame:
     """
     if words.empty:
         printed = published.load("triplets_table_2").drop_duplicates("word")
-        words = printed.assign(dataset="", n_excluded=np.nan)
-    ranked = words.sort_values("n_excluded", ascending=False, kind="stable")
+        words = printed.assign(dataset="", captions_excluded=np.nan)
+    ranked = words.sort_values("captions_excluded", ascending=False, kind="stable")
     order = pd.Categorical(ranked["dataset"], dict.fromkeys(words["dataset"]))
     return tables.of(ranked.iloc[np.argsort(order.codes, kind="stable")], "triplets_excluded_words")
 
@@ -120,7 +120,7 @@ def _marked(text: str, spans: str) -> str:
 
 def depicted(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_depicted`` with Wilson intervals of that level, in %: precision and recall of the filter."""
-    value, low, high = stats.percent(agreement["count"], agreement["n"], confidence)
+    value, low, high = stats.percent(agreement["n_both"], agreement["n"], confidence)
     return tables.of(agreement.assign(value=value, ci_low=low, ci_high=high), "triplets_depicted")
 
 
@@ -134,7 +134,7 @@ def datasets(prompt_sets: pd.DataFrame) -> pd.DataFrame:
     """
     prompts = len(PROMPT_GENDERS) * prompt_sets["triplets"]
     images = prompts * prompt_sets["seeds"]
-    return tables.of(prompt_sets.assign(prompts=prompts, images=images), "triplets_datasets")
+    return tables.of(prompt_sets.assign(prompts=prompts, n_images=images), "triplets_datasets")
 
 
 def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -164,7 +164,7 @@ def guidance(
     """
     cell = [*_CELL, "guidance_scale", *_METRIC]
     found = _gaps(similarity, "triplets_guidance_similarity", cell, seed, replicates, confidence)
-    found = found.assign(step=found["metric"].str.removeprefix("z_").astype(int))
+    found = found.assign(denoising_step=found["metric"].str.removeprefix("z_").astype(int))
     return _adjusted(tables.of(found, "triplets_guidance"), _CELL)
 
 
@@ -537,7 +537,8 @@ def _recall_corrected(scores: pd.DataFrame, detections: pd.DataFrame, confidence
     """
     recall, asked = _recalls(detections, confidence), scores[["model", "object"]]
     women, men = (
-        recall.reindex(pd.MultiIndex.from_frame(asked.assign(shown=gender))).to_numpy() for gender in GENDERS
+        recall.reindex(pd.MultiIndex.from_frame(asked.assign(gender_shown=gender))).to_numpy()
+        for gender in GENDERS
     )
     known = (women[:, 0] > 0) & (men[:, 0] > 0)
     of_women, of_men = (np.log(np.where(known[:, None], side, np.nan)).T for side in (women, men))
@@ -580,7 +581,7 @@ def _recalls(detections: pd.DataFrame, confidence: float) -> pd.DataFrame:
     rows = detections.assign(both=hits, reference_only=shown - hits)
     # Of ratings and drawings, ratings are of the images themselves.
     rows = rows.sort_values("reference", ascending=False, kind="stable")
-    keys = ["model", "object", "shown"]
+    keys = ["model", "object", "gender_shown"]
     found = [
         dict(zip(keys, names[1:], strict=True)) | _share_found(of, "reference_only", confidence)
         for names, of in rows.groupby(["reference", *keys], sort=False)
@@ -677,7 +678,7 @@ def _tested(
             yield row | {"reason": test.reason}
             continue
         v = stats.cramers_v(test.statistic, test.dof, test.n, min(table.shape), confidence)
-        row |= {"p_relation": "=", "p": test.p, "statistic": test.statistic, "dof": test.dof}
+        row |= {"p_relation": "=", "p": test.p, "chi_square": test.statistic, "dof": test.dof}
         if (counts["case"] != "").all():
             sets = _by_case(counts, dict(zip(wide.index, kinds, strict=True)), genders)
             row["p_permutation"] = stats.permuted_chi_square(sets, replicates, seed=seed)
@@ -706,12 +707,12 @@ def _scores(
     rows = counts.groupby([*cell, "object", "prompt_gender"])["count"].sum().unstack()
     rows = rows.reindex(columns=sets).fillna(0).astype(int).reset_index()
     images = counts.groupby([*cell, "prompt_gender"])["n_images"].first().unstack().reindex(columns=sets)
-    rows = rows.merge(images.dropna().add_prefix("n_").reset_index(), on=cell)
+    rows = rows.merge(images.dropna().add_prefix("images_").reset_index(), on=cell)
     words = published.load("triplets_text").query("quantity == 'minimum_co_occurrence'")
     stated = rows["dataset"].map(words.set_index("subject")["value"]).fillna(MINIMUM_COUNT)
     rows = rows.assign(minimum_count=minimum_count or stated.astype(int))
     rows = rows[rows[sets].max(axis=1) >= rows["minimum_count"]]
-    masculine, feminine, *sizes = (rows[c].to_numpy() for c in [*sets, "n_masculine", "n_feminine"])
+    masculine, feminine, *sizes = (rows[c].to_numpy() for c in [*sets, "images_masculine", "images_feminine"])
     n = masculine + feminine
     # The score grows with the masculine share of occurrences, so the share's limits give the score's.
     low, high = (_bias_score(end, 1 - end, *sizes) for end in stats.wilson_interval(masculine, n, confidence))
@@ -746,7 +747,7 @@ def _clustered(
         share = masculine.sum() / row["n"]
         error = stats.clustered_error((masculine - share * (masculine + feminine)) / row["n"])
         ends = stats.clustered_share_interval(share, error, len(masculine), confidence)
-        sizes = row["n_masculine"], row["n_feminine"]
+        sizes = row["images_masculine"], row["images_feminine"]
         # Whole numbers where both sets are of one size: then the test is exact.
         lean = masculine - feminine if sizes[0] == sizes[1] else masculine / sizes[0] - feminine / sizes[1]
         rows.loc[i, ["ci_low", "ci_high"]] = [float(_bias_score(end, 1 - end, *sizes)) for end in ends]
@@ -782,10 +783,10 @@ def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
         for names, sets in _group_sets(counts).items()
         for group, objects in sets.items()
     ]
-    frame = tables.of(_or_printed(rows, [*_GROUP, "objects"], printed, counts), "triplets_group_objects")
-    nouns = frame[frame["dependency_group"] == "nouns"].set_index(_CELL)["objects"]
+    frame = tables.of(_or_printed(rows, [*_GROUP, "n_objects"], printed, counts), "triplets_group_objects")
+    nouns = frame[frame["dependency_group"] == "nouns"].set_index(_CELL)["n_objects"]
     return frame.assign(
-        percent_of_nouns=100 * frame["objects"] / frame.join(nouns.rename("all"), on=_CELL)["all"]
+        percent_of_nouns=100 * frame["n_objects"] / frame.join(nouns.rename("all"), on=_CELL)["all"]
     )
 
 
@@ -803,14 +804,14 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
     ]
     keys = [*_CELL, "over", "dependency_group"]
     frame = _or_printed(rows, [*keys, "percent"], printed, counts)
-    size = objects[[*_GROUP, "objects"]].rename(columns={"dependency_group": "over"})
+    size = objects[[*_GROUP, "n_objects"]].rename(columns={"dependency_group": "over"})
     frame = frame.merge(size, on=[*_CELL, "over"], how="left")
     mirrored = frame.rename(columns={"over": "dependency_group", "dependency_group": "over"})
     mirrored = frame[keys].merge(mirrored, on=keys, how="left")
-    shared = mirrored["percent"] * mirrored["objects"] / 100
+    shared = mirrored["percent"] * mirrored["n_objects"] / 100
     # Half a hundredth of a percent of the group, the rounding of a printed cell, is less than half an object.
-    whole = (shared - shared.round()).abs() <= 0.005 * mirrored["objects"] / 100 + 1e-6
-    implied = 100 * shared.round() / frame["objects"]
+    whole = (shared - shared.round()).abs() <= 0.005 * mirrored["n_objects"] / 100 + 1e-6
+    implied = 100 * shared.round() / frame["n_objects"]
     known = frame["percent"].notna() & implied.notna() & whole
     agrees = (frame["percent"] - implied).abs() <= 0.005 + 1e-6
     frame = frame.assign(
@@ -880,7 +881,7 @@ def mask_truth(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     Means over drawings with Student's t.
     """
     rows = []
-    keys = ["model", "kind", "noise", "mask"]
+    keys = ["model", "kind", "noise_level", "mask"]
     for names, of in agreement.groupby(keys, sort=False):
         for metric in ("overlap", "auc"):
             known = of[of[metric].notna()]
@@ -936,8 +937,8 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     whole = detections[~detections["object"].isin(PEOPLE)].assign(object=ALL_OBJECTS)
     for names, of in pd.concat([whole, detections]).groupby(_FOUND, sort=False):
         for shown in (ALL_GROUPS, *GENDERS):
-            some = of if shown == ALL_GROUPS else of[of["shown"] == shown]
-            row = dict(zip(_FOUND, names, strict=True)) | {"shown": shown}
+            some = of if shown == ALL_GROUPS else of[of["gender_shown"] == shown]
+            row = dict(zip(_FOUND, names, strict=True)) | {"gender_shown": shown}
             for measure, of_what in (("precision", "finder_only"), ("recall", "reference_only")):
                 rows.append(row | {"measure": measure} | _share_found(some, of_what, confidence))
             rows.append(row | {"measure": "mask_iou"} | _overlap(some, confidence))
@@ -981,11 +982,13 @@ def detector_gender(errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
     would lie lower. Limits are those of the difference of the two independent recalls (Newcombe 1998), and p is that of
     this interval, whose level is that of the recalls; of single objects adjusted over these.
     """
-    recall = errors[(errors["measure"] == "recall") & errors["shown"].isin(GENDERS)]
-    female, male = (recall[recall["shown"] == g] for g in GENDERS)
+    recall = errors[(errors["measure"] == "recall") & errors["gender_shown"].isin(GENDERS)]
+    female, male = (recall[recall["gender_shown"] == g] for g in GENDERS)
     both = female.merge(male, on=_FOUND, suffixes=("_female", "_male"))
     limits = stats.difference_interval(*(both[f"{c}_{g}"] for g in GENDERS for c in ("value", *_ENDS)))
-    both = both.rename(columns={f"value_{g}": f"recall_{g}" for g in GENDERS})
+    names = {"value": "recall", "n": "objects"}
+    names = {f"{old}_{g}": f"{new}_{g}" for old, new in names.items() for g in GENDERS}
+    both = both.rename(columns=names)
     difference = both["recall_male"] - both["recall_female"]
     p = _p_of_interval(difference, limits.low, limits.high, confidence)
     found = both.assign(difference=difference, ci_low=limits.low, ci_high=limits.high, p=p)
@@ -1004,12 +1007,12 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         unknown = np.isnan(row.people_only)
         sizes = {
             "found_by_both": row.nouns,
-            "detector_precision": row.both + row.model_only,
+            "detector_precision": row.nouns_both + row.model_only,
             # Every noun that the detector does not find may be one that people do.
-            "detector_recall": row.nouns - row.model_only if unknown else row.both + row.people_only,
+            "detector_recall": row.nouns - row.model_only if unknown else row.nouns_both + row.people_only,
         }
         for quantity, n in sizes.items():
-            percent, low, high = stats.percent(int(row.both), int(n), confidence)
+            percent, low, high = stats.percent(int(row.nouns_both), int(n), confidence)
             about = {"model": row.model, "reference": row.reference, "quantity": quantity, "n": n}
             about |= {"percent": percent, "ci_low": low, "ci_high": high, "bound": "", "reason": ""}
             if unknown and quantity == "detector_recall":

@@ -138,11 +138,13 @@ def funnel(funnel: pd.DataFrame) -> list[Finding]:
     def say(dataset: str, rows: pd.DataFrame) -> Finding:
         left = rows.set_index("step")["n_captions"]
         drawn, found = left["sampled"], left.drop("sampled").iloc[-1]
-        most = rows[~rows["step"].isin(["person or people", "sampled"])].nlargest(1, "n_excluded").iloc[0]
+        most = (
+            rows[~rows["step"].isin(["person or people", "sampled"])].nlargest(1, "captions_excluded").iloc[0]
+        )
         details = [f"{left['person or people']:,.0f} name a person or people."]
-        if most["n_excluded"]:
+        if most["captions_excluded"]:
             details.append(
-                f"Most of these are excluded at the step {most['step']!r}: {most['n_excluded']:,.0f} "
+                f"Most of these are excluded at the step {most['step']!r}: {most['captions_excluded']:,.0f} "
                 f"({most['excluded_by']})."
             )
         details.append("All captions were counted, so there is no interval.")
@@ -159,12 +161,12 @@ def excluded_words(words: pd.DataFrame, most: int = 5) -> list[Finding]:
     """Name the words of Table 2 that most captions hold (``triplets_excluded_words``)."""
 
     def say(dataset: str, rows: pd.DataFrame) -> Finding | None:
-        some = rows[rows["n_excluded"] > 0].nlargest(most, "n_excluded")
+        some = rows[rows["captions_excluded"] > 0].nlargest(most, "captions_excluded")
         if some.empty:
             return None
-        named = [f"{row.word} ({row.n_excluded:,.0f})" for row in some.itertuples()]
+        named = [f"{row.word} ({row.captions_excluded:,.0f})" for row in some.itertuples()]
         question = f"Which words of Table 2 do captions of {dataset} with person or people hold most often?"
-        holding = f"{(rows['n_excluded'] > 0).sum()} of {len(rows)} words exclude some"
+        holding = f"{(rows['captions_excluded'] > 0).sum()} of {len(rows)} words exclude some"
         details = (f"{holding}; a caption counts for each that it holds.",)
         return Finding(question, f"{', '.join(named)}.", details=details)
 
@@ -377,7 +379,7 @@ def guidance(gaps: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say how the gap at the end differs between the least and the most guidance (``triplets_guidance``)."""
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
-        last = rows[rows["step"] == rows["step"].max()].sort_values("guidance_scale")
+        last = rows[rows["denoising_step"] == rows["denoising_step"].max()].sort_values("guidance_scale")
         sure = (last["p_holm"] < _alpha(confidence)).sum()
         ends = [last.iloc[at] for at in (0, -1)]
         named = [f"at guidance {end['guidance_scale']:g}" for end in ends]
@@ -550,7 +552,7 @@ def object_images(images: pd.DataFrame) -> list[Finding]:
         ]  # fmt: skip
         return Finding(
             f"How many objects are found in an image, {dataset}?",
-            f"{spoken(mean)} on average; {rows['n_without'].sum():,.0f} of {n.sum():,.0f} images show none.",
+            f"{spoken(mean)} on average; {rows['n_empty'].sum():,.0f} of {n.sum():,.0f} images show none.",
             model, n=n.sum(), of="images",
             details=(*each_gender, f"{rows['n_lost'].sum():,.0f} images were not looked at."),
         )  # fmt: skip
@@ -831,7 +833,7 @@ def thresholds(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding
 def mask_truth(truth: pd.DataFrame) -> list[Finding]:
     """Say of each kind of word how well its maps mark where it belongs (``triplets_mask_truth``)."""
     names = {"person": "people", "thing": "things", "worn": "what is worn", "place": "places"}
-    whole = truth[(truth["noise"] == 0) & truth["value"].notna()]
+    whole = truth[(truth["noise_level"] == 0) & truth["value"].notna()]
 
     def say(model: str, kind: str, rows: pd.DataFrame) -> Finding | None:
         by = {(row.metric, row.mask): row for row in rows.itertuples()}
@@ -888,7 +890,9 @@ def detector_error(errors: pd.DataFrame) -> list[Finding]:
         "recall": "are objects that are there found",
         "mask_iou": "how far do masks of found objects overlap with true ones",
     }
-    whole = errors[(errors["object"] == ALL_OBJECTS) & (errors["shown"] == "all") & errors["value"].notna()]
+    whole = errors[
+        (errors["object"] == ALL_OBJECTS) & (errors["gender_shown"] == "all") & errors["value"].notna()
+    ]
     return [
         Finding(
             f"By {row.reference}, {asked[row.measure]}?",

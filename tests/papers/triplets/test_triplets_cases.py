@@ -179,12 +179,12 @@ def test_swapping_genders_keeps_tests_and_mirrors_scores():
     first, second = (
         triplets.chi_square(c, NO_TESTS, replicates=400).set_index("pair") for c in (given, swapped)
     )
-    for name in ("statistic", "p", "cramers_v"):
+    for name in ("chi_square", "p", "cramers_v"):
         assert second.loc["triplet", name] == pytest.approx(first.loc["triplet", name], rel=1e-12)
     assert second.loc["triplet", "p_permutation"] == pytest.approx(
         first.loc["triplet", "p_permutation"], abs=0.05
     )
-    assert second.loc["neutral-feminine", "statistic"] == first.loc["neutral-masculine", "statistic"]
+    assert second.loc["neutral-feminine", "chi_square"] == first.loc["neutral-masculine", "chi_square"]
     scores, turned = (triplets.bias_score(c, minimum_count=1).set_index("object") for c in (given, swapped))
     turned = turned.loc[scores.index]
     np.testing.assert_allclose(turned["bias_score"], 1 - scores["bias_score"], rtol=0, atol=1e-12)
@@ -203,8 +203,8 @@ def test_permutations_stand_beside_plain_tests_where_cases_are_told():
     plain = triplets.chi_square(together, NO_TESTS).set_index("pair")
     assert plain["p_permutation"].isna().all()
     pd.testing.assert_frame_equal(
-        found[["statistic", "p", "dof", "n_pooled", "cramers_v"]],
-        plain[["statistic", "p", "dof", "n_pooled", "cramers_v"]],
+        found[["chi_square", "p", "dof", "n_pooled", "cramers_v"]],
+        plain[["chi_square", "p", "dof", "n_pooled", "cramers_v"]],
     )
     # "e" is rare and goes with "d", as in the table that the statistic is of.
     dense = {

@@ -11,7 +11,7 @@ from biaslab.papers.triplets import figures, findings
 def drawings(of, reference="drawings"):
     """Return detections, an image each: of object and gender so many shown, and of these so many found."""
     rows = [
-        {"object": name, "shown": gender, "both": int(k < found), "reference_only": int(k >= found)}
+        {"object": name, "gender_shown": gender, "both": int(k < found), "reference_only": int(k >= found)}
         for (name, gender), (shown, found) in of.items()
         for k in range(shown)
     ]
@@ -48,7 +48,7 @@ def test_counts_are_divided_by_recall():
     # Limits by hand: on the scale of log odds the score's and each recall's are as far as they are, squared and added.
     low, high = (np.log(end / (1 - end)) for end in cup[["ci_low", "ci_high"]])
     errors = triplets.detector_error(drawings(known)).query("object == 'cup' and measure == 'recall'")
-    errors = errors.set_index("shown")
+    errors = errors.set_index("gender_shown")
     half, whole = (
         np.log(errors.loc[gender, ["ci_low", "ci_high"]].to_numpy(float))
         - np.log(errors.loc[gender, "value"])
