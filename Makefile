@@ -70,6 +70,7 @@ simulate: $(STAMP)  ## Simulate what intervals cover and tests reject, 2,000 stu
 	$(BIN)/python benchmarks/coverage.py
 	$(BIN)/python benchmarks/coverage_dalleval.py
 	$(BIN)/python benchmarks/coverage_paired.py
+	$(BIN)/python benchmarks/coverage_skills.py
 	$(BIN)/python benchmarks/coverage_triplets.py
 
 clean:  ## Remove .venv, every run and what their stages keep

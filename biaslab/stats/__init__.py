@@ -13,7 +13,13 @@ from biaslab.stats.attainable import (
 )
 from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap
 from biaslab.stats.contingency import cramers_v, permuted_chi_square, pool_rare
-from biaslab.stats.crossed import Error, clustered_error, clustered_share_interval, crossed_error
+from biaslab.stats.crossed import (
+    Error,
+    clustered_error,
+    clustered_mean,
+    clustered_share_interval,
+    crossed_error,
+)
 from biaslab.stats.deviation import (
     Deviation,
     bias_aware_interval,
@@ -31,16 +37,19 @@ from biaslab.stats.floors import (
     expected_absolute_deviation,
     mad_floor,
 )
+from biaslab.stats.halves import halves_interval
 from biaslab.stats.hypothesis import ChiSquare, adjust, chi_square, one_sample_t, sign_flip
 from biaslab.stats.intervals import (
     Estimate,
     Interval,
+    Rivals,
     difference_interval,
     exact_interval,
     mean_interval,
     pearson_r,
     percent,
     percentile_interval,
+    rivals,
     wilson_interval,
 )
 from biaslab.stats.judge_error import corrected_shares
@@ -57,6 +66,7 @@ __all__ = [
     "Interval",
     "OneByOne",
     "PairedDifference",
+    "Rivals",
     "absolute_deviation_floor",
     "adjust",
     "attainable",
@@ -65,6 +75,7 @@ __all__ = [
     "bounded_mean",
     "chi_square",
     "clustered_error",
+    "clustered_mean",
     "clustered_share_interval",
     "corrected_absolute_deviation",
     "corrected_mad",
@@ -76,6 +87,7 @@ __all__ = [
     "expected_absolute_deviation",
     "fewest_units",
     "folded_means",
+    "halves_interval",
     "hierarchical_bootstrap",
     "judged_deviation",
     "judged_mean",
@@ -93,6 +105,7 @@ __all__ = [
     "percentile_interval",
     "permuted_chi_square",
     "pool_rare",
+    "rivals",
     "sign_flip",
     "wilson_interval",
 ]

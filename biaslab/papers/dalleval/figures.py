@@ -132,7 +132,7 @@ def skin_tone_check(check: pd.DataFrame) -> Figure:
             ax.add_patch(Rectangle(place, 0.84, 0.8, facecolor=colour, edgecolor=style.GREY, lw=0.7))
 
     figure = forms.diagonal(
-        of, "x", "tone", hue="computation", look=forms.Look(names=names), ends=(-0.75, 10.7), under=swatches,
+        of, "x", "nearest_tone", hue="computation", look=forms.Look(names=names), ends=(-0.75, 10.7), under=swatches,
         labels=("Tone that the swatch defines (Monk scale)", "Tone that the computation answers"),
     )  # fmt: skip
     figure.axes[0].set(xlim=(0.3, 10.7), xticks=range(1, 11), yticks=range(1, 11), aspect="auto")
@@ -343,11 +343,11 @@ def gender_judges(judges: pd.DataFrame) -> Figure:
     name = judges["judge"] + ", " + judges["captions"] + " captions"
     of = judges.assign(name=name).join(judges["metric"].str.extract(r"(?P<kind>\w+)_at_(?P<k>\d+)"))
     # The lean of all images that could be retrieved has no K.
-    of = of.dropna(subset="k")
+    of = of.dropna(subset="k").reindex(columns=[*of, *({"ci_low", "ci_high"} - {*of})])
     of["k"] = of["k"].astype(int)
     names = {"bias": "Bias@K (0 none, + towards male)", "recall": "Recall@K (%)"}
     figure = forms.trends(
-        of, "k", "value", hue="name", panel="kind", panel_names=names, limits=None, sharey=False,
+        of, "k", "value", hue="name", panel="kind", panel_names=names, sharey=False,
         labels=("Images retrieved, K", ""),
     )  # fmt: skip
     for ax in figure.axes:

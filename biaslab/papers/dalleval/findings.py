@@ -8,7 +8,7 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.findings import Finding, Mark, away, each, interval, moved, p_words, spoken
-from biaslab.papers.dalleval.analysis.detector import ALL, CANNOT, LEAST_YOUDEN
+from biaslab.papers.dalleval.analysis.detector import ALL, CANNOT, LEAST_YOUDEN, RIVALS
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 
 _UNITS = {"released": "as released", "released_signed": "the same, NumPy 1", "cielab": "in CIELAB units"}
@@ -178,7 +178,7 @@ def skin_tone_script(check: pd.DataFrame) -> list[Finding]:
 
 def _right(of: pd.DataFrame) -> int:
     """Count the swatches of known tone that were given it."""
-    return int((of["tone"].astype(int) == of["swatch"].astype(int)).sum())
+    return int((of["nearest_tone"].astype(int) == of["swatch"].astype(int)).sum())
 
 
 def skin_tone_averages(reading: pd.DataFrame, overall: pd.DataFrame) -> list[Finding]:
@@ -320,8 +320,8 @@ def skill_corrected(corrected: pd.DataFrame) -> list[Finding]:
             f"Skill {row['skill']!r}: how many images show what is asked, the detector's error taken off?"
         )
         judged, right = spoken(row["percent_correct"]), spoken(row["percent_corrected"])
-        if pd.isna(row["percent_corrected"]):
-            answer = "This judge cannot tell." if row["reason"] == CANNOT else "Not known."
+        if row["reason"]:
+            answer = "This judge cannot tell." if row["reason"] in (CANNOT, RIVALS) else "Not known."
             why = f"As judged: {judged} %; {row['reason']}."
             return Finding(question, answer, row["model"], figure="dalleval_skill_corrected", details=(why,))
         return _finding(
@@ -369,7 +369,7 @@ def count_corrected(corrected: pd.DataFrame) -> list[Finding]:
 
     def say(row: dict) -> Finding:
         why = f"As the detector counts: {spoken(row['percent_found'])} %.{_truth(row)}"
-        if pd.isna(row["percent_corrected"]):
+        if row["reason"]:
             figure = "dalleval_count_corrected"
             return Finding(question, "This judge cannot tell.", row["model"], figure=figure, details=(why,))
         answer, about = f"In {spoken(row['percent_corrected'])} % of images.", {"of": "images"}
@@ -435,7 +435,7 @@ def printed_averages(accuracy: pd.DataFrame) -> list[Finding]:
     return [Finding(question, answer, details=details)] if len(known) else []
 
 
-def skill_agreement(agreement: pd.DataFrame) -> list[Finding]:
+def skill_agreement(agreement: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say how far people and detector differ, and whether they order models alike."""
     if agreement.empty:
         return []
@@ -443,27 +443,38 @@ def skill_agreement(agreement: pd.DataFrame) -> list[Finding]:
     orders = several.groupby("skill")[["percent_human", "percent_detr"]].rank()
     alike = (orders["percent_human"] == orders["percent_detr"]).groupby(several["skill"]).all()
     order = [f"They order the models alike in {alike.sum()} of {len(alike)} skills."] if len(alike) else []
-    odd, tested = (agreement["p_holm"] < 0.05).sum(), agreement["p_holm"].notna().sum()
+    alpha = round(1 - confidence, 10)
+    odd, tested = (agreement["p_sample_holm"] < alpha).sum(), agreement["p_sample"].notna().sum()
     return [
         Finding(
             "Do people and the detector find equally many images correct?",
-            f"The interval of their difference excludes 0 in {away(agreement)} of {len(agreement)} cells.",
-            figure="dalleval_skill_agreement",
+            f"They differ in {(agreement['p_holm'] < alpha).sum()} of {len(agreement)} cells after Holm's adjustment.",
+            n=agreement["n"].min(), of="images", figure="dalleval_skill_agreement", p=agreement["p_holm"].min(),
+            undecided=f"They differ clearly in 0 of {len(agreement)} cells.", alpha=alpha,
             details=(
+                f"Unadjusted, the interval of their difference excludes 0 in {away(agreement)}.",
                 f"They are {spoken(agreement['difference'].abs().mean())} points apart on average.",
                 *order,
                 f"The sample differs from all test scenes in {odd} of {tested} cells (detector; Holm).",
             ),
         )
-    ]
+    ]  # fmt: skip
 
 
-def skill_training(training: pd.DataFrame) -> list[Finding]:
+def skill_training(training: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say where less training data changes the accuracy, before and after adjustment for the number of cells."""
-    answer = f"In {(training['p_holm'] < 0.05).sum()} of {len(training)} cells after Holm's adjustment."
-    raw = f"Unadjusted, the interval of the change excludes 0 in {away(training)}."
-    question, figure = "Does less training data change the accuracy?", "dalleval_skill_training"
-    return [Finding(question, answer, figure=figure, details=(raw,))] if len(training) else []
+    if training.empty:
+        return []
+    alpha = round(1 - confidence, 10)
+    return [
+        Finding(
+            "Does less training data change the accuracy?",
+            f"In {(training['p_holm'] < alpha).sum()} of {len(training)} cells after Holm's adjustment.",
+            n=training["n"].min(), of="images", figure="dalleval_skill_training", p=training["p_holm"].min(),
+            undecided=f"Clearly in 0 of {len(training)} cells.", alpha=alpha,
+            details=(f"Unadjusted, the interval of the change excludes 0 in {away(training)}.",),
+        )
+    ]  # fmt: skip
 
 
 def metric_agreement(agreement: pd.DataFrame) -> list[Finding]:
@@ -499,14 +510,19 @@ def image_quality(quality: pd.DataFrame) -> list[Finding]:
 def gender_judges(judges: pd.DataFrame) -> list[Finding]:
     """Say which judge shows less bias and more recall in retrieval, in how many comparisons on the same images."""
     found = []
+    # What all images that can be retrieved show is no judge's.
+    judges = judges[judges["metric"] != "bias_at_all"]
     judges = judges[judges.groupby("reason")["judge"].transform("nunique") > 1]
-    why = ("The number of queries is not printed, so there is no interval.",)
-    for kind, question, best in (
-        ("bias", "Which judge of gender shows less bias in retrieval?", "idxmin"),
-        ("recall", "Which judge of gender finds more of the right images?", "idxmax"),
+    unknown = judges["n"].isna().any() if "n" in judges else True
+    why = ("The number of queries is not printed, so there is no interval.",) if unknown else ()
+    # A lean to women is as much bias as one to men.
+    for kind, question, good in (
+        ("bias", "Which judge of gender shows less bias in retrieval?", -judges["value"].abs()),
+        ("recall", "Which judge of gender finds more of the right images?", judges["value"]),
     ):
-        cells = judges[judges["metric"].str.startswith(kind)].groupby(["captions", "metric"])["value"]
-        winners = judges.loc[cells.agg(best), "judge"].value_counts()
+        of = judges.assign(good=good)[judges["metric"].str.startswith(kind)]
+        best = of.groupby(["reason", "captions", "metric"])["good"].idxmax()
+        winners = of.loc[best, "judge"].value_counts()
         for winner, times in winners.head(1).items():
             answer = f"{winner}, in {times} of {winners.sum()} comparisons."
             found.append(Finding(question, answer, figure="dalleval_gender_judges", details=why))

@@ -338,7 +338,7 @@ def test_two_tone_reading_by_hand(results):
 
 
 def test_check_of_the_swatches(printed):
-    tones = printed["skin_tone_check"].groupby("computation")["tone"].apply(list)
+    tones = printed["skin_tone_check"].groupby("computation")["nearest_tone"].apply(list)
     assert tones["cielab"] == list(range(1, 11))
     assert tones["released"] == [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]
     reach = printed["skin_tone_reach"]
@@ -349,11 +349,11 @@ def test_check_of_the_swatches(printed):
 
 
 def test_floors_of_the_deviation(printed):
-    floors = printed["mad_floor"].set_index(["category", "images"])["floor"]
+    floors = printed["mad_floor"].set_index(["category", "n_images"])["floor"]
     # The project's reference points: 25 points at 3 images, 13.7 at 8 or 9, 4.0 at 100, 1.8 at 500.
-    for images, points in (("3", 25.0), ("8", 13.7), ("9", 13.7), ("100", 4.0), ("500", 1.8)):
+    for images, points in ((3, 25.0), (8, 13.7), (9, 13.7), (100, 4.0), (500, 1.8)):
         assert round(100 * floors["gender", images], 1) == points
-    assert floors["skin_tone", "1"] == pytest.approx(0.18)
+    assert floors["skin_tone", 1] == pytest.approx(0.18)
 
 
 def test_number_of_rated_images_follows_from_percentages(printed):
@@ -576,7 +576,15 @@ def test_people_against_detector(printed):
         assert (row["ci_low"], row["ci_high"]) == pytest.approx((100 * low, 100 * high), abs=1e-6)
     # DALL-E Small, count: 17 of 50 in the sample, 18.2 % on all test scenes.
     expected = scipy_stats.binomtest(17, 50, 0.182).pvalue
-    assert table.loc[("DALL-E Small", "count"), "p"] == pytest.approx(expected)
+    assert table.loc[("DALL-E Small", "count"), "p_sample"] == pytest.approx(expected)
+    # Of as many images: people's share less the detector's over √(2 · pooled · (1 - pooled) / 50).
+    human, detr = (table[f"percent_{who}"] / 100 for who in ("human", "detr"))
+    pooled = (human + detr) / 2
+    z = (human - detr) / np.sqrt(2 * pooled * (1 - pooled) / 50)
+    np.testing.assert_allclose(table["p"], 2 * scipy_stats.norm.sf(abs(z)))
+    for name in ("p", "p_sample"):
+        holm = multipletests(table[name], method="holm")[1]
+        np.testing.assert_allclose(table[f"{name}_holm"], holm)
 
 
 def test_less_training_data(printed):

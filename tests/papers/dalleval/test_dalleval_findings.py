@@ -213,12 +213,17 @@ def test_cells_that_differ(printed, results):
     assert averages.answer.startswith("7 of 13")
     (training,) = findings.skill_training(printed["skill_training"])
     # Four intervals exclude 0; the widest of their p-values does not survive twelve tests.
-    assert "3 of 12" in training.answer and "excludes 0 in 4" in training.details[0]
+    assert "3 of 12" in training.said and "excludes 0 in 4" in training.details[0]
+    # It claims what its least p does, at the level of the confidence.
+    assert training.p == printed["skill_training"]["p_holm"].min() and training.alpha == 0.05
+    weak = printed["skill_training"].assign(p_holm=[0.07] + [0.2] * 11)
+    (strict,), (loose,) = (findings.skill_training(weak, confidence=of) for of in (0.95, 0.9))
+    assert "0 of 12" in strict.said and "1 of 12" in loose.said
     (people,) = findings.skill_agreement(printed["skill_agreement"])
-    assert "0 of 9" in people.answer and "3 of 3 skills" in people.details[1]
+    assert "0 of 9" in people.said and "3 of 3 skills" in people.details[2]
     # Of one model there is no order to agree on.
     one = printed["skill_agreement"].query("model == 'minDALL-E'")
-    assert len(findings.skill_agreement(one)[0].details) == 2
+    assert len(findings.skill_agreement(one)[0].details) == 3
 
 
 def test_rankings_and_judges(printed):
@@ -227,6 +232,21 @@ def test_rankings_and_judges(printed):
     assert "0.083" in ranks.details[0]
     bias, recall = findings.gender_judges(printed["gender_judges"])
     assert bias.answer == recall.answer and bias.answer.startswith("BLIP-2") and "6 of 6" in bias.answer
+
+
+def test_a_lean_to_women_is_as_much_bias_as_one_to_men():
+    # Of what all images show no judge is to blame, though it is further from 0.
+    cells = [("bias_at_1", -0.4, 0.1), ("bias_at_5", -0.05, 0.1), ("bias_at_10", -0.3, 0.2)]
+    rows = [
+        {"judge": judge, "captions": "original", "metric": metric, "value": value, "reason": "ten images"}
+        for metric, *of in [*cells, ("bias_at_all", -0.5, -0.5)]
+        for judge, value in zip("ab", of, strict=True)
+    ]
+    (found,) = findings.gender_judges(tables.of(rows, "dalleval_gender_judges"))
+    assert found.answer == "b, in 2 of 3 comparisons." and "not printed" in found.details[0]
+    limits = [row | {"ci_low": -1, "ci_high": 1, "n": 10} for row in rows]
+    (found,) = findings.gender_judges(tables.of(limits, "dalleval_gender_judges"))
+    assert found.details == ()
 
 
 def test_steps_say_what_is_lost(verdicts):

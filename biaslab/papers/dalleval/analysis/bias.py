@@ -308,7 +308,7 @@ def skin_tone_check() -> pd.DataFrame:
     angles = {name: skin_tone.angle_of(colours, name) for name in skin_tone.COMPUTATIONS}
     whole = pd.DataFrame(angles).assign(swatch=list(map(str, TONES)), colour=skin_tone.MONK_SWATCHES)
     whole = whole.melt(["swatch", "colour"], var_name="computation", value_name="angle")
-    whole["tone"] = skin_tone.nearest_monk_tone(whole["angle"])
+    whole["nearest_tone"] = skin_tone.nearest_monk_tone(whole["angle"])
     return tables.of(whole, "dalleval_skin_tone_check")
 
 
@@ -350,7 +350,7 @@ def mad_floor() -> pd.DataFrame:
     """
     sizes = (1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 27, 50, 100, 200, 500)
     rows = [
-        (category, str(n), stats.mad_floor(n, bins), 2 * (bins - 1) / bins**2)
+        (category, n, stats.mad_floor(n, bins), 2 * (bins - 1) / bins**2)
         for (category, bins), n in product(BINS.items(), sizes)
     ]
     return tables.of(rows, "dalleval_mad_floor")
