@@ -131,7 +131,7 @@ def test_units_of_printed_numbers_average_to_the_printed_measures():
     shares = printed(paired.percent_female)
     genders = dalleval.average_gender(printed(dalleval.measure.average_gender))
     tones = tables.of([], "dalleval_skin_tone_counts")
-    mads = dalleval.mad(genders, tones, printed(dalleval.printed.printed_bias), **DRAWS)
+    mads = dalleval.mad(genders, tones, printed(dalleval.printed.printed_bias))
     some = synthesis.units(
         shares=shares,
         genders=genders,
