@@ -457,7 +457,8 @@ def _distances(
         else:
             images = [found for found, _ in vectors.values()]
             of = [groups[seen] for _, seen in vectors.values()]
-            value, low, high, _ = stats.halves_interval(images, of, distance, seed=[seed, 73])
+            rng = np.random.default_rng([seed, 73])
+            value, low, high, _ = stats.halves_interval(images, of, distance, seed=rng)
             # A distance is not below 0, but KID's estimate may be.
             row |= {"value": value, "ci_low": np.minimum(value, np.maximum(low, 0)), "ci_high": high}
             rows.append(row | {"floor": _floor(images[1], distance, seed), "n": len(images[0])})
