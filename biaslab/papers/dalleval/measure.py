@@ -210,7 +210,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     judged = judged.assign(
         failure=judged["truth_failure"].replace("", NONE),
         correct=_yes(judged["correct"]),
-        number=judged["n"],
+        n=judged["n"],
         shown=judged["truth_n"],
         found=judging.counted(found, judged, pipeline.settings.dalleval.threshold),
         truth_images=truth(pipeline),

@@ -30,7 +30,7 @@ def drawings(said, model="a", **more):
     pairs = [pair for pair, times in said.items() for _ in range(times)]
     frame = pd.DataFrame(pairs, columns=["shown", "found"])
     right = (frame["shown"] > 0) & (frame.index % 2 == 0)
-    frame["number"] = frame["shown"].where(right, (frame["shown"] + 1) % 4 + 1)
+    frame["n"] = frame["shown"].where(right, (frame["shown"] + 1) % 4 + 1)
     frame["image_id"] = [f"{model}{k}" for k in range(len(frame))]
     return tables.of(frame.assign(**{"model": model, "skill": "count"} | more), "dalleval_detector_renders")
 
@@ -150,7 +150,7 @@ def test_a_detector_that_cannot_tell_numbers_gives_no_share(right, wrong, told):
     kinds = [(shown, hits) for shown, hits in ((2, right), (1, wrong)) if hits is not None]
     known = drawings({(shown, found): n for shown, hits in kinds for found, n in ((2, hits), (1, 10 - hits))})
     verdicts = images({(2, 2): 6, (2, 1): 4}, shown=[2] * 5 + [1] * 5)
-    table = corrected(verdicts, known.assign(number=2))
+    table = corrected(verdicts, known.assign(n=2))
     numbers = table[["percent_corrected", "ci_low", "ci_high"]].notna()
     assert (numbers.all(axis=None) if told else not numbers.any(axis=None)) and len(table) == 2
     # Ten and five of ten: (0.6 - 0.5) / 0.5 are 20 %, of which 40 points were taken off.

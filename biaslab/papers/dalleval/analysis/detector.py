@@ -207,7 +207,7 @@ def count_corrected(
 
 def _youden_of_numbers(renders: pd.DataFrame) -> float:
     """Return sensitivity + specificity - 1 of finding as many as asked for, on drawings that show as many or do not."""
-    right, found = (renders[name] == renders["number"] for name in ("shown", "found"))
+    right, found = (renders[name] == renders["n"] for name in ("shown", "found"))
     return float(found[right].mean() - found[~right].mean()) if right.any() and not right.all() else np.nan
 
 
