@@ -37,6 +37,27 @@ class Correlation(NamedTuple):
     n: int
 
 
+class Rivals(NamedTuple):
+    """How a correction compares with the estimate that it leaves: booleans, or arrays of one shape."""
+
+    beside: bool | np.ndarray  # they differ by more than half the interval's width, or in sign: show both
+    larger: bool | np.ndarray  # more is taken off than is left: no verdict rests on what is left
+
+
+def rivals(raw, corrected, low, high) -> Rivals:
+    """Compare what a correction takes off a measure with what it leaves, elementwise.
+
+    ``raw`` is the measure as it is, ``corrected`` the estimate, whose interval has the limits ``low`` and ``high``: all
+    of one unit, and they broadcast. Without an interval only the sign tells; NaN elsewhere is neither. A correction of
+    the sign is always larger than what it leaves.
+    """
+    given = {"raw": raw, "corrected": corrected, "low": low, "high": high}
+    raw, corrected, low, high = (checks.numbers(values, name) for name, values in given.items())
+    off = np.abs(raw - corrected)
+    turned = np.sign(raw) * np.sign(corrected) < 0
+    return Rivals((turned | (off > (high - low) / 2))[()], (off > np.abs(corrected))[()])
+
+
 def wilson_interval(count, n, confidence: float = 0.95) -> Interval:
     """Return the Wilson (1927, JASA 22, 209–212) score interval of each share ``count / n``.
 

@@ -275,7 +275,7 @@ def group_chi_square(tests: pd.DataFrame, *, alpha: float = 0.05) -> Figure:
     if known.empty:
         return style.nothing("Without counts of objects the tests have no effect size to draw.")
     return _effects(
-        known.assign(significant=known["p_holm"] < alpha),
+        known.assign(significant=known["p_decisive_holm"] < alpha),
         filled_names=("significant after Holm's correction", "not significant"),
         hue="model",
         panel="dataset",

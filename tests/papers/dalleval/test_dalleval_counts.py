@@ -10,7 +10,7 @@ from scipy.stats import binom, norm
 from biaslab import tables
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, findings
-from biaslab.papers.dalleval.analysis.detector import CANNOT
+from biaslab.papers.dalleval.analysis.detector import CANNOT, RIVALS
 from biaslab.papers.dalleval.analysis.verdicts import counted
 
 
@@ -153,12 +153,15 @@ def test_a_detector_that_cannot_tell_numbers_gives_no_share(right, wrong, told):
     table = corrected(verdicts, known.assign(n=2))
     numbers = table[["percent_corrected", "ci_low", "ci_high"]].notna()
     assert (numbers.all(axis=None) if told else not numbers.any(axis=None)) and len(table) == 2
-    assert (table["reason"] == ("" if told else CANNOT)).all()
+    # Ten and five of ten: (0.6 - 0.5) / 0.5 are 20 %, of which 40 points were taken off.
+    rivals = told and wrong == 5
+    assert (table["reason"] == (RIVALS if rivals else "" if told else CANNOT)).all()
     # What it counts, and the truth, stand there in any case.
     assert table["percent_found"].tolist() == pytest.approx([60, 60])
     assert table["percent_true"].tolist() == pytest.approx([50, 50])
     (found,) = findings.count_corrected(table.reset_index())
-    assert np.isfinite(found.estimate) == told and (told or not any(c.isdigit() for c in found.answer))
+    says = told and not rivals
+    assert np.isfinite(found.estimate) == says and (says or not any(c.isdigit() for c in found.answer))
     assert any(ax.axison for ax in figures.count_corrected(table.reset_index()).axes) == told
 
 

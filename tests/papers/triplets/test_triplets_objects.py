@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from biaslab import sources, tables
+from biaslab import sources, stats, tables
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging.instances import Found
 from biaslab.measures.instances import COLUMNS
@@ -273,6 +273,31 @@ def test_swapping_genders_turns_the_difference():
     one, two = (triplets.detector_gender(triplets.detector_error(detections(*r))) for r in (rows, other))
     np.testing.assert_allclose(one["difference"], -two["difference"], atol=1e-12)
     np.testing.assert_allclose(one["ci_low"], -two["ci_high"], atol=1e-9)
+    np.testing.assert_allclose(one["p"], two["p"], atol=1e-9)
+
+
+def test_differences_of_recall_have_the_p_of_their_intervals():
+    rng = np.random.default_rng(3)
+    rates = {f"o{k}": (0.5, 0.5 + 0.05 * k) for k in range(9)}
+    rows = [
+        (f"i{k}", name, gender, *((1, 0, 0) if rng.random() < by[side] else (0, 0, 1)), np.nan)
+        for name, by in rates.items()
+        for k in range(80)
+        for side, gender in [(k % 2, ("female", "male")[k % 2])]
+    ]
+    found = detections(*rows)
+    for confidence in (0.8, 0.95, 0.99):
+        errors = triplets.detector_error(found, confidence=confidence)
+        gender = triplets.detector_gender(errors, confidence=confidence)
+        excludes = (gender["ci_low"] > 0) | (gender["ci_high"] < 0)
+        assert 1 <= excludes.sum() <= 9 and ((gender["p"] < 1 - confidence) == excludes).all()
+        single = gender[gender["object"] != "all objects"]
+        assert single["p_holm"].to_numpy() == pytest.approx(stats.adjust(single["p"]))
+    whole = gender.set_index("object").loc["all objects"]
+    assert whole["p_holm"] == whole["p"]
+    assert whole[["n_images_female", "n_images_male"]].tolist() == [40, 40]
+    (said,) = triplets.findings.detector_gender(gender, confidence=0.99)
+    assert (said.n, said.of, said.p) == (80, "images", whole["p"])
 
 
 # -- before the work -------------------------------------------------------------------------------------------

@@ -114,6 +114,8 @@ def test_the_filter_has_wilson_intervals_of_the_level_asked_for():
     # 42 of the 50 that are kept, of 66 in all.
     assert found.estimate == pytest.approx(84) and found.n == 50
     assert "84.0 %" in found.answer and "63.6 %" in found.answer
+    # Fewer than were wanted, which the page says.
+    assert any("Wanted were 90 and 70 %" in detail for detail in found.details)
     assert findings.depicted(tables.of([], "triplets_depicted")) == []
 
 

@@ -116,7 +116,11 @@ def test_corrected_scores_are_drawn_and_said():
     scores = triplets.bias_score(counts, None, drawings(known), minimum_count=1, replicates=99)
     (said,) = findings.recall_corrected(scores)
     # Two lean as found; the cup is at 0.5 when its recall is taken off, 0.167 lower.
-    assert said.answer.startswith("1 of 2") and said.answer.endswith(f"move by {(2 / 3 - 1 / 2) / 2:.3f}.")
+    assert said.said.startswith("1 of 2") and said.said.endswith(f"move by {(2 / 3 - 1 / 2) / 2:.3f}.")
+    assert (said.n, said.of) == (70, "triplets")
+    excludes = (scores["corrected_ci_low"] > 0.5) | (scores["corrected_ci_high"] < 0.5)
+    told = scores[["corrected_p", "corrected_p_holm"]].to_numpy()
+    assert ((told[:, 0] < 0.05) == excludes).all() and said.p == np.nanmin(told[:, 1])
     (ax,) = figures.recall_corrected(scores).axes
     drawn = [line.get_xdata() for line in ax.lines if line.get_marker() not in ("None", "")]
     assert np.sort(np.concatenate(drawn)) == pytest.approx([0.5, 2 / 3, 0.875, 0.875])

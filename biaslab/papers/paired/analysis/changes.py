@@ -79,8 +79,12 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
                 rows.append(row | {"reason": "nobody fits, or a list has no values"})
                 continue
             share = 100 * drawn[:, i] / drawn.sum(axis=1)
+            row["percent_of_adhering"] = 100 * means[i] / means.sum()
             low, high = stats.percentile_interval(share[np.isfinite(share)], confidence)
-            row |= {"percent_of_adhering": 100 * means[i] / means.sum(), "ci_low": low, "ci_high": high}
+            if high - low > 1e-9:
+                row |= {"ci_low": low, "ci_high": high}
+            else:
+                row["reason"] = "all identities are equal, so there is no interval"
             rows.append(row)
     return tables.of(rows, "paired_adherence")
 

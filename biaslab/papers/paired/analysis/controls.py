@@ -16,7 +16,7 @@ _SIDES = ("left", "right")
 _FIFTHS = 5
 # Images that a fifth needs for its interval to mean anything.
 _LEAST = 8
-_ONE_CLUSTER = "an interval needs two occupations of each list"
+_ONE_CLUSTER = "an interval needs two occupations of each list, and images that differ"
 
 
 def _fair(people: pd.DataFrame, confidence: float, *, by: str = "") -> dict[str, float]:
@@ -113,7 +113,7 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                 row |= _fair_limits(fair[row["stereotype"]]) if row["n_identities"] else {}
                 if setting != "paired":
                     row["contrast"] = other["contrast"]
-                    row |= {f"contrast_{c}": other[c] for c in ("ci_low", "ci_high", "dependence")}
+                    row |= {f"contrast_{c}": other[c] for c in ("ci_low", "ci_high", "p", "dependence")}
                 rows.append(row)
     return tables.of(rows, "paired_control_score")
 
@@ -148,12 +148,13 @@ def labour_gap(people: pd.DataFrame, labour: pd.DataFrame, *, confidence: float)
             row = cell | _fair_limits(norm.ppf((1 + confidence) / 2) * 100 / np.sqrt(len(some)))
             row |= {"group": f"fifth_{int(k) + 1}", "labour_gap": some["labour_gap"].mean(), "score": mean}
             row["score_ci_low"], row["score_ci_high"] = low, _ = np.clip(limits, -100, 100)
+            row["n_occupations"] = some[[*LISTS]].stack().nunique()
             rows.append(row | {"n_images": len(some), "reason": "" if np.isfinite(low) else _ONE_CLUSTER})
     return tables.of(rows, "paired_labour_gap")
 
 
 def _line(pairs: pd.DataFrame, confidence: float) -> dict:
-    row = {"group": "line", "n_images": len(pairs)}
+    row = {"group": "line", "n_images": len(pairs), "n_occupations": pairs[[*LISTS]].stack().nunique()}
     if len(pairs) < 3 or pairs["labour_gap"].nunique() < 2:
         return row | {"reason": "a line needs three images with both labour shares, and gaps that differ"}
     design = np.column_stack([np.ones(len(pairs)), pairs["labour_gap"]])
@@ -187,9 +188,10 @@ def _clustered(y: pd.Series, design: np.ndarray, pairs: pd.DataFrame, confidence
     female, male, both = variances
     # The two-way estimate can fall below either one-way one, and below 0, in a small sample.
     errors = np.sqrt(np.maximum.reduce([female + male - both, female, male]))
+    # Where images do not differ the error is not known.
+    errors = np.where(errors > 1e-9, errors, np.nan)
     half = student.ppf((1 + confidence) / 2, min(counts) - 1) * errors
-    with np.errstate(divide="ignore", invalid="ignore"):
-        p = 2 * student.sf(np.abs(estimate / errors), min(counts) - 1)
+    p = 2 * student.sf(np.abs(estimate / errors), min(counts) - 1)
     return list(zip(estimate, estimate - half, estimate + half, p, strict=True))
 
 
@@ -212,6 +214,7 @@ def skin_tone(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                 continue
             # Images of the same occupations are no independent draws of what is said about occupations.
             whom = wide["occupation"].loc[some.index]
+            row["n_occupations"] = whom.stack().nunique()
             value, low, high, p = _clustered(some, np.ones((len(some), 1)), whom, confidence)[0]
             row |= {"skin_tone": value, "ci_low": low, "ci_high": high}
             row["reason"] = "" if np.isfinite(low) else _ONE_CLUSTER

@@ -107,8 +107,12 @@ def labour_amplification(
             }
             row["n_excluded"] = int(every[model, setting] - plain.n_occupations)
             if isfinite(found.ci_low[i]):
-                row["amplification"] = found.value[i] - found.bias[i]
-                row |= {"ci_low": found.ci_low[i], "ci_high": found.ci_high[i]}
+                # No share is further from one half than 50 points; along a lean it can cross it.
+                lowest = -100 if definition == "directional" else -50
+                limits = {"amplification": found.estimate[i], "ci_low": found.ci_low[i]}
+                limits |= {"ci_high": found.ci_high[i]}
+                row |= {name: float(np.clip(value, lowest, 50)) for name, value in limits.items()}
+                row["p"] = found.p[i]
             else:
                 row["reason"] = "too few occupations or images to tell amplification from image noise"
             rows.append(row)

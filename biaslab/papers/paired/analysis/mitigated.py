@@ -38,9 +38,12 @@ def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         scores["stereotype"] == "overall", 2, 1
     )
     bare = (scores["scope"] == "all") & scores["n"].isna() & (images > 0)
+    # What was computed and has no interval shows nothing; of printed scores there is the sign alone.
+    untold = (scores["evidence"] == "computed") & scores["score"].notna() & scores["ci_low"].isna()
+    leans = [direction(*row) for row in scores[["score", "ci_low", "ci_high"]].itertuples(index=False)]
     frame = scores.assign(
         margin=100 * norm.ppf((1 + confidence) / 2) / np.sqrt(images.where(bare)),
-        direction=[direction(*row) for row in scores[["score", "ci_low", "ci_high"]].itertuples(index=False)],
+        direction=pd.Series(leans, scores.index, dtype=object).mask(untold, NO_DIFFERENCE),
     )
     return tables.of(frame, "paired_mitigation")
 

@@ -145,7 +145,8 @@ def indicator_use(indicators: pd.DataFrame, *, confidence: float) -> pd.DataFram
         for images, values in (kinds | {"difference": rarer - commoner}).items():
             found = stats.mean_interval(values, confidence, skip_nan=True)
             stated = _stated("captions_with_indicators", "naive") if images == "all" else np.nan
-            rows.append([corpus, images, *found, stated, _reason(found)])
+            p = stats.one_sample_t(values, skip_nan=True).p if images == "difference" else np.nan
+            rows.append([corpus, images, *found[:3], p, found.n, stated, _reason(found)])
     return tables.of(rows, "paradox_indicator_use")
 
 
@@ -206,12 +207,13 @@ def _similarity_rows(
     for prompt in [*prompts, "mean"] if len(prompts) > 1 else prompts:
         values = of(approach, prompt)
         found = stats.mean_interval(values, confidence, skip_nan=True)
-        change, reason = [np.nan] * 4, _reason(found)
+        change, reason = [np.nan] * 5, _reason(found)
         if approach != "naive" and "naive" in wide:
             naive = of("naive", prompt)
             differs = stats.mean_interval(values - naive, confidence, skip_nan=True)
             base = naive[(values - naive).notna()].mean()
-            change = [*differs[:3], 100 * differs.value / base if base > 0 else np.nan]
+            p = stats.one_sample_t(values - naive, skip_nan=True).p
+            change = [*differs[:3], p, 100 * differs.value / base if base > 0 else np.nan]
             reason = reason or _reason(differs)
         # The paper states means over its prompts, of images only how they rise.
         kind = "cosine_similarity" if compared == "text" else "image_similarity"
