@@ -231,8 +231,9 @@ def weighed(
 ) -> pd.DataFrame:
     """Return rows of ``paradox_amplification`` with what their image noise means for an answer.
 
-    ``value`` and ``plain`` name the columns without and with it. ``p_told`` is 1 where more is corrected than is left, and nothing can be told; ``unknown`` is the answer where none
-    is told, ``why`` the reason in words, and ``both`` the two values where they differ by much.
+    ``value`` and ``plain`` name the columns without and with it. ``p_told`` is 1 where more is corrected than is left,
+    and nothing can be told; ``unknown`` is the answer where none is told, ``why`` the reason in words, and ``both`` the
+    two values where they differ by much.
     """
     known = rows["ci_low"].notna()
     told = stats.rivals(rows[plain], rows[value], rows["ci_low"], rows["ci_high"])
