@@ -33,7 +33,7 @@ def embedded(settings: pd.DataFrame) -> list[Finding]:
             return Finding(
                 asked, "No: an embedded model, trained on drawn people whose truth is known.", model
             )
-        if not ((rows["setting"] == "captions.corpus") & (rows["value"] == "mini")).any():
+        if not ((rows["setting"] == "captions.corpus") & (rows["set_to"] == "mini")).any():
             return None
         said = "Not its training data: captions and training images are an embedded world's."
         return Finding(asked, said, model, details=("The comparison tries the measures out.",))
@@ -94,7 +94,7 @@ def survival(found: pd.DataFrame, counts: pd.DataFrame, *, confidence: float) ->
         return []
     corpus, approach = found.loc[0, ["corpus", "approach"]]
     rows, counts = (f[(f["corpus"] == corpus) & (f["approach"] == approach)] for f in (found, counts))
-    n, n_missing = rows["n"].sum(), rows["n_missing"].sum()
+    n, n_missing = rows["n"].sum(), rows["n_not_fetched"].sum()
     fetched, low, high = stats.percent(n - n_missing, n, confidence)
     worst, best = rows.loc[rows["percent"].idxmin()], rows.sort_values("percent", kind="stable").iloc[-1]
     why = counts[counts["outcome"] != FETCHED].groupby("outcome")["n"].sum()
@@ -113,7 +113,7 @@ def survival(found: pd.DataFrame, counts: pd.DataFrame, *, confidence: float) ->
     ]
     some = rows.dropna(subset=["percent_female"])
     if n_missing and len(some):
-        least, most = some["training_low"].mean(), some["training_high"].mean()
+        least, most = some["percent_least"].mean(), some["percent_most"].mean()
         said.append(
             Finding(
                 f"How far could missing images move the training share of {corpus}?",
@@ -132,8 +132,8 @@ def bounds(bounds: pd.DataFrame) -> list[Finding]:
     return by_row(
         rows.assign(whose=rows["prompt"].map(_whose)),
         "Where could amplification lie, whatever the missing images show ({whose})?",
-        "Between {lowest} and {highest} points.",
-        *("amplification", "points", "n_occupations", "occupations"),
+        "Between {amplification_least} and {amplification_most} points.",
+        *("amplification_plain", "points", "n_occupations", "occupations"),
         details=("Bounds by the published rule, image noise left in; sampling comes on top.",),
     )
 
@@ -440,14 +440,14 @@ def t_tests(amplification: pd.DataFrame, approaches: Sequence[str], *, confidenc
 
 def printed_tests(tests: pd.DataFrame) -> list[Finding]:
     """Say which of the paper's tests cannot be made again, because it prints no shares (``paradox_t_tests``)."""
-    lost = tests[(tests["printed"] != "") & tests["p"].isna()]
+    lost = tests[(tests["printed_rejected"] != "") & tests["p"].isna()]
     return [
         Finding(
             "Can the paper's t-tests be made again?",
             f"None of {len(rows)}: it prints no shares for these approaches.",
             model,
             details=(
-                f"It rejects {(rows['printed'] == 'yes').sum()} of them at {_PAPERS_LEVEL:g} (section 5.3, "
+                f"It rejects {(rows['printed_rejected'] == 'yes').sum()} of them at {_PAPERS_LEVEL:g} (section 5.3, "
                 "footnote 11).",
             ),
         )
@@ -477,7 +477,7 @@ def captions_as_prompts(
     }
     rows = amplification[amplification["approach"].isin(approaches) & amplification["n_occupations"].notna()]
     rows = rows[((rows["n_images"] >= LEAST_IMAGES) == enough) & rows["definition"].isin(asked)]
-    papers = printed.drop_duplicates("approach").set_index("approach")["amplification"]
+    papers = printed.drop_duplicates("approach").set_index("approach")["amplification_plain"]
     stated = rows["approach"].map(papers).where(rows["definition"] == "published")
     rows = rows.assign(
         question=[asked[r.definition].format(APPROACH_NAMES[r.approach]) for r in rows.itertuples()],

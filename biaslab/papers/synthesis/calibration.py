@@ -146,7 +146,7 @@ def reliability(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     found = binned.agg({"mean_judge": "mean", "mean_ideal": "mean", "women": "sum", "n": "sum"})
     found = found.reindex(range(len(BINS) - 1)).fillna({"women": 0, "n": 0})
     names = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(BINS)]
-    shares = percents(found["women"], found["n"], confidence, ("percent_female", "ci_low", "ci_high"))
+    shares = percents(found["women"], found["n"], confidence, ("percent_true", "ci_low", "ci_high"))
     found = found.assign(bin=names, low=BINS[:-1], high=BINS[1:], **shares)
     return tables.of(found, "calibration_reliability")
 
@@ -234,7 +234,9 @@ def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     found = grouped.agg({"inside": "sum", "n": "sum", "off": "mean", "square": "mean"}).reset_index()
     n = found["n"].where(found["n"] > 0)
     p, least = binom.cdf(found["inside"], n, confidence), binom.ppf(_LEVEL, n, confidence)
-    found = found.assign(expected=found["n"] * confidence, least=least, p=p, rms_off=np.sqrt(found["square"]))
+    found = found.assign(
+        n_expected=found["n"] * confidence, least=least, p=p, rms_off=np.sqrt(found["square"])
+    )
     found["p_holm"] = found.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
     return tables.of(found.rename(columns={"off": "mean_off"}), "calibration_inside")
 
@@ -288,7 +290,7 @@ def _amplification_rows(
         limits = fixed.ci_low[k], fixed.ci_high[k]
         excess = [limit - implied for limit in (fixed.value[k] - fixed.bias[k], *limits)]
         value, floor = boot.value[k], fixed.bias[k]
-        own = [value, value - floor, boot.ci_low[k], boot.ci_high[k], floor]
+        own = [value - floor, boot.ci_low[k], boot.ci_high[k], value, floor]
         reason = "" if math.isfinite(boot.ci_low[k] + limits[0]) else _TOO_FEW
         yield [definition, *own, implied, *excess, int(there.sum()), *medians, reason]
 

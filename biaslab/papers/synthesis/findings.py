@@ -126,12 +126,12 @@ def amplification(table: pd.DataFrame, *, model: str) -> list[Finding]:
             rows.assign(model=generator),
             question,
             of_world if generator == WORLD else (by, to, "No addition is shown."),
-            *("excess" if excess else "beyond_floor", "points", "n_occupations", "occupations"),
+            *("excess" if excess else "amplification", "points", "n_occupations", "occupations"),
             limits=("excess_low", "excess_high") if excess else ("ci_low", "ci_high"),
             figure="calibration_amplification",
             details=(
-                "True shares imply {implied} points; as measured it is {amplification}, of which {floor} are the floor "
-                "of few images.",
+                "True shares imply {implied} points; as measured it is {amplification_plain}, of which {floor} are the "
+                "floor of few images.",
             ),
         )
     return found
@@ -139,7 +139,7 @@ def amplification(table: pd.DataFrame, *, model: str) -> list[Finding]:
 
 def guidance(table: pd.DataFrame) -> list[Finding]:
     """Say what measurement, model and guidance add at the highest guidance (``calibration_guidance``)."""
-    scales = table["guidance_scale"].astype(float)
+    scales = table["guidance_scale"]
     found = []
     for approach in [a for a in ("naive", MATCHED) if a in set(table["approach"])]:
         rows = table[(scales == scales.max()) & (table["approach"] == approach)].set_index("part")
@@ -150,11 +150,11 @@ def guidance(table: pd.DataFrame) -> list[Finding]:
                 total,
                 f"What makes the change along the true lean, {_lower(NAMES[approach])}?",
                 moved(more["ci_low"], more["ci_high"], *words),
-                *("points", "points", "n_occupations", "occupations"),
+                *("change", "points", "n_occupations", "occupations"),
                 model=str(total["generator"]),
                 figure="calibration_guidance",
                 details=(
-                    f"At guidance {scales.max():g}: {spoken(rows.loc['measurement', 'points'])} points of measurement, "
+                    f"At guidance {scales.max():g}: {spoken(rows.loc['measurement', 'change'])} points of measurement, "
                     f"{_points(rows.loc['model'])} of the model at guidance {scales.min():g}, {_points(more)} of "
                     "guidance.",
                 ),
@@ -236,8 +236,8 @@ def ceiling(table: pd.DataFrame) -> list[Finding]:
             f"It names {row['accuracy']:.2f} % of people rightly.",
             figure="world_ambiguity",
             details=(
-                f"{row['ambiguous']:.1f} % of people are ambiguous (no gender is 99 % likely); of the others it names "
-                f"{row['accuracy_unambiguous']:.2f} %.",
+                f"{row['percent_ambiguous']:.1f} % of people are ambiguous (no gender is 99 % likely); of the others "
+                f"it names {row['accuracy_unambiguous']:.2f} %.",
             ),
         )
     ]
@@ -249,7 +249,7 @@ def ceiling(table: pd.DataFrame) -> list[Finding]:
 def curve(table: pd.DataFrame) -> list[Finding]:
     """Say how far the result reaches, and where its interval lies above 0 (``synthesis_specification_curve``)."""
     along = (table["measure"] == "directional") & (table["exclusion"] != "same_lean")
-    above, value = table["ci_low"] > 0, table["amplification"]
+    above, value = table["ci_low"] > 0, table["estimate"]
     least, most = table.loc[value.idxmin()], table.loc[value.idxmax()]
     sides = [f"{(above & some).sum()} of {some.sum()}" for some in (~along, along)]
     return [
@@ -272,7 +272,7 @@ def _named(row: pd.Series) -> str:
     how = "along the training lean" if row["measure"] == "directional" else "distance from 50"
     prompt = "mean of prompts" if row["prompt"] == "mean" else f"prompt {row['prompt']}"
     which = f"{row['model']}, {prompt}, {who}, {how}, n = {row['n_occupations']:.0f} occupations"
-    return f"{spoken(row['amplification'])} points ({interval(row)}; {which})"
+    return f"{spoken(row['estimate'])} points ({interval(row)}; {which})"
 
 
 def choices(effects: pd.DataFrame) -> list[Finding]:
@@ -292,7 +292,7 @@ def choices(effects: pd.DataFrame) -> list[Finding]:
 
 def interaction(grid: pd.DataFrame) -> list[Finding]:
     """Say what the exclusion rule does under each measure (``synthesis_exclusion_by_measure``)."""
-    value = grid.pivot(index="measure", columns="exclusion", values="amplification")
+    value = grid.pivot(index="measure", columns="exclusion", values="estimate")
     moves = {r.Index: f"from {spoken(r.none)} to {spoken(r.same_lean)} points" for r in value.itertuples()}
     distance = f"Measured as distance from 50: {moves['distance']} (means over models, prompts, corrections)."
     return [
@@ -308,7 +308,7 @@ def interaction(grid: pd.DataFrame) -> list[Finding]:
 # -- how things are said ---------------------------------------------------------------------------------------------
 
 
-def _points(row: pd.Series, value: str = "points") -> str:
+def _points(row: pd.Series, value: str = "change") -> str:
     there = isfinite(row["ci_low"] + row["ci_high"])
     return f"{spoken(row[value])} ({interval(row)})" if there else spoken(row[value])
 

@@ -219,7 +219,7 @@ def units(
     gap["case"] = gap["dataset"] + " " + gap["case"].astype(str)
     add(gap, GAP, "similarity", "case", gap["value"])
     some = occupations[occupations["approach"] == "naive"]
-    for definition, column in (("no_exclusion", "amplification"), ("directional", "directional")):
+    for definition, column in (("no_exclusion", "amplification_plain"), ("directional", "directional")):
         add(some.assign(definition=definition), AMPLIFICATION, POINTS, "occupation", some[column])
     if own is not None:
         frames.append(own.drop(columns=plugins.FLOOR).assign(list=""))

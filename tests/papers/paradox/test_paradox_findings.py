@@ -95,7 +95,7 @@ def test_corrections_that_rival_the_estimate_are_shown_and_told():
 
 def test_embedded_models_and_worlds_are_told_apart():
     def of(model, corpus):
-        return pd.DataFrame({"model": [model], "setting": ["captions.corpus"], "value": [corpus]})
+        return pd.DataFrame({"model": [model], "setting": ["captions.corpus"], "set_to": [corpus]})
 
     (said,) = findings.embedded(of("mini", "mini"))
     assert said.model == "mini" and "embedded model" in said.answer

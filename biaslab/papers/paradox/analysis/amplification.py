@@ -101,20 +101,20 @@ def _only_printed(printed: pd.DataFrame, computed: pd.DataFrame) -> pd.DataFrame
     keys = ["model", "approach"]
     have = pd.MultiIndex.from_frame(computed[keys])
     rows = printed[~pd.MultiIndex.from_frame(printed[keys]).isin(have)]
-    single = rows["amplification"].where(rows["prompt"] != "mean")
+    single = rows["amplification_plain"].where(rows["prompt"] != "mean")
     mean = single.groupby([rows[key] for key in keys]).transform("mean")
     # Four values printed to 0.01 average to within 0.01 of a mean that is rounded itself.
-    apart = (rows["prompt"] == "mean") & ((rows["amplification"] - mean).abs() > 0.01)
+    apart = (rows["prompt"] == "mean") & ((rows["amplification_plain"] - mean).abs() > 0.01)
     reasons = NO_SHARES + (
         " The printed prompts average " + mean.map("{:.3f}".format).astype(str) + "."
     ).where(apart, "")
-    return rows.assign(definition="published", amplification_plain=rows["amplification"], reason=reasons)
+    return rows.assign(definition="published", amplification=rows["amplification_plain"], reason=reasons)
 
 
 def printed_comparison(amplification: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     """Return averages computed as the paper defines them, beside Table 3's: ``paradox_printed_comparison``."""
     computed = amplification[amplification["definition"] == "published"].dropna(subset=["n_occupations"])
-    printed = printed.rename(columns={"amplification": "printed"})
+    printed = printed.rename(columns={"amplification_plain": "printed"})
     both = computed.drop(columns="amplification").merge(printed, on=["model", "approach", "prompt"])
     both["difference"] = both["amplification_plain"] - both["printed"]
     return tables.of(both, "paradox_printed_comparison")
@@ -200,7 +200,7 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
             "prompt": group.prompts[j],
             "percent_training": t,
             "percent_generated": g,
-            "amplification": measures.amplification(g, t),
+            "amplification_plain": measures.amplification(g, t),
             "directional": measures.directional_amplification(g, t),
             "ci_low": np.where(none, np.nan, np.where(toward > 0, low, -high)),
             "ci_high": np.where(none, np.nan, np.where(toward > 0, high, -low)),
@@ -407,10 +407,10 @@ def t_tests(amplification: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     stated = stated[stated["quantity"].str.startswith("t_test_rejected")]
     stated = stated.assign(
         prompt=stated["quantity"].str.extract(r"prompt_(\d)", expand=False).fillna("captions"),
-        printed=stated["value"].map({1: "yes", 0: "no"}),
-    )[["approach", "prompt", "printed"]]
+        printed_rejected=stated["value"].map({1: "yes", 0: "no"}),
+    )[["approach", "prompt", "printed_rejected"]]
     rows = amplification[amplification["definition"] == "published"].merge(stated, on=["approach", "prompt"])
-    rows["printed"] = rows["printed"].where(rows["model"] == MODEL, "")
+    rows["printed_rejected"] = rows["printed_rejected"].where(rows["model"] == MODEL, "")
     rejected = (rows["p"] < round(1 - confidence, 10)).map({True: "yes", False: "no"})
     rows["rejected"] = rejected.where(rows["p"].notna(), "")
     rows["p_holm"] = rows.groupby(["model", "approach"])["p"].transform(stats.adjust)
@@ -471,7 +471,7 @@ def _variation(group: Group, confidence: float) -> pd.DataFrame:
             "highest": np.nanmax(g, axis=1),
             "lean_flips": np.where(certain, "beyond intervals", np.where(flips, "yes", "no")),
             "flip_possible": np.where(possible, "yes", "no"),
-            "statistic": [t.statistic for t in tests],
+            "chi_square": [t.statistic for t in tests],
             "p": p,
             "p_holm": stats.adjust(p, "holm"),
             "p_lean": stats.adjust(lean, "holm"),

@@ -66,16 +66,16 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     missing = counts[counts["outcome"] != FETCHED].sort_values("n", ascending=False, kind="stable")
     most = missing[missing["n"] > 0].drop_duplicates(keys).set_index(keys)["outcome"]
     rows = counts.groupby(keys, sort=False)[["n", "n_female", "n_male"]].sum()
-    rows["n_missing"] = missing.groupby(keys)["n"].sum().reindex(rows.index).fillna(0)
+    rows["n_not_fetched"] = missing.groupby(keys)["n"].sum().reindex(rows.index).fillna(0)
     rows["most_missing"] = most.reindex(rows.index)
     rows = rows.reset_index()
     judged = rows["n_female"] + rows["n_male"]
-    bounds = measures.percent_female_bounds(rows["n_female"], rows["n_male"], rows["n_missing"])
+    bounds = measures.percent_female_bounds(rows["n_female"], rows["n_male"], rows["n_not_fetched"])
     rows = rows.assign(
-        **percents(rows["n"] - rows["n_missing"], rows["n"], confidence),
+        **percents(rows["n"] - rows["n_not_fetched"], rows["n"], confidence),
         percent_female=100 * rows["n_female"] / judged.where(judged > 0),
-        training_low=bounds.low,
-        training_high=bounds.high,
+        percent_least=bounds.low,
+        percent_most=bounds.high,
         reason=_nothing(np.minimum(rows["n"], judged)),
     )
     return tables.of(rows, "paradox_image_survival")
@@ -93,7 +93,7 @@ def amplification_bounds(survival: pd.DataFrame, shares: pd.DataFrame) -> pd.Dat
         training = training[training["prompt"].isin([prompt, "captions"])]
         of = of[["occupation", "percent_female"]].rename(columns={"percent_female": "generated"})
         both = of.merge(training, on="occupation")
-        sides = both[["generated", "percent_female", "training_low", "training_high"]]
+        sides = both[["generated", "percent_female", "percent_least", "percent_most"]]
         g, t, *limits = sides.to_numpy(float).T
         n = int((~np.isnan(g) & ~np.isnan(limits[0])).sum())
         for definition in measures.DEFINITIONS if len(both) else ():
@@ -257,7 +257,9 @@ def paraphrase_check(
         settings: Rows of ``pipeline_settings``: how names told a gender when captions were measured (``names``).
         confidence: Level of the intervals, 0–1.
     """
-    told = [] if settings is None else settings.loc[settings["setting"] == "captions.names", "value"].tolist()
+    told = (
+        [] if settings is None else settings.loc[settings["setting"] == "captions.names", "set_to"].tolist()
+    )
     names = told[0] if told else "gazetteer"
     rows = []
     for corpus, some in paraphrases.groupby("corpus", sort=False):
