@@ -367,9 +367,9 @@ def similarity(means: pd.DataFrame, *, confidence: float) -> list[Finding]:
 def reduction(reduction: pd.DataFrame) -> list[Finding]:
     """Say how far printed averages fall to the most restrictive selection (``paradox_reduction``, Table 3).
 
-    Approaches whose change has an interval are told by :func:`changes`.
+    Approaches that have shares are told by :func:`changes`.
     """
-    plain = reduction[(reduction["scale"] == "plain") & reduction["approach"].isin(SELECTED)]
+    plain = reduction[(reduction["scale"] == "printed") & reduction["approach"].isin(SELECTED)]
     plain = plain.groupby("model", sort=False).tail(1)
     return by_row(
         plain.assign(name=plain["approach"].map(APPROACH_NAMES), fall=_percent(plain, "naive")),

@@ -496,10 +496,12 @@ def test_changes_from_naive_are_on_one_scale(amplified):
     table = whole.set_index(["model", "approach"])
     # Only printed for the other approaches: both values as the paper defines them.
     row = table.loc[("SD 1.4", "nearest_no_indicators")]
-    assert row["scale"] == "plain" and row["naive"] == pytest.approx(12.57, abs=0.02)
+    assert row["scale"] == "printed" and row["naive"] == pytest.approx(12.57, abs=0.02)
     assert row["change_percent"] == pytest.approx(100 * (4.35 - 12.57) / 12.57, abs=0.2)
     first = paradox.findings.reduction(whole)[0]
     assert (first.model, first.estimate) == ("SD 1.4", row["change"]) and np.isnan(first.ci_low)
+    # A fall of measured values that has no interval is told as one that cannot be told, and not here.
+    assert paradox.findings.reduction(whole.assign(scale="plain")) == []
 
 
 # -- changes between approaches ------------------------------------------------------------------------------

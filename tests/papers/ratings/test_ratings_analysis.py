@@ -493,7 +493,10 @@ def test_a_model_without_a_decided_image_does_not_hide_the_others(read):
     table = amplification(opened)
     a, b = findings.amplification(table, ratings.outcomes(opened), **AT)
     known = table.set_index(["model", "definition"]).loc[("A", "directional")]
-    assert (a.model, a.estimate, a.ci_low) == ("A", known["amplification"], known["ci_low"])
+    # Three occupations are too few for an interval.
+    assert (a.model, a.estimate) == ("A", known["amplification"]) and np.isnan(
+        [a.ci_low, known["ci_low"]]
+    ).all()
     assert b.model == "B" and np.isnan(b.estimate) and "cannot be judged" in b.answer
     assert b.details[0] == "No occupation is left."
 
