@@ -136,8 +136,8 @@ def page(rng, replicates: int = 400) -> list[dict]:
     )
     differences = synthesis.model_differences(units, **draws)
     answers = [
-        paradox.findings.headline(amplification),
-        paradox.findings.baseline(amplification),
+        paradox.findings.headline(amplification, **level),
+        paradox.findings.baseline(amplification, **level),
         paired.findings.stereotype_score(scores),
         dalleval.findings.mad(mads),
         dalleval.findings.attribute_mean_difference(attributes),

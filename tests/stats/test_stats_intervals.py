@@ -226,3 +226,17 @@ def test_percent_is_the_share_with_its_limits_and_nan_of_nothing():
     np.testing.assert_array_equal(value, [25.0, 37.5, np.nan])
     np.testing.assert_array_equal(percent_low, [*(100 * low), np.nan])
     np.testing.assert_array_equal(percent_high, [*(100 * high), np.nan])
+
+
+def test_corrections_beside_what_they_leave():
+    # 0.2 off 12.4 with a half-width of 2.7; 6 off 19.4 with 4.5; 5 off 3, of which less is left than taken; a sign
+    # turned; as good as nothing; no interval.
+    raw = [12.6, 25.4, 8.0, -6.25, 0.0, 10.0]
+    corrected = [12.4, 19.4, 3.0, 6.27, 0.0, 10.0]
+    low, high = [9.7, 14.9, -3.0, -20, -1.0, np.nan], [15.1, 23.9, 9.0, 32, 1.0, np.nan]
+    beside, larger = stats.rivals(raw, corrected, low, high)
+    assert beside.tolist() == [False, True, False, True, False, False]
+    assert larger.tolist() == [False, False, True, True, False, False]
+    assert stats.rivals(1.0, np.nan, np.nan, np.nan) == (False, False)
+    with pytest.raises(InputError, match="low must be numbers"):
+        stats.rivals(1, 2, "none", 3)

@@ -231,8 +231,9 @@ def weighed(
 ) -> pd.DataFrame:
     """Return rows of ``paradox_amplification`` with what their image noise means for an answer.
 
-    ``value`` and ``plain`` name the columns without and with it. ``p_told`` is 1 where more is corrected than is left, and nothing can be told; ``unknown`` is the answer where none
-    is told, ``why`` the reason in words, and ``both`` the two values where they differ by much.
+    ``value`` and ``plain`` name the columns without and with it. ``p_told`` is 1 where more is corrected than is left,
+    and nothing can be told; ``unknown`` is the answer where none is told, ``why`` the reason in words, and ``both`` the
+    two values where they differ by much.
     """
     known = rows["ci_low"].notna()
     told = stats.rivals(rows[plain], rows[value], rows["ci_low"], rows["ci_high"])
@@ -366,9 +367,9 @@ def similarity(means: pd.DataFrame, *, confidence: float) -> list[Finding]:
 def reduction(reduction: pd.DataFrame) -> list[Finding]:
     """Say how far printed averages fall to the most restrictive selection (``paradox_reduction``, Table 3).
 
-    Approaches whose change has an interval are told by :func:`changes`.
+    Approaches that have shares are told by :func:`changes`.
     """
-    plain = reduction[(reduction["scale"] == "plain") & reduction["approach"].isin(SELECTED)]
+    plain = reduction[(reduction["scale"] == "printed") & reduction["approach"].isin(SELECTED)]
     plain = plain.groupby("model", sort=False).tail(1)
     return by_row(
         plain.assign(name=plain["approach"].map(APPROACH_NAMES), fall=_percent(plain, "naive")),

@@ -90,6 +90,8 @@ def test_the_rarer_gender_is_each_occupations_own():
     assert table["n"].to_dict() == {"all": 4, "rarer": 2, "commoner": 2, "difference": 2}
     assert limits(table.loc["all"]) == pytest.approx(DescrStatsW([40, 30, 20, 10]).tconfint_mean())
     assert limits(table.loc["difference"]) == pytest.approx(DescrStatsW([38, 30]).tconfint_mean())
+    assert table.loc["difference", "p"] == pytest.approx(DescrStatsW([38, 30]).ttest_mean()[1])
+    assert table["p"].notna().sum() == 1
     assert table.loc["all", "published"] == 59.5 and table["published"].isna().sum() == 3
 
 
@@ -159,6 +161,7 @@ def test_similarities_by_prompt_and_their_change():
     row = table.loc[("text", "nearest", "mean")]
     assert (row["similarity"], row["change"], row["change_percent"]) == pytest.approx((0.725, 0.325, 81.25))
     assert (row["change_low"], row["change_high"]) == pytest.approx(DescrStatsW([0.3, 0.35]).tconfint_mean())
+    assert row["p"] == pytest.approx(DescrStatsW([0.3, 0.35]).ttest_mean()[1])
     assert (row["published"], row["published_percent"]) == (0.704, 83)
     assert table.loc[("text", "naive", "mean"), "published"] == 0.385
     # Without images there is no similarity of images, and the table says so; the paper's number still stands.

@@ -275,7 +275,8 @@ def bias_amp(
 def reduction(amplification: pd.DataFrame) -> pd.DataFrame:
     """Return each approach's change from the naive one, published definition: ``paradox_reduction`` (Table 3).
 
-    Both values are on one scale: without image noise where both approaches have intervals, else the plain measure.
+    Both values are on one scale: without image noise where both approaches have intervals, else the plain measure,
+    which is ``printed`` of approaches without shares.
     """
     some = amplification[amplification["definition"] == "published"]
     naive = some[(some["approach"] == "naive") & (some["prompt"] == "mean")]
@@ -287,7 +288,7 @@ def reduction(amplification: pd.DataFrame) -> pd.DataFrame:
     value = both["amplification"].where(corrected, plain[0])
     base = both["amplification_naive"].where(corrected, plain[1])
     given = {"naive": base, "change": value - base, "change_percent": 100 * (value - base) / base}
-    scale = np.where(corrected, "corrected", "plain")
+    scale = np.select([corrected, both["n_occupations"].isna()], ["corrected", "printed"], "plain")
     return tables.of(both.assign(amplification=value, scale=scale, **given), "paradox_reduction")
 
 
