@@ -12,7 +12,6 @@ from scipy.stats import skew
 from biaslab.stats import checks
 from biaslab.stats.attainable import fewest_units
 
-
 _LEAST_LOG = float(np.log(1e-15))
 
 
@@ -23,7 +22,7 @@ class PairedDifference(NamedTuple):
     ci_low: float
     ci_high: float
     p: float
-    n: int  # units, over all lists
+    n: int  # differences, of the longest list
     smallest_possible_p: float  # of any outcome, with as many differences that are not 0
     reason: str
 
@@ -45,7 +44,7 @@ def paired_difference(*lists, confidence: float = 0.95) -> PairedDifference:
     """
     lists = [checks.sample(values, "differences") for values in lists]
     alpha = 1 - checks.confidence_level(confidence)
-    n, moved = sum(v.size for v in lists), sum(np.count_nonzero(v) for v in lists)
+    n, moved = max(v.size for v in lists), max(np.count_nonzero(v) for v in lists)
     mean = float(np.mean([v.mean() for v in lists])) if all(v.size for v in lists) else np.nan
     least, fewest = (2 * 0.5**moved if moved else np.nan), fewest_units(alpha)
 

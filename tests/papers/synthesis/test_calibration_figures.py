@@ -123,7 +123,7 @@ def test_shares_whose_interval_misses_the_truth_are_hollow():
 
 def _amplification():
     names = ["generator", "guidance_scale", "skew", "approach", "definition", "prompt"]
-    names += ["amplification", "beyond_floor", "ci_low", "ci_high", "floor", "implied"]
+    names += ["amplification_plain", "amplification", "ci_low", "ci_high", "floor", "implied"]
     rows = [
         ("world", "", "default", "naive", "published", "pooled", 8, 7.5, 6, 9, 0.5, 7.8),
         ("mini", "1", "default", "naive", "published", "pooled", 10, 8.5, 5, 12, 1.5, 7.8),
