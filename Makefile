@@ -70,6 +70,7 @@ simulate: $(STAMP)  ## Simulate what intervals cover and tests reject, 2,000 stu
 	$(BIN)/python benchmarks/coverage.py
 	$(BIN)/python benchmarks/coverage_paired.py
 	$(BIN)/python benchmarks/coverage_triplets.py
+	$(BIN)/python benchmarks/coverage_synthesis.py
 
 clean:  ## Remove .venv, every run and what their stages keep
 	rm -rf $(VENV) outputs/*/ outputs/.store
