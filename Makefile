@@ -68,7 +68,9 @@ benchmark: $(STAMP)  ## Measure speed and memory against a peer, in one run
 
 simulate: $(STAMP)  ## Simulate what intervals cover and tests reject, 2,000 studies each (hours; the files take --studies)
 	$(BIN)/python benchmarks/coverage.py
+	$(BIN)/python benchmarks/coverage_dalleval.py
 	$(BIN)/python benchmarks/coverage_paired.py
+	$(BIN)/python benchmarks/coverage_skills.py
 	$(BIN)/python benchmarks/coverage_triplets.py
 	$(BIN)/python benchmarks/coverage_synthesis.py
 

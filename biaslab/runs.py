@@ -141,7 +141,8 @@ def run(
         progress: Whether to show a progress bar on standard error.
 
     Returns:
-        What ``run.json`` holds; ``status`` is ``ok`` if every notebook finished.
+        What ``run.json`` holds, and ``up_to_date`` where nothing was written; ``status`` is ``ok`` if every notebook
+        finished.
 
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used; nothing was started.

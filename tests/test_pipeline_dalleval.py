@@ -107,11 +107,11 @@ def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
     assert (counts["found"] == counts["shown"]).mean() > 0.8
     renders = dalleval.measure.detector_renders(world)
     right = renders["failure"] == "none"
-    assert (renders.loc[right, "shown"] == renders.loc[right, "number"]).all()
+    assert (renders.loc[right, "shown"] == renders.loc[right, "n"]).all()
     gone = renders["failure"].isin(["missing", "other class"])
     assert gone.any() and (renders.loc[gone, "shown"] == 0).all()
     other = renders[renders["failure"] == "other number"]
-    assert (other["shown"] != other["number"]).all()
+    assert (other["shown"] != other["n"]).all()
     counts = renders[renders["skill"] == "count"]
     assert len(counts) == 24 and (counts["found"] == counts["shown"]).mean() > 0.7
     # Both go on to a correction that has the truth beside it.

@@ -15,7 +15,7 @@ from typing import Any
 from markupsafe import Markup
 
 from biaslab.errors import InputError
-from biaslab.findings import level, spoken
+from biaslab.findings import level
 from biaslab.report import cards
 from biaslab.report.marks import drawn, number
 from biaslab.report.pages import asset, file_inside, format_seconds, format_time, href, write_from
@@ -147,7 +147,7 @@ def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
     chance = counts["alpha"] * counts["others"]
     return {key: f"{value:,.0f}" for key, value in counts.items()} | {
         "level": level(counts["alpha"]),
-        "by_chance": spoken(chance),
+        "by_chance": f"{chance:.3g}",
         "any": counts["tested"] > 0,
     }
 

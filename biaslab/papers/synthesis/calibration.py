@@ -145,7 +145,7 @@ def reliability(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     found = binned.agg({"mean_judge": "mean", "mean_ideal": "mean", "women": "sum", "n": "sum"})
     found = found.reindex(range(len(BINS) - 1)).fillna({"women": 0, "n": 0})
     names = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(BINS)]
-    shares = percents(found["women"], found["n"], confidence, ("percent_female", "ci_low", "ci_high"))
+    shares = percents(found["women"], found["n"], confidence, ("percent_true", "ci_low", "ci_high"))
     found = found.assign(bin=names, low=BINS[:-1], high=BINS[1:], **shares)
     return tables.of(found, "calibration_reliability")
 
@@ -233,7 +233,9 @@ def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     found = grouped.agg({"inside": "sum", "n": "sum", "off": "mean", "square": "mean"}).reset_index()
     n = found["n"].where(found["n"] > 0)
     p, least = binom.cdf(found["inside"], n, confidence), binom.ppf(1 - confidence, n, confidence)
-    found = found.assign(expected=found["n"] * confidence, least=least, p=p, rms_off=np.sqrt(found["square"]))
+    found = found.assign(
+        n_expected=found["n"] * confidence, least=least, p=p, rms_off=np.sqrt(found["square"])
+    )
     found["p_holm"] = found.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
     return tables.of(found.rename(columns={"off": "mean_off"}), "calibration_inside")
 

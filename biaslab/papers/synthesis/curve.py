@@ -47,7 +47,7 @@ def specification_curve(
         raise ParameterError(f"judge_accuracy is {judge_accuracy!r}; it must be above 0.5 and at most 1.")
     rows = [row for group in groups(shares) for row in _specifications(group, judge_accuracy, confidence)]
     curve = tables.of(rows, "synthesis_specification_curve")
-    return curve.sort_values("amplification", kind="stable", ignore_index=True)
+    return curve.sort_values("estimate", kind="stable", ignore_index=True)
 
 
 def _specifications(group: Group, judge_accuracy: float, confidence: float) -> Iterator[list]:
@@ -124,17 +124,17 @@ def choice_effect(curve: pd.DataFrame) -> pd.DataFrame:
     """
     curve = _balanced(curve)
     curve = curve.assign(above=100.0 * (curve["ci_low"] > 0), below=100.0 * (curve["ci_high"] < 0))
-    measured = {"amplification": "mean", "lowest": "min", "highest": "max", "n_specifications": "size"}
-    told = {name: ("amplification", how) for name, how in measured.items()}
+    measured = {"estimate": "mean", "lowest": "min", "highest": "max", "n_specifications": "size"}
+    told = {name: ("estimate", how) for name, how in measured.items()}
     told |= {"percent_positive": ("above", "mean"), "percent_negative": ("below", "mean")}
     frames = []
     for choice in CHOICES:
         some = curve if choice == "prompt" else _single(curve)
         if some[choice].nunique() > 1:
             effects = some.groupby(choice).agg(**told)
-            spread = effects["amplification"].max() - effects["amplification"].min()
+            spread = effects["estimate"].max() - effects["estimate"].min()
             frames.append(effects.rename_axis("option").reset_index().assign(choice=choice, range=spread))
-    keys = ["range", "choice", "amplification"]
+    keys = ["range", "choice", "estimate"]
     effects = tables.joined(frames, "synthesis_choice_effect")
     return effects.sort_values(keys, ascending=[False, True, False], ignore_index=True)
 
@@ -152,6 +152,6 @@ def _balanced(curve: pd.DataFrame) -> pd.DataFrame:
 
 def exclusion_by_measure(curve: pd.DataFrame) -> pd.DataFrame:
     """Return mean amplification by exclusion rule and measure: ``synthesis_exclusion_by_measure``."""
-    grouped = _single(_balanced(curve)).groupby(["exclusion", "measure"])["amplification"]
-    found = grouped.agg(amplification="mean", n_specifications="size").reset_index()
+    grouped = _single(_balanced(curve)).groupby(["exclusion", "measure"])["estimate"]
+    found = grouped.agg(estimate="mean", n_specifications="size").reset_index()
     return tables.of(found, "synthesis_exclusion_by_measure")

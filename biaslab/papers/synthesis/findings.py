@@ -149,7 +149,7 @@ def amplification(table: pd.DataFrame, *, model: str, confidence: float = 0.95) 
 
 def guidance(table: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say what measurement, model and guidance add at the highest guidance (``calibration_guidance``)."""
-    scales = table["guidance_scale"].astype(float)
+    scales = table["guidance_scale"]
     found = []
     for approach in [a for a in ("naive", MATCHED) if a in set(table["approach"])]:
         rows = table[(scales == scales.max()) & (table["approach"] == approach)].set_index("part")
@@ -158,8 +158,8 @@ def guidance(table: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
             from_row(
                 total,
                 f"What makes the change along the true lean, {_lower(NAMES[approach])}?",
-                "Guidance adds to it." if more["points"] > 0 else "Guidance takes away from it.",
-                *("points", "points", "n_occupations", "occupations"),
+                "Guidance adds to it." if more["change"] > 0 else "Guidance takes away from it.",
+                *("change", "points", "n_occupations", "occupations"),
                 undecided="No part of guidance is shown.",
                 # Where there is but one guidance, nothing was added.
                 p=float(np.nan_to_num(more["p"], nan=1.0)),
@@ -167,7 +167,7 @@ def guidance(table: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
                 model=str(total["generator"]),
                 figure="calibration_guidance",
                 details=(
-                    f"At guidance {scales.max():g}: {spoken(rows.loc['measurement', 'points'])} points of measurement "
+                    f"At guidance {scales.max():g}: {spoken(rows.loc['measurement', 'change'])} points of measurement "
                     "(planted), "
                     f"{_points(rows.loc['model'])} of the model at guidance {scales.min():g}, {_points(more)} of "
                     "guidance.",
@@ -258,8 +258,8 @@ def ceiling(table: pd.DataFrame) -> list[Finding]:
             f"It names {row['accuracy']:.2f} % of people rightly.",
             figure="world_ambiguity",
             details=(
-                f"{row['ambiguous']:.1f} % of people are ambiguous (no gender is 99 % likely); of the others it names "
-                f"{row['accuracy_unambiguous']:.2f} %.",
+                f"{row['percent_ambiguous']:.1f} % of people are ambiguous (no gender is 99 % likely); of the others "
+                f"it names {row['accuracy_unambiguous']:.2f} %.",
             ),
         )
     ]
@@ -271,7 +271,7 @@ def ceiling(table: pd.DataFrame) -> list[Finding]:
 def curve(table: pd.DataFrame) -> list[Finding]:
     """Say how far the result reaches, and where its interval lies above 0 (``synthesis_specification_curve``)."""
     along = (table["measure"] == "directional") & (table["exclusion"] != "same_lean")
-    above, value = table["ci_low"] > 0, table["amplification"]
+    above, value = table["ci_low"] > 0, table["estimate"]
     least, most = table.loc[value.idxmin()], table.loc[value.idxmax()]
     sides = [f"{(above & some).sum()} of {some.sum()}" for some in (~along, along)]
     return [
@@ -294,7 +294,7 @@ def _named(row: pd.Series) -> str:
     how = "along the training lean" if row["measure"] == "directional" else "distance from 50"
     prompt = "mean of prompts" if row["prompt"] == "mean" else f"prompt {row['prompt']}"
     which = f"{row['model']}, {prompt}, {who}, {how}, n = {row['n_occupations']:.0f} occupations"
-    return f"{spoken(row['amplification'])} points ({interval(row)}; {which})"
+    return f"{spoken(row['estimate'])} points ({interval(row)}; {which})"
 
 
 def choices(effects: pd.DataFrame) -> list[Finding]:
@@ -314,7 +314,7 @@ def choices(effects: pd.DataFrame) -> list[Finding]:
 
 def interaction(grid: pd.DataFrame) -> list[Finding]:
     """Say what the exclusion rule does under each measure (``synthesis_exclusion_by_measure``)."""
-    value = grid.pivot(index="measure", columns="exclusion", values="amplification")
+    value = grid.pivot(index="measure", columns="exclusion", values="estimate")
     moves = {r.Index: f"by {spoken(r.same_lean - r.none)} points" for r in value.itertuples()}
     return [
         Finding(
@@ -331,7 +331,7 @@ def interaction(grid: pd.DataFrame) -> list[Finding]:
 # -- how things are said ---------------------------------------------------------------------------------------------
 
 
-def _points(row: pd.Series, value: str = "points") -> str:
+def _points(row: pd.Series, value: str = "change") -> str:
     there = isfinite(row["ci_low"] + row["ci_high"])
     return f"{spoken(row[value])} ({interval(row)})" if there else spoken(row[value])
 

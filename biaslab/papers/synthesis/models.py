@@ -16,6 +16,7 @@ import pandas as pd
 from biaslab import stats, tables
 from biaslab.errors import InputError
 from biaslab.measures import plugins, stereotype_score_from_percent
+from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 from biaslab.study import Study
 
 POINTS = "points"
@@ -232,6 +233,8 @@ def units(
     some = shares[shares["setting"].isin(_SETTINGS)]
     score = stereotype_score_from_percent(some["percent_female"], some["stereotype"])
     add(some, SCORE, POINTS, "occupation", score, some["stereotype"], some["identity"])
+    # The prompt without a profession is no profession.
+    genders, tone_counts = (rows[rows["profession"] != NO_PROFESSION] for rows in (genders, tone_counts))
     add(genders, AVERAGE, "−1 to 1", "profession", genders["value"])
     known = genders.dropna(subset="value")
     female = (known["n"] * (1 + known["value"]) / 2).round()

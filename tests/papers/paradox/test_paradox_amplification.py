@@ -102,7 +102,7 @@ def test_equal_shares_against_scipy(variation):
     # Table 6: 36.4, 12.2, 17.6 and 3.6 % of 500.
     female = np.array([182, 61, 88, 18])
     expected = scipy.stats.chi2_contingency(np.stack([female, 500 - female]), correction=False)
-    assert row["statistic"] == pytest.approx(expected.statistic)
+    assert row["chi_square"] == pytest.approx(expected.statistic)
     assert row["p"] == pytest.approx(expected.pvalue)
     pooled = female.sum() / 2000
     assert row["sd_noise"] == pytest.approx(100 * (3 / 4 * pooled * (1 - pooled) / 500) ** 0.5)
@@ -544,7 +544,7 @@ def test_printed_spreads_follow_from_the_printed_shares(variation):
 def test_the_papers_tests_cannot_be_made_from_its_numbers(amplified):
     table = paradox.t_tests(amplified).query("model == 'SD 1.4'").set_index(["approach", "prompt"])
     # Section 5.3 rejects for prompts 2 and 4, footnote 11 for captions as prompts.
-    assert table["printed"].to_dict() == {
+    assert table["printed_rejected"].to_dict() == {
         **{("nearest_no_indicators", p): said for p, said in zip("1234", ("no", "yes") * 2, strict=True)},
         ("caption_prompts", "captions"): "yes",
         ("caption_prompts_no_indicators", "captions"): "yes",
@@ -575,7 +575,7 @@ def test_a_source_with_shares_is_tested(generated, rejected):
     # All lean the same way, so all count; T is 20 points from one half.
     amplified = np.abs(np.array(generated) - 50) - 20
     assert scipy.stats.ttest_1samp(amplified, 0).pvalue == pytest.approx(row["p"], rel=0.1)
-    assert (row["rejected"], row["printed"]) == (rejected, "")
+    assert (row["rejected"], row["printed_rejected"]) == (rejected, "")
     assert paradox.findings.printed_tests(table) == []
     (said,) = paradox.findings.t_tests(amplification, ["nearest_no_indicators"])
     assert said.answer.startswith("Yes") == (rejected == "yes")

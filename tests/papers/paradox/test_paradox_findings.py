@@ -54,7 +54,7 @@ def test_what_has_no_interval_is_no_finding():
 
 def test_embedded_models_and_worlds_are_told_apart():
     def of(model, corpus):
-        return pd.DataFrame({"model": [model], "setting": ["captions.corpus"], "value": [corpus]})
+        return pd.DataFrame({"model": [model], "setting": ["captions.corpus"], "set_to": [corpus]})
 
     (said,) = findings.embedded(of("mini", "mini"))
     assert said.model == "mini" and "embedded model" in said.answer

@@ -163,6 +163,13 @@ def test_attributes_are_compared_net_of_what_chance_gives():
     table = synthesis.models(**of_models(by_prompt=by_prompt)).set_index("model")
     net = by_prompt.assign(net=by_prompt["mean_absolute_difference"] - by_prompt["floor"])
     assert np.allclose(table["estimate"], 100 * net.groupby("model", sort=False)["net"].mean())
+    # The paper's own table has the same number.
+    of_paper = dalleval.attribute_mean_difference(
+        both, by_prompt, tables.of([], "dalleval_printed_attributes"), **DRAWS
+    )
+    of_paper = of_paper[of_paper["comparison"] == "woman - man"].set_index("model").loc[table.index]
+    for name, column in {"estimate": "beyond_floor", "ci_low": "ci_low", "ci_high": "ci_high"}.items():
+        assert np.allclose(table[name], 100 * of_paper[f"by_profession_{column}"])
     assert np.allclose(table["plain"], 100 * raw[table.index]) and (table["floor"] == 0).all()
 
 
@@ -208,7 +215,7 @@ def test_amplification_is_compared_over_one_training_share_at_the_same_number_of
     columns = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
     shares = pd.DataFrame(rows_, columns=columns)
     occupations = paradox.occupation_amplification(shares, confidence=0.95)
-    raw = occupations.groupby("model")["amplification"].mean()
+    raw = occupations.groupby("model")["amplification_plain"].mean()
     # A fair model shows 13.7 points at 8 images and 6.3 at 40 by chance.
     assert raw["few"] - raw["many"] > 4
     found = differences(synthesis.units(**of_units(occupations=occupations))).set_index("measure")
@@ -304,7 +311,7 @@ def test_units_of_printed_numbers_average_to_the_printed_measures():
     shares = printed(paired.percent_female)
     genders = dalleval.average_gender(printed(dalleval.measure.average_gender))
     tones = tables.of([], "dalleval_skin_tone_counts")
-    mads = dalleval.mad(genders, tones, printed(dalleval.printed.printed_bias), **DRAWS)
+    mads = dalleval.mad(genders, tones, printed(dalleval.printed.printed_bias))
     some = synthesis.units(
         shares=shares,
         genders=genders,

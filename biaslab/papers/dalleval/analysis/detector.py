@@ -20,6 +20,7 @@ ALL, NONE = "all", "none"
 LEAST_YOUDEN = 0.5
 """Below this sensitivity + specificity − 1 a judge cannot tell."""
 CANNOT = "this judge cannot tell"
+RIVALS = "the correction is larger than what it leaves"
 
 
 def _shares(rows: pd.DataFrame, keys: list[str], hit: str, confidence: float, value: str) -> pd.DataFrame:
@@ -82,7 +83,14 @@ def skill_corrected(
     """Return ``dalleval_skill_corrected``: accuracy with the detector's own error taken off, where it can tell.
 
     Takes what :func:`detector_error` returns. Where sensitivity + specificity − 1 is below :data:`LEAST_YOUDEN` there
-    is no corrected share and no ranking, but the reason.
+    is no corrected share and no ranking, but the reason; where the correction is larger than the corrected share, the
+    reason stands beside the share.
+
+    The estimate takes all ways of failing as drawn. How a model's images fail is not known, so the limits are the
+    outermost of those that each way alone gives: as the specificity of any mix of ways lies between theirs, they hold
+    for every mix. Of 95 % ones 97 cover where all images fail in the way that is seen worst or best, and up to 100 in
+    between (``benchmarks/coverage_skills.py``). A way that is not told from success could be any of the images: then
+    the lower limit is 0.
     """
     chosen = _seen(verdicts[verdicts["chosen"] == "yes"])
     known = dict(list(errors[errors["object"] == ALL].groupby(["model", "skill"])))
@@ -110,22 +118,30 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
     youden = share["sensitivity"] + share["specificity"] - 1
     if youden < LEAST_YOUDEN:
         return {"youden": youden, "reason": CANNOT}
-
-    def corrected(specificity: str) -> stats.CorrectedShares | None:
-        values = (share["sensitivity"], share[specificity], size["sensitivity"], size[specificity])
-        return stats.corrected_shares(count, n, *values, confidence) if sum(values[:2]) > 1 else None
-
-    ways = [name for name in known.index if name.startswith("specificity: ")]
-    of_ways = [100 * float(found.share) for way in ways if (found := corrected(way))]
-    pooled = corrected("specificity")
+    ways = known.index[known.index.str.startswith("specificity")]
+    told = ways[share["sensitivity"] + share[ways] > 1]
+    found = stats.corrected_shares(
+        count, n, share["sensitivity"], share[told], size["sensitivity"], size[told], confidence
+    )
+    each = pd.DataFrame(found._asdict(), index=told)
+    if len(told) < len(ways):
+        each.loc["not told"] = 0.0
+    whole, alone = 100 * each.loc["specificity", "share"], 100 * each["share"].drop("specificity")
     return {
         "youden": youden,
-        "percent_corrected": 100 * float(pooled.share),
-        "ci_low": 100 * float(pooled.ci_low),
-        "ci_high": 100 * float(pooled.ci_high),
-        "percent_least": min(of_ways, default=np.nan),
-        "percent_most": max(of_ways, default=np.nan),
+        "percent_corrected": whole,
+        # Of a share at an end the limits are off it by their shift.
+        "ci_low": min(100 * each["ci_low"].min(), 100 * each["share"].min()),
+        "ci_high": max(100 * each["ci_high"].max(), 100 * each["share"].max()),
+        "percent_least": alone.min(),
+        "percent_most": alone.max(),
+        "reason": _rival(100 * count / n, whole),
     }
+
+
+def _rival(percent: float, corrected: float) -> str:
+    """Return the reason for which nothing is said of a share whose correction is larger than itself, if it is."""
+    return RIVALS if abs(percent - corrected) > corrected else ""
 
 
 MOST = 5
@@ -160,7 +176,8 @@ def count_corrected(
     read as one of these. Images that were never seen are left out. Limits are of the delta method after Lang and
     Reiczigel 2014, of both tables, and hold the estimate: of 95 % ones 94 to 99 cover true shares of 0 to 100 % (15 or
     100 images of each number, 40 or 100 drawings of each). Where the detector tells right numbers from wrong ones worse
-    than :data:`LEAST_YOUDEN` there is no corrected share, but the reason.
+    than :data:`LEAST_YOUDEN` there is no corrected share, but the reason; where the correction is larger than the
+    corrected share, the reason stands beside it.
     """
     chosen = _seen(verdicts[(verdicts["chosen"] == "yes") & (verdicts["skill"] == "count")])
     rows = []
@@ -181,6 +198,7 @@ def count_corrected(
             if can_tell:
                 limits = _right(confusion, found, asked, weight, confidence)
                 row |= dict(zip(("percent_corrected", "ci_low", "ci_high"), 100 * limits, strict=True))
+                row["reason"] = _rival(row["percent_found"], row["percent_corrected"])
             else:
                 row["reason"] = CANNOT
             rows.append(row | ({} if known is None else {"percent_true": 100 * known.to_numpy() @ weight}))
@@ -189,7 +207,7 @@ def count_corrected(
 
 def _youden_of_numbers(renders: pd.DataFrame) -> float:
     """Return sensitivity + specificity - 1 of finding as many as asked for, on drawings that show as many or do not."""
-    right, found = (renders[name] == renders["number"] for name in ("shown", "found"))
+    right, found = (renders[name] == renders["n"] for name in ("shown", "found"))
     return float(found[right].mean() - found[~right].mean()) if right.any() and not right.all() else np.nan
 
 
