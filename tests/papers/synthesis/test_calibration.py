@@ -865,9 +865,7 @@ def test_findings_of_guidance_are_of_the_highest(c):
         assert finding.model == "mini" and finding.unit == "points"
         row = total.loc[approach, ["change", "ci_low", "ci_high", "n_occupations"]].tolist()
         assert [finding.estimate, finding.ci_low, finding.ci_high, finding.n] == row
-        added = table.query("guidance_scale == 7.5 and part == 'guidance' and approach == @approach").iloc[
-            0
-        ]
+        added = table.query("guidance_scale == 7.5 and part == 'guidance' and approach == @approach").iloc[0]
         assert finding.undecided and finding.p == added["p"]
         assert (added["p"] < 0.05) == (added["ci_low"] > 0 or added["ci_high"] < 0)
     assert synthesis.findings.guidance(table.iloc[:0]) == []
