@@ -109,8 +109,15 @@ def similarity(rng) -> pd.DataFrame:
     return tables.of(rows, "triplets_similarity")
 
 
-def page(rng, replicates: int = 400) -> list[dict]:
-    """Return the records of the main answers of one study's page, as notebooks give them."""
+def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dict]:
+    """Return the records of the main answers of one study's page, as notebooks give them.
+
+    Cards other than that of both models' differences are those of ``told``.
+    """
+
+    def of(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[frame["model"].isin(told)]
+
     draws = {"seed": int(rng.integers(2**31)), "replicates": replicates, "confidence": 0.95}
     level = {"confidence": 0.95}
     none = {name: tables.check(pd.DataFrame(columns=tables.schema(name).names), name) for name in NONE}
@@ -118,17 +125,17 @@ def page(rng, replicates: int = 400) -> list[dict]:
     shown, scenes, similar = presence(rng), verdicts(rng), similarity(rng)
 
     printed = none["paradox_printed_amplification"]
-    amplification = paradox.amplification(women, none["paradox_caption_pairs"], printed, **draws)
+    amplification = paradox.amplification(of(women), none["paradox_caption_pairs"], printed, **draws)
     printed = none["paired_printed_value"]
-    scores = paired.stereotype_score(asked, none["paired_pair_images"], printed, **level)
+    scores = paired.stereotype_score(of(asked), none["paired_pair_images"], printed, **level)
     averages = dalleval.average_gender(averages, **level)
     tone_counts = none["dalleval_skin_tone_counts"]
     judges = pd.DataFrame(JUDGES)
-    mads = dalleval.mad(averages, tone_counts, none["dalleval_printed_bias"], judges, **level)
+    mads = dalleval.mad(of(averages), tone_counts, none["dalleval_printed_bias"], judges, **level)
     by_prompt = dalleval.attribute_prompt_difference(shown)
     printed = none["dalleval_printed_attributes"]
-    attributes = dalleval.attribute_mean_difference(shown, by_prompt, printed, **draws)
-    gap = triplets.disparity_gap(similar, **draws)
+    attributes = dalleval.attribute_mean_difference(of(shown), of(by_prompt), printed, **draws)
+    gap = triplets.disparity_gap(of(similar), **draws)
     units = synthesis.units(
         shares=asked,
         genders=averages,
@@ -163,10 +170,10 @@ JUDGES = [
 ]
 
 
-def claims(given: tuple[int, int]) -> dict[str, set[str]]:
-    """Return what a study's page claims, of a seed and replicates: by ``alone`` and ``together`` the questions."""
-    seed, replicates = given
-    alone = page(np.random.default_rng([29, seed]), replicates)
+def claims(given: tuple) -> dict[str, set[str]]:
+    """Return what a study's page claims, of a seed and how: by ``alone`` and ``together`` the questions."""
+    seed, *how = given
+    alone = page(np.random.default_rng([29, seed]), *how)
     found = {"alone": alone, "together": findings.held_together(alone)[0]}
     return {way: {r["question"] for r in records if r["decided"]} for way, records in found.items()}
 
