@@ -83,7 +83,7 @@ def hierarchical_bootstrap(
             (..., k). With ``with_n`` it is called with (shares, n), n resampled alongside.
         replicates: How many (where images are drawn, two of each resample of the occupations, so that their noise can
             be told apart). At 10 000 the standard error is good to 1–3 %.
-        seed: One explicit seed.
+        seed: One explicit seed, of the standard error; the bias is drawn by the same numbers always.
         confidence: Level of the interval, 0–1.
         levels: Both: these occupations and images stand for others like them. ``image``: for these occupations
             alone. ``occupation``: for occupations at these numbers of images; the bias that image noise adds stays in.
@@ -95,7 +95,10 @@ def hierarchical_bootstrap(
         ``value`` is the plain statistic, as the papers define it; the interval is a Student t interval (normal for
         ``image`` alone) around value - bias. Where the bias is large, ``value`` lies outside it: that is the finding.
         The lower limit of a folded measure may be negative. A replicate for which the statistic is NaN is left out and
-        ``replicates`` says how many remain; with fewer than 4, one group, or no variance left, limits are NaN.
+        ``replicates`` says how many remain; with fewer than 4, or no variance left, limits are NaN. So they are, with a
+        ``reason``, with fewer than 3 groups where others like them are meant, and with fewer than 2 images a cell
+        where images are drawn: shares of one image vary as much whatever is true, and intervals of what folds held the
+        truth in 3 to 90 % of studies (500, 5 to 62 groups).
 
     Raises:
         InputError: For counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a
