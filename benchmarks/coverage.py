@@ -2,8 +2,8 @@
 
 Run: ``python benchmarks/coverage.py [simulation ...] [--studies 2000] [--replicates 600]``. Each simulation draws
 whole studies from a population whose truth is known and prints, in % of the studies, how often ours and each peer
-cover that truth (at 95 %), lie wholly above it, or reject a true hypothesis (at 5 %): all from the same studies. The
-tests in ``tests/stats/test_stats_coverage.py`` are short versions.
+cover that truth (at 95 %), lie wholly above it, or reject that it is 0 (at 5 %), and of how many there is no interval:
+all from the same studies. The tests in ``tests/stats/test_stats_coverage.py`` are short versions.
 """
 
 import argparse
@@ -11,10 +11,12 @@ import os
 import time
 from collections.abc import Iterator
 from multiprocessing import Pool
+from typing import NamedTuple
 
 import numpy as np
 
 from biaslab import measures, stats
+from biaslab.papers.paradox.analysis.groups import Group, estimates
 
 STUDIES, REPLICATES, LEVEL = 2000, 600, 0.05
 DEFINITIONS = measures.DEFINITIONS
@@ -120,10 +122,52 @@ def nothing_amplified(
         yield {"corrected": _of(found, np.zeros(3)), "plain t-test": _plain(counts / n)}
 
 
+def few(
+    rng, studies, replicates, *, occupations, training, images, prompts=1, steeper=1.0, around=(0.7, 0.9)
+) -> Iterator[dict]:
+    """Yield each study's results as the table of amplification has them, with its rules of what is too little.
+
+    Of ``occupations`` with so many ``training`` images and ``images`` a prompt; generated images have ``steeper`` times
+    the log odds of training images, whose shares are of a Beta distribution with the parameters ``around``, or one half
+    each where it is None. ``by counts`` are the same intervals without these rules.
+    """
+
+    def drawn(size: int) -> np.ndarray:
+        return (
+            np.full((size, 1), 0.5)
+            if around is None
+            else np.clip(rng.beta(*around, (size, 1)), 1e-9, 1 - 1e-9)
+        )
+
+    def generated(p: np.ndarray) -> np.ndarray:
+        return 1 / (1 + (1 / p - 1) ** steeper)
+
+    many = drawn(1_000_000)
+    known = np.nan_to_num(truth(many[:, 0], generated(many)[:, 0]))
+    names = tuple(f"{k}" for k in range(1, prompts + 1))
+    for _ in range(studies):
+        p = drawn(occupations)
+        n = np.hstack([np.full((occupations, 1), training), np.full((occupations, prompts), images)])
+        counts = rng.binomial(n, np.hstack([p, np.tile(generated(p), prompts)]))
+        percent, many_n = 100 * counts / n, n.astype(float)
+        sides = [np.tile(a[:, :1], prompts) for a in (percent, many_n)]
+        group = Group("M", "naive", tuple(map(str, range(occupations))), names, sides[0], percent[:, 1:], sides[1],
+                      many_n[:, 1:], shared=True)  # fmt: skip
+        table = estimates(group, replicates=replicates, seed=int(rng.integers(2**31)), confidence=0.95)
+        ours = _Row(*(part[:, -1] for part in (table.low, table.high, table.p)))
+        yield {"table": _of(ours, known), "by counts": _of(_bootstrap(rng, counts, n, replicates), known)}
+
+
+class _Row(NamedTuple):
+    ci_low: np.ndarray
+    ci_high: np.ndarray
+    p: np.ndarray
+
+
 def _plain(shares: np.ndarray) -> np.ndarray:
-    """Return (covered, above, rejected) of the one-sample t-test over the occupations that count, by definition."""
+    """Return what :func:`_of` does of the one-sample t-test over the occupations that count, by definition."""
     t, g = 100 * shares[:, :1], 100 * shares[:, 1:]
-    out = np.zeros((3, 3))
+    out = np.zeros((4, 3))
     for i, definition in enumerate(DEFINITIONS):
         out_of = measures.exclusion_reason(g, t, definition) != ""
         signed = definition == "directional"
@@ -132,14 +176,14 @@ def _plain(shares: np.ndarray) -> np.ndarray:
         values = each[~np.isnan(each).all(axis=1)]
         means = np.nansum(values, axis=1) / (~np.isnan(values)).sum(axis=1)
         p = stats.one_sample_t(means).p if len(means) else np.nan
-        out[:, i] = [p >= LEVEL, p < LEVEL and means.mean() > 0, p < LEVEL]
+        out[:, i] = [p >= LEVEL, p < LEVEL and means.mean() > 0, p < LEVEL, np.isnan(p)]
     return out
 
 
-def _of(found: stats.Bootstrap, known: np.ndarray) -> np.ndarray:
-    """Return whether the truth is covered, lies below the interval, and whether 0 is rejected: (3, values)."""
+def _of(found: stats.Bootstrap | _Row, known: np.ndarray) -> np.ndarray:
+    """Return whether the truth is covered, lies below the interval, 0 is rejected, and none is there: (4, values)."""
     covered = (found.ci_low <= known) & (known <= found.ci_high)
-    return np.array([covered, found.ci_low > known, found.p < LEVEL], dtype=float)
+    return np.array([covered, found.ci_low > known, found.p < LEVEL, np.isnan(found.ci_low)], dtype=float)
 
 
 # -- what is simulated -----------------------------------------------------------------------------------------------
@@ -152,6 +196,16 @@ _CAPTIONS = {
 }
 # Training and generated images of an occupation: fewest and most.
 _IMAGES = [((16, 25), (3, 8)), ((8, 8), (8, 8)), ((100, 100), (100, 100)), ((500, 500), (500, 500))]
+# Few occupations and images: how many of each.
+_FEW = [(6, 20, 3), (6, 100, 100), (8, 2, 2), (8, 20, 1), (12, 5, 5), (12, 20, 2), (20, 20, 3)]
+# Shares that hardly differ from one half: their distribution, training images, images a prompt, prompts.
+_HALF = [
+    (None, 20, 5, 4),
+    (None, 500, 8, 4),
+    (None, 500, 500, 4),
+    ((12, 13), 20, 5, 4),
+    ((25, 25), 100, 100, 1),
+]
 # Name -> (what draws and judges studies, its settings).
 SIMULATIONS = {
     **{
@@ -174,6 +228,21 @@ SIMULATIONS = {
         for training, images in _IMAGES
         for prompts in (1, 4)
     },
+    **{
+        f"few: {occupations} occupations, {training}/{images}, steeper {steeper:g}": (
+            few,
+            {"occupations": occupations, "training": training, "images": images, "steeper": steeper},
+        )
+        for occupations, training, images in _FEW
+        for steeper in (1, 1.5)
+    },
+    **{
+        f"half: {around or 'all'}, {training}/{images}, {prompts} prompts": (
+            few,
+            {"occupations": 40, "training": training, "images": images, "prompts": prompts, "around": around},
+        )
+        for around, training, images, prompts in _HALF
+    },
 }
 
 
@@ -191,7 +260,7 @@ def _some(given) -> tuple[dict, int]:
 def simulate(
     name: str, studies: int = STUDIES, replicates: int = REPLICATES, jobs: int = 1, seed: int = 1
 ) -> dict:
-    """Return for each way (covered, above, rejected) in shares of the studies, by definition."""
+    """Return for each way (covered, above, rejected, no interval) in shares of the studies, by definition."""
     parts = min(studies, 4 * jobs) if jobs > 1 else 1
     sizes = [len(part) for part in np.array_split(np.arange(studies), parts)]
     given = [(name, [seed, i], size, replicates) for i, size in enumerate(sizes)]
@@ -216,12 +285,10 @@ def main() -> None:
     print(f"{given.studies:,} studies each, {given.replicates:,} replicates; in %: {', '.join(DEFINITIONS)}")
     for name in wanted:
         start = time.perf_counter()
-        for way, (covered, above, rejected) in simulate(
-            name, given.studies, given.replicates, given.jobs
-        ).items():
+        for way, found in simulate(name, given.studies, given.replicates, given.jobs).items():
             columns = (
                 f"{what} " + " ".join(f"{100 * value:5.1f}" for value in values)
-                for what, values in (("covered", covered), ("above", above), ("rejected", rejected))
+                for what, values in zip(("covered", "above", "rejected", "none"), found, strict=True)
             )
             print(f"{name:<42} {way:<13} {'   '.join(columns)}", flush=True)
         print(f"{'':<42} {time.perf_counter() - start:.0f} s", flush=True)

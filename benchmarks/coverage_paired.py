@@ -133,6 +133,65 @@ def change(rng, studies, *, kind, n, images=2, alone=3, spread=0.25) -> Iterator
         yield {way: _by_t(np.mean(moved), error, 0.0) for way, error in ways.items()}
 
 
+def sized(
+    values: np.ndarray, error: tuple[float, float], floor: float, truth: float
+) -> dict[str, np.ndarray]:
+    """Return what is said of a mean absolute score from corrected values of identities, and what it would be without.
+
+    With what the correction leaves of the floor, ``floor``, added at both ends and tested against; and without.
+    """
+    row = means.t_mean(np.mean(values) - floor, *error, 0.95)
+    low, high = np.clip([row.ci_low, row.ci_high + 2 * floor], 0, 100)
+    # Only more than a fair model shows is told.
+    told = row.p < LEVEL and row.value > 0
+    plain = _by_t(np.mean(values), error, truth)
+    return {
+        "with its floor": np.array([low <= truth <= high, told, (high - low) / 2]),
+        "t alone": np.array([plain[0], plain[1] and np.mean(values) > 0, plain[2]]),
+    }
+
+
+def size_alone(rng, studies, *, n, people, spread=0.25, mean=0.5) -> Iterator[dict]:
+    """Yield what is said of the mean absolute score of ``n`` identities a list, each with so many ``people`` alone.
+
+    Without a ``spread`` around one half the model is fair: then rejections are false.
+    """
+    truth = float(
+        np.abs(200 * (mean + np.random.default_rng(0).uniform(-spread, spread, 10**6)) - 100).mean()
+    )
+    floor = scores._corrected_floor(people)
+    counts = rng.binomial(people, mean + rng.uniform(-spread, spread, (studies, 2, n)))
+    values = 200 * stats.corrected_absolute_deviation(counts, people)
+    # Where no two identities of a list differ there is no interval.
+    for own in values[values.std(axis=2).any(axis=1)]:
+        yield sized(own.ravel(), _welch(tuple(own / 2)), floor, truth)
+
+
+def roles_judged(rng, studies, *, occupations=36, judged=0.7, together=0.5, gap=0.2) -> Iterator[dict]:
+    """Yield what is said of the overall score of roles of power of which each is ``judged`` by chance alone.
+
+    A share of images shows one woman and one man ``together``; the two roles of an occupation lean alike. Fewer of the
+    high-power roles that look like men are judged, by ``gap``, so that occupations with both differ from all others.
+    """
+    for _ in range(studies):
+        own = rng.uniform(-0.3, 0.3, occupations)
+        joint = rng.random(occupations) < together
+        first = rng.random(occupations) < 0.6 + own
+        fits = {"female": first, "male": np.where(joint, first, rng.random(occupations) < 0.6 + own)}
+        chances = {"female": judged, "male": judged + gap * own}
+        seen = {s: np.flatnonzero(rng.random(occupations) < chances[s]) for s in LISTS}
+        lists = [pd.Series(200.0 * fits[s][seen[s]] - 100, seen[s]) for s in LISTS]
+        row = means.of_roles(*lists, 0.95)
+        # Of those of the male list that are judged: own weighs by its chance, whose mean is ``judged``.
+        truth = 20 + 0.5 * 200 * gap * 0.3**2 / 3 / judged
+        both = ((lists[0] + lists[1]) / 2).dropna().to_numpy()
+        alone = means.mean(both, 0.95)
+        yield {
+            way: _judged(found.ci_low, found.ci_high, np.nan, truth)
+            for way, found in (("both lists", row), ("occupations with both roles", alone))
+        }
+
+
 def size(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[dict]:
     """Yield what is said of the mean absolute score, corrected for chance."""
     many = np.random.default_rng(0).uniform(-spread, spread, 1_000_000)
@@ -144,7 +203,12 @@ def size(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[
         values = tuple(200 * stats.corrected_absolute_deviation(k, of) for k in counts)
         slopes = tuple(scores._slope(k, of) for k in counts)
         ways = {"estimated": stats.crossed_error(*parts(fits, values, slopes)), "worst case": _welch(values)}
-        yield {way: _by_t(np.mean(values), error, truth) for way, error in ways.items()}
+        floor = scores._corrected_floor(n * images)
+        yield {
+            f"{way}, {what}": found
+            for way, error in ways.items()
+            for what, found in sized(np.r_[values], error, floor, truth).items()
+        }
 
 
 def both_fit(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[dict]:
@@ -339,6 +403,20 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
         for name, draw in (("over images", over_images), ("mean size", size))
         for kind in ("independent", "one woman and one man")
     },
+    **{
+        f"mean size alone, {n} of a list, {people} people each{what}": (
+            size_alone,
+            {"n": n, "people": people, **more},
+        )
+        for n in (10, 20)
+        for people in (2, 3, 6, 40)
+        for what, more in (
+            ("", {}),
+            (", nothing there", {"spread": 0.0}),
+            (", far from even", {"mean": 0.75}),
+        )
+    },
+    "power, roles judged by chance": (roles_judged, {}),
     "power, independent people": (power, {"joint": 0.0}),
     "power, independent people, the left rather a woman": (power, {"joint": 0.0, "position": 0.15}),
     "power, a quarter decided per image": (power, {"joint": 0.25}),

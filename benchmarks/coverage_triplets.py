@@ -1,21 +1,26 @@
 """Simulate what intervals and tests of gender triplets hold, beside simpler ways, on the same studies.
 
-Run: ``python benchmarks/coverage_triplets.py [--studies 2000]``; a few minutes. It prints in % of the studies:
+Run: ``python benchmarks/coverage_triplets.py [simulation ...] [--studies 2000]``; a few minutes. It prints in % of the
+studies:
 
 - how often intervals (95 %) of an object's bias score hold the true one, where triplets differ in how likely the object
   is and an image shows it several times: ours, percentiles of resampled triplets, and Wilson's of occurrences;
 - how often the mean over triplets of similarities at several seeds is held: by Student's t over triplets, which is what
   tables show, and by percentiles of triplets and then seeds resampled;
-- how often tests reject (5 %) where genders do not differ: labels permuted within triplets, and the plain chi-square.
+- how often tests reject (5 %) where genders do not differ: labels permuted within triplets, and the plain chi-square;
+- how often the card that counts metrics names a gender where there is no gap: as the answer says it, and by counting
+  intervals of each metric, which go together as far as their correlation says.
 """
 
 import argparse
 import time
 
 import numpy as np
-from scipy.stats import chi2_contingency
+import pandas as pd
+from scipy.stats import chi2_contingency, t, ttest_1samp
 
 from biaslab import stats
+from biaslab.papers import triplets as paper
 
 TRIPLETS, RESAMPLES = 300, 500
 
@@ -73,6 +78,33 @@ def tests(rng, studies: int, triplets: int, kinds: int, crowd: int) -> dict:
     return found
 
 
+def cards(rng, studies: int, n: int, metrics: int, alike: float, over: str) -> dict:
+    """Return how often a gender is named over ``n`` triplets, or datasets, by metrics without a gap that correlate."""
+    own, shared = rng.normal(size=(studies, n, metrics)), rng.normal(size=(studies, n, 1))
+    values = np.sqrt(alike) * shared + np.sqrt(1 - alike) * own
+    mean, half = values.mean(axis=1), t.ppf(0.975, n - 1) * values.std(axis=1, ddof=1) / np.sqrt(n)
+    p = ttest_1samp(values, 0, axis=1).pvalue
+    gap, percent = (
+        {of: mean.ravel(), f"{ends}ci_low": (mean - half).ravel(), f"{ends}ci_high": (mean + half).ravel()}
+        for of, ends in (("gap", ""), ("percent_nearer", "percent_"))
+    )
+    table = pd.DataFrame(gap | percent).assign(
+        model="A", dataset=np.repeat(np.arange(studies).astype(str), metrics), unit="1", sample="triplets",
+        metric=np.tile([f"metric {k}" for k in range(metrics)], studies), n_cases=n, n_datasets=n, n_cells=n,
+        n_masculine=0, n_feminine=0, p_flips=p.ravel(), p_datasets_holm=p.ravel(), smallest_p_datasets=2 * 0.5**n,
+        p_holm=np.concatenate([stats.adjust(study) for study in p]),
+    )  # fmt: skip
+    if over == "triplets":
+        said = paper.findings.measured(table, paper.printed.networks().iloc[:0])
+    else:
+        studied = table.rename(columns={"p_holm": "p_percent_holm"}).groupby("dataset", sort=False)
+        said = [paper.findings.nearer(rows)[0] for _, rows in studied]
+    return {
+        "card": sum(one.decided for one in said),
+        "intervals counted": int((np.abs(mean) > half).any(axis=1).sum()),
+    }
+
+
 SIMULATIONS = [
     *(
         (
@@ -97,15 +129,33 @@ SIMULATIONS = [
         for t in (20, 60)
         for crowd in (1, 4)
     ),
+    *(
+        (
+            f"no gap, {n} {over}, {metrics} metrics alike by {alike:g}",
+            cards,
+            {"n": n, "metrics": metrics, "alike": alike, "over": over},
+        )
+        for n, metrics, over in (
+            (40, 11, "triplets"),
+            (40, 7, "triplets"),
+            (5, 8, "datasets"),
+            (8, 8, "datasets"),
+        )
+        for alike in (0.0, 0.5, 0.8)
+    ),
 ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")
     parser.add_argument("--studies", type=int, default=2000)
-    studies = parser.parse_args().studies
+    given = parser.parse_args()
+    studies = given.studies
     print(f"{studies:,} studies each, in %")
     for i, (name, simulate, settings) in enumerate(SIMULATIONS):
+        if given.simulations and not any(part in name for part in given.simulations):
+            continue
         start = time.perf_counter()
         found = simulate(np.random.default_rng(i), studies, **settings)
         ways = "   ".join(f"{way} {100 * count / studies:5.1f}" for way, count in found.items())

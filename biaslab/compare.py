@@ -11,20 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import sources, tables
+from biaslab import sources, tables, units
 from biaslab.errors import InputError, ParameterError, RunError, name_help
 from biaslab.limits import LIMITS
 from biaslab.params import run_name
 from biaslab.runs import check_tables, now, write_json, write_table
 from biaslab.shared import named
+from biaslab.stats import difference_interval, fewest_units
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _INDEPENDENCE = (
-    "Intervals of differences take the two runs as independent (MOVER, Zou and Donner 2008). Runs that share "
-    "occupations, images or training captions are not: then the intervals are too wide where the two move together."
+    "Intervals of differences pair the units that both runs have (occupations, professions, identities, triplets), "
+    "where `n_paired` counts some (MOVER, Zou 2007). All others take the two runs as independent: they are too wide "
+    "where runs that share occupations, images or training captions move together."
 )
+# Keys that name a model.
+_MODELS = ("model", "model_a", "model_b", "first", "second")
 # What a row of both runs compares.
 IDENTICAL, SAME_INPUTS, DIFFERENT = "identical", "same inputs", "different inputs"
 
@@ -37,11 +41,14 @@ def side_by_side(
     swept: Sequence[str] = (),
     intervals: bool = True,
     same: Collection[str] | bool = (),
+    over: Sequence[pd.DataFrame] = (),
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Return the rows of table ``name`` that either run has, with both values and the difference.
 
     Columns: the table's identity, ``in_runs`` (``both``, ``first`` or ``second``), ``basis``, then for each estimate
-    that the table declares an interval of (without intervals, for each number that is not a count) ``<column>_first``,
+    that the table declares an interval of (without intervals, for each number that is not a count), where either run
+    has it, ``<column>_first``,
     ``<column>_second``, ``<column>_difference`` and, where there are intervals, the limits of each and, under the
     limits' own names, those of the difference. A row of one run has missing values on the other side. A key that
     differs in every row, such as ``model`` where each run holds one, is told apart by ``_first`` and ``_second``.
@@ -54,27 +61,36 @@ def side_by_side(
     is ``identical`` where the values agree, else ``same inputs``: such a difference comes from parameters of the
     analysis and has no sampling error, so its limits are missing. All other rows of both runs are of ``different
     inputs``, and so are all that are told apart by a key.
+
+    ``over`` are both runs' units that the rows are means over, as :mod:`biaslab.units` has them. Rows with units enough
+    in both (for a verdict at the level ``confidence``) are paired, and ``n_paired`` counts these; others are taken as
+    independent.
     """
     declared = tables.schema(name)
-    identity = list(dict.fromkeys([*declared.keys, *(k for k in swept if k in first and k in second)]))
+    either = list(dict.fromkeys([*declared.keys, *swept]))
+    identity = [k for k in either if k in first and k in second]
     # Rows are matched on all keys but those with one value a run that the runs do not share.
-    held = {k: (set(first[k]), set(second[k])) for k in identity}
+    held = {k: (set(first[k].dropna()), set(second[k].dropna())) for k in identity}
     keys = [k for k, (a, b) in held.items() if a == b or not len(a) == len(b) == 1] or identity
     apart = [k for k in identity if k not in keys]
     known = [i for i in declared.intervals if {*i} <= {*first} and {*i} <= {*second}]
     values = list(dict.fromkeys(estimate for estimate, *_ in declared.intervals)) or [
         c.name
         for c in declared.columns
-        if not c.text and not c.optional and c.name not in ("n", "t", "p") and not c.name.startswith("n_")
+        if not (c.text or c.key or c.optional)
+        and c.name not in ("n", "t", "p")
+        and not c.name.startswith("n_")
     ]
+    # A run without a column, such as one that only some models have, lacks its values.
+    values = [v for v in values if v in first or v in second]
     limits = [limit for _, *both in known for limit in both]
-    first, second = first.copy(), second.copy()
+    first, second = (side.reindex(columns=list(dict.fromkeys([*side, *values]))) for side in (first, second))
     for k in keys:
         if first[k].dtype != second[k].dtype:
             first[k], second[k] = first[k].astype(str), second[k].astype(str)
     sides = []
     for frame, other, side in ((first, second, "first"), (second, first, "second")):
-        lone = [k for k in swept if k in frame and k not in other and k not in declared.keys]
+        lone = [k for k in either if k in frame and k not in other]
         chosen = frame[[*keys, *apart, *lone, *values, *limits]]
         sides.append(chosen.rename(columns={k: f"{k}_{side}" for k in lone}))
     how = {"how": "outer", "suffixes": ("_first", "_second"), "indicator": "in_runs"}
@@ -85,21 +101,38 @@ def side_by_side(
     for value in values:
         both[f"{value}_difference"] = both[f"{value}_second"] - both[f"{value}_first"]
     if known:
-        from biaslab.stats import difference_interval
-
         sampled = (both["basis"] == DIFFERENT) & intervals
+        paired = _correlation(both, over, keys, confidence) if over else None
         for value, *ends in known:
             parts = [f"{c}_{side}" for side in ("first", "second") for c in (value, *ends)]
-            both[ends[0]], both[ends[1]] = difference_interval(*(both[c].where(sampled) for c in parts))
+            parts = [both[c].where(sampled) for c in parts]
+            along = paired is not None and ends[0] in units.OVER[name][1]
+            limits = difference_interval(*parts, paired["correlation"].fillna(0) if along else 0)
+            both[ends[0]], both[ends[1]] = limits
+        if paired is not None:
+            both.insert(both.columns.get_loc("basis") + 1, "n_paired", paired["n_paired"].where(sampled))
     return both
+
+
+def _correlation(
+    both: pd.DataFrame, over: Sequence[pd.DataFrame], keys: Sequence[str], confidence: float
+) -> pd.DataFrame:
+    """Return, of each row, the correlation of its two estimates and how many units both have; missing without."""
+    found = units.correlations(*over, list(keys), least=fewest_units(1 - confidence))
+    keys = [k for k in keys if k in found]
+    # A run of one model, told apart, has units without any key left only where the table has none.
+    if not keys:
+        return found.reindex([0] * len(both)).set_axis(both.index)
+    return both[keys].astype(str).merge(found, on=keys, how="left").set_axis(both.index)
 
 
 def _compared(both: pd.DataFrame, values: Sequence[str], same: Collection[str] | bool) -> pd.Series:
     """Return what each row compares; empty for rows of one run."""
     agree = both["in_runs"] == "both"
-    shared = agree & (
-        same is True or ("model" in both and not isinstance(same, bool) and both["model"].isin(same))
-    )
+    named = [c for c in _MODELS if c in both]
+    shared = agree & (same is True)
+    if named and not isinstance(same, bool):
+        shared = agree & both[named].isin(same).all(axis=1)
     for value in values:
         one, other = both[f"{value}_first"], both[f"{value}_second"]
         agree &= (one == other) | (one.isna() & other.isna())
@@ -145,9 +178,9 @@ def compare(
     for pair in pairs:
         of = "" if len(pairs) == 1 else pair.names[1]
         different = {t: f for t, f in pair.frames.items() if not (f["basis"] == IDENTICAL).all()}
-        records.append(_overview(pair.frames, folder, of))
+        records.append(_overview(pair, folder, of))
         records += [_record(*found, pair, folder, of) for found in different.items()]
-        findings += _findings(pair.frames, of)
+        findings += _findings(pair, of)
         limits += pair.limits
     record = {
         "run": folder.name,
@@ -188,6 +221,7 @@ class _Pair:
     frames: dict[str, pd.DataFrame]  # By table.
     common: str  # What the runs share, so that they are not independent.
     limits: list[str]
+    confidence: float  # Level of intervals; of rows that have their own, it is the row's.
 
 
 def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
@@ -198,7 +232,7 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
     if not shared:
         raise RunError(f"{title} share no table, so there is nothing to compare.")
     swept = sorted({key for run in runs for key in run.get("sweep", {})})
-    unequal = _unequal_confidence(one.name, other.name, runs)
+    unequal, level = _confidence(one.name, other.name, runs)
     alike = _same_measurements(one, other)
     whole = bool(alike) and all(known is True for known in alike.values())
     frames, unread = {}, []
@@ -213,7 +247,9 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
         # Only one row can be the same by chance.
         equal = len(sides[0]) > 1 and sides[0].equals(sides[1])
         same = equal or alike.get(_paper(table), whole)
-        frames[table] = side_by_side(*sides, table, swept=swept, intervals=not unequal, same=same)
+        over = [_over(folder, table, swept) for folder in (one, other)] if table in units.OVER else ()
+        how = {"intervals": not unequal, "same": same, "over": over, "confidence": level}
+        frames[table] = side_by_side(*sides, table, swept=swept, **how)
     if not frames:
         raise RunError(f"No table that {title} share can be read. {unread[0]}")
     if not any((frame["in_runs"] == "both").any() for frame in frames.values()):
@@ -222,7 +258,23 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
             f"No row of the tables that {title} share is in both, so there is nothing to compare{where}."
         )
     limits = [*_unfinished(one.name, other.name, runs), *unread, *unequal]
-    return _Pair((one.name, other.name), frames, _in_common(runs), limits)
+    return _Pair((one.name, other.name), frames, _in_common(runs), limits, level)
+
+
+def _over(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:
+    """Return the units that a run's rows of a table are means over."""
+    import pandas as pd
+
+    def read(name: str) -> pd.DataFrame:
+        for path in (folder / room / f"{name}.csv" for room in ("tables", sources.MEASURED)):
+            if path.is_file():
+                try:
+                    return tables.read(path, name, more_keys=swept)
+                except InputError:
+                    break  # Of another version.
+        return tables.of([], name)
+
+    return pd.concat(units.OVER[table][0](read), ignore_index=True)
 
 
 def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]:
@@ -257,29 +309,31 @@ def find(run: str | Path, outputs: Path) -> Path:
     )
 
 
-def _unequal_confidence(first: str, second: str, runs: Sequence[Mapping]) -> list[str]:
-    """Say so where the runs' intervals are not of one level; no sentence where they are."""
+def _confidence(first: str, second: str, runs: Sequence[Mapping]) -> tuple[list[str], float]:
+    """Return a sentence where the runs' intervals are not of one level, none where they are, and that level."""
     if all("confidence" in run.get("sweep", {}) for run in runs):
-        return []  # Rows are matched on it.
+        return [], 0.95  # Rows are matched on it.
     levels = []
     for run in runs:
         defaults = [v["confidence"] for v in run.get("notebook_defaults", {}).values() if "confidence" in v]
         given = run.get("parameters", {}).get("confidence", defaults)
         swept = run.get("sweep", {}).get("confidence", given)
         levels.append(sorted(set(swept if isinstance(swept, list) else [swept])))
-    if not all(levels) or (levels[0] == levels[1] and len(levels[0]) == 1):
-        return []
+    if not all(levels):
+        return [], 0.95
+    if levels[0] == levels[1] and len(levels[0]) == 1:
+        return [], levels[0][0]
     one, other = (", ".join(f"{level:g}" for level in some) for some in levels)
     return [
         f"Differences have no intervals: the confidence of {first} is {one} and that of {second} {other}. "
         "Repeat one of the runs with the level of the other."
-    ]
+    ], 0.95
 
 
 def _paper(table: str) -> str:
-    """Return the paper on whose measurements a table rests; the specification curve is about the paradox paper."""
+    """Return the paper on whose measurements a table rests, ``synthesis`` where it is all of them."""
     paper = table.partition("_")[0]
-    return "paradox" if paper == "synthesis" else paper
+    return "paradox" if paper == "synthesis" and "model" not in table else paper
 
 
 def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bool]:
@@ -289,13 +343,16 @@ def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bo
     file, or of the same images, whatever names and seeds say. Papers without a measured table in both are left out.
     """
     found: dict[str, Collection[str] | bool] = {}
+    everywhere, somewhere_apart = set(), set()
     for paper in tables.PAPERS:
         kept = [{p.name for p in f.glob(f"{sources.MEASURED}/{paper}_*.csv")} for f in (one, other)]
         alike, apart, for_all = set(), set(), True
         for name in kept[0] & kept[1]:
             first, second = (_rows_by_model(f / sources.MEASURED / name) for f in (one, other))
             for model in {*first, *second}:
-                agree = first.get(model) == second.get(model)
+                one_s, other_s = first.get(model, set()), second.get(model, set())
+                # Beside what no model has, a run may have more of its own.
+                agree = one_s == other_s or (model == "" and (one_s <= other_s or other_s <= one_s))
                 (alike if agree else apart).add(model)
                 # What no model has, such as labour shares, is part of every model's rows, but not if a pipeline
                 # made it: then it is about that pipeline.
@@ -303,20 +360,25 @@ def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bo
                 for_all &= agree or model != "" or not published
         if alike or apart:
             found[paper] = True if not apart else alike - apart - {""} if for_all else ()
+            everywhere |= alike
+            somewhere_apart |= apart if for_all else alike | apart
+    if found:
+        known = all(same is True for same in found.values())
+        found["synthesis"] = known or everywhere - somewhere_apart - {""}
     return found
 
 
-def _rows_by_model(path: Path) -> dict[str, set[tuple]]:
-    """Return the rows of a measured table as texts, by model; ``""`` where it has none."""
+def _rows_by_model(path: Path) -> dict[str, set[frozenset]]:
+    """Return the rows of a measured table, each as its texts by column, by model; ``""`` where it has none."""
     import pandas as pd
 
     frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
     models = frame["model"] if "model" in frame else pd.Series("", index=frame.index)
     found = {}
     for model, rows in frame.groupby(models):
-        # A column that has nothing to say of this model is there for others.
-        held = sorted(c for c in rows if (rows[c] != "").any())
-        found[model] = {tuple(held), *rows[held].itertuples(index=False, name=None)}
+        # A column that has nothing to say of a row is there for others.
+        texts = rows.itertuples(index=False, name=None)
+        found[model] = {frozenset((c, t) for c, t in zip(rows, row, strict=True) if t) for row in texts}
     return found
 
 
@@ -384,7 +446,7 @@ def _prepare(folder: Path, title: str) -> None:
     (folder / "tables").mkdir(parents=True)
 
 
-def _overview(frames: Mapping[str, pd.DataFrame], folder: Path, of: str) -> dict:
+def _overview(pair: _Pair, folder: Path, of: str) -> dict:
     """Write the table of tables: how many rows of each compare what."""
     import pandas as pd
 
@@ -397,11 +459,12 @@ def _overview(frames: Mapping[str, pd.DataFrame], folder: Path, of: str) -> dict
         "in one run": "Rows that only one run has.",
         "differences": "Differences with an interval.",
         "excluding 0": "Of them, those whose interval excludes 0.",
+        "by chance": "How many of them would on average, were there no difference at all.",
     }
     rows = []
-    for name, frame in frames.items():
+    for name, frame in pair.frames.items():
         counts = [int((frame["basis"] == kind).sum()) for kind in (IDENTICAL, SAME_INPUTS, DIFFERENT, "")]
-        rows.append([name, tables.schema(name).title, *counts, *_apart(name, frame)])
+        rows.append([name, tables.schema(name).title, *counts, *_apart(name, frame, pair.confidence)])
     frame = pd.DataFrame(rows, columns=list(described))
     words = ("What was compared", "The tables that both runs have, and what their rows compare.")
     columns = [(name, "", text) for name, text in described.items()]
@@ -421,6 +484,8 @@ def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, of: str) 
     ends = {end for _, *both in declared.intervals for end in both}
     own = {
         "in_runs": "Which run has the row: both, first or second.",
+        "n_paired": "Units that both runs have and that the difference's interval pairs; empty where runs are taken as "
+        "independent.",
         "basis": f"`{IDENTICAL}`: the same value from the same measurements; `{SAME_INPUTS}`: the same measurements, "
         f"analysed otherwise, so the difference has no interval; or `{DIFFERENT}`.",
     }
@@ -447,25 +512,33 @@ def _in_both(frames: Sequence[pd.DataFrame]) -> str:
     return f"{both:,} of {sum(map(len, frames)):,} rows are in both runs."
 
 
-def _apart(name: str, frame: pd.DataFrame) -> tuple[int, int]:
-    """Return how many differences have an interval, and how many of these exclude 0; one for each estimate and row."""
+def _apart(name: str, frame: pd.DataFrame, confidence: float) -> tuple[int, int, float]:
+    """Return how many differences have an interval, how many of these exclude 0, and how many would by chance.
+
+    One for each estimate and row.
+    """
     ends = {estimate: (low, high) for estimate, low, high in reversed(tables.schema(name).intervals)}
     both = [(frame[low], frame[high]) for low, high in ends.values() if low in frame]
     known = sum(int(low.notna().sum()) for low, _ in both)
-    return known, sum(int(((low > 0) | (high < 0)).sum()) for low, high in both)
+    apart = sum(int(((low > 0) | (high < 0)).sum()) for low, high in both)
+    level = frame["confidence"].astype(float) if "confidence" in frame else confidence
+    return known, apart, sum(float(((1 - level) * low.notna()).sum()) for low, _ in both)
 
 
-def _findings(frames: Mapping[str, pd.DataFrame], of: str) -> list[dict]:
+def _findings(pair: _Pair, of: str) -> list[dict]:
     """Say how many rows met, how many tables are the same, and how many differences exclude 0."""
+    frames = pair.frames
     found = [("Which rows stand in both runs?", _in_both(list(frames.values())))]
     alike = sum(bool((frame["basis"] == IDENTICAL).all()) for frame in frames.values())
     if alike:
         found.append(("Which tables are the same?", f"{alike} of {len(frames)}, from the same measurements."))
     for name, frame in frames.items():
-        known, apart = _apart(name, frame)
+        known, apart, chance = _apart(name, frame, pair.confidence)
         if known:
             question = f"{tables.schema(name).title}: what differs?"
-            found.append((question, f"{apart} of {known} differences exclude 0."))
+            found.append(
+                (question, f"{apart} of {known} differences exclude 0; by chance {chance:.2g} would.")
+            )
     # The rows that met and what follows first stand at the top.
     return [
         {"question": question, "answer": answer, "variant": of, "main": order < 2}

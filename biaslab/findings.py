@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from math import isfinite, nan
@@ -43,15 +44,41 @@ class Finding:
     marks: tuple[Mark, ...] = ()  # What its small figure draws; where empty, the estimate itself.
     reference: float = 0.0  # Where that figure draws a line, in the unit of the estimates.
     reference_name: str = ""  # What that line means, such as ``no change``.
+    undecided: str = (
+        ""  # The answer where the test falls short of the level; a finding with one is a verdict.
+    )
+    p: float = (
+        nan  # Two-sided p of what ``answer`` claims, adjusted over all tests behind it; NaN without a test.
+    )
+    alpha: float = 0.05  # The level of that test, 0–1: one less the confidence.
 
     def __post_init__(self) -> None:
         """Check what reports rely on; a ValueError where a question or answer is missing, or the answer is too long."""
-        words = len(self.answer.split())
-        if not self.question.endswith("?") or not 0 < words <= LONGEST_ANSWER:
-            raise ValueError(
-                f"A finding needs a question that ends in '?' and an answer of 1 to {LONGEST_ANSWER} words; the "
-                f"question is {self.question!r}, the answer has {words} words: {self.answer!r}."
-            )
+        for answer in filter(None, (self.answer or " ", self.undecided)):
+            words = len(answer.split())
+            if not self.question.endswith("?") or not 0 < words <= LONGEST_ANSWER:
+                raise ValueError(
+                    f"A finding needs a question that ends in '?' and an answer of 1 to {LONGEST_ANSWER} words; the "
+                    f"question is {self.question!r}, the answer has {words} words: {answer!r}."
+                )
+
+    @property
+    def least(self) -> int:
+        """The least ``n`` at which a verdict says more than ``undecided``, one rule for all papers."""
+        from biaslab import stats  # Pages, which know records alone, do without it.
+
+        return stats.fewest_units(self.alpha)
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is a verdict whose ``answer`` stands: enough units, and a test (if any) below the level."""
+        few = self.n < self.least
+        return bool(self.undecided) and self.answer != self.undecided and not few and not self.p >= self.alpha
+
+    @property
+    def said(self) -> str:
+        """The answer that stands alone: ``undecided`` where a verdict is not decided."""
+        return self.answer if self.decided or not self.undecided else self.undecided
 
     @property
     def numbers(self) -> str:
@@ -59,7 +86,7 @@ class Finding:
         if not isfinite(self.estimate):
             return ""
         limits = interval(vars(self))
-        n = f"; n = {self.n:,.0f} {self.of}".rstrip() if isfinite(self.n) else ""
+        n = f"; n = {count(self.n, _singular(self.of), self.of)}".rstrip() if isfinite(self.n) else ""
         unit = f" {self.unit}".rstrip()
         return f"{spoken(self.estimate)}{unit} ({limits}{n})"
 
@@ -67,11 +94,64 @@ class Finding:
         """Return it as text: question, answer, numbers, details."""
         whom = f"{self.model}: " if self.model else ""
         numbers = f" {self.numbers}." if self.numbers else ""
-        return " ".join([f"{whom}{self.question} {self.answer}{numbers}", *self.details])
+        return " ".join([f"{whom}{self.question} {self.said}{numbers}", *self._details])
+
+    @property
+    def _details(self) -> tuple[str, ...]:
+        if not (self.undecided and self.n < self.least):
+            return self.details
+        return (*self.details, f"A verdict takes {self.least} {self.of} or more.".replace("  ", " "))
 
     def as_record(self) -> dict:
-        """Return it as JSON has it: what is not known is None."""
-        return _plain(asdict(self)) | {"numbers": self.numbers}
+        """Return it as JSON has it: what is not known is None, and ``answer`` is the one that stands."""
+        told = {"answer": self.said, "details": list(self._details), "numbers": self.numbers}
+        return _plain(asdict(self)) | told | {"decided": self.decided}
+
+
+def held_together(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return a page's findings with one level for all of its main verdicts, and what was done.
+
+    ``records`` are those of :meth:`Finding.as_record` with ``main``. The p-values of the main verdicts are adjusted
+    over the page (Holm): where nothing is there, it claims anything with a chance of the level at most. A verdict that
+    does not hold over the page, or has no test, gets its ``undecided`` answer; all get ``p_page``.
+
+    Returns:
+        The records in their order, and counts: ``tested`` (main verdicts), ``stand``, ``withdrawn``, ``alpha``, and of
+        verdicts that are not main ``others`` and ``others_stand``.
+    """
+    from biaslab.stats import adjust
+
+    verdicts = [i for i, record in enumerate(records) if record.get("undecided")]
+    main = [i for i in verdicts if records[i].get("main")]
+    tests = {i: records[i]["p"] for i in main if records[i].get("p") is not None}
+    adjusted = dict(zip(tests, map(float, adjust(list(tests.values()))), strict=True))
+    held, withdrawn = list(records), 0
+    for i in main:
+        record, p = records[i], adjusted.get(i)
+        held[i] = record | {"p_page": p}
+        if record["decided"] and (p is None or p >= record["alpha"]):
+            alone = (
+                f"Alone {p_words(record['p'])}, over the page {p_words(p)}." if p is not None else "No test."
+            )
+            details = [*record["details"], alone]
+            held[i] |= {"answer": record["undecided"], "decided": False, "details": details}
+            withdrawn += 1
+    others = [records[i] for i in verdicts if i not in set(main)]
+    return held, {
+        "alpha": min((record["alpha"] for record in records), default=0.05),
+        "tested": len(tests),
+        "stand": sum(held[i]["decided"] for i in main),
+        "withdrawn": withdrawn,
+        "others": len(others),
+        "others_stand": sum(record["decided"] for record in others),
+    }
+
+
+def _singular(of: str) -> str:
+    """Return what is counted as one of it: ``people`` as ``person``, ``images (naive)`` as ``image (naive)``."""
+    noun, rest = (found := re.match(r"([^(,]*?)(\s*[(,].*)?$", of)).group(1), found.group(2) or ""
+    noun = re.sub(r"people$", "person", re.sub(r"ies$", "y", noun))
+    return noun.removesuffix("s") + rest
 
 
 def _plain(value: Any) -> Any:
@@ -126,23 +206,34 @@ def by_row(
     *,
     limits: tuple[str, str] = ("ci_low", "ci_high"),
     details: Iterable[str] = (),
-    figure: str = "",
+    p: str = "",
+    confidence: float = 0.95,
+    **more,
 ) -> list[Finding]:
     """Return a finding for each row of a table.
 
-    Texts have its columns in braces, numbers as they are spoken where no format is given. ``answer`` may be the answers
-    for an interval above 0, below 0, and on neither side. The rest as in :func:`from_row`.
+    Texts have its columns in braces, numbers as they are spoken where no format is given. ``answer`` may be three, of a
+    verdict: for an estimate above 0, below 0, and where neither is shown. ``p`` names the column of its test, adjusted
+    over what it rests on, for the level 1 - ``confidence`` (0–1); without one the interval decides. The rest as in
+    :func:`from_row`.
     """
     found = []
     for row in rows.itertuples(index=False):
-        said = answer
+        said, verdict = answer, {}
         if not isinstance(answer, str):
-            said = moved(*(getattr(row, name, nan) for name in limits), *answer)
-        asked, said, *more = (
+            ends = [getattr(row, name, nan) for name in ((value, value) if p else limits)]
+            said = moved(*ends, *answer)
+            undecided = _Words().vformat(answer[2], (), row._asdict())
+            verdict = {"undecided": undecided, "alpha": round(1 - confidence, 10)}
+            if p:
+                # A row without a test shows nothing.
+                verdict["p"] = tested = getattr(row, p)
+                said = said if isfinite(tested) else answer[2]
+        asked, said, *told = (
             _Words().vformat(text, (), row._asdict()) for text in (question, said, *details)
         )
         found.append(
-            from_row(row, asked, said, value, unit, n, of, limits=limits, details=more, figure=figure)
+            from_row(row, asked, said, value, unit, n, of, limits=limits, details=told, **verdict, **more)
         )
     return found
 
@@ -161,7 +252,8 @@ def each(
 def spoken(value: float) -> str:
     """Return a number with as many digits as a sentence needs: three that count, at most two after the point."""
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    return f"{value:,.{digits}f}"
+    # A number below 0 that rounds to 0 has no sign.
+    return f"{round(float(value), digits) + 0.0:,.{digits}f}"
 
 
 def interval(row, low: str = "ci_low", high: str = "ci_high") -> str:

@@ -101,7 +101,7 @@ def of_run(
 
 def _of_settings(settings: pd.DataFrame) -> list[str]:
     """Return what the pipeline's settings say of where images and judgements come from."""
-    value = settings.groupby("setting")["value"].agg(set)
+    value = settings.groupby("setting")["set_to"].agg(set)
     models = value.get("model", set())
     judges = value.get("judging.faces", set()) | value.get("judging.gender", set())
     found = [text for name, text in _EMBEDDED.items() if name in models]

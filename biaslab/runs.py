@@ -42,7 +42,7 @@ from biaslab import (
 )
 from biaslab.engine import THREADS
 from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
-from biaslab.findings import count
+from biaslab.findings import count, held_together
 from biaslab.params import Notebook, RunParams, as_yaml, paper_order
 from biaslab.study import ATTEMPT, PARTS, PROGRESS, Study
 from biaslab.values import check_draws, dotted
@@ -141,7 +141,8 @@ def run(
         progress: Whether to show a progress bar on standard error.
 
     Returns:
-        What ``run.json`` holds; ``status`` is ``ok`` if every notebook finished.
+        What ``run.json`` holds, and ``up_to_date`` where nothing was written; ``status`` is ``ok`` if every notebook
+        finished.
 
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used; nothing was started.
@@ -184,7 +185,7 @@ def run(
         def note(done: list[dict], status: str = "running") -> None:
             """Say how far the run is, with what it has found so far, in its record and on the page over all runs."""
             notebooks = [*kept, *public(done)]
-            found = {"findings": public(_gather_findings(folder, notebooks)), "planned": planned}
+            found = {"findings": public(_gather_findings(folder, notebooks)[0]), "planned": planned}
             write_json(folder / "run.json", {**record, "status": status, "notebooks": notebooks, **found})
             report.overview(folder.parent)
 
@@ -813,11 +814,13 @@ def gather(folder: Path, record: dict, notebooks: list[dict], public: Callable[[
     ended = {n["status"] for n in notebooks}
     stopped = "stopped" if "stopped" in ended else "ok"
     as_printed = source == "published" and not record["inputs"]
+    findings, verdicts = _gather_findings(folder, notebooks)
     record |= {
         "status": "failed" if "failed" in ended or problems else stopped,
         "problems": problems,
         "notebooks": notebooks,
-        "findings": _gather_findings(folder, notebooks),
+        "findings": findings,
+        "verdicts": verdicts,
         "figures": figures,
         "tables": gathered,
         "limits": limits.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
@@ -849,13 +852,14 @@ def _notes(folder: Path, notebook: dict) -> dict[str, list]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _gather_findings(folder: Path, notebooks: list[dict]) -> list[dict]:
+def _gather_findings(folder: Path, notebooks: list[dict]) -> tuple[list[dict], dict]:
+    """Return the notebooks' findings in order, held together as one page's, and what that did."""
     found = [
         {**note, "notebook": notebook["id"], "variant": notebook["variant"]}
         for notebook in notebooks
         for note in _notes(folder, notebook)["findings"]
     ]
-    return [{**note, "order": i} for i, note in enumerate(found)]
+    return held_together([{**note, "order": i} for i, note in enumerate(found)])
 
 
 def _gather_figures(folder: Path, notebooks: list[dict]) -> list[dict]:

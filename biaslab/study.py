@@ -402,7 +402,7 @@ class Study:
             return ""
         said = []
         for model, rows in self.measured(name).groupby("model", sort=False):
-            value = rows.set_index("setting")["value"]
+            value = rows.set_index("setting")["set_to"]
             if model == WORLD:
                 said.append(f"{model}: drawings true to the embedded world, made by no model.")
             elif {"generation.guidance_scale", "generation.steps"} <= set(value.index):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,6 +77,26 @@ class Schema:
         limits = [c for c in self.columns if c.of]
         return [(low.of, low.name, high.name) for low, high in zip(limits[::2], limits[1::2], strict=True)]
 
+    def __post_init__(self) -> None:
+        """Give limits the unit of their estimate; an InputError where an interval is not one column's."""
+        estimates = {c.name: c for c in self.columns if not (c.text or c.key or c.of)}
+        limits = [c for c in self.columns if c.of]
+        for low, high in itertools.zip_longest(limits[::2], limits[1::2]):
+            ends = low.name, getattr(high, "name", "")
+            if not (ends[0].endswith("_low") and ends[1] == ends[0].removesuffix("low") + "high"):
+                raise InputError(
+                    f"Table {self.name}: {ends[0]} and {ends[1] or 'nothing'} are not two limits."
+                )
+            if low.of != high.of or low.of not in estimates:
+                raise InputError(
+                    f"Table {self.name}: {ends[0]} and {ends[1]} are limits of {low.of!r} and {high.of!r}; name one "
+                    "column of numbers of this table."
+                )
+            if {low.unit, high.unit} - {"", estimates[low.of].unit}:
+                raise InputError(f"Table {self.name}: {low.of} and its limits are of different units.")
+        limited = tuple(replace(c, unit=estimates[c.of].unit) if c.of else c for c in self.columns)
+        object.__setattr__(self, "columns", limited)
+
 
 def files() -> list[Path]:
     """Return the YAML files that declare tables: the columns that papers share first."""
@@ -89,11 +110,23 @@ def schemas() -> dict[str, Schema]:
     shared, *rooms = map(_yaml, files())
     found: dict[str, Schema] = {}
     for room in rooms:
-        known = shared | room["columns"]
+        known = shared["columns"] | room["columns"]
         for name, declared in room["tables"].items():
             columns = tuple(column for entry in declared.pop("columns") for column in _columns(entry, known))
             found[name] = Schema(name, columns=columns, **declared)
     return found
+
+
+@cache
+def meanings() -> dict[str, str]:
+    """Return what numbers mean, by the name that several tables have for them in words of their own."""
+    return _yaml(files()[0])["meanings"]
+
+
+@cache
+def units_vary() -> frozenset[str]:
+    """Return the names whose unit is that of what their row is about; a number of any other name has one unit."""
+    return frozenset(_yaml(files()[0])["units_vary"])
 
 
 def _yaml(path: Path) -> dict:

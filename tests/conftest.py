@@ -1,5 +1,6 @@
 """Shared pieces of the tests."""
 
+import contextlib
 import importlib
 import json
 import os
@@ -108,6 +109,46 @@ def server(monkeypatch):
 def root() -> Path:
     """Return the project's folder."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def report(root, tmp_path_factory):
+    """Return a function of a name: parameters and record of that run of `make report`, made where it is not there yet.
+
+    One process of the tests makes it while the others wait.
+    """
+    from filelock import FileLock
+
+    from biaslab import params, runs
+
+    # What the processes of one session have in common.
+    shared = tmp_path_factory.getbasetemp().parent
+
+    def made(name: str) -> tuple:
+        loaded = params.load(root / "params" / f"{name}.yaml")
+        with FileLock(shared / f"{name}.lock"), contextlib.chdir(root):
+            return loaded, runs.run(loaded, outputs=root / "outputs", overwrite=True, progress=False)
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def estimates_lie_in_intervals():
+    """Return a function of a run's folder and record that checks each table, and returns how many intervals it has."""
+    from biaslab import tables
+
+    def checked(folder: Path, record: dict) -> int:
+        n = 0
+        for entry in record["tables"]:
+            frame = tables.read(folder / entry["file"], entry["name"])
+            for estimate, low, high in tables.schema(entry["name"]).intervals:
+                if {low, high} <= set(frame.columns) and len(known := frame.dropna(subset=[low, high])):
+                    inside = (known[low] <= known[estimate] + 1e-9) & (known[estimate] <= known[high] + 1e-9)
+                    assert inside.all(), (entry["name"], estimate, known[~inside].to_dict("records")[:3])
+                    n += 1
+        return n
+
+    return checked
 
 
 @pytest.fixture

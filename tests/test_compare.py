@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
+from scipy import stats as scipy_stats
 
-from biaslab import compare, tables
+from biaslab import compare, stats, tables
 from biaslab.errors import ParameterError, RunError
 
 
@@ -260,27 +261,6 @@ def test_what_cannot_be_compared(two_runs):
 
 # -- which column an interval belongs to ----------------------------------------------------------------
 
-# Pairs of limits that are no confidence intervals: of shuffles, of what a fair model shows, of what is not known.
-NO_INTERVALS = {
-    ("paradox_shuffled", "shuffled"),
-    ("paradox_image_survival", "training"),
-    *((name, "fair") for name in tables.schemas() if "fair_low" in tables.schema(name).names),
-}
-
-
-@pytest.mark.parametrize("name", tables.schemas())
-def test_every_interval_names_its_estimate(name):
-    declared = tables.schema(name)
-    columns = {c.name: c for c in declared.columns}
-    ends = {c.rpartition("_")[0] for c in columns if c.endswith(("_low", "_high"))}
-    of = {low.removesuffix("_low"): (estimate, high) for estimate, low, high in declared.intervals}
-    assert {end for end in ends if (name, end) not in NO_INTERVALS} == set(of)
-    for end, (estimate, high) in of.items():
-        assert high == f"{end}_high" and columns[high].of == estimate
-        assert not columns[estimate].text and not columns[estimate].key and not columns[estimate].of
-    # What a comparison adds is no table's own.
-    assert not {"in_runs", "basis"} & set(columns)
-
 
 def test_the_estimate_need_not_stand_left_of_its_interval():
     frame = pd.DataFrame(
@@ -373,7 +353,7 @@ def test_models_told_apart_are_not_the_same_measurements():
 def test_equal_values_of_different_measurements_keep_their_interval(two_runs):
     # Two runs can measure the same by chance: 0 of 8 images, say.
     for name, share in (("one", 10.0), ("two", 20)):
-        frame = amplification("SD", [10, 20 + share], [9, 19], [11, 51])
+        frame = amplification("SD", [10, 20 + share], [9, 19], [11, 50])
         tables.write(frame, two_runs / name / "tables" / "paradox_amplification.csv")
     folder = compare.compare("one", "two", outputs=two_runs)
     table = pd.read_csv(folder / "tables" / "paradox_amplification.csv")
@@ -405,3 +385,165 @@ def test_a_table_of_another_version_is_named_and_the_others_compared(two_runs):
         "Not compared: one/tables/paradox_bias_amp.csv has no column 'approach'. Repeat the run with this version."
     ) in report_of(folder)["limits"]
     assert (folder / "tables" / "paradox_amplification.csv").is_file()
+
+
+# -- tables of which a run has less ------------------------------------------------------------------------
+
+
+def declared_rows(name, *, value, optional=True):
+    """Return two rows of a table as declared, with or without its optional columns; limits lie 1 to either side."""
+    columns = {}
+    for column in tables.schema(name).columns:
+        if column.optional and not optional:
+            continue
+        if column.text:
+            texts = column.allowed or ("a", "b")
+            columns[column.name] = [texts[0], texts[-1]]
+        else:
+            end = -1 if column.name.endswith("_low") else column.name.endswith("_high")
+            at = min(max(column.low, 0) + value + (end if column.of else 0), column.high)
+            columns[column.name] = [at, at + 0.25 * column.key]
+    keys = [k for k in tables.schema(name).keys if k in columns]
+    return tables.of(pd.DataFrame(columns).drop_duplicates(keys), name)
+
+
+# Those that may lack a column, and those that numbers tell the rows of apart.
+UNLIKE = [
+    n for n, s in tables.schemas().items() if any(c.optional or (c.key and not c.text) for c in s.columns)
+]
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_any_table_can_be_compared_with_one_that_lacks_columns_or_rows(name):
+    whole, less = declared_rows(name, value=0.5), declared_rows(name, value=0.5, optional=False)
+    for first, second in ((whole, less), (less, whole), (whole, whole[:0]), (whole[:0], whole)):
+        got = compare.side_by_side(first, second, name)
+        assert len(got) == len(whole)
+        sides = {"both"} if len(first) and len(second) else {"first" if len(first) else "second"}
+        assert set(got["in_runs"]) == sides
+        # What one run alone has stands there and has no difference.
+        for estimate, *_ in tables.schema(name).intervals:
+            if estimate not in less:
+                assert got[f"{estimate}_difference"].isna().all()
+
+
+def test_a_column_that_one_run_lacks_is_missing_there():
+    scores = declared_rows("triplets_bias_score", value=0.5)
+    plain = scores.drop(columns=[c for c in scores if c.startswith("corrected")])
+    plain = plain.assign(bias_score=0.25)
+    got = compare.side_by_side(scores, plain, "triplets_bias_score")
+    assert got["bias_score_difference"].tolist() == [-0.25] * 2
+    assert (got["corrected_score_first"] == 0.5).all() and got["corrected_score_second"].isna().all()
+    assert "corrected_ci_low" not in got
+    other = compare.side_by_side(plain, scores, "triplets_bias_score")
+    assert other["bias_score_difference"].tolist() == [0.25] * 2
+
+
+# -- units that both runs have -----------------------------------------------------------------------------
+
+
+def professions(values, model="M"):
+    return pd.DataFrame(
+        {"model": model, "profession": [f"p{i}" for i in range(len(values))], "value": values, "n": 9}
+    )  # fmt: skip
+
+
+def overall(genders, confidence=0.95):
+    mean = stats.mean_interval(genders["value"].to_numpy(), confidence)
+    row = {"model": genders["model"].iloc[0], "category": "gender", "average": mean.value, "n": mean.n}
+    row |= {"ci_low": mean.ci_low, "ci_high": mean.ci_high, "images_per_profession": 9}
+    return tables.of([row], "dalleval_overall_average")
+
+
+@pytest.fixture
+def two_audits(tmp_path):
+    rng = np.random.default_rng(5)
+    lean = rng.uniform(-0.9, 0.9, 20)
+    found = [np.clip(lean + rng.normal(shift, 0.05, 20), -1, 1) for shift in (0, 0.06)]
+    for name, values in zip(("one", "two"), found, strict=True):
+        genders, folder = professions(values), tmp_path / name
+        tables.write(overall(genders), folder / "tables" / "dalleval_overall_average.csv")
+        tables.write(genders, folder / "tables" / "dalleval_average_gender.csv")
+        (folder / "run.json").write_text(
+            json.dumps({"run": name, "seeds": {}, "biaslab": {}, "packages": {}, "platform": {}})
+        )
+    return tmp_path, found
+
+
+def test_runs_over_the_same_professions_are_paired(two_audits):
+    outputs, (first, second) = two_audits
+    folder = compare.compare("one", "two", outputs=outputs)
+    (row,) = pd.read_csv(folder / "tables/dalleval_overall_average.csv").to_dict("records")
+    # Independently: scipy's paired t interval of the mean difference.
+    paired = scipy_stats.ttest_rel(second, first)
+    expected = paired.confidence_interval(0.95)
+    assert row["average_difference"] == pytest.approx((second - first).mean())
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(expected), rel=1e-6)
+    assert row["n_paired"] == 20 and row["ci_low"] > 0
+    # As if they were independent, several times as wide and over 0.
+    assert np.hypot(*[scipy_stats.sem(v) for v in (first, second)]) > 5 * paired._standard_error
+    said = {f["question"]: f["answer"] for f in report_of(folder)["findings"]}
+    assert said["Overall averages: what differs?"] == "1 of 1 differences exclude 0; by chance 0.05 would."
+    (shown,) = [t for t in report_of(folder)["tables"] if t["name"] == "dalleval_overall_average"]
+    described = {c["name"]: c["description"] for c in shown["columns"]}
+    assert described["n_paired"].startswith("Units that both runs have")
+
+
+def test_units_of_one_run_alone_vary_by_themselves(two_audits):
+    outputs, (first, second) = two_audits
+    # Of the second run's professions 12 are the first's, and there are 3 more of its own.
+    kept = professions(np.append(second[:12], [0.1, -0.4, 0.5])).assign(
+        profession=[f"p{i}" for i in range(12)] + ["x", "y", "z"]
+    )
+    tables.write(overall(kept), outputs / "two/tables/dalleval_overall_average.csv")
+    tables.write(kept, outputs / "two/tables/dalleval_average_gender.csv")
+    folder = compare.compare("one", "two", outputs=outputs)
+    (row,) = pd.read_csv(folder / "tables/dalleval_overall_average.csv").to_dict("records")
+    arms = [scipy_stats.t.ppf(0.975, v.size - 1) * scipy_stats.sem(v) for v in (first, kept["value"])]
+    r = np.corrcoef(first[:12], second[:12])[0, 1] * 12 / np.sqrt(20 * 15)
+    half = np.sqrt(arms[0] ** 2 + arms[1] ** 2 - 2 * r * arms[0] * arms[1])
+    assert row["ci_high"] - row["average_difference"] == pytest.approx(half)
+    assert row["n_paired"] == 12
+
+
+def test_fewer_units_than_a_verdict_takes_are_not_paired(two_audits):
+    outputs, (first, second) = two_audits
+    for name, values in (("one", first[:5]), ("two", second[:5])):
+        genders = professions(values)
+        tables.write(overall(genders), outputs / name / "tables/dalleval_overall_average.csv")
+        tables.write(genders, outputs / name / "tables/dalleval_average_gender.csv")
+    folder = compare.compare("one", "two", outputs=outputs)
+    (row,) = pd.read_csv(folder / "tables/dalleval_overall_average.csv").to_dict("records")
+    half = scipy_stats.t.ppf(0.975, 4) * np.hypot(scipy_stats.sem(first[:5]), scipy_stats.sem(second[:5]))
+    assert np.isnan(row["n_paired"]) and row["ci_high"] - row["average_difference"] == pytest.approx(half)
+
+
+def test_chance_expects_as_many_rows_as_its_level_has(two_runs):
+    for name in ("one", "two"):
+        change(two_runs, name, notebook_defaults={"paradox/4_baseline": {"confidence": 0.9}})
+    folder = compare.compare("one", "two", outputs=two_runs)
+    listed = pd.read_csv(folder / "tables" / "compared_tables.csv").set_index("table")
+    # Two differences at 90 %.
+    assert listed.loc["paradox_amplification", "by chance"] == pytest.approx(0.2)
+    answers = [f["answer"] for f in report_of(folder)["findings"]]
+    assert "1 of 2 differences exclude 0; by chance 0.2 would." in answers
+
+
+def test_what_one_run_measured_besides_leaves_printed_rows_the_same(two_runs):
+    # Two judges of captions as printed, of which the second run has measured one more.
+    printed = pd.DataFrame(
+        {"judge": ["CLIP", "BLIP"], "captions": "original", "metric": "recall@1", "value": [50.0, 60.0]}
+    ).assign(reason="")
+    more = pd.concat([printed, printed[:1].assign(judge="mine")])
+    genders, shown = professions([0.1, 0.2, -0.3], "Karlo"), professions([0.5, 0.1, 0.2], "mine")
+    for name, judges, rows in (
+        ("one", printed, genders),
+        ("two", more, pd.concat([genders, shown])),
+    ):
+        for room in ("tables", "measured"):
+            tables.write(rows, two_runs / name / room / "dalleval_average_gender.csv")
+        tables.write(judges, two_runs / name / "measured/dalleval_gender_judges.csv")
+    folder = compare.compare("one", "two", outputs=two_runs)
+    listed = pd.read_csv(folder / "tables" / "compared_tables.csv").set_index("table")
+    counts = listed.loc["dalleval_average_gender", ["identical", "different inputs", "in one run"]].tolist()
+    assert counts == [3, 0, 3]

@@ -3,9 +3,10 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from biaslab.findings import Finding, count, interval, moved, none_could, spoken
+from biaslab.findings import Finding, by_row, count, held_together, interval, moved, none_could, spoken
 
 
 def test_what_is_said_where_no_outcome_could():
@@ -50,3 +51,87 @@ def test_a_direction_is_named_only_where_the_interval_shows_it():
         "neither",
         "neither",
     ]
+
+
+def verdict(p, *, n=62, estimate=1.0, main=True, **more):
+    """Return the record of a verdict as a study writes it."""
+    said = {"undecided": "It cannot be told.", "p": p, "n": n, "of": "occupations", "estimate": estimate}
+    return Finding("Is there more?", "More.", **said | more).as_record() | {"main": main}
+
+
+def test_a_verdict_stands_where_its_test_reaches_the_level():
+    assert [verdict(p)["answer"] for p in (0.049, 0.05)] == ["More.", "It cannot be told."]
+    assert [verdict(p, alpha=0.01)["decided"] for p in (0.009, 0.01)] == [True, False]
+    # Without an undecided answer it is a description, and p changes nothing.
+    assert Finding("How many?", "Five.", p=0.9).said == "Five."
+
+
+@pytest.mark.parametrize(("alpha", "least"), [(0.05, 6), (0.01, 8), (0.1, 5)])
+def test_no_verdict_rests_on_fewer_units_than_an_exact_test_takes(alpha, least):
+    # All of n alike: 2 * 0.5**5 = 0.0625 and 2 * 0.5**6 = 0.031; 2 * 0.5**8 = 0.0078; 2 * 0.5**5 = 0.0625 < 0.1.
+    few, enough = (verdict(0.001 * alpha, n=n, alpha=alpha) for n in (least - 1, least))
+    assert few["answer"] == "It cannot be told." and enough["answer"] == "More."
+    assert few["details"] == [f"A verdict takes {least} occupations or more."] and not enough["details"]
+    # Also where an interval decides.
+    assert verdict(float("nan"), n=1)["answer"] == "It cannot be told."
+
+
+def test_what_is_counted_once_is_singular():
+    counted = [("triplets", "triplet"), ("people", "person"), ("identities", "identity")]
+    counted += [("images (naive)", "image (naive)"), ("prompt pairs", "prompt pair")]
+    for many, one in counted:
+        assert (
+            Finding("Is it?", "Yes.", estimate=1.0, n=1, of=many).numbers
+            == f"1.00 (no interval; n = 1 {one})"
+        )
+        assert Finding("Is it?", "Yes.", estimate=1.0, n=2, of=many).numbers.endswith(f"n = 2 {many})")
+
+
+def test_what_rounds_to_nothing_has_no_sign():
+    assert spoken(-0.004) == "0.00" and spoken(-0.006) == "-0.01" and spoken(-0.0) == "0.00"
+
+
+def test_a_page_holds_its_level_over_its_main_verdicts():
+    # Holm by hand over three tests: 3 * 0.01 = 0.03, 2 * 0.03 = 0.06, 0.5.
+    records = [
+        verdict(0.03),
+        verdict(0.01),
+        verdict(0.5),
+        verdict(0.04, main=False),
+        Finding("How many?", "Five.", n=62).as_record() | {"main": True},
+        verdict(0.0001, n=3),
+        verdict(float("nan")),
+    ]
+    held, counts = held_together(records)
+    told = [record["answer"] for record in held]
+    undecided = "It cannot be told."
+    # One of too few units says nothing, but was tested: it counts against the others.
+    assert counts["tested"] == 4 and counts["stand"] == 1
+    assert told == [undecided, "More.", undecided, "More.", "Five.", undecided, undecided]
+    assert held[1]["p_page"] == pytest.approx(0.03) and held[0]["details"][-1] == (
+        "Alone p = 0.03, over the page p = 0.06."
+    )
+    assert (counts["withdrawn"], counts["others"], counts["others_stand"]) == (2, 1, 1)
+    assert held_together([]) == ([], {**counts, **dict.fromkeys(("tested", "stand", "withdrawn"), 0),
+                                      "others": 0, "others_stand": 0})  # fmt: skip
+
+
+def test_a_page_of_fair_verdicts_seldom_claims_anything():
+    rng = np.random.default_rng(5)
+    pages = [held_together([verdict(p) for p in rng.random(10)])[1]["stand"] > 0 for _ in range(400)]
+    # 400 pages of ten fair verdicts: alone 40 % of them would claim something, together 5 %, within three errors.
+    assert np.mean(pages) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
+
+
+def test_rows_are_verdicts_by_their_tests_and_directions_by_their_estimates():
+    table = pd.DataFrame({"gap": [1.0, -1.0, -1.0, 2.0], "p": [0.01, 0.01, 0.2, np.nan], "n": 20})
+    answers = "More.", "Less.", "Not told."
+    found = by_row(table, "Is there more?", answers, "gap", "points", "n", "prompts", p="p")
+    assert [f.said for f in found] == ["More.", "Less.", "Not told.", "Not told."]
+    assert [f.undecided for f in found] == ["Not told."] * 4 and [f.alpha for f in found] == [0.05] * 4
+    strict = by_row(table, "Is it?", answers, "gap", "", "n", "prompts", p="p", confidence=0.995)
+    assert not any(f.decided for f in strict)
+    # Without a column of tests the interval decides.
+    table = table.assign(ci_low=[0.5, -2, -2, -1], ci_high=[2, -0.5, 1, 3])
+    found = by_row(table, "Is it?", answers, "gap", "", "n", "prompts")
+    assert [f.said for f in found] == ["More.", "Less.", "Not told.", "Not told."]

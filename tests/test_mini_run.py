@@ -1,11 +1,13 @@
 """The embedded world and models, for real: the run of `make report`, and what it leaves behind."""
 
 import contextlib
+import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from biaslab import coverage, params, runs, tables
+from biaslab import compare, coverage, places, runs, tables
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS
 from biaslab.pipeline import Settings
 
@@ -20,10 +22,8 @@ def here(root):
 
 
 @pytest.fixture(scope="module")
-def ran(root):
-    """Return parameters and record of the run that `make report` leaves: made here where it is not there yet."""
-    loaded = params.load(root / "params/mini.yaml")
-    return loaded, runs.run(loaded, outputs=root / "outputs", overwrite=True, progress=False)
+def ran(report):
+    return report("mini")
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +42,31 @@ def test_every_notebook_finishes_and_nothing_is_run_twice(root, ran):
     loaded, record = ran
     assert {n["id"]: n["reason"] for n in record["notebooks"] if n["status"] != "ok"} == {}
     assert record["status"] == "ok" and not record["problems"]
-    store = root / "outputs/.store"
+    store = places.default_root()
     shards = {p: p.stat().st_mtime_ns for p in store.rglob("*.parquet")}
     again = runs.run(loaded, outputs=root / "outputs", overwrite=True, progress=False)
     assert again["up_to_date"] and again["ended"] == record["ended"]
     assert len(shards) > 100 and {p: p.stat().st_mtime_ns for p in store.rglob("*.parquet")} == shards
+
+
+def test_the_two_reports_are_compared_in_either_order(root, ran, report, tmp_path):
+    report("published")
+    listed = {}
+    for names in (("mini", "published"), ("published", "mini")):
+        folder = compare.compare(*(root / "outputs" / name for name in names), outputs=tmp_path)
+        assert not [
+            text for text in json.loads((folder / "run.json").read_text())["limits"] if "Not compared" in text
+        ]
+        listed[names] = pd.read_csv(folder / "tables" / "compared_tables.csv").set_index("table")
+    first, second = listed.values()
+    pd.testing.assert_frame_equal(first, second)
+    # Printed numbers are the same in both, and what a run analysed by itself has no sampling error in between.
+    assert len(first) >= 40 and (first["identical"] > 0).sum() >= 20
+    assert first["differences"].sum() == 0 and (first["in one run"] > 0).sum() >= 20
+
+
+def test_every_estimate_lies_in_its_interval(folder, ran, estimates_lie_in_intervals):
+    assert estimates_lie_in_intervals(folder, ran[1]) >= 80
 
 
 def test_the_ledger_says_what_the_run_leaves_behind(ran):

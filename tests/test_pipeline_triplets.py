@@ -64,7 +64,7 @@ def test_the_funnel_and_the_words_of_a_file_by_hand(tmp_path):
     }
     # Tables name the corpus and no folder of this machine.
     assert set(triplets.measure.funnel(p)["dataset"]) == {"captions.txt"}
-    words = triplets.measure.excluded_words(p).set_index("word")["n_excluded"]
+    words = triplets.measure.excluded_words(p).set_index("word")["captions_excluded"]
     assert len(words) == 104 and words[words > 0].to_dict() == {"man": 1, "his": 1, "kid": 1}
     # By the paper's rule alone nothing more is asked of a caption.
     paper = left(pipeline(tmp_path, filter="paper"))
@@ -121,8 +121,8 @@ def test_printed_data_sets_stand_beside_those_found_here(tmp_path):
     assert both["dataset"].tolist() == ["captions.txt", "Profession", *printed["dataset"]]
     assert both["evidence"].tolist() == ["computed"] * 2 + ["printed"] * 5
     whole = triplets.datasets(both).set_index(["dataset", "evidence"])
-    assert whole.loc[("captions.txt", "computed"), ["prompts", "seeds", "images"]].tolist() == [6, 2, 12]
-    assert whole.loc[("Profession", "printed"), "images"] == 12165
+    assert whole.loc[("captions.txt", "computed"), ["prompts", "seeds", "n_images"]].tolist() == [6, 2, 12]
+    assert whole.loc[("Profession", "printed"), "n_images"] == 12165
 
 
 def test_how_often_the_filter_is_right_is_what_was_measured_once(tmp_path):
@@ -422,7 +422,7 @@ def test_gaps_at_several_guidance_scales_are_of_the_same_triplets_and_noise(fold
     assert set(at[2.0].index) == set(at[5.0].index) and not np.allclose(at[2.0], at[5.0].loc[at[2.0].index])
     noise = [one.triplets.images().source.table for one in p.triplets.at_guidance().values()]
     assert set(noise[1]["seed"]) < set(noise[0]["seed"])
-    gaps = triplets.guidance(table).set_index(["guidance_scale", "step"])["gap"]
+    gaps = triplets.guidance(table).set_index(["guidance_scale", "denoising_step"])["gap"]
     expected = triplets.where(steps, triplets.measure.layer_similarity(alone))["gap"]
     assert gaps.loc[5.0].tolist() == pytest.approx(expected.tolist())
     # Two lines, one a scale; and a finding that names both ends.

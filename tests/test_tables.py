@@ -1,10 +1,13 @@
 """Tables keep their declared shape, on writing and on reading."""
 
+from collections import defaultdict
+
 import pandas as pd
 import pytest
 
 from biaslab import tables
 from biaslab.errors import InputError, UnknownNameError
+from biaslab.tables import Column, Schema
 
 NAME = "paradox_percent_female"
 
@@ -159,3 +162,95 @@ def test_rows_become_a_table_with_what_is_not_given_missing():
         tables.of(given * 2, NAME)
     with pytest.raises(UnknownNameError):
         tables.of(given, "paradox_percent_femal")
+
+
+# -- what a name means -------------------------------------------------------------------------------------------
+
+# Ends of ranges that are no confidence intervals: of shuffles, and of what a fair model shows.
+NO_INTERVALS = {"shuffled", "fair"}
+
+
+@pytest.mark.parametrize("name", tables.schemas())
+def test_every_interval_is_of_one_column_and_in_its_unit(name):
+    declared = tables.schema(name)
+    columns = {c.name: c for c in declared.columns}
+    ends = {c.rpartition("_")[0] for c in columns if c.endswith(("_low", "_high"))}
+    of = {low.removesuffix("_low"): (estimate, high) for estimate, low, high in declared.intervals}
+    assert ends - NO_INTERVALS == set(of)
+    for end, (estimate, high) in of.items():
+        low = columns[f"{end}_low"]
+        assert high == f"{end}_high" and columns[high].of == low.of == estimate
+        assert low.unit == columns[high].unit == columns[estimate].unit
+        assert not columns[estimate].text and not columns[estimate].key and not columns[estimate].of
+    # What a comparison adds is no table's own.
+    assert not {"in_runs", "basis"} & set(columns)
+
+
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        (
+            [Column("ci_low", "L.", of="b"), Column("ci_high", "H.", of="b")],
+            "limits of 'b' and 'b'; name one column",
+        ),
+        (
+            [Column("ci_low", "L.", of="a"), Column("ci_high", "H.", of="n")],
+            "limits of 'a' and 'n'; name one column",
+        ),
+        ([Column("ci_low", "L.", of="key"), Column("ci_high", "H.", of="key")], "name one column of numbers"),
+        ([Column("ci_low", "L.", of="a")], "ci_low and nothing are not two limits"),
+        ([Column("low", "L.", of="a"), Column("b_high", "H.", of="a")], "low and b_high are not two limits"),
+        ([Column("ci_low", "L.", "points", of="a"), Column("ci_high", "H.", of="a")], "of different units"),
+    ],
+)
+def test_an_interval_of_no_column_is_refused(ends, message):
+    estimates = Column("key", "K.", key=True, text=True), Column("a", "A.", "%"), Column("n", "N.")
+    with pytest.raises(InputError) as error:
+        Schema("t", "T", "T.", (*estimates, *ends))
+    assert message in str(error.value)
+
+
+def columns_by_name():
+    found = defaultdict(list)
+    for schema in tables.schemas().values():
+        for column in schema.columns:
+            found[column.name].append((schema.name, column))
+    return found
+
+
+def test_a_name_is_of_one_kind_and_one_unit():
+    for name, columns in columns_by_name().items():
+        kinds = {c.text for _, c in columns}
+        assert len(kinds) == 1, (name, [table for table, c in columns if c.text])
+        units = {c.unit for _, c in columns if not c.of}
+        assert len(units) <= 1 or name in tables.units_vary(), (
+            name,
+            [(table, c.unit) for table, c in columns],
+        )
+
+
+def test_a_number_that_tables_tell_in_words_of_their_own_has_one_meaning():
+    told = {
+        name: {c.description for _, c in columns if not c.of}
+        for name, columns in columns_by_name().items()
+        if not columns[0][1].text
+    }
+    several = {name for name, descriptions in told.items() if len(descriptions) > 1}
+    assert several == set(tables.meanings()) and tables.units_vary() <= several
+    assert all(meaning.endswith(".") for meaning in tables.meanings().values())
+
+
+def test_amplification_without_noise_has_the_interval_and_the_raw_one_stands_beside_it():
+    both = [
+        s
+        for s in tables.schemas().values()
+        if {"amplification", "amplification_plain"} <= {c.name for c in s.columns}
+    ]
+    assert {s.name for s in both} >= {
+        "paradox_amplification",
+        "calibration_amplification",
+        "paired_labour_amplification",
+    }
+    assert {next(estimate for estimate, low, _ in s.intervals if low == "ci_low") for s in both} == {
+        "amplification"
+    }

@@ -10,7 +10,7 @@ Lin 2004.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -36,31 +36,37 @@ def split(text: str) -> str:
 
 
 def caption_scores(
-    captions: Sequence[str], references: Sequence[Sequence[str]], *, seed: int, confidence: float = 0.95
+    captions: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    groups: Sequence | None = None,
+    seed: int,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Return each metric of ``captions`` against the ``references`` of the same images.
 
     CIDEr is CIDEr-D; it weighs words by how rare they are among these references, so that it depends on the set of
-    images. Intervals are of bootstraps over images; for CIDEr with the weights of the whole set.
+    images. Intervals are of bootstraps over images, or over ``groups`` of images whose captions share something, such
+    as the occupation: percentiles, moved outwards to what Student's t asks at that many (Hesterberg 2015); for CIDEr
+    with the weights of the whole set.
 
-    Takes one caption and one or more references an image, of at least one image; ``confidence`` is the level of the
-    intervals, 0–1. Returns metric (:data:`METRICS`), value, ci_low, ci_high (all 100 times the metric, as papers print
-    them: 0–100, CIDEr 0–1000) and n (images). Raises InputError for no image, an image without references, or other
-    numbers of images.
+    Takes one caption and one or more references an image, of at least one image, and the group of each;
+    ``confidence`` is the level of the intervals, 0–1. Returns metric (:data:`METRICS`), value, ci_low, ci_high (all 100
+    times the metric, as papers print them: 0–100, CIDEr 0–1000) and n (images). Raises InputError for no image, an
+    image without references, or other numbers of images.
     """
     from pycocoevalcap.bleu.bleu_scorer import BleuScorer
     from pycocoevalcap.cider.cider import Cider
     from pycocoevalcap.rouge.rouge import Rouge
 
-    from biaslab.stats import bootstrap_mean
-
     n = len(captions)
+    groups = np.arange(n) if groups is None else np.asarray(groups)
     lacking = [k for k, of in enumerate(references) if not len(of)]
-    if not n or len(references) != n or lacking:
+    if not n or {len(references), len(groups)} != {n} or lacking:
         at = f"; image {lacking[0]} has none" if lacking else ""
         raise InputError(
-            f"There are {n} captions and references of {len(references)} images{at}; give one caption and at least one "
-            "reference for each image, and at least one image."
+            f"There are {n} captions, references of {len(references)} images{at}, and groups of {len(groups)}; give "
+            "one caption and at least one reference for each image, and at least one image."
         )
     said = {k: [split(text)] for k, text in enumerate(captions)}
     true = {k: [split(text) for text in of] for k, of in enumerate(references)}
@@ -68,28 +74,40 @@ def caption_scores(
     for k in range(n):
         scorer += (said[k][0], true[k])
     values, _ = scorer.compute_score(option="closest")
-    rows = [("BLEU-4", values[-1], *_bleu_limits(scorer.ctest, seed, confidence))]
+    how = groups, seed, confidence
+    rows = [("BLEU-4", values[-1], *_limits(_counts(scorer.ctest), _bleu, *how))]
     for name, metric in (("CIDEr", Cider()), ("ROUGE-L", Rouge())):
         value, each = metric.compute_score(true, said)
-        limits = bootstrap_mean(np.asarray(each, float), _REPLICATES, seed, confidence)
-        rows.append((name, value, limits.ci_low, limits.ci_high))
+        sums = np.column_stack([each, np.ones(n)])
+        rows.append((name, value, *_limits(sums, lambda of: of[:, 0] / of[:, 1], *how)))
     found = pd.DataFrame(rows, columns=["metric", "value", "ci_low", "ci_high"])
     found[["value", "ci_low", "ci_high"]] *= 100
     return found.assign(n=n)
 
 
-def _bleu_limits(counted: list[dict], seed: int, confidence: float) -> tuple[float, float]:
-    """Return percentiles of BLEU-4 over resampled images; ``counted`` is what the scorer counts in each."""
-    if len(counted) < 2:
-        return np.nan, np.nan
+def _counts(counted: list[dict]) -> np.ndarray:
+    """Return what the scorer counts in each image, as :func:`_bleu` takes it summed."""
     lengths = np.array([c["testlen"] for c in counted], float)
     # Of several references the length counts that is nearest, of equally near ones the shorter.
     nearest = [min((abs(r - c["testlen"]), r) for r in c["reflen"])[1] for c in counted]
-    each = np.column_stack([lengths, nearest, [c["guess"] for c in counted], [c["correct"] for c in counted]])
+    return np.column_stack([lengths, nearest, [c["guess"] for c in counted], [c["correct"] for c in counted]])
+
+
+def _limits(
+    sums: np.ndarray, statistic: Callable, groups: np.ndarray, seed: int, confidence: float
+) -> tuple[float, float]:
+    """Return percentiles of a statistic of sums over images (images, sums), whose groups are drawn anew."""
+    from scipy.stats import norm, t
+
+    _, codes = np.unique(groups, return_inverse=True)
+    of_groups = np.stack([np.bincount(codes, column) for column in sums.T], axis=1)
+    n = len(of_groups)
+    if n < 2:
+        return np.nan, np.nan
     rng = np.random.default_rng([seed, 74])
-    drawn = rng.multinomial(len(each), np.full(len(each), 1 / len(each)), _REPLICATES) @ each
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(_bleu(drawn), [tail, 1 - tail])
+    drawn = rng.multinomial(n, np.full(n, 1 / n), _REPLICATES) @ of_groups
+    tail = norm.cdf(-np.sqrt(n / (n - 1)) * t.ppf((1 + confidence) / 2, n - 1))
+    low, high = np.quantile(statistic(drawn), [tail, 1 - tail])
     return float(low), float(high)
 
 

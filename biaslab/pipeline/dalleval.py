@@ -35,7 +35,8 @@ class Captioned(NamedTuple):
     """Images generated from captions, and those behind the captions."""
 
     table: pd.DataFrame
-    """image_id (generated), real_id (behind the caption), text (the prompt), references (all captions of the image)."""
+    """image_id (generated), real_id (behind the caption), text (the prompt), references (all captions of the image),
+    group (what captions share, so that they are not independent: the occupation, else their words)."""
     made: ImageSource
     real: ImageSource | None
 
@@ -158,13 +159,17 @@ class DallEval(Part):
         else:
             described = pipeline.images("caption_prompts")
             made, table = described.source, described.table.drop_duplicates("caption_id", ignore_index=True)
-            table = table.assign(real_id=table["caption_id"], references=[[text] for text in table["text"]])
+            table = table.assign(
+                real_id=table["caption_id"],
+                references=[[text] for text in table["text"]],
+                group=table["occupation"],
+            )
             real = pipeline.images("training").source if pipeline.has_images else None
-        return Captioned(table[["image_id", "real_id", "text", "references"]], made, real)
+        return Captioned(table[["image_id", "real_id", "text", "references", "group"]], made, real)
 
     @kept
     def caption_prompts(self) -> pd.DataFrame:
-        """Return the prompts from the file of captions: prompt_id, real_id, text, references, n_images.
+        """Return the prompts from the file of captions: prompt_id, real_id, text, references, n_images, group.
 
         Raises:
             InputError: The file has no column ``image_id`` or no caption.
@@ -187,14 +192,16 @@ class DallEval(Part):
         # A column of numbers that lacks one comes, or was written, as fractions.
         if names.str.fullmatch(r"\d+\.0").all():
             names = names.str.removesuffix(".0")
-        known = known.assign(real_id=names)[names != ""]
+        shared = known["corpus_occupation" if "corpus_occupation" in known else "text"]
+        known = known.assign(real_id=names, group=shared)[names != ""]
         if known.empty:
             raise InputError(f"{s.captions} holds no caption with an image_id.")
         if len(known) < len(rows):
             _log.warning(
                 "%s: left out for want of text or image_id: %d captions.", s.captions, len(rows) - len(known)
             )
-        found = known.groupby("real_id", sort=False)["text"].agg(list).rename("references").reset_index()
+        of = known.groupby("real_id", sort=False)
+        found = of.agg(references=("text", list), group=("group", "first")).reset_index()
         if s.captioned and s.captioned < len(found):
             rng = np.random.default_rng([self._pipeline.seed, 77])
             found = found.iloc[np.sort(rng.permutation(len(found))[: s.captioned])].reset_index(drop=True)

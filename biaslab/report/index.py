@@ -15,8 +15,9 @@ from typing import Any
 from markupsafe import Markup
 
 from biaslab.errors import InputError
+from biaslab.findings import level
 from biaslab.report import cards
-from biaslab.report.marks import drawn
+from biaslab.report.marks import drawn, number
 from biaslab.report.pages import asset, file_inside, format_seconds, format_time, href, write_from
 from biaslab.report.tabular import read_table
 
@@ -114,6 +115,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "started_iso": run.get("started"),
         "seconds": run.get("seconds"),
         "cards": cards.first(found),
+        "verdicts": _verdicts(run),
         "models": introduced,
         "measures": measures,
         "papers": papers,
@@ -132,6 +134,21 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "packages": _mapping(run, "packages"),
         "parameters": _flat(_mapping(run, "parameters")),
         "defaults": _flat(_mapping(run, "notebook_defaults")),
+    }
+
+
+def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
+    """Return how a page's verdicts were tested together; empty where the run does not say."""
+    counts = {key: number(value) for key, value in _mapping(run, "verdicts").items()}
+    if any(
+        counts.get(key) is None for key in ("alpha", "tested", "stand", "withdrawn", "others", "others_stand")
+    ):
+        return {"any": False}
+    chance = counts["alpha"] * counts["others"]
+    return {key: f"{value:,.0f}" for key, value in counts.items()} | {
+        "level": level(counts["alpha"]),
+        "by_chance": f"{chance:.3g}",
+        "any": counts["tested"] > 0,
     }
 
 
@@ -232,7 +249,7 @@ def _notebook(entry: dict[str, Any], run_dir: Path) -> dict[str, Any]:
 
 def _figures(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
     figures, left = [], FIGURES_BYTES
-    for number, entry in enumerate(cards.ordered(cards.entries(run, "figures")), start=1):
+    for place, entry in enumerate(cards.ordered(cards.entries(run, "figures")), start=1):
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
         source, size, taken = _embedded(run_dir, entry, min(left, FIGURE_BYTES))
         left -= taken
@@ -244,7 +261,7 @@ def _figures(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any
             | {
                 "anchor": _anchor("figure", name, ids),
                 "names": {name, str(entry["png"]), str(entry["svg"])} - {""},
-                "number": number,
+                "number": place,
                 "title": title,
                 "alt": entry["alt"] or entry["caption"] or title,
                 # Named, or read off its notebook or the front of its name.

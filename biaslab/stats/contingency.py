@@ -16,6 +16,7 @@ from biaslab.stats.hypothesis import LEAST_EXPECTED
 from biaslab.stats.intervals import Estimate
 
 CELLS_PER_BATCH = 1_000_000
+MOST_ENUMERATED = 65_536  # permutations up to which all are looked at
 
 
 def pool_rare(counts: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
@@ -50,9 +51,10 @@ def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed) -> f
     matched sets make it too large; here each case keeps what it holds, and only which set is which is drawn anew.
 
     ``counts`` has a table for each set, ``(cases, kinds)``, dense or of SciPy's sparse arrays; a case, such as the
-    images of a triplet's prompts, has the same row in all of them. The value is (hits + 1) / (replicates + 1), where
-    hits are permutations whose statistic is as large or larger (Phipson and Smyth 2010); NaN where there are fewer than
-    two kinds that occur, or cases. Raises InputError for fewer than two sets, or shapes that differ.
+    images of a triplet's prompts, has the same row in all of them. The value is the share of permutations whose
+    statistic is as large or larger: of all, where there are at most 65,536, else (hits + 1) / (replicates + 1) of
+    random ones (Phipson and Smyth 2010). Cases that show the same in all sets permute nothing. NaN where there are
+    fewer than two kinds that occur, or cases. Raises InputError for fewer than two sets, or shapes that differ.
     """
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     sets = [sparse.csr_array(each, dtype=np.float32) for each in counts]
@@ -68,18 +70,26 @@ def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed) -> f
     observed, sets = observed[seen], [each[:, np.flatnonzero(seen)].T.tocsr() for each in sets]
     least = _statistics(observed[..., None])[0] * (1 - 1e-9)
     orders = np.array(list(permutations(range(len(sets)))), np.int8)
-    hits, left = 0, replicates
-    while left:
-        size = min(left, max(1, CELLS_PER_BATCH // max(cases, len(observed))))
-        drawn = orders[rng.integers(len(orders), size=(cases, size))]
+    moving = np.flatnonzero(sum(abs(each - sets[0]).sum(axis=0) for each in sets[1:]))
+    exact = len(moving) * np.log(len(orders)) <= np.log(MOST_ENUMERATED) + 1e-9
+    total = len(orders) ** len(moving) if exact else replicates
+    size = max(1, CELLS_PER_BATCH // max(cases, len(observed)))
+    hits = 0
+    for start in range(0, total, size):
+        some = np.arange(start, min(start + size, total))
+        if exact:
+            which = np.zeros((cases, len(some)), int)
+            which[moving] = some // len(orders) ** np.arange(len(moving))[:, None] % len(orders)
+        else:
+            which = rng.integers(len(orders), size=(cases, len(some)))
+        drawn = orders[which]
         slots = [
             sum(each @ (drawn[..., slot] == source).astype(np.float32) for source, each in enumerate(sets))
             for slot in range(len(sets) - 1)
         ]
         last = observed.sum(axis=1)[:, None] - sum(slots)
         hits += np.count_nonzero(_statistics(np.stack([*slots, last], axis=1)) >= least)
-        left -= size
-    return (hits + 1) / (replicates + 1)
+    return hits / total if exact else (hits + 1) / (replicates + 1)
 
 
 def _statistics(tables: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from scipy import stats
 
 from biaslab.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.intervals import Interval
+from biaslab.stats.intervals import Estimate, Interval
 
 
 class Error(NamedTuple):
@@ -34,6 +34,27 @@ def clustered_error(effects) -> Error:
     if n < 2:
         return Error(np.nan, np.nan)
     return Error(float(np.sqrt(n / (n - 1) * (effects**2).sum())), n - 1)
+
+
+def clustered_mean(values, groups, confidence: float = 0.95) -> Estimate:
+    """Return the mean of ``values`` (0–1, one-dimensional) that come in ``groups``, one for each value.
+
+    Limits are those of :func:`clustered_share_interval`, of groups drawn from others like them; ``n`` counts values.
+    Raises InputError for values outside 0–1 or NaN, or where groups are not as many.
+    """
+    values = checks.sample(checks.shares(values, "values"), "values")
+    groups = np.asarray(groups)
+    if groups.shape != values.shape:
+        raise InputError(
+            f"There are {values.size} values and groups of shape {groups.shape}; give one for each."
+        )
+    if not values.size:
+        return Estimate(np.nan, np.nan, np.nan, 0)
+    value = values.mean()
+    _, codes = np.unique(groups, return_inverse=True)
+    effects = np.bincount(codes, values - value) / values.size
+    low, high = clustered_share_interval(value, clustered_error(effects), effects.size, confidence)
+    return Estimate(float(value), float(low), float(high), values.size)
 
 
 def crossed_error(rows, columns, cells) -> Error:

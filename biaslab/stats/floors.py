@@ -45,7 +45,7 @@ def absolute_deviation_floor(n, center: float = 0.5) -> np.ndarray:
     return expected_absolute_deviation(_center(center), n, center)
 
 
-def corrected_absolute_deviation(count, n, center: float = 0.5) -> np.ndarray:
+def corrected_absolute_deviation(count, n, center: float = 0.5, at=None) -> np.ndarray:
     """Estimate |p - center| from ``count`` of ``n`` without the floor of |count / n - center|; elementwise.
 
     ``count`` and ``n``: whole numbers, 0 <= count <= n, broadcast; n = 0 or NaN gives NaN. The estimate is a share, a
@@ -55,6 +55,10 @@ def corrected_absolute_deviation(count, n, center: float = 0.5) -> np.ndarray:
 
     Near the centre the estimate is **negative**, by up to 0.10 at n = 100: only so can it be right on average where the
     deviation is 0. Average it over occupations and judge the mean; clipping single values brings the floor back.
+
+    ``at`` (whole numbers, at most n) are fewer images that the estimate is to rest on: its mean over all ways to choose
+    so many of the n. What is left of the floor depends on the number of images, so two shares are compared at one
+    ``at``: the estimates are then alike on average wherever the true shares are.
 
     Its worst bias over all p, centre 0.5, is 6.4, 2.9, 1.3, 0.8 and 0.4 points at 3, 9, 40, 100 and 500 images (plain
     deviation: 25.0, 13.7, 6.3, 4.0, 1.8); its largest standard deviation is 23.8, 7.8 and 3.5 points at 9, 100 and 500
@@ -69,11 +73,24 @@ def corrected_absolute_deviation(count, n, center: float = 0.5) -> np.ndarray:
     """
     count, n = checks.counts(count, n)
     center = _center(center)
+    if at is not None:
+        return _chosen(count, n, checks.counts(at, n)[0], center)
     out = np.full(count.shape, np.nan)
     for size in np.unique(n[n > 0]):
         here = n == size
         out[here] = _table(int(size), center)[count[here]]
     return out[()]
+
+
+def _chosen(count: np.ndarray, n: np.ndarray, at: np.ndarray, center: float) -> np.ndarray:
+    """Return the mean corrected deviation over all ways to choose ``at`` of the ``n`` images."""
+    cells = np.stack(np.broadcast_arrays(count, n, at), axis=-1)
+    known, place = np.unique(cells.reshape(-1, 3), axis=0, return_inverse=True)
+    means = [
+        stats.hypergeom.pmf(np.arange(k + 1), size, female, k) @ _table(int(k), center) if k > 0 else np.nan
+        for female, size, k in known
+    ]
+    return np.array(means, dtype=float)[place].reshape(cells.shape[:-1])[()]
 
 
 def mad_floor(n: int, bins: int) -> float:
@@ -84,19 +101,20 @@ def mad_floor(n: int, bins: int) -> float:
     return float(absolute_deviation_floor(n, 1 / checks.whole(bins, "bins", least=2)))
 
 
-def corrected_mad(counts) -> np.ndarray:
+def corrected_mad(counts, at=None) -> np.ndarray:
     """Estimate the mean absolute deviation from uniform without its floor: a share, per row of ``counts``.
 
     ``counts``: images per bin along the last axis (at least 2 bins). Each bin is one share with centre 1 / bins;
     :func:`corrected_absolute_deviation` of each is averaged, so a row's estimate may be negative and the mean
-    over rows is what counts. A row without images gives NaN.
+    over rows is what counts. A row without images gives NaN. ``at`` are fewer images of each row to rest on.
     """
     counts = np.atleast_1d(checks.whole(counts, "counts"))
     bins = counts.shape[-1]
     if bins < 2:
         raise InputError(f"counts must have at least 2 bins along the last axis, got {bins}.")
     n = counts.sum(axis=-1, keepdims=True)
-    return np.asarray(corrected_absolute_deviation(counts, n, 1 / bins)).mean(axis=-1)[()]
+    at = None if at is None else np.expand_dims(at, -1)
+    return np.asarray(corrected_absolute_deviation(counts, n, 1 / bins, at)).mean(axis=-1)[()]
 
 
 def _center(center) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from math import remainder
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +16,7 @@ ADJUSTMENTS = ("holm", "benjamini_hochberg")
 LEAST_EXPECTED = 5  # counts expected in a cell below which a chi-square test is not valid
 EXACT_UP_TO = 16  # values, that is 2**16 = 65 536 patterns
 CELLS_PER_BATCH = 1_000_000
-MOST_COUNTED = 50_000  # total of whole numbers up to which their sums are counted out
+MOST_COUNTED = 50_000  # total, in steps that values share, up to which their sums are counted out
 
 
 class TestResult(NamedTuple):
@@ -56,31 +58,49 @@ def sign_flip(values, replicates: int = 10_000, *, seed) -> TestResult:
     """Test whether ``values`` (one-dimensional) are symmetric about 0 by flipping their signs, two-sided.
 
     ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0. It is exact up to
-    16 values and for differences of counts; of others, ``replicates`` random patterns are drawn from ``seed`` and
-    p = (hits + 1) / (replicates + 1), which keeps the test valid (Phipson & Smyth 2010). No values give NaN. NaN raises
-    InputError.
+    16 values other than 0, and for multiples of one step, as are differences of counts or of shares of few images; of
+    others, ``replicates`` random patterns are drawn from ``seed`` and p = (hits + 1) / (replicates + 1), which keeps
+    the test valid (Phipson & Smyth 2010). No values give NaN, zeros alone 1. NaN raises InputError.
     """
     values = checks.sample(values, "values")
-    replicates, rng, n = checks.replicate_count(replicates), checks.generator(seed), values.size
-    if n == 0:
+    replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
+    if values.size == 0:
         return TestResult(np.nan, np.nan, 0)
-    observed = abs(values.sum())
+    # A sign changes nothing about 0.
+    moving = values[values != 0]
+    n, observed, total = moving.size, abs(moving.sum()), np.abs(moving).sum()
     # Patterns that give the same sum in another order of addition must count as ties.
-    least = observed - 1e-12 * np.abs(values).sum()
+    least = observed - 1e-12 * total
     if n <= EXACT_UP_TO:
         flipped = ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(bool)
-        p = np.mean(np.abs(np.where(flipped, -values, values).sum(axis=1)) >= least)
-    elif (values == np.rint(values)).all() and np.abs(values).sum() <= MOST_COUNTED:
-        p = _counted_out(np.abs(values).astype(int), int(observed))
+        p = np.mean(np.abs(np.where(flipped, -moving, moving).sum(axis=1)) >= least)
+    elif total <= MOST_COUNTED * (step := _step(np.abs(moving))):
+        p = _counted_out(np.rint(np.abs(moving) / step).astype(int), int(np.rint(observed / step)))
     else:
         hits, left = 0, replicates
         while left:
             size = min(left, max(1, CELLS_PER_BATCH // n))
             signs = rng.integers(2, size=(size, n), dtype=np.int8) * 2 - 1
-            hits += np.count_nonzero(np.abs(signs @ values) >= least)
+            hits += np.count_nonzero(np.abs(signs @ moving) >= least)
             left -= size
         p = (hits + 1) / (replicates + 1)
-    return TestResult(float(values.mean()), float(p), n)
+    return TestResult(float(values.mean()), float(p), values.size)
+
+
+def _step(sizes: np.ndarray) -> float:
+    """Return the largest step that all of some sizes above 0 are multiples of, but for rounding; 0 if it is tiny."""
+    # Shares are rounded where they are divided, and again where they are subtracted.
+    rounding = 1e-9 * float(sizes.max())
+
+    def common(a: float, b: float) -> float:
+        while b > rounding:
+            a, b = b, abs(remainder(a, b))
+        return a
+
+    step = reduce(common, np.unique(sizes).tolist())
+    # Many roundings add up: what is left is a multiple of the step only where all sizes are close to one.
+    multiples = sizes / step
+    return step if (np.abs(multiples - np.rint(multiples)) < 1e-4).all() else 0.0
 
 
 def _counted_out(sizes: np.ndarray, least: int) -> float:
@@ -88,9 +108,9 @@ def _counted_out(sizes: np.ndarray, least: int) -> float:
     # Chances of sums from the lowest to the highest: of one size after the other, whose signs are binomial.
     chances = np.ones(1)
     for size, n in zip(*np.unique(sizes[sizes > 0], return_counts=True), strict=True):
-        steps = np.zeros(2 * size * n + 1)
-        steps[:: 2 * size] = stats.binom.pmf(np.arange(n + 1), n, 0.5)
-        chances = np.convolve(chances, steps)
+        before, chances = chances, np.zeros(len(chances) + 2 * size * n)
+        for k, chance in enumerate(stats.binom.pmf(np.arange(n + 1), n, 0.5)):
+            chances[2 * size * k :][: len(before)] += chance * before
     sums = np.arange(len(chances)) - len(chances) // 2
     return min(1.0, float(chances[np.abs(sums) >= least].sum()))
 

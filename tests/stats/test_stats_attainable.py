@@ -32,6 +32,12 @@ def test_no_signs_have_a_smaller_p(n):
     every = [stats.sign_flip(values * signs, seed=0).p for signs in product((-1, 1), repeat=n)]
     assert stats.least_sign_flip_p(n) == pytest.approx(min(every))
     assert stats.least_sign_flip_p(40, 999) == 1 / 1000
+    # Zeros add nothing: with four of them no signs have a smaller p than without.
+    every = [
+        stats.sign_flip(np.r_[values * signs, np.zeros(4)], seed=0).p for signs in product((-1, 1), repeat=n)
+    ]
+    assert stats.least_sign_flip_p(n) == pytest.approx(min(every))
+    assert stats.least_sign_flip_p(0) == stats.sign_flip(np.zeros(4), seed=0).p == 1
 
 
 @pytest.mark.parametrize("method", ["holm", "benjamini_hochberg"])
@@ -47,6 +53,11 @@ def test_no_outcome_of_several_tests_has_a_smaller_corrected_p(method):
     assert least == pytest.approx(corrected.min(axis=0))
     for level in (0.05, 0.1, 0.2):
         assert stats.attainable(stats.least_binomial_p(n), level, method) == (corrected < level).any()
+
+
+def test_a_verdict_takes_as_many_units_as_exact_sign_flips():
+    # 2 * 0.5**n is below 1 / 100 for n = 8 and below 1e-6 for n = 21 (2**20 = 1,048,576).
+    assert [stats.fewest_units(level) for level in (0.05, 0.01, 1e-6)] == [6, 8, 21]
 
 
 def test_how_many_it_takes():

@@ -126,6 +126,14 @@ def test_one_seed_gives_one_result():
     )
     assert first == again
     assert first.ci_low != other.ci_low
+    # The estimate itself is the same, whatever the draws behind its interval.
+    folded = {
+        stats.hierarchical_bootstrap(
+            counts, n, lambda s: np.abs(s - 0.5).mean(axis=(-2, -1)), replicates=many, seed=seed
+        ).estimate
+        for seed, many in ((5, 200), (6, 200), (5, 400))
+    }
+    assert len(folded) == 1
 
 
 def test_cells_without_images_stay_missing_and_empty_groups_are_left_out():
@@ -149,7 +157,25 @@ def test_no_variance_is_no_interval_rather_than_one_of_no_width():
     # Every group shows the same share of the same n: nothing says how much others would differ.
     same = stats.hierarchical_bootstrap([[5], [5], [5]], [[5], [5], [5]], mean, replicates=200, seed=0)
     assert same.value == 1.0
-    assert np.isnan([same.ci_low, same.ci_high, same.se]).all()
+    assert np.isnan([same.ci_low, same.ci_high, same.se]).all() and same.reason == ""
+
+
+def test_what_is_too_little_has_no_interval_but_a_reason():
+    two = stats.hierarchical_bootstrap(COUNTS[:2], N[:2], mean, replicates=400, seed=0)
+    assert np.isnan([two.ci_low, two.ci_high, two.p]).all() and two.reason.startswith(
+        "Fewer than 3 occupations"
+    )
+    # These occupations alone stand for no others.
+    alone = stats.hierarchical_bootstrap(COUNTS[:2], N[:2], mean, replicates=400, seed=0, levels="image")
+    assert np.isfinite(alone.ci_low) and alone.reason == ""
+    # Where most shares of a cell are of one image, what varies is noise, and nothing tells how much of it.
+    counts, n = np.tile([[8, 1], [3, 0]], (10, 1)), np.tile([[20, 1], [20, 1]], (10, 1))
+    n[:9, 1] = 2
+    few = stats.hierarchical_bootstrap(counts, n, mean, replicates=400, seed=0)
+    assert np.isnan([few.ci_low, few.ci_high]).all() and few.reason.startswith("With fewer than 2 images")
+    assert few.value == pytest.approx(mean(counts / n))
+    n[:, 1] = 2
+    assert np.isfinite(stats.hierarchical_bootstrap(counts, n, mean, replicates=400, seed=0).ci_low)
 
 
 def test_replicates_without_a_value_are_left_out_and_counted():
@@ -193,10 +219,11 @@ def test_numbers_of_images_travel_with_their_group():
     assert got.value == pytest.approx(10 / 580)
 
 
-def test_a_single_image_per_cell_is_no_crash():
+def test_a_single_image_per_cell_varies_as_a_whole():
     rng = np.random.default_rng(0)
     counts = rng.binomial(1, 0.4, size=(50, 1))
-    got = stats.hierarchical_bootstrap(counts, np.ones((50, 1)), mean, replicates=4000, seed=0)
+    how = {"replicates": 4000, "seed": 0}
+    got = stats.hierarchical_bootstrap(counts, np.ones((50, 1)), mean, levels="occupation", **how)
     assert got.se == pytest.approx(counts.std(ddof=1) / np.sqrt(50), rel=0.08)
 
 

@@ -33,8 +33,24 @@ def test_the_test_of_amplification_holds_its_level(prompts):
     assert found["plain t-test"][2, 0] > 0.35
 
 
+def test_nothing_is_claimed_where_all_shares_are_one_half():
+    found = coverage.simulate("half: all, 500/8, 4 prompts", 60, 100)
+    # By counts alone the intervals of what folds at one half miss the truth in most studies.
+    assert (found["by counts"][2, :2] > 0.25).all()
+    assert (found["table"][2] <= 0.05).all() and (found["table"][3] > 0.9).all()
+
+
+def test_few_occupations_are_covered_or_not_told():
+    found = coverage.simulate("few: 8 occupations, 20/1, steeper 1", 60, 100)
+    # Shares of one image look amplified beyond doubt.
+    assert found["table"][2].max() == 0 and found["table"][3].min() == 1
+    found = coverage.simulate("few: 20 occupations, 20/3, steeper 1.5", 100, 200)
+    covered, _, _, none = found["table"]
+    assert (covered + none > 0.95 - 4 * np.sqrt(0.95 * 0.05 / 100)).all() and none.max() < 0.2
+
+
 def test_simulations_run():
     # They share two functions; of every fifth the arguments, too, are tried.
     for name in list(coverage.SIMULATIONS)[::5]:
         for way, result in coverage.simulate(name, 1, 20).items():
-            assert result.shape[0] == 3 and ((result == 0) | (result == 1)).all(), (name, way)
+            assert result.shape[0] == 4 and ((result == 0) | (result == 1)).all(), (name, way)

@@ -89,3 +89,31 @@ def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match=r"cells must be \(rows, columns\) \(2, 3\), got \(3, 2\)"):
         stats.crossed_error([1, -1], [1, 0, -1], np.zeros((3, 2)))
     assert np.isnan(stats.crossed_error([0.0], [1, -1], np.zeros((1, 2))).se)
+
+
+def test_the_mean_of_groups_has_the_interval_of_their_effective_number():
+    rng = np.random.default_rng(4)
+    groups = np.repeat(list("abcdefgh"), [3, 5, 2, 8, 4, 4, 6, 7])
+    values = rng.beta(2, 2, size=groups.size)
+    found = stats.clustered_mean(values, groups)
+    order = rng.permutation(groups.size)
+    assert stats.clustered_mean(values[order], groups[order]) == pytest.approx(found)
+    model = sm.OLS(values, np.ones_like(values)).fit(
+        cov_type="cluster",
+        cov_kwds={"groups": np.unique(groups, return_inverse=True)[1], "use_correction": True},
+        use_t=True,
+    )
+    value, t = values.mean(), scipy_stats.t.ppf(0.975, 7)
+    size = value * (1 - value) / model.bse[0] ** 2
+    centre = (value + t**2 / size / 2) / (1 + t**2 / size)
+    half = t * np.sqrt(value * (1 - value) / size + t**2 / size**2 / 4) / (1 + t**2 / size)
+    assert found == pytest.approx((value, centre - half, centre + half, groups.size))
+
+
+def test_of_one_group_or_none_there_is_no_interval():
+    value, low, high, n = stats.clustered_mean([0.2, 0.4], ["a", "a"])
+    assert (value, n) == (pytest.approx(0.3), 2) and np.isnan([low, high]).all()
+    assert np.isnan(stats.clustered_mean([], [])[:3]).all()
+    for values, groups in (([0.5, 1.5], ["a", "b"]), ([0.5, np.nan], ["a", "b"]), ([0.5], ["a", "b"])):
+        with pytest.raises(InputError):
+            stats.clustered_mean(values, groups)

@@ -45,14 +45,17 @@ def test_sign_flip_of_equal_values():
     assert stats.sign_flip([0, 0], seed=0).p == 1
 
 
-def test_sign_flips_of_counts_are_exact_at_any_number():
+def test_sign_flips_of_counts_are_exact_at_any_number(monkeypatch):
     # Differences of 1 alone are the sign test: 26 of 40 or more, either way.
     ones = np.repeat([1, -1, 0], [26, 14, 500])
     expected = scipy_stats.binomtest(26, 40).pvalue
     assert stats.sign_flip(ones, 9, seed=0).p == pytest.approx(expected, rel=1e-12)
     rng = np.random.default_rng(2)
     mixed = rng.integers(-3, 5, size=30)
-    counted, drawn = stats.sign_flip(mixed, 9, seed=0), stats.sign_flip(mixed / 10, 100_000, seed=0)
+    counted = stats.sign_flip(mixed, 9, seed=0)
+    with monkeypatch.context() as patched:
+        patched.setattr("biaslab.stats.hypothesis.MOST_COUNTED", 0)
+        drawn = stats.sign_flip(mixed, 100_000, seed=0)
     assert 0.01 < counted.p < 0.6
     assert counted.p == pytest.approx(drawn.p, abs=4 * np.sqrt(counted.p / 100_000))
     # Enumerated as they are, and counted out where zeros make them too many.
@@ -61,7 +64,28 @@ def test_sign_flips_of_counts_are_exact_at_any_number():
         stats.sign_flip(few, 9, seed=0).p, rel=1e-12
     )
     assert stats.sign_flip(np.zeros(20), 9, seed=0).p == 1
-    assert stats.sign_flip(np.full(20, 10_000), 9, seed=0).p == 0.1  # too large to count out: one of ten
+    assert stats.sign_flip(np.full(20, 10_000), 9, seed=0).p == pytest.approx(2 / 2**20)
+    assert stats.sign_flip(np.arange(9_000, 9_020), 9, seed=0).p == 0.1  # too large to count out: one of ten
+
+
+@pytest.mark.parametrize("images", [9, 300])
+def test_sign_flips_of_shares_are_exact(images):
+    # Differences of shares of equally many images are those of counts, divided: 1/9 is no binary fraction.
+    counts = np.random.default_rng(5).integers(-9, 12, size=60)
+    expected = stats.sign_flip(counts, 9, seed=0).p
+    assert 1e-4 < expected < 0.6
+    for unit in (1, 100):
+        assert stats.sign_flip(unit * counts / images, 9, seed=0).p == pytest.approx(expected, rel=1e-9)
+    # Shares of 8 and of 9 images have a step of 1/72.
+    mixed = np.r_[counts[:30] / 9, counts[30:] / 8]
+    expected = stats.sign_flip(np.r_[8 * counts[:30], 9 * counts[30:]], 9, seed=0).p
+    assert stats.sign_flip(mixed, 9, seed=0).p == pytest.approx(expected, rel=1e-9)
+
+
+def test_sign_flips_leave_zeros_aside():
+    # 20 values of which 16 are not 0 are enumerated, whatever they are.
+    values = np.random.default_rng(6).normal(0.4, 1, 16)
+    assert stats.sign_flip(np.append(values, np.zeros(4)), 9, seed=0).p == stats.sign_flip(values, seed=0).p
 
 
 def test_sign_flip_by_drawing_agrees_with_enumeration(monkeypatch):
@@ -72,7 +96,9 @@ def test_sign_flip_by_drawing_agrees_with_enumeration(monkeypatch):
     assert drawn.p == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 200_000))
     assert stats.sign_flip(values, replicates=200_000, seed=3).p == drawn.p
     # The +1: no p below 1 / (replicates + 1), even where no pattern drawn reaches the observed mean.
-    assert stats.sign_flip(np.full(40, 0.1), replicates=99, seed=0).p == 1 / 100
+    assert (
+        stats.sign_flip(0.1 + 0.001 * np.random.default_rng(2).random(40), replicates=99, seed=0).p == 1 / 100
+    )
 
 
 def test_sign_flip_holds_its_level():

@@ -86,6 +86,24 @@ def test_difference_interval_reproduces_newcombe():
     assert (low, high) == pytest.approx((0.0524, 0.3339), abs=5e-5)
 
 
+def test_difference_interval_of_means_of_the_same_units_is_the_paired_t_interval():
+    rng = np.random.default_rng(3)
+    first = rng.normal(0, 5, 9)
+    second = first + rng.normal(1, 0.5, 9)
+    sides = (stats.mean_interval(values)[:3] for values in (first, second))
+    got = stats.difference_interval(*next(sides), *next(sides), np.corrcoef(first, second)[0, 1])
+    want = scipy_stats.ttest_rel(second, first).confidence_interval(0.95)
+    assert tuple(got) == pytest.approx((want.low, want.high))
+
+
+def test_difference_interval_of_correlated_estimates_by_hand():
+    # Arms of 4 below the second and 3 above the first, 2 and 6 the other way; 16 + 9 - 2 * 0.5 * 12 = 13.
+    low, high = stats.difference_interval(10, 4, 13, 20, 16, 22, 0.5)
+    assert (low, high) == pytest.approx((10 - 13**0.5, 10 + (4 + 36 - 12) ** 0.5))
+    # What moves as one does not differ; rounding takes it nowhere below 0.
+    assert stats.difference_interval(0.3, 0.2, 0.4, 0.3, 0.2, 0.4, 1) == pytest.approx((0, 0))
+
+
 def test_difference_interval_keeps_nan():
     low, high = stats.difference_interval(
         [0.5, np.nan], [0.4, 0.1], [0.6, 0.3], [0.5, 0.2], [0.5, 0.1], [0.5, 0.3]
@@ -208,3 +226,17 @@ def test_percent_is_the_share_with_its_limits_and_nan_of_nothing():
     np.testing.assert_array_equal(value, [25.0, 37.5, np.nan])
     np.testing.assert_array_equal(percent_low, [*(100 * low), np.nan])
     np.testing.assert_array_equal(percent_high, [*(100 * high), np.nan])
+
+
+def test_corrections_beside_what_they_leave():
+    # 0.2 off 12.4 with a half-width of 2.7; 6 off 19.4 with 4.5; 5 off 3, of which less is left than taken; a sign
+    # turned; as good as nothing; no interval.
+    raw = [12.6, 25.4, 8.0, -6.25, 0.0, 10.0]
+    corrected = [12.4, 19.4, 3.0, 6.27, 0.0, 10.0]
+    low, high = [9.7, 14.9, -3.0, -20, -1.0, np.nan], [15.1, 23.9, 9.0, 32, 1.0, np.nan]
+    beside, larger = stats.rivals(raw, corrected, low, high)
+    assert beside.tolist() == [False, True, False, True, False, False]
+    assert larger.tolist() == [False, False, True, True, False, False]
+    assert stats.rivals(1.0, np.nan, np.nan, np.nan) == (False, False)
+    with pytest.raises(InputError, match="low must be numbers"):
+        stats.rivals(1, 2, "none", 3)

@@ -83,32 +83,36 @@ def gender_counts(genders: pd.DataFrame) -> Figure:
 
 
 def gender_mad(mad: pd.DataFrame) -> Figure:
-    """Draw the gender MAD as measured and corrected, each beside an even model's (rows of ``dalleval_mad``)."""
-    both = _by_kind(
-        mad,
-        {
-            "as measured": ["mad", "ci_low", "ci_high", "floor"],
-            "corrected for chance": ["corrected_mad", "corrected_ci_low", "corrected_ci_high", "corrected_floor"],
-        },
-    )  # fmt: skip
-    both["printed"] = both["printed"].where(both["kind"] == "as measured")
+    """Draw the gender MAD beside an even model's (rows of ``dalleval_mad``): as measured, and what is taken off it."""
+    kinds = {
+        "as measured": ["mad", "ci_low", "ci_high", "floor"],
+        "chance taken off": ["corrected_mad", "corrected_ci_low", "corrected_ci_high", "corrected_floor"],
+        "chance and the judge's error taken off": ["judge_corrected_mad", "judge_ci_low", "judge_ci_high"],
+    }
+    every = _by_kind(mad, kinds).dropna(subset="value")
+    every["printed"] = every["printed"].where(every["kind"] == "as measured")
     return forms.estimates(
-        both, "value", row="model", hue="kind", xlim=(0, 0.5), reference=None, inch=0.4,
+        every, "value", row="model", panel="kind", xlim=(0, 0.5), reference=None, inch=0.4,
         label="Mean absolute deviation from an even split (0 even, 0.5 one gender only)",
         floor="floor", floor_name="model balanced everywhere, same n", mark="printed",
     )  # fmt: skip
 
 
-def gender_model_differences(differences: pd.DataFrame) -> Figure:
+def gender_model_differences(differences: pd.DataFrame, *, confidence: float = 0.95) -> Figure:
     """Draw paired differences between models (``dalleval_model_difference``)."""
     names = {"average": "Average gender", "corrected_mad": "Mean absolute deviation, corrected"}
     of = differences[differences["quantity"].isin(names)]
     pair = of["first"] + " − " + of["second"]
     return forms.estimates(
-        of.assign(pair=pair, clear=of["p_holm"] < 0.05), "difference", row="pair", panel="quantity", panel_names=names,
-        columns=2, label="First model minus second, mean over professions",
-        filled="clear", filled_names=("p (Holm) below 0.05", "not below"),
+        of.assign(pair=pair, clear=of["p_holm"] < 1 - confidence), "difference", row="pair", panel="quantity",
+        panel_names=names, columns=2, label="First model minus second, mean over professions",
+        filled="clear", filled_names=_below(confidence),
     )  # fmt: skip
+
+
+def _below(confidence: float) -> tuple[str, str]:
+    """Return what filled and hollow marks mean."""
+    return f"p (Holm) below {1 - confidence:.2g}", "not below"
 
 
 def skin_tone_check(check: pd.DataFrame) -> Figure:
@@ -128,7 +132,7 @@ def skin_tone_check(check: pd.DataFrame) -> Figure:
             ax.add_patch(Rectangle(place, 0.84, 0.8, facecolor=colour, edgecolor=style.GREY, lw=0.7))
 
     figure = forms.diagonal(
-        of, "x", "tone", hue="computation", look=forms.Look(names=names), ends=(-0.75, 10.7), under=swatches,
+        of, "x", "nearest_tone", hue="computation", look=forms.Look(names=names), ends=(-0.75, 10.7), under=swatches,
         labels=("Tone that the swatch defines (Monk scale)", "Tone that the computation answers"),
     )  # fmt: skip
     figure.axes[0].set(xlim=(0.3, 10.7), xticks=range(1, 11), yticks=range(1, 11), aspect="auto")
@@ -206,10 +210,10 @@ def attribute_presence(presence: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-def attribute_difference(differences: pd.DataFrame) -> Figure:
+def attribute_difference(differences: pd.DataFrame, *, confidence: float = 0.95) -> Figure:
     """Draw differences between prompts with a woman and with a man (``dalleval_attribute_difference``)."""
     of = differences[differences["comparison"] == "woman - man"]
-    return _by_attribute(of, label="Woman minus man: difference in the share of images (points)")
+    return _by_attribute(of, confidence, label="Woman minus man: difference in the share of images (points)")
 
 
 def attribute_corrected(corrected: pd.DataFrame) -> Figure:
@@ -224,21 +228,22 @@ def attribute_corrected(corrected: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-def attribute_from_person(differences: pd.DataFrame) -> Figure:
+def attribute_from_person(differences: pd.DataFrame, *, confidence: float = 0.95) -> Figure:
     """Draw how prompts with a woman and with a man differ from the neutral one (``dalleval_attribute_difference``)."""
     of = differences[differences["comparison"].str.endswith("- person")]
     looks = forms.Look(
         names={"woman - person": "woman minus person", "man - person": "man minus person"},
         colors={"woman - person": style.FEMALE, "man - person": style.MALE},
     )
-    return _by_attribute(of, hue="comparison", look=looks, label="Difference in the share of images (points)")
+    label = "Difference in the share of images (points)"
+    return _by_attribute(of, confidence, hue="comparison", look=looks, label=label)
 
 
 @style.empty_without_rows
-def _by_attribute(differences: pd.DataFrame, **more) -> Figure:
+def _by_attribute(differences: pd.DataFrame, confidence: float, **more) -> Figure:
     """Draw differences by attribute, a panel a model, the most female attribute last."""
     values = ["difference", "ci_low", "ci_high"]
-    of = differences.assign(clear=differences["p_holm"] < 0.05, **(100 * differences[values]))
+    of = differences.assign(clear=differences["p_holm"] < 1 - confidence, **(100 * differences[values]))
     signed = of["difference"].where(of["comparison"].str.startswith("woman"), -of["difference"])
     place = of["attribute"].map(signed.groupby(of["attribute"]).mean())
     end = 1.08 * np.nanmax(np.abs(of[values].to_numpy()), initial=1.0)
@@ -247,27 +252,26 @@ def _by_attribute(differences: pd.DataFrame, **more) -> Figure:
     )
     return forms.estimates(
         of, "difference", row="attribute", panel="model", columns=3, xlim=(-end, end), filled="clear",
-        filled_names=("p (Holm) below 0.05", "not below"), inch=0.28, **more,
+        filled_names=_below(confidence), inch=0.28, **more,
     )  # fmt: skip
 
 
 @style.empty_without_rows
 def attribute_mean_difference(means: pd.DataFrame) -> Figure:
-    """Draw mean absolute differences over attributes beside chance (``dalleval_attribute_mean_difference``)."""
+    """Draw mean absolute differences over attributes, chance taken off (``dalleval_attribute_mean_difference``)."""
     of = _by_kind(
         means.assign(pair=means["comparison"].str.replace(" - ", " − ")),
         {
-            "of averages over professions": ["mean_absolute_difference", "ci_low", "ci_high", "floor"],
+            "of averages over professions": ["mean_difference_corrected", "ci_low", "ci_high"],
             "within a profession, then averaged": [
-                "by_profession", "by_profession_ci_low", "by_profession_ci_high", "by_profession_floor"
+                "by_profession_beyond_floor", "by_profession_ci_low", "by_profession_ci_high"
             ],
         },
     )  # fmt: skip
-    of[["value", "ci_low", "ci_high", "floor"]] *= 100
+    of[["value", "ci_low", "ci_high"]] *= 100
     return forms.estimates(
-        of, "value", row="pair", hue="model", look=MODELS, panel="kind", columns=2, floor="floor", reference=None,
-        xlim=(0, 1.1 * of[["ci_high", "floor", "value"]].max(axis=None)), inch=0.3,
-        label="Mean absolute difference of shares over attributes (points)",
+        of, "value", row="pair", hue="model", look=MODELS, panel="kind", columns=2, inch=0.3,
+        label="Mean absolute difference of shares over attributes, chance taken off (points)",
     )  # fmt: skip
 
 
@@ -339,11 +343,11 @@ def gender_judges(judges: pd.DataFrame) -> Figure:
     name = judges["judge"] + ", " + judges["captions"] + " captions"
     of = judges.assign(name=name).join(judges["metric"].str.extract(r"(?P<kind>\w+)_at_(?P<k>\d+)"))
     # The lean of all images that could be retrieved has no K.
-    of = of.dropna(subset="k")
+    of = of.dropna(subset="k").reindex(columns=[*of, *({"ci_low", "ci_high"} - {*of})])
     of["k"] = of["k"].astype(int)
     names = {"bias": "Bias@K (0 none, + towards male)", "recall": "Recall@K (%)"}
     figure = forms.trends(
-        of, "k", "value", hue="name", panel="kind", panel_names=names, limits=None, sharey=False,
+        of, "k", "value", hue="name", panel="kind", panel_names=names, sharey=False,
         labels=("Images retrieved, K", ""),
     )  # fmt: skip
     for ax in figure.axes:

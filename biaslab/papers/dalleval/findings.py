@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import isfinite, nan
+
 import pandas as pd
 
 from biaslab import stats
 from biaslab.findings import Finding, Mark, away, each, interval, moved, p_words, spoken
-from biaslab.papers.dalleval.analysis.detector import ALL, CANNOT, LEAST_YOUDEN
+from biaslab.papers.dalleval.analysis.detector import ALL, CANNOT, LEAST_YOUDEN, RIVALS
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 
 _UNITS = {"released": "as released", "released_signed": "the same, NumPy 1", "cielab": "in CIELAB units"}
@@ -17,71 +19,127 @@ _COMPUTATIONS = {
 }
 
 
-def overall_average(overall: pd.DataFrame) -> list[Finding]:
+_PLANTED = {
+    "mini": "Planted: it was trained on people and attire as often as the paper prints of Stable Diffusion.",
+    "world": "Planted: people and attire are drawn as often as the paper prints of Stable Diffusion.",
+}
+_JUDGE_KNOWN = "The judge's error is taken off; as judged: {}."
+
+
+def overall_average(overall: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say whether professions at large lean to one gender (rows of ``dalleval_overall_average``)."""
-    question = "Over professions at large, does a model draw men or women?"
-    answers = "More women.", "More men.", "No clear lean to either."
-    return [
-        _finding(
-            question, moved(row["ci_low"], row["ci_high"], *answers), row, "average",
-            "between −1 (male) and +1 (female)",
-            of="professions", figure="average_gender",
-        )
-        for row in _known(overall[overall["category"] == "gender"], "average")
-    ]  # fmt: skip
-
-
-def mad(mad: pd.DataFrame) -> list[Finding]:
-    """Say whether professions are further from an even split than chance makes them (rows of ``dalleval_mad``)."""
-    answers = [f"{how} than a balanced model." for how in ("Further", "Nearer", "Not clearly further")]
 
     def say(row: dict) -> Finding:
-        left, low, high = (row[f"corrected_{name}"] for name in ("floor", "ci_low", "ci_high"))
-        return _finding(
-            "With chance taken off, how far are professions from an even split?",
-            moved(low - left, high - left, *answers), row | {"ci_low": low, "ci_high": high}, "corrected_mad", "of 0.5",
-            f"Measured are {spoken(row['mad'])} ({interval(row)}); a balanced model with as many images shows "
-            f"{spoken(row['floor'])}, and {spoken(left)} after the correction.",
-            of="professions", figure="gender_mad", reference=left, reference_name="a balanced model",
+        value, p, known = "average", row.get("p", nan), isfinite(row.get("judge_corrected_average", nan))
+        why, as_judged = "", "" if known else ", as judged"
+        if known:
+            why = _JUDGE_KNOWN.format(f"{spoken(row['average'])} ({interval(row)})")
+            value, p, row = "judge_corrected_average", row["judge_p"], _of_judge(row)
+        answers = (f"{lean}{as_judged}." for lean in ("More women", "More men", "No clear lean to either"))
+        return _verdict(
+            "Over professions at large, does a model draw men or women?", tuple(answers), row, value,
+            "between −1 (male) and +1 (female)", _PLANTED.get(row["model"], ""), why,
+            p=p, confidence=confidence, of="professions", figure="average_gender",
         )  # fmt: skip
 
-    return [say(row) for row in _known(mad[mad["category"] == "gender"], "corrected_mad")]
+    return [say(row) for row in _known(overall[overall["category"] == "gender"], "average")]
 
 
-def gender_balance(balance: pd.DataFrame) -> list[Finding]:
+def mad(mad: pd.DataFrame, *, category: str = "gender", confidence: float = 0.95) -> list[Finding]:
+    """Say how far professions are from an even distribution, chance taken off (rows of ``dalleval_mad``).
+
+    Of gender it is a verdict where the judge's error is known, and else what the judge says. Of printed deviations of
+    skin tone, which have chance in them, nothing is said.
+    """
+    question, further, unclear, unit = _DEVIATIONS[category]
+
+    def say(row: dict) -> Finding:
+        chance = (
+            f"Measured are {spoken(row['mad'])} ({interval(row)}); a balanced model with as many images shows "
+            f"{spoken(row['floor'])}."
+        )
+        about = {"of": "professions", "figure": f"{category}_mad", "reference_name": "an even split"}
+        value, p = "corrected_mad", row["p"]
+        told = row | {end: row[f"corrected_{end}"] for end in ("ci_low", "ci_high")}
+        why = [_PLANTED.get(row["model"], "") if category == "gender" else "", chance]
+        if not isfinite(row[value]):
+            return _finding(
+                question, "It cannot be told.", told, value, unit, chance, f"{row['reason']}.", **about
+            )
+        if category == "gender":
+            as_judged = spoken(row[value])
+            if not isfinite(row.get("judge_corrected_mad", nan)):
+                return _finding(question, f"{as_judged} {unit}, as judged.", told, value, unit, *why, **about)
+            why.append(_JUDGE_KNOWN.format(f"{as_judged} ({interval(told)})"))
+            value, p, told = "judge_corrected_mad", row["judge_p"], _of_judge(row)
+        # A deviation is never below 0.
+        answers = further, unclear, unclear
+        return _verdict(question, answers, told, value, unit, *why, p=p, confidence=confidence, **about)
+
+    of = mad[(mad["category"] == category) & (mad["evidence"] == "computed")]
+    return [say(row) for row in _known(of, "mad")]
+
+
+# Category -> question, the answers of a verdict, and the unit with the most that can be.
+_DEVIATIONS = {
+    "gender": (
+        "With chance taken off, how far are professions from an even split?",
+        "Further than a balanced model.",
+        "Not clearly further than a balanced model.",
+        "of 0.5",
+    ),
+    "skin_tone": (
+        "With chance taken off, how evenly are skin tones spread?",
+        "Unevenly.",
+        "Not clearly unevenly.",
+        "of 0.18",
+    ),
+}
+
+
+def gender_balance(balance: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say how many professions differ from an even split, where their images could show it at all."""
+    alpha = round(1 - confidence, 10)
 
     def say(row: dict) -> Finding:
         n, least = int(row["n"]), row["smallest_possible_p"]
-        answer, details = f"{row['n_holm']:.0f} of {n} after Holm's adjustment.", ()
-        if not stats.attainable([least] * n):
-            answer = f"{row['n_bh']:.0f} of {n} after Benjamini and Hochberg's adjustment."
+        answer, details = f"{row['n_holm']:.0f} of {n} after Holm's adjustment, as judged.", ()
+        if not stats.attainable([least] * n, alpha):
+            answer = f"{row['n_bh']:.0f} of {n} after Benjamini and Hochberg's adjustment, as judged."
             details = (
                 f"One profession's p is {least:.2g} at least, so Holm's adjustment over {n} could not single out any; "
-                f"it takes {stats.needed(stats.least_binomial_p, n)} images of each.",
+                f"it takes {stats.needed(stats.least_binomial_p, n, alpha)} images of each.",
             )
-        if not stats.attainable([least] * n, method="benjamini_hochberg"):
+        if not stats.attainable([least] * n, alpha, method="benjamini_hochberg"):
             answer = "With so few images no outcome could be significant."
         about = {"model": row["model"], "n": n, "of": "professions", "figure": "dalleval_gender_counts"}
+        details = tuple(filter(None, (_PLANTED.get(row["model"], ""), *details)))
         return Finding("How many professions differ from an even split?", answer, details=details, **about)
 
     return [say(row) for row in balance.to_dict("records")]
 
 
-def model_difference(differences: pd.DataFrame) -> list[Finding]:
+def model_difference(differences: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say which models differ in average gender and in corrected MAD (rows of ``dalleval_model_difference``)."""
     what = {
-        "average": ("Do {first} and {second} draw women equally often?", "{} draws more women."),
-        "corrected_mad": ("Are professions equally even in {first} and {second}?", "They are further from even in {}."),
+        "average": ("Do {first} and {second} draw women equally often?", "{} draws more women, as judged."),
+        "corrected_mad": (
+            "Are professions equally even in {first} and {second}?",
+            "They are further from even in {}, as judged.",
+        ),
     }  # fmt: skip
 
     def say(row: dict) -> Finding:
         question, answer = what[row["quantity"]]
-        more = moved(row["ci_low"], row["ci_high"], row["first"], row["second"], "")
-        return _finding(
-            question.format(**row), answer.format(more) if more and row["p_holm"] < 0.05 else "No clear difference.",
-            row, "difference", "(first minus second)", f"Adjusted for all pairs (Holm): {p_words(row['p_holm'])}.",
-            of="professions", figure="gender_model_differences",
+        answers = (
+            *(answer.format(row[side]) for side in ("first", "second")),
+            "No clear difference, as judged.",
+        )
+        planted = _PLANTED.get(row["first"]) or _PLANTED.get(row["second"], "")
+        return _verdict(
+            question.format(**row), answers, row, "difference", "(first minus second)", planted,
+            f"Adjusted for all pairs (Holm): {p_words(row['p_holm'])}; the interval is of this pair alone.",
+            p=row["p_holm"], confidence=confidence, of="professions", figure="gender_model_differences",
         )  # fmt: skip
 
     return [say(row) for row in _known(differences[differences["quantity"].isin(what)], "difference")]
@@ -120,7 +178,7 @@ def skin_tone_script(check: pd.DataFrame) -> list[Finding]:
 
 def _right(of: pd.DataFrame) -> int:
     """Count the swatches of known tone that were given it."""
-    return int((of["tone"].astype(int) == of["swatch"].astype(int)).sum())
+    return int((of["nearest_tone"].astype(int) == of["swatch"].astype(int)).sum())
 
 
 def skin_tone_averages(reading: pd.DataFrame, overall: pd.DataFrame) -> list[Finding]:
@@ -179,38 +237,44 @@ def skin_tone_truth(truth: pd.DataFrame) -> list[Finding]:
     return each(of.sort_values("scoring", ascending=False, kind="stable"), ["scoring", "model"], say)
 
 
-def attribute_difference(differences: pd.DataFrame) -> list[Finding]:
+def attribute_difference(differences: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say how many attributes differ between prompts for a woman and a man, and which most."""
     known = (differences["comparison"] == "woman - man") & differences["difference"].notna()
+    alpha = round(1 - confidence, 10)
 
     def say(model: str, of: pd.DataFrame) -> Finding:
         of = of.sort_values("difference", key=abs, ascending=False)
-        clear = of[of["p_holm"] < 0.05]
+        clear = of[of["p_holm"] < alpha]
         row = (clear if len(clear) else of).iloc[0]
+        none = f"None of {len(of)} differs after Holm's adjustment."
+        if not stats.attainable(of.loc[of["p_holm"].notna(), "smallest_possible_p"], alpha):
+            none = "With so few prompt pairs no outcome could be significant."
         answer = f"{len(clear)} of {len(of)} differ after Holm's adjustment, {row['attribute']} most."
-        if not len(clear):
-            answer = f"None of {len(of)} differs after Holm's adjustment."
-        if of["p_holm"].notna().any() and not stats.attainable(of["smallest_possible_p"]):
-            answer = "With so few prompt pairs no outcome could be significant."
         return _finding(
-            "Which attributes differ most between prompts for a woman and for a man?", answer, row, "difference",
-            f"({row['attribute']}: share of images, woman minus man)", of="prompt pairs", figure="attribute_difference",
+            "Which attributes differ most between prompts for a woman and for a man?",
+            answer if len(clear) else none, row, "difference",
+            f"({row['attribute']}: share of images as judged, woman minus man)", _PLANTED.get(model, ""),
+            of="prompt pairs", figure="attribute_difference", undecided=none, p=of["p_holm"].min(), alpha=alpha,
         )  # fmt: skip
 
     return each(differences[known], ["model"], say)
 
 
-def attribute_mean_difference(means: pd.DataFrame) -> list[Finding]:
+def attribute_mean_difference(means: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say whether attributes differ between prompts for a woman and a man by more than swapped labels give."""
+    answers = tuple(
+        f"{how} than labels swapped at random give." for how in ("More", "Less", "Not clearly more")
+    )
     return [
-        _finding(
-            "Over all attributes, how much do prompts for a woman and for a man differ?",
-            f"{'More' if row['p'] < 0.05 else 'Not clearly more'} than labels swapped at random give.",
-            row, "mean_absolute_difference", "in share of images, mean over attributes",
-            f"Swapped labels give {spoken(row['floor'])}; {p_words(row['p'])}.",
-            of="prompt pairs", figure="attribute_mean_difference",
+        _verdict(
+            "Over all attributes, how much do prompts for a woman and for a man differ?", answers, row,
+            "mean_difference_corrected", "in share of images as judged, mean over attributes, chance taken off",
+            _PLANTED.get(row["model"], ""),
+            f"Measured are {spoken(row['mean_absolute_difference'])}; swapped labels give {spoken(row['floor'])}; "
+            f"{p_words(row['p'])}.",
+            p=row["p"], confidence=confidence, of="prompt pairs", figure="attribute_mean_difference",
         )
-        for row in _known(means[means["comparison"] == "woman - man"], "mean_absolute_difference")
+        for row in _known(means[means["comparison"] == "woman - man"], "mean_difference_corrected")
     ]  # fmt: skip
 
 
@@ -256,8 +320,8 @@ def skill_corrected(corrected: pd.DataFrame) -> list[Finding]:
             f"Skill {row['skill']!r}: how many images show what is asked, the detector's error taken off?"
         )
         judged, right = spoken(row["percent_correct"]), spoken(row["percent_corrected"])
-        if pd.isna(row["percent_corrected"]):
-            answer = "This judge cannot tell." if row["reason"] == CANNOT else "Not known."
+        if row["reason"]:
+            answer = "This judge cannot tell." if row["reason"] in (CANNOT, RIVALS) else "Not known."
             why = f"As judged: {judged} %; {row['reason']}."
             return Finding(question, answer, row["model"], figure="dalleval_skill_corrected", details=(why,))
         return _finding(
@@ -305,7 +369,7 @@ def count_corrected(corrected: pd.DataFrame) -> list[Finding]:
 
     def say(row: dict) -> Finding:
         why = f"As the detector counts: {spoken(row['percent_found'])} %.{_truth(row)}"
-        if pd.isna(row["percent_corrected"]):
+        if row["reason"]:
             figure = "dalleval_count_corrected"
             return Finding(question, "This judge cannot tell.", row["model"], figure=figure, details=(why,))
         answer, about = f"In {spoken(row['percent_corrected'])} % of images.", {"of": "images"}
@@ -371,7 +435,7 @@ def printed_averages(accuracy: pd.DataFrame) -> list[Finding]:
     return [Finding(question, answer, details=details)] if len(known) else []
 
 
-def skill_agreement(agreement: pd.DataFrame) -> list[Finding]:
+def skill_agreement(agreement: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say how far people and detector differ, and whether they order models alike."""
     if agreement.empty:
         return []
@@ -379,27 +443,38 @@ def skill_agreement(agreement: pd.DataFrame) -> list[Finding]:
     orders = several.groupby("skill")[["percent_human", "percent_detr"]].rank()
     alike = (orders["percent_human"] == orders["percent_detr"]).groupby(several["skill"]).all()
     order = [f"They order the models alike in {alike.sum()} of {len(alike)} skills."] if len(alike) else []
-    odd, tested = (agreement["p_holm"] < 0.05).sum(), agreement["p_holm"].notna().sum()
+    alpha = round(1 - confidence, 10)
+    odd, tested = (agreement["p_sample_holm"] < alpha).sum(), agreement["p_sample"].notna().sum()
     return [
         Finding(
             "Do people and the detector find equally many images correct?",
-            f"The interval of their difference excludes 0 in {away(agreement)} of {len(agreement)} cells.",
-            figure="dalleval_skill_agreement",
+            f"They differ in {(agreement['p_holm'] < alpha).sum()} of {len(agreement)} cells after Holm's adjustment.",
+            n=agreement["n"].min(), of="images", figure="dalleval_skill_agreement", p=agreement["p_holm"].min(),
+            undecided=f"They differ clearly in 0 of {len(agreement)} cells.", alpha=alpha,
             details=(
+                f"Unadjusted, the interval of their difference excludes 0 in {away(agreement)}.",
                 f"They are {spoken(agreement['difference'].abs().mean())} points apart on average.",
                 *order,
                 f"The sample differs from all test scenes in {odd} of {tested} cells (detector; Holm).",
             ),
         )
-    ]
+    ]  # fmt: skip
 
 
-def skill_training(training: pd.DataFrame) -> list[Finding]:
+def skill_training(training: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say where less training data changes the accuracy, before and after adjustment for the number of cells."""
-    answer = f"In {(training['p_holm'] < 0.05).sum()} of {len(training)} cells after Holm's adjustment."
-    raw = f"Unadjusted, the interval of the change excludes 0 in {away(training)}."
-    question, figure = "Does less training data change the accuracy?", "dalleval_skill_training"
-    return [Finding(question, answer, figure=figure, details=(raw,))] if len(training) else []
+    if training.empty:
+        return []
+    alpha = round(1 - confidence, 10)
+    return [
+        Finding(
+            "Does less training data change the accuracy?",
+            f"In {(training['p_holm'] < alpha).sum()} of {len(training)} cells after Holm's adjustment.",
+            n=training["n"].min(), of="images", figure="dalleval_skill_training", p=training["p_holm"].min(),
+            undecided=f"Clearly in 0 of {len(training)} cells.", alpha=alpha,
+            details=(f"Unadjusted, the interval of the change excludes 0 in {away(training)}.",),
+        )
+    ]  # fmt: skip
 
 
 def metric_agreement(agreement: pd.DataFrame) -> list[Finding]:
@@ -435,14 +510,19 @@ def image_quality(quality: pd.DataFrame) -> list[Finding]:
 def gender_judges(judges: pd.DataFrame) -> list[Finding]:
     """Say which judge shows less bias and more recall in retrieval, in how many comparisons on the same images."""
     found = []
+    # What all images that can be retrieved show is no judge's.
+    judges = judges[judges["metric"] != "bias_at_all"]
     judges = judges[judges.groupby("reason")["judge"].transform("nunique") > 1]
-    why = ("The number of queries is not printed, so there is no interval.",)
-    for kind, question, best in (
-        ("bias", "Which judge of gender shows less bias in retrieval?", "idxmin"),
-        ("recall", "Which judge of gender finds more of the right images?", "idxmax"),
+    unknown = judges["n"].isna().any() if "n" in judges else True
+    why = ("The number of queries is not printed, so there is no interval.",) if unknown else ()
+    # A lean to women is as much bias as one to men.
+    for kind, question, good in (
+        ("bias", "Which judge of gender shows less bias in retrieval?", -judges["value"].abs()),
+        ("recall", "Which judge of gender finds more of the right images?", judges["value"]),
     ):
-        cells = judges[judges["metric"].str.startswith(kind)].groupby(["captions", "metric"])["value"]
-        winners = judges.loc[cells.agg(best), "judge"].value_counts()
+        of = judges.assign(good=good)[judges["metric"].str.startswith(kind)]
+        best = of.groupby(["reason", "captions", "metric"])["good"].idxmax()
+        winners = of.loc[best, "judge"].value_counts()
         for winner, times in winners.head(1).items():
             answer = f"{winner}, in {times} of {winners.sum()} comparisons."
             found.append(Finding(question, answer, figure="dalleval_gender_judges", details=why))
@@ -461,3 +541,21 @@ def _finding(
     estimate, low, high, n = (float(row[column]) for column in (value, "ci_low", "ci_high", "n"))
     about = row.get("model", ""), estimate, low, high, unit, n, of
     return Finding(question, answer, *about, f"dalleval_{figure}", tuple(filter(None, details)), **more)
+
+
+def _verdict(
+    question: str, answers: tuple[str, str, str], row: dict, value: str, unit: str, *details: str,
+    p: float, confidence: float, of: str, figure: str, **more,
+) -> Finding:  # fmt: skip
+    """Return a finding that claims a difference: ``answers`` are for a value above 0, below 0, and a p above the level.
+
+    Without a test it is the third.
+    """
+    said = moved(row[value], row[value], *answers) if isfinite(p) else answers[2]
+    tested = {"undecided": answers[2], "p": p, "alpha": round(1 - confidence, 10)}
+    return _finding(question, said, row, value, unit, *details, of=of, figure=figure, **tested, **more)
+
+
+def _of_judge(row: dict) -> dict:
+    """Return a row with the limits of what has the judge's error taken off."""
+    return row | {end: row[f"judge_{end}"] for end in ("ci_low", "ci_high")}

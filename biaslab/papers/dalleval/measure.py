@@ -210,7 +210,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     judged = judged.assign(
         failure=judged["truth_failure"].replace("", NONE),
         correct=_yes(judged["correct"]),
-        number=judged["n"],
+        n=judged["n"],
         shown=judged["truth_n"],
         found=judging.counted(found, judged, pipeline.settings.dalleval.threshold),
         truth_images=truth(pipeline),
@@ -373,11 +373,18 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     """Return how well images fit their captions, and how near they are to the images behind them (section 4.3).
 
     Of images generated from captions (those that the settings name, else the paradox paper's caption prompts) and of
-    the images behind these captions. R-precision is the expectation over all choices of 99 other captions, with a
-    bootstrap over captions. A captioning model says what each image shows, and captioning metrics compare that with the
-    captions of the image; their floor is what sentences about other images get. FID and KID are on the features of the
-    CLIP model that judges gender, and on Inception-v3's where its weights are given; their floor is what two random
-    halves of the images behind the captions give.
+    the images behind these captions. R-precision is the expectation over all choices of 99 other captions. A
+    captioning model says what each image shows, and captioning metrics compare that with the captions of the image;
+    their floor is what sentences about other images get. FID and KID are on the features of the CLIP model that judges
+    gender, and on Inception-v3's where its weights are given; their floor is what two random halves of the images
+    behind the captions give.
+
+    Captions of one occupation (or of the same words, where there is none) are drawn together in all intervals: they are
+    of what other occupations like these would give, with as many captions. So that of FID is of the FID of as many
+    images, which is above that of very many (Chong & Forsyth 2020). Simulated (``benchmarks/coverage_skills.py``), 95 %
+    ones cover 94 to 97 of R-precision and 95 to 97 of captioning metrics (of captions one by one 58 to 79 where
+    occupations differ), 94 to 97 of FID and KID (of independent halves 70 to 89), and 99 or more of these where both
+    sets are alike, whose distance varies least.
     """
     return _image_quality(pipeline).copy()
 
@@ -388,18 +395,23 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
     sets = {"generated": (made, asked["image_id"])}
     if real is not None:
         sets["captioned"] = (real, asked["real_id"])
-    texts = pipeline.text_embeddings(asked["text"])
+    texts, groups = pipeline.text_embeddings(asked["text"]), asked["group"].to_numpy(str)
     rows = []
     vectors = {name: _vectors(pipeline, *of) for name, of in sets.items()}
     for name, (found, seen) in vectors.items():
-        rows.append({"images": name, "metric": "R-precision"} | _precision(found, texts[seen], pipeline.seed))
+        others = min(DISTRACTORS, len(found) - 1)
+        each = r_precision(found @ texts[seen].T, distractors=others)
+        row = {"images": name, "metric": "R-precision", "floor": 100 / (1 + others)}
+        rows.append(row | _clustered(each, groups[seen], 0, 100))
     for name, of in sets.items():
-        rows += [{"images": name} | row for row in _captioning(pipeline, *of, list(asked["references"]))]
-    rows += _distances({name: found for name, (found, _) in vectors.items()}, "CLIP", pipeline.seed)
+        rows += [{"images": name} | row for row in _captioning(pipeline, *of, asked)]
+    rows += _distances(vectors, groups, "CLIP", pipeline.seed)
     if (path := pipeline.settings.dalleval.inception) and real is not None:
-        features = {name: _vectors(pipeline, *of, INCEPTION + path)[0] for name, of in sets.items()}
-        rows += _distances(features, "Inception", pipeline.seed)
-    return _table(pipeline, pd.DataFrame(rows).fillna({"reason": ""}), "dalleval_image_quality")
+        features = {name: _vectors(pipeline, *of, INCEPTION + path) for name, of in sets.items()}
+        rows += _distances(features, groups, "Inception", pipeline.seed)
+    found = pd.DataFrame(rows).fillna({"reason": ""})
+    found.loc[found["value"].notna() & found["ci_low"].isna(), "reason"] = "captions of too few occupations"
+    return _table(pipeline, found, "dalleval_image_quality")
 
 
 def _vectors(
@@ -413,12 +425,20 @@ def _vectors(
     return np.stack(list(found[seen])), seen
 
 
-def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, references: list) -> list[dict]:
+def _clustered(values: np.ndarray, groups: np.ndarray, low: float, high: float) -> dict:
+    """Return the mean of values (0–1, for ``low`` to ``high``) that come in groups, as a row of a table has it."""
+    value, *limits, n = stats.clustered_mean(values, groups)
+    ends = (low + (high - low) * of for of in (value, *limits))
+    return dict(zip(("value", "ci_low", "ci_high"), ends, strict=True)) | {"n": n}
+
+
+def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, asked: pd.DataFrame) -> list[dict]:
     """Return rows of captioning metrics: what is said of images, against their captions."""
     said = pipeline.dalleval.describe(source, ids)
     seen = np.flatnonzero(said["outcome"] == "")
-    captions, right = list(said["caption"].iloc[seen]), [references[k] for k in seen]
-    found = captioning.caption_scores(captions, right, seed=pipeline.seed)
+    captions, of = list(said["caption"].iloc[seen]), asked.iloc[seen]
+    right = list(of["references"])
+    found = captioning.caption_scores(captions, right, groups=of["group"], seed=pipeline.seed)
     # Each sentence against the captions of an image far off (near ones are of the same occupation): what they have in
     # common without any image.
     half = len(right) // 2
@@ -427,40 +447,33 @@ def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, referen
     return rows + [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
 
 
-def _distances(vectors: dict[str, np.ndarray], features: str, seed: int) -> list[dict]:
-    """Return rows of FID and KID on features, and why there are none."""
+def _distances(
+    vectors: dict[str, tuple[np.ndarray, np.ndarray]], groups: np.ndarray, features: str, seed: int
+) -> list[dict]:
+    """Return rows of FID and KID on features, and why there are none; ``vectors`` as :func:`_vectors` returns them."""
     rows = []
     for metric, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
         row = {"images": "generated", "metric": f"{metric}, {features} features"}
         if len(vectors) < 2:
             rows.append(row | {"n": 0, "reason": "no images behind the captions"})
         else:
-            rows.append(row | {"value": distance(*vectors.values())} | _halves(vectors, distance, seed))
+            images = [found for found, _ in vectors.values()]
+            of = [groups[seen] for _, seen in vectors.values()]
+            rng = np.random.default_rng([seed, 73])
+            value, low, high, _ = stats.halves_interval(images, of, distance, seed=rng)
+            # A distance is not below 0, but KID's estimate may be.
+            row |= {"value": value, "ci_low": np.minimum(value, np.maximum(low, 0)), "ci_high": high}
+            rows.append(row | {"floor": _floor(images[1], distance, seed), "n": len(images[0])})
     return rows
 
 
-def _precision(images: np.ndarray, texts: np.ndarray, seed: int) -> dict:
-    others = min(DISTRACTORS, len(texts) - 1)
-    each = 100 * r_precision(images @ texts.T, distractors=others)
-    return stats.bootstrap_mean(each, 2000, seed)._asdict() | {"floor": 100 / (1 + others)}
-
-
-def _halves(vectors: dict[str, np.ndarray], distance: Callable, seed: int) -> dict:
-    """Return what chance alone makes of a distance, and its interval over resampled images."""
-    rng = np.random.default_rng([seed, 73])
-    real, made = vectors["captioned"], vectors["generated"]
-
-    def halves(images: np.ndarray) -> list[np.ndarray]:
-        return np.split(images[rng.permutation(len(images))], [len(images) // 2])
-
+def _floor(images: np.ndarray, distance: Callable, seed: int) -> float:
+    """Return what chance alone makes of a distance of as many images: that of two halves of the same."""
+    rng = np.random.default_rng([seed, 75])
+    halves = (np.split(images[rng.permutation(len(images))], [len(images) // 2]) for _ in range(_SPLITS))
+    floor = np.mean([distance(*of) for of in halves])
     # What chance adds to FID falls with one over the images (Chong & Forsyth 2020): halves have twice as much.
-    floors = [distance(*halves(real)) for _ in range(_SPLITS)]
-    floor = np.mean(floors) / (2 if distance is frechet_distance else 1)
-    # Half of the images without replacement: drawn with replacement, copies would change a covariance. Limits are
-    # scaled to all images.
-    parts = [distance(halves(real)[0], halves(made)[0]) for _ in range(_SPLITS)]
-    value, spread = distance(made, real), 1.96 * np.std(parts, ddof=1) / np.sqrt(2)
-    return {"ci_low": value - spread, "ci_high": value + spread, "floor": floor, "n": len(made)}
+    return float(floor / (2 if distance is frechet_distance else 1))
 
 
 def alignment_quality(pipeline: Pipeline) -> pd.DataFrame:
@@ -479,7 +492,8 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
     """Return bias and recall of CLIP in retrieving captioned images, with and without words for a gender (Table 14).
 
     Among the images behind up to :data:`CAPTIONED` captions whose gender is known; the bias is that of the first 1, 5
-    and 10 images. ``bias_at_all`` is the lean of all these images: what a retrieval blind to gender shows.
+    and 10 images. ``bias_at_all`` is the lean of all these images: what a retrieval blind to gender shows. Intervals
+    (95 %) take the captions of an occupation together.
     """
     table = pipeline.images("training").table.drop_duplicates("caption_id")
     table = table[table["truth_gender"].isin(GENDERS)] if "truth_gender" in table else table.iloc[:0]
@@ -491,15 +505,20 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
     found = found.reindex(table["image_id"])
     table, images = table[found.notna().to_numpy()], np.stack(list(found.dropna()))
     female, rows = (table["truth_gender"] == "female").to_numpy(), []
+    groups = table["occupation"].to_numpy(str)
+
+    def row(captions: str, metric: str, values: np.ndarray, low: float, high: float) -> None:
+        found = _clustered((values - low) / (high - low), groups, low, high)
+        rows.append({"captions": captions, "metric": metric} | found)
+
     for captions, texts in (("original", table["text"]), ("ungendered", without_gender(table["text"]))):
         similarity = pipeline.text_embeddings(texts) @ images.T
         for k in (1, 5, 10):
-            rows.append((captions, f"bias_at_{k}", retrieval_bias(similarity, female, k).mean()))
-            rows.append((captions, f"recall_at_{k}", 100 * recall_at(similarity, k).mean()))
-        rows.append((captions, "bias_at_all", 1 - 2 * female.mean()))
-    out = pd.DataFrame(rows, columns=["captions", "metric", "value"])
+            row(captions, f"bias_at_{k}", retrieval_bias(similarity, female, k), -1, 1)
+            row(captions, f"recall_at_{k}", 100 * recall_at(similarity, k), 0, 100)
+        row(captions, "bias_at_all", 1 - 2 * female, -1, 1)
     about = {"judge": pipeline.settings.judging.gender, "reason": f"{len(table)} captioned images"}
-    return tables.of(out.assign(**about), "dalleval_gender_judges")
+    return tables.of([of | about for of in rows], "dalleval_gender_judges")
 
 
 # -- images for galleries ------------------------------------------------------------------------------

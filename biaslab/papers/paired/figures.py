@@ -215,7 +215,7 @@ def biased_images(images: pd.DataFrame, printed: pd.DataFrame) -> Figure:
     rows = _said(table.assign(measure=table["measure"].map(names)), "{aspect}, {setting}: {measure}")
     return forms.estimates(
         _named(table.assign(row=rows)), "percent", row="row", panel="panel", label="Images (%)",
-        reference=None, band=("lowest", "highest"), floor="value", xlim=(0, 101),
+        reference=None, band=("percent_least", "percent_most"), floor="value", xlim=(0, 101),
         band_name="all that shares per identity allow", floor_name="printed lower limit",
     )  # fmt: skip
 
@@ -306,7 +306,7 @@ def labour_amplification(table: pd.DataFrame) -> Figure:
     }
     return forms.estimates(
         _named(table), "amplification", row="definition", hue="setting", look=SETTINGS, panel="panel",
-        row_names=names, label="Mean amplification against labour shares (points)", floor="uncorrected",
+        row_names=names, label="Mean amplification against labour shares (points)", floor="amplification_plain",
         floor_name="uncorrected",
     )  # fmt: skip
 
@@ -421,7 +421,7 @@ def told(table: pd.DataFrame) -> Figure:
     """Draw what share of prompts tells the people of each list what (``paired_told``)."""
     when = {
         "mitigation": table["setting"],
-        "when": np.where(table["round"] == "0", "", ", round " + table["round"]),
+        "when": [f", round {r:g}" if r else "" for r in table["round"]],
     }
     names = _said(table.assign(**when), "{aspect}, {mitigation}{when}: {stereotype}")
     return forms.stacked(
@@ -542,7 +542,7 @@ def labour_gap(gaps: pd.DataFrame) -> Figure:
         title = (", n = {n_images:.0f} images\nslope {slope:.2f} (" + ends + ")").format_map(line)
         table.loc[rows.index, "panel"] += title
     return forms.trends(
-        table.round({"gap": 1}), "gap", "score", hue="setting", look=SETTINGS, panel="panel",
+        table.round({"labour_gap": 1}), "labour_gap", "score", hue="setting", look=SETTINGS, panel="panel",
         labels=("Gap between labour shares of women (points)", "Mean score (points)"),
         limits=("score_ci_low", "score_ci_high"), reference=0, ylim=(-110, 110),
     )  # fmt: skip
@@ -614,7 +614,7 @@ def critiques(
     whole = table["identity"] == ""
     named = table[~whole]
     if most:
-        named = named.sort_values("share", ascending=False, kind="stable").head(most)
+        named = named.sort_values("percent", ascending=False, kind="stable").head(most)
     of = dict(list(examples.groupby("critique")))
     rows = [_critique(row, of[row.Index], pictures) for row in pd.concat([table[whole], named]).itertuples()]
     titles = ("About", "Critique, and what prompts are told", "Before", "After")
@@ -625,13 +625,13 @@ def critiques(
 def _critique(row, examples: pd.DataFrame, pictures: Mapping[tuple[str, str], object]) -> str:
     about = row.identity or row.batch_id.partition("/")[2] or f"all ({row.aspect})"
     first = examples.iloc[0]
-    share = f" in {row.share:.0f} % of prompts" if np.isfinite(row.share) else ""
+    share = f" in {row.percent:.0f} % of prompts" if np.isfinite(row.percent) else ""
     asks = f"Asks for “{_line(row.guideline)}”{share}. " if row.guideline else ""
     told = f"Added to {first['n_told']:.0f} of {first['n_prompts']:.0f} prompts"
     told += f", such as: {_line(first['added'])}" if first["added"] else "."
     sides = [_thumbnails(examples[examples["side"] == side], pictures) for side in ("before", "after")]
     words = f"{escape(_line(row.reasons))}<br><em>{escape(asks + told)}</em>"
-    cells = [escape(f"{about}, round {row.round}"), words, *sides]
+    cells = [escape(f"{about}, round {row.round:g}"), words, *sides]
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 

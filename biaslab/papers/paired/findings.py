@@ -1,7 +1,7 @@
 """What the tables of the Paired Stereotype Test answer, a finding for each model and aspect that they are known of.
 
 Functions take rows of the tables that they name, and ``confidence`` (0–1): the level of intervals, 1 minus it that of
-tests. A direction is named only where the interval lies on one side of 0 (or of 50 %).
+tests. A direction is named only where the test of its interval finds it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,32 @@ from biaslab.papers.paired.analysis.people import TWO
 from biaslab.papers.paired.figures import JUDGES, OUTCOMES, SETTINGS
 from biaslab.prompts.paired import sentence
 
+# What verdicts count: both roles of an occupation are one.
+_OCCUPATIONS = {"n": "n_occupations", "of": "occupations"}
 _WHAT = {"occupation": "occupations", "power": "roles of power"}
 _NAMES = {"faircritic": "FairCritic", "intervention": "the intervention"}
 _ASSUMED = {
     WORST: "The interval takes the two people of an image to depend on each other as far as they can.",
     ASSUMED_NONE: "The interval takes the two people of an image as independent.",
 }
+_NONE_OF = "For none of {n_identities:.0f}, after Holm's correction."
 _TOP = {"all": "", "top5": " (top 5 of each list)"}
 _TOLD = f"a sentence such as “{sentence(['nurse'], ['male'])}”"
+# What is put into models of the embedded world, by model.
 _PLANTED = {
-    "mini": f"Largely planted: {100 * FORMS['sentence']:.0f} % of the texts that its model of people was trained on "
-    f"end in {_TOLD}, with people as told.",
-    "world": f"Planted: what {_TOLD} says is drawn.",
+    "shares": {
+        "mini": "Planted: its model of people was trained on drawings whose shares follow the printed ones.",
+        "world": "Planted: its shares follow the printed ones.",
+    },
+    "faircritic": {
+        "mini": f"Largely planted: {100 * FORMS['sentence']:.0f} % of the texts that its model of people was trained "
+        f"on end in {_TOLD}, with people as told.",
+        "world": f"Planted: what {_TOLD} says is drawn.",
+    },
+    "intervention": {
+        "mini": "Planted: its model of people was trained on drawings that follow the printed effect.",
+        "world": "Planted: its drawings follow the printed effect.",
+    },
 }
 
 
@@ -49,22 +63,29 @@ def _finding(
     n: str = "n",
     of: str = "people",
     ends: str = "",
+    confidence: float = nan,
     **more,
 ) -> Finding:
     """Return a finding about a row, with its ``value`` and the limits whose columns begin with ``ends``.
 
-    Question and answer are filled in with the row's values, whose aspect in words is ``{what}``; an answer of three
-    words has one for an interval above 0, below 0, and on neither side.
+    Question and answer are filled in with the row's values, whose aspect in words is ``{what}``. An answer of three
+    words is a verdict at the level 1 - ``confidence``: for a value above 0 (or ``reference``), below it, and where the
+    test, whose column is ``p`` after ``ends``, shows neither. Another is one where ``undecided`` and ``p`` are given.
     """
     low, high = (row.get(f"{ends}{end}", nan) for end in ("ci_low", "ci_high"))
     aspect = row.get("aspect", "")
     words = dict(row) | {"what": _WHAT.get(aspect, aspect), "setting": _setting(row.get("setting", ""))}
-    said = answer if isinstance(answer, str) else f"{moved(low, high, *answer)}."
-    question, said = (text.format_map(words) for text in (question, said))
+    if not isinstance(answer, str):
+        more = {"p": row[f"{ends}p"], "undecided": f"{answer[2]}."} | more
+        side = row[value] - more.get("reference", 0.0) if isfinite(more["p"]) else nan
+        answer = f"{moved(side, side, *answer)}."
+    if "undecided" in more:
+        more |= {"undecided": more["undecided"].format_map(words), "alpha": round(1 - confidence, 10)}
+    question, answer = (text.format_map(words) for text in (question, answer))
     numbers = {"estimate": row[value], "ci_low": low, "ci_high": high, "unit": unit} if value else {}
     counted = {"n": row[n], "of": of} if n else {}
     model, details = row.get("model", ""), tuple(details)
-    return Finding(question, said, model, figure=figure, details=details, **numbers, **counted, **more)
+    return Finding(question, answer, model, figure=figure, details=details, **numbers, **counted, **more)
 
 
 def _listed(say: Callable[..., Iterator[Finding]]) -> Callable[..., list[Finding]]:
@@ -83,6 +104,11 @@ def _groups(table: pd.DataFrame, by: list[str]) -> Iterator[pd.DataFrame]:
 def _assumed(row, column: str = "dependence") -> tuple[str, ...]:
     """Return what an interval takes of people who share an image, where it is not estimated."""
     return (_ASSUMED[row[column]],) if row[column] in _ASSUMED else ()
+
+
+def _planted(row, what: str = "shares") -> tuple[str, ...]:
+    """Return what was put into the model that a row is of."""
+    return (_PLANTED[what][row["model"]],) if row["model"] in _PLANTED[what] else ()
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:
@@ -116,7 +142,7 @@ def _sentence(words: str) -> str:
 
 
 @_listed
-def stereotype_score(scores: pd.DataFrame) -> Iterator[Finding]:
+def stereotype_score(scores: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say which way overall scores lean with two people, and beside them with one (``paired_stereotype_score``)."""
     ways = "Towards their stereotypes", "Against their stereotypes", "No lean is shown"
     question, figure = "Which way do {what} lean with {setting}?", "paired_stereotype_score"
@@ -129,8 +155,9 @@ def stereotype_score(scores: pd.DataFrame) -> Iterator[Finding]:
         ]
         drawn = rows[["setting", "score", "ci_low", "ci_high"]].itertuples(index=False)
         marks = tuple(Mark(_setting(setting), *numbers) for setting, *numbers in drawn)
-        drawn = {"marks": marks, "reference_name": "no lean", "figure": figure}
-        yield _finding(row, question, ways, "score", (*alone, *_assumed(row)), **drawn)
+        drawn = {"marks": marks, "reference_name": "no lean", "figure": figure, "confidence": confidence}
+        details = (*alone, *_assumed(row), *_planted(row))
+        yield _finding(row, question, ways, "score", details, **_OCCUPATIONS, **drawn)
 
 
 @_listed
@@ -146,7 +173,7 @@ def biased_images(images: pd.DataFrame) -> Iterator[Finding]:
             said = f"In {one['percent']:.1f} %; both fit in {both['percent']:.1f} %."
             numbers = {"value": "percent", "unit": "%", "of": "images"}
         else:
-            ends = [row[end] for row in (one, both) for end in ("lowest", "highest")]
+            ends = [row[end] for row in (one, both) for end in ("percent_least", "percent_most")]
             said = "Between {:.1f} and {:.1f} %; both fit in {:.1f} to {:.1f} %.".format(*ends)
             numbers = {"n": ""}
             fair = f"Only limits follow from shares per identity (n = {one['n']:,.0f} images). {fair}"
@@ -160,7 +187,7 @@ def occupation_score(absolute: pd.DataFrame, scores: pd.DataFrame, *, confidence
     From ``paired_absolute_score`` and ``paired_occupation_score``.
     """
     question = "For how many occupations does the score with {setting} differ from 0?"
-    of = {"n": "n_identities", "of": "occupations", "figure": "paired_occupation_score"}
+    of = _OCCUPATIONS | {"figure": "paired_occupation_score", "confidence": confidence}
     people, alpha = scores.dropna(subset=["score"]).groupby(["model", "setting"])["n"], 1 - confidence
     known = absolute[(absolute["aspect"] == "occupation") & (absolute["n_identities"] > 0)]
     for row in _rows(_plain(known)):
@@ -168,25 +195,38 @@ def occupation_score(absolute: pd.DataFrame, scores: pd.DataFrame, *, confidence
         least, most = n.min(), n.max()
         each_has = count(least, "person", "people") if least == most else f"{least:.0f} to {most:.0f} people"
         said = "For {n_significant_holm:.0f} of {n_identities:.0f}, after Holm's correction."
+        same = (scores["model"] == row["model"]) & (scores["setting"] == row["setting"])
+        test = {"p": scores.loc[same, "p_holm"].min(), "undecided": _NONE_OF}
         more = f"After Benjamini and Hochberg's {row['n_significant_bh']:.0f}; {each_has} each."
         if (smallest := row["smallest_p_holm"]) >= alpha:
             said, tests = f"That cannot be told with {each_has} each.", int(row["n_identities"])
-            more = _sentence(_none_could(each_has, smallest, alpha, stats.least_binomial_p, tests))
-        yield _finding(row, question, said, details=[more], **of)
+            more, test = _sentence(_none_could(each_has, smallest, alpha, stats.least_binomial_p, tests)), {}
+        yield _finding(row, question, said, details=(more, *_planted(row)), **of, **test)
 
 
 @_listed
-def absolute_score(absolute: pd.DataFrame) -> Iterator[Finding]:
-    """Say the mean size of scores without the part that chance adds (``paired_absolute_score``)."""
+def absolute_score(absolute: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
+    """Say the mean size of scores without the part that chance adds, or that it is not told from a fair model's.
+
+    From ``paired_absolute_score``.
+    """
     question = "How large are scores of {what} with {setting}, chance taken off?"
-    of = {"n": "n_identities", "of": "identities"}
-    for row in _rows(_plain(absolute.dropna(subset=["corrected"]))):
+    untold, of = "That cannot be told from a fair model's.", _OCCUPATIONS | {"confidence": confidence}
+    for row in _rows(_plain(absolute[absolute["n_identities"] > 0])):
+        figure = f"paired_{row['aspect']}_score"
+        if not isfinite(row["corrected"]):
+            yield _finding(row, question, "That cannot be told: {reason}.", figure=figure, n="")
+            continue
         seen, floor, left = (spoken(row[c]) for c in ("mean_absolute_score", "floor", "corrected_floor"))
         seen = (
             f"Observed {seen} points; a fair model would show {floor}, of which the correction leaves {left}."
         )
-        said, figure = "{corrected:.1f} points on average.", f"paired_{row['aspect']}_score"
-        yield _finding(row, question, said, "corrected", (seen, *_assumed(row)), figure=figure, **of)
+        rival = stats.rivals(*row[["mean_absolute_score", "corrected", "ci_low", "ci_high"]])
+        rests = not isfinite(row["p"]) or rival.larger
+        said = untold if rests else "{corrected:.1f} points on average."
+        verdict = {"undecided": untold, "p": row["p"], "figure": figure}
+        details = (seen, *_assumed(row), *_planted(row))
+        yield _finding(row, question, said, "corrected", details, **of, **verdict)
 
 
 @_listed
@@ -206,17 +246,22 @@ def score_by_order(table: pd.DataFrame) -> Iterator[Finding]:
 
 
 @_listed
-def power_lean(coupling: pd.DataFrame) -> Iterator[Finding]:
+def power_lean(coupling: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say what the difference between high- and low-power scores restates: the lean (``paired_role_coupling``)."""
     question = "Do high-power roles carry more bias ({setting})?"
     of = {"unit": "% female", "of": "occupations", "ends": "percent_female_", "figure": "paired_lean"}
     # Fewer women, a larger difference: its limits above 0 are the share's below 50.
     ways = "fewer women than men", "more women than men", "no lean is shown"
     for row in _rows(_plain(coupling.dropna(subset=["difference"]))):
-        lean = moved(row["difference_ci_low"], row["difference_ci_high"], *ways)
-        said = f"That cannot be told: the difference restates the lean over both roles ({lean})."
+        tested = isfinite(row["difference_p"])
+        leans = [moved(*[row["difference"]] * 2, *ways) if tested else ways[2], ways[2]]
+        said, untold = (
+            f"That cannot be told: the difference restates the lean over both roles ({lean})."
+            for lean in leans
+        )
         detail = f"High minus low power, {row['difference']:+.1f} points, is 4 × (50 - % female) by algebra."
-        yield _finding(row, question, said, "percent_female", [detail], **of)
+        verdict = {"undecided": untold, "p": row["difference_p"], "confidence": confidence}
+        yield _finding(row, question, said, "percent_female", [detail], **of, **verdict)
 
 
 @_listed
@@ -245,22 +290,22 @@ def role_coupling(coupling: pd.DataFrame) -> Iterator[Finding]:
 
 
 @_listed
-def labour_correlation(correlation: pd.DataFrame) -> Iterator[Finding]:
+def labour_correlation(correlation: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say whether generated shares go with labour shares (``paired_labour_correlation``)."""
     question = "Do generated shares of women follow the labour force ({setting})?"
     ways = "They rise with them", "They fall with them", "No correlation is shown"
-    of = {"unit": "(r)", "of": "occupations", "figure": "paired_labour_correlation"}
+    of = {"unit": "(r)", "of": "occupations", "figure": "paired_labour_correlation", "confidence": confidence}
     for row in _rows(_plain(_overall(correlation, "r"))):
-        yield _finding(row, question, ways, "r", **of)
+        yield _finding(row, question, ways, "r", _planted(row), **of)
 
 
 @_listed
-def labour_amplification(amplification: pd.DataFrame) -> Iterator[Finding]:
+def labour_amplification(amplification: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say whether generated shares are further from 50 % than labour shares (``paired_labour_amplification``)."""
     question = "Are generated shares further from 50 % than the labour force's ({setting})?"
     ways = "Further from 50 %", "Nearer to 50 %", "No difference is shown"
     ways = tuple(f"{way}, image noise taken off" for way in ways)
-    of = {"n": "n_occupations", "of": "occupations", "figure": "paired_labour_amplification"}
+    of = _OCCUPATIONS | {"figure": "paired_labour_amplification", "confidence": confidence}
     for rows in _groups(_plain(amplification), ["model", "setting"]):
         by = rows.set_index("definition")
         row, along = by.loc["no_exclusion"], by.loc["directional"]
@@ -269,44 +314,52 @@ def labour_amplification(amplification: pd.DataFrame) -> Iterator[Finding]:
             lean = moved(along["ci_low"], along["ci_high"], *words)
             shift = f"{along['amplification']:+.1f} points ({interval(along)})"
             details = [f"Against the lean of the labour share: {lean}, {shift}."]
-            yield _finding(row, question, ways, "amplification", details, **of)
+            raw, left = row["amplification_plain"], row["amplification"]
+            rival = stats.rivals(raw, left, row["ci_low"], row["ci_high"])
+            if rival.beside:
+                details.append(f"{spoken(raw)} points as observed, {spoken(left)} without image noise.")
+            ways_left = (ways[2],) * 3 if rival.larger else ways
+            yield _finding(row, question, ways_left, "amplification", (*details, *_planted(row)), **of)
 
 
 # -- one person against two --------------------------------------------------------------------------
 
 
 @_listed
-def score_change(changes: pd.DataFrame) -> Iterator[Finding]:
+def score_change(changes: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say how scores change from one person to two, overall and in each list (``paired_score_change``)."""
     question = "Does the stereotype score of {what} change from one person to two?"
     ways = "It rises", "It falls", "No change is shown"
-    of = {"n": "n_identities", "of": "identities", "figure": "paired_score_change"}
+    of = _OCCUPATIONS | {"figure": "paired_score_change", "confidence": confidence}
     for rows in _groups(_plain(changes.dropna(subset=["change"])), CELL):
         by = rows.set_index("stereotype")
         lists = [s for s in LISTS if s in by.index]
         said = [f"{s} list {by.loc[s, 'change']:+.1f} ({interval(by.loc[s])})" for s in lists]
         if "overall" in by.index:
             row, details = by.loc["overall"], [f"Partners fixed: {'; '.join(said)}."] if said else []
-            yield _finding(row, question, ways, "change", [*details, *_assumed(row)], **of)
+            yield _finding(row, question, ways, "change", (*details, *_assumed(row), *_planted(row)), **of)
 
 
 @_listed
-def lean(lean: pd.DataFrame) -> Iterator[Finding]:
+def lean(lean: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say the share perceived as female whatever the identity, with two people and with one (``paired_lean``)."""
     question = "Whatever the identity, which way do {what} lean with {setting}?"
-    ways, of = (
-        ("Towards women", "Towards men", "No lean is shown"),
-        {"unit": "% female", "figure": "paired_lean"},
-    )
+    ways = "Towards women", "Towards men", "No lean is shown"
+    of = _OCCUPATIONS | {
+        "unit": "% female",
+        "figure": "paired_lean",
+        "reference": 50,
+        "confidence": confidence,
+    }
     known = _plain(_overall(lean[lean["evidence"] == "computed"], "percent_female"))
     for rows in _groups(known, ["model", "aspect"]):
         row = rows.iloc[-1]
-        way = moved(row["ci_low"] - 50, row["ci_high"] - 50, *ways)
         alone = [
             f"With {_setting(r['setting'])}: {r['percent_female']:.1f} % ({interval(r)})."
             for r in _rows(rows.iloc[:-1])
         ]
-        yield _finding(row, question, f"{way}.", "percent_female", (*alone, *_assumed(row)), **of)
+        details = (*alone, *_assumed(row), *_planted(row))
+        yield _finding(row, question, ways, "percent_female", details, **of)
 
 
 @_listed
@@ -327,56 +380,60 @@ def changed_cases(cases: pd.DataFrame, changes: pd.DataFrame, *, confidence: flo
             whose = f"{row['stereotype']}-stereotyped"
             parts.append(f"Of {row['n']:.0f} {row['direction']} cases {share} are {whose}.")
         said = f"{int((of['p_holm'] < alpha).sum())} of {len(of)}, after Holm's correction."
+        test = {"p": of["p_holm"].min(), "undecided": f"None of {len(of)}, after Holm's correction."}
         if (smallest := of["smallest_p_holm"].min()) >= alpha:
             single, n = of["n_single"].max(), of["n"].max()
             each_has = f"{single:.0f} people alone and {n:.0f} with two"
             least_p = partial(stats.least_fisher_p, n)
             none = _none_could(each_has, smallest, alpha, least_p, len(of), "people alone")
             parts.append(_sentence(none))
-            said = "That cannot be told with so few people each."
+            said, test = "That cannot be told with so few people each.", {}
         question = "How many {what} change their score from one person to {setting}?"
-        about = {"of": "identities", "figure": "paired_cases"}
-        yield _finding(pd.Series({**first, "n": len(of)}), question, said, details=parts, **about)
+        about = {"of": "occupations", "figure": "paired_cases", "confidence": confidence} | test
+        row = pd.Series({**first, "n": of["occupation"].nunique()})
+        yield _finding(row, question, said, details=parts, **about)
 
 
 # -- mitigation --------------------------------------------------------------------------------------
 
 
 @_listed
-def mitigation(mitigation: pd.DataFrame) -> Iterator[Finding]:
+def mitigation(mitigation: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say which way people lean with mitigation: over-correction as plainly as bias left (``paired_mitigation``)."""
     for rows in _groups(_overall(mitigation, "score"), ["model", "aspect", "scope"]):
         plain = rows["mitigation"] == "none"
         for row in _rows(rows[~plain] if plain.any() else rows.head(0)):
             first, by, scope = rows[plain].iloc[0], row["mitigation"], row["scope"]
             details = [f"Without it: {spoken(first['score'])} points ({interval(first)})."]
-            if isfinite(row["ci_low"]):
-                way = row["direction"]
+            verdict = {}
+            if row["evidence"] == "computed":
+                way, none = row["direction"], "No difference from 0 is shown."
                 said = f"Over-correction, {way}."
                 if way == NO_DIFFERENCE:
-                    said = "No difference from 0 is shown."
+                    said = none
                 elif (first["score"] > 0) == way.startswith("towards"):
                     said = f"Bias {way} is left."
-                planted = by == "faircritic" and row["model"] in _PLANTED
-                details += [*_assumed(row), *_chosen(scope), *([_PLANTED[row["model"]]] if planted else [])]
+                verdict = _OCCUPATIONS | {"undecided": none, "p": row["p"], "confidence": confidence}
+                details += [*_assumed(row), *_chosen(scope), *_planted(row, by)]
             elif first["score"] * row["score"] < 0:
-                said = "The sign is reversed: over-correction."
+                said = "The sign is reversed; no interval is printed."
                 if abs(row["score"]) < row["margin"]:
                     details.append(f"It is less than the margin of {row['margin']:.1f} at the unmitigated n.")
             else:
                 said = "The sign stays; no interval is printed."
             question = f"What does {_NAMES[by]} leave of the lean of {{what}}{_TOP[scope]}?"
-            yield _finding(row, question, said, "score", details, figure="paired_mitigation")
+            yield _finding(row, question, said, "score", details, figure="paired_mitigation", **verdict)
 
 
 @_listed
 def mitigation_change(change: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say how far mitigation moves the score, and how many identities lean which way (``paired_mitigation_change``)."""
-    of = {"n": "n_identities", "of": "identities", "figure": "paired_before_after"}
+    of = _OCCUPATIONS | {"figure": "paired_before_after", "confidence": confidence}
     for row in _rows(_overall(change, "change")):
         name, scope = _NAMES[row["mitigation"]], row["scope"]
         question = f"How far does {name} move the score of {{what}}{_TOP[scope]}?"
-        details = (*_leaning(row, 1 - confidence), *_assumed(row), *_chosen(scope))
+        planted = _planted(row, row["mitigation"])
+        details = (*_leaning(row, 1 - confidence), *_assumed(row), *_chosen(scope), *planted)
         yield _finding(row, question, ("Up", "Down", "No change is shown"), "change", details, **of)
 
 
@@ -410,7 +467,7 @@ def told(told: pd.DataFrame) -> Iterator[Finding]:
     """Say in how many prompts people are told a gender, and whether they look as told (``paired_told``)."""
     for row in _rows(told[told["told"].isin(LISTS) & (told["n"] > 0)]):
         by, asked = _NAMES[row["setting"]], "a woman" if row["told"] == "female" else "a man"
-        by += f", round {row['round']}" if row["round"] != "0" else ""
+        by += f", round {row['round']:g}" if row["round"] else ""
         if row["told"] == "male":
             ends = ["percent_female", "ci_high", "ci_low"]
             row[["percent_female", "ci_low", "ci_high"]] = 100 - row[ends].to_numpy()
@@ -426,7 +483,7 @@ def critiques(critiques: pd.DataFrame) -> Iterator[Finding]:
         batches = rows.drop_duplicates("batch_id")
         judged = batches[batches["outcome"] == "judged"]
         biased, given = (judged["biased"] == "yes").sum(), (rows["guideline"] != "").sum()
-        question = "How often does the critic find {what} biased (round {round})?"
+        question = "How often does the critic find {what} biased (round {round:g})?"
         said = f"In {biased} of {len(judged)} batches judged; it gives {count(given, 'guideline', 'guidelines')}."
         row = pd.Series({**rows.iloc[0], "n": len(batches)})
         yield _finding(row, question, said, of="batches of images")
@@ -546,18 +603,19 @@ def three(people: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
 
 
 @_listed
-def position_effect(effects: pd.DataFrame) -> Iterator[Finding]:
+def position_effect(effects: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say whether one side is perceived as female more often, whoever stands there (``paired_position_effect``)."""
     question = "Which side shows more women of the same {what} ({setting})?"
-    ways, figure = ("The left", "The right", "No difference is shown"), "paired_position_effect"
+    ways = "The left", "The right", "No difference is shown"
+    of = _OCCUPATIONS | {"figure": "paired_position_effect", "confidence": confidence}
     naming = "Only the left one is named with the occupation, so place and naming are not told apart."
     for row in _rows(_overall(effects, "difference")):
         details = [*_p(row), *([naming] if row["aspect"] == "power" else []), *_assumed(row)]
-        yield _finding(row, question, ways, "difference", details, figure=figure)
+        yield _finding(row, question, ways, "difference", details, **of)
 
 
 @_listed
-def control_score(scores: pd.DataFrame) -> Iterator[Finding]:
+def control_score(scores: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say what contrast adds to the score: pairs of opposite stereotype against each control.
 
     From ``paired_control_score``.
@@ -569,7 +627,7 @@ def control_score(scores: pd.DataFrame) -> Iterator[Finding]:
         "three": "three people",
     }
     ways = "It rises", "It falls", "No difference is shown"
-    of = {"ends": "contrast_", "figure": "paired_control_score"}
+    of = _OCCUPATIONS | {"ends": "contrast_", "figure": "paired_control_score", "confidence": confidence}
     for row in _rows(_overall(scores, "contrast")):
         question = "What does contrast with the opposite stereotype change, compared to "
         question += f"{beside[row['setting']]}?"
@@ -579,20 +637,24 @@ def control_score(scores: pd.DataFrame) -> Iterator[Finding]:
 
 
 @_listed
-def labour_gap(gaps: pd.DataFrame) -> Iterator[Finding]:
+def labour_gap(gaps: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say whether pairs with a larger gap in the labour force have a higher score (``paired_labour_gap``)."""
     question = "Does the score grow with the gap in the labour force ({setting})?"
     ways = "It rises", "It falls", "No slope is shown"
-    of = {"unit": "points a point of gap", "n": "n_images", "of": "images", "figure": "paired_labour_gap"}
+    of = _OCCUPATIONS | {
+        "unit": "points a point of gap",
+        "figure": "paired_labour_gap",
+        "confidence": confidence,
+    }
     for row in _rows(gaps[gaps["group"] == "line"].dropna(subset=["slope"])):
         yield _finding(row, question, ways, "slope", _p(row), **of)
 
 
 @_listed
-def skin_tone(tones: pd.DataFrame) -> Iterator[Finding]:
+def skin_tone(tones: pd.DataFrame, *, confidence: float) -> Iterator[Finding]:
     """Say by how many tones the two people of an image differ (``paired_skin_tone``)."""
     ways = "Yes, darker", "No, lighter", "No difference is shown"
-    of = {"unit": "tones", "n": "n_images", "of": "images", "figure": "paired_skin_tone"}
+    of = _OCCUPATIONS | {"unit": "tones", "figure": "paired_skin_tone", "confidence": confidence}
     for row in _rows(tones[tones["group"] == "difference"].dropna(subset=["skin_tone"])):
         first = "high-power" if row["aspect"] == "power" else "male-stereotyped"
         question = f"Are {first} people darker than the other in the same image ({{setting}})?"

@@ -80,7 +80,11 @@ def critiques(pipeline: Pipeline) -> pd.DataFrame:
 
     rounds = [_round(k) for k in pipeline.people.kinds if k.startswith(ROUND)]
     said = [critique for r in rounds for critique in pipeline.people.critiques(r)]
-    found = [mitigation.critiques_table(said).rename(columns={"n_people": "n"})] if said else []
+    found = (
+        [mitigation.critiques_table(said).rename(columns={"n_people": "n", "share": "percent"})]
+        if said
+        else []
+    )
     return _table(pipeline, found, "paired_critiques")
 
 
@@ -120,7 +124,7 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
     some = everyone[everyone["setting"].isin(["single", "paired"]) & everyone["gender"].isin(GENDERS)]
     # Several images of one prompt are as many samplings.
     index = some["image_id"].str.rpartition("/")[2].astype(int) + 1
-    run = np.where(some["aspect"] == "power", some["run"], index).astype(int).astype(str)
+    run = np.where(some["aspect"] == "power", some["run"], index).astype(int)
     some = some.assign(run=run, female=some["gender"] == "female")
     rows, keys = [], ["model", "aspect", "setting", "run"]
     for names, group in some.groupby(keys, sort=False):

@@ -44,6 +44,7 @@ def labour_share() -> pd.DataFrame:
     """Return the share of women in the labour force (%, 0–100) of Table 11."""
     frame = published.load("paired_table_11").query("setting == 'labour_statistics'")
     reason = frame["note"].where(frame["percent_female"].isna(), "")
+    frame = frame.rename(columns={"percent_female": "percent_female_labour"})
     return tables.of(frame.assign(reason=reason), "paired_labour_share")
 
 

@@ -12,13 +12,14 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.captions.settings import SELECTED
-from biaslab.findings import Finding, Mark, by_row, count, each, from_row, level, p_words, spoken
-from biaslab.papers.paradox.analysis.amplification import LEVEL
+from biaslab.findings import Finding, Mark, by_row, count, each, from_row, p_words, spoken
 from biaslab.papers.paradox.analysis.captions import FETCHED
 from biaslab.papers.paradox.analysis.groups import LEAST_IMAGES
 from biaslab.papers.paradox.figures import APPROACH_NAMES
 from biaslab.texts import as_name
 
+# The level of the paper's tests.
+_PAPERS_LEVEL = 0.05
 # What tables call the embedded text-to-image models.
 _EMBEDDED = ("mini", "mini-sd")
 
@@ -32,7 +33,7 @@ def embedded(settings: pd.DataFrame) -> list[Finding]:
             return Finding(
                 asked, "No: an embedded model, trained on drawn people whose truth is known.", model
             )
-        if not ((rows["setting"] == "captions.corpus") & (rows["value"] == "mini")).any():
+        if not ((rows["setting"] == "captions.corpus") & (rows["set_to"] == "mini")).any():
             return None
         said = "Not its training data: captions and training images are an embedded world's."
         return Finding(asked, said, model, details=("The comparison tries the measures out.",))
@@ -93,7 +94,7 @@ def survival(found: pd.DataFrame, counts: pd.DataFrame, *, confidence: float) ->
         return []
     corpus, approach = found.loc[0, ["corpus", "approach"]]
     rows, counts = (f[(f["corpus"] == corpus) & (f["approach"] == approach)] for f in (found, counts))
-    n, n_missing = rows["n"].sum(), rows["n_missing"].sum()
+    n, n_missing = rows["n"].sum(), rows["n_not_fetched"].sum()
     fetched, low, high = stats.percent(n - n_missing, n, confidence)
     worst, best = rows.loc[rows["percent"].idxmin()], rows.sort_values("percent", kind="stable").iloc[-1]
     why = counts[counts["outcome"] != FETCHED].groupby("outcome")["n"].sum()
@@ -112,7 +113,7 @@ def survival(found: pd.DataFrame, counts: pd.DataFrame, *, confidence: float) ->
     ]
     some = rows.dropna(subset=["percent_female"])
     if n_missing and len(some):
-        least, most = some["training_low"].mean(), some["training_high"].mean()
+        least, most = some["percent_least"].mean(), some["percent_most"].mean()
         said.append(
             Finding(
                 f"How far could missing images move the training share of {corpus}?",
@@ -131,8 +132,8 @@ def bounds(bounds: pd.DataFrame) -> list[Finding]:
     return by_row(
         rows.assign(whose=rows["prompt"].map(_whose)),
         "Where could amplification lie, whatever the missing images show ({whose})?",
-        "Between {lowest} and {highest} points.",
-        *("amplification", "points", "n_occupations", "occupations"),
+        "Between {amplification_least} and {amplification_most} points.",
+        *("amplification_plain", "points", "n_occupations", "occupations"),
         details=("Bounds by the published rule, image noise left in; sampling comes on top.",),
     )
 
@@ -156,7 +157,7 @@ def impossible_shares(shares: pd.DataFrame) -> list[Finding]:
     return each(shares, ["model", "source"], say)
 
 
-def baseline(amplification: pd.DataFrame) -> list[Finding]:
+def baseline(amplification: pd.DataFrame, *, confidence: float) -> list[Finding]:
     """Say whether the naive approach amplifies bias, by rule and along the lean (``paradox_amplification``)."""
     rule, lean = "Is bias amplified, by the published rule?", "Do images move along the training lean?"
     asked = {"published": rule, "directional": lean}
@@ -168,54 +169,102 @@ def baseline(amplification: pd.DataFrame) -> list[Finding]:
         question=naive["definition"].map(asked), over=naive["model"].map(counted).where(by_rule, over)
     )
     rows = _summary(rows).dropna(subset="question")
-    return _amplified(rows, "{over}", figure="paradox_amplification_by_definition")
+    figure = "paradox_amplification_by_definition"
+    return _amplified(rows, "{over}", figure=figure, confidence=confidence)
 
 
-def headline(amplification: pd.DataFrame) -> list[Finding]:
+def headline(amplification: pd.DataFrame, *, confidence: float) -> list[Finding]:
     """Say what the naive approach gives by the published rule, and what of it stays along the lean, in one answer.
 
-    Of ``paradox_amplification``; the answer names both estimates, the finding's own is the signed one.
+    Of ``paradox_amplification``; the answer names both estimates, the finding's own is the signed one. It rests on the
+    tests of both (Holm).
     """
 
     def say(model: str, rows: pd.DataFrame) -> Finding | None:
+        rows = weighed(rows)
         by = {row.definition: row for row in rows.itertuples()}
         if not {"published", "directional"} <= set(by):
             return None
         rule, signed = by["published"], by["directional"]
         ways = {"published rule": rule, "signed change": signed}
         marks = tuple(Mark(name, r.amplification, r.ci_low, r.ci_high) for name, r in ways.items())
+        p = stats.adjust([r.p_told for r in ways.values()])
+        said = (
+            f"{spoken(rule.amplification)} points by the published rule; {spoken(signed.amplification)} as signed "
+            "change."
+        )
+        undecided = f"None told apart from 0: {said}" if np.isfinite(p).any() else "Cannot be told."
+        plain = f"{spoken(rule.amplification_plain)} and {spoken(signed.amplification_plain)}"
         return from_row(
             signed,
             "How much gender bias does the model add to that of its training images?",
-            f"{spoken(rule.amplification)} points by the published rule; {spoken(signed.amplification)} as signed "
-            "change.",
+            said if np.isfinite(p).any() else undecided,
             *("amplification", "points", "n_occupations", "occupations"),
             figure="paradox_amplification_by_definition",
             details=(
                 "The published rule leaves out occupations whose lean flips between training and generated images. "
                 "The signed change counts them as the fall that they are.",
+                f"With image noise left in {plain} points.",
+                *dict.fromkeys(f"{name.capitalize()}: {r.why}" for name, r in ways.items() if r.why),
             ),
             marks=marks,
             reference_name="none added",
+            undecided=undecided,
+            p=float(np.nanmin(p)) if np.isfinite(p).any() else np.nan,
+            alpha=_alpha(confidence),
         )
 
     return each(_summary(_naive(amplification)), ["model"], say)
 
 
 def _naive(amplification: pd.DataFrame) -> pd.DataFrame:
-    return amplification[(amplification["approach"] == "naive") & amplification["ci_low"].notna()]
+    rows = amplification[(amplification["approach"] == "naive") & amplification["n_occupations"].notna()]
+    return rows[rows["amplification"].notna()]
 
 
-def _amplified(rows: pd.DataFrame, *details: str, figure: str = "") -> list[Finding]:
+def _alpha(confidence: float) -> float:
+    return round(1 - confidence, 10)
+
+
+def weighed(
+    rows: pd.DataFrame, value: str = "amplification", plain: str = "amplification_plain"
+) -> pd.DataFrame:
+    """Return rows of ``paradox_amplification`` with what their image noise means for an answer.
+
+    ``value`` and ``plain`` name the columns without and with it. ``p_told`` is 1 where more is corrected than is left,
+    and nothing can be told; ``unknown`` is the answer where none is told, ``why`` the reason in words, and ``both`` the
+    two values where they differ by much.
+    """
+    known = rows["ci_low"].notna()
+    told = stats.rivals(rows[plain], rows[value], rows["ci_low"], rows["ci_high"])
+    larger = "More is corrected for image noise than is left."
+    both = [
+        f"{spoken(a)} points as measured, {spoken(b)} without image noise."
+        for a, b in zip(rows[plain], rows[value], strict=True)
+    ]
+    return rows.assign(
+        p_told=rows["p"].mask(told.larger, 1.0),
+        unknown=np.select(
+            [~known, told.larger],
+            ["Cannot be told: no interval.", "Cannot be told: image noise."],
+            "Not told apart from 0.",
+        ),
+        why=np.select([~known, told.larger], [rows["reason"], larger], ""),
+        both=np.where(told.beside, both, ""),
+    )
+
+
+def _amplified(rows: pd.DataFrame, *details: str, confidence: float, figure: str = "") -> list[Finding]:
     """Say of each row whether there is amplification; its column ``question`` asks it."""
-    unknown = np.where(rows["ci_low"].notna(), "Not told apart from 0.", "Cannot be told: no interval.")
     return by_row(
-        rows.assign(by=rows["amplification"].abs(), unknown=unknown),
+        weighed(rows).assign(by=rows["amplification"].abs()),
         "{question}",
         ("Yes, by {by} points.", "No: it falls by {by} points.", "{unknown}"),
         *("amplification", "points", "n_occupations", "occupations"),
         figure=figure,
-        details=details,
+        details=("{both}", "{why}", *details),
+        p="p_told",
+        confidence=confidence,
     )
 
 
@@ -228,7 +277,7 @@ def _counted(rows: pd.DataFrame) -> str:
     return f"Mean of {len(single)} prompts, which count {n.min():.0f} to {n.max():.0f} of {total:.0f} occupations."
 
 
-def shuffled(shuffled: pd.DataFrame) -> list[Finding]:
+def shuffled(shuffled: pd.DataFrame, *, confidence: float) -> list[Finding]:
     """Say whether a definition gives more than with shares shuffled among occupations (``paradox_shuffled``).
 
     ``no_exclusion`` cannot change, so nothing is said of it.
@@ -241,15 +290,17 @@ def shuffled(shuffled: pd.DataFrame) -> list[Finding]:
         rows.assign(**more, rule=rows["definition"].map(rule)),
         "{rule}: is there more amplification than with shuffled shares?",
         ("More.", "Less.", "Not told apart."),
-        *("more", "points more than shuffled", "n_shuffles", "shuffles"),
+        *("more", "points more than shuffled", "n_occupations", "occupations"),
         details=("{amplification_plain} points as observed, {shuffled} shuffled; noise left in.",),
+        p="p",
+        confidence=confidence,
     )
 
 
 # -- section 5 ---------------------------------------------------------------------------------------------------
 
 
-def indicators(use: pd.DataFrame) -> list[Finding]:
+def indicators(use: pd.DataFrame, *, confidence: float) -> list[Finding]:
     """Say how often captions indicate a gender, and whether the rarer one more (``paradox_indicator_use``, 5.1)."""
 
     planted = "The embedded world was set to that share: that the two are near is no replication."
@@ -272,12 +323,14 @@ def indicators(use: pd.DataFrame) -> list[Finding]:
             *("percent", "points", "n", "occupations"),
             figure="paradox_indicator_use",
             details=("{rarer} % for images of the rarer gender, {commoner} % for the other.",),
+            p="p",
+            confidence=confidence,
         )
 
     return each(use, ["corpus"], say)
 
 
-def correlation(correlation: pd.DataFrame) -> list[Finding]:
+def correlation(correlation: pd.DataFrame, *, confidence: float) -> list[Finding]:
     """Say how women in images go with female indicators (``paradox_indicator_correlation``, section 5.1)."""
     rows = correlation[(correlation["gender"] == "female") & (correlation["counted"] == "any")]
     rows = rows[rows["ci_low"].notna()]
@@ -289,10 +342,12 @@ def correlation(correlation: pd.DataFrame) -> list[Finding]:
         *("r", "(Pearson's r)", "n", "occupations"),
         figure="paradox_indicator_correlation",
         details=("The paper prints {published:g} for LAION{sign}.",),
+        p="p",
+        confidence=confidence,
     )
 
 
-def similarity(means: pd.DataFrame) -> list[Finding]:
+def similarity(means: pd.DataFrame, *, confidence: float) -> list[Finding]:
     """Say how much nearer the nearest captions and their images are (``paradox_similarity_mean``, 5.2)."""
     what = {"text": "captions nearer to the prompts", "image": "training images nearer to generated ones"}
     rows = means[(means["prompt"] == "mean") & (means["approach"] == "nearest") & means["change"].notna()]
@@ -304,15 +359,17 @@ def similarity(means: pd.DataFrame) -> list[Finding]:
         limits=("change_low", "change_high"),
         figure="paradox_similarity",
         details=("{change_percent:+.0f} %; the paper states {published_percent:+.0f} % for LAION.",),
+        p="p",
+        confidence=confidence,
     )
 
 
 def reduction(reduction: pd.DataFrame) -> list[Finding]:
     """Say how far printed averages fall to the most restrictive selection (``paradox_reduction``, Table 3).
 
-    Approaches whose change has an interval are told by :func:`changes`.
+    Approaches that have shares are told by :func:`changes`.
     """
-    plain = reduction[(reduction["scale"] == "plain") & reduction["approach"].isin(SELECTED)]
+    plain = reduction[(reduction["scale"] == "printed") & reduction["approach"].isin(SELECTED)]
     plain = plain.groupby("model", sort=False).tail(1)
     return by_row(
         plain.assign(name=plain["approach"].map(APPROACH_NAMES), fall=_percent(plain, "naive")),
@@ -330,33 +387,47 @@ def _percent(rows: pd.DataFrame, base: str) -> pd.Series:
     return rows["change_percent"].map(" ({:+.0f} %)".format).where(share, "")
 
 
-def changes(change: pd.DataFrame, approaches: Sequence[str]) -> list[Finding]:
+def changes(change: pd.DataFrame, approaches: Sequence[str], *, confidence: float) -> list[Finding]:
     """Say whether the published measure changes to each of ``approaches`` (``paradox_approach_change``)."""
     rows = change[(change["definition"] == "published") & change["prompt"].isin(["mean", "captions"])]
     rows = rows[rows["approach"].isin(approaches)]
     rows = rows.sort_values("approach", key=lambda c: c.map(list(approaches).index), kind="stable")
     names = {"first": rows["approach"].map(APPROACH_NAMES), "second": rows["reference"].map(APPROACH_NAMES)}
     return by_row(
-        rows.assign(**names, fall=_percent(rows, "reference_amplification")),
+        weighed(rows, "change", "change_plain").assign(
+            **names, fall=_percent(rows, "reference_amplification")
+        ),
         "Is there less amplification with “{first}” than with “{second}”?",
-        ("No: more.", "Yes.", "Not told apart."),
+        ("No: more.", "Yes.", "{unknown}"),
         *("change", "points", "n_occupations", "occupations"),
         figure="paradox_approach_change",
-        details=("From {reference_amplification} to {amplification} points{fall}.", "{reason}"),
+        details=("From {reference_amplification} to {amplification} points{fall}.", "{both}", "{why}"),
+        p="p_told",
+        confidence=confidence,
     )
 
 
-def t_tests(amplification: pd.DataFrame, approaches: Sequence[str]) -> list[Finding]:
-    """Say for which prompts the test rejects that amplification is 0, noise taken out (``paradox_amplification``)."""
+def t_tests(amplification: pd.DataFrame, approaches: Sequence[str], *, confidence: float) -> list[Finding]:
+    """Say for which prompts the test rejects that amplification is 0, noise taken out (``paradox_amplification``).
+
+    Prompts are adjusted for one another (Holm).
+    """
     rows = amplification[(amplification["definition"] == "published") & amplification["t"].notna()]
-    rows = rows[rows["approach"].isin(approaches) & (rows["prompt"] != "mean")]
+    rows = weighed(rows[rows["approach"].isin(approaches) & (rows["prompt"] != "mean")])
 
     def say(model: str, approach: str, rows: pd.DataFrame) -> Finding:
-        rejected = ", ".join(_whose(p) for p in rows.loc[rows["p"] < LEVEL, "prompt"])
+        p = stats.adjust(rows["p_told"])
+        rejected = ", ".join(_whose(prompt) for prompt in rows.loc[p < _alpha(confidence), "prompt"])
+        undecided = "Not told apart from 0."
         return Finding(
             f"Does the t-test leave any amplification with “{APPROACH_NAMES[approach]}”?",
-            f"Yes, for {rejected}." if rejected else "Not told apart from 0.",
+            f"Yes, for {rejected}." if rejected else undecided,
             model,
+            n=rows["n_occupations"].min(),
+            of="occupations",
+            undecided=undecided,
+            p=float(p.min()),
+            alpha=_alpha(confidence),
             details=tuple(
                 f"{_whose(r.prompt).capitalize()}: {spoken(r.amplification)} points, t = {r.t:.2f}, {p_words(r.p)}, "
                 f"{r.n_occupations:.0f} occupations."
@@ -369,14 +440,15 @@ def t_tests(amplification: pd.DataFrame, approaches: Sequence[str]) -> list[Find
 
 def printed_tests(tests: pd.DataFrame) -> list[Finding]:
     """Say which of the paper's tests cannot be made again, because it prints no shares (``paradox_t_tests``)."""
-    lost = tests[(tests["printed"] != "") & tests["p"].isna()]
+    lost = tests[(tests["printed_rejected"] != "") & tests["p"].isna()]
     return [
         Finding(
             "Can the paper's t-tests be made again?",
             f"None of {len(rows)}: it prints no shares for these approaches.",
             model,
             details=(
-                f"It rejects {(rows['printed'] == 'yes').sum()} of them at {LEVEL:g} (section 5.3, footnote 11).",
+                f"It rejects {(rows['printed_rejected'] == 'yes').sum()} of them at {_PAPERS_LEVEL:g} (section 5.3, "
+                "footnote 11).",
             ),
         )
         for model, rows in lost.groupby("model", sort=False)
@@ -387,7 +459,12 @@ def printed_tests(tests: pd.DataFrame) -> list[Finding]:
 
 
 def captions_as_prompts(
-    amplification: pd.DataFrame, printed: pd.DataFrame, approaches: Sequence[str], *, enough: bool
+    amplification: pd.DataFrame,
+    printed: pd.DataFrame,
+    approaches: Sequence[str],
+    *,
+    enough: bool,
+    confidence: float,
 ) -> list[Finding]:
     """Say whether bias is amplified when captions, or paraphrases of them (``approaches``), are the prompts.
 
@@ -400,13 +477,13 @@ def captions_as_prompts(
     }
     rows = amplification[amplification["approach"].isin(approaches) & amplification["n_occupations"].notna()]
     rows = rows[((rows["n_images"] >= LEAST_IMAGES) == enough) & rows["definition"].isin(asked)]
-    papers = printed.drop_duplicates("approach").set_index("approach")["amplification"]
+    papers = printed.drop_duplicates("approach").set_index("approach")["amplification_plain"]
     stated = rows["approach"].map(papers).where(rows["definition"] == "published")
     rows = rows.assign(
         question=[asked[r.definition].format(APPROACH_NAMES[r.approach]) for r in rows.itertuples()],
         stated=stated.map("The paper states {:.2f} for SD 1.4.".format).where(stated.notna(), ""),
     )
-    return _amplified(rows, "{reason}", "{stated}")
+    return _amplified(rows, "{stated}", confidence=confidence)
 
 
 def gender_words(accuracy: pd.DataFrame, approach: str) -> list[Finding]:
@@ -455,32 +532,40 @@ def variation(variation: pd.DataFrame, *, confidence: float) -> list[Finding]:
     Of ``paradox_prompt_variation``; ``confidence`` is the level of its intervals, 0–1.
     """
 
+    alpha = _alpha(confidence)
+
     def say(model: str, rows: pd.DataFrame) -> list[Finding]:
-        tested, beyond = int(rows["p_holm"].notna().sum()), int((rows["p_holm"] < LEVEL).sum())
+        tested, beyond = int(rows["p_holm"].notna().sum()), int((rows["p_holm"] < alpha).sum())
         sd, noise = (spoken(rows[c].median()) for c in ("sd_prompts", "sd_noise"))
         details = [f"Median standard deviation over prompts: {sd} points, {noise} by noise alone."]
-        details += [f"Counted is a p below {LEVEL:g}, adjusted over occupations (Holm)."] if tested else []
+        details += [f"Counted is a p below {alpha:g}, adjusted over occupations (Holm)."] if tested else []
         numbers = _number(100 * beyond / tested, "% of occupations", tested, "tested") if tested else {}
-        flips, surely = rows["lean_flips"] != "no", "too few images to be sure"
+        few, flips = "Too few images to test it.", (rows["lean_flips"] != "no").sum()
+        n, surely = len(rows), (rows["p_lean"] < alpha).sum()
         # Where no prompts' intervals could lie on either side of 50, that none did says nothing.
-        if (rows["flip_possible"] == "yes").any():
-            clear = (rows["lean_flips"] == "beyond intervals").sum()
-            surely = f"{clear} with {level(confidence)} intervals clear of 50"
+        could = (rows["flip_possible"] == "yes").any()
+        none = "none beyond sampling noise" if could else "too few images to be sure"
         return [
             Finding(
                 "Do shares differ between prompts beyond sampling noise?",
-                f"In {beyond} of {tested} occupations tested." if tested else "Too few images to test it.",
+                f"In {beyond} of {tested} occupations tested." if tested else few,
                 model,
                 **numbers,
                 figure="paradox_prompt_noise",
                 details=tuple(details),
+                undecided="Not told apart from sampling noise." if tested else few,
+                p=rows["p_holm"].min(),
+                alpha=alpha,
             ),
             Finding(
                 "Does the lean of an occupation turn with the prompt?",
-                f"For {flips.sum()} of {len(rows)}; {surely}.",
+                f"For {flips} of {n}; {surely} beyond sampling noise.",
                 model,
-                **_number(100 * flips.mean(), "% of occupations", len(rows), "occupations"),
+                **_number(100 * flips / n, "% of occupations", n, "occupations"),
                 figure=f"paradox_prompt_variation_{as_name(model)}",
+                undecided=f"For {flips} of {n}; {none}.",
+                p=rows["p_lean"].min() if could else np.nan,
+                alpha=alpha,
             ),
         ]
 

@@ -290,5 +290,5 @@ def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
 def settings(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the pipeline was told to do: table ``pipeline_settings``."""
     rows = [("model", pipeline.label, "The text-to-image model."), *pipeline.settings.describe()]
-    frame = pd.DataFrame(rows, columns=["setting", "value", "description"])
+    frame = pd.DataFrame(rows, columns=["setting", "set_to", "description"])
     return tables.of(frame.assign(model=pipeline.label), "pipeline_settings")

@@ -13,10 +13,14 @@ MODEL = "SD 1.4"
 """The model that sections 5.3, 6 and A.6 state results for."""
 
 
+MODELS = {"SD 1.4": "paradox_table_6", "SD 1.5": "paradox_table_7"}
+"""Models whose shares are printed, and where."""
+
+
 def percent_female() -> pd.DataFrame:
     """Return Tables 6 and 7 as measurements of the naive approach: table ``paradox_percent_female`` (%)."""
-    both = (("SD 1.4", "paradox_table_6"), ("SD 1.5", "paradox_table_7"))
-    whole = pd.concat([published.load(name).assign(model=model) for model, name in both], ignore_index=True)
+    tables_of = [published.load(name).assign(model=model) for model, name in MODELS.items()]
+    whole = pd.concat(tables_of, ignore_index=True)
     whole.loc[whole["source"] == "training", "prompt"] = "captions"
     return tables.of(whole.assign(approach="naive", n=NOMINAL_N), "paradox_percent_female")
 
@@ -31,4 +35,5 @@ def printed_amplification() -> pd.DataFrame:
     stated = words[(words["quantity"] == "amplification") & words["approach"].isin(CAPTIONS_AS_PROMPTS)]
     stated = stated.rename(columns={"value": "amplification"}).assign(model=MODEL, prompt="captions")
     whole = pd.concat([published.load("paradox_table_3"), stated], ignore_index=True)
+    whole = whole.rename(columns={"amplification": "amplification_plain"})
     return tables.of(whole, "paradox_printed_amplification")

@@ -119,7 +119,7 @@ def amplification(table: pd.DataFrame, occupations: pd.DataFrame) -> Figure:
 
 
 def _draw_occupations(ax: Axes, occupations: pd.DataFrame, definition: str, y: float) -> None:
-    values = occupations["directional" if definition == "directional" else "amplification"].dropna()
+    values = occupations["directional" if definition == "directional" else "amplification_plain"].dropna()
     occupations = occupations.loc[values.index]
     left_out = (occupations["excluded"] != "") & (definition == "published")
     # Drawn below the others, so that an occupation left out is never taken for one that counts.

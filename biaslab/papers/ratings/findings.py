@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from biaslab.findings import Finding, by_row, count, each, from_row, interval, level, moved, spoken
+from biaslab import stats
+from biaslab.findings import Finding, by_row, count, each, from_row, interval, spoken
 from biaslab.measures.amplification import DEFINITIONS
 from biaslab.papers.paradox.analysis.groups import percents
+from biaslab.papers.paradox.findings import weighed
 from biaslab.papers.ratings.analysis import LABEL_SETS
 from biaslab.ratings import SOURCES, UNNAMED, Rated
 
@@ -61,7 +63,7 @@ def undecided(rated: Rated, *, confidence: float) -> list[Finding]:
     )
 
 
-def amplification(table: pd.DataFrame, outcomes: pd.DataFrame) -> list[Finding]:
+def amplification(table: pd.DataFrame, outcomes: pd.DataFrame, *, confidence: float) -> list[Finding]:
     """Say whether generated images amplify the imbalance, by all three definitions.
 
     From ``paradox_amplification`` and ``ratings_outcomes``.
@@ -74,7 +76,7 @@ def amplification(table: pd.DataFrame, outcomes: pd.DataFrame) -> list[Finding]:
         if rows.empty:
             return Finding(question, "It cannot be computed.", model, details=(f"{_why_none(decided)}.",))
         rows = rows[rows["prompt"] == ("mean" if "mean" in set(rows["prompt"]) else rows["prompt"].iloc[0])]
-        rows = rows.set_index("definition").loc[list(DEFINITIONS)]
+        rows = weighed(rows).set_index("definition").loc[list(DEFINITIONS)]
         rows["total"] = rows["n_occupations"] + rows["n_excluded"]
         values = [
             f"{spoken(row['amplification'])} points {_NAMES[definition]} ({interval(row)}; {row['n_occupations']:.0f} "
@@ -82,14 +84,21 @@ def amplification(table: pd.DataFrame, outcomes: pd.DataFrame) -> list[Finding]:
             for definition, row in rows.dropna(subset="amplification").iterrows()
         ]
         details = [f"{'; '.join(values)}."] if values else []
+        details += [
+            f"{_NAMES[definition].capitalize()}: {both}" for definition, both in rows["both"].items() if both
+        ]
+        answer, undecided, p = _verdict(rows, confidence)
         return from_row(
             rows.loc["directional"],
             question,
-            _verdict(rows["ci_low"].to_numpy(float), rows["ci_high"].to_numpy(float)),
+            answer,
             *("amplification", "points along the training lean", "n_occupations", "occupations"),
             model=model,
             figure="ratings_amplification",
             details=(*details, *_reasons(rows), f"{_counted(decided['n'].sum(), 'decided image')}."),
+            undecided=undecided,
+            p=p,
+            alpha=round(1 - confidence, 10),
         )
 
     return each(outcomes, ["model"], say) if len(table) else []
@@ -103,20 +112,25 @@ def _why_none(outcomes: pd.DataFrame) -> str:
     return f"None of {images} was decided female or male"
 
 
-def _verdict(low: np.ndarray, high: np.ndarray) -> str:
-    """Return what the intervals that there are say together."""
-    known = ~np.isnan(low)
-    by = "by all three definitions" if known.all() else "by each definition that has an interval"
-    words = f"Yes, {by}.", f"They reduce it {by}.", "No amplification is shown by any definition."
-    said = {moved(*limits, *words) for limits in zip(low[known], high[known], strict=True)}
-    if not said:
-        return "It cannot be judged: there is no interval."
-    return said.pop() if len(said) == 1 else "That depends on the definition."
+def _verdict(rows: pd.DataFrame, confidence: float) -> tuple[str, str, float]:
+    """Return what the definitions say together, the answer where that is not told, and the p of what is said."""
+    known = rows[rows["p_told"].notna()]
+    if known.empty:
+        return (unknown := "It cannot be judged: there is no interval."), unknown, np.nan
+    undecided = "No amplification is shown by any definition."
+    by = "by all three definitions" if len(known) == len(rows) else "by each definition that has an interval"
+    shown = np.sign(known["amplification"]).where(known["p_told"] < round(1 - confidence, 10), 0)
+    if shown.nunique() == 1 and shown.iloc[0]:
+        # All of them have to hold, so the largest p counts.
+        words = f"Yes, {by}." if shown.iloc[0] > 0 else f"They reduce it {by}."
+        return words, undecided, known["p_told"].max()
+    answer = "That depends on the definition." if shown.any() else undecided
+    return answer, undecided, float(stats.adjust(known["p_told"]).min())
 
 
 def _reasons(rows: pd.DataFrame) -> tuple[str, ...]:
-    """Return why intervals are missing."""
-    return tuple(r for r in dict.fromkeys(rows.loc[rows["ci_low"].isna(), "reason"]) if r)
+    """Return why intervals are missing, or tell nothing."""
+    return tuple(filter(None, dict.fromkeys(rows["why"])))
 
 
 def agreement(table: pd.DataFrame) -> list[Finding]:
@@ -138,25 +152,33 @@ def agreement(table: pd.DataFrame) -> list[Finding]:
 
 
 def sensitivity(table: pd.DataFrame, *, confidence: float) -> list[Finding]:
-    """Say how far the ways to resolve ratings move the amplification (``ratings_sensitivity``)."""
+    """Say how far the ways to resolve ratings move the amplification (``ratings_sensitivity``).
+
+    Results of the rules are adjusted for one another (Holm).
+    """
     kinds = {"rule": "By rule", "rater": "One rater alone", "extreme": "All undecided alike"}
+    alpha = round(1 - confidence, 10)
 
     def say(model: str, rows: pd.DataFrame) -> Finding:
-        rules = rows[rows["kind"] == "rule"]
-        clear, known = (rules["ci_low"] > 0) | (rules["ci_high"] < 0), rules["ci_low"].notna()
+        rules = weighed(rows[rows["kind"] == "rule"])
+        p = stats.adjust(rules["p_told"])
+        known, clear = np.isfinite(p).sum(), (p < alpha).sum()
         by = {kind: rows[rows["kind"] == kind] for kind in kinds if kind in set(rows["kind"])}
         details = [f"{kinds[kind]}: {_ranges(some)}." for kind, some in by.items()]
-        answer = "It cannot be judged: no rule has an interval."
-        if known.any():
-            answer = f"{clear.sum()} of {known.sum()} {level(confidence)} intervals over the rules exclude 0."
+        undecided = f"None of {known} results over the rules differs from 0."
+        if not known:
+            undecided = "It cannot be judged: no rule has an interval."
         return Finding(
             "Does the result rest on how ratings are resolved?",
-            answer,
+            f"{clear} of {known} results over the rules differ from 0." if known else undecided,
             model="" if model == UNNAMED else model,
-            n=rules["rule"].nunique(),
-            of="rules",
+            n=rules["n_occupations"].max(),
+            of="occupations",
             figure="ratings_sensitivity",
             details=(*details, *_reasons(rules)),
+            undecided=undecided,
+            p=float(np.nanmin(p)) if known else np.nan,
+            alpha=alpha,
         )
 
     return each(table, ["model"], say)

@@ -130,7 +130,7 @@ def reliability(table: pd.DataFrame) -> Figure:
     return forms.diagonal(
         some.assign(size=[f"n = {n:,.0f}" for n in some["n"]]),
         "mean_judge",
-        "percent_female",
+        "percent_true",
         labels=("Judge's probability of female, mean of the bin (%)", "Renders that show a woman (%)"),
         ends=(-3, 103),
         limits=(("mean_judge", "mean_judge"), ("ci_low", "ci_high")),
@@ -203,17 +203,17 @@ def amplification(table: pd.DataFrame, *, definition: str = "published", prompt:
     By one definition, of prompts ``pooled`` or of their ``mean``.
     """
     some = table[(table["definition"] == definition) & (table["prompt"] == prompt)]
-    made = some["generator"] + ", guidance " + some["guidance_scale"]
+    made = some["generator"] + ", guidance " + some["guidance_scale"].map("{:g}".format)
     made = made.where(some["generator"] != "world", _NO_MODEL)
     knobs = np.where(some["skew"] == "off", "\n(all knobs off)", "")
     return forms.estimates(
         some.assign(made=made, row=some["approach"].map(NAMES) + knobs),
-        "beyond_floor",
+        "amplification",
         row="row",
         hue="made",
         look=_look(made),
         label="Expected amplification (points)",
-        floor="amplification",
+        floor="amplification_plain",
         floor_name="before its floor is taken off",
         mark="implied",
         mark_name="implied by true shares",
@@ -238,15 +238,15 @@ def guidance(
     Of ``calibration_guidance``, a panel each of ``approaches``; those that the table lacks are left out.
     """
     some = table[table["approach"].isin(approaches)]
-    some = some.assign(scale=some["guidance_scale"].astype(float)).sort_values("scale", kind="stable")
+    some = some.assign(scale=some["guidance_scale"]).sort_values("scale", kind="stable")
     # Parts stand on top of one another: measurement, then model.
-    points = some.groupby(["approach", "scale"])["points"].cumsum()
-    levels = some.assign(points=points, ci_low=np.nan, ci_high=np.nan)
+    points = some.groupby(["approach", "scale"])["change"].cumsum()
+    levels = some.assign(change=points, ci_low=np.nan, ci_high=np.nan)
     parts = [some[some["part"] == "total"], *(levels[levels["part"] == p] for p in ("model", "measurement"))]
     return forms.trends(
         pd.concat(parts),
         "scale",
-        "points",
+        "change",
         labels=("Guidance scale", "Change along the true lean (points)"),
         hue="part",
         look=_PARTS,
@@ -296,13 +296,13 @@ def conditional(table: pd.DataFrame) -> Figure:
 
 def occupations(table: pd.DataFrame) -> Figure:
     """Draw the share of women behind each kind of caption, occupation by occupation (``world_occupations``)."""
-    whole = table[table["captions"] == "all"].set_index("occupation")["percent_female"].sort_values()
+    whole = table[table["captions"] == "all"].set_index("occupation")["percent_true"].sort_values()
     place = table["occupation"].map({name: i for i, name in enumerate(whole.index)})
     rows = table.assign(place=place, part=place // (len(whole) / 2))
     rows = rows[rows["captions"] != "prompt-like"].sort_values("place", kind="stable")
     return forms.estimates(
         rows,
-        "percent_female",
+        "percent_true",
         row="occupation",
         hue="captions",
         look=Look(KIND_NAMES),
@@ -442,7 +442,7 @@ _LOOK = {
 
 def specification_curve(curve: pd.DataFrame) -> Figure:
     """Draw all specifications by their estimate, with intervals and choices (``synthesis_specification_curve``)."""
-    curve = curve.sort_values("amplification", kind="stable", ignore_index=True)
+    curve = curve.sort_values("estimate", kind="stable", ignore_index=True)
     order = list(_OPTION_NAMES)
     choices = [
         (choice, option)
@@ -459,7 +459,7 @@ def specification_curve(curve: pd.DataFrame) -> Figure:
         some = curve[(curve["exclusion"] == exclusion) & (curve["measure"] == measure)]
         if len(some):
             top.vlines(some.index, some["ci_low"], some["ci_high"], color=color, alpha=0.35, lw=1.4)
-            top.plot(some.index, some["amplification"], marker, color=color, ms=4, label=label)
+            top.plot(some.index, some["estimate"], marker, color=color, ms=4, label=label)
     top.set_ylabel("Expected amplification (points)")
     top.legend(loc="upper left", fontsize=9)
     for y, (choice, option) in enumerate(choices):
@@ -482,7 +482,7 @@ def choice_effects(effects: pd.DataFrame) -> Figure:
     """Draw the mean and the range of results for each option of each choice (``synthesis_choice_effect``)."""
     return forms.estimates(
         effects.assign(row=[_option(r.choice, r.option) for r in effects.itertuples()]),
-        "amplification",
+        "estimate",
         row="row",
         hue="choice",
         look=Look(_CHOICE_NAMES),
@@ -498,17 +498,17 @@ def models(table: pd.DataFrame) -> Figure:
 
 
 @style.empty_without_rows
-def model_differences(table: pd.DataFrame) -> Figure:
+def model_differences(table: pd.DataFrame, *, confidence: float = 0.95) -> Figure:
     """Draw the differences of two models, a panel a measure (``synthesis_model_differences``)."""
-    pairs = table["model_a"] + " − " + table["model_b"]
+    pairs, level = table["model_a"] + " − " + table["model_b"], round(1 - confidence, 10)
     return _by_measure(
-        table.assign(pair=pairs, clear=table["p_holm"] < 0.05),
+        table.assign(pair=pairs, clear=table["p_holm"] < level),
         "difference",
         "pair",
         label="Difference, in the unit of its panel",
         reference=0.0,
         filled="clear",
-        filled_names=("different after Holm's adjustment (p < 0.05)", "not different"),
+        filled_names=(f"different after Holm's adjustment (p < {level:g})", "not different"),
     )
 
 

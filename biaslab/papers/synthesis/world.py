@@ -92,7 +92,7 @@ def occupations() -> pd.DataFrame:
     shares = {kind: true_shares(names, kind) for kind in KINDS}
     wide = pd.DataFrame({"occupation": names, **shares})
     return tables.of(
-        wide.melt("occupation", var_name="captions", value_name="percent_female"), "world_occupations"
+        wide.melt("occupation", var_name="captions", value_name="percent_true"), "world_occupations"
     )
 
 

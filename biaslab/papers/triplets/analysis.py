@@ -3,9 +3,10 @@
 Whether neutral prompts and their images are nearer to masculine or to feminine ones (paper section 4), which
 objects go with which gender (section 5), and how objects depend on the prompt (sections 6 and 7).
 
-``confidence`` (0–1) is the level of intervals, ``seed`` and ``replicates`` are those of sign-flip tests of more than 16
-values and of permutations. ``counts`` has rows of ``triplets_object_counts``, or ``triplets_group_object_counts`` where
-it is of groups; where they are told by ``case``, intervals and tests take cases as independent, not occurrences.
+``confidence`` (0–1) is the level of intervals, ``seed`` and ``replicates`` are those of sign flips and permutations
+that are too many to be counted out. A gap's p is that of its interval, Student's t; ``p_flips`` stands beside it.
+``counts`` has rows of ``triplets_object_counts``, or ``triplets_group_object_counts`` where it is of groups; where they
+are told by ``case``, intervals and tests take cases as independent, not occurrences.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 from scipy.special import expit, logit
-from scipy.stats import binom
+from scipy.stats import binom, norm
 from scipy.stats import t as t_distribution
 
 from biaslab import published, stats, tables
@@ -76,8 +77,8 @@ def excluded_words(words: pd.DataFrame) -> pd.DataFrame:
     """
     if words.empty:
         printed = published.load("triplets_table_2").drop_duplicates("word")
-        words = printed.assign(dataset="", n_excluded=np.nan)
-    ranked = words.sort_values("n_excluded", ascending=False, kind="stable")
+        words = printed.assign(dataset="", captions_excluded=np.nan)
+    ranked = words.sort_values("captions_excluded", ascending=False, kind="stable")
     order = pd.Categorical(ranked["dataset"], dict.fromkeys(words["dataset"]))
     return tables.of(ranked.iloc[np.argsort(order.codes, kind="stable")], "triplets_excluded_words")
 
@@ -119,7 +120,7 @@ def _marked(text: str, spans: str) -> str:
 
 def depicted(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_depicted`` with Wilson intervals of that level, in %: precision and recall of the filter."""
-    value, low, high = stats.percent(agreement["count"], agreement["n"], confidence)
+    value, low, high = stats.percent(agreement["n_both"], agreement["n"], confidence)
     return tables.of(agreement.assign(value=value, ci_low=low, ci_high=high), "triplets_depicted")
 
 
@@ -133,7 +134,7 @@ def datasets(prompt_sets: pd.DataFrame) -> pd.DataFrame:
     """
     prompts = len(PROMPT_GENDERS) * prompt_sets["triplets"]
     images = prompts * prompt_sets["seeds"]
-    return tables.of(prompt_sets.assign(prompts=prompts, images=images), "triplets_datasets")
+    return tables.of(prompt_sets.assign(prompts=prompts, n_images=images), "triplets_datasets")
 
 
 def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -163,7 +164,7 @@ def guidance(
     """
     cell = [*_CELL, "guidance_scale", *_METRIC]
     found = _gaps(similarity, "triplets_guidance_similarity", cell, seed, replicates, confidence)
-    found = found.assign(step=found["metric"].str.removeprefix("z_").astype(int))
+    found = found.assign(denoising_step=found["metric"].str.removeprefix("z_").astype(int))
     return _adjusted(tables.of(found, "triplets_guidance"), _CELL)
 
 
@@ -174,11 +175,10 @@ def disparity_gap(
 
     Masculine minus feminine closeness by model, dataset and metric, in the metric's unit (section 4.2): above 0 where
     neutral is nearer to masculine, a tie where it is not above one unit of the last printed digit. Intervals and errors
-    are those of :func:`disparity`; p flips the signs of whole cases, and is adjusted for all gaps of the same kind of
-    sample.
+    are those of :func:`disparity`; p is adjusted over the metrics of a model and dataset.
     """
     found = _gaps(similarity, "triplets_similarity", [*_CELL, *_METRIC], seed, replicates, confidence)
-    return _adjusted(tables.of(found, "triplets_disparity_gap"), ["sample"])
+    return _adjusted(tables.of(found, "triplets_disparity_gap"), _CELL)
 
 
 def floor(
@@ -196,7 +196,7 @@ def floor(
     Of ``neutral-placebo`` at the same noise, what changing a word does that says nothing of gender.
 
     The difference is the closeness of a gendered pair less that of the reference, over the cases that have both, with
-    Student's t and the sign flips of :func:`disparity_gap`, adjusted for all rows of a kind of sample.
+    the tests of :func:`disparity_gap`, adjusted over the metrics and pairs of a model, dataset and reference.
     """
     cell = [*_CELL, *_METRIC]
     rows, of_cell = [], dict(iter(similarity.groupby(cell, sort=False)))
@@ -209,15 +209,15 @@ def floor(
             mean = _mean("value", of["value"], of["case"], _reason(of), confidence)
             for pair in PAIRS:
                 difference = (sign * (wide[pair] - wide[reference])).dropna()
-                far = stats.mean_interval(difference, confidence)
+                far = _mean("", difference, difference.index, "", confidence)
                 rows.append(
                     same
                     | mean
-                    | {"reference": reference, "pair": pair, "difference": far.value, "n": far.n}
-                    | {"difference_ci_low": far.ci_low, "difference_ci_high": far.ci_high}
-                    | {"p": stats.sign_flip(difference, replicates, seed=seed).p}
+                    | {"reference": reference, "pair": pair, "n": len(difference)}
+                    | {f"difference{of}": far.get(of.removeprefix("_")) for of in ("", "_ci_low", "_ci_high")}
+                    | _tests(difference, replicates, seed)
                 )
-    return _adjusted(tables.of(rows, "triplets_floor"), ["sample"])
+    return _adjusted(tables.of(rows, "triplets_floor"), [*_CELL, "reference"])
 
 
 def where(
@@ -291,7 +291,7 @@ def gap_summary(gap: pd.DataFrame, *, seed: int, replicates: int, confidence: fl
             for names, rows in groups
         ]
         frame = pd.DataFrame(rows).assign(model=model)
-        for p in ("p_percent", "p_datasets", "p_cells"):
+        for p in ("p_gap", "p_percent", "p_datasets", "p_cells"):
             frame[f"{p}_holm"] = stats.adjust(frame[p].to_numpy(float), "holm")
         frames.append(frame)
     return tables.joined(frames, f"triplets_{'gap' if metric else 'co_occurrence'}_summary")
@@ -299,7 +299,7 @@ def gap_summary(gap: pd.DataFrame, *, seed: int, replicates: int, confidence: fl
 
 def _over_datasets(rows: pd.DataFrame, seed: int, replicates: int, confidence: float) -> dict:
     by = rows.groupby("dataset", sort=False)[["gap", "percent_nearer"]].mean()
-    cells = rows["gap"].dropna().to_numpy()
+    cells, means = (of.dropna().to_numpy() for of in (rows["gap"], by["gap"]))
     gap, percent = (stats.mean_interval(by[c], confidence, skip_nan=True) for c in by)
     return {
         "gap": gap.value,
@@ -308,13 +308,16 @@ def _over_datasets(rows: pd.DataFrame, seed: int, replicates: int, confidence: f
         "percent_nearer": percent.value,
         "percent_ci_low": percent.ci_low,
         "percent_ci_high": percent.ci_high,
+        "p_gap": stats.one_sample_t(means).p,
         "p_percent": stats.one_sample_t(by["percent_nearer"], skip_nan=True).p,
         "n_datasets": gap.n,
         "n_cells": len(cells),
         **{f"n_{word}": int((rows["nearer"] == word).sum()) for word in ("masculine", "tie", "feminine")},
         "n_missing": int(rows["gap"].isna().sum()),
-        "p_datasets": stats.sign_flip(by["gap"].dropna().to_numpy(), replicates, seed=seed).p,
-        "smallest_p_datasets": 2 * 0.5**gap.n if gap.n else np.nan,
+        "p_datasets": stats.sign_flip(means, replicates, seed=seed).p,
+        "smallest_p_datasets": stats.least_sign_flip_p(np.count_nonzero(means), replicates)
+        if gap.n
+        else np.nan,
         "p_cells": stats.sign_flip(cells, replicates, seed=seed).p,
         "unit": rows["unit"].iloc[0],
         "reason": "" if gap.n > 1 else "an interval needs two datasets",
@@ -362,8 +365,17 @@ def _mean(name: str, values: pd.Series, cases: pd.Series, missing: str, confiden
         reason = "only the mean is given, no values per triplet or seed"
         return {name: float(values.iloc[0]), "reason": reason}
     mean = stats.mean_interval(values.dropna(), confidence)
-    reason = "" if mean.n > 1 else "an interval needs two cases"
-    return {name: mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high, "reason": reason}
+    if mean.n < 2:
+        return {name: mean.value, "reason": "an interval needs two cases"}
+    if np.isnan(stats.one_sample_t(values.dropna()).p):
+        return {name: mean.value, "reason": "all cases have the same value"}
+    return {name: mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high, "reason": ""}
+
+
+def _tests(differences: pd.Series, replicates: int, seed: int) -> dict:
+    """Return the tests of a mean against 0: that of its Student's t interval, and by flipped signs."""
+    flipped = stats.sign_flip(differences, replicates, seed=seed)
+    return {"p": stats.one_sample_t(differences).p, "p_flips": flipped.p, "n_cases": flipped.n}
 
 
 def _reason(rows: pd.DataFrame) -> str:
@@ -390,7 +402,7 @@ def _gaps(
         missing = _reason(group) or "one of the two values is missing"
         row |= _mean("gap", difference, wide.index, missing, confidence)
         if list(wide.index) != [MEAN]:
-            row["p"] = stats.sign_flip(difference.dropna(), replicates, seed=seed).p
+            row |= _tests(difference.dropna(), replicates, seed)
         row |= {"feminine": feminine, "masculine": masculine, "reading": _worst_reading(group)}
         # A similarity of unit 1 becomes the distance 1 - similarity; other similarities have no distance.
         far, near = (1 - feminine, 1 - masculine) if higher else (feminine, masculine)
@@ -446,10 +458,11 @@ def chi_square(
     Of counts by group ``triplets_group_chi_square``: the same for each group (sections 6.3 and 7.1, tables 7 to 9).
 
     ``printed`` has rows of ``triplets_printed_chi_square``, for cells without counts. p is as computed or printed, and
-    adjusted for all tests over the same kind of sample; Cramér's V (0–1) is known where there are counts. Beside it
-    stands the p of labels permuted within cases: images of a triplet are matched and objects of an image come
-    together, so that the plain p is too large for the one reason and too small for the other. Raises InputError where
-    n_images differs within a set of prompts, or only some counts are told by case.
+    adjusted for all tests over the same kind of sample, of printed and of computed ones apart; Cramér's V (0–1) is
+    known where there are counts. Beside it stands the p of labels permuted within cases: images of a triplet are
+    matched and objects of an image come together, so that the plain p is too large for the one reason and too small for
+    the other. It decides where it is known: ``p_decisive_holm`` and ``p_decisive_bh``. Raises InputError where n_images
+    differs within a set of prompts, or only some counts are told by case.
     """
     counts, of = _with_group(counts)
     printed = printed[(printed["dependency_group"] == ALL_GROUPS) == (of == "")]
@@ -466,7 +479,15 @@ def chi_square(
 
     frame = tables.of(rows, f"triplets_{of}chi_square")
     frame = frame.sort_values([c for c in _GROUP if c in frame], key=place, ignore_index=True)
-    return _adjusted(_adjusted(frame, ["sample"]), ["sample"], "p_permutation")
+    # What is printed and what is measured are two studies.
+    family = ["sample", "evidence"]
+    frame = _adjusted(frame.assign(p_decisive=decisive(frame)), family, "p_decisive")
+    return _adjusted(frame.drop(columns="p_decisive"), family)
+
+
+def decisive(tests: pd.DataFrame) -> pd.Series:
+    """Return the p that counts of each chi-square test: by permutation within cases where known, else as it is."""
+    return tests["p_permutation"].fillna(tests["p"])
 
 
 def bias_score(
@@ -516,7 +537,8 @@ def _recall_corrected(scores: pd.DataFrame, detections: pd.DataFrame, confidence
     """
     recall, asked = _recalls(detections, confidence), scores[["model", "object"]]
     women, men = (
-        recall.reindex(pd.MultiIndex.from_frame(asked.assign(shown=gender))).to_numpy() for gender in GENDERS
+        recall.reindex(pd.MultiIndex.from_frame(asked.assign(gender_shown=gender))).to_numpy()
+        for gender in GENDERS
     )
     known = (women[:, 0] > 0) & (men[:, 0] > 0)
     of_women, of_men = (np.log(np.where(known[:, None], side, np.nan)).T for side in (women, men))
@@ -531,7 +553,25 @@ def _recall_corrected(scores: pd.DataFrame, detections: pd.DataFrame, confidence
             found[f"corrected_{name}"] = expit(np.where(sized, odds, end) - shift + side * by)
     found |= {"recall_feminine": women[:, 0], "recall_masculine": men[:, 0]}
     reason = np.where(known, "", "its recall beside women and men is not known")
-    return tables.of(scores.assign(**found, corrected_reason=reason), "triplets_bias_score")
+    # On that scale 0.5 is 0; a score of 0 or 1 is on it nowhere.
+    scale = np.array([found[c] for c in ("corrected_score", "corrected_ci_low", "corrected_ci_high")])
+    scale = np.where(sized, logit(np.where(sized, scale, 0.5)), scale - 0.5)
+    found["corrected_p"] = _p_of_interval(*scale, confidence)
+    scores = _adjusted(scores.assign(**found), ["model"], "corrected_p")
+    return tables.of(scores.assign(corrected_reason=reason), "triplets_bias_score")
+
+
+def _p_of_interval(value, low, high, confidence: float) -> np.ndarray:
+    """Return the two-sided p that an interval about 0 has, below 1 - confidence exactly where it excludes 0.
+
+    As if the half of it towards 0 were that of a normal distribution: for intervals that no test goes with.
+    """
+    value, low, high = (np.asarray(x, float) for x in (value, low, high))
+    half = np.where(value > 0, value - low, high - value)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = norm.ppf((1 + confidence) / 2) * np.abs(value) / half
+    p = np.where(value == 0, 1.0, 2 * norm.sf(z))
+    return np.where(np.isfinite(low) & np.isfinite(high), p, np.nan)
 
 
 def _recalls(detections: pd.DataFrame, confidence: float) -> pd.DataFrame:
@@ -541,7 +581,7 @@ def _recalls(detections: pd.DataFrame, confidence: float) -> pd.DataFrame:
     rows = detections.assign(both=hits, reference_only=shown - hits)
     # Of ratings and drawings, ratings are of the images themselves.
     rows = rows.sort_values("reference", ascending=False, kind="stable")
-    keys = ["model", "object", "shown"]
+    keys = ["model", "object", "gender_shown"]
     found = [
         dict(zip(keys, names[1:], strict=True)) | _share_found(of, "reference_only", confidence)
         for names, of in rows.groupby(["reference", *keys], sort=False)
@@ -638,10 +678,11 @@ def _tested(
             yield row | {"reason": test.reason}
             continue
         v = stats.cramers_v(test.statistic, test.dof, test.n, min(table.shape), confidence)
-        row |= {"p_relation": "=", "p": test.p, "statistic": test.statistic, "dof": test.dof}
+        row |= {"p_relation": "=", "p": test.p, "chi_square": test.statistic, "dof": test.dof}
         if (counts["case"] != "").all():
             sets = _by_case(counts, dict(zip(wide.index, kinds, strict=True)), genders)
             row["p_permutation"] = stats.permuted_chi_square(sets, replicates, seed=seed)
+            row["n_cases"] = int((sum(abs(each).sum(axis=1) for each in sets) > 0).sum())
         yield row | {"cramers_v": v.value, "ci_low": v.ci_low, "ci_high": v.ci_high, "reason": ""}
 
 
@@ -666,12 +707,12 @@ def _scores(
     rows = counts.groupby([*cell, "object", "prompt_gender"])["count"].sum().unstack()
     rows = rows.reindex(columns=sets).fillna(0).astype(int).reset_index()
     images = counts.groupby([*cell, "prompt_gender"])["n_images"].first().unstack().reindex(columns=sets)
-    rows = rows.merge(images.dropna().add_prefix("n_").reset_index(), on=cell)
+    rows = rows.merge(images.dropna().add_prefix("images_").reset_index(), on=cell)
     words = published.load("triplets_text").query("quantity == 'minimum_co_occurrence'")
     stated = rows["dataset"].map(words.set_index("subject")["value"]).fillna(MINIMUM_COUNT)
     rows = rows.assign(minimum_count=minimum_count or stated.astype(int))
     rows = rows[rows[sets].max(axis=1) >= rows["minimum_count"]]
-    masculine, feminine, *sizes = (rows[c].to_numpy() for c in [*sets, "n_masculine", "n_feminine"])
+    masculine, feminine, *sizes = (rows[c].to_numpy() for c in [*sets, "images_masculine", "images_feminine"])
     n = masculine + feminine
     # The score grows with the masculine share of occurrences, so the share's limits give the score's.
     low, high = (_bias_score(end, 1 - end, *sizes) for end in stats.wilson_interval(masculine, n, confidence))
@@ -679,9 +720,12 @@ def _scores(
     tails = np.minimum(binom.cdf(masculine, n, fair), binom.sf(masculine - 1, n, fair))
     rows = rows.assign(
         bias_score=_bias_score(masculine, feminine, *sizes), ci_low=low, ci_high=high, p=np.minimum(1.0, 2 * tails),
-        count_feminine=feminine, count_masculine=masculine, n=n,
+        # All on the rarer side.
+        smallest_possible_p=np.minimum(1.0, 2 * np.minimum(fair, 1 - fair) ** n),
+        count_feminine=feminine, count_masculine=masculine, n=n, n_cases=np.nan,
     )  # fmt: skip
-    rows = _adjusted(_clustered(rows, counts, cell, seed, replicates, confidence), cell)
+    rows = _clustered(rows, counts, cell, seed, replicates, confidence)
+    rows = _adjusted(rows, [name for name in cell if name != "dataset"])
     # Cells in the order of the counts, objects within them by their lean.
     rows = rows.sort_values(["bias_score", "n"], ascending=False)
     return counts[cell].drop_duplicates().merge(rows, on=cell)
@@ -703,11 +747,13 @@ def _clustered(
         share = masculine.sum() / row["n"]
         error = stats.clustered_error((masculine - share * (masculine + feminine)) / row["n"])
         ends = stats.clustered_share_interval(share, error, len(masculine), confidence)
-        sizes = row["n_masculine"], row["n_feminine"]
+        sizes = row["images_masculine"], row["images_feminine"]
         # Whole numbers where both sets are of one size: then the test is exact.
         lean = masculine - feminine if sizes[0] == sizes[1] else masculine / sizes[0] - feminine / sizes[1]
         rows.loc[i, ["ci_low", "ci_high"]] = [float(_bias_score(end, 1 - end, *sizes)) for end in ends]
-        rows.loc[i, "p"] = stats.sign_flip(lean, replicates, seed=seed).p
+        rows.loc[i, ["p", "n_cases"]] = stats.sign_flip(lean, replicates, seed=seed).p, len(lean)
+        # Cases that show it as often with both genders say nothing.
+        rows.loc[i, "smallest_possible_p"] = min(1.0, 2 * 0.5 ** np.count_nonzero(lean))
     return rows
 
 
@@ -737,10 +783,10 @@ def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
         for names, sets in _group_sets(counts).items()
         for group, objects in sets.items()
     ]
-    frame = tables.of(_or_printed(rows, [*_GROUP, "objects"], printed, counts), "triplets_group_objects")
-    nouns = frame[frame["dependency_group"] == "nouns"].set_index(_CELL)["objects"]
+    frame = tables.of(_or_printed(rows, [*_GROUP, "n_objects"], printed, counts), "triplets_group_objects")
+    nouns = frame[frame["dependency_group"] == "nouns"].set_index(_CELL)["n_objects"]
     return frame.assign(
-        percent_of_nouns=100 * frame["objects"] / frame.join(nouns.rename("all"), on=_CELL)["all"]
+        percent_of_nouns=100 * frame["n_objects"] / frame.join(nouns.rename("all"), on=_CELL)["all"]
     )
 
 
@@ -758,14 +804,14 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
     ]
     keys = [*_CELL, "over", "dependency_group"]
     frame = _or_printed(rows, [*keys, "percent"], printed, counts)
-    size = objects[[*_GROUP, "objects"]].rename(columns={"dependency_group": "over"})
+    size = objects[[*_GROUP, "n_objects"]].rename(columns={"dependency_group": "over"})
     frame = frame.merge(size, on=[*_CELL, "over"], how="left")
     mirrored = frame.rename(columns={"over": "dependency_group", "dependency_group": "over"})
     mirrored = frame[keys].merge(mirrored, on=keys, how="left")
-    shared = mirrored["percent"] * mirrored["objects"] / 100
+    shared = mirrored["percent"] * mirrored["n_objects"] / 100
     # Half a hundredth of a percent of the group, the rounding of a printed cell, is less than half an object.
-    whole = (shared - shared.round()).abs() <= 0.005 * mirrored["objects"] / 100 + 1e-6
-    implied = 100 * shared.round() / frame["objects"]
+    whole = (shared - shared.round()).abs() <= 0.005 * mirrored["n_objects"] / 100 + 1e-6
+    implied = 100 * shared.round() / frame["n_objects"]
     known = frame["percent"].notna() & implied.notna() & whole
     agrees = (frame["percent"] - implied).abs() <= 0.005 + 1e-6
     frame = frame.assign(
@@ -835,7 +881,7 @@ def mask_truth(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     Means over drawings with Student's t.
     """
     rows = []
-    keys = ["model", "kind", "noise", "mask"]
+    keys = ["model", "kind", "noise_level", "mask"]
     for names, of in agreement.groupby(keys, sort=False):
         for metric in ("overlap", "auc"):
             known = of[of[metric].notna()]
@@ -891,8 +937,8 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     whole = detections[~detections["object"].isin(PEOPLE)].assign(object=ALL_OBJECTS)
     for names, of in pd.concat([whole, detections]).groupby(_FOUND, sort=False):
         for shown in (ALL_GROUPS, *GENDERS):
-            some = of if shown == ALL_GROUPS else of[of["shown"] == shown]
-            row = dict(zip(_FOUND, names, strict=True)) | {"shown": shown}
+            some = of if shown == ALL_GROUPS else of[of["gender_shown"] == shown]
+            row = dict(zip(_FOUND, names, strict=True)) | {"gender_shown": shown}
             for measure, of_what in (("precision", "finder_only"), ("recall", "reference_only")):
                 rows.append(row | {"measure": measure} | _share_found(some, of_what, confidence))
             rows.append(row | {"measure": "mask_iou"} | _overlap(some, confidence))
@@ -929,19 +975,24 @@ def _of_images(values: pd.Series, n: pd.Series, confidence: float, of: str) -> d
     return limits | {"n": int(n.sum()), "n_images": mean.n}
 
 
-def detector_gender(errors: pd.DataFrame) -> pd.DataFrame:
+def detector_gender(errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_detector_gender`` of ``triplets_detector_error``: how recall differs with who is shown.
 
     In points, men less women: above 0 an object is found more easily beside a man, so that a bias score without error
-    would lie lower. Limits are those of the difference of the two independent recalls (Newcombe 1998).
+    would lie lower. Limits are those of the difference of the two independent recalls (Newcombe 1998), and p is that of
+    this interval, whose level is that of the recalls; of single objects adjusted over these.
     """
-    recall = errors[(errors["measure"] == "recall") & errors["shown"].isin(GENDERS)]
-    female, male = (recall[recall["shown"] == g] for g in GENDERS)
+    recall = errors[(errors["measure"] == "recall") & errors["gender_shown"].isin(GENDERS)]
+    female, male = (recall[recall["gender_shown"] == g] for g in GENDERS)
     both = female.merge(male, on=_FOUND, suffixes=("_female", "_male"))
     limits = stats.difference_interval(*(both[f"{c}_{g}"] for g in GENDERS for c in ("value", *_ENDS)))
-    both = both.rename(columns={f"value_{g}": f"recall_{g}" for g in GENDERS})
+    names = {"value": "recall", "n": "objects"}
+    names = {f"{old}_{g}": f"{new}_{g}" for old, new in names.items() for g in GENDERS}
+    both = both.rename(columns=names)
     difference = both["recall_male"] - both["recall_female"]
-    found = both.assign(difference=difference, ci_low=limits.low, ci_high=limits.high)
+    p = _p_of_interval(difference, limits.low, limits.high, confidence)
+    found = both.assign(difference=difference, ci_low=limits.low, ci_high=limits.high, p=p)
+    found = _adjusted(found.assign(whole=found["object"] == ALL_OBJECTS), ["model", "reference", "whole"])
     return tables.of(found, "triplets_detector_gender")
 
 
@@ -956,12 +1007,12 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         unknown = np.isnan(row.people_only)
         sizes = {
             "found_by_both": row.nouns,
-            "detector_precision": row.both + row.model_only,
+            "detector_precision": row.nouns_both + row.model_only,
             # Every noun that the detector does not find may be one that people do.
-            "detector_recall": row.nouns - row.model_only if unknown else row.both + row.people_only,
+            "detector_recall": row.nouns - row.model_only if unknown else row.nouns_both + row.people_only,
         }
         for quantity, n in sizes.items():
-            percent, low, high = stats.percent(int(row.both), int(n), confidence)
+            percent, low, high = stats.percent(int(row.nouns_both), int(n), confidence)
             about = {"model": row.model, "reference": row.reference, "quantity": quantity, "n": n}
             about |= {"percent": percent, "ci_low": low, "ci_high": high, "bound": "", "reason": ""}
             if unknown and quantity == "detector_recall":

@@ -146,7 +146,7 @@ def object_images(
         mean = stats.mean_interval(there.groupby("case")["n"].mean(), confidence)
         out.append(
             dict(zip(keys, names, strict=True))
-            | {"n_images": len(of), "n_lost": len(of) - len(there), "n_without": int((there["n"] == 0).sum())}
+            | {"n_images": len(of), "n_lost": len(of) - len(there), "n_empty": int((there["n"] == 0).sum())}
             | {"objects_per_image": mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high}
             | {"reason": "" if mean.n > 1 else "an interval needs two cases"}
         )
@@ -165,7 +165,7 @@ def detections(found: pd.DataFrame, truth: pd.DataFrame, shown: pd.Series) -> pd
     counts = matched.groupby([*keys, "found"], sort=False).size().unstack(fill_value=0)
     counts = counts.reindex(columns=list(names), fill_value=0).rename(columns=names)
     rows = counts.join(matched.groupby(keys)["iou"].mean()).reset_index()
-    return rows.assign(shown=rows["image_id"].map(shown).fillna(""))
+    return rows.assign(gender_shown=rows["image_id"].map(shown).fillna(""))
 
 
 def object_similarity(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:

@@ -182,7 +182,7 @@ def guidance(gaps: pd.DataFrame) -> Figure:
         scale=gaps["guidance_scale"].map("guidance {:g}".format),
         panel=gaps["model"] + ", " + gaps["dataset"] if several else gaps["model"],
     ).sort_values("guidance_scale", kind="stable")
-    return forms.trends(named, "step", hue="scale", panel="panel", **_AFTER_STEPS)
+    return forms.trends(named, "denoising_step", hue="scale", panel="panel", **_AFTER_STEPS)
 
 
 def where_layers(where: pd.DataFrame) -> Figure:
@@ -275,7 +275,7 @@ def group_chi_square(tests: pd.DataFrame, *, alpha: float = 0.05) -> Figure:
     if known.empty:
         return style.nothing("Without counts of objects the tests have no effect size to draw.")
     return _effects(
-        known.assign(significant=known["p_holm"] < alpha),
+        known.assign(significant=known["p_decisive_holm"] < alpha),
         filled_names=("significant after Holm's correction", "not significant"),
         hue="model",
         panel="dataset",
@@ -300,7 +300,7 @@ def detector_error(errors: pd.DataFrame, *, most: int = 30) -> Figure:
 
     The ``most`` of which there are most, all together among them.
     """
-    known = errors[(errors["shown"] == "all") & errors["value"].notna()]
+    known = errors[(errors["gender_shown"] == "all") & errors["value"].notna()]
     frequent = known.groupby("object")["n"].max().nlargest(most).index
     known = known[known["object"].isin(frequent)]
     names = {"precision": "Precision", "recall": "Recall", "mask_iou": "Overlap of what is found"}
@@ -316,7 +316,7 @@ def detector_gender(gender: pd.DataFrame, *, most: int = 20) -> Figure:
     Of the ``most`` frequent objects.
     """
     known = gender[gender["ci_low"].notna()]
-    n = known[["n_female", "n_male"]].sum(axis=1)
+    n = known[["objects_female", "objects_male"]].sum(axis=1)
     known = known.assign(name=known["object"] + n.map(" (n = {:,.0f})".format))
     some, panel = forms.by_model(known.loc[n.nlargest(most).index], "reference")
     label = "recall, men less women (points): found more easily beside men →"
@@ -500,9 +500,9 @@ def mask_truth(truth: pd.DataFrame) -> Figure:
         "other": "where one of another drawing does",
     }
     panel = truth["metric"].map(metrics) + ": " + truth["kind"].map(kinds)
-    level = truth["noise"].map(lambda noise: f"noise {noise:g}" if noise else "all together")
+    level = truth["noise_level"].map(lambda noise: f"noise {noise:g}" if noise else "all together")
     rows = truth.assign(panel=panel, level=level, against=truth["mask"].map(masks))
-    rows = rows.sort_values(["metric", "kind", "noise"], kind="stable")
+    rows = rows.sort_values(["metric", "kind", "noise_level"], kind="stable")
     label = "area under the ROC curve (AUC, 0.5 is chance), or intersection over union (IoU)"
     how = {"label": label, "reference": None, "xlim": (-0.05, 1.05), "columns": 4, "inch": 0.22}
     return forms.estimates(rows, "value", row="level", hue="against", panel="panel", **how)

@@ -11,14 +11,36 @@ from math import isfinite
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, Mark, away, count, each, interval, level, moved, none_could, spoken
-from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS, ALL_OBJECTS, relative
+from biaslab.findings import Finding, Mark, count, each, interval, level, moved, none_could, spoken
+from biaslab.mini.triplets import SKEWS
+from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS, ALL_OBJECTS, decisive, relative
 from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES, layer_name, stand_ins, strongest
+from biaslab.prompts.triplets import ONE
 from biaslab.texts import as_name
 
-_NEARER = ("Nearer to masculine.", "Nearer to feminine.", "Neither: the interval holds 0.")
+_UNTOLD = "It cannot be told."
+_NEARER = ("Nearer to masculine.", "Nearer to feminine.", _UNTOLD)
 _ALL_DATASETS = "all datasets"
-_LIKE = ("More like those of masculine ones.", "More like those of feminine ones.", "It cannot be told.")
+_LIKE = ("More like those of masculine ones.", "More like those of feminine ones.", _UNTOLD)
+_PLANTED = ("mini", "mini-sd-triplets", "world")
+"""Models in which the embedded world has planted what is found."""
+_PLANTED_SHARE = (
+    f"Planted: where no gender is told, the embedded world shows {100 * SKEWS['default'][1]:.0f} % women."
+)
+_PLANTED_LEANS = "Planted: in the embedded world objects lean as they were dealt out."
+_REACHED_SCORES = (
+    "The model was to rank planted scores with a correlation of 0.85 and reached 0.79 at guidance 2, 0.74 at 4 (its "
+    "card): of so few images one that shows just what is planted has 0.82 to 0.94, as many planted scores are equal."
+)
+# Times a value, and what it is then, from the coarsest.
+_UNITS = {
+    "": (
+        (100, "hundredths of similarity"),
+        (10_000, "ten-thousandths of similarity"),
+        (10**6, "millionths of similarity"),
+    ),
+    "%": ((1, "points"), (100, "hundredths of a point"), (10_000, "ten-thousandths of a point")),
+}
 
 
 def _alpha(confidence: float) -> float:
@@ -39,10 +61,58 @@ def _of(model: str) -> str:
 
 
 def _gap(row, where: str = "") -> dict:
-    """Return a gap with its interval and n as fields of a finding: in points, or in hundredths of a similarity."""
-    times, unit = (1, "points") if getattr(row, "unit", "") == "%" else (100, "hundredths of similarity")
+    """Return a gap with its interval and n as fields of a finding: in points, or in hundredths of a similarity.
+
+    In the next finer unit where it would read as 0.
+    """
+    units = _UNITS["%" if getattr(row, "unit", "") == "%" else ""]
+    times, unit = next((one for one in units if _reads(one[0] * row.gap)), units[-1])
     limits = {end: times * getattr(row, end) for end in ("ci_low", "ci_high")}
-    return {"estimate": times * row.gap, "unit": unit + where, "n": row.n} | limits
+    n = {"n": row.n_cases, "of": _units(row.dataset)}
+    return {"estimate": times * row.gap, "unit": unit + where} | limits | n
+
+
+def _units(dataset: str) -> str:
+    """Return what the independent units of a data set are."""
+    return "seeds" if dataset.endswith(ONE.format("")) else "triplets"
+
+
+def _reads(value: float) -> bool:
+    """Return whether a number is other than 0 as it is spoken."""
+    return not abs(value) < 0.005
+
+
+def _verdict(estimate: float, p: float, answers: tuple[str, str, str], confidence: float) -> dict:
+    """Return answer, p and what stands where that decides nothing, as fields of a finding.
+
+    ``answers`` are for an estimate above 0, below 0, and neither: where it has no test, or reads as 0.
+    """
+    known = isfinite(p) and _reads(estimate)
+    answer = moved(estimate, estimate, *answers) if known else answers[2]
+    return {"answer": answer, "undecided": answers[2], "p": p, "alpha": _alpha(confidence)}
+
+
+def _sure(rows: pd.DataFrame, value: str, p: str, n: str, alpha: float) -> tuple[int, int, float]:
+    """Return how many values are above 0 and below it after correction, and the least p.
+
+    ``p`` names the column of adjusted p-values, ``n`` that of independent units; rows of too few count as undecided.
+    """
+    tested = rows[p].where(rows[n] >= stats.fewest_units(alpha))
+    sure = rows.loc[tested < alpha, value]
+    least = tested.min() if tested.notna().any() else rows[p].min()
+    return int((sure > 0).sum()), int((sure < 0).sum()), float(least)
+
+
+def _planted(model: str, what: str) -> tuple[str, ...]:
+    return (what,) if model in _PLANTED else ()
+
+
+def _values(rows: pd.DataFrame) -> str:
+    """Return gaps by metric with their intervals."""
+    return "; ".join(
+        f"{_metric(row.metric)} {row.gap:+.3g} {'points ' * (row.unit == '%')}({row.ci_low:.3g} to {row.ci_high:.3g})"
+        for row in rows.itertuples()
+    )
 
 
 def _shares(rows: pd.DataFrame) -> dict:
@@ -68,11 +138,13 @@ def funnel(funnel: pd.DataFrame) -> list[Finding]:
     def say(dataset: str, rows: pd.DataFrame) -> Finding:
         left = rows.set_index("step")["n_captions"]
         drawn, found = left["sampled"], left.drop("sampled").iloc[-1]
-        most = rows[~rows["step"].isin(["person or people", "sampled"])].nlargest(1, "n_excluded").iloc[0]
+        most = (
+            rows[~rows["step"].isin(["person or people", "sampled"])].nlargest(1, "captions_excluded").iloc[0]
+        )
         details = [f"{left['person or people']:,.0f} name a person or people."]
-        if most["n_excluded"]:
+        if most["captions_excluded"]:
             details.append(
-                f"Most of these are excluded at the step {most['step']!r}: {most['n_excluded']:,.0f} "
+                f"Most of these are excluded at the step {most['step']!r}: {most['captions_excluded']:,.0f} "
                 f"({most['excluded_by']})."
             )
         details.append("All captions were counted, so there is no interval.")
@@ -89,12 +161,12 @@ def excluded_words(words: pd.DataFrame, most: int = 5) -> list[Finding]:
     """Name the words of Table 2 that most captions hold (``triplets_excluded_words``)."""
 
     def say(dataset: str, rows: pd.DataFrame) -> Finding | None:
-        some = rows[rows["n_excluded"] > 0].nlargest(most, "n_excluded")
+        some = rows[rows["captions_excluded"] > 0].nlargest(most, "captions_excluded")
         if some.empty:
             return None
-        named = [f"{row.word} ({row.n_excluded:,.0f})" for row in some.itertuples()]
+        named = [f"{row.word} ({row.captions_excluded:,.0f})" for row in some.itertuples()]
         question = f"Which words of Table 2 do captions of {dataset} with person or people hold most often?"
-        holding = f"{(rows['n_excluded'] > 0).sum()} of {len(rows)} words exclude some"
+        holding = f"{(rows['captions_excluded'] > 0).sum()} of {len(rows)} words exclude some"
         details = (f"{holding}; a caption counts for each that it holds.",)
         return Finding(question, f"{', '.join(named)}.", details=details)
 
@@ -116,6 +188,8 @@ def depicted(agreement: pd.DataFrame) -> list[Finding]:
             figure="triplets_depicted",
             details=(
                 f"Recall: {spoken(told.ci_low)} to {spoken(told.ci_high)} % (n = {told.n:,.0f}).",
+                "Wanted were 90 and 70 %; a longer rule reached 92 and 78 % on the lines that it was made with, and 82 "
+                "and 70 % on these: more words around the noun tell little more.",
                 "On captions of one web corpus, labelled by hand; elsewhere it may be right more or less often.",
             ),
         )
@@ -130,43 +204,49 @@ def nearer(summary: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     known = summary[summary["percent_ci_low"].notna()]
     if known.empty:
         return []
-    low, high, alpha = known["percent_ci_low"], known["percent_ci_high"], _alpha(confidence)
-    n, metrics = int(summary["n_datasets"].max()), count(len(known), "metric", "metrics")
-    t, flips, cells = ((summary[f"p_{p}_holm"] < alpha).sum() for p in ("percent", "datasets", "cells"))
-    signs, datasets = f"sign flips of datasets {flips}", count(n, "dataset", "datasets")
-    if not stats.attainable(least := summary["smallest_p_datasets"], alpha):
-        takes = stats.needed(stats.least_sign_flip_p, len(summary), alpha)
-        smallest = stats.adjust(least).min()
-        signs = f"sign flips none ({none_could(datasets, smallest, alpha, takes=takes, of='datasets')})"
+    alpha, n = _alpha(confidence), int(summary["n_datasets"].max())
+    masculine, feminine, p = _sure(known, "percent_nearer", "p_percent_holm", "n_datasets", alpha)
+    metrics, datasets = count(len(known), "metric", "metrics"), count(n, "dataset", "datasets")
+    cells = [int(known[f"n_{way}"].sum()) for way in ("cells", "masculine", "feminine")]
+    details = [
+        f"{level(confidence)} intervals over {datasets}, of each metric by itself.",
+        "Of {} {} are nearer to masculine, {} to feminine.".format(
+            count(cells[0], "cell", "cells"), *cells[1:]
+        ),
+    ]
+    if n >= stats.fewest_units(alpha):
+        signs = f"tell {(known['p_datasets_holm'] < alpha).sum()} apart"
+        if not stats.attainable(least := known["smallest_p_datasets"], alpha):
+            takes = stats.needed(stats.least_sign_flip_p, len(known), alpha)
+            smallest = stats.adjust(least).min()
+            signs = f"none ({none_could(datasets, smallest, alpha, takes=takes, of='datasets')})"
+        details.append(f"After Holm's correction sign flips of datasets {signs}.")
     return [
         Finding(
             "Are neutral prompts and their images nearer to masculine or to feminine ones?",
-            f"To masculine in {(low > 0).sum()} of {metrics}, to feminine in {(high < 0).sum()}, undecided in "
-            f"{((low <= 0) & (high >= 0)).sum()}.",
+            f"To masculine in {masculine} of {metrics}, to feminine in {feminine}, undecided in "
+            f"{len(known) - masculine - feminine}.",
             _of(summary["model"].iloc[0]), n=n, of="datasets", figure="triplets_gap_summary", **_shares(known),
-            details=(
-                f"{level(confidence)} intervals over {datasets}.",
-                f"After Holm's correction t-tests tell {t} apart, {signs}.",
-                f"Were all cells independent, which models of one dataset are not, sign flips would tell {cells}.",
-            ),
+            p=p, undecided=f"It cannot be told from {datasets}.", alpha=alpha, details=tuple(details),
         )
     ]  # fmt: skip
 
 
-def by_metric(summary: pd.DataFrame) -> list[Finding]:
+def by_metric(summary: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say of each metric by how much neutral is nearer to masculine, over datasets (``triplets_gap_summary``)."""
     return [
         Finding(
             f"Is neutral nearer to masculine or to feminine, by {_metric(row.metric)}?",
-            moved(row.percent_ci_low, row.percent_ci_high, *_NEARER), _of(row.model),
-            row.percent_nearer, row.percent_ci_low, row.percent_ci_high, "% of the distance to feminine",
-            row.n_datasets, "datasets", "triplets_gap_summary",
+            model=_of(row.model), estimate=row.percent_nearer, ci_low=row.percent_ci_low,
+            ci_high=row.percent_ci_high, unit="% of the distance to feminine",
+            n=row.n_datasets, of="datasets", figure="triplets_gap_summary",
+            **_verdict(row.percent_nearer, row.p_percent_holm, _NEARER, confidence),
         )
         for row in summary[summary["percent_ci_low"].notna()].itertuples()
     ]  # fmt: skip
 
 
-def by_cell(gap: pd.DataFrame) -> list[Finding]:
+def by_cell(gap: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Count the cells of model, dataset and metric by which gendered prompt neutral is nearer to.
 
     Of ``triplets_disparity_gap``. Models that share a text encoder have the same prompt values; such cells count once.
@@ -190,7 +270,10 @@ def by_cell(gap: pd.DataFrame) -> list[Finding]:
     sure = known[known["ci_low"].notna()]
     lone = sure.groupby("model")["dataset"].transform("nunique") == 1
     if len(sure):
-        details.append(f"The interval over triplets excludes 0 in {away(sure)} of {len(sure)}.")
+        told = (stats.adjust(sure["p"]) < _alpha(confidence)).sum()
+        details.append(
+            f"After Holm's correction over all {told} of {len(sure)} with an interval over triplets are told."
+        )
     counted = Finding(
         "How often is neutral nearer to masculine, over models, datasets and metrics?",
         f"In {masculine} of {count(len(known), 'distinct cell', 'distinct cells')}; nearer to feminine in {feminine}, "
@@ -200,8 +283,8 @@ def by_cell(gap: pd.DataFrame) -> list[Finding]:
     alone = [
         Finding(
             f"Is neutral nearer to masculine or to feminine on {row.dataset}, by {_metric(row.metric)}?",
-            moved(row.ci_low, row.ci_high, *_NEARER), row.model, of="comparisons",
-            figure="triplets_disparity_gap", **_gap(row),
+            model=row.model, figure="triplets_disparity_gap", details=_planted(row.model, _PLANTED_SHARE),
+            **(number := _gap(row)), **_verdict(number["estimate"], row.p_holm, _NEARER, confidence),
         )
         for row in sure[lone].itertuples()
     ]  # fmt: skip
@@ -216,23 +299,22 @@ def measured(gap: pd.DataFrame, networks: pd.DataFrame, *, confidence: float = 0
     """
     other = stand_ins(networks)
 
+    alpha = _alpha(confidence)
+
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
-        masculine, feminine = (rows["ci_low"] > 0).sum(), (rows["ci_high"] < 0).sum()
-        names = [
-            f"{_metric(row.metric)} {row.gap:+.3g} {'points ' * (row.unit == '%')}({row.ci_low:.3g} to "
-            f"{row.ci_high:.3g})"
-            for row in rows.itertuples()
-        ]
-        alpha = _alpha(confidence)
-        sure = (rows["p_holm"] < alpha).sum()
+        masculine, feminine, p = _sure(rows, "gap", "p_holm", "n_cases", alpha)
+        planted, metrics = model in _PLANTED, count(len(rows), "metric", "metrics")
+        answer = f"o masculine in {masculine} of {metrics}, to feminine in {feminine}, undecided in "
+        answer = f"{'Planted to masculine: t' if planted else 'T'}{answer}{len(rows) - masculine - feminine}."
         return Finding(
             f"Are neutral prompts and their images of {dataset} nearer to masculine or to feminine ones?",
-            f"To masculine in {masculine} of {count(len(rows), 'metric', 'metrics')}, to feminine in {feminine}, "
-            f"undecided in {len(rows) - masculine - feminine}.",
-            model, n=rows["n"].max(), of="comparisons", figure="triplets_relative_gap", **_shares(rows),
+            answer, model, n=rows["n_cases"].max(), of="triplets", figure="triplets_relative_gap", **_shares(rows),
+            p=p, undecided="Planted to masculine; here it cannot be told." if planted else _UNTOLD, alpha=alpha,
             details=(
-                f"{'; '.join(names)}.",
-                f"Sign flips tell {sure} apart at p < {alpha:g}, after Holm's correction.",
+                *_planted(model, _PLANTED_SHARE),
+                f"{_values(rows)}.",
+                f"Sign flips tell {(stats.adjust(rows['p_flips']) < alpha).sum()} apart at p < {alpha:g}, after Holm's "
+                "correction.",
                 *([other] if other else []),
             ),
         )  # fmt: skip
@@ -240,15 +322,16 @@ def measured(gap: pd.DataFrame, networks: pd.DataFrame, *, confidence: float = 0
     return each(relative(gap), ["model", "dataset"], say)
 
 
-def floor(floor: pd.DataFrame) -> list[Finding]:
+def floor(floor: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say what other noise, and a word without a gender, do to images beside a gendered word (``triplets_floor``)."""
     asked = {
         "neutral-another_seed": "Does a gendered word change images less than other noise does?",
         "neutral-placebo": "Does a gendered word change more than another neutral word does?",
     }
+    alpha = _alpha(confidence)
 
     def say(model: str, dataset: str, reference: str, rows: pd.DataFrame) -> Finding:
-        less, more = (rows["difference_ci_low"] > 0).sum(), (rows["difference_ci_high"] < 0).sum()
+        less, more, p = _sure(rows, "difference", "p_holm", "n", alpha)
         noise = reference == "neutral-another_seed"
         wanted, other = (less, more) if noise else (more, less)
         values = rows.drop_duplicates("metric")
@@ -259,9 +342,9 @@ def floor(floor: pd.DataFrame) -> list[Finding]:
         return Finding(
             f"{asked[reference][:-1]}, {dataset}?",
             f"In {wanted} of {count(len(rows), 'comparison', 'comparisons')} of a metric and a gender.",
-            model, n=rows["n"].max(), of="cases", figure="triplets_floor",
+            model, n=rows["n"].max(), of=_units(dataset), figure="triplets_floor", p=p, undecided=_UNTOLD, alpha=alpha,
             details=(
-                f"The other way in {other}; the others cannot be told.",
+                f"The other way in {other}; the others cannot be told (after Holm's correction).",
                 f"Neutral against {'neutral of other noise' if noise else 'the other neutral word'}: "
                 f"{'; '.join(names)}.",
             ),
@@ -276,13 +359,17 @@ def where(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         rows = rows.assign(place=rows["place"].astype(int))
         sure = rows[rows["p_holm"] < _alpha(confidence)]
-        answer = f"In none of {count(len(rows), 'step', 'steps')} can it be told after Holm's correction."
+        answer = undecided = (
+            f"In none of {count(len(rows), 'step', 'steps')} can it be told after Holm's correction."
+        )
         if len(sure):
             first = sure["place"].min()
             answer = f"First after step {first}, in {len(sure)} of {len(rows)}; nearer to {_way(sure)}."
         question = f"When do latents of neutral images part from those of one gender more, {dataset}?"
         last = _gap(rows.loc[rows["place"].idxmax()], " at the end")
-        return Finding(question, answer, model, of="comparisons", figure="triplets_where", **last)
+        verdict = {"p": rows["p_holm"].min(), "undecided": undecided, "alpha": _alpha(confidence)}
+        details = _planted(model, _PLANTED_SHARE)
+        return Finding(question, answer, model, figure="triplets_where", details=details, **last, **verdict)
 
     steps = where[where["gap"].notna() & (where["part"] == "step")]
     return each(steps, ["model", "dataset"], say)
@@ -292,15 +379,17 @@ def guidance(gaps: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say how the gap at the end differs between the least and the most guidance (``triplets_guidance``)."""
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
-        last = rows[rows["step"] == rows["step"].max()].sort_values("guidance_scale")
+        last = rows[rows["denoising_step"] == rows["denoising_step"].max()].sort_values("guidance_scale")
         sure = (last["p_holm"] < _alpha(confidence)).sum()
         ends = [last.iloc[at] for at in (0, -1)]
         named = [f"at guidance {end['guidance_scale']:g}" for end in ends]
-        said = [f"{100 * end['gap']:.2f} hundredths {at}" for end, at in zip(ends, named, strict=True)]
+        said = [f"{spoken(100 * end['gap'])} hundredths {at}" for end, at in zip(ends, named, strict=True)]
         question = f"How does the gap of last latents depend on guidance, {dataset}?"
         details = (f"Other than 0 after Holm's correction at {sure} of {len(last)} guidance scales.",)
-        most = _gap(ends[1], f" {named[1]}") | {"of": "comparisons", "figure": "triplets_guidance"}
-        return Finding(question, f"{', '.join(said)}.", model, details=details, **most)
+        most = _gap(ends[1], f" {named[1]}")
+        return Finding(
+            question, f"{', '.join(said)}.", model, details=details, figure="triplets_guidance", **most
+        )
 
     known = gaps[gaps["gap"].notna()]
     return each(known, ["model", "dataset"], say)
@@ -312,19 +401,21 @@ def where_layers(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Findi
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         sure = rows[rows["p_holm"] < _alpha(confidence)]
         layers = count(len(rows), "layer", "layers")
-        answer = f"In none of {layers} can it be told after Holm's correction."
+        answer = undecided = f"In none of {layers} can it be told after Holm's correction."
         most = rows.loc[rows["gap"].abs().idxmax()]
         if len(sure):
             answer = f"In {len(sure)} of {layers}, nearer to {_way(sure)}; most in {layer_name(most)}."
-        least = rows.loc[rows["gap"].abs().idxmin()]
+        least, ends = rows.loc[rows["gap"].abs().idxmin()], ["ci_low", "ci_high"]
         return Finding(
             f"In which layers do neutral images attend to words more as one gender's do, {dataset}?", answer, model,
-            of="comparisons", figure="triplets_where_layers", **_gap(most, " there"),
+            figure="triplets_where_layers", **_gap(most, " there"),
+            p=rows["p_holm"].min(), undecided=undecided, alpha=_alpha(confidence),
             details=(
+                *_planted(model, _PLANTED_SHARE),
                 f"{layer_name(most)}: {most['feminine']:.3f} alike with feminine, {most['masculine']:.3f} with "
                 "masculine ones.",
-                f"Least in {layer_name(least)}: {100 * least['gap']:.2f} hundredths ({100 * least['ci_low']:.2f} to "
-                f"{100 * least['ci_high']:.2f}).",
+                f"Least in {layer_name(least)}: {spoken(100 * least['gap'])} hundredths "
+                f"({interval(100 * least[ends])}).",
             ),
         )  # fmt: skip
 
@@ -339,21 +430,34 @@ def _way(rows: pd.DataFrame) -> str:
     return "feminine" if (rows["gap"] < 0).all() else "either"
 
 
-def one_triplet(gap: pd.DataFrame) -> list[Finding]:
-    """Say what one triplet with many seeds shows, for each model and dataset (``triplets_disparity_gap``)."""
+def one_triplet(gap: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Say what one triplet with many seeds shows, for each model and dataset (``triplets_disparity_gap``).
+
+    Where values are known by seed it is a verdict; printed means are counted.
+    """
+    alpha = _alpha(confidence)
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
+        question = f"Is neutral nearer to masculine or to feminine where one triplet is repeated, {dataset}?"
+        about = {"model": model, "of": "seeds", "figure": "triplets_one_prompt"}
+        known = rows[rows["ci_low"].notna()]
+        if len(known):
+            masculine, feminine, p = _sure(known, "gap", "p_holm", "n_cases", alpha)
+            answer = (
+                f"To masculine in {masculine} of {count(len(known), 'metric', 'metrics')}, to feminine in {feminine}, "
+                f"undecided in {len(known) - masculine - feminine}."
+            )
+            about |= {"p": p, "undecided": _UNTOLD, "alpha": alpha, "n": known["n_cases"].max()}
+            details = (*_planted(model, _PLANTED_SHARE), f"{_values(known)}.")
+            return Finding(question, answer, details=details, **about)
         masculine, feminine, tied = _ways(rows)
         named = [f"{_metric(r.metric)}: {r.nearer}." for r in rows.itertuples() if r.nearer != "masculine"]
-        known, bare = rows[rows["ci_low"].notna()], "Without values per seed there is no interval."
-        if len(known):
-            bare = f"The interval over seeds excludes 0 in {away(known)} of {len(known)}."
-        return Finding(
-            f"Is neutral nearer to masculine or to feminine where one triplet is repeated, {dataset}?",
+        answer = (
             f"To masculine in {masculine} of {count(len(rows), 'metric', 'metrics')}, to feminine in {feminine}, "
-            f"tied in {tied}.",
-            model, n=rows["n"].max(), of="seeds", figure="triplets_one_prompt", details=(*named, bare),
-        )  # fmt: skip
+            f"tied in {tied}."
+        )
+        details = (*named, "Without values per seed there is no interval.")
+        return Finding(question, answer, n=rows["n"].max(), details=details, **about)
 
     return each(gap[(gap["sample"] == "seeds") & gap["gap"].notna()], ["model", "dataset"], say)
 
@@ -361,14 +465,15 @@ def one_triplet(gap: pd.DataFrame) -> list[Finding]:
 # -- section 5 ---------------------------------------------------------------------------------------
 
 
-def co_occurrence(summary: pd.DataFrame, gap: pd.DataFrame) -> list[Finding]:
+def co_occurrence(summary: pd.DataFrame, gap: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say how much nearer the objects of neutral images are to those of masculine ones.
 
     Of ``triplets_co_occurrence_summary``, and of each row of ``triplets_co_occurrence`` with an interval of its own, or
     where one dataset allows no interval over datasets.
     """
     known = _many(gap, "gap")
-    over = summary.assign(dataset=_ALL_DATASETS, n=summary["n_datasets"]).dropna(subset="ci_low")
+    over = summary.assign(dataset=_ALL_DATASETS, n_cases=summary["n_datasets"], p=summary["p_gap"])
+    over = over.dropna(subset="ci_low")
     # Measured ones, with intervals of their own; where there is no other, also those without.
     sure = known[known["ci_low"].notna()] if len(over) else known
     masculine, feminine, tied = _ways(known)
@@ -384,14 +489,18 @@ def co_occurrence(summary: pd.DataFrame, gap: pd.DataFrame) -> list[Finding]:
             return []
         without = getattr(row, "n_without", 0.0)
         lost = [f"{without:,.0f} pairs have an image without objects."] if isfinite(without) else []
-        return [*lost, f"By sign flips of triplets p = {row.p:.2g}."]
+        return [
+            *_planted(row.model, _PLANTED_LEANS),
+            *lost,
+            f"By sign flips of triplets p = {row.p_flips:.2g}.",
+        ]
 
     return [
         Finding(
             f"Are the objects of neutral images more like those of masculine or of feminine ones, {row.dataset}?",
-            moved(row.ci_low, row.ci_high, *_LIKE), _of(row.model),
-            of="datasets" if row.dataset == _ALL_DATASETS else "pairs of images", figure="triplets_co_occurrence",
-            details=tuple(details(row)), **_gap(row),
+            model=_of(row.model), figure="triplets_co_occurrence", details=tuple(details(row)),
+            **(number := _gap(row) | ({"of": "datasets"} if row.dataset == _ALL_DATASETS else {})),
+            **_verdict(number["estimate"], row.p, _LIKE, confidence),
         )
         for row in pd.concat([over, sure]).itertuples()
     ]  # fmt: skip
@@ -402,15 +511,9 @@ def chi_square(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding
     known = _many(tests, "p")
     if known.empty:
         return []
-    details, permuted = list(_around(known, confidence)), known[known["p_permutation"].notna()]
-    if len(permuted):
-        some = (permuted["p_permutation_holm"] < _alpha(confidence)).sum()
-        details.append(
-            f"With genders permuted within triplets, {some} of {len(permuted)} after Holm's correction."
-        )
     question = "Do the objects in images differ with the gender in the prompt?"
     answer = f"In {_significant(known, confidence)} tests, after Holm's correction."
-    return [Finding(question, answer, details=tuple(details))]
+    return [Finding(question, answer, **_tested(known, confidence), details=_around(known, confidence))]
 
 
 def gendered_objects(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
@@ -418,16 +521,18 @@ def gendered_objects(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[F
 
     Of ``triplets_chi_square``.
     """
-    alpha = _alpha(confidence)
     known = tests[(tests["pair"] == "feminine-masculine") & tests["p_permutation"].notna()]
+    by = "by permutation within triplets p = {:.2g}, after Holm's correction."
     return [
         Finding(
             f"Do images of feminine and masculine prompts show other objects, {row.dataset}?",
-            f"{'Yes' if row.p_permutation < alpha else 'Not more than by chance'}: by permutation within triplets "
-            f"p = {row.p_permutation:.2g}.",
-            row.model, row.cramers_v, row.ci_low, row.ci_high, "Cramér's V", row.n, "objects",
+            f"Yes: {by.format(row.p_decisive_holm)}",
+            row.model, row.cramers_v, row.ci_low, row.ci_high, "Cramér's V", row.n_cases, _units(row.dataset),
+            p=row.p_decisive_holm, undecided=f"Not more than by chance: {by.format(row.p_decisive_holm)}",
+            alpha=_alpha(confidence),
             details=(
-                f"The chi-square test, for which all objects are independent, has p = {row.p:.2g}.",
+                *_planted(row.model, _PLANTED_LEANS),
+                f"The chi-square test, for which all {row.n:,.0f} objects are independent, has p = {row.p:.2g}.",
                 f"{row.n_objects:,.0f} different objects, of which {row.n_pooled:,.0f} are rare and tested as one.",
             ),
         )
@@ -447,7 +552,7 @@ def object_images(images: pd.DataFrame) -> list[Finding]:
         ]  # fmt: skip
         return Finding(
             f"How many objects are found in an image, {dataset}?",
-            f"{spoken(mean)} on average; {rows['n_without'].sum():,.0f} of {n.sum():,.0f} images show none.",
+            f"{spoken(mean)} on average; {rows['n_empty'].sum():,.0f} of {n.sum():,.0f} images show none.",
             model, n=n.sum(), of="images",
             details=(*each_gender, f"{rows['n_lost'].sum():,.0f} images were not looked at."),
         )  # fmt: skip
@@ -486,15 +591,16 @@ def planted(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     return each(scores[scores["true_score"].notna()], ["model", "dataset"], say)
 
 
-def recall_corrected(scores: pd.DataFrame) -> list[Finding]:
+def recall_corrected(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say what becomes of bias scores where recall beside women and men is taken off (``triplets_bias_score``)."""
     if "corrected_score" not in scores:
         return []
+    alpha = _alpha(confidence)
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
-        low, high = rows["corrected_ci_low"], rows["corrected_ci_high"]
-        lean = (rows["ci_low"] > 0.5) | (rows["ci_high"] < 0.5)
-        stay = ((rows["ci_low"] > 0.5) & (low > 0.5)) | ((rows["ci_high"] < 0.5) & (high < 0.5))
+        lean, told = rows["p_holm"] < alpha, rows["corrected_p_holm"]
+        same_side = (rows["bias_score"] - 0.5) * (rows["corrected_score"] - 0.5) > 0
+        stay = lean & same_side & (told < alpha)
         moved_ = rows["corrected_score"] - rows["bias_score"]
         most = rows.loc[moved_.abs().idxmax()]
         details = [
@@ -507,22 +613,34 @@ def recall_corrected(scores: pd.DataFrame) -> list[Finding]:
             details.append("From planted scores they are {:.3f} apart, corrected {:.3f}.".format(*apart))
         return Finding(
             f"Do objects still lean where recall beside women and men is taken off, {dataset}?",
-            f"{stay.sum()} of {lean.sum()} whose interval excludes 0.5; scores move by {moved_.abs().mean():.3f}.",
-            model, n=rows["n"].sum(), of="occurrences", figure=f"triplets_recall_corrected_{as_name(model)}",
-            details=tuple(details),
+            f"{stay.sum()} of {lean.sum()} that do after Holm's correction; scores move by {moved_.abs().mean():.3f}.",
+            model, n=rows["n_cases"].max(), of=_units(dataset), figure=f"triplets_recall_corrected_{as_name(model)}",
+            p=told[lean].min(), undecided=f"It cannot be told; scores move by {moved_.abs().mean():.3f}.", alpha=alpha,
+            details=(*_planted(model, _PLANTED_LEANS), *details),
         )  # fmt: skip
 
     return each(scores[scores["corrected_score"].notna()], ["model", "dataset"], say)
 
 
 def _significant(rows: pd.DataFrame, confidence: float) -> str:
-    return f"{(rows['p_holm'] < _alpha(confidence)).sum()} of {len(rows)}"
+    return f"{(rows['p_decisive_holm'] < _alpha(confidence)).sum()} of {len(rows)}"
+
+
+def _tested(tests: pd.DataFrame, confidence: float) -> dict:
+    """Return p, units and what stands where no test decides, of an answer that counts tests, as fields of a finding."""
+    families = tests.groupby("evidence")["p_decisive_holm"].min()
+    return {
+        "p": min(1.0, len(families) * families.min()), "alpha": _alpha(confidence),
+        "undecided": f"In none of {count(len(tests), 'test', 'tests')} can it be told after Holm's correction.",
+        # Printed tests do not say of how many triplets they are.
+        "n": tests["n_cases"].max(), "of": "triplets",
+    }  # fmt: skip
 
 
 def _around(known: pd.DataFrame, confidence: float) -> tuple[str, str]:
     """Say how many tests are significant with other corrections, and how far distributions differ."""
     alpha, sizes = _alpha(confidence), known["cramers_v"].dropna()
-    raw, bh = ((known[c] < alpha).sum() for c in ("p", "p_bh"))
+    raw, bh = ((of < alpha).sum() for of in (decisive(known), known["p_decisive_bh"]))
     effects = (
         f"Cramér's V lies between {sizes.min():.3f} and {sizes.max():.3f} (median {sizes.median():.3f})."
     )
@@ -538,21 +656,26 @@ def bias_score(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[Findin
     """
     alpha = _alpha(confidence)
 
-    def attainable(rows: pd.DataFrame) -> bool:
-        feminine, masculine = rows[["n_feminine", "n_masculine"]].iloc[0]
-        return stats.attainable(stats.least_binomial_p(rows["n"], masculine / (feminine + masculine)), alpha)
-
     def say(model: str, group: str, rows: pd.DataFrame) -> Finding:
         sure = rows.loc[rows["p_holm"] < alpha, "bias_score"]
         answer = f"{(sure > 0.5).sum()} of {len(rows):,} to masculine and {(sure < 0.5).sum()} to feminine."
-        if not any(attainable(some) for _, some in rows.groupby("dataset")):
-            answer = f"None of {len(rows):,} is frequent enough to tell after Holm's correction."
+        undecided = f"Of none of {len(rows):,} can it be told after Holm's correction."
+        if not stats.attainable(rows["smallest_possible_p"], alpha):
+            undecided = f"None of {len(rows):,} is frequent enough to tell after Holm's correction."
         several = count(rows["dataset"].nunique(), "dataset", "datasets")
+        # Where counts are not told by case, occurrences are taken as independent.
+        units = {"n": rows["n_cases"].max(), "of": "triplets"}
+        units = units if isfinite(units["n"]) else {"n": rows["n"].sum(), "of": "occurrences"}
         name = model if group == ALL_GROUPS else f"{model} {group}"
         return Finding(
-            f"How many objects lean to a gender after Holm's correction, {GROUP_NAMES[group]}?", answer, model,
-            n=rows["n"].sum(), of="occurrences", figure=f"triplets_bias_score_{as_name(name)}",
-            details=(f"{rows['n'].sum():,.0f} occurrences of objects that are common enough, over {several}.",),
+            f"How many objects lean to a gender after Holm's correction, {GROUP_NAMES[group]}?", answer, model=model,
+            **units, figure=f"triplets_bias_score_{as_name(name)}",
+            p=rows["p_holm"].min(), undecided=undecided, alpha=alpha,
+            details=(
+                *_planted(model, _PLANTED_LEANS),
+                *([_REACHED_SCORES] if model in _PLANTED[:2] and group == ALL_GROUPS else []),
+                f"{rows['n'].sum():,.0f} occurrences of objects that are common enough, over {several}.",
+            ),
         )  # fmt: skip
 
     grouped = scores if "dependency_group" in scores else scores.assign(dependency_group=ALL_GROUPS)
@@ -576,7 +699,7 @@ def group_chi_square(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[F
         Finding(
             "In which dependency groups do objects differ with gender?",
             f"{kinds.capitalize()} tests, after Holm's correction.", figure=_drawn(known),
-            details=(f"By group: {each_group}.", *_around(known, confidence)),
+            **_tested(known, confidence), details=(f"By group: {each_group}.", *_around(known, confidence)),
         )
     ]  # fmt: skip
 
@@ -596,13 +719,14 @@ def explicit(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     rows = rows[rows["dependency_group"].str.startswith("explicitly")]
     if rows.empty:
         return []
-    hit = rows.loc[rows["p_holm"] < _alpha(confidence), "dataset"]
+    hit = rows.loc[rows["p_decisive_holm"] < _alpha(confidence), "dataset"]
     differing = [
         f"{dataset} ({_significant(some, confidence)} tests)"
         for dataset, some in rows[rows["dataset"].isin(hit)].groupby("dataset", sort=False)
     ]
     details = [f"{', '.join(differing)}."] if differing else []
     rest = rows[~rows["dataset"].isin(hit) & (rows["p_relation"] == "=")]
+    rest = rest.assign(p=decisive(rest))
     small = (rest["p"] < 0.1).sum()
     if small < 0.1 * len(rest):
         least = rest.groupby(["dataset", "dependency_group"])["p"].min()
@@ -616,7 +740,9 @@ def explicit(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     several = count(rows["dataset"].nunique(), "dataset", "datasets")
     answer = f"In {len(differing)} of {several}, after Holm's correction."
     question = "Do objects that the prompt names differ with its gender?"
-    return [Finding(question, answer, figure=_drawn(rows), details=tuple(details))]
+    return [
+        Finding(question, answer, figure=_drawn(rows), details=tuple(details), **_tested(rows, confidence))
+    ]
 
 
 def group_share(share: pd.DataFrame) -> list[Finding]:
@@ -662,7 +788,8 @@ def group_permutations(tests: pd.DataFrame, *, confidence: float = 0.95) -> list
     known = tests[(tests["pair"] == "feminine-masculine") & tests["p_permutation"].notna()]
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
-        hit = rows[rows["p_permutation_holm"] < alpha]
+        hit, planted = rows[rows["p_decisive_holm"] < alpha], model in _PLANTED
+        undecided = "Planted in the implicit ones; here none is told." if planted else "In none that is told."
         named = ", ".join(hit["dependency_group"].map(GROUP_NAMES))
         details = [
             f"{GROUP_NAMES[row['dependency_group']]}: permutation p = {row['p_permutation']:.2g}, Cramér's V "
@@ -671,8 +798,10 @@ def group_permutations(tests: pd.DataFrame, *, confidence: float = 0.95) -> list
         ]
         return Finding(
             f"In which dependency groups do objects of feminine and masculine prompts differ, on {dataset}?",
-            f"{named[:1].upper()}{named[1:]}." if named else "In none that is told.",
-            model, n=rows["n"].sum(), of="objects", figure=_drawn(rows), details=tuple(details),
+            f"{'Planted in the implicit ones: ' if planted else ''}{named}.".capitalize() if named else undecided,
+            model, n=rows["n_cases"].max(), of=_units(dataset), figure=_drawn(rows),
+            p=rows["p_decisive_holm"].min(), undecided=undecided, alpha=alpha,
+            details=(*_planted(model, _PLANTED_LEANS), *details),
         )  # fmt: skip
 
     return each(known, ["model", "dataset"], say)
@@ -704,7 +833,7 @@ def thresholds(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding
 def mask_truth(truth: pd.DataFrame) -> list[Finding]:
     """Say of each kind of word how well its maps mark where it belongs (``triplets_mask_truth``)."""
     names = {"person": "people", "thing": "things", "worn": "what is worn", "place": "places"}
-    whole = truth[(truth["noise"] == 0) & truth["value"].notna()]
+    whole = truth[(truth["noise_level"] == 0) & truth["value"].notna()]
 
     def say(model: str, kind: str, rows: pd.DataFrame) -> Finding | None:
         by = {(row.metric, row.mask): row for row in rows.itertuples()}
@@ -716,7 +845,13 @@ def mask_truth(truth: pd.DataFrame) -> list[Finding]:
         for mask, place in (("shuffled", "another word's place"), ("other", "the place in another drawing")):
             if of := by.get(("auc", mask)):
                 limits = f"{of.ci_low:.2f} to {of.ci_high:.2f}"
-                details.append(f"Held against {place} it is {of.value:.2f} ({limits}).")
+                why = ""
+                if mask == "shuffled" and not 0.45 <= of.value <= 0.55:
+                    why = ": 0.45 to 0.55 was wanted, but another word of a caption names a place "
+                    why += (
+                        "within or around this one" if of.value > 0.55 else "apart, where a good map is low"
+                    )
+                details.append(f"Held against {place} it is {of.value:.2f} ({limits}){why}.")
         return Finding(
             f"Do maps of words for {names[kind]} mark where these are?",
             f"Intersection over union is {own.value:.2f}.",
@@ -755,7 +890,9 @@ def detector_error(errors: pd.DataFrame) -> list[Finding]:
         "recall": "are objects that are there found",
         "mask_iou": "how far do masks of found objects overlap with true ones",
     }
-    whole = errors[(errors["object"] == ALL_OBJECTS) & (errors["shown"] == "all") & errors["value"].notna()]
+    whole = errors[
+        (errors["object"] == ALL_OBJECTS) & (errors["gender_shown"] == "all") & errors["value"].notna()
+    ]
     return [
         Finding(
             f"By {row.reference}, {asked[row.measure]}?",
@@ -769,7 +906,7 @@ def detector_error(errors: pd.DataFrame) -> list[Finding]:
 
 def detector_gender(gender: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say whether objects are found more easily beside one gender (``triplets_detector_gender``)."""
-    answers = ("Yes, beside men.", "Yes, beside women.", "It cannot be told: the interval holds 0.")
+    answers = ("Yes, beside men.", "Yes, beside women.", _UNTOLD)
 
     def say(model: str, reference: str, rows: pd.DataFrame) -> Finding | None:
         whole = rows[(rows["object"] == ALL_OBJECTS) & rows["ci_low"].notna()]
@@ -779,12 +916,13 @@ def detector_gender(gender: pd.DataFrame, *, confidence: float = 0.95) -> list[F
         each_one = rows[(rows["object"] != ALL_OBJECTS) & rows["ci_low"].notna()]
         return Finding(
             f"By {reference}, are objects found more easily beside one gender?",
-            moved(row.ci_low, row.ci_high, *answers), model, row.difference, row.ci_low, row.ci_high, "points",
-            row.n_female + row.n_male, "objects", "triplets_detector_gender",
+            model=model, estimate=row.difference, ci_low=row.ci_low, ci_high=row.ci_high, unit="points",
+            n=row.n_images_female + row.n_images_male, of="images", figure="triplets_detector_gender",
+            **_verdict(row.difference, row.p, answers, confidence),
             details=(
                 f"Recall: {spoken(row.recall_male)} % beside men, {spoken(row.recall_female)} % beside women.",
-                f"Of {len(each_one)} single objects {away(each_one)} have an interval without 0; about "
-                f"{(1 - confidence) * len(each_one):.1f} would by chance.",
+                f"Of {len(each_one)} single objects {(each_one['p_holm'] < _alpha(confidence)).sum()} are told, after "
+                "Holm's correction.",
             ),
         )  # fmt: skip
 

@@ -51,12 +51,14 @@ def prompt_sets(pipeline: Pipeline) -> pd.DataFrame:
 
 def funnel(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions are left after each step from a corpus to its triplets (section 3.1)."""
-    return tables.of(pipeline.triplets.neutral().funnel, "triplets_funnel")
+    funnel = pipeline.triplets.neutral().funnel
+    return tables.of(funnel.rename(columns={"n_excluded": "captions_excluded"}), "triplets_funnel")
 
 
 def excluded_words(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions each word of Table 2 keeps from being neutral."""
-    return tables.of(pipeline.triplets.neutral().words, "triplets_excluded_words")
+    words = pipeline.triplets.neutral().words
+    return tables.of(words.rename(columns={"n_excluded": "captions_excluded"}), "triplets_excluded_words")
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
@@ -66,7 +68,7 @@ def prompts(pipeline: Pipeline) -> pd.DataFrame:
 
 def depicted(pipeline: Pipeline) -> pd.DataFrame:
     """Return how often the filter ``depicted`` is right, on captions labelled by hand: once measured, for any run."""
-    return tables.of(rule.measured(), "triplets_depicted")
+    return tables.of(rule.measured().rename(columns={"count": "n_both"}), "triplets_depicted")
 
 
 def similarity(pipeline: Pipeline) -> pd.DataFrame:
@@ -172,6 +174,7 @@ def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
 def objects(pipeline: Pipeline) -> pd.DataFrame:
     """Return the instances of objects in all images (section 5.1)."""
     found = pipeline.triplets.objects().objects
+    found = found.rename(columns={"score": "detector_score"})
     return tables.of(found.assign(model=pipeline.label), "triplets_objects")
 
 
@@ -227,7 +230,9 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
         hit, shows = _among(seen[["image_id", "object"]], found), seen["shown"].to_numpy() == "yes"
         counts = {"both": hit & shows, "finder_only": hit & ~shows, "reference_only": ~hit & shows}
         counts = {name: of.astype(int) for name, of in counts.items()}
-        rows = seen[["image_id", "object"]].assign(shown=seen["image_id"].map(told), reference="ratings")
+        rows = seen[["image_id", "object"]].assign(
+            gender_shown=seen["image_id"].map(told), reference="ratings"
+        )
         frames.append(rows.assign(**counts))
     whole = [frame.assign(model=pipeline.label) for frame in frames]
     return tables.joined(whole, "triplets_detections")
@@ -243,7 +248,7 @@ def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     found, shown = (
         _among(asked, of) for of in (pipeline.triplets.found(made), pipeline.triplets.truth(made))
     )
-    counts = {"nouns": len(asked), "both": (found & shown).sum(), "model_only": (found & ~shown).sum()}
+    counts = {"nouns": len(asked), "nouns_both": (found & shown).sum(), "model_only": (found & ~shown).sum()}
     row = {"model": pipeline.label, "n_images": len(made.table), "people_only": (~found & shown).sum()}
     return tables.of([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
 
@@ -326,6 +331,7 @@ def mask_agreement(pipeline: Pipeline) -> pd.DataFrame:
     keys = ["image_id", "kind", "noise", "mask"]
     of = found.groupby(keys, as_index=False, sort=False)
     rows = of.agg(overlap=("overlap", "mean"), auc=("auc", "mean"), n=("word", "size"))
+    rows = rows.rename(columns={"noise": "noise_level"})
     return tables.of(rows.assign(model=pipeline.label), "triplets_mask_agreement")
 
 

@@ -99,7 +99,9 @@ def group_images() -> pd.DataFrame:
 
 def printed_group_objects() -> pd.DataFrame:
     """Return how many different objects each dependency group has (table 12)."""
-    return published.load("triplets_table_12").astype({"objects": int})
+    return (
+        published.load("triplets_table_12").astype({"objects": int}).rename(columns={"objects": "n_objects"})
+    )
 
 
 def printed_intersection() -> pd.DataFrame:
@@ -113,7 +115,7 @@ def detector_counts() -> pd.DataFrame:
     counts = {
         "n_images": _stated("rated_images"),
         "nouns": _stated("nouns"),
-        "both": text.query("quantity == 'nouns_agreed' and unit == 'nouns'")["value"],
+        "nouns_both": text.query("quantity == 'nouns_agreed' and unit == 'nouns'")["value"],
         "model_only": _stated("nouns_model_only"),
         "people_only": np.nan,
     }

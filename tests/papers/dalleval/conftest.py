@@ -106,7 +106,7 @@ def renders():
         *[("dog", "other class", "no"), ("dog", "missing", "yes"), ("car", "other class", "no")],
     ]
     rows = [
-        {"model": "a", "image_id": f"r{k}", "skill": "object", "number": 1, "outcome": ""}
+        {"model": "a", "image_id": f"r{k}", "skill": "object", "n": 1, "outcome": ""}
         | {"object": name, "failure": failure, "correct": correct}
         for k, (name, failure, correct) in enumerate(said)
     ]

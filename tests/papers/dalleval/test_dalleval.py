@@ -91,7 +91,7 @@ def test_professions_against_balance(printed):
     for model, of in table.groupby("model"):
         np.testing.assert_allclose(of["p_bh"], multipletests(of["p"], method="fdr_bh")[1])
         assert balance.loc[model, "n_bh"] == multipletests(of["p"], method="fdr_bh")[0].sum()
-        assert balance.loc[model, "n_p05"] == (of["p"] < 0.05).sum()
+        assert balance.loc[model, "n_unadjusted"] == (of["p"] < 0.05).sum()
     # The smallest p of 9 images is 2/512, and 83 times that is above 0.05.
     assert balance["smallest_possible_p"].to_numpy() == pytest.approx(2 / 512)
     assert (balance["n_holm"] == 0).all()
@@ -111,12 +111,91 @@ def test_differences_between_models_are_paired(printed):
     test = scipy_stats.ttest_rel(wide["minDALL-E"], wide["Stable Diffusion"])
     interval = test.confidence_interval(0.95)
     assert row["difference"] == pytest.approx((wide["minDALL-E"] - wide["Stable Diffusion"]).mean())
-    assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(interval))
-    # A sign-flip test and a t-test of 83 differences agree closely.
-    assert row["p"] == pytest.approx(test.pvalue, abs=0.01)
+    # 83 differences are hardly skewed: Student's interval, or one a little wider.
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(interval), abs=0.005)
+    assert row["p"] == pytest.approx(test.pvalue, abs=0.005)
+    assert (table["p"] < 0.05).tolist() == ((table["ci_low"] > 0) | (table["ci_high"] < 0)).tolist()
     correlation = printed["model_correlation"].set_index(["first", "second"])
     expected = np.corrcoef(wide["Karlo"], wide["Stable Diffusion"])[0, 1]
     assert correlation.loc[("Karlo", "Stable Diffusion"), "r"] == pytest.approx(expected)
+
+
+def test_pairs_of_models_are_adjusted_over_models_of_one_kind(printed):
+    genders = printed["average_gender"]
+    mine = genders[genders["model"] == "Karlo"]
+    own = [
+        mine.assign(model=name, n_female=9 - mine["n_female"], value=-mine["value"])
+        for name in ("mini", "other")
+    ]
+    both = pd.concat([genders, *own])
+    found = dalleval.model_difference(both, printed=MODELS)
+    # Three pairs of printed models and one of measured ones, in two quantities; a measured model moves no printed pair.
+    assert found.groupby("kind").size().to_dict() == {"printed": 6, "measured": 2}
+    alone = dalleval.model_difference(genders, printed=MODELS)
+    assert set(alone["quantity"]) == {"average", "corrected_mad"}
+    pd.testing.assert_frame_equal(
+        found[found["kind"] == "printed"].reset_index(drop=True), alone.reset_index(drop=True)
+    )
+    for _, of in alone.groupby("quantity"):
+        assert of["p_holm"].to_numpy() == pytest.approx(multipletests(of["p"], method="holm")[1])
+
+
+def test_deviations_of_models_are_compared_at_as_many_images(results):
+    # Two models even everywhere, one with 3 images of a profession and one with 9: the correction leaves 0.064 of the
+    # one and 0.029 of the other, but nothing of their difference.
+    rng = np.random.default_rng(4)
+    rows = [
+        row
+        for model, n in (("few", 3), ("many", 9))
+        for row in gender_rows(model, 2 * rng.binomial(n, 0.5, 1000) / n - 1, n)
+    ]
+    table = results(average_gender=rows)
+    row = table["model_difference"].set_index("quantity").loc["corrected_mad"]
+    assert abs(row["difference"]) < 0.03 and row["ci_low"] < 0 < row["ci_high"]
+    plain = table["mad"].set_index("model")["corrected_mad"]
+    assert plain["few"] - plain["many"] == pytest.approx(0.035, abs=0.03)
+
+
+def test_the_prompt_without_a_profession_is_no_profession(results):
+    rows = gender_rows("a", [-1] * 8 + [1], 9)
+    none = [row | {"profession": "(none)"} for row in gender_rows("a", [1], 9)]
+    without, found = results(average_gender=rows), results(average_gender=rows + none)
+    for name in ("overall_average", "mad", "gender_balance"):
+        pd.testing.assert_frame_equal(found[name], without[name])
+        assert (found[name]["n"] == 9).all()
+    table = found["average_gender"]
+    assert len(table) == 10 and table["p"].notna().all()
+    # 2/512 over nine professions.
+    assert table["p_holm"].to_numpy()[:9] == pytest.approx(9 * 2 / 512) and np.isnan(table["p_holm"].iloc[9])
+
+
+def test_the_error_of_a_judge_is_taken_off_gender(results):
+    # A judge that sees 0.9 of women and 0.8 of men: where all are women it says so of 0.9, of an even split of 0.55.
+    rows = gender_rows("a", [0.8] * 11 + [1.0], 10)
+    judges = [
+        {"model": "a", "judge": "VQA", "about": "gender", "measure": measure, "value": 100 * value, "n": 1000}
+        for measure, value in (("sensitivity", 0.9), ("specificity", 0.8))
+    ]
+    judges = pd.DataFrame(judges)
+    genders = results(average_gender=rows)["average_gender"]
+    none = {name: results().given[name] for name in ("average_skin_tone", "skin_tone_counts", "printed_bias")}
+    overall = dalleval.overall_average(genders, none["average_skin_tone"], none["printed_bias"], judges).iloc[
+        0
+    ]
+    # (mean + specificity - sensitivity) / (sensitivity + specificity - 1), of a mean of 9.8 / 12, is 1.02: at most 1.
+    assert overall["average"] == pytest.approx(9.8 / 12) and overall["judge_corrected_average"] == 1
+    assert overall["judge_ci_low"] < 1 == overall["judge_ci_high"] and overall["judge_p"] < 0.05
+    mad = dalleval.mad(genders, none["skin_tone_counts"], none["printed_bias"], judges).iloc[0]
+    center = 0.55
+    each = stats.corrected_absolute_deviation([9] * 11 + [10], 10, center) / 0.7
+    assert mad["judge_corrected_mad"] == pytest.approx(min(each.mean(), 0.5))
+    assert mad["corrected_mad"] == pytest.approx(
+        stats.corrected_absolute_deviation([9] * 11 + [10], 10).mean()
+    )
+    # A judge that knows too little, or of whom nothing is known, leaves the numbers as judged.
+    for unknown in (judges.assign(value=70.0), judges.assign(n=0), judges.iloc[:0], None):
+        found = dalleval.mad(genders, none["skin_tone_counts"], none["printed_bias"], unknown).iloc[0]
+        assert np.isnan(found["judge_corrected_mad"]) and found["corrected_mad"] == mad["corrected_mad"]
 
 
 def test_gender_of_a_folder_with_missing_and_uneven_n(results):
@@ -133,6 +212,8 @@ def test_gender_of_a_folder_with_missing_and_uneven_n(results):
     mad = found["mad"].iloc[0]
     assert (mad["mad"], mad["n"]) == (pytest.approx(1.25 / 3), 3)
     assert mad["floor"] == pytest.approx((3 / 16 + 1 / 4 + 1 / 4) / 3)
+    assert np.isnan(mad[["ci_low", "corrected_ci_low", "p"]].to_numpy(dtype=float)).all()
+    assert mad["reason"] == "an interval needs 6 or more professions"
     assert found["model_difference"].empty
 
 
@@ -210,22 +291,34 @@ def test_deviation_does_not_tell_two_tones_from_a_few_distant_ones(results):
 
 
 def test_skin_tone_counts_give_deviation_and_intervals(results):
-    # p0 and p2: four images of tone 3, so 0.18; p1: one image of each tone, so 0. Mean 0.12.
-    counts = [{"model": "a", "profession": p, "tone": 3, "n": 4} for p in ("p0", "p2")]
-    counts += [{"model": "a", "profession": "p1", "tone": t, "n": 1} for t in range(1, 11)]
+    # p0 to p5: eight images of tone 3 by each of two prompts, so 0.18; p6: one image of each tone by one prompt and ten
+    # of tone 1 by another, so (0 + 0.18) / 2 = 0.09. Mean over seven professions.
+    counts = [
+        {"model": "a", "prompt": prompt, "profession": f"p{i}", "tone": 3, "n": 8}
+        for i in range(6)
+        for prompt in ("woman", "man")
+    ]
+    counts += [{"model": "a", "prompt": "woman", "profession": "p6", "tone": t, "n": 1} for t in range(1, 11)]
+    counts += [{"model": "a", "prompt": "man", "profession": "p6", "tone": 1, "n": 10}]
     averages = [
-        {"model": "a", "profession": "p0", "value": 3, "n": 4},
-        {"model": "a", "profession": "p1", "value": 5.5, "n": 10},
+        {"model": "a", "profession": "p0", "value": 3, "n": 16},
+        {"model": "a", "profession": "p6", "value": 3.25, "n": 20},
     ]
     found = results(average_skin_tone=averages, skin_tone_counts=counts)
     mad = found["mad"].iloc[0]
-    assert (mad["category"], mad["mad"], mad["n"], mad["evidence"]) == (
-        "skin_tone",
-        pytest.approx(0.12),
-        3,
-        "computed",
+    value = pytest.approx((6 * 0.18 + 0.09) / 7)
+    assert (mad["category"], mad["mad"], mad["n"], mad["evidence"]) == ("skin_tone", value, 7, "computed")
+    assert mad["ci_low"] <= mad["mad"] <= mad["ci_high"] <= 0.18
+    assert 0 < mad["corrected_ci_low"] <= mad["corrected_mad"] <= mad["corrected_ci_high"] <= 0.18
+    few = pd.DataFrame(counts).assign(n=3).query("profession != 'p6'")
+    blind = results(skin_tone_counts=few.to_dict("records"))["mad"].iloc[0]
+    # At three images a prompt the corrected value is 0.077 of an even model and 0.078 of one with deviation 0.04.
+    assert blind["mad"] == pytest.approx(0.18) and "cannot tell" in blind["reason"]
+    assert np.isnan(blind[["corrected_mad", "corrected_ci_low", "p"]].to_numpy(dtype=float)).all()
+    found = results(
+        average_skin_tone=[{"model": "a", "profession": "p1", "value": 5.5, "n": 10}],
+        skin_tone_counts=[{"model": "a", "profession": "p1", "tone": t, "n": 1} for t in range(1, 11)],
     )
-    assert mad["ci_low"] <= 0.12 <= mad["ci_high"]
     table = found["average_skin_tone"].set_index("profession")
     low, high = scipy_stats.t.interval(0.95, 9, 5.5, scipy_stats.sem(np.arange(1, 11)))
     assert tuple(table.loc["p1", ["value", "ci_low", "ci_high"]]) == pytest.approx((5.5, low, high))
@@ -245,7 +338,7 @@ def test_two_tone_reading_by_hand(results):
 
 
 def test_check_of_the_swatches(printed):
-    tones = printed["skin_tone_check"].groupby("computation")["tone"].apply(list)
+    tones = printed["skin_tone_check"].groupby("computation")["nearest_tone"].apply(list)
     assert tones["cielab"] == list(range(1, 11))
     assert tones["released"] == [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]
     reach = printed["skin_tone_reach"]
@@ -256,11 +349,11 @@ def test_check_of_the_swatches(printed):
 
 
 def test_floors_of_the_deviation(printed):
-    floors = printed["mad_floor"].set_index(["category", "images"])["floor"]
+    floors = printed["mad_floor"].set_index(["category", "n_images"])["floor"]
     # The project's reference points: 25 points at 3 images, 13.7 at 8 or 9, 4.0 at 100, 1.8 at 500.
-    for images, points in (("3", 25.0), ("8", 13.7), ("9", 13.7), ("100", 4.0), ("500", 1.8)):
+    for images, points in ((3, 25.0), (8, 13.7), (9, 13.7), (100, 4.0), (500, 1.8)):
         assert round(100 * floors["gender", images], 1) == points
-    assert floors["skin_tone", "1"] == pytest.approx(0.18)
+    assert floors["skin_tone", 1] == pytest.approx(0.18)
 
 
 def test_number_of_rated_images_follows_from_percentages(printed):
@@ -343,29 +436,31 @@ def test_attribute_differences_by_hand(results):
     assert set(table["comparison"]) == {"woman - man"}
     hat = table.loc["hat"]
     # Differences 0.25, 0.5, 0; the fourth profession has no share for the woman prompt.
-    low, high = scipy_stats.t.interval(0.95, 2, 0.25, scipy_stats.sem([0.25, 0.5, 0]))
-    assert (hat["difference"], hat["ci_low"], hat["ci_high"]) == pytest.approx((0.25, low, high))
+    # Two of three professions differ, which no test tells from chance.
+    assert hat["difference"] == pytest.approx(0.25) and np.isnan(hat["ci_low"])
     assert (hat["n"], hat["n_images"], hat["share_first"], hat["share_second"]) == (3, 12, 0.5, 0.25)
-    # Of the 8 sign patterns, those with |sum| >= 0.75: both nonzero signs alike, so half of them.
-    assert hat["p"] == pytest.approx(0.5)
+    assert np.isnan(hat["p"]) and hat["smallest_possible_p"] == 2 * 0.5**2
     tie = table.loc["tie"]
     assert (tie["difference"], tie["reason"]) == (0, "no image of either prompt shows it")
     assert tie[["ci_low", "ci_high", "p", "p_holm"]].isna().all()
 
 
-def test_a_difference_without_spread_has_a_test_but_no_interval(results):
+def test_attributes_are_tested_by_the_professions_that_differ(results):
+    # Of twelve professions four differ: the least p of any outcome is 2 of 2**4, whatever the other eight say.
+    hats, none = [0.5] * 4 + [0.25] * 8, [0.25] * 12
+    ties = [0.5, 0.75, 1, 0.5, 0.75, 0.5, 0.25, 0.5, 0.75, 1, 0.5, 0.75]
     shares = {
-        ("woman", "hat"): [1] * 6,
-        ("man", "hat"): [0] * 6,
-        ("woman", "tie"): [1] * 6,
-        ("man", "tie"): [1] * 6,
+        ("woman", "hat"): hats,
+        ("man", "hat"): none,
+        ("woman", "tie"): ties,
+        ("man", "tie"): [0.25] * 12,
     }
-    table = results(attribute_presence=presence_rows(shares))["attribute_difference"]
-    table = table.set_index("attribute")
-    # Two of the 2**6 sign patterns are as far from 0 as the data; with no difference, all are.
-    assert table["p"].to_dict() == {"hat": 2 / 64, "tie": 1}
-    assert table[["ci_low", "ci_high"]].isna().all(axis=None)
-    assert set(table["reason"]) == {"every profession differs by the same amount"}
+    table = results(attribute_presence=presence_rows(shares))["attribute_difference"].set_index("attribute")
+    # Eleven of the twelve differ in ties.
+    assert table["smallest_possible_p"].to_dict() == {"hat": 2 * 0.5**4, "tie": 2 * 0.5**11}
+    hat, tie = table.loc["hat"], table.loc["tie"]
+    assert np.isnan(hat["p"]) and hat["reason"].startswith("4 of 12")
+    assert tie["p"] < 0.05 and tie["ci_low"] > 0 and tie["reason"] == ""
 
 
 def test_mean_absolute_difference_and_swapped_labels(results):
@@ -381,16 +476,28 @@ def test_mean_absolute_difference_and_swapped_labels(results):
     swapped = [np.abs(np.array(s) @ d / 3).mean() for s in product([-1, 1], repeat=3)]
     assert row["mean_absolute_difference"] == pytest.approx(0.25)
     assert row["floor"] == pytest.approx(np.mean(swapped), abs=0.005)
-    assert row["p"] == pytest.approx(np.mean(np.array(swapped) >= 0.25 - 1e-12), abs=0.05)
+    # Three professions are too few for an interval or a test.
+    assert row[["ci_low", "p"]].isna().all() and row["reason"] == "an interval needs 6 or more professions"
+
+
+def test_the_mean_difference_is_without_chance_and_within_its_interval(printed):
+    table = printed["attribute_mean_difference"]
+    assert (table["ci_low"] <= table["mean_difference_corrected"]).all()
+    assert (table["mean_difference_corrected"] <= table["ci_high"]).all()
+    # Differences that are there do not fold: what is taken off is less than half of what swapped labels give.
+    taken = table["mean_absolute_difference"] - table["mean_difference_corrected"]
+    assert (taken.abs() < table["floor"] / 2).all() and taken.mean() > 0
+    assert ((table["p"] < 0.05) == (table["ci_low"] > 0)).all()
 
 
 def test_differences_within_professions_are_averaged(printed):
     single = printed["attribute_prompt_difference"]
     single = single.query("model == 'Karlo' and comparison == 'woman - man'")
     row = printed["attribute_mean_difference"].query("model == 'Karlo'").iloc[0]
-    found = single["mean_absolute_difference"]
-    low, high = scipy_stats.t.interval(0.95, 83, found.mean(), scipy_stats.sem(found))
-    assert row["by_profession"] == pytest.approx(found.mean())
+    beyond = single["mean_absolute_difference"] - single["floor"]
+    low, high = scipy_stats.t.interval(0.95, 83, beyond.mean(), scipy_stats.sem(beyond))
+    assert row["by_profession"] == pytest.approx(single["mean_absolute_difference"].mean())
+    assert row["by_profession_beyond_floor"] == pytest.approx(beyond.mean())
     assert (row["by_profession_ci_low"], row["by_profession_ci_high"]) == pytest.approx((low, high))
     assert row["by_profession_floor"] == pytest.approx(single["floor"].mean())
 
@@ -469,7 +576,15 @@ def test_people_against_detector(printed):
         assert (row["ci_low"], row["ci_high"]) == pytest.approx((100 * low, 100 * high), abs=1e-6)
     # DALL-E Small, count: 17 of 50 in the sample, 18.2 % on all test scenes.
     expected = scipy_stats.binomtest(17, 50, 0.182).pvalue
-    assert table.loc[("DALL-E Small", "count"), "p"] == pytest.approx(expected)
+    assert table.loc[("DALL-E Small", "count"), "p_sample"] == pytest.approx(expected)
+    # Of as many images: people's share less the detector's over √(2 · pooled · (1 - pooled) / 50).
+    human, detr = (table[f"percent_{who}"] / 100 for who in ("human", "detr"))
+    pooled = (human + detr) / 2
+    z = (human - detr) / np.sqrt(2 * pooled * (1 - pooled) / 50)
+    np.testing.assert_allclose(table["p"], 2 * scipy_stats.norm.sf(abs(z)))
+    for name in ("p", "p_sample"):
+        holm = multipletests(table[name], method="holm")[1]
+        np.testing.assert_allclose(table[f"{name}_holm"], holm)
 
 
 def test_less_training_data(printed):

@@ -10,7 +10,7 @@ from scipy.stats import binom, norm
 from biaslab import tables
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, findings
-from biaslab.papers.dalleval.analysis.detector import CANNOT
+from biaslab.papers.dalleval.analysis.detector import CANNOT, RIVALS
 from biaslab.papers.dalleval.analysis.verdicts import counted
 
 
@@ -30,7 +30,7 @@ def drawings(said, model="a", **more):
     pairs = [pair for pair, times in said.items() for _ in range(times)]
     frame = pd.DataFrame(pairs, columns=["shown", "found"])
     right = (frame["shown"] > 0) & (frame.index % 2 == 0)
-    frame["number"] = frame["shown"].where(right, (frame["shown"] + 1) % 4 + 1)
+    frame["n"] = frame["shown"].where(right, (frame["shown"] + 1) % 4 + 1)
     frame["image_id"] = [f"{model}{k}" for k in range(len(frame))]
     return tables.of(frame.assign(**{"model": model, "skill": "count"} | more), "dalleval_detector_renders")
 
@@ -150,15 +150,18 @@ def test_a_detector_that_cannot_tell_numbers_gives_no_share(right, wrong, told):
     kinds = [(shown, hits) for shown, hits in ((2, right), (1, wrong)) if hits is not None]
     known = drawings({(shown, found): n for shown, hits in kinds for found, n in ((2, hits), (1, 10 - hits))})
     verdicts = images({(2, 2): 6, (2, 1): 4}, shown=[2] * 5 + [1] * 5)
-    table = corrected(verdicts, known.assign(number=2))
+    table = corrected(verdicts, known.assign(n=2))
     numbers = table[["percent_corrected", "ci_low", "ci_high"]].notna()
     assert (numbers.all(axis=None) if told else not numbers.any(axis=None)) and len(table) == 2
-    assert (table["reason"] == ("" if told else CANNOT)).all()
+    # Ten and five of ten: (0.6 - 0.5) / 0.5 are 20 %, of which 40 points were taken off.
+    rivals = told and wrong == 5
+    assert (table["reason"] == (RIVALS if rivals else "" if told else CANNOT)).all()
     # What it counts, and the truth, stand there in any case.
     assert table["percent_found"].tolist() == pytest.approx([60, 60])
     assert table["percent_true"].tolist() == pytest.approx([50, 50])
     (found,) = findings.count_corrected(table.reset_index())
-    assert np.isfinite(found.estimate) == told and (told or not any(c.isdigit() for c in found.answer))
+    says = told and not rivals
+    assert np.isfinite(found.estimate) == says and (says or not any(c.isdigit() for c in found.answer))
     assert any(ax.axison for ax in figures.count_corrected(table.reset_index()).axes) == told
 
 

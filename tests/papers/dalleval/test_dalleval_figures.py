@@ -98,10 +98,14 @@ def drawn(ax):
     return {round(float(x), 4) for x in [*upright, *(x for line in ax.lines for x in line.get_xdata())]}
 
 
-def test_deviation_floor_printed_and_corrected_are_drawn(printed, shown):
-    of, ax = gender(printed["mad"]), shown["gender_mad"].axes[0]
-    for column in ("mad", "corrected_mad", "printed", "floor", "corrected_floor"):
-        assert {round(v, 4) for v in of[column]} <= drawn(ax)
+def test_deviations_of_one_kind_share_a_panel(printed, shown):
+    of, panels = gender(printed["mad"]), shown["gender_mad"].axes
+    kinds = ["mad", "floor", "printed"], ["corrected_mad", "corrected_floor"]
+    for ax, columns, others in zip(panels, kinds, kinds[::-1], strict=True):
+        assert all({round(v, 4) for v in of[column]} <= drawn(ax) for column in columns)
+        assert not {round(v, 4) for v in of[others[0]]} & drawn(ax)
+    judged = of.assign(judge_corrected_mad=0.123, judge_ci_low=0.1, judge_ci_high=0.2)
+    assert 0.123 in drawn(figures.gender_mad(judged).axes[2])
 
 
 def test_all_three_computations_are_drawn_beside_the_swatches(printed):

@@ -15,39 +15,108 @@ def gender_rows(values, n):
     return [{"model": "a", "profession": f"p{i}", "value": v, "n": n} for i, v in enumerate(values)]
 
 
-def test_lean_is_named_only_where_the_interval_excludes_zero():
+def test_lean_is_named_only_where_its_test_shows_it():
     table = pd.DataFrame({"model": ["a", "b", "c"], "category": "gender", "average": [-0.2, 0.3, -0.001]})
-    table = table.assign(ci_low=[-0.3, 0.1, -0.1], ci_high=[-0.1, 0.5, 0.1], n=[83, 83, 80])
-    men, women, neither = findings.overall_average(table)
-    assert len({men.answer, women.answer, neither.answer}) == 3
-    assert "men" in men.answer and "women" in women.answer
-    assert (men.model, men.estimate, men.ci_low, men.ci_high, men.n) == ("a", -0.2, -0.3, -0.1, 83)
-
-
-def test_deviation_is_the_corrected_one_beside_what_a_balanced_model_keeps():
-    row = {"category": "gender", "mad": 0.2, "ci_low": 0.15, "ci_high": 0.25, "floor": 0.137, "n": 83}
-    row |= {"corrected_mad": 0.1, "corrected_ci_high": 0.15, "corrected_floor": 0.03}
-    table = pd.DataFrame(
-        [row | {"model": m, "corrected_ci_low": low} for m, low in (("a", 0.05), ("b", 0.02))]
+    table = table.assign(
+        ci_low=[-0.3, 0.1, -0.1], ci_high=[-0.1, 0.5, 0.1], n=[83, 83, 80], p=[0.001, 0.002, 0.9]
     )
+    men, women, neither = findings.overall_average(table)
+    assert len({men.said, women.said, neither.said}) == 3
+    assert (
+        "men" in men.said
+        and "women" in women.said
+        and all("as judged" in f.said for f in (men, women, neither))
+    )
+    assert (men.model, men.estimate, men.ci_low, men.ci_high, men.n) == ("a", -0.2, -0.3, -0.1, 83)
+    assert [f.decided for f in findings.overall_average(table, confidence=0.9985)] == [True, False, False]
+    # Where the judge's error is known, what it leaves is told, and what was judged stands beside it.
+    known = {"judge_corrected_average": -0.25, "judge_ci_low": -0.5, "judge_ci_high": 0.01, "judge_p": 0.06}
+    (right, *_) = findings.overall_average(table.assign(**known))
+    assert (right.estimate, right.ci_high, right.p) == (-0.25, 0.01, 0.06)
+    assert right.said == right.undecided and "judged" not in right.said and "-0.20" in right.details[0]
+
+
+def test_deviation_is_a_verdict_only_where_the_judges_error_is_known():
+    row = {
+        "category": "gender",
+        "mad": 0.2,
+        "ci_low": 0.15,
+        "ci_high": 0.25,
+        "floor": 0.137,
+        "n": 83,
+        "p": 0.001,
+    }
+    row |= {"corrected_mad": 0.1, "corrected_ci_low": 0.05, "corrected_ci_high": 0.15, "evidence": "computed"}
+    known = {"judge_corrected_mad": 0.12, "judge_ci_low": 0.01, "judge_ci_high": 0.2, "judge_p": 0.04}
+    table = pd.DataFrame([{"model": "a"} | row | known, {"model": "b"} | row | known | {"judge_p": 0.06}])
     clear, unclear = findings.mad(table)
-    assert clear.estimate == 0.1 and (clear.ci_low, clear.ci_high) == (0.05, 0.15)
-    # Of b the interval holds the 0.03 that the correction leaves of a balanced model.
-    assert clear.answer.startswith("Further") and unclear.answer.startswith("Not clearly")
+    assert (clear.estimate, clear.ci_low, clear.ci_high, clear.p) == (0.12, 0.01, 0.2, 0.04)
+    assert clear.said.startswith("Further") and unclear.said.startswith("Not clearly")
+    assert "0.10 (0.05 to 0.15)" in clear.details[-1]
+    (judged,) = findings.mad(pd.DataFrame([{"model": "a"} | row]))
+    assert judged.undecided == "" and "as judged" in judged.said and judged.estimate == 0.1
     assert findings.mad(table.assign(category="skin_tone")) == []
+
+
+def test_skin_tones_of_few_faces_cannot_be_told(results):
+    counts = [
+        {"model": "a", "prompt": prompt, "profession": f"p{i}", "tone": t, "n": n}
+        for i in range(12)
+        for prompt in ("woman", "man")
+        for t, n in ((4, 2), (5, 1))
+    ]
+    (blind,) = findings.mad(results(skin_tone_counts=counts)["mad"], category="skin_tone")
+    more = [row | {"n": 10 * row["n"]} for row in counts]
+    (told,) = findings.mad(results(skin_tone_counts=more)["mad"], category="skin_tone")
+    assert "cannot" in blind.said and np.isnan(blind.estimate) and "3 images a prompt" in blind.details[-1]
+    assert told.said == "Unevenly." and told.p < 0.05 and told.n == 12
+
+
+@pytest.mark.parametrize("model", ["mini", "world"])
+def test_what_was_planted_is_not_told_as_found(results, model):
+    of = results(
+        average_gender=[row | {"model": model} for row in gender_rows([-1] * 9, 9)],
+        attribute_presence=[
+            {
+                "model": model,
+                "prompt": prompt,
+                "profession": f"p{i}",
+                "attribute": "tie",
+                "share": share,
+                "n": 4,
+            }
+            for i in range(9)
+            for prompt, share in (("woman", 0), ("man", 0.25 + i % 3 / 4))
+        ],
+    )
+    told = [
+        *findings.overall_average(of["overall_average"]),
+        *findings.mad(of["mad"]),
+        *findings.gender_balance(of["gender_balance"]),
+        *findings.attribute_difference(of["attribute_difference"]),
+        *findings.attribute_mean_difference(of["attribute_mean_difference"]),
+    ]
+    assert len(told) == 5 and all(f.details[0].startswith("Planted") for f in told)
 
 
 @pytest.mark.parametrize(("n", "said", "blind"), [(9, 2, True), (40, 0, False)])
 def test_professions_are_counted_only_by_adjustments_that_could_find_any(n, said, blind):
     # 83 · 2 · 0.5^9 = 0.32 is above 0.05, and below it from 12 images on; Benjamini and Hochberg's could find some.
-    row = {"model": "a", "n": 83, "n_p05": 7, "n_holm": 0, "n_bh": 2, "smallest_possible_p": 2 * 0.5**n}
+    row = {
+        "model": "a",
+        "n": 83,
+        "n_unadjusted": 7,
+        "n_holm": 0,
+        "n_bh": 2,
+        "smallest_possible_p": 2 * 0.5**n,
+    }
     (found,) = findings.gender_balance(pd.DataFrame([row]))
     assert found.answer.startswith(f"{said} of 83")
     assert any("12 images" in detail for detail in found.details) == blind
 
 
 def test_no_profession_is_counted_where_no_outcome_could_be_significant():
-    row = {"model": "a", "n": 2, "n_p05": 0, "n_holm": 0, "n_bh": 0, "smallest_possible_p": 0.125}
+    row = {"model": "a", "n": 2, "n_unadjusted": 0, "n_holm": 0, "n_bh": 0, "smallest_possible_p": 0.125}
     (found,) = findings.gender_balance(pd.DataFrame([row]))
     assert "0 of" not in found.answer
 
@@ -60,20 +129,29 @@ def test_all_professions_alike_are_found_with_enough_images(results):
     assert many.answer.startswith("20 of 20")
 
 
-def test_a_model_draws_more_women_only_where_both_test_and_interval_say_so():
-    row = {"first": "a", "second": "b", "quantity": "average", "difference": 0.2, "ci_high": 0.3, "n": 83}
+def test_a_model_draws_more_women_only_where_the_adjusted_test_says_so():
+    row = {
+        "first": "a",
+        "second": "b",
+        "quantity": "average",
+        "difference": 0.2,
+        "ci_low": 0.1,
+        "ci_high": 0.3,
+        "n": 83,
+    }
     table = pd.DataFrame(
         [
-            row | {"ci_low": 0.1, "p_holm": 0.01},
-            row | {"ci_low": 0.1, "p_holm": 0.2},
-            row | {"ci_low": -0.1, "p_holm": 0.3},
-            row | {"ci_low": -0.4, "ci_high": -0.1, "difference": -0.2, "p_holm": 0.01},
-            row | {"quantity": "mad", "ci_low": 0.1, "p_holm": 0.01},
+            row | {"p_holm": 0.01},
+            row | {"p_holm": 0.2},
+            row | {"p_holm": np.nan},
+            row | {"difference": -0.2, "p_holm": 0.01},
         ]
     )
-    first, adjusted, unclear, second = findings.model_difference(table)
-    assert first.answer.startswith("a ") and second.answer.startswith("b ")
-    assert adjusted.answer == unclear.answer
+    first, adjusted, untested, second = findings.model_difference(table)
+    assert first.said.startswith("a ") and second.said.startswith("b ")
+    assert adjusted.said == untested.said == adjusted.undecided
+    assert [f.p for f in (first, second)] == [0.01, 0.01]
+    assert not any(f.decided for f in findings.model_difference(table, confidence=0.99))
 
 
 def test_swatches_that_computations_know(printed):
@@ -110,7 +188,8 @@ def test_attributes_that_differ_most(printed):
     assert suit.model == "minDALL-E" and "suit" in suit.answer
     assert round(suit.estimate, 2) == -0.27 and suit.n == 84
     means = findings.attribute_mean_difference(printed["attribute_mean_difference"])
-    assert [f.model for f in means] == MODELS and all(f.answer.startswith("More") for f in means)
+    assert [f.model for f in means] == MODELS and all(f.said.startswith("More") for f in means)
+    assert all(f.decided and f.p < 0.05 for f in (suit, *means))
 
 
 def test_attributes_of_few_prompt_pairs_are_not_counted():
@@ -118,7 +197,8 @@ def test_attributes_of_few_prompt_pairs_are_not_counted():
     rows = rows.assign(difference=[0.5, 0.1], ci_low=0.0, ci_high=1.0, p_holm=[0.25, 0.5])
     (blind,) = findings.attribute_difference(rows.assign(smallest_possible_p=0.125))
     (none,) = findings.attribute_difference(rows.assign(smallest_possible_p=0.001))
-    assert blind.answer != none.answer and "2" in none.answer and "2" not in blind.answer
+    assert blind.said != none.said and "2" in none.said and "2" not in blind.said
+    assert (none.p, none.decided) == (0.25, False)
 
 
 def test_skills_name_the_ends(printed):
@@ -133,12 +213,17 @@ def test_cells_that_differ(printed, results):
     assert averages.answer.startswith("7 of 13")
     (training,) = findings.skill_training(printed["skill_training"])
     # Four intervals exclude 0; the widest of their p-values does not survive twelve tests.
-    assert "3 of 12" in training.answer and "excludes 0 in 4" in training.details[0]
+    assert "3 of 12" in training.said and "excludes 0 in 4" in training.details[0]
+    # It claims what its least p does, at the level of the confidence.
+    assert training.p == printed["skill_training"]["p_holm"].min() and training.alpha == 0.05
+    weak = printed["skill_training"].assign(p_holm=[0.07] + [0.2] * 11)
+    (strict,), (loose,) = (findings.skill_training(weak, confidence=of) for of in (0.95, 0.9))
+    assert "0 of 12" in strict.said and "1 of 12" in loose.said
     (people,) = findings.skill_agreement(printed["skill_agreement"])
-    assert "0 of 9" in people.answer and "3 of 3 skills" in people.details[1]
+    assert "0 of 9" in people.said and "3 of 3 skills" in people.details[2]
     # Of one model there is no order to agree on.
     one = printed["skill_agreement"].query("model == 'minDALL-E'")
-    assert len(findings.skill_agreement(one)[0].details) == 2
+    assert len(findings.skill_agreement(one)[0].details) == 3
 
 
 def test_rankings_and_judges(printed):
@@ -147,6 +232,21 @@ def test_rankings_and_judges(printed):
     assert "0.083" in ranks.details[0]
     bias, recall = findings.gender_judges(printed["gender_judges"])
     assert bias.answer == recall.answer and bias.answer.startswith("BLIP-2") and "6 of 6" in bias.answer
+
+
+def test_a_lean_to_women_is_as_much_bias_as_one_to_men():
+    # Of what all images show no judge is to blame, though it is further from 0.
+    cells = [("bias_at_1", -0.4, 0.1), ("bias_at_5", -0.05, 0.1), ("bias_at_10", -0.3, 0.2)]
+    rows = [
+        {"judge": judge, "captions": "original", "metric": metric, "value": value, "reason": "ten images"}
+        for metric, *of in [*cells, ("bias_at_all", -0.5, -0.5)]
+        for judge, value in zip("ab", of, strict=True)
+    ]
+    (found,) = findings.gender_judges(tables.of(rows, "dalleval_gender_judges"))
+    assert found.answer == "b, in 2 of 3 comparisons." and "not printed" in found.details[0]
+    limits = [row | {"ci_low": -1, "ci_high": 1, "n": 10} for row in rows]
+    (found,) = findings.gender_judges(tables.of(limits, "dalleval_gender_judges"))
+    assert found.details == ()
 
 
 def test_steps_say_what_is_lost(verdicts):

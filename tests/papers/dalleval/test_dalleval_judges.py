@@ -14,7 +14,7 @@ from biaslab.measures.skin_tone import monk_tone, swatch_rgb
 from biaslab.mini import social as people_of
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, findings, measure
-from biaslab.papers.dalleval.analysis.detector import CANNOT
+from biaslab.papers.dalleval.analysis.detector import CANNOT, RIVALS
 from biaslab.prompts import dalleval as prompts
 
 LIMITS = ["ci_low", "ci_high"]
@@ -101,13 +101,39 @@ def judged(correct, n, skill="object", truth=(), model="a"):
 def test_corrected_share_and_its_range_by_hand():
     errors = known(sensitivity=90, specificity=80, _class=95, _missing=65, _relation=5)
     row = dalleval.skill_corrected(judged(6, 10, truth=["yes"] * 5 + ["no"] * 5), errors).iloc[0]
-    # (0.6 + 0.8 - 1) / (0.9 + 0.8 - 1); by the ways of failing (0.6 - 0.05) / 0.85 and (0.6 - 0.35) / 0.55. Of the
-    # third nothing can be said, for 0.9 + 0.05 is below 1.
+    # (0.6 + 0.8 - 1) / (0.9 + 0.8 - 1); by the ways of failing (0.6 - 0.05) / 0.85 and (0.6 - 0.35) / 0.55. Images that
+    # fail in the third way are called right more often than right ones: all of them may, and none be right.
     of = ["percent_corrected", "percent_most", "percent_least", "percent_correct", "percent_true"]
-    assert row[of].tolist() == pytest.approx([40 / 0.7, 55 / 0.85, 25 / 0.55, 60, 50])
+    assert row[of].tolist() == pytest.approx([40 / 0.7, 55 / 0.85, 0, 60, 50])
     assert (row["youden"], row["n"], row["reason"]) == (pytest.approx(0.7), 10, "")
-    limits = stats.corrected_shares(6, 10, 0.9, 0.8, 100, 100)
-    assert row[LIMITS].tolist() == pytest.approx([100 * limits.ci_low, 100 * limits.ci_high])
+    best = stats.corrected_shares(6, 10, 0.9, 0.95, 100, 100)
+    assert row[LIMITS].tolist() == pytest.approx([0, 100 * best.ci_high])
+
+
+@pytest.mark.parametrize("correct", [0, 3, 6, 9, 10])
+def test_limits_of_a_corrected_share_hold_those_of_every_way_of_failing(correct):
+    errors = known(sensitivity=90, specificity=80, _class=95, _missing=65)
+    row = dalleval.skill_corrected(judged(correct, 10), errors).iloc[0]
+    alone = [stats.corrected_shares(correct, 10, 0.9, of, 100, 100) for of in (0.95, 0.65)]
+    least, most = (100 * float(of([one.share for one in alone])) for of in (min, max))
+    assert (row["percent_least"], row["percent_most"]) == pytest.approx((least, most))
+    # The way that is seen worst makes of a share the least, and its lower limit; the one seen best the most.
+    low, high = 100 * float(alone[1].ci_low), 100 * float(alone[0].ci_high)
+    assert row[LIMITS].tolist() == pytest.approx([min(low, least), max(high, most)])
+    assert 0 <= row["ci_low"] <= least <= row["percent_corrected"] <= most <= row["ci_high"] <= 100
+
+
+def test_of_a_share_that_is_smaller_than_its_correction_nothing_is_said():
+    errors = known(sensitivity=95, specificity=92)
+    # (0.10 - 0.08) / 0.87 is 2.3 %, of which 7.7 points were taken off; of 20 % 13.8 are left.
+    table = dalleval.skill_corrected(judged(10, 100), errors)
+    row = table.iloc[0]
+    assert row["percent_corrected"] == pytest.approx(2 / 0.87) and row[LIMITS].notna().all()
+    (found,) = findings.skill_corrected(table)
+    assert row["reason"] == RIVALS and np.isnan(found.estimate) and "cannot tell" in found.answer
+    assert "10.0" in found.details[0] and RIVALS in found.details[0]
+    (found,) = findings.skill_corrected(dalleval.skill_corrected(judged(20, 100), errors))
+    assert "13.8" in found.answer and "20.0" in found.answer
 
 
 def test_truth_of_some_images_only_is_no_truth():
@@ -561,7 +587,7 @@ def fair():
 
 def deviation(genders, counts):
     none = tables.of([], "dalleval_printed_bias")
-    table = dalleval.mad(genders, counts, none, seed=1, replicates=20)
+    table = dalleval.mad(genders, counts, none)
     return table.set_index(["model", "category"])["mad"]
 
 
@@ -582,10 +608,10 @@ def test_a_fair_world_shows_the_deviation_of_chance(fair):
     found = deviation(genders, counts)
     middle, spread = errors_of_floor(9, 0.5, 2)
     assert middle == pytest.approx(0.137, abs=0.0005)
-    # Of one world's 84 professions the standard error is 0.0104; the mean of many worlds follows below.
-    assert abs(found["fair", "gender"] - middle) < 3 * spread / np.sqrt(84)
+    # Of one world's 83 professions the standard error is 0.0104; the mean of many worlds follows below.
+    assert abs(found["fair", "gender"] - middle) < 3 * spread / np.sqrt(83)
     middle, spread = errors_of_floor(9, 0.1, 10)
-    assert middle == pytest.approx(0.0775, abs=0.0005) and 3 * spread / np.sqrt(252) < 0.004
+    assert middle == pytest.approx(0.0775, abs=0.0005) and 3 * spread / np.sqrt(249) < 0.004
     assert found["fair", "skin_tone"] == pytest.approx(0.0775, abs=0.004)
 
 

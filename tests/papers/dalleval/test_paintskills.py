@@ -74,9 +74,14 @@ def test_truth_boxes_meet_every_prompt_and_chance_is_exact(truth, rule):
     assert judged["correct"].all() and (judged["outcome"] == "correct").all()
     assert judged["objects_correct"].all() and judged["rest_correct"].all()
     # A prompt is met by one class of 15, one class and number of 60, and 2 of 900 relations: its own and turned round.
-    # Where all relations are of one class, both of its axis: 15 x (4 x 2) of the 15 x 4 statements, as many.
+    # Where all relations are of one class, both of its axis: 15 x (4 x 2) of the 15 x 4 statements, as many. An image's
+    # own prompt is none of the others, of which there is one fewer.
     chance = shuffled(found, scenes, rule=rule)
-    assert chance.to_dict() == pytest.approx({"object": 1 / 15, "count": 1 / 60, "spatial": 2 / 900})
+    n = scenes.groupby("skill").size()
+    expected = {"object": 1 / 15, "count": 1 / 60, "spatial": 2 / 900}
+    assert chance.to_dict() == pytest.approx(
+        {skill: (share * n[skill] - 1) / (n[skill] - 1) for skill, share in expected.items()}
+    )
 
 
 def test_chance_is_the_mean_over_all_pairs(truth):
@@ -84,9 +89,12 @@ def test_chance_is_the_mean_over_all_pairs(truth):
     some = pd.concat([rows.sample(25, random_state=1) for _, rows in scenes.groupby("skill")])
     expected = {}
     for skill, rows in some.groupby("skill"):
-        pairs = rows.drop(columns="image_id").merge(rows[["image_id"]], how="cross")
-        expected[skill] = verdicts(found, pairs)["correct"].mean()
+        pairs = rows.rename(columns={"image_id": "own"}).merge(rows[["image_id"]], how="cross")
+        others = pairs[pairs["own"] != pairs["image_id"]].drop(columns="own")
+        expected[skill] = verdicts(found, others)["correct"].mean()
     assert shuffled(found, some).to_dict() == pytest.approx(expected)
+    # Of one image there is no other prompt.
+    assert shuffled(found, some.head(1)).isna().all()
 
 
 def test_the_threshold_and_the_best_detection_decide_of_objects():

@@ -61,12 +61,13 @@ def test_every_table_finding_and_figure_takes_thin_sources(tables_of, analyses, 
     paired.figures.before_after(t["identity_mitigation"], confidence=0.95).draw_without_rendering()
     f, c = paired.findings, {"confidence": 0.95}
     found = [
-        *f.stereotype_score(t["stereotype_score"]), *f.biased_images(t["biased_images"]),
-        *f.occupation_score(t["absolute_score"], t["occupation_score"], **c), *f.absolute_score(t["absolute_score"]),
-        *f.power_lean(t["role_coupling"]), *f.role_coupling(t["role_coupling"]), *f.lean(t["lean"]),
-        *f.labour_correlation(t["labour_correlation"]), *f.labour_amplification(t["labour_amplification"]),
-        *f.score_change(t["score_change"]), *f.changed_cases(t["changed_cases"], t["identity_change"], **c),
-        *f.mitigation(t["mitigation"]), *f.mitigation_change(t["mitigation_change"], **c), *f.told(t["told"]),
+        *f.stereotype_score(t["stereotype_score"], **c), *f.biased_images(t["biased_images"]),
+        *f.occupation_score(t["absolute_score"], t["occupation_score"], **c),
+        *f.absolute_score(t["absolute_score"], **c),
+        *f.power_lean(t["role_coupling"], **c), *f.role_coupling(t["role_coupling"]), *f.lean(t["lean"], **c),
+        *f.labour_correlation(t["labour_correlation"], **c), *f.labour_amplification(t["labour_amplification"], **c),
+        *f.score_change(t["score_change"], **c), *f.changed_cases(t["changed_cases"], t["identity_change"], **c),
+        *f.mitigation(t["mitigation"], **c), *f.mitigation_change(t["mitigation_change"], **c), *f.told(t["told"]),
         *f.three(t["people"], **c), *f.truth(t["truth"]), *f.critiques(t["critiques"]),
     ]  # fmt: skip
     assert not any("nan" in str(finding).lower() for finding in found)

@@ -17,26 +17,26 @@ def one(findings):
 
 
 def words(findings, model="DALL-E 3"):
-    return [(f.answer, round(f.estimate, 1)) for f in findings if f.model == model]
+    return [(f.said, round(f.estimate, 1)) for f in findings if f.model == model]
 
 
 def test_directions_of_the_printed_numbers(printed):
     f = paired.findings
-    scores = f.stereotype_score(printed["stereotype_score"])
+    scores = f.stereotype_score(printed["stereotype_score"], **C)
     assert words(scores) == [("Towards their stereotypes.", 47.4), ("Towards their stereotypes.", 19.0)]
     # Overall scores with one person and with two (Table 1): 10 and 47.38, of power 4.63 and 18.98.
     assert [[round(m.estimate, 1) for m in found.marks] for found in scores] == [[10.0, 47.4], [4.6, 19.0]]
     # Disjoint lists share images, so the worst dependence is assumed and said; roles are taken together.
     assert [any("as far as they can" in d for d in found.details) for found in scores] == [True, False]
-    assert words(f.score_change(printed["score_change"])) == [
+    assert words(f.score_change(printed["score_change"], **C)) == [
         ("It rises.", 37.4),
         ("No change is shown.", 14.4),
     ]
-    assert words(f.lean(printed["lean"])) == [("No lean is shown.", 48.8), ("No lean is shown.", 49.3)]
-    assert [round(found.estimate, 1) for found in f.power_lean(printed["role_coupling"])] == [66.2, 49.3]
-    assert all("cannot be told" in found.answer for found in f.power_lean(printed["role_coupling"]))
-    along = f.labour_correlation(printed["labour_correlation"])
-    assert [found.answer for found in along] == ["No correlation is shown.", "They rise with them."]
+    assert words(f.lean(printed["lean"], **C)) == [("No lean is shown.", 48.8), ("No lean is shown.", 49.3)]
+    assert [round(found.estimate, 1) for found in f.power_lean(printed["role_coupling"], **C)] == [66.2, 49.3]
+    assert all("cannot be told" in found.said for found in f.power_lean(printed["role_coupling"], **C))
+    along = f.labour_correlation(printed["labour_correlation"], **C)
+    assert [found.said for found in along] == ["No correlation is shown.", "They rise with them."]
 
 
 def test_what_no_outcome_could_show_is_said_and_not_counted(printed):
@@ -54,46 +54,58 @@ def test_what_no_outcome_could_show_is_said_and_not_counted(printed):
 def test_directions_follow_the_numbers(tables_of):
     rows = lists([5, 6, 5, 6], [5, 4, 5, 4], 10, "single") + lists([1, 2, 2, 1], [9, 8, 8, 9], 10, "paired")
     t = tables_of(percent_female=rows)
-    assert one(paired.findings.stereotype_score(t["stereotype_score"])).answer.startswith("Against")
-    assert one(paired.findings.score_change(t["score_change"])).answer == "It falls."
+    # Four occupations of each list are eight units; an answer from two of each is none, whatever the numbers.
+    few = tables_of(percent_female=lists([1, 2], [9, 8], 10, "paired"))
+    found = one(paired.findings.stereotype_score(few["stereotype_score"], **C))
+    assert found.n == 4 and found.said == "No lean is shown." and not found.decided
+    assert one(paired.findings.stereotype_score(t["stereotype_score"], **C)).answer.startswith("Against")
+    assert one(paired.findings.score_change(t["score_change"], **C)).answer == "It falls."
 
 
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        # All identities of a list alike, so the limits are the score: 80 before; 60 and -40 after.
-        (([9] * 3, [1] * 3), ([8] * 3, [2] * 3), "Bias towards stereotypes is left."),
-        (([9] * 3, [1] * 3), ([3] * 3, [7] * 3), "Over-correction, against stereotypes."),
+        # Scores of 80 before; 60 to 80, and -60 to -40, after.
+        (([9] * 3, [1] * 3), ([8, 8, 9], [2, 2, 1]), "Bias towards stereotypes is left."),
+        (([9] * 3, [1] * 3), ([3, 3, 2], [7, 7, 8]), "Over-correction, against stereotypes."),
         # Female list 20, -20, 0; male list -20, 20, 0: mean 0, limits on both sides.
         (([9] * 3, [1] * 3), ([6, 4, 5], [6, 4, 5]), "No difference from 0 is shown."),
-        (([2] * 2, [8] * 2), ([3] * 2, [7] * 2), "Bias against stereotypes is left."),
-        (([2] * 2, [8] * 2), ([7] * 2, [3] * 2), "Over-correction, towards stereotypes."),
+        (([2] * 3, [8] * 3), ([3, 3, 2], [7, 7, 8]), "Bias against stereotypes is left."),
+        (([2] * 3, [8] * 3), ([7, 7, 8], [3, 3, 2]), "Over-correction, towards stereotypes."),
+        # All identities alike have neither interval nor test, and two of each list are too few for a verdict.
+        (([9] * 3, [1] * 3), ([8] * 3, [2] * 3), "No difference from 0 is shown."),
+        (([9] * 2, [1] * 2), ([90, 91], [10, 9]), "No difference from 0 is shown."),
     ],
 )
 def test_over_correction_is_named_as_plainly_as_bias(tables_of, before, after, said):
-    t = tables_of(percent_female=lists(*before, 10, "paired") + lists(*after, 10, "faircritic"))
-    found = one(paired.findings.mitigation(t["mitigation"]))
-    assert found.answer == said and found.n == 10 * len(before[0]) * 2
+    n = 100 if max(after[0]) > 10 else 10
+    t = tables_of(percent_female=lists(*before, 10, "paired") + lists(*after, n, "faircritic"))
+    found = one(paired.findings.mitigation(t["mitigation"], **C))
+    assert found.said == said and found.n == 2 * len(before[0])
     assert not any("chosen for their scores" in detail for detail in found.details)
 
 
 def test_printed_mitigations_have_a_sign_and_no_interval(printed):
-    found = paired.findings.mitigation(printed["mitigation"])
+    found = paired.findings.mitigation(printed["mitigation"], **C)
     reversed_ = [f for f in found if "reversed" in f.answer]
     assert len(found) == 4 and [round(f.estimate, 2) for f in reversed_] == [-11.12]
     assert all(np.isnan(f.ci_low) for f in found)
 
 
 @pytest.mark.parametrize(("model", "planted"), [("mini", True), ("world", True), ("A", False)])
-def test_what_was_planted_of_faircritics_effect_is_said_with_it(tables_of, model, planted):
+def test_what_was_planted_is_said_with_it(tables_of, model, planted):
     rows = lists([9, 9], [1, 1], 10, "paired", model=model) + lists(
         [5, 6], [5, 5], 10, "faircritic", model=model
     )
     rows += lists([5, 6], [5, 5], 10, "intervention", model=model)
-    found = paired.findings.mitigation(tables_of(percent_female=rows)["mitigation"])
-    said = {f.question: any("lanted" in detail for detail in f.details) for f in found}
-    assert [value for question, value in said.items() if "FairCritic" in question] == [planted]
-    assert [value for question, value in said.items() if "FairCritic" not in question] == [False]
+    t = tables_of(percent_female=rows)
+    found = [
+        *paired.findings.mitigation(t["mitigation"], **C),
+        *paired.findings.mitigation_change(t["mitigation_change"], **C),
+        *paired.findings.stereotype_score(t["stereotype_score"], **C),
+    ]
+    assert len(found) == 5
+    assert {any("lanted" in detail for detail in f.details) for f in found} == {planted}
 
 
 def test_the_top_are_said_to_be_chosen_by_the_same_images(tables_of):
@@ -101,7 +113,7 @@ def test_the_top_are_said_to_be_chosen_by_the_same_images(tables_of):
     rows += lists([10, 9], [0, 1], 10, "paired_top5") + lists([7, 6], [4, 3], 10, "intervention_top5")
     t = tables_of(percent_female=rows)
     for found in (
-        one(paired.findings.mitigation(t["mitigation"])),
+        one(paired.findings.mitigation(t["mitigation"], **C)),
         one(paired.findings.mitigation_change(t["mitigation_change"], **C)),
     ):
         assert any("chosen for their scores" in detail for detail in found.details)
@@ -132,15 +144,21 @@ def test_the_cost_is_said_as_it_is(low, high, said):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "said"),
-    [(0.5, 9, "The left."), (-9, -0.5, "The right."), (-1, 9, "No difference is shown.")],
+    ("low", "high", "p", "said"),
+    [
+        (0.5, 9, 0.02, "The left."),
+        (-9, -0.5, 0.02, "The right."),
+        (-1, 9, 0.2, "No difference is shown."),
+        (np.nan, np.nan, np.nan, "No difference is shown."),
+    ],
 )
 @pytest.mark.parametrize("aspect", ["occupation", "power"])
-def test_sides_are_named_where_the_interval_shows_it(aspect, low, high, said):
-    row = {"model": "A", "aspect": aspect, "setting": "paired", "stereotype": "overall", "difference": 4.0}
-    row |= {"ci_low": low, "ci_high": high, "p": 0.2, "n": 40, "dependence": "estimated"}
-    found = one(paired.findings.position_effect(pd.DataFrame([row])))
-    assert found.answer == said
+def test_sides_are_named_where_the_test_shows_it(aspect, low, high, p, said):
+    row = {"model": "A", "aspect": aspect, "setting": "paired", "stereotype": "overall"}
+    row |= {"difference": 4.0 if np.isnan(low) else (low + high) / 2, "n_occupations": 12}
+    row |= {"ci_low": low, "ci_high": high, "p": p, "n": 40, "dependence": "estimated"}
+    found = one(paired.findings.position_effect(pd.DataFrame([row]), **C))
+    assert found.said == said
     # Of roles only the left one is named with the occupation.
     assert any("named with the occupation" in detail for detail in found.details) == (aspect == "power")
 
@@ -191,5 +209,38 @@ def test_three_people_count_where_all_are_judged_in_the_order_asked_for():
 def test_records_of_findings_are_json(printed):
     import json
 
-    found = paired.findings.labour_correlation(printed["labour_correlation"])
+    found = paired.findings.labour_correlation(printed["labour_correlation"], **C)
     assert json.loads(json.dumps([f.as_record() for f in found]))[1]["n"] == 39
+
+
+def test_a_correction_larger_than_what_it_leaves_decides_nothing():
+    row = {"model": "A", "setting": "paired", "n_occupations": 20, "p": 0.001, "amplification_plain": -2.0}
+    rows = [
+        row | {"definition": "no_exclusion", "amplification": 3.0, "ci_low": 2.0, "ci_high": 4.0},
+        row | {"definition": "directional", "amplification": 3.0, "ci_low": 2.0, "ci_high": 4.0},
+    ]
+    found = one(paired.findings.labour_amplification(pd.DataFrame(rows), **C))
+    # From -2 to +3 is more than 3.
+    assert found.said.startswith("No difference is shown") and not found.decided
+    assert found.details[-1] == "-2.00 points as observed, 3.00 without image noise."
+    rows[0] |= {"amplification_plain": 3.4}
+    found = one(paired.findings.labour_amplification(pd.DataFrame(rows), **C))
+    assert found.said.startswith("Further from 50 %") and "as observed" not in found.details[-1]
+
+
+def test_verdicts_carry_the_test_of_their_interval(printed):
+    f = paired.findings
+    found = [
+        *f.stereotype_score(printed["stereotype_score"], **C),
+        *f.score_change(printed["score_change"], **C),
+        *f.labour_correlation(printed["labour_correlation"], **C),
+        *f.labour_amplification(printed["labour_amplification"], **C),
+        *f.absolute_score(printed["absolute_score"], **C),
+        *f.lean(printed["lean"], **C),
+        *f.power_lean(printed["role_coupling"], **C),
+    ]
+    for each in found:
+        assert each.undecided and each.n in (36, 39, 40), each
+        reference = each.reference or (50 if each.unit == "% female" else 0)
+        outside = each.ci_low > reference or each.ci_high < reference
+        assert (each.p < 0.05) == outside, each

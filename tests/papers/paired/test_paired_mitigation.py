@@ -250,7 +250,7 @@ def critiques():
             "reasons": reasons,
             "gender": gender,
         }
-        more |= {"share": 44.0 if guideline else np.nan, "guideline": guideline, "n": 10, "n_images": 10}
+        more |= {"percent": 44.0 if guideline else np.nan, "guideline": guideline, "n": 10, "n_images": 10}
         same = {
             "model": "A",
             "batch_id": "occupation",

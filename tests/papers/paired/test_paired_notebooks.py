@@ -64,7 +64,7 @@ def run_folder(tmp_path_factory):
         "aspect": "occupation",
     }
     critique |= {"outcome": "judged", "biased": "yes", "kind": "towards stereotypes", "reasons": "Men only."}
-    critique |= {"gender": "female", "share": 50, "guideline": "Show the sheriff as a woman."}
+    critique |= {"gender": "female", "percent": 50, "guideline": "Show the sheriff as a woman."}
     critique |= {"n": 2, "n_images": 2}
     measured = {
         "percent_female": [shares, paired.printed.percent_female()],

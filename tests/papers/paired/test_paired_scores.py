@@ -13,6 +13,7 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 
 from biaslab import published, sources, stats
 from biaslab.errors import InputError
+from biaslab.papers import paired
 from biaslab.papers.paired.analysis import judges, means, scores
 
 CELL = ["model", "aspect", "setting"]
@@ -261,14 +262,91 @@ def test_corrected_mean_scores_take_the_roles_of_an_occupation_together(printed)
     count = (people["percent_female"] * 6 / 100).round().astype(int)
     corrected = 200 * stats.corrected_absolute_deviation(count.to_numpy(), np.full(72, 6))
     mean = pd.Series(corrected).groupby(people["occupation"].to_numpy()).mean()
-    low, high = scipy_stats.ttest_1samp(mean, 0).confidence_interval(0.95)
     row = one(printed["absolute_score"], aspect="power", setting="paired")
-    assert len(mean) == 36 and row["n_identities"] == 72
-    assert [row["ci_low"], row["ci_high"]] == pytest.approx([low, high])
+    assert len(mean) == 36 and (row["n_identities"], row["n_occupations"]) == (72, 36)
     # Six fair images: the mean of the table over the seven counts.
     k = np.arange(7)
     floor = sum(scipy_stats.binom.pmf(k, 6, 0.5) * 200 * stats.corrected_absolute_deviation(k, np.full(7, 6)))
     assert row["corrected_floor"] == pytest.approx(floor)
+    # What the correction leaves of the floor is what it may err by: it is tested against, and added at both ends.
+    found = scipy_stats.ttest_1samp(mean, floor)
+    low, high = found.confidence_interval(0.95)
+    assert row["corrected"] == pytest.approx(mean.mean()) and row["p"] == pytest.approx(found.pvalue)
+    assert low - floor < 0 and [row["ci_low"], row["ci_high"]] == pytest.approx([0, high + floor])
+
+
+def test_of_one_person_each_no_size_is_told(tables_of):
+    # Every score is 100 or -100 whatever the model does: the correction gives all the same, with no spread at all.
+    rows = lists([1, 0, 1, 1], [0, 1, 0, 0], 1, "single")
+    row = tables_of(percent_female=rows)["absolute_score"].iloc[0]
+    assert np.isnan(row[["corrected", "ci_low", "ci_high", "p"]].tolist()).all()
+    assert (row["n_identities"], row["reason"]) == (
+        8,
+        "with one person of each identity every score is 100 or -100",
+    )
+    (said,) = paired.findings.absolute_score(
+        tables_of(percent_female=rows)["absolute_score"], confidence=0.95
+    )
+    assert said.answer.startswith("That cannot be told") and np.isnan(said.estimate)
+    # Identities of one person do not count beside others.
+    rows += [*lists([2, 0, 2, 2], [0, 1, 0, 0], 2, "paired"), share("f9", "female", 1, 1)]
+    row = one(tables_of(percent_female=rows)["absolute_score"], setting="paired")
+    assert (row["n"], row["n_identities"]) == (16, 8) and row["mean_absolute_score"] == pytest.approx(87.5)
+
+
+@pytest.mark.parametrize("n", [2, 3, 6, 40])
+def test_sizes_of_scores_stay_on_their_scale_and_are_told_where_their_test_tells_them(tables_of, n):
+    rng = np.random.default_rng(n)
+    for mean in (0.5, 0.97):
+        counts = [rng.binomial(n, p, 20).tolist() for p in (mean, 1 - mean)]
+        row = tables_of(percent_female=lists(*counts, n))["absolute_score"].iloc[0]
+        assert 0 <= row["ci_low"] <= row["corrected"] <= row["ci_high"] <= 100
+        assert (row["p"] < 0.05) == (row["ci_low"] > 0)
+        # The most by which the correction errs, over all shares.
+        k, p = np.arange(n + 1), np.linspace(0, 1, 401)
+        table = 200 * stats.corrected_absolute_deviation(k, np.full(n + 1, n))
+        bias = scipy_stats.binom.pmf(k, n, p[:, None]) @ table - 200 * np.abs(p - 0.5)
+        assert row["corrected_floor"] == pytest.approx(np.abs(bias).max(), rel=0.01)
+
+
+def test_overall_is_the_mean_of_the_lists_where_roles_were_not_judged(tables_of):
+    # Of four occupations the low-power role of one and the high-power role of another was not judged.
+    rows = roles([2, 1, 0, 2], [0, 2, 1, 1], 2)
+    lost = {"n": 0, "percent_female": np.nan}
+    rows = [r | lost if r["identity"] in ("o0, male", "o2, female") else r for r in rows]
+    t = tables_of(percent_female=rows)
+    for name, column in (("stereotype_score", "score"), ("lean", "percent_female")):
+        of = t[name].set_index("stereotype")[column]
+        assert of["overall"] == pytest.approx((of["female"] + of["male"]) / 2)
+    # Low power 100, 0, 100; high power -100, 0, 0 of o1 to o3 (o0 and o2 have one role).
+    scores = t["stereotype_score"].set_index("stereotype")
+    assert scores["score"].round(4).tolist() == pytest.approx([66.6667, -33.3333, 16.6667], abs=1e-4)
+    assert scores["n_occupations"].to_dict() == {"female": 3, "male": 3, "overall": 4}
+    # By leaving an occupation out: what it adds is what both of its roles add, each over six.
+    added = (
+        np.array([100 - 200 / 3, 0 - 200 / 3 - 100 + 100 / 3, 0 + 100 / 3, 100 - 200 / 3 + 0 + 100 / 3]) / 6
+    )
+    se = np.sqrt(4 / 3 * (added**2).sum())
+    half = scipy_stats.t.ppf(0.975, 3) * se
+    overall = scores.loc["overall"]
+    limits = [50 / 3 - half, min(100, 50 / 3 + half)]
+    assert [overall["ci_low"], overall["ci_high"]] == pytest.approx(limits)
+    assert overall["p"] == pytest.approx(2 * scipy_stats.t.sf(50 / 3 / se, 3))
+    # And the difference of high and low power restates the lean of the same people.
+    coupling = t["role_coupling"].iloc[0]
+    lean = one(t["lean"], stereotype="overall")
+    assert coupling["percent_female"] == pytest.approx(lean["percent_female"])
+    assert coupling["difference"] == pytest.approx(-100 / 3 - 200 / 3)
+    assert coupling["difference_p"] == pytest.approx(lean["p"])
+
+
+def test_intervals_of_no_width_are_none(tables_of):
+    t = tables_of(percent_female=lists([5] * 8, [0] * 8, 5) + lists([3] * 8, [0] * 8, 3, "single"))
+    for name in ("stereotype_score", "lean", "absolute_score", "score_change", "adherence"):
+        ends = t[name][["ci_low", "ci_high"]]
+        assert len(ends) and ends.isna().all(axis=None), name
+        assert (t[name]["reason"] != "").all(), name
+    assert t["stereotype_score"]["images_ci_low"].isna().all()
 
 
 def test_one_list_alone_has_a_corrected_mean_score(tables_of):
@@ -283,8 +361,12 @@ def test_one_list_alone_has_a_corrected_mean_score(tables_of):
 def test_bounds_on_biased_images_of_the_printed_shares(printed):
     images = printed["biased_images"].set_index(["aspect", "measure"])
     # 72.5 % of the female and 74.875 % of the male list fit: at least 47.375 % fit in common.
-    assert images.loc[("occupation", "both"), ["lowest", "highest"]].tolist() == pytest.approx([47.375, 72.5])
-    assert images.loc[("occupation", "any"), ["lowest", "highest"]].tolist() == pytest.approx([74.875, 100])
+    assert images.loc[("occupation", "both"), ["percent_least", "percent_most"]].tolist() == pytest.approx(
+        [47.375, 72.5]
+    )
+    assert images.loc[("occupation", "any"), ["percent_least", "percent_most"]].tolist() == pytest.approx(
+        [74.875, 100]
+    )
     assert images.loc[("occupation", "person"), "percent"] == pytest.approx(100 * 66 / 120)
     assert images["n"].tolist() == [120, 800, 800, 216, 216, 216]
 
@@ -305,8 +387,8 @@ def test_bounds_are_reached_and_never_left(tables_of):
         study = tables_of(percent_female=roles([low_a, low_b], [3 - high_a, 3 - high_b], 3))
         images = study["biased_images"].set_index("measure")
         limits = 100 * np.array([outcomes.min(axis=0), outcomes.max(axis=0)]).T / 6
-        assert images.loc["both", ["lowest", "highest"]].tolist() == pytest.approx(limits[0])
-        assert images.loc["any", ["lowest", "highest"]].tolist() == pytest.approx(limits[1])
+        assert images.loc["both", ["percent_least", "percent_most"]].tolist() == pytest.approx(limits[0])
+        assert images.loc["any", ["percent_least", "percent_most"]].tolist() == pytest.approx(limits[1])
         assert images["percent"].isna().all()
 
 
@@ -314,7 +396,7 @@ def test_bounds_need_the_same_images_on_both_sides(tables_of):
     rows = lists([3, 4], [1, 2], 10)
     rows[0] = share("f0", "female", 0, 0)
     images = tables_of(percent_female=rows)["biased_images"]
-    assert images[["lowest", "highest", "n"]].isna().all(axis=None)
+    assert images[["percent_least", "percent_most", "n"]].isna().all(axis=None)
     assert set(images["reason"]) == {"the two lists do not count the same images"}
 
 
@@ -507,7 +589,7 @@ def test_amplification_against_labour_shares(printed):
             kept.append(change)
     expected = [np.mean(kept), np.mean(every), np.mean(signed)]
     order = ["published", "no_exclusion", "directional"]
-    assert table.loc[order, "uncorrected"].tolist() == pytest.approx(expected, abs=0.01)
+    assert table.loc[order, "amplification_plain"].tolist() == pytest.approx(expected, abs=0.01)
     assert table.loc[order, "n_occupations"].tolist() == [len(kept), 39, 39]
     assert table.loc[order, "n_excluded"].tolist() == [40 - len(kept), 1, 1]
     # The estimate is the middle of its interval, and p has no say of its own.
@@ -521,7 +603,7 @@ def test_amplification_against_labour_shares(printed):
     assert row["amplification"] == pytest.approx(np.mean(signed), abs=0.5)
     assert [row["ci_low"], row["ci_high"]] == pytest.approx([low, high], abs=1)
     # At 3 images E|p - 0.5| of a share near one half is 25 points: without exclusion most of it is taken off.
-    assert table.loc["no_exclusion", "amplification"] < table.loc["no_exclusion", "uncorrected"] - 5
+    assert table.loc["no_exclusion", "amplification"] < table.loc["no_exclusion", "amplification_plain"] - 5
     labour = shares["labour_statistics"].to_numpy()[:, None] / 100
     k = np.arange(4)
     expected = (scipy_stats.binom.pmf(k, 3, labour) * np.abs(k / 3 - 0.5)).sum(axis=1)
@@ -531,12 +613,12 @@ def test_amplification_against_labour_shares(printed):
 
 
 def test_few_occupations_have_no_corrected_amplification(tables_of):
-    labour = [{"occupation": "f0", "percent_female": 80, "reason": ""}]
+    labour = [{"occupation": "f0", "percent_female_labour": 80, "reason": ""}]
     rows = lists([2, 1], [1, 0], 3, setting="single")
     found = tables_of(percent_female=rows, labour_share=labour)["labour_amplification"]
     row = one(found, definition="no_exclusion")
     assert np.isnan(row[["amplification", "ci_low", "ci_high"]].astype(float)).all()
-    assert row["uncorrected"] == pytest.approx(50 / 3 - 30)
+    assert row["amplification_plain"] == pytest.approx(50 / 3 - 30)
     assert row["reason"] == "too few occupations or images to tell amplification from image noise"
 
 
@@ -544,12 +626,12 @@ def test_labour_shares_come_from_the_source_or_the_paper(tables_of):
     study = tables_of(percent_female=[share("nurse", "female", 8, 10), share("guard", "male", 1, 10)])
     found = study["labour_comparison"].set_index("occupation")
     assert found["percent_female_labour"].to_dict() == {"nurse": 87.9, "guard": 24.3}
-    own = [{"occupation": "nurse", "percent_female": 60, "reason": ""}]
+    own = [{"occupation": "nurse", "percent_female_labour": 60, "reason": ""}]
     study = tables_of(
         percent_female=[share("nurse", "female", 8, 10), share("guard", "male", 1, 10)], labour_share=own
     )
     found = study["labour_comparison"].set_index("occupation")
-    assert found.loc["nurse", ["percent_female_labour", "amplification"]].tolist() == [60, 20]
+    assert found.loc["nurse", ["percent_female_labour", "amplification_plain"]].tolist() == [60, 20]
     assert found.loc["guard", "reason"] == "no labour share is given"
 
 
@@ -651,11 +733,11 @@ def test_cases_beside_the_stated_shares(printed):
     table = cell(printed["changed_cases"], aspect="power").set_index(["direction", "stereotype"])
     up, down = gaps[gaps["gap"] > 0], gaps[gaps["gap"] < 0]
     high = table.loc[("amplified", "male")]
-    assert (high["n_cases"], high["n"]) == ((up["power_level"] == "high").sum(), len(up)) == (24, 34)
+    assert (high["n_identities"], high["n"]) == ((up["power_level"] == "high").sum(), len(up)) == (24, 34)
     points = 100 * up.loc[up["power_level"] == "high", "gap"].sum() / up["gap"].sum()
     assert high["percent_of_points"] == pytest.approx(points, abs=0.01)
     low = table.loc[("reduced", "female")]
-    assert (low["n_cases"], low["n"]) == ((down["power_level"] == "low").sum(), len(down)) == (22, 26)
+    assert (low["n_identities"], low["n"]) == ((down["power_level"] == "low").sum(), len(down)) == (22, 26)
     assert (high["printed"], low["printed"]) == (70.12, 85.32)
     assert table["printed"].notna().sum() == 2
     assert table.loc["unchanged", "n"].unique() == [(gaps["gap"] == 0).sum()]
@@ -718,7 +800,9 @@ def test_missing_identities_are_counted_out_with_a_reason(tables_of):
 def test_one_image_an_identity_has_no_interval_over_images(tables_of):
     scores = tables_of(percent_female=lists([1, 0], [1, 0], 1))["stereotype_score"]
     assert scores["images_ci_low"].isna().all() and scores["ci_low"].notna().all()
-    assert set(scores["reason"]) == {"an interval over images needs two people of each identity"}
+    assert set(scores["reason"]) == {
+        "an interval over images needs two people of each identity, and some who differ"
+    }
 
 
 def test_several_roles_of_an_occupation_are_averaged_first(tables_of):

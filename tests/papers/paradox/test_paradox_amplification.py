@@ -102,7 +102,7 @@ def test_equal_shares_against_scipy(variation):
     # Table 6: 36.4, 12.2, 17.6 and 3.6 % of 500.
     female = np.array([182, 61, 88, 18])
     expected = scipy.stats.chi2_contingency(np.stack([female, 500 - female]), correction=False)
-    assert row["statistic"] == pytest.approx(expected.statistic)
+    assert row["chi_square"] == pytest.approx(expected.statistic)
     assert row["p"] == pytest.approx(expected.pvalue)
     pooled = female.sum() / 2000
     assert row["sd_noise"] == pytest.approx(100 * (3 / 4 * pooled * (1 - pooled) / 500) ** 0.5)
@@ -187,7 +187,94 @@ def test_too_little_for_an_interval_says_so():
     table = paradox.amplification(shares, **DRAWS)
     assert table["amplification"].tolist() == [10, 10, 10] and table["ci_low"].isna().all()
     assert table[["t", "p", "noise"]].isna().all(axis=None)
-    assert set(table["reason"]) == {"Too few occupations or images for an interval; image noise is left in."}
+    few = "Rests on fewer than 6 occupations, too few for an interval; image noise is left in."
+    assert set(table["reason"]) == {few}
+
+
+def few_images(occupations, n_training, n_generated, seed):
+    """Return shares of occupations whose true shares are U-shaped, drawn from so many images."""
+    rng = np.random.default_rng(seed)
+    cells = (("training", "captions", n_training), ("generated", "1", n_generated))
+    return shares_of(
+        (f"o{i:02}", source, prompt, 100 * rng.binomial(n, p) / n, n)
+        for i, p in enumerate(rng.beta(0.7, 0.9, occupations))
+        for source, prompt, n in cells
+    )
+
+
+def test_two_occupations_with_two_images_each_give_no_verdict():
+    rows = [
+        (o, source, prompt, 50.0 * k, 2)
+        for o, counts in {"a": (1, 0), "b": (2, 2)}.items()
+        for (source, prompt), k in zip((("training", "captions"), ("generated", "1")), counts, strict=True)
+    ]
+    table = paradox.amplification(shares_of(rows), **DRAWS)
+    assert table[["ci_low", "ci_high", "t", "p"]].isna().all(axis=None) and (table["reason"] != "").all()
+    said = paradox.findings.headline(table, confidence=0.95) + paradox.findings.baseline(
+        table, confidence=0.95
+    )
+    assert len(said) == 3 and not any(finding.decided for finding in said)
+    assert all(finding.said.startswith("Cannot be told") for finding in said)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_limits_stay_where_amplification_can_be(seed):
+    table = paradox.amplification(few_images(7, 3, 2, seed), **DRAWS).set_index("definition")
+    # Distances from 50 differ by 50 at most; along the lean 100 points can be lost and 50 gained.
+    lowest = pd.Series({"published": -50, "no_exclusion": -50, "directional": -100})
+    known = table.dropna(subset="ci_low")
+    assert (known["ci_low"] >= lowest[known.index]).all() and (known["ci_high"] <= 50).all()
+    assert (known["n_occupations"] >= 6).all()
+    assert len(contradictions(table.reset_index(), "amplification")) == 0
+
+
+def test_one_image_a_share_has_no_interval():
+    # Shares of one image are 0 or 100 % whatever is true: they would look as if bias were amplified beyond doubt.
+    table = paradox.amplification(few_images(40, 20, 1, 0), **DRAWS)
+    assert table["ci_low"].isna().all()
+    told = table.set_index("definition")["reason"]
+    few = "With fewer than 2 images a share, image noise cannot be told from differences."
+    assert told["directional"] == few and (told != "").all()
+
+
+def test_shares_that_could_all_be_one_half_have_no_interval():
+    rng = np.random.default_rng(1)
+    cells = [("training", "captions", 500), *(("generated", prompt, 8) for prompt in "1234")]
+    rows = [
+        (f"o{i:02}", *c[:2], 100 * rng.binomial(c[2], 0.5) / c[2], c[2]) for i in range(40) for c in cells
+    ]
+    table = paradox.amplification(shares_of(rows), **DRAWS)
+    assert table["ci_low"].isna().all()
+    assert table["reason"].str.startswith("Shares cannot be told from one half").all()
+    # Where training shares lean, the change along the lean is known even if nobody else's side does.
+    leaning = [
+        (*row[:3], row[3] + 30 * (-1) ** i, *row[4:]) if row[1] == "training" else row
+        for i, row in enumerate(rows)
+    ]
+    table = (
+        paradox.amplification(shares_of(leaning), **DRAWS).query("prompt == 'mean'").set_index("definition")
+    )
+    assert np.isfinite(table.loc["directional", "ci_low"]) and np.isnan(table.loc["published", "ci_low"])
+
+
+def test_one_number_is_one_number(shares):
+    # What is printed: every digit, whatever the run's seed and replicates.
+    first, second = (
+        paradox.amplification(shares, seed=seed, replicates=replicates, confidence=0.95)
+        for seed, replicates in ((1, 300), (2, 500))
+    )
+    pd.testing.assert_frame_equal(first, second)
+    for analysis in (paradox.bias_amp, paradox.shuffled):
+        frames = [analysis(shares, seed=s, replicates=r, confidence=0.95) for s, r in ((1, 300), (2, 500))]
+        pd.testing.assert_frame_equal(*frames)
+    # What is measured: the estimate; its limits are known to the replicates' precision.
+    own = few_images(20, 20, 5, 3)
+    first, second = (
+        paradox.amplification(own, seed=seed, replicates=replicates, confidence=0.95)
+        for seed, replicates in ((1, 300), (2, 500))
+    )
+    assert first["amplification"].tolist() == second["amplification"].tolist()
+    assert first["ci_low"].tolist() != second["ci_low"].tolist()
 
 
 def test_the_interval_is_of_the_number_beside_it(shares):
@@ -239,7 +326,20 @@ def test_shuffled_shares_by_a_plain_loop(shares):
     assert row["shuffled"] == pytest.approx(np.mean(drawn), abs=4 * np.std(drawn) / 20)
     # Of a model whose images show nobody, nothing is known.
     nobody = shares.assign(percent_female=shares["percent_female"].where(shares["source"] == "training"))
-    assert paradox.shuffled(nobody, **DRAWS)["shuffled"].isna().all()
+    assert paradox.shuffled(nobody, **DRAWS)[["shuffled", "p"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_lies_beyond_the_shuffles_is_significant(seed):
+    own = few_images(12, 40, 10, seed)
+    for confidence in (0.5, 0.95):
+        table = paradox.shuffled(own, seed=seed, replicates=399, confidence=confidence)
+        beyond = (table["amplification_plain"] > table["shuffled_high"] + 1e-9) | (
+            table["amplification_plain"] < table["shuffled_low"] - 1e-9
+        )
+        assert ((table["p"] < 1 - confidence) == beyond).all()
+    # Distances do not see a shuffle: as much as observed, always.
+    assert table.set_index("definition").loc["no_exclusion", "p"] == 1
 
 
 # -- one estimate, its interval and its test; captions as prompts --------------------------------------------
@@ -349,12 +449,13 @@ def test_few_captions_say_so_and_make_no_main_finding():
     whole = paradox.amplification(caption_shares(pairs), pairs, **DRAWS)
     table = whole.set_index(["approach", "definition"])
     few = table.loc[(approaches[1], "published")]
-    assert few["reason"] == "Rests on 3 images a share; below 6 the interval is too narrow."
-    assert np.isfinite(few["ci_low"]) and table.loc[(approaches[0], "published"), "reason"] == ""
+    assert few["reason"] == "Rests on 3 images a share; below 6 an interval would be too narrow."
+    assert np.isnan(few["ci_low"]) and table.loc[(approaches[0], "published"), "reason"] == ""
     printed = paradox.printed.printed_amplification()
     for enough, approach in zip((True, False), approaches, strict=True):
         # By the published rule and along the lean.
-        found = paradox.findings.captions_as_prompts(whole, printed, approaches, enough=enough)
+        how = {"enough": enough, "confidence": 0.95}
+        found = paradox.findings.captions_as_prompts(whole, printed, approaches, **how)
         rows = table.loc[approach].loc[["published", "directional"]]
         assert [f.estimate for f in found] == rows["amplification"].tolist()
         assert all((few["reason"] in f.details) != enough for f in found)
@@ -386,7 +487,8 @@ def test_changes_are_differences_of_the_two_estimates():
         assert row.reference_amplification == known[row.reference, row.definition]
         assert row.change == row.amplification - row.reference_amplification
         assert row.ci_low < row.change < row.ci_high
-    assert len(change) == 9
+    assert len(change) == 9 and len(contradictions(change, "change")) == 0
+    assert change["p"].notna().all() and set(change["n_occupations"]) <= set(range(6, 63))
 
 
 def test_changes_from_naive_are_on_one_scale(amplified):
@@ -394,10 +496,12 @@ def test_changes_from_naive_are_on_one_scale(amplified):
     table = whole.set_index(["model", "approach"])
     # Only printed for the other approaches: both values as the paper defines them.
     row = table.loc[("SD 1.4", "nearest_no_indicators")]
-    assert row["scale"] == "plain" and row["naive"] == pytest.approx(12.57, abs=0.02)
+    assert row["scale"] == "printed" and row["naive"] == pytest.approx(12.57, abs=0.02)
     assert row["change_percent"] == pytest.approx(100 * (4.35 - 12.57) / 12.57, abs=0.2)
     first = paradox.findings.reduction(whole)[0]
     assert (first.model, first.estimate) == ("SD 1.4", row["change"]) and np.isnan(first.ci_low)
+    # A fall of measured values that has no interval is told as one that cannot be told, and not here.
+    assert paradox.findings.reduction(whole.assign(scale="plain")) == []
 
 
 # -- changes between approaches ------------------------------------------------------------------------------
@@ -542,9 +646,13 @@ def test_printed_spreads_follow_from_the_printed_shares(variation):
 
 
 def test_the_papers_tests_cannot_be_made_from_its_numbers(amplified):
-    table = paradox.t_tests(amplified).query("model == 'SD 1.4'").set_index(["approach", "prompt"])
+    table = (
+        paradox.t_tests(amplified, confidence=0.95)
+        .query("model == 'SD 1.4'")
+        .set_index(["approach", "prompt"])
+    )
     # Section 5.3 rejects for prompts 2 and 4, footnote 11 for captions as prompts.
-    assert table["printed"].to_dict() == {
+    assert table["printed_rejected"].to_dict() == {
         **{("nearest_no_indicators", p): said for p, said in zip("1234", ("no", "yes") * 2, strict=True)},
         ("caption_prompts", "captions"): "yes",
         ("caption_prompts_no_indicators", "captions"): "yes",
@@ -566,19 +674,43 @@ def nearest_shares(generated):
 
 
 @pytest.mark.parametrize(
-    ("generated", "rejected"), [([25.0, 20, 24, 22, 26], "yes"), ([25.0, 35, 22, 38, 30.5], "no")]
+    ("generated", "rejected"), [([25.0, 20, 24, 22, 26, 23], "yes"), ([25.0, 35, 22, 38, 30.5, 29], "no")]
 )
 def test_a_source_with_shares_is_tested(generated, rejected):
     amplification = paradox.amplification(nearest_shares(generated), **DRAWS | {"replicates": 20_000})
-    table = paradox.t_tests(amplification)
+    table = paradox.t_tests(amplification, confidence=0.95)
     (row,) = table.to_dict("records")
     # All lean the same way, so all count; T is 20 points from one half.
     amplified = np.abs(np.array(generated) - 50) - 20
     assert scipy.stats.ttest_1samp(amplified, 0).pvalue == pytest.approx(row["p"], rel=0.1)
-    assert (row["rejected"], row["printed"]) == (rejected, "")
+    assert (row["rejected"], row["printed_rejected"]) == (rejected, "")
     assert paradox.findings.printed_tests(table) == []
-    (said,) = paradox.findings.t_tests(amplification, ["nearest_no_indicators"])
-    assert said.answer.startswith("Yes") == (rejected == "yes")
+    assert row["p_holm"] == row["p"]
+    (said,) = paradox.findings.t_tests(amplification, ["nearest_no_indicators"], confidence=0.95)
+    assert said.said.startswith("Yes") == (rejected == "yes")
+
+
+def test_a_lean_that_turns_against_scipy():
+    counts = {"turns": (2, 19), "one side": (2, 4), "chance": (9, 11), "none": (10, 10)}
+    rows = [(name, "training", "captions", 30, 100) for name in counts]
+    for name, both in counts.items():
+        rows += [(name, "generated", p, 5.0 * k, 20) for p, k in zip("12", both, strict=True)]
+    table = paradox.prompt_variation(shares_of(rows), confidence=0.95).set_index("occupation")
+
+    def tail(k, side):
+        return scipy.stats.binomtest(k, 20, 0.5, alternative=side).pvalue
+
+    # Below one half with one prompt and above with the other, each looked for among two prompts.
+    sides = "less", "greater"
+    each = {
+        name: min(1, 2 * max(min(tail(k, side) for k in both) for side in sides))
+        for name, both in counts.items()
+    }
+    assert each["turns"] == pytest.approx(2 * tail(2, "less")) and each["one side"] == 1
+    # Holm: the smallest times four, the others are 1.
+    assert table["p_lean"].to_dict() == pytest.approx(
+        dict.fromkeys(counts, 1.0) | {"turns": 4 * each["turns"]}
+    )
 
 
 def test_one_prompt_has_no_variation():

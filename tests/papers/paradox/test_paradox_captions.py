@@ -90,6 +90,8 @@ def test_the_rarer_gender_is_each_occupations_own():
     assert table["n"].to_dict() == {"all": 4, "rarer": 2, "commoner": 2, "difference": 2}
     assert limits(table.loc["all"]) == pytest.approx(DescrStatsW([40, 30, 20, 10]).tconfint_mean())
     assert limits(table.loc["difference"]) == pytest.approx(DescrStatsW([38, 30]).tconfint_mean())
+    assert table.loc["difference", "p"] == pytest.approx(DescrStatsW([38, 30]).ttest_mean()[1])
+    assert table["p"].notna().sum() == 1
     assert table.loc["all", "published"] == 59.5 and table["published"].isna().sum() == 3
 
 
@@ -159,6 +161,7 @@ def test_similarities_by_prompt_and_their_change():
     row = table.loc[("text", "nearest", "mean")]
     assert (row["similarity"], row["change"], row["change_percent"]) == pytest.approx((0.725, 0.325, 81.25))
     assert (row["change_low"], row["change_high"]) == pytest.approx(DescrStatsW([0.3, 0.35]).tconfint_mean())
+    assert row["p"] == pytest.approx(DescrStatsW([0.3, 0.35]).ttest_mean()[1])
     assert (row["published"], row["published_percent"]) == (0.704, 83)
     assert table.loc[("text", "naive", "mean"), "published"] == 0.385
     # Without images there is no similarity of images, and the table says so; the paper's number still stands.
@@ -281,18 +284,18 @@ def generated():
 def test_survival_and_bounds_by_hand(survival):
     found = survival.set_index(["approach", "occupation"])
     nurse = found.loc[("naive", "nurse")]
-    assert (nurse["n"], nurse["n_missing"], nurse["most_missing"]) == (11, 3, "timed_out")
+    assert (nurse["n"], nurse["n_not_fetched"], nurse["most_missing"]) == (11, 3, "timed_out")
     low, high = wilson_interval(8, 11)
     assert nurse["percent"] == pytest.approx(100 * 8 / 11)
     assert (nurse["ci_low"], nurse["ci_high"]) == pytest.approx((100 * low, 100 * high))
     # 6 of 7, and with 3 missing 6 to 9 of 10.
     assert nurse["percent_female"] == pytest.approx(600 / 7)
-    assert (nurse["training_low"], nurse["training_high"]) == pytest.approx((60, 90))
+    assert (nurse["percent_least"], nurse["percent_most"]) == pytest.approx((60, 90))
     engineer = found.loc[("naive", "engineer")]
-    assert (engineer["percent"], engineer["n_missing"], engineer["most_missing"]) == (100, 0, "")
-    assert engineer["training_low"] == engineer["percent_female"] == engineer["training_high"] == 20
+    assert (engineer["percent"], engineer["n_not_fetched"], engineer["most_missing"]) == (100, 0, "")
+    assert engineer["percent_least"] == engineer["percent_female"] == engineer["percent_most"] == 20
     pilot = found.loc[("naive", "pilot")]
-    assert (pilot["percent"], pilot["training_low"], pilot["training_high"]) == (0, 0, 100)
+    assert (pilot["percent"], pilot["percent_least"], pilot["percent_most"]) == (0, 0, 100)
     assert np.isnan(pilot["percent_female"]) and pilot["reason"]
     assert found.loc[("nearest", "nurse"), "prompt"] == "1"
 
@@ -302,16 +305,18 @@ def test_amplification_is_bounded_for_each_prompt(survival, generated):
     found = table.set_index(["approach", "definition", "prompt"])
     # Prompt 1, no exclusion: nurse 40 - 35.7 with bounds 40 - (10 to 40); engineer 40 - 30; pilot 20 - (0 to 50).
     row = found.loc[("naive", "no_exclusion", "1")]
-    assert row["amplification"] == pytest.approx((40 - (600 / 7 - 50) + 10) / 2)
-    assert (row["lowest"], row["highest"]) == pytest.approx(((0 + 10 - 30) / 3, (30 + 10 + 20) / 3))
+    assert row["amplification_plain"] == pytest.approx((40 - (600 / 7 - 50) + 10) / 2)
+    ends = (row["amplification_least"], row["amplification_most"])
+    assert ends == pytest.approx(((0 + 10 - 30) / 3, (30 + 10 + 20) / 3))
     assert row["n_occupations"] == 3
     # Published: the pilot may lean the other way and not count: it does where that is more extreme.
     row = found.loc[("naive", "published", "1")]
-    assert (row["lowest"], row["highest"]) == pytest.approx(((0 + 10 - 30) / 3, (30 + 10) / 2))
+    ends = (row["amplification_least"], row["amplification_most"])
+    assert ends == pytest.approx(((0 + 10 - 30) / 3, (30 + 10) / 2))
     # The nearest captions were selected for prompt 1 alone, and lost nothing.
     assert set(table.loc[table["approach"] == "nearest", "prompt"]) == {"1"}
     row = found.loc[("nearest", "published", "1")]
-    assert row["lowest"] == row["amplification"] == row["highest"] == 40 - 50
+    assert row["amplification_least"] == row["amplification_plain"] == row["amplification_most"] == 40 - 50
 
 
 def test_what_is_said_of_missing_images(survival, counts, generated):
@@ -326,8 +331,10 @@ def test_what_is_said_of_missing_images(survival, counts, generated):
     assert "40.0 % (all men) to 55.0 % (all women)" in share.answer
     bounds = paradox.amplification_bounds(survival, generated)
     found = paradox.findings.bounds(bounds)
-    rows = bounds.query("definition == 'published' and approach == 'naive'").dropna(subset=["amplification"])
-    assert [f.estimate for f in found] == rows["amplification"].tolist() and len(found) == 2
+    rows = bounds.query("definition == 'published' and approach == 'naive'").dropna(
+        subset=["amplification_plain"]
+    )
+    assert [f.estimate for f in found] == rows["amplification_plain"].tolist() and len(found) == 2
 
 
 def test_where_nothing_was_fetched_nothing_is_missing():

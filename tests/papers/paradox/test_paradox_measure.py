@@ -279,5 +279,5 @@ def test_captions_found_say_how_many_were_taken():
 
 def test_settings_are_a_table_with_the_model():
     rows = frame("pipeline_settings").set_index("setting")
-    assert rows.loc["captions.per_occupation", "value"] == "4" and rows.loc["model", "value"] == "mini"
+    assert rows.loc["captions.per_occupation", "set_to"] == "4" and rows.loc["model", "set_to"] == "mini"
     assert rows["description"].str.endswith(".").all()

@@ -78,7 +78,7 @@ def folder(tmp_path_factory):
         [("mini", *s, "It is set.") for s in told.items()],
         "model",
         "setting",
-        "value",
+        "set_to",
         "description",
     )
     counts = ["n_captions", "n_corpus", "n_sampled", "n_candidates"]

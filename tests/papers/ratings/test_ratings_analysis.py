@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 
 from biaslab.errors import InputError, UnknownNameError
 from biaslab.findings import spoken
@@ -45,6 +46,7 @@ def unanimous(raters: int = 2) -> pd.DataFrame:
 
 
 DRAWS = {"seed": 7, "replicates": 100, "confidence": 0.95}
+AT = {"confidence": 0.95}
 
 
 @pytest.fixture
@@ -308,7 +310,7 @@ def test_one_source_alone_still_gives_shares_and_agreement(read):
     only = unanimous()[lambda f: f["source"] == "training"]
     opened = read(only)
     table = amplification(opened)
-    assert table.empty and findings.amplification(table, ratings.outcomes(opened)) == []
+    assert table.empty and findings.amplification(table, ratings.outcomes(opened), **AT) == []
     assert findings.sensitivity(sensitivity(opened), confidence=0.95) == []
     reasons = ratings.outcomes(opened)["reason"].unique().tolist()
     assert reasons == ["no generated images of this occupation"]
@@ -361,14 +363,16 @@ def pretend(middle, low, high, occupations=(9, 12, 12)):
             "definition": DEFINITIONS,
             "prompt": "ratings",
             "amplification": middle,
+            "amplification_plain": middle,
             "ci_low": low,
             "ci_high": high,
+            "p": 2 * scipy.stats.norm.sf(np.abs(middle) * 3.92 / np.subtract(high, low)),
             "n_occupations": occupations,
             "n_excluded": [12 - n for n in occupations],
             "reason": ["Too few occupations." if np.isnan(limit) else "" for limit in low],
         }
     )
-    (found,) = findings.amplification(table, pd.DataFrame({"model": "unnamed", "n": [1000, 500]}))
+    (found,) = findings.amplification(table, pd.DataFrame({"model": "unnamed", "n": [1000, 500]}), **AT)
     return found
 
 
@@ -386,7 +390,15 @@ def pretend(middle, low, high, occupations=(9, 12, 12)):
 )
 def test_the_finding_follows_the_intervals(low, high, answer):
     middle = [(a + b) / 2 for a, b in zip(low, high, strict=True)]
-    assert pretend(middle, low, high).answer == answer
+    assert pretend(middle, low, high).said == answer
+
+
+def test_what_all_definitions_say_rests_on_the_weakest_of_them():
+    found = pretend([5, 3, 5], [1, 0.5, 1], [9, 5.5, 9])
+    assert found.p == pytest.approx(2 * scipy.stats.norm.sf(3 * 3.92 / 5)) and found.decided
+    # One of three at p = 0.03: adjusted for the others nothing is shown.
+    found = pretend([5, 1, 1], [0.4, -3, -3], [9.6, 5, 5])
+    assert found.said == "No amplification is shown by any definition." and found.p > 0.05
 
 
 def test_the_finding_has_value_interval_and_n():
@@ -425,8 +437,26 @@ def test_agreement_and_sensitivity_findings_hold_the_tables_numbers(read, noisy)
         f"{spoken(rules.min())} to {spoken(rules.max())} points along the training lean" in found.details[0]
     )
     known = table[(table["kind"] == "rule") & table["ci_low"].notna()]
-    clear = ((known["ci_low"] > 0) | (known["ci_high"] < 0)).sum()
-    assert found.answer.startswith(f"{clear} of {len(known)} ") and found.n == 5
+    assert known.empty and found.said == "It cannot be judged: no rule has an interval."
+
+
+def test_results_over_the_rules_are_adjusted_for_one_another():
+    row = {
+        "model": "unnamed",
+        "kind": "rule",
+        "amplification": 3.0,
+        "amplification_plain": 3.0,
+        "n_occupations": 30,
+    }
+    row |= {"ci_low": 0.1, "ci_high": 5.9, "reason": "", "definition": "published"}
+    table = pd.DataFrame(
+        [row | {"rule": rule, "p": p} for rule, p in zip("abc", (0.01, 0.03, 0.04), strict=True)]
+    )
+    # Holm: 0.03, 0.06 and 0.06.
+    (found,) = findings.sensitivity(table, **AT)
+    assert found.said == "1 of 3 results over the rules differ from 0." and found.p == pytest.approx(0.03)
+    (found,) = findings.sensitivity(table.assign(p=0.04), **AT)
+    assert found.said == "None of 3 results over the rules differs from 0." and found.n == 30
 
 
 # -- nothing decided, nothing to judge -------------------------------------------------------------------
@@ -442,7 +472,7 @@ def unsure() -> pd.DataFrame:
 def test_without_a_decided_image_nothing_is_found(read):
     opened = read(unsure())
     assert amplification(opened).empty and paradox.exclusions(opened.percent_female).empty
-    assert findings.amplification(amplification(opened), ratings.outcomes(opened)) == []
+    assert findings.amplification(amplification(opened), ratings.outcomes(opened), **AT) == []
     assert [(f.estimate, f.n) for f in findings.undecided(opened, confidence=0.95)] == [(100, 3), (100, 2)]
     table = sensitivity(opened)
     row = table.set_index(["rule", "definition"]).loc[("majority", "published")]
@@ -461,9 +491,12 @@ def test_a_model_without_a_decided_image_does_not_hide_the_others(read):
     frame.loc[frame["model"] == "B", ["r1", "r2"]] = "unsure"
     opened = read(frame)
     table = amplification(opened)
-    a, b = findings.amplification(table, ratings.outcomes(opened))
+    a, b = findings.amplification(table, ratings.outcomes(opened), **AT)
     known = table.set_index(["model", "definition"]).loc[("A", "directional")]
-    assert (a.model, a.estimate, a.ci_low) == ("A", known["amplification"], known["ci_low"])
+    # Three occupations are too few for an interval.
+    assert (a.model, a.estimate) == ("A", known["amplification"]) and np.isnan(
+        [a.ci_low, known["ci_low"]]
+    ).all()
     assert b.model == "B" and np.isnan(b.estimate) and "cannot be judged" in b.answer
     assert b.details[0] == "No occupation is left."
 
@@ -473,7 +506,7 @@ def test_a_model_with_training_images_of_its_own_and_none_decided(read):
     opened = read(pd.concat([a, a.assign(model="B", r1="unsure", r2="unsure")]))
     table = amplification(opened)
     assert set(table["model"]) == {"A"}
-    a, b = findings.amplification(table, ratings.outcomes(opened))
+    a, b = findings.amplification(table, ratings.outcomes(opened), **AT)
     assert np.isfinite(a.estimate) and np.isnan(b.estimate) and "cannot be computed" in b.answer
     # 30 images of each source.
     assert "30 training images and 30 generated images" in b.details[0]
@@ -487,14 +520,16 @@ def test_a_model_with_training_images_of_its_own_and_none_decided(read):
 
 def test_one_occupation_has_values_but_nothing_to_judge_them_by(read):
     opened = read(unanimous().query("occupation == 'nurse'"))
-    (found,) = findings.amplification(amplification(opened), ratings.outcomes(opened))
+    (found,) = findings.amplification(amplification(opened), ratings.outcomes(opened), **AT)
     # 80 -> 90 %, of the 10 images of each source.
     assert found.estimate == pytest.approx(10) and np.isnan(found.ci_low) and found.n == 1
     assert "cannot be judged" in found.answer
     assert (
         found.details[0].count("10.0 points") == 3 and "no interval; 1 of 1 occupations" in found.details[0]
     )
-    assert found.details[1].startswith("Too few occupations") and found.details[2].startswith("20 ")
+    assert found.details[1].startswith("Rests on fewer than 6 occupations") and found.details[2].startswith(
+        "20 "
+    )
     (found,) = findings.sensitivity(sensitivity(opened), confidence=0.95)
     assert "cannot be judged" in found.answer
 

@@ -153,9 +153,9 @@ def test_reliability_by_hand():
     table = synthesis.reliability(BY_HAND).set_index("bin")
     assert table["n"].tolist() == [0, 1, 0, 1, 1, 0, 2, 1]
     row = table.loc["0.9 to 0.99"]
-    assert row["mean_judge"] == pytest.approx(93) and row["percent_female"] == 0
+    assert row["mean_judge"] == pytest.approx(93) and row["percent_true"] == 0
     assert row["mean_ideal"] == pytest.approx(100 * (0.005 + 0.6) / 2)
-    assert math.isnan(table.loc["0 to 0.01", "percent_female"])
+    assert math.isnan(table.loc["0 to 0.01", "percent_true"])
 
 
 def test_an_ideal_judge_reaches_its_ceiling(c):
@@ -300,20 +300,21 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
     rows += [("training", "default", "matched", 50.0, *right, *right, *none)] * 4
     table = synthesis.inside(pd.DataFrame(rows, columns=names), confidence=0.9)
     table = table.set_index(["counted", "approach"])
-    assert table.loc[("drawn", "naive"), ["inside", "n", "expected", "p"]].tolist() == [4, 4, 3.6, 1]
+    assert table.loc[("drawn", "naive"), ["inside", "n", "n_expected", "p"]].tolist() == [4, 4, 3.6, 1]
     # All four miss with a chance of 0.1 ** 4; twice that after Holm's correction for two kinds of images.
     row = table.loc[("judged", "naive")]
     assert row["inside"] == 0 and row["p"] == pytest.approx(1e-4) and row["p_holm"] == pytest.approx(2e-4)
     assert (row["mean_off"], row["rms_off"]) == (40, 40)
-    # 2 or fewer of 4 have a chance of 0.0523, 1 or fewer of 0.0037: only below 2 is rarer than one in twenty.
-    assert row["least"] == 2
+    # 2 or fewer of 4 have a chance of 0.0523, 1 or fewer of 0.0037: at 90 % a study in ten may have 2, none may have 1.
+    assert row["least"] == 3
     assert table.loc[("judged", "matched"), "p_holm"] == 1
     assert table.loc[("corrected", "naive"), "n"] == 0 and math.isnan(table.loc[("corrected", "naive"), "p"])
     # Nothing is said of the third, which has no intervals.
     drawn, judged = synthesis.findings.inside(table.reset_index(), confidence=0.9)
     assert (drawn.estimate, drawn.n, drawn.of) == (100, 8, "intervals") and not drawn.details
     assert (judged.estimate, judged.n) == (50, 8) and "(p = 0.0002)" in judged.details[0]
-    assert "90 %" in judged.answer and "fewer" in judged.answer and "fewer" not in drawn.answer
+    assert "90 %" in judged.said and "fewer" in judged.said and "fewer" not in drawn.said
+    assert (judged.p, judged.alpha, drawn.p) == (pytest.approx(2e-4), 0.1, 1)
 
 
 def test_matched_captions_are_the_first_that_ask_the_same(c):
@@ -350,16 +351,16 @@ def test_without_a_model_the_measurement_finds_what_the_truth_implies(amplificat
     naive = of_world[(of_world["approach"] == "naive") & (of_world["skew"] == "default")]
     assert (naive["ci_low"] > 0).all()
     # The interval is that of the value less its floor.
-    assert table["beyond_floor"].to_numpy() == pytest.approx(table["amplification"] - table["floor"])
-    assert table["beyond_floor"].between(table["ci_low"], table["ci_high"]).all()
+    assert table["amplification"].to_numpy() == pytest.approx(table["amplification_plain"] - table["floor"])
+    assert table["amplification"].between(table["ci_low"], table["ci_high"]).all()
 
 
 def test_a_model_that_sharpens_shows_as_excess_that_grows_with_guidance(amplification):
     some = amplification.query("generator == 'mini' and approach == 'matched' and prompt == 'pooled'")
     excess = some[some["definition"] == "directional"].set_index("guidance_scale")["excess"]
-    assert list(excess.index) == ["1", "3", "7.5"]
-    assert 0 < excess["3"] < excess["7.5"]
-    assert some[some["guidance_scale"] == "7.5"]["excess_low"].min() > 0
+    assert list(excess.index) == [1, 3, 7.5]
+    assert 0 < excess[3] < excess[7.5]
+    assert some[some["guidance_scale"] == 7.5]["excess_low"].min() > 0
 
 
 def test_rows_of_amplification(amplification):
@@ -369,20 +370,20 @@ def test_rows_of_amplification(amplification):
     # and the world without the paradox.
     assert len(table) == 3 * (5 * (2 + 2 + 1 + 1) + 2)
     assert (table["n_occupations"] == len(OCCUPATIONS)).all()
-    swept = table[(table["generator"] == "mini") & (table["guidance_scale"] == "1")]
+    swept = table[(table["generator"] == "mini") & (table["guidance_scale"] == 1)]
     assert (swept["n_generated"] <= 16).all() and (swept["n_generated"] > 13).all()
 
 
 def test_parts_of_guidance_add_up(c):
     table = synthesis.guidance(c.generated, c.truth)
-    wide = table.pivot(index=["approach", "guidance_scale"], columns="part", values="points")
+    wide = table.pivot(index=["approach", "guidance_scale"], columns="part", values="change")
     np.testing.assert_allclose(wide[["measurement", "model", "guidance"]].sum(axis=1), wide["total"])
     t = np.array(list(SHARES.values()))
     prompts = np.array([100 * _like_prompts(v / 100)[1] for v in t])
     expected = (np.sign(t - 50) * (prompts - t)).mean()
     np.testing.assert_allclose(wide.loc["naive", "measurement"], expected)
     np.testing.assert_allclose(wide.loc["matched", "measurement"], 0, atol=1e-9)
-    assert wide.loc[("naive", "1"), "guidance"] == 0
+    assert wide.loc[("naive", 1), "guidance"] == 0
     # Independently: the shares of images themselves, and a t interval over occupations by scipy.
     shares = {}
     for scale, pipeline in c.scales.items():
@@ -393,10 +394,10 @@ def test_parts_of_guidance_add_up(c):
         )
     change = np.sign(t - 50) * (shares[7.5] - shares[1.0])
     low, high = scipy_stats.t.interval(0.95, len(t) - 1, change.mean(), scipy_stats.sem(change))
-    row = table.set_index(["approach", "guidance_scale", "part"]).loc[("naive", "7.5", "guidance")]
-    assert row[["points", "ci_low", "ci_high"]].tolist() == pytest.approx([change.mean(), low, high])
+    row = table.set_index(["approach", "guidance_scale", "part"]).loc[("naive", 7.5, "guidance")]
+    assert row[["change", "ci_low", "ci_high"]].tolist() == pytest.approx([change.mean(), low, high])
     exact = table[
-        (table["part"] == "measurement") | ((table["part"] == "guidance") & (table["guidance_scale"] == "1"))
+        (table["part"] == "measurement") | ((table["part"] == "guidance") & (table["guidance_scale"] == 1))
     ]
     assert exact["ci_low"].isna().all() and exact["ci_high"].isna().all()
 
@@ -475,16 +476,19 @@ def test_contributions_of_a_run(c, amplification, asked):
     assert len(table) == 3 * (6 + 5)
     known = amplification[(amplification["definition"] == "published") & (amplification["prompt"] == "mean")]
     for row in known[known["skew"] == "default"].itertuples():
-        if row.approach in ("naive", "nearest_no_indicators", "matched") and row.guidance_scale in ("", "3"):
+        if row.approach in ("naive", "nearest_no_indicators", "matched") and row.guidance_scale not in (
+            1,
+            7.5,
+        ):
             same = table.loc[(row.generator, row.approach)]
-            np.testing.assert_allclose(same["with_rule"], row.amplification)
+            np.testing.assert_allclose(same["with_rule"], row.amplification_plain)
     # Pictures of other senses are all that fails the gate: among random captions, none among those like prompts.
     assert all(i.startswith("mini-default-0-") for ids in asked for i in ids)
     assert table.loc[("world", "naive", "face_gate"), "n_images"] > 0
     assert table.loc[("world", "matched", "face_gate"), "n_images"] == 0
     assert table.loc[("world", "matched", "face_gate"), "contribution"] == 0
     other = known[
-        (known["generator"] == "mini") & (known["approach"] == "naive") & (known["guidance_scale"] == "3")
+        (known["generator"] == "mini") & (known["approach"] == "naive") & (known["guidance_scale"] == 3)
     ]
     few = table.loc[("mini", "naive", "finite_samples"), "contribution"]
     assert few == pytest.approx(other["floor"].iloc[0], abs=1.0)
@@ -770,7 +774,7 @@ def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
 
 
 def test_tables_of_the_world():
-    table = synthesis.world.occupations().set_index(["occupation", "captions"])["percent_female"]
+    table = synthesis.world.occupations().set_index(["occupation", "captions"])["percent_true"]
     for occupation, percent in SHARES.items():
         women, silent = _like_prompts(percent / 100)
         assert table[occupation, "all"] == pytest.approx(percent)
@@ -799,8 +803,8 @@ def test_ceiling_against_sums_over_products_of_cues():
     accuracy = best.sum()
     ambiguous, less = (both[best < sure * both].sum() for sure in (0.99, 0.9))
     assert table.loc["0.99", "accuracy"] == pytest.approx(100 * accuracy)
-    assert table.loc["0.99", "ambiguous"] == pytest.approx(100 * ambiguous)
-    assert table.loc["0.9", "ambiguous"] == pytest.approx(100 * less)
+    assert table.loc["0.99", "percent_ambiguous"] == pytest.approx(100 * ambiguous)
+    assert table.loc["0.9", "percent_ambiguous"] == pytest.approx(100 * less)
     # The ambiguous ones account for the rest: accuracy is the weighted mean of both groups.
     clear = 1 - ambiguous
     assert table.loc["0.99", "accuracy_unambiguous"] > 99
@@ -830,7 +834,7 @@ def test_findings_of_amplification_are_rows_of_the_table(amplification):
     rows = rows.set_index(["generator", "skew", "approach"])
     found = synthesis.findings.amplification(amplification, model="mini")
     # Of images made by no model, amplification freed of its floor; of the model, what it adds to what truth implies.
-    freed, added = ["beyond_floor", "ci_low", "ci_high"], ["excess", "excess_low", "excess_high"]
+    freed, added = ["amplification", "ci_low", "ci_high"], ["excess", "excess_low", "excess_high"]
     asked = [
         (("world", "default", "naive"), freed),
         (("world", "default", "matched"), freed),
@@ -844,17 +848,26 @@ def test_findings_of_amplification_are_rows_of_the_table(amplification):
         assert [finding.estimate, finding.ci_low, finding.ci_high] == rows.loc[key, names].tolist()
         assert f"imply {rows.loc[key, 'implied']:.2f} points" in finding.details[0]
     # The world shows amplification, and none against captions that ask the same.
-    assert found[0].answer.startswith("Yes") and found[1].answer.startswith("No")
+    assert found[0].said == "Yes, as planted." and found[1].said.startswith("No")
+    assert all("planted" in finding.details[0] for finding in found)
+    # Verdicts: their test is of the number that they show.
+    for finding, (key, names) in zip(found, asked, strict=True):
+        p = "p" if names is freed else "excess_p"
+        assert finding.undecided and finding.p == rows.loc[key, p]
+        assert (finding.p < 0.05) == (finding.ci_low > 0 or finding.ci_high < 0)
 
 
 def test_findings_of_guidance_are_of_the_highest(c):
     table = synthesis.guidance(c.generated, c.truth)
     found = synthesis.findings.guidance(table)
-    total = table.query("guidance_scale == '7.5' and part == 'total'").set_index("approach")
+    total = table.query("guidance_scale == 7.5 and part == 'total'").set_index("approach")
     for finding, approach in zip(found, ("naive", "matched"), strict=True):
         assert finding.model == "mini" and finding.unit == "points"
-        row = total.loc[approach, ["points", "ci_low", "ci_high", "n_occupations"]].tolist()
+        row = total.loc[approach, ["change", "ci_low", "ci_high", "n_occupations"]].tolist()
         assert [finding.estimate, finding.ci_low, finding.ci_high, finding.n] == row
+        added = table.query("guidance_scale == 7.5 and part == 'guidance' and approach == @approach").iloc[0]
+        assert finding.undecided and finding.p == added["p"]
+        assert (added["p"] < 0.05) == (added["ci_low"] > 0 or added["ci_high"] < 0)
     assert synthesis.findings.guidance(table.iloc[:0]) == []
 
 
@@ -886,17 +899,20 @@ def test_the_worst_occupation_needs_enough_renders():
 
 
 def test_findings_of_contributions_list_rules_beyond_chance():
-    names = ["generator", "approach", "component", "contribution", "ci_low", "ci_high"]
+    names = ["generator", "approach", "component", "contribution", "ci_low", "ci_high", "p", "n_occupations"]
     rows = [
-        ("world", "naive", "threshold", 0.5, 0.1, 0.9),
-        ("world", "naive", "face_gate", 0.2, -0.1, 0.5),
-        ("world", "naive", "finite_samples", 1.5, np.nan, np.nan),
-        ("mini", "naive", "threshold", 0.0, 0.0, 0.0),
-        ("mini", "matched", "threshold", 9.0, 8.0, 10.0),
+        ("world", "naive", "threshold", 0.5, 0.1, 0.9, 0.01, 9),
+        ("world", "naive", "face_gate", 0.2, 0.0, 0.4, 0.04, 9),
+        ("world", "naive", "judge_error", 0.3, 0.1, 0.5, 0.03, 9),
+        ("world", "naive", "finite_samples", 1.5, np.nan, np.nan, np.nan, 9),
+        ("mini", "naive", "threshold", 0.0, 0.0, 0.0, 1.0, 9),
+        ("mini", "matched", "threshold", 9.0, 8.0, 10.0, 0.0, 9),
     ]
     world_, mini = synthesis.findings.contributions(pd.DataFrame(rows, columns=names))
     assert (world_.model, mini.model) == ("world", "mini")
-    assert world_.answer.startswith("1 of 2") and mini.answer.startswith("0 of 1")
+    # Of 0.01, 0.03 and 0.04 Holm leaves 0.03, 0.06 and 0.06.
+    assert world_.said.startswith("1 of 3") and world_.p == pytest.approx(0.03)
+    assert mini.said.startswith("None of 1")
     assert "0.50 (0.10 to 0.90)" in world_.details[0] and "1.50" in world_.details[1] and not mini.details
 
 

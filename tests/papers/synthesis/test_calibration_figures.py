@@ -71,7 +71,7 @@ def test_accuracy_stands_beside_its_ceiling():
 
 
 def test_reliability_draws_bins_that_have_renders():
-    names = ["bin", "low", "high", "mean_judge", "mean_ideal", "percent_female", "ci_low", "ci_high", "n"]
+    names = ["bin", "low", "high", "mean_judge", "mean_ideal", "percent_true", "ci_low", "ci_high", "n"]
     rows = [
         ("0 to 0.5", 0, 0.5, 20, 22, 25, 10, 40, 30),
         ("0.5 to 0.7", 0.5, 0.7, np.nan, np.nan, np.nan, np.nan, np.nan, 0),
@@ -123,13 +123,13 @@ def test_shares_whose_interval_misses_the_truth_are_hollow():
 
 def _amplification():
     names = ["generator", "guidance_scale", "skew", "approach", "definition", "prompt"]
-    names += ["amplification", "beyond_floor", "ci_low", "ci_high", "floor", "implied"]
+    names += ["amplification_plain", "amplification", "ci_low", "ci_high", "floor", "implied"]
     rows = [
-        ("world", "", "default", "naive", "published", "pooled", 8, 7.5, 6, 9, 0.5, 7.8),
-        ("mini", "1", "default", "naive", "published", "pooled", 10, 8.5, 5, 12, 1.5, 7.8),
-        ("mini", "7.5", "default", "naive", "published", "pooled", 18, 17.5, 15, 20, 0.5, 7.8),
-        ("world", "", "default", "naive", "directional", "pooled", 99, 99, 98, 100, 0, 7.8),
-        ("world", "", "off", "naive", "published", "pooled", 2, -0.5, -2, 2, 2.5, 0),
+        ("world", np.nan, "default", "naive", "published", "pooled", 8, 7.5, 6, 9, 0.5, 7.8),
+        ("mini", 1, "default", "naive", "published", "pooled", 10, 8.5, 5, 12, 1.5, 7.8),
+        ("mini", 7.5, "default", "naive", "published", "pooled", 18, 17.5, 15, 20, 0.5, 7.8),
+        ("world", np.nan, "default", "naive", "directional", "pooled", 99, 99, 98, 100, 0, 7.8),
+        ("world", np.nan, "off", "naive", "published", "pooled", 2, -0.5, -2, 2, 2.5, 0),
     ]
     return pd.DataFrame(rows, columns=names)
 
@@ -150,11 +150,11 @@ def test_amplification_is_drawn_freed_of_its_floor_and_as_measured():
 
 def test_guidance_is_drawn_on_top_of_measurement_and_model():
     rows = []
-    for scale, guidance in (("1", 0.0), ("7.5", 6.0)):
+    for scale, guidance in ((1, 0.0), (7.5, 6.0)):
         parts = {"measurement": 8.0, "model": 1.0, "guidance": guidance, "total": 9 + guidance}
         rows += [("mini", scale, "naive", p, v, v - 1, v + 1) for p, v in parts.items()]
     table = pd.DataFrame(
-        rows, columns=["generator", "guidance_scale", "approach", "part", "points", "ci_low", "ci_high"]
+        rows, columns=["generator", "guidance_scale", "approach", "part", "change", "ci_low", "ci_high"]
     )
     figure = figures.guidance(table)
     (ax,) = figure.axes
@@ -191,7 +191,7 @@ def test_gains_of_each_world():
 
 def test_occupations_of_the_world_are_sorted_by_their_share():
     rows = [(o, kind, v) for o, v in (("nurse", 90.0), ("chef", 30.0)) for kind in figures.KIND_NAMES]
-    table = pd.DataFrame(rows, columns=["occupation", "captions", "percent_female"])
+    table = pd.DataFrame(rows, columns=["occupation", "captions", "percent_true"])
     first, second = figures.occupations(table).axes
     names = [[t.get_text() for t in ax.get_yticklabels()] for ax in (first, second)]
     assert names == [["chef"], ["nurse"]] and {x for x, _ in _marks(second)} == {90}

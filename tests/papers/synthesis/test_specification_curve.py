@@ -18,7 +18,7 @@ def shares():
 
 @pytest.fixture(scope="module")
 def curve(shares):
-    return synthesis.specification_curve(shares, **DRAWS)
+    return synthesis.specification_curve(shares)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_every_combination_stands_once(curve):
     assert len(curve) == 200
     keys = ["model", "approach", "prompt", "exclusion", "measure", "correction"]
     assert not curve.duplicated(keys).any()
-    assert curve["amplification"].is_monotonic_increasing
+    assert curve["estimate"].is_monotonic_increasing
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def test_the_three_definitions_are_among_them(amplified, curve, exclusion, measu
     known = amplified.query("definition == @definition and approach == 'naive'")
     both = some.merge(known, on=["model", "prompt"], suffixes=("", "_known"))
     assert len(both) == 10
-    np.testing.assert_allclose(both["amplification"], both["amplification_plain"])
+    np.testing.assert_allclose(both["estimate"], both["amplification_plain"])
     np.testing.assert_array_equal(both["n_occupations"], both["n_occupations_known"])
-    # Two bootstraps of the same study: limits agree to a fraction of the interval.
+    # Student's t over occupations, and a bootstrap of these and their images, freed of noise: a fraction apart.
     assert (both["ci_low"] - both["ci_low_known"]).abs().max() < 1.0
 
 
@@ -63,7 +63,7 @@ def test_judge_error_is_taken_out_of_shares_that_stay_shares(curve):
     true = ((wide - 2) / 0.96).clip(0, 100)
     expected = (np.abs(true["2"] - 50) - np.abs(true["captions"] - 50)).mean()
     keys = ["model", "prompt", "exclusion", "measure", "correction"]
-    got = curve.set_index(keys)["amplification"]
+    got = curve.set_index(keys)["estimate"]
     assert got["SD 1.4", "2", "none", "distance", "judge"] == pytest.approx(expected)
     signed = (np.sign(wide["captions"] - 50) * (true["2"] - true["captions"])).mean()
     assert got["SD 1.4", "2", "none", "directional", "judge"] == pytest.approx(signed)
@@ -77,9 +77,9 @@ def test_the_floor_correction_takes_most_of_a_fair_models_floor_off():
         rows.append((f"o{i}", "training", "captions", rng.binomial(100, 0.5), 100))
         rows.append((f"o{i}", "generated", "captions", 100 * rng.binomial(9, 0.5) / 9, 9))
     frame = pd.DataFrame(rows, columns=["occupation", "source", "prompt", "percent_female", "n"])
-    got = synthesis.specification_curve(frame.assign(model="fair", approach="naive"), seed=1, replicates=400)
+    got = synthesis.specification_curve(frame.assign(model="fair", approach="naive"))
     got = got[(got["exclusion"] == "none") & (got["measure"] == "distance")].set_index("correction")[
-        "amplification"
+        "estimate"
     ]
     # E|p-50| of a fair share: 13.67 at 9 images, 3.98 at 100, so noise alone gives 9.7 points.
     error = 4 * 10 / 20  # four standard errors of 400 folded shares of 9
@@ -96,9 +96,9 @@ def test_a_certain_lean_looks_at_training_only():
         ("near", "generated", "captions", 30, 100),
     ]
     frame = pd.DataFrame(rows, columns=["occupation", "source", "prompt", "percent_female", "n"])
-    got = synthesis.specification_curve(frame.assign(model="M", approach="naive"), seed=1, replicates=100)
+    got = synthesis.specification_curve(frame.assign(model="M", approach="naive"))
     got = got.query("correction == 'none'")
-    got = got.set_index(["exclusion", "measure"])["amplification"].to_dict()
+    got = got.set_index(["exclusion", "measure"])["estimate"].to_dict()
     assert got == {
         ("same_lean", "distance"): 18,
         ("certain_lean", "distance"): -10,
@@ -119,23 +119,19 @@ def test_a_judge_no_better_than_chance_is_refused(shares, accuracy):
 def test_choice_effects_by_a_plain_loop(curve):
     effects = synthesis.choice_effect(curve).set_index(["choice", "option"])
     single = curve[curve["prompt"] != "mean"]
-    values = [
-        a for a, e in zip(single["amplification"], single["exclusion"], strict=True) if e == "same_lean"
-    ]
+    values = [a for a, e in zip(single["estimate"], single["exclusion"], strict=True) if e == "same_lean"]
     row = effects.loc[("exclusion", "same_lean")]
-    assert row["amplification"] == pytest.approx(sum(values) / len(values))
+    assert row["estimate"] == pytest.approx(sum(values) / len(values))
     # They stand for both measures.
     assert (row["lowest"], row["highest"], row["n_specifications"]) == (
         min(values),
         max(values),
         2 * len(values),
     )
-    others = [
-        a for a, m in zip(single["amplification"], single["measure"], strict=True) if m == "directional"
-    ]
+    others = [a for a, m in zip(single["estimate"], single["measure"], strict=True) if m == "directional"]
     row = effects.loc[("measure", "directional")]
-    assert row["amplification"] == pytest.approx(sum(values + others) / len(values + others))
-    grid = synthesis.exclusion_by_measure(curve).set_index(["exclusion", "measure"])["amplification"]
+    assert row["estimate"] == pytest.approx(sum(values + others) / len(values + others))
+    grid = synthesis.exclusion_by_measure(curve).set_index(["exclusion", "measure"])["estimate"]
     assert grid["same_lean", "distance"] == grid["same_lean", "directional"] == pytest.approx(np.mean(values))
     # One approach only: it is no choice.
     assert "approach" not in effects.index.get_level_values("choice")
@@ -146,10 +142,10 @@ def test_the_finding_counts_the_intervals(curve):
     # Without the published rule, which drops flips and so follows the lean as well.
     signed = curve[curve["measure"] == "directional"]
     above, rest = int((signed["ci_low"] > 0).sum()), int((curve["ci_low"] > 0).sum())
-    ends = curve["amplification"].min(), curve["amplification"].max()
+    ends = curve["estimate"].min(), curve["estimate"].max()
     assert f"200 analyses give {ends[0]:.2f} to {ends[1]:.1f} points" in found.answer
     assert f"{rest - above} of 120" in found.details[0] and f"{above} of 80" in found.details[0]
-    assert f"{curve['amplification'].iloc[0]:.2f} points (" in found.details[1]
+    assert f"{curve['estimate'].iloc[0]:.2f} points (" in found.details[1]
 
 
 def test_findings_of_choices_hold_the_tables_numbers(curve):
@@ -160,9 +156,9 @@ def test_findings_of_choices_hold_the_tables_numbers(curve):
         found.answer.startswith(f"The {first['choice']}: ") and f"{first['range']:.2f} points" in found.answer
     )
     grid = synthesis.exclusion_by_measure(curve)
-    value = grid.set_index(["measure", "exclusion"])["amplification"]["directional"]
+    value = grid.set_index(["measure", "exclusion"])["estimate"]["directional"]
     (found,) = synthesis.findings.interaction(grid)
-    assert f"from {value['none']:.2f} to {value['same_lean']:.1f} points" in found.answer
+    assert f"by {value['same_lean'] - value['none']:.1f} points" in found.answer
 
 
 def test_the_figure_has_a_tick_per_specification_and_choice(curve):

@@ -134,7 +134,9 @@ def nearer_by_decimals(feminine, masculine, higher):
 def test_table_4_follows_from_triplets_and_seeds(printed):
     expected = published.load("triplets_table_4").set_index("dataset")
     table = printed.datasets.set_index("dataset")
-    assert (table[["prompts", "images"]] == expected[["prompts", "images"]]).all(axis=None)
+    assert (table["prompts"] == expected["prompts"]).all() and (table["n_images"] == expected["images"]).all(
+        axis=None
+    )
 
 
 def test_disparity_holds_every_printed_value_once(printed):
@@ -226,9 +228,12 @@ def test_sign_flips_of_datasets_cannot_reach_five_percent(printed):
     clip = clip.groupby("dataset")["gap"].mean()
     sums = [abs(sum(s * g for s, g in zip(signs, clip, strict=True))) for signs in product((-1, 1), repeat=5)]
     assert rows.loc["clip", "p_datasets"] == pytest.approx(np.mean(np.array(sums) >= abs(clip.sum()) - 1e-12))
-    # Of 8 metrics, 8 · 2 · 0.5^n falls below 0.05 from 9 datasets on.
+    # Of five datasets no verdict is given, whatever the t-tests say; cells are counted all the same.
     (finding,) = findings.nearer(printed.together)
-    assert "it takes 9 datasets" in finding.details[1]
+    assert finding.said == "It cannot be told from 5 datasets." and not finding.decided
+    assert finding.details[1].startswith("Of 114 cells 98 are nearer to masculine, 7 to feminine")
+    assert finding.p == rows["p_percent_holm"].min() < 0.05
+    assert [mark.estimate for mark in finding.marks] == rows["percent_nearer"].tolist()
 
 
 def test_student_t_covers_over_five_datasets_where_a_bootstrap_does_not():
@@ -253,11 +258,15 @@ def test_metrics_are_counted_by_their_intervals(printed):
     around = [m for m in rows.index if rows.loc[m, "percent_ci_low"] <= 0 <= rows.loc[m, "percent_ci_high"]]
     assert around == ["clip", "split_product"] and (rows["p_percent_holm"] < 0.05).sum() == 6
     (finding,) = findings.nearer(printed.together)
-    assert numbers(finding.answer) == [6, 8, 0, 2]
-    assert finding.n == 5 and numbers(finding.details[1])[0] == 6 and "none" in finding.details[1]
+    assert numbers(finding.answer) == [0, 8, 0, 8] and finding.n == 5
     each = findings.by_metric(printed.together)
-    assert [f.answer == each[0].answer for f in each] == [m not in around for m in rows.index]
+    assert [f.p < 0.05 for f in each] == [m not in around for m in rows.index]
+    assert {f.said for f in each} == {"It cannot be told."}
     assert [f.estimate for f in each] == rows["percent_nearer"].tolist()
+    assert [f.p for f in each] == rows["p_percent_holm"].tolist()
+    # Of as many metrics over eight datasets six are told.
+    (finding,) = findings.nearer(printed.together.assign(n_datasets=8))
+    assert numbers(finding.said) == [6, 8, 0, 2] and finding.decided
 
 
 def test_one_triplet_stands_apart(printed):
@@ -333,7 +342,63 @@ def test_findings_turn_with_the_numbers():
     assert clip.answer == "Nearer to feminine." and differing.answer == "Nearer to masculine."
     assert clip.ci_high < 0 < differing.ci_low
     (cells,) = findings.by_cell(gap)
-    assert numbers(cells.answer) == [3, 6, 3, 0] and numbers(cells.details[-1]) == [0, 6, 6]
+    assert numbers(cells.answer) == [3, 6, 3, 0] and numbers(cells.details[-1]) == [6, 6]
+
+
+def test_gaps_are_told_by_their_intervals_tests_after_correction():
+    # Two metrics whose intervals exclude 0 barely (p of t about 0.03), and one that is clear: of the three Holm leaves
+    # the clear one, though each interval alone excludes 0.
+    t = np.linspace(-1, 1, 20) / np.linspace(-1, 1, 20).std(ddof=1)
+    means = {"dino": 2.35, "ssim": 2.35, "clip": 6.0}
+    rows = [
+        similarity(np.full(20, 0.5), 0.5 + 0.01 * (t + mean / np.sqrt(20)), metric=metric)
+        for metric, mean in means.items()
+    ]
+    gap = triplets.disparity_gap(pd.concat(rows, ignore_index=True))
+    p = [2 * scipy_stats.t.sf(mean, 19) for mean in means.values()]
+    assert gap["p"].to_numpy() == pytest.approx(p) and p[0] < 0.05 < 2 * p[0]
+    assert gap["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
+    assert (gap["ci_low"] > 0).all() and (gap["n_cases"] == 20).all()
+    (said,) = findings.measured(gap, NETWORKS)
+    assert numbers(said.said) == [1, 3, 0, 2] and said.p == pytest.approx(3 * p[2])
+    assert [f.said for f in findings.by_cell(gap)[1:]] == [
+        *["It cannot be told."] * 2,
+        "Nearer to masculine.",
+    ]
+    # At a level that no p reaches nothing is told.
+    (strict,) = findings.measured(gap, NETWORKS, confidence=1 - 1e-6)
+    assert strict.said == "It cannot be told."
+    # p is below 1 - confidence exactly where the interval excludes 0.
+    for confidence in (0.95, 0.975, 0.99, 0.9999):
+        found = triplets.disparity_gap(pd.concat(rows, ignore_index=True), confidence=confidence)
+        assert ((found["p"] < 1 - confidence) == (found["ci_low"] > 0)).all()
+
+
+@pytest.mark.parametrize("n", [5, 6])
+def test_few_triplets_decide_nothing(n):
+    (said,) = findings.measured(triplets.disparity_gap(measured(0.05, n=n, model="M")), NETWORKS)
+    assert said.p < 0.001 and (said.n, said.of) == (n, "triplets")
+    assert said.said == ("It cannot be told." if n == 5 else said.answer)
+
+
+def test_a_gap_that_reads_as_nothing_names_no_gender():
+    # A gap of 0.00003 is 0.00 hundredths: it is told in ten-thousandths, and one of 1e-10 not at all.
+    rows = [measured(shift, model=name, metrics=("ssim",)) for name, shift in (("a", 0), ("b", 0))]
+    rows = pd.concat(rows, ignore_index=True)
+    third = rows["pair"] == "neutral-masculine"
+    base = rows.loc[~third, "value"].to_numpy()
+    small = np.where(rows.loc[third, "model"] == "a", -3e-5, -1e-10)
+    rows.loc[third, "value"] = base + small * (1 + 0.01 * np.arange(len(base)))
+    one, two = findings.by_cell(triplets.disparity_gap(rows))[1:]
+    assert one.said == "Nearer to feminine." and one.unit == "ten-thousandths of similarity"
+    assert one.numbers.startswith("-0.31 ")
+    assert two.said == "It cannot be told." and two.numbers.startswith("0.00 ")
+
+
+def test_cases_that_are_all_alike_have_no_interval():
+    gap = cell(triplets.disparity_gap(similarity([0.5, 0.5, 0.5], [0.75, 0.75, 0.75])), metric="clip")
+    assert np.isnan(gap["p"]) and np.isnan(gap["ci_low"]) and gap["reason"] == "all cases have the same value"
+    assert gap["gap"] == 0.25 and gap["p_flips"] == 2 / 8
 
 
 def test_sign_flips_are_counted_where_they_can_reach_the_level():
@@ -345,7 +410,13 @@ def test_sign_flips_are_counted_where_they_can_reach_the_level():
     ]
     gap = triplets.disparity_gap(pd.concat(rows, ignore_index=True))
     (finding,) = findings.nearer(triplets.gap_summary(gap, **DRAWS))
-    assert numbers(finding.answer) == [1, 1, 0, 0] and numbers(finding.details[1]) == [1, 1]
+    assert numbers(finding.answer) == [1, 1, 0, 0] and numbers(finding.details[-1]) == [1]
+    # With a gap of 0 among them five are left, which give 2 / 2**5 at the least.
+    gap.loc[gap["dataset"] == "F", ["gap", "percent_nearer"]] = 0.0
+    summary = triplets.gap_summary(gap, **DRAWS)
+    assert summary["smallest_p_datasets"].tolist() == summary["p_datasets"].tolist() == [2 / 32]
+    (finding,) = findings.nearer(summary)
+    assert "no outcome could be significant" in finding.details[-1]
 
 
 def test_one_dataset_falls_back_on_intervals_over_triplets():
@@ -423,7 +494,9 @@ def test_objects_of_one_dataset_have_intervals_over_triplets():
     assert [finding.estimate, finding.ci_low, finding.ci_high] == pytest.approx(
         [-20 / 3, 100 * low, 100 * high]
     )
-    assert finding.answer == "It cannot be told." and (finding.model, finding.n) == ("M", 3)
+    # Nearer to feminine than its test could show, and 3 triplets are too few anyhow.
+    assert finding.said == "It cannot be told." and (finding.model, finding.n) == ("M", 3)
+    assert finding.p == pytest.approx(scipy_stats.ttest_1samp([0, 0, -0.2], 0).pvalue)
 
 
 def test_stated_bounds_become_one_row_a_test(printed):
@@ -443,12 +516,12 @@ def test_chi_square_of_counts_is_scipys():
     tests = triplets.chi_square(object_counts(counts), NO_TESTS)
     row = cell(tests, pair="feminine-masculine")
     test = scipy_stats.chi2_contingency([[20, 90], [80, 10], [60, 65]], correction=False)
-    assert [row["statistic"], row["p"], row["dof"]] == pytest.approx([test.statistic, test.pvalue, 2])
+    assert [row["chi_square"], row["p"], row["dof"]] == pytest.approx([test.statistic, test.pvalue, 2])
     assert (row["n"], row["n_objects"], row["n_pooled"], row["evidence"]) == (325, 3, 0, "computed")
     assert row["cramers_v"] == pytest.approx(np.sqrt((test.statistic - 2) / 325))
     assert row["ci_low"] < row["cramers_v"] < row["ci_high"]
     triplet = cell(tests, pair="triplet")
-    assert triplet["statistic"] == pytest.approx(
+    assert triplet["chi_square"] == pytest.approx(
         scipy_stats.chi2_contingency(list(counts.values())).statistic
     )
     for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):
@@ -491,7 +564,8 @@ def test_a_count_of_leaning_objects_that_nothing_could_have_changed_says_so():
     # 4 occurrences all of one gender: p = 2 · 0.5^4 = 0.125.
     scores = triplets.bias_score(object_counts({"suit": (0, 4, 0), "hat": (0, 0, 4)}), minimum_count=4)
     (finding,) = findings.bias_score(scores)
-    assert finding.answer.startswith("None of 2 is frequent enough")
+    assert finding.said.startswith("None of 2 is frequent enough")
+    assert scores["smallest_possible_p"].tolist() == [0.125, 0.125]
 
 
 def test_bias_scores_of_unequal_sets():
@@ -654,7 +728,7 @@ def test_groups_and_intersections_from_counts():
     found = triplets.group_objects(rows, tables.of([], "triplets_printed_group_objects"))
     objects = found.set_index("dependency_group")
     # A bus was never found.
-    assert objects["objects"].to_dict() == {"explicitly_guided": 2, "implicitly_guided": 3, "nouns": 3}
+    assert objects["n_objects"].to_dict() == {"explicitly_guided": 2, "implicitly_guided": 3, "nouns": 3}
     assert objects["percent_of_nouns"].tolist() == pytest.approx([200 / 3, 100, 100])
     shared = triplets.intersection(rows, tables.of([], "triplets_printed_intersection"), found)
     assert findings.intersection(shared) == []
@@ -698,7 +772,7 @@ def test_detector_bounds(printed):
     # A lower limit alone is no interval.
     assert found.answer.startswith("At least 67.2 %") and np.isnan(found.ci_low)
     assert f"{recall['ci_low']:.1f} %" in found.details[0]
-    counts = {"model": "M", "n_images": 10, "nouns": 50, "both": 20, "model_only": 5, "people_only": 20}
+    counts = {"model": "M", "n_images": 10, "nouns": 50, "nouns_both": 20, "model_only": 5, "people_only": 20}
     known = triplets.detector(tables.of([counts], "triplets_detector_counts")).set_index("quantity")
     assert known.loc["detector_recall", ["percent", "bound"]].tolist() == [50.0, ""]
     assert known.loc["detector_recall", "ci_high"] > 50
@@ -748,11 +822,14 @@ def test_measured_models_stand_beside_the_printed_and_are_not_pooled_with_them(p
         triplets.together(summary).drop(columns="model"), printed.together.drop(columns="model")
     )
     (said,) = findings.measured(gap, NETWORKS)
-    assert said.model == "mini" and said.answer.startswith("To masculine in 2 of 2")
+    assert said.model == "mini" and said.said.startswith("Planted to masculine: to masculine in 2 of 2")
+    # The same of a model in which nothing is known to be planted.
+    (said,) = findings.measured(triplets.disparity_gap(measured(0.05, model="other")), NETWORKS)
+    assert said.said.startswith("To masculine in 2 of 2") and not said.details[0].startswith("Planted")
     (turned,) = findings.measured(triplets.disparity_gap(measured(-0.05)), NETWORKS)
-    assert turned.answer.startswith("To masculine in 0 of 2 metrics, to feminine in 2")
+    assert turned.answer.endswith("to masculine in 0 of 2 metrics, to feminine in 2, undecided in 0.")
     (open_,) = findings.measured(triplets.disparity_gap(measured(0.0)), NETWORKS)
-    assert "undecided in 2" in open_.answer
+    assert "undecided in 2" in open_.answer and open_.said == "Planted to masculine; here it cannot be told."
     # Every panel has the same rows, so that those of one data set are beside one another.
     axes = figures.disparity_gap(gap).axes
     assert {len(ax.get_yticks()) for ax in axes} == {7}

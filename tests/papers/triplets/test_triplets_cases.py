@@ -104,7 +104,9 @@ def test_similarity_feeds_gaps_with_tests_over_triplets():
         # All 2^12 patterns of signs.
         signs = np.array(list(itertools.product([1, -1], repeat=12)))
         exact = np.mean(np.abs(signs @ each.to_numpy()) >= abs(each.sum()) - 1e-12)
-        assert gap.loc[metric, "p"] == pytest.approx(exact)
+        assert gap.loc[metric, "p_flips"] == pytest.approx(exact)
+        assert gap.loc[metric, "p"] == pytest.approx(scipy_stats.ttest_1samp(each, 0).pvalue)
+    assert gap["n_cases"].tolist() == [12] * 5
     assert gap["p_holm"].tolist() == pytest.approx(stats.adjust(gap["p"], "holm"))
     assert gap["p_bh"].tolist() == pytest.approx(stats.adjust(gap["p"], "benjamini_hochberg"))
     assert gap.loc["z_3", "space"] == "denoising" and gap.loc["t", "n"] == 12 and gap.loc["clip", "n"] == 24
@@ -177,12 +179,12 @@ def test_swapping_genders_keeps_tests_and_mirrors_scores():
     first, second = (
         triplets.chi_square(c, NO_TESTS, replicates=400).set_index("pair") for c in (given, swapped)
     )
-    for name in ("statistic", "p", "cramers_v"):
+    for name in ("chi_square", "p", "cramers_v"):
         assert second.loc["triplet", name] == pytest.approx(first.loc["triplet", name], rel=1e-12)
     assert second.loc["triplet", "p_permutation"] == pytest.approx(
         first.loc["triplet", "p_permutation"], abs=0.05
     )
-    assert second.loc["neutral-feminine", "statistic"] == first.loc["neutral-masculine", "statistic"]
+    assert second.loc["neutral-feminine", "chi_square"] == first.loc["neutral-masculine", "chi_square"]
     scores, turned = (triplets.bias_score(c, minimum_count=1).set_index("object") for c in (given, swapped))
     turned = turned.loc[scores.index]
     np.testing.assert_allclose(turned["bias_score"], 1 - scores["bias_score"], rtol=0, atol=1e-12)
@@ -201,8 +203,8 @@ def test_permutations_stand_beside_plain_tests_where_cases_are_told():
     plain = triplets.chi_square(together, NO_TESTS).set_index("pair")
     assert plain["p_permutation"].isna().all()
     pd.testing.assert_frame_equal(
-        found[["statistic", "p", "dof", "n_pooled", "cramers_v"]],
-        plain[["statistic", "p", "dof", "n_pooled", "cramers_v"]],
+        found[["chi_square", "p", "dof", "n_pooled", "cramers_v"]],
+        plain[["chi_square", "p", "dof", "n_pooled", "cramers_v"]],
     )
     # "e" is rare and goes with "d", as in the table that the statistic is of.
     dense = {
@@ -219,12 +221,76 @@ def test_permutations_stand_beside_plain_tests_where_cases_are_told():
     assert found.loc["triplet", "n_pooled"] == 2
     expected = stats.permuted_chi_square(merged, 4000, seed=1)
     assert found.loc["triplet", "p_permutation"] == pytest.approx(expected, abs=0.03)
-    assert found["p_permutation_holm"].tolist() == pytest.approx(stats.adjust(found["p_permutation"], "holm"))
-    assert found["p_permutation_bh"].tolist() == pytest.approx(
+    assert found["p_decisive_holm"].tolist() == pytest.approx(stats.adjust(found["p_permutation"], "holm"))
+    assert found["p_decisive_bh"].tolist() == pytest.approx(
         stats.adjust(found["p_permutation"], "benjamini_hochberg")
     )
+    assert (found["n_cases"] == 30).all()
+    # Where cases are not told, what decides is the plain p.
+    assert plain["p_decisive_holm"].tolist() == plain["p_holm"].tolist()
     grouped = triplets.chi_square(counts.assign(dependency_group="hidden"), NO_TESTS, seed=3, replicates=300)
     assert grouped["p_permutation"].tolist() == found["p_permutation"].tolist()
+
+
+def test_answers_go_by_permutations_where_objects_come_in_crowds():
+    """Objects of a triplet's image come eight at a time: the chi-square test takes each for a new one."""
+    rng = np.random.default_rng(11)
+    rows = [
+        {"model": "M", "dataset": "D", "prompt_gender": g, "case": f"t{k}", "object": name, "count": 8, "n_images": 24}
+        for k in range(24)
+        for g in GENDERS
+        for name in [("cup", "hat", "dog")[rng.integers(3)]]
+    ]  # fmt: skip
+    counts = tables.of(rows, "triplets_object_counts")
+    found = triplets.chi_square(counts, NO_TESTS, seed=1, replicates=999)
+    assert (found["p_holm"] < 0.05).any() and (found["p_decisive_holm"] > 0.05).all()
+    (counted,) = triplets.findings.chi_square(found)
+    assert counted.said == "In none of 4 tests can it be told after Holm's correction."
+    assert (counted.n, counted.p) == (24, found["p_decisive_holm"].min())
+    (said,) = triplets.findings.gendered_objects(found)
+    assert said.said.startswith("Not more than by chance") and (said.n, said.of) == (24, "triplets")
+    grouped = triplets.chi_square(counts.assign(dependency_group="hidden"), NO_TESTS, seed=1, replicates=999)
+    (counted,) = triplets.findings.group_chi_square(grouped)
+    (told,) = triplets.findings.group_permutations(grouped)
+    assert counted.said.startswith("In none of 4 tests") and told.said == "In none that is told."
+    # Printed tests beside measured ones stay as they are alone.
+    printed = tables.of(
+        [
+            {"model": "P", "dataset": "D", "dependency_group": "all", "pair": pair, "p_relation": "=", "p": p,
+             "sample": "triplets", "reason": ""}
+            for pair, p in (("triplet", 0.01), ("feminine-masculine", 0.02))
+        ],
+        "triplets_printed_chi_square",
+    )  # fmt: skip
+    both = triplets.chi_square(counts, printed, seed=1, replicates=999).set_index(["evidence", "pair"])
+    assert (
+        both.loc["printed", "p_holm"].tolist()
+        == both.loc["printed", "p_decisive_holm"].tolist()
+        == [0.02, 0.02]
+    )
+    # The least of two families is that of both twice.
+    (counted,) = triplets.findings.chi_square(both.reset_index())
+    assert counted.p == pytest.approx(0.04)
+
+
+def test_leans_are_adjusted_over_all_data_sets_and_cases_without_any_are_left_out():
+    # The cup is in 6 cases with one gender alone (p = 2 / 2**6), in 4 with both: these say nothing.
+    rows = [
+        {"model": "M", "dataset": dataset, "prompt_gender": g, "case": f"t{k}", "object": "cup", "count": 1}
+        | {"n_images": 40}
+        for dataset in ("D", "E")
+        for k in range(10)
+        for g in (["masculine"] if k < 6 else ["feminine", "masculine"])
+    ]  # fmt: skip
+    scores = triplets.bias_score(tables.of(rows, "triplets_object_counts"), minimum_count=1)
+    assert scores["p"].tolist() == scores["smallest_possible_p"].tolist() == [2 / 64] * 2
+    assert scores["p_holm"].tolist() == [4 / 64] * 2 and scores["n_cases"].tolist() == [10, 10]
+    (said,) = triplets.findings.bias_score(scores)
+    assert said.said.startswith("None of 2 is frequent enough") and (said.n, said.of) == (10, "triplets")
+    (alone,) = triplets.findings.bias_score(
+        triplets.bias_score(tables.of(rows[: len(rows) // 2], "triplets_object_counts"), minimum_count=1)
+    )
+    assert alone.said == "1 of 1 to masculine and 0 to feminine."
 
 
 def test_scores_of_objects_that_come_in_crowds_have_wider_intervals():
@@ -321,8 +387,10 @@ def test_the_floor_sets_gendered_pairs_beside_pairs_of_one_gender():
         assert row[["ci_low", "ci_high"]].tolist() == pytest.approx(list(ends))
         signs = np.array(list(itertools.product([1, -1], repeat=6)))
         exact = np.mean(np.abs(signs @ difference.to_numpy()) >= abs(difference.sum()) - 1e-12)
-        assert row["p"] == pytest.approx(exact) and row["n"] == 6 and row["reason"] == ""
-    assert found["p_holm"].tolist() == pytest.approx(stats.adjust(found["p"], "holm"))
+        assert row["p_flips"] == pytest.approx(exact) and row["n"] == 6 and row["reason"] == ""
+        assert row["p"] == pytest.approx(scipy_stats.ttest_1samp(difference, 0).pvalue)
+    for _, rows in found.groupby(level="reference"):
+        assert rows["p_holm"].tolist() == pytest.approx(stats.adjust(rows["p"], "holm"))
     # Of one seed there is no other noise, and without values there is nothing.
     assert floor_of(values_of(images_of(6, 1), rng)).empty
     lone = values_of(images_of(6, 2), rng)
@@ -411,3 +479,19 @@ def test_wrong_frames_are_refused():
     mixed = pd.concat([counts, counts.assign(case="", prompt_gender="feminine")])
     with pytest.raises(InputError, match="by case"):
         triplets.bias_score(mixed)
+
+
+def test_groups_in_which_the_embedded_world_plants_leans_are_told_as_planted():
+    rows = [
+        {"model": model, "dataset": "D", "dependency_group": "implicitly_guided", "prompt_gender": g}
+        | {"case": f"t{k}", "object": name, "count": 1, "n_images": 30}
+        for model in ("mini", "other")
+        for k in range(30)
+        for g, name in zip(GENDERS, ("cup" if k % 2 else "hat", "cup", "hat"), strict=True)
+    ]
+    tests = triplets.chi_square(
+        tables.of(rows, "triplets_group_object_counts"), NO_TESTS, seed=1, replicates=999
+    )
+    mini, other = triplets.findings.group_permutations(tests)
+    assert mini.said == "Planted in the implicit ones: implicitly guided."
+    assert other.said == "Implicitly guided."

@@ -81,7 +81,7 @@ def test_counts_and_shares_of_groups_by_a_loop():
     tests = triplets.chi_square(found, tables.of([], "triplets_printed_chi_square"), seed=0, replicates=99)
     assert set(tests["dependency_group"]) == set(DEPENDENCY_GROUPS)
     objects = triplets.group_objects(found, tables.of([], "triplets_printed_group_objects"))
-    assert objects.set_index("dependency_group")["objects"]["nouns"] == 3
+    assert objects.set_index("dependency_group")["n_objects"]["nouns"] == 3
 
 
 def covered_of(images, rng):
@@ -133,7 +133,7 @@ def test_mask_truth_is_the_mean_over_drawings():
         ("M", f"i{k}", kind, 0.0, mask, rng.random(), rng.random(), 2)
         for k, kind, mask in itertools.product(range(5), ("thing", "person"), ("own", "other"))
     ]
-    columns = ["model", "image_id", "kind", "noise", "mask", "overlap", "auc", "n"]
+    columns = ["model", "image_id", "kind", "noise_level", "mask", "overlap", "auc", "n"]
     table = tables.check(pd.DataFrame(rows, columns=columns), "triplets_mask_agreement")
     table.loc[0, "overlap"] = np.nan
     found = triplets.mask_truth(table).set_index(["kind", "mask", "metric"])

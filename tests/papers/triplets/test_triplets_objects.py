@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from biaslab import sources, tables
+from biaslab import sources, stats, tables
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging.instances import Found
 from biaslab.measures.instances import COLUMNS
@@ -56,7 +56,8 @@ def test_counts_are_those_of_the_scenes_one_by_one(truth):
 
 def test_objects_are_a_table_with_a_mask_each(truth):
     objects = triplets.measure.objects(truth)
-    assert list(objects) == [*COLUMNS, "model"] and set(objects["model"]) == {"world"}
+    names = [{"score": "detector_score"}.get(c, c) for c in COLUMNS]
+    assert list(objects) == [*names, "model"] and set(objects["model"]) == {"world"}
     assert (objects["rle"] != "").all()
     assert set(objects["image_id"]) == set(truth.triplets.images().table["image_id"])
     images = triplets.measure.object_images(truth)
@@ -67,7 +68,7 @@ def test_objects_are_a_table_with_a_mask_each(truth):
         interval = scipy_stats.t.interval(0.95, 11, mine.mean(), mine.std() / np.sqrt(12))
         assert row.objects_per_image == pytest.approx(mine.mean())
         assert [row.ci_low, row.ci_high] == pytest.approx(interval)
-        assert (row.n_images, row.n_lost, row.n_without) == (12, 0, 0)
+        assert (row.n_images, row.n_lost, row.n_empty) == (12, 0, 0)
 
 
 def test_any_of_the_captions_worlds_has_a_truth(tmp_path):
@@ -158,7 +159,7 @@ def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     }
     assert {(i, "person") for i in made.table["image_id"]} <= pairs & there
     both = {(i, noun) for i, noun in pairs & there if i in male or noun == "person"}
-    assert (row["nouns"], row["both"], row["people_only"]) == (
+    assert (row["nouns"], row["nouns_both"], row["people_only"]) == (
         len(pairs),
         len(both),
         len(pairs & there) - len(both),
@@ -205,7 +206,7 @@ def test_a_file_of_instances_stands_for_what_looks(tmp_path):
     p = world(tmp_path, objects=str(path))
     images = triplets.measure.object_images(p)
     # Three triplets are looked at, of which one shows a dog in each of its images; the others are in no file.
-    assert images["n_lost"].tolist() == [9] * 3 and images["n_without"].tolist() == [2] * 3
+    assert images["n_lost"].tolist() == [9] * 3 and images["n_empty"].tolist() == [2] * 3
     counts = triplets.measure.object_counts(p)
     assert counts["count"].tolist() == [1] * 3 and (counts["n_images"] == 3).all()
     similar = triplets.measure.object_similarity(p)
@@ -235,7 +236,7 @@ def test_the_most_frequent_objects_leave_out_people_and_take_cases_as_the_sample
 
 
 def detections(*rows):
-    names = ["image_id", "object", "shown", "both", "finder_only", "reference_only", "iou"]
+    names = ["image_id", "object", "gender_shown", "both", "finder_only", "reference_only", "iou"]
     return tables.of(
         pd.DataFrame(rows, columns=names).assign(model="M", reference="drawings"), "triplets_detections"
     )
@@ -248,7 +249,7 @@ def test_errors_of_a_few_images_by_hand():
         ("c", "cup", "male", 2, 0, 0, 0.9),
         ("c", "person", "male", 0, 0, 1, np.nan),
     )
-    errors = triplets.detector_error(found).set_index(["object", "shown", "measure"])
+    errors = triplets.detector_error(found).set_index(["object", "gender_shown", "measure"])
     # Of 4 found cups 3 are there; of 5 that are there 3 are found; women's and men's apart.
     assert errors.loc[("cup", "all", "precision"), ["value", "n", "n_images"]].tolist() == [75, 4, 2]
     assert errors.loc[("cup", "all", "recall"), "value"] == pytest.approx(60)
@@ -272,6 +273,31 @@ def test_swapping_genders_turns_the_difference():
     one, two = (triplets.detector_gender(triplets.detector_error(detections(*r))) for r in (rows, other))
     np.testing.assert_allclose(one["difference"], -two["difference"], atol=1e-12)
     np.testing.assert_allclose(one["ci_low"], -two["ci_high"], atol=1e-9)
+    np.testing.assert_allclose(one["p"], two["p"], atol=1e-9)
+
+
+def test_differences_of_recall_have_the_p_of_their_intervals():
+    rng = np.random.default_rng(3)
+    rates = {f"o{k}": (0.5, 0.5 + 0.05 * k) for k in range(9)}
+    rows = [
+        (f"i{k}", name, gender, *((1, 0, 0) if rng.random() < by[side] else (0, 0, 1)), np.nan)
+        for name, by in rates.items()
+        for k in range(80)
+        for side, gender in [(k % 2, ("female", "male")[k % 2])]
+    ]
+    found = detections(*rows)
+    for confidence in (0.8, 0.95, 0.99):
+        errors = triplets.detector_error(found, confidence=confidence)
+        gender = triplets.detector_gender(errors, confidence=confidence)
+        excludes = (gender["ci_low"] > 0) | (gender["ci_high"] < 0)
+        assert 1 <= excludes.sum() <= 9 and ((gender["p"] < 1 - confidence) == excludes).all()
+        single = gender[gender["object"] != "all objects"]
+        assert single["p_holm"].to_numpy() == pytest.approx(stats.adjust(single["p"]))
+    whole = gender.set_index("object").loc["all objects"]
+    assert whole["p_holm"] == whole["p"]
+    assert whole[["n_images_female", "n_images_male"]].tolist() == [40, 40]
+    (said,) = triplets.findings.detector_gender(gender, confidence=0.99)
+    assert (said.n, said.of, said.p) == (80, "images", whole["p"])
 
 
 # -- before the work -------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def prompts():
 def test_the_words_of_the_paper_stand_without_counts():
     words = triplets.excluded_words(tables.of([], "triplets_excluded_words"))
     assert set(words["word"]) == set(published.load("triplets_table_2")["word"]) and len(words) == 104
-    assert words["n_excluded"].isna().all() and findings.excluded_words(words) == []
+    assert words["captions_excluded"].isna().all() and findings.excluded_words(words) == []
 
 
 def test_words_are_ranked_within_each_data_set():
@@ -103,16 +103,19 @@ def test_places_that_are_none_are_refused(spans):
 
 
 def test_the_filter_has_wilson_intervals_of_the_level_asked_for():
+    counted = depicted.measured().rename(columns={"count": "n_both"})
     for confidence in (0.95, 0.8):
-        table = triplets.depicted(depicted.measured(), confidence=confidence)
+        table = triplets.depicted(counted, confidence=confidence)
         for row in table.itertuples():
-            low, high = proportion_confint(row.count, row.n, 1 - confidence, method="wilson")
+            low, high = proportion_confint(row.n_both, row.n, 1 - confidence, method="wilson")
             assert (row.ci_low, row.ci_high) == pytest.approx((100 * low, 100 * high))
-            assert row.value == pytest.approx(100 * row.count / row.n)
+            assert row.value == pytest.approx(100 * row.n_both / row.n)
     (found,) = findings.depicted(table)
     # 42 of the 50 that are kept, of 66 in all.
     assert found.estimate == pytest.approx(84) and found.n == 50
     assert "84.0 %" in found.answer and "63.6 %" in found.answer
+    # Fewer than were wanted, which the page says.
+    assert any("Wanted were 90 and 70 %" in detail for detail in found.details)
     assert findings.depicted(tables.of([], "triplets_depicted")) == []
 
 

@@ -11,7 +11,7 @@ from biaslab.papers.triplets import figures, findings
 def drawings(of, reference="drawings"):
     """Return detections, an image each: of object and gender so many shown, and of these so many found."""
     rows = [
-        {"object": name, "shown": gender, "both": int(k < found), "reference_only": int(k >= found)}
+        {"object": name, "gender_shown": gender, "both": int(k < found), "reference_only": int(k >= found)}
         for (name, gender), (shown, found) in of.items()
         for k in range(shown)
     ]
@@ -48,7 +48,7 @@ def test_counts_are_divided_by_recall():
     # Limits by hand: on the scale of log odds the score's and each recall's are as far as they are, squared and added.
     low, high = (np.log(end / (1 - end)) for end in cup[["ci_low", "ci_high"]])
     errors = triplets.detector_error(drawings(known)).query("object == 'cup' and measure == 'recall'")
-    errors = errors.set_index("shown")
+    errors = errors.set_index("gender_shown")
     half, whole = (
         np.log(errors.loc[gender, ["ci_low", "ci_high"]].to_numpy(float))
         - np.log(errors.loc[gender, "value"])
@@ -116,7 +116,11 @@ def test_corrected_scores_are_drawn_and_said():
     scores = triplets.bias_score(counts, None, drawings(known), minimum_count=1, replicates=99)
     (said,) = findings.recall_corrected(scores)
     # Two lean as found; the cup is at 0.5 when its recall is taken off, 0.167 lower.
-    assert said.answer.startswith("1 of 2") and said.answer.endswith(f"move by {(2 / 3 - 1 / 2) / 2:.3f}.")
+    assert said.said.startswith("1 of 2") and said.said.endswith(f"move by {(2 / 3 - 1 / 2) / 2:.3f}.")
+    assert (said.n, said.of) == (70, "triplets")
+    excludes = (scores["corrected_ci_low"] > 0.5) | (scores["corrected_ci_high"] < 0.5)
+    told = scores[["corrected_p", "corrected_p_holm"]].to_numpy()
+    assert ((told[:, 0] < 0.05) == excludes).all() and said.p == np.nanmin(told[:, 1])
     (ax,) = figures.recall_corrected(scores).axes
     drawn = [line.get_xdata() for line in ax.lines if line.get_marker() not in ("None", "")]
     assert np.sort(np.concatenate(drawn)) == pytest.approx([0.5, 2 / 3, 0.875, 0.875])

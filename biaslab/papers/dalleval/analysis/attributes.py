@@ -1,8 +1,7 @@
 """Attributes worn, by the gender that a prompt names (section 5.3, appendix E).
 
 Shares are 0–1. ``presence`` is what :func:`attribute_presence` returns, ``printed`` has rows of
-``dalleval_printed_attributes``; ``seed`` and ``replicates`` are those of random draws, ``confidence`` (0–1) the level
-of intervals.
+``dalleval_printed_attributes``; ``confidence`` (0–1) is the level of intervals.
 """
 
 from __future__ import annotations
@@ -54,17 +53,12 @@ def _compared(presence: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame, 
 
 
 def attribute_difference(
-    presence: pd.DataFrame,
-    printed: pd.DataFrame,
-    *,
-    seed: int,
-    replicates: int = 10_000,
-    confidence: float = 0.95,
+    presence: pd.DataFrame, printed: pd.DataFrame, *, confidence: float = 0.95
 ) -> pd.DataFrame:
     """Return ``dalleval_attribute_difference``: first minus second prompt's shares (-1 to 1; Tables 9 and 22).
 
-    Paired over professions, with Student t intervals, and with p-values of sign-flip tests as they are and adjusted
-    over the attributes of a model and comparison.
+    Paired over professions: interval and p are those of :func:`biaslab.stats.paired_difference`, p as it is and
+    adjusted over the attributes of a model and comparison.
     """
     known = keyed(printed, ["model", "prompt", "attribute"], "value")
     rows = []
@@ -77,7 +71,7 @@ def attribute_difference(
             row |= {"n": both.sum(), "reason": "no image was judged"}
             if both.any():
                 row["n_images"] = a["n", attribute][both].sum()
-                row |= _paired(first[both].to_numpy(), second[both].to_numpy(), seed, replicates, confidence)
+                row |= _paired(first[both].to_numpy(), second[both].to_numpy(), confidence)
             rows.append(row)
     return adjusted(tables.of(rows, "dalleval_attribute_difference"), ["model", "comparison"])
 
@@ -120,12 +114,12 @@ def attribute_corrected(
             row["reason"] = CANNOT
             continue
         value, quantile = row["difference"] / youden, t.ppf((1 + confidence) / 2, max(row["n"] - 1, 1))
-        spread = (given["ci_high"] - given["ci_low"]) / 2 / quantile / youden
         # One right and one wrong drawing more (as Lang & Reiczigel): a judge that never erred may yet.
         likely = (share * n + 1) / (n + 2)
         of_judge = value / youden * np.sqrt((likely * (1 - likely) / n).sum())
-        half = quantile * np.hypot(spread, of_judge)
-        row |= {"difference_corrected": value, "ci_low": value - half, "ci_high": value + half}
+        ends = (given[end] - row["difference"] for end in ("ci_low", "ci_high"))
+        below, above = (np.hypot(end / youden, quantile * of_judge) for end in ends)
+        row |= {"difference_corrected": value, "ci_low": value - below, "ci_high": value + above}
     return tables.of(rows, "dalleval_attribute_corrected")
 
 
@@ -145,18 +139,11 @@ def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]
     return {(model, comparison, attribute): of for (comparison, model, attribute), of in whole.items()}
 
 
-def _paired(first: np.ndarray, second: np.ndarray, seed: int, replicates: int, confidence: float) -> dict:
-    """Return the mean difference of paired shares with its test, and its interval or why there is none."""
-    paired = difference_of_shares(first, second)
-    mean = stats.mean_interval(paired, confidence)
-    row = {"difference": mean.value, "share_first": first.mean(), "share_second": second.mean()}
-    if not (first.any() or second.any()):
-        return row | {"reason": "no image of either prompt shows it"}
-    row["p"] = stats.sign_flip(paired, replicates=replicates, seed=seed).p
-    row["smallest_possible_p"] = stats.least_sign_flip_p(len(paired), replicates)
-    if len(paired) > 1 and np.ptp(paired) == 0:
-        return row | {"reason": "every profession differs by the same amount"}
-    return row | mean._asdict() | {"reason": too_few(len(paired))}
+def _paired(first: np.ndarray, second: np.ndarray, confidence: float) -> dict:
+    """Return the mean difference of paired shares with its interval and test, or why there are none."""
+    row = {"share_first": first.mean(), "share_second": second.mean()}
+    row |= stats.paired_difference(difference_of_shares(first, second), confidence=confidence)._asdict()
+    return row if first.any() or second.any() else row | {"reason": "no image of either prompt shows it"}
 
 
 def attribute_prompt_difference(presence: pd.DataFrame) -> pd.DataFrame:
@@ -191,29 +178,30 @@ def attribute_mean_difference(
 ) -> pd.DataFrame:
     """Return ``dalleval_attribute_mean_difference``: mean absolute differences over attributes (0–1; Table 22).
 
-    Of averages over professions, with a bootstrap over professions and the value that swapped labels give, and of
-    single professions averaged (``by_prompt``: what :func:`attribute_prompt_difference` returns).
+    Of averages over professions, also without what chance adds (:func:`biaslab.stats.folded_means`), and of single
+    professions averaged, less their floor (``by_prompt``: what :func:`attribute_prompt_difference` returns). ``seed``
+    and ``replicates`` are those of swapping the labels of professions at random.
     """
     known = keyed(printed, ["model", "prompt", "attribute"], "value")
     rows = []
     for model, comparison, a, b in _compared(presence):
         paired = difference_of_shares(a["share"].to_numpy(), b["share"].to_numpy())
         paired = paired[~np.isnan(paired).any(axis=1)]
-        n = len(paired)
-        row = {"model": model, "comparison": comparison, "n": n, "n_attributes": a["share"].shape[1]}
+        found = stats.folded_means(paired, replicates=replicates, seed=seed, confidence=confidence)
+        row = {
+            "model": model,
+            "comparison": comparison,
+            "n_attributes": a["share"].shape[1],
+        } | found._asdict()
+        row |= {"mean_absolute_difference": found.value, "mean_difference_corrected": found.corrected}
         row["printed"] = known.get((model, comparison, "mean_absolute_difference"))
-        if n:
-            value = np.abs(paired.mean(axis=0)).mean()
-            rng = np.random.default_rng(seed)
-            weights = rng.multinomial(n, np.full(n, 1 / n), replicates)
-            limits = stats.percentile_interval(np.abs(weights @ paired / n).mean(axis=1), confidence)
-            swapped = np.abs(rng.choice([-1, 1], (replicates, n)) @ paired / n).mean(axis=1)
-            row |= {"mean_absolute_difference": value, "ci_low": limits.low, "ci_high": limits.high}
-            row |= {"floor": swapped.mean(), "p": (1 + (swapped >= value - 1e-12).sum()) / (1 + replicates)}
         single = by_prompt[(by_prompt["model"] == model) & (by_prompt["comparison"] == comparison)]
-        mean = stats.mean_interval(single["mean_absolute_difference"], confidence, skip_nan=True)
-        row |= {"by_profession": mean.value, "by_profession_ci_low": mean.ci_low}
-        row |= {"by_profession_ci_high": mean.ci_high, "by_profession_floor": single["floor"].mean()}
+        plain, floor = single["mean_absolute_difference"], single["floor"]
+        row |= {"by_profession": plain.mean(), "by_profession_floor": floor.mean()}
+        beyond = stats.mean_interval(plain - floor, confidence, skip_nan=True)
+        limits = {f"by_profession_{end}": getattr(beyond, end) for end in ("ci_low", "ci_high")}
+        row |= {"by_profession_beyond_floor": beyond.value} | limits
+        row["reason"] = too_few(found.n, confidence)
         rows.append(row)
     return tables.of(rows, "dalleval_attribute_mean_difference")
 

@@ -3,11 +3,14 @@
 ``genders`` is what :func:`average_gender` returns, ``tones`` what :func:`average_skin_tone` does; ``tone_counts`` has
 rows of ``dalleval_skin_tone_counts`` (none where the source counts no tones) and ``printed`` of
 ``dalleval_printed_bias``. Gender goes from -1 male to +1 female, tones are those of the Monk scale, 1 light to 10 dark.
-``seed`` and ``replicates`` are those of random draws, ``confidence`` (0–1) is the level of intervals.
+``judges`` is what :func:`biaslab.papers.dalleval.social_judges` returns of images whose truth is known: a model whose
+judge of gender is among them has its error taken off. ``confidence`` (0–1) is the level of intervals. The prompt
+without a profession is no profession: tables over professions leave it out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 from itertools import combinations, product
 
@@ -19,7 +22,8 @@ from biaslab import stats, tables
 from biaslab.errors import InputError
 from biaslab.measures import average_gender as signed_average
 from biaslab.measures import mean_absolute_deviation, skin_tone
-from biaslab.papers.dalleval.analysis.rows import adjusted, keyed, too_few, whole
+from biaslab.papers.dalleval.analysis.detector import LEAST_YOUDEN
+from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, adjusted, keyed, too_few, whole
 from biaslab.papers.dalleval.printed import IMAGES_PER_PROMPT, NOT_PRINTED
 
 TONES = tuple(range(1, 11))
@@ -48,37 +52,50 @@ def average_gender(averages: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
         p=p,
         reason=np.where(np.isnan(female), "no image perceived as female or male", ""),
     )
-    return tables.of(adjusted(out, ["model"]), "dalleval_average_gender")
+    tested = adjusted(out.assign(p=np.where(out["profession"] == NO_PROFESSION, np.nan, p)), ["model"])
+    return tables.of(tested.assign(p=p), "dalleval_average_gender")
 
 
-def gender_balance(genders: pd.DataFrame) -> pd.DataFrame:
+def gender_balance(genders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``dalleval_gender_balance``: how many professions differ from an even split, one row a model."""
-    known = genders.dropna(subset="p").assign(n_all_male=genders["n_female"] == 0)
-    known["n_all_female"] = known["n_female"] == known["n"]
-    for name, p in (("n_p05", "p"), ("n_holm", "p_holm"), ("n_bh", "p_bh")):
-        known[name] = known[p] < 0.05
+    known = _professions(genders).dropna(subset="p")
+    known = known.assign(n_all_male=known["n_female"] == 0, n_all_female=known["n_female"] == known["n"])
+    for name, p in (("n_unadjusted", "p"), ("n_holm", "p_holm"), ("n_bh", "p_bh")):
+        known[name] = known[p] < 1 - confidence
     of = known.groupby("model", sort=False)
-    out = of[["n_all_male", "n_all_female", "n_p05", "n_holm", "n_bh"]].sum().assign(n=of.size())
+    out = of[["n_all_male", "n_all_female", "n_unadjusted", "n_holm", "n_bh"]].sum().assign(n=of.size())
     usual = of["n"].quantile(0.5, interpolation="lower")
     out = out.assign(smallest_possible_p=stats.least_binomial_p(usual))
     return tables.of(out.reset_index(), "dalleval_gender_balance")
 
 
 def overall_average(
-    genders: pd.DataFrame, tones: pd.DataFrame, printed: pd.DataFrame, *, confidence: float = 0.95
+    genders: pd.DataFrame,
+    tones: pd.DataFrame,
+    printed: pd.DataFrame,
+    judges: pd.DataFrame | None = None,
+    *,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Return ``dalleval_overall_average``: mean gender and mean tone over professions (Tables 6 and 7, last rows).
 
-    Intervals are Student's t over professions.
+    Intervals are Student's t over professions, and p is that of an average gender of 0.
     """
     known = keyed(printed, ["model", "category"], "average")
+    error = _errors(judges)
     rows = []
     for category, averages in (("gender", genders), ("skin_tone", tones)):
-        for model, of in averages.groupby("model", sort=False):
-            mean = stats.mean_interval(of["value"], confidence, skip_nan=True)
+        for model, of in _professions(averages).groupby("model", sort=False):
+            values = of["value"].dropna()
+            mean = stats.mean_interval(values, confidence)
             shared = of["reason"].iloc[0] if of["reason"].nunique() == 1 else ""
             row = {"model": model, "category": category, "average": mean.value} | mean._asdict()
             row |= {"printed": known.get((model, category)), "images_per_profession": of["n"].median()}
+            if category == "gender":
+                row["p"] = stats.one_sample_t(values).p
+                if model in error:
+                    right = stats.judged_mean(values, *error[model], confidence)
+                    row |= _judged(right, "judge_corrected_average")
             rows.append(row | {"reason": too_few(mean.n) or shared})
     return tables.of(rows, "dalleval_overall_average")
 
@@ -87,25 +104,28 @@ def mad(
     genders: pd.DataFrame,
     tone_counts: pd.DataFrame,
     printed: pd.DataFrame,
+    judges: pd.DataFrame | None = None,
     *,
-    seed: int,
-    replicates: int = 10_000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Return ``dalleval_mad``: the mean absolute deviation from an even distribution (section 4.2.4).
 
-    0 is even; at most 0.5 for gender, 0.18 for skin tone. Where images are counted it is computed, with a bootstrap
-    over professions, the value of an even model at as many images and an estimate without that chance part; else it is
-    the printed one. Raises InputError where a tone is not one of 1 to 10.
+    0 is even; at most 0.5 for gender, 0.18 for skin tone. Where images are counted it is computed, with the value of an
+    even model at as many images and an estimate without that chance part, and of gender one without the judge's error
+    too (:func:`biaslab.stats.mean_mad`, :func:`biaslab.stats.judged_deviation`); else it is the printed one. A
+    profession's prompts are one observation. Raises InputError where a tone is not one of 1 to 10.
     """
     known = keyed(printed, ["model", "category"], "mad")
-    counts = _counts(genders, tone_counts)
-    how = {"replicates": replicates, "seed": seed, "confidence": confidence}
-    rows = [
-        {"model": key[0], "category": key[1], "evidence": "computed", "printed": known.get(key)}
-        | _deviation(of.to_numpy(), how)
-        for key, of in counts.items()
-    ]
+    counts, error = _counts(genders, tone_counts), _errors(judges)
+    rows = []
+    for (model, category), of in counts.items():
+        row = {"model": model, "category": category, "printed": known.get((model, category))}
+        row |= {"evidence": "computed"} | _deviation(of, confidence)
+        if category == "gender" and model in error and row["n"]:
+            n = of.sum(axis=1)
+            right = stats.judged_deviation(of["n_female"], n, *error[model], confidence)
+            row |= _judged(right, "judge_corrected_mad")
+        rows.append(row)
     reason = f"{NOT_PRINTED}; floor at the nominal {IMAGES_PER_PROMPT} images a prompt"
     for model, category in [key for key in known if key not in counts]:
         value, floor = known[model, category], stats.mad_floor(IMAGES_PER_PROMPT, BINS[category])
@@ -114,37 +134,54 @@ def mad(
     return tables.of(rows, "dalleval_mad")
 
 
-def deviations(genders: pd.DataFrame, tone_counts: pd.DataFrame) -> pd.DataFrame:
-    """Return what :func:`mad` averages once chance is taken off, a row each: model, category, prompt and deviation.
+def _errors(judges: pd.DataFrame | None) -> dict[str, tuple[float, float, int, int]]:
+    """Return sensitivity, specificity (0–1) and the images of both, by model: of judges of gender by question.
 
-    ``prompt`` is the profession, of skin tones with the words for whom is asked; ``deviation`` is 0 to 0.5 for gender
-    and to 0.18 for skin tone, NaN without images.
+    Those that are no better than chance are left out.
     """
-    rows = [
-        (model, category, " ".join(asked) if isinstance(asked, tuple) else asked, deviation)
-        for (model, category), of in _counts(genders, tone_counts).items()
-        for asked, deviation in zip(of.index, stats.corrected_mad(of.to_numpy()), strict=True)
-    ]
-    return pd.DataFrame(rows, columns=["model", "category", "prompt", "deviation"])
+    if judges is None or not len(judges):
+        return {}
+    of = judges[(judges["judge"] == "VQA") & (judges["about"] == "gender") & (judges["n"] > 0)]
+    wide = of.pivot(index="model", columns="measure", values=["value", "n"])
+    wide = wide.reindex(
+        columns=pd.MultiIndex.from_product([["value", "n"], ["sensitivity", "specificity"]])
+    ).dropna()
+    told = wide[wide["value"].sum(axis=1) / 100 - 1 >= LEAST_YOUDEN]
+    return {row.Index: (row[1] / 100, row[2] / 100, int(row[3]), int(row[4])) for row in told.itertuples()}
 
 
-def _deviation(counts: np.ndarray, how: dict) -> dict:
-    """Return the deviation of counts (professions × bins), with its floor, corrected value and intervals."""
-    counts = counts[counts.sum(axis=1) > 0]
-    n, bins = counts.sum(axis=1), counts.shape[1]
+def _judged(right: stats.Deviation, column: str) -> dict:
+    """Return the columns of a value with the judge's error taken off."""
+    return {
+        column: right.value,
+        "judge_ci_low": right.ci_low,
+        "judge_ci_high": right.ci_high,
+        "judge_p": right.p,
+    }
+
+
+def _deviation(images: pd.DataFrame, confidence: float) -> dict:
+    """Return the deviation of images by what was asked × bins, with its floor, corrected value and intervals."""
+    images = images[images.sum(axis=1) > 0]
+    counts, n, bins = images.to_numpy(), images.sum(axis=1), images.shape[1]
     if not len(n):
         return {"n": 0, "reason": "no image was judged"}
+    # Tones are asked for by several prompts of a profession.
+    unit = images.index.get_level_values("profession").to_numpy()
     overall = counts.sum(axis=0) / counts.sum()
     expected = [stats.expected_absolute_deviation(share, n, center=1 / bins) for share in overall]
-    row = {"n": len(n), "reason": too_few(len(n)), "expected_at_overall_share": np.mean(expected)}
-    kinds = {
-        "": (mean_absolute_deviation, stats.mad_floor),
-        "corrected_": (stats.corrected_mad, _corrected_floor),
-    }
-    for kind, (measure, floor) in kinds.items():
-        mean = stats.bootstrap_mean(measure(counts), **how)
-        row |= {f"{kind}mad": mean.value, f"{kind}ci_low": mean.ci_low, f"{kind}ci_high": mean.ci_high}
+    plain = pd.Series(mean_absolute_deviation(counts)).groupby(unit).mean()
+    largest = 2 * (bins - 1) / bins**2
+    raw = stats.bounded_mean(plain, (0, largest), largest, confidence)
+    free = stats.mean_mad(counts, unit, confidence)
+    row = {"n": raw.n, "mad": raw.value, "ci_low": raw.ci_low, "ci_high": raw.ci_high}
+    row |= {"corrected_mad": free.value, "corrected_ci_low": free.ci_low, "corrected_ci_high": free.ci_high}
+    row |= {"p": free.p, "expected_at_overall_share": np.mean(expected)}
+    for kind, floor in (("", stats.mad_floor), ("corrected_", _corrected_floor)):
         row[f"{kind}floor"] = np.mean([floor(int(k), bins) for k in n])
+    row["reason"] = too_few(raw.n, confidence)
+    if np.isnan(free.value):
+        row["reason"] = f"{n.mean():.2g} images a prompt cannot tell chance from deviation"
     return row
 
 
@@ -163,14 +200,14 @@ def _counts(genders: pd.DataFrame, tone_counts: pd.DataFrame) -> dict[tuple[str,
 
 def _gender_counts(genders: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return, by model, images perceived as female and male: professions × 2."""
-    known = genders.dropna(subset="n_female").set_index("profession")
+    known = _professions(genders).dropna(subset="n_female").set_index("profession")
     known = known.assign(n_male=known["n"] - known["n_female"])
     return {model: of[["n_female", "n_male"]] for model, of in known.groupby("model", sort=False)}
 
 
 def _tone_counts(counts: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return, by model, images of tones 1 to 10: prompts with their professions × 10."""
-    allowed = list(map(str, TONES))
+    allowed, counts = list(map(str, TONES)), _professions(counts)
     if unknown := sorted(set(counts["tone"]) - set(allowed)):
         raise InputError(f"dalleval_skin_tone_counts holds the tone {unknown[0]!r}; allowed are 1 to 10.")
     wide = counts.pivot(index=["model", "prompt", "profession"], columns="tone", values="n")
@@ -178,29 +215,38 @@ def _tone_counts(counts: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {model: wide.loc[model] for model in counts["model"].unique()}
 
 
+def _professions(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[rows["profession"] != NO_PROFESSION]
+
+
 def model_difference(
-    genders: pd.DataFrame, *, seed: int, replicates: int = 10_000, confidence: float = 0.95
+    genders: pd.DataFrame, *, printed: Collection[str] = (), confidence: float = 0.95
 ) -> pd.DataFrame:
     """Return ``dalleval_model_difference``: first minus second model, paired over the professions that both have.
 
-    In average gender (-2 to 2), MAD and corrected MAD, with Student t intervals and sign-flip tests.
+    In average gender (-2 to 2) and corrected MAD, this at as many images as both have of a profession: what the
+    correction leaves of the floor is then alike. Interval and p are those of :func:`biaslab.stats.paired_difference`.
+    ``printed`` are models of which the paper prints the numbers: they are not compared with those that are measured
+    here, as theirs were other images and other judges. p is adjusted (Holm) over the pairs of models of one quantity,
+    printed ones and measured ones apart, as in :func:`biaslab.papers.synthesis.model_differences`.
     """
     counts = _gender_counts(genders)
-    quantities = {
-        "average": lambda c: signed_average(c[:, 0], c[:, 1]),
-        "mad": mean_absolute_deviation,
-        "corrected_mad": stats.corrected_mad,
-    }
     rows = []
-    for (quantity, measure), (first, second) in product(quantities.items(), combinations(counts, 2)):
-        a, b = counts[first].align(counts[second], join="inner", axis=0)
-        paired = measure(a.to_numpy()) - measure(b.to_numpy())
-        paired = paired[~np.isnan(paired)]
-        mean = stats.mean_interval(paired, confidence)
-        row = {"first": first, "second": second, "quantity": quantity, "difference": mean.value}
-        row["p"] = stats.sign_flip(paired, replicates=replicates, seed=seed).p
-        rows.append(row | mean._asdict())
-    return adjusted(tables.of(rows, "dalleval_model_difference"), ["quantity"], p_holm="holm")
+    for quantity, (first, second) in product(("average", "corrected_mad"), combinations(counts, 2)):
+        if (first in printed) != (second in printed):
+            continue
+        a, b = (side.sort_index() for side in counts[first].align(counts[second], join="inner", axis=0))
+        both = [side.to_numpy() for side in (a, b)]
+        if quantity == "average":
+            means = [signed_average(*side.T) for side in both]
+        else:
+            least = np.minimum(*(side.sum(axis=1) for side in both))
+            means = [stats.corrected_mad(side, at=least) for side in both]
+        paired = means[0] - means[1]
+        row = {"first": first, "second": second, "quantity": quantity}
+        row["kind"] = "printed" if first in printed else "measured"
+        rows.append(row | stats.paired_difference(paired[~np.isnan(paired)], confidence=confidence)._asdict())
+    return adjusted(tables.of(rows, "dalleval_model_difference"), ["quantity", "kind"], p_holm="holm")
 
 
 def model_correlation(genders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -208,7 +254,7 @@ def model_correlation(genders: pd.DataFrame, *, confidence: float = 0.95) -> pd.
 
     They say whether models agree on which professions are drawn as male or female; intervals are Fisher's.
     """
-    wide = genders.pivot(index="profession", columns="model", values="value")
+    wide = _professions(genders).pivot(index="profession", columns="model", values="value")
     rows = [
         {"first": a, "second": b} | stats.pearson_r(wide[a], wide[b], confidence, skip_nan=True)._asdict()
         for a, b in combinations(genders["model"].unique(), 2)
@@ -248,7 +294,7 @@ def skin_tone_check() -> pd.DataFrame:
     angles = {name: skin_tone.angle_of(colours, name) for name in skin_tone.COMPUTATIONS}
     whole = pd.DataFrame(angles).assign(swatch=list(map(str, TONES)), colour=skin_tone.MONK_SWATCHES)
     whole = whole.melt(["swatch", "colour"], var_name="computation", value_name="angle")
-    whole["tone"] = skin_tone.nearest_monk_tone(whole["angle"])
+    whole["nearest_tone"] = skin_tone.nearest_monk_tone(whole["angle"])
     return tables.of(whole, "dalleval_skin_tone_check")
 
 
@@ -273,7 +319,7 @@ def two_tone_reading(tones: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame
     """
     known = keyed(printed, ["model", "category"], "mad")
     rows = []
-    for model, of in tones.dropna(subset="value").groupby("model", sort=False):
+    for model, of in _professions(tones).dropna(subset="value").groupby("model", sort=False):
         values = of["value"].to_numpy()
         # A tone's share falls from 1 at the average to 0 a tone away.
         shares = np.clip(1 - np.abs(values[:, None] - TONES), 0, None)
@@ -290,7 +336,7 @@ def mad_floor() -> pd.DataFrame:
     """
     sizes = (1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 27, 50, 100, 200, 500)
     rows = [
-        (category, str(n), stats.mad_floor(n, bins), 2 * (bins - 1) / bins**2)
+        (category, n, stats.mad_floor(n, bins), 2 * (bins - 1) / bins**2)
         for (category, bins), n in product(BINS.items(), sizes)
     ]
     return tables.of(rows, "dalleval_mad_floor")

@@ -20,6 +20,7 @@ ALL, NONE = "all", "none"
 LEAST_YOUDEN = 0.5
 """Below this sensitivity + specificity − 1 a judge cannot tell."""
 CANNOT = "this judge cannot tell"
+RIVALS = "the correction is larger than what it leaves"
 
 
 def _shares(rows: pd.DataFrame, keys: list[str], hit: str, confidence: float, value: str) -> pd.DataFrame:
@@ -82,7 +83,15 @@ def skill_corrected(
     """Return ``dalleval_skill_corrected``: accuracy with the detector's own error taken off, where it can tell.
 
     Takes what :func:`detector_error` returns. Where sensitivity + specificity − 1 is below :data:`LEAST_YOUDEN` there
-    is no corrected share and no ranking, but the reason.
+    is no corrected share and no ranking, but the reason; where the correction is larger than the corrected share, the
+    reason stands beside the share.
+
+    The estimate takes all ways of failing as drawn. How a model's images fail is not known, so the limits are the
+    outermost of those that each way alone gives: as the specificity of any mix of ways lies between theirs, they hold
+    for every mix. Of 95 % ones 97 to 99 cover where all images fail in the way that is seen worst or best, and up to
+    100 in between, as they must hold for both ends; those of all ways as drawn 0 to 91
+    (``benchmarks/coverage_skills.py``). A way that is not told from success could be any of the images: then the lower
+    limit is 0.
     """
     chosen = _seen(verdicts[verdicts["chosen"] == "yes"])
     known = dict(list(errors[errors["object"] == ALL].groupby(["model", "skill"])))
@@ -110,21 +119,25 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
     youden = share["sensitivity"] + share["specificity"] - 1
     if youden < LEAST_YOUDEN:
         return {"youden": youden, "reason": CANNOT}
-
-    def corrected(specificity: str) -> stats.CorrectedShares | None:
-        values = (share["sensitivity"], share[specificity], size["sensitivity"], size[specificity])
-        return stats.corrected_shares(count, n, *values, confidence) if sum(values[:2]) > 1 else None
-
-    ways = [name for name in known.index if name.startswith("specificity: ")]
-    of_ways = [100 * float(found.share) for way in ways if (found := corrected(way))]
-    pooled = corrected("specificity")
+    ways = known.index[known.index.str.startswith("specificity")]
+    told = ways[share["sensitivity"] + share[ways] > 1]
+    found = stats.corrected_shares(
+        count, n, share["sensitivity"], share[told], size["sensitivity"], size[told], confidence
+    )
+    each = pd.DataFrame(found._asdict(), index=told)
+    if len(told) < len(ways):
+        each.loc["not told"] = 0.0
+    whole, alone = each.loc["specificity", "share"], each["share"].drop("specificity")
+    # Of a share at an end the limits are off it by their shift.
+    low, high = each[["ci_low", "share"]].min(axis=None), each[["ci_high", "share"]].max(axis=None)
     return {
         "youden": youden,
-        "percent_corrected": 100 * float(pooled.share),
-        "ci_low": 100 * float(pooled.ci_low),
-        "ci_high": 100 * float(pooled.ci_high),
-        "percent_least": min(of_ways, default=np.nan),
-        "percent_most": max(of_ways, default=np.nan),
+        "percent_corrected": 100 * whole,
+        "ci_low": 100 * low,
+        "ci_high": 100 * high,
+        "percent_least": 100 * alone.min(),
+        "percent_most": 100 * alone.max(),
+        "reason": RIVALS if stats.rivals(count / n, whole, low, high).larger else "",
     }
 
 
@@ -160,7 +173,8 @@ def count_corrected(
     read as one of these. Images that were never seen are left out. Limits are of the delta method after Lang and
     Reiczigel 2014, of both tables, and hold the estimate: of 95 % ones 94 to 99 cover true shares of 0 to 100 % (15 or
     100 images of each number, 40 or 100 drawings of each). Where the detector tells right numbers from wrong ones worse
-    than :data:`LEAST_YOUDEN` there is no corrected share, but the reason.
+    than :data:`LEAST_YOUDEN` there is no corrected share, but the reason; where the correction is larger than the
+    corrected share, the reason stands beside it.
     """
     chosen = _seen(verdicts[(verdicts["chosen"] == "yes") & (verdicts["skill"] == "count")])
     rows = []
@@ -181,6 +195,7 @@ def count_corrected(
             if can_tell:
                 limits = _right(confusion, found, asked, weight, confidence)
                 row |= dict(zip(("percent_corrected", "ci_low", "ci_high"), 100 * limits, strict=True))
+                row["reason"] = RIVALS if stats.rivals(row["percent_found"], *(100 * limits)).larger else ""
             else:
                 row["reason"] = CANNOT
             rows.append(row | ({} if known is None else {"percent_true": 100 * known.to_numpy() @ weight}))
@@ -189,7 +204,7 @@ def count_corrected(
 
 def _youden_of_numbers(renders: pd.DataFrame) -> float:
     """Return sensitivity + specificity - 1 of finding as many as asked for, on drawings that show as many or do not."""
-    right, found = (renders[name] == renders["number"] for name in ("shown", "found"))
+    right, found = (renders[name] == renders["n"] for name in ("shown", "found"))
     return float(found[right].mean() - found[~right].mean()) if right.any() and not right.all() else np.nan
 
 

@@ -8,6 +8,9 @@ import pandas as pd
 from biaslab import stats
 from biaslab.errors import InputError
 
+NO_PROFESSION = "(none)"
+"""What stands for the profession of the prompt that names none."""
+
 
 def keyed(frame: pd.DataFrame, keys: list[str], value: str) -> dict:
     """Return the values of a column by the values of ``keys``."""
@@ -34,6 +37,10 @@ def adjusted(table: pd.DataFrame, family: list[str], **methods: str) -> pd.DataF
     return table.assign(**{c: p.transform(lambda of, m=m: stats.adjust(of, m)) for c, m in methods.items()})
 
 
-def too_few(n: int) -> str:
-    """Say why so few professions have no interval; empty where they have one."""
-    return "" if n > 1 else "an interval needs two or more professions"
+def too_few(n: int, confidence: float | None = None) -> str:
+    """Say why so few professions have no interval; empty where they have one.
+
+    Any two have Student's; with ``confidence`` (0–1) it takes as many as a test at that level does.
+    """
+    least = 2 if confidence is None else stats.fewest_units(1 - confidence)
+    return "" if n >= least else f"an interval needs {'two' if least == 2 else least} or more professions"

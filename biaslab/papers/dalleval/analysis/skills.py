@@ -52,7 +52,8 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
 def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
     """Return ``dalleval_skill_agreement``: how far people and detector differ on the same images (points; Table 3).
 
-    With Newcombe's limits as of separate images, and exact binomial tests of that sample against all test scenes.
+    With Newcombe's limits and pooled z-tests as of separate images, and exact binomial tests of that sample against all
+    test scenes.
     """
     of = accuracy[(accuracy["training_percent"] == "100") & (accuracy["skill"] != "average")]
     of, people = of.set_index(["model", "skill"]), (of["evaluator"] == HUMAN).to_numpy()
@@ -68,13 +69,14 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
         percent_human=human["percent_correct"],
         percent_detr=detr["percent_correct"],
         percent_detr_test=test,
-        p=[
+        p=_p_of_difference(human, detr),
+        p_sample=[
             np.nan if np.isnan(rate) else binomtest(round(percent * n / 100), int(n), rate / 100).pvalue
             for percent, n, rate in zip(detr["percent_correct"], detr["n"], test, strict=True)
         ],
     )
     out = tables.of(out.reset_index(), "dalleval_skill_agreement")
-    return out.assign(p_holm=stats.adjust(out["p"], "holm"))
+    return out.assign(**{f"{name}_holm": stats.adjust(out[name], "holm") for name in ("p", "p_sample")})
 
 
 def skill_training(accuracy: pd.DataFrame) -> pd.DataFrame:
@@ -89,12 +91,7 @@ def skill_training(accuracy: pd.DataFrame) -> pd.DataFrame:
     whole = whole.loc[part.index]
     low, high = _difference_limits(part, whole)
     change = part["percent_correct"] - whole["percent_correct"]
-    (a, n_a), (b, n_b) = ((side["percent_correct"] / 100, side["n"]) for side in (part, whole))
-    pooled = (a * n_a + b * n_b) / (n_a + n_b)
-    error = np.sqrt(pooled * (1 - pooled) * (1 / n_a + 1 / n_b))
-    # Shares of 0 and 0, or of 1 and 1, have no spread and no difference.
-    z = ((a - b) / error).where(error != 0, 0)
-    out = part.assign(change=change, ci_low=low, ci_high=high, p=2 * norm.sf(z.abs())).reset_index()
+    out = part.assign(change=change, ci_low=low, ci_high=high, p=_p_of_difference(part, whole)).reset_index()
     out = tables.of(out, "dalleval_skill_training")
     return out.assign(p_holm=stats.adjust(out["p"], "holm"))
 
@@ -103,6 +100,15 @@ def _difference_limits(first: pd.DataFrame, second: pd.DataFrame) -> stats.Inter
     """Return the limits of first minus second, as if the two judged separate images."""
     columns = ["percent_correct", "ci_low", "ci_high"]
     return stats.difference_interval(*(side[c].to_numpy() for side in (second, first) for c in columns))
+
+
+def _p_of_difference(first: pd.DataFrame, second: pd.DataFrame) -> np.ndarray:
+    """Return the p of the pooled z-test of two shares, as if they were of separate images."""
+    (a, n_a), (b, n_b) = ((side["percent_correct"] / 100, side["n"]) for side in (first, second))
+    pooled = (a * n_a + b * n_b) / (n_a + n_b)
+    error = np.sqrt(pooled * (1 - pooled) * (1 / n_a + 1 / n_b))
+    # Shares of 0 and 0, or of 1 and 1, have no spread and no difference.
+    return 2 * norm.sf(((a - b) / error).where(error != 0, 0).abs())
 
 
 def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -117,11 +123,12 @@ def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     count = np.rint(quality["value"] / 100 * quality["n"]).where(share)
     low, high = stats.wilson_interval(count, quality["n"], confidence)
     good = quality["value"].where(quality["better"] == "higher", -quality["value"])
+    why = quality.get("reason", pd.Series("", quality.index)).replace("", NOT_PRINTED)
     out = quality.assign(
         ci_low=given["ci_low"].where(own, 100 * low),
         ci_high=given["ci_high"].where(own, 100 * high),
         rank=good.groupby(quality["metric"]).rank(ascending=False),
-        reason=np.where(share | own, "", NOT_PRINTED),
+        reason=why.mask(share | own, ""),
     )
     return tables.of(out, "dalleval_alignment_quality")
 

@@ -137,16 +137,17 @@ def shuffled(
 ) -> pd.Series:
     """Return the share of correct verdicts (0–1) by skill if images were dealt to prompts at random.
 
-    Exact: the mean over all pairs of an image and a prompt of a skill, its own among them. Arguments are as in
-    :func:`verdicts`.
+    Exact: the mean over all pairs of an image and another image's prompt of a skill; NaN of fewer than two. Arguments
+    are as in :func:`verdicts`.
     """
     shares = {}
     for skill, rows in asked.groupby("skill", sort=False):
         own = detections[detections["image_id"].isin(rows["image_id"])]
-        said = statements(own, skill, rule=rule, threshold=threshold).value_counts(_STATEMENT)
-        wanted = rows.value_counts(_STATEMENT)
-        both = said.index.intersection(wanted.index)
-        shares[skill] = float((said[both] * wanted[both]).sum()) / len(rows) ** 2
+        said = statements(own, skill, rule=rule, threshold=threshold)
+        met = said.merge(rows[_STATEMENT].value_counts().reset_index(), on=_STATEMENT)["count"].sum()
+        met -= len(said.merge(rows, on=["image_id", *_STATEMENT]))
+        n = len(rows)
+        shares[skill] = met / (n * (n - 1)) if n > 1 else np.nan
     return pd.Series(shares, dtype=float, name="share")
 
 

@@ -79,8 +79,12 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
                 rows.append(row | {"reason": "nobody fits, or a list has no values"})
                 continue
             share = 100 * drawn[:, i] / drawn.sum(axis=1)
+            row["percent_of_adhering"] = 100 * means[i] / means.sum()
             low, high = stats.percentile_interval(share[np.isfinite(share)], confidence)
-            row |= {"percent_of_adhering": 100 * means[i] / means.sum(), "ci_low": low, "ci_high": high}
+            if high - low > 1e-9:
+                row |= {"ci_low": low, "ci_high": high}
+            else:
+                row["reason"] = "all identities are equal, so there is no interval"
             rows.append(row)
     return tables.of(rows, "paired_adherence")
 
@@ -121,7 +125,7 @@ def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: f
             for stratum in LISTS:
                 some = moved[moved["stereotype"] == stratum]
                 row = {**cell, "direction": direction, "stereotype": stratum, "n": len(moved)}
-                row |= {"n_cases": len(some), **percent_of(len(some), len(moved), confidence)}
+                row |= {"n_identities": len(some), **percent_of(len(some), len(moved), confidence)}
                 row |= {"percent_of_cases": row["percent"], "points": some["change"].sum() if code else 0.0}
                 row["percent_of_points"] = 100 * some["change"].abs().sum() / points if points else np.nan
                 row["printed"] = stated.get((f"percent_of_{direction}", *cell.values(), stratum), np.nan)

@@ -16,7 +16,7 @@ _SIDES = ("left", "right")
 _FIFTHS = 5
 # Images that a fifth needs for its interval to mean anything.
 _LEAST = 8
-_ONE_CLUSTER = "an interval needs two occupations of each list"
+_ONE_CLUSTER = "an interval needs two occupations of each list, and images that differ"
 
 
 def _fair(people: pd.DataFrame, confidence: float, *, by: str = "") -> dict[str, float]:
@@ -113,7 +113,7 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                 row |= _fair_limits(fair[row["stereotype"]]) if row["n_identities"] else {}
                 if setting != "paired":
                     row["contrast"] = other["contrast"]
-                    row |= {f"contrast_{c}": other[c] for c in ("ci_low", "ci_high", "dependence")}
+                    row |= {f"contrast_{c}": other[c] for c in ("ci_low", "ci_high", "p", "dependence")}
                 rows.append(row)
     return tables.of(rows, "paired_control_score")
 
@@ -125,14 +125,14 @@ def labour_gap(people: pd.DataFrame, labour: pd.DataFrame, *, confidence: float)
     """
     people = last_rounds(people)
     people = people[(people["aspect"] == "occupation") & people["setting"].isin(["paired", "faircritic"])]
-    share = people["occupation"].map(labour.set_index("occupation")["percent_female"]).astype(float)
+    share = people["occupation"].map(labour.set_index("occupation")["percent_female_labour"]).astype(float)
     people = people.assign(score=fits, labour=share)
     rows = []
     for (model, setting), group in people.groupby(["model", "setting"], sort=False):
         wide = group.pivot(index="image_id", columns="stereotype", values=["score", "labour", "occupation"])
         pairs = pd.DataFrame(
             {
-                "gap": (wide["labour"]["female"] - wide["labour"]["male"]).astype(float),
+                "labour_gap": (wide["labour"]["female"] - wide["labour"]["male"]).astype(float),
                 "score": wide["score"].astype(float).mean(axis=1, skipna=False),
                 **{g: wide["occupation"][g] for g in LISTS},
             }
@@ -141,24 +141,25 @@ def labour_gap(people: pd.DataFrame, labour: pd.DataFrame, *, confidence: float)
         rows.append(cell | _line(pairs, confidence))
         if len(pairs) < _FIFTHS * _LEAST:
             continue
-        fifth = pd.qcut(pairs["gap"].rank(method="first"), _FIFTHS, labels=False)
+        fifth = pd.qcut(pairs["labour_gap"].rank(method="first"), _FIFTHS, labels=False)
         for k, some in pairs.groupby(fifth):
             mean, *limits, _ = _clustered(some["score"], np.ones((len(some), 1)), some, confidence)[0]
             # Both people of an image fully dependent: an image has 100 or -100.
             row = cell | _fair_limits(norm.ppf((1 + confidence) / 2) * 100 / np.sqrt(len(some)))
-            row |= {"group": f"fifth_{int(k) + 1}", "gap": some["gap"].mean(), "score": mean}
+            row |= {"group": f"fifth_{int(k) + 1}", "labour_gap": some["labour_gap"].mean(), "score": mean}
             row["score_ci_low"], row["score_ci_high"] = low, _ = np.clip(limits, -100, 100)
+            row["n_occupations"] = some[[*LISTS]].stack().nunique()
             rows.append(row | {"n_images": len(some), "reason": "" if np.isfinite(low) else _ONE_CLUSTER})
     return tables.of(rows, "paired_labour_gap")
 
 
 def _line(pairs: pd.DataFrame, confidence: float) -> dict:
-    row = {"group": "line", "n_images": len(pairs)}
-    if len(pairs) < 3 or pairs["gap"].nunique() < 2:
+    row = {"group": "line", "n_images": len(pairs), "n_occupations": pairs[[*LISTS]].stack().nunique()}
+    if len(pairs) < 3 or pairs["labour_gap"].nunique() < 2:
         return row | {"reason": "a line needs three images with both labour shares, and gaps that differ"}
-    design = np.column_stack([np.ones(len(pairs)), pairs["gap"]])
+    design = np.column_stack([np.ones(len(pairs)), pairs["labour_gap"]])
     found = _clustered(pairs["score"], design, pairs, confidence)[1]
-    row |= pairs[["gap", "score"]].mean().to_dict()
+    row |= pairs[["labour_gap", "score"]].mean().to_dict()
     row |= dict(zip(("slope", "ci_low", "ci_high", "p"), found, strict=True))
     return row | {"reason": "" if np.isfinite(row["ci_low"]) else _ONE_CLUSTER}
 
@@ -187,9 +188,10 @@ def _clustered(y: pd.Series, design: np.ndarray, pairs: pd.DataFrame, confidence
     female, male, both = variances
     # The two-way estimate can fall below either one-way one, and below 0, in a small sample.
     errors = np.sqrt(np.maximum.reduce([female + male - both, female, male]))
+    # Where images do not differ the error is not known.
+    errors = np.where(errors > 1e-9, errors, np.nan)
     half = student.ppf((1 + confidence) / 2, min(counts) - 1) * errors
-    with np.errstate(divide="ignore", invalid="ignore"):
-        p = 2 * student.sf(np.abs(estimate / errors), min(counts) - 1)
+    p = 2 * student.sf(np.abs(estimate / errors), min(counts) - 1)
     return list(zip(estimate, estimate - half, estimate + half, p, strict=True))
 
 
@@ -212,6 +214,7 @@ def skin_tone(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                 continue
             # Images of the same occupations are no independent draws of what is said about occupations.
             whom = wide["occupation"].loc[some.index]
+            row["n_occupations"] = whom.stack().nunique()
             value, low, high, p = _clustered(some, np.ones((len(some), 1)), whom, confidence)[0]
             row |= {"skin_tone": value, "ci_low": low, "ci_high": high}
             row["reason"] = "" if np.isfinite(low) else _ONE_CLUSTER

@@ -35,7 +35,7 @@ def labour_share(given: pd.DataFrame) -> pd.DataFrame:
 def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return each occupation's generated share beside that of ``paired_labour_share`` (Table 11)."""
     frame = identities(shares, "occupation")
-    given = labour.set_index("occupation")["percent_female"]
+    given = labour.set_index("occupation")["percent_female_labour"]
     against = frame["occupation"].map(given).to_numpy(float)
     generated, n = frame["percent_female"].to_numpy(), frame["n"].to_numpy()
     limits = percent_of(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
@@ -48,10 +48,10 @@ def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence:
         ci_low=limits["ci_low"],
         ci_high=limits["ci_high"],
         percent_female_labour=against,
-        amplification=amplification(generated, against),
+        amplification_plain=amplification(generated, against),
         directional=directional_amplification(generated, against),
         floor=floor,
-        exclusion=exclusion_reason(generated, against),
+        excluded=exclusion_reason(generated, against),
         reason=np.where(frame["reason"] != "", frame["reason"], reason),
     )
     return tables.of(frame, "paired_labour_comparison")
@@ -101,11 +101,18 @@ def labour_amplification(
         for i, definition in enumerate(DEFINITIONS):
             plain = expected_amplification(generated, labour, definition)
             row = {"model": model, "setting": setting, "definition": definition}
-            row |= {"uncorrected": float(plain.amplification), "n_occupations": int(plain.n_occupations)}
+            row |= {
+                "amplification_plain": float(plain.amplification),
+                "n_occupations": int(plain.n_occupations),
+            }
             row["n_excluded"] = int(every[model, setting] - plain.n_occupations)
             if isfinite(found.ci_low[i]):
-                row["amplification"] = found.value[i] - found.bias[i]
-                row |= {"ci_low": found.ci_low[i], "ci_high": found.ci_high[i]}
+                # No share is further from one half than 50 points; along a lean it can cross it.
+                lowest = -100 if definition == "directional" else -50
+                limits = {"amplification": found.estimate[i], "ci_low": found.ci_low[i]}
+                limits |= {"ci_high": found.ci_high[i]}
+                row |= {name: float(np.clip(value, lowest, 50)) for name, value in limits.items()}
+                row["p"] = found.p[i]
             else:
                 row["reason"] = "too few occupations or images to tell amplification from image noise"
             rows.append(row)

@@ -32,6 +32,14 @@ class Mean(NamedTuple):
     p: float
     reason: str
     dependence: str = ""
+    df: float = np.nan
+    """Degrees of freedom of the interval and of the test."""
+
+    def widened(self, factor: float) -> Mean:
+        """Return it with an error that is so many times as large."""
+        half, t = factor * (self.ci_high - self.value), self.t / factor
+        limits = {"ci_low": self.value - half, "ci_high": self.value + half}
+        return self._replace(**limits, t=t, p=float(2 * student.sf(abs(t), self.df)))
 
 
 def by_cell(frame: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
@@ -96,9 +104,20 @@ def t_mean(value: float, se: float, df: float, confidence: float) -> Mean:
     # Images that show one gender twice cancel out but for the rounding of a computer, which leans nowhere.
     value = 0.0 if abs(value) < 1e-9 else value
     if se < 1e-9:
-        return Mean(value, value, value, np.nan, np.nan, "all identities are equal, so there is no test")
+        return Mean(value, *[np.nan] * 4, "all identities are equal, so there is neither interval nor test")
     t = value / se
-    return Mean(value, value - half, value + half, t, float(2 * student.sf(abs(t), df)), "")
+    return Mean(value, value - half, value + half, t, float(2 * student.sf(abs(t), df)), "", df=df)
+
+
+def of_roles(low: pd.Series, high: pd.Series, confidence: float, sign: int = 1) -> Mean:
+    """Return half the sum of two lists' means over occupations, of which they have the same or most.
+
+    Both roles of an occupation are one observation; with ``sign`` -1 it is half the difference, ``low`` less ``high``.
+    """
+    value = float(low.mean() + sign * high.mean()) / 2
+    added = [part * (of - of.mean()) / (2 * len(of)) for part, of in ((1, low), (sign, high))]
+    error = stats.clustered_error(added[0].add(added[1], fill_value=0))
+    return t_mean(value, *error, confidence) if isfinite(error.se) else Mean(value, *[np.nan] * 4, _FEW)
 
 
 def strata(
@@ -137,22 +156,26 @@ def strata(
     values = dict(zip(LISTS, _by_occupation(known, column), strict=True))
     means = {s: mean(values[s].to_numpy(), confidence) for s in LISTS}
     means["overall"] = _both(known, column, confidence, effect, images, two_people)
+    rows["overall"] = known
     shared = values["female"].index.intersection(values["male"].index)
-    rows["overall"] = known[known["occupation"].isin(shared)] if len(shared) else known
     # Roles of different occupations share no images, so nothing is fixed there.
     alone = dependence.PARTNERS if two_people and not len(shared) else dependence.NONE
     for stratum, found in means.items():
-        some, row = rows[stratum], found._asdict() | {"stereotype": stratum, column: found.value}
-        row["dependence"] = (found.dependence or alone) if isfinite(found.ci_low) else ""
+        some = rows[stratum]
         if stratum in wider and isfinite(found.ci_low):
             n, factor = some.groupby("stereotype").size().min(), wider[stratum]
             # What identities share they do not differ by: the variance between n of them is low by
             # (n - factor) / (n - 1).
-            half = sqrt(factor * (n - 1) / (n - factor)) * (found.ci_high - found.value) if n > 2 else np.nan
-            row |= {"ci_low": found.value - half, "ci_high": found.value + half}
-            row |= {"dependence": dependence.WORST} if n > 2 else {"dependence": "", "reason": _THREE}
+            found = (
+                found.widened(sqrt(factor * (n - 1) / (n - factor)))._replace(dependence=dependence.WORST)
+                if n > 2
+                else Mean(found.value, *[np.nan] * 4, _THREE)
+            )
+        row = found._asdict() | {"stereotype": stratum, column: found.value}
+        row["dependence"] = (found.dependence or alone) if isfinite(found.ci_low) else ""
         row |= {end: float(np.clip(row[end], lowest, highest)) for end in ("ci_low", "ci_high")}
-        yield row | {"n_identities": len(some), "n": some["n"].sum() if "n" in some else len(some)}, some
+        row |= {"n_identities": len(some), "n_occupations": some["occupation"].nunique()}
+        yield row | {"n": some["n"].sum() if "n" in some else len(some)}, some
 
 
 def _both(
@@ -165,18 +188,16 @@ def _both(
 ) -> Mean:
     """Return the mean of the two lists' means over occupations.
 
-    Lists over the same occupations (the two roles of ``power``) are averaged within each occupation first, so
-    their dependence is in the interval. Disjoint lists that share ``images`` are crossed samples, whose
+    Of lists over the same occupations (the two roles of ``power``) an occupation is one observation, so that its
+    roles' dependence is in the interval. Disjoint lists that share ``images`` are crossed samples, whose
     dependence is estimated. Where only their values are known, the variances of the lists' mean ``effect`` are
     added up (Welch's degrees of freedom); without one that is half its value: the lists are independent strata.
     """
     female, male = _by_occupation(group, column)
     if female.empty or male.empty:
         return Mean(*[np.nan] * 5, "one of the two lists has no values")
-    shared = female.index.intersection(male.index)
-    if len(shared):
-        found = mean(((female[shared] + male[shared]) / 2).to_numpy(), confidence)
-        return found._replace(dependence=dependence.BY_OCCUPATION)
+    if len(female.index.intersection(male.index)):
+        return of_roles(female, male, confidence)._replace(dependence=dependence.BY_OCCUPATION)
     value = float((female.mean() + male.mean()) / 2)
     if min(len(female), len(male)) < 2:
         return Mean(value, *[np.nan] * 4, _FEW)

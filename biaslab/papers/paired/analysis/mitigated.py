@@ -38,9 +38,12 @@ def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         scores["stereotype"] == "overall", 2, 1
     )
     bare = (scores["scope"] == "all") & scores["n"].isna() & (images > 0)
+    # What was computed and has no interval shows nothing; of printed scores there is the sign alone.
+    untold = (scores["evidence"] == "computed") & scores["score"].notna() & scores["ci_low"].isna()
+    leans = [direction(*row) for row in scores[["score", "ci_low", "ci_high"]].itertuples(index=False)]
     frame = scores.assign(
         margin=100 * norm.ppf((1 + confidence) / 2) / np.sqrt(images.where(bare)),
-        direction=[direction(*row) for row in scores[["score", "ci_low", "ci_high"]].itertuples(index=False)],
+        direction=pd.Series(leans, scores.index, dtype=object).mask(untold, NO_DIFFERENCE),
     )
     return tables.of(frame, "paired_mitigation")
 
@@ -177,7 +180,7 @@ def told(prompts: pd.DataFrame, people: pd.DataFrame, *, confidence: float) -> p
     rows = []
     keys = ["model", "aspect", "setting", "round"]
     for names, group in people.groupby(keys, sort=False):
-        cell = dict(zip(keys, names, strict=True)) | {"round": f"{names[3]:.0f}"}
+        cell = dict(zip(keys, names, strict=True))
         for (stereotype, what), some in group.groupby(["stereotype", "told"]):
             female, n = (some["gender"] == "female").sum(), some["gender"].isin(LISTS).sum()
             row = cell | percent_of(female, n, confidence) | {"stereotype": stereotype, "told": what, "n": n}

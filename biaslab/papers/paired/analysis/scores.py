@@ -18,6 +18,7 @@ from biaslab.prompts.paired import ASPECTS, SETTINGS
 
 _CORRECTED = ("holm", "bh")
 _NO_VALUES = "the paper prints no values per identity"
+_ONE_PERSON = "with one person of each identity every score is 100 or -100"
 
 
 def stereotype_score(
@@ -34,7 +35,9 @@ def stereotype_score(
     known, rows = pair_scores(pairs, people), []
     for cell, group in by_cell(people):
         two, images = cell["setting"] != "single", known.get(tuple(cell.values()))
-        errors, added = _image_errors(group, two, images), deviations(images, group, "score")
+        # Where no two people of an identity differ, the error over images is not known.
+        errors = {s: error or np.nan for s, error in _image_errors(group, two, images).items()}
+        added = deviations(images, group, "score")
         shared = {"effect": "score" if two else "", "images": added, "two_people": two}
         for row, _ in strata(group, "score", confidence, -100, 100, **shared):
             stratum, half = row["stereotype"], z * errors[row["stereotype"]]
@@ -45,7 +48,9 @@ def stereotype_score(
                 alone = stratum != "overall" or not two
                 row["images_dependence"] = dependence.NONE if alone else worst
             if not (isfinite(half) or row["reason"]):
-                row["reason"] = "an interval over images needs two people of each identity"
+                row["reason"] = (
+                    "an interval over images needs two people of each identity, and some who differ"
+                )
             rows.append(row | {"printed": stated.get((*cell.values(), stratum), np.nan)})
     done = {(*(r[c] for c in CELL), r["stereotype"]) for r in rows}
     for names, value in stated.items():
@@ -162,35 +167,47 @@ def adjusted(frame: pd.DataFrame) -> pd.DataFrame:
 def absolute_score(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the mean absolute score over identities, corrected for what chance alone gives it.
 
-    1 - ``confidence`` is the level of the tests that are counted.
+    Of one person a score is 100 or -100 whatever the model does, so identities count from two people on. The correction
+    errs by its own floor at most, either way: the interval has that added at both ends, and ends at 0 and 100; ``p``
+    is that of no more than a fair model's floor, below 1 - ``confidence`` exactly where the interval excludes 0 above
+    it. 1 - ``confidence`` is also the level of the tests that are counted.
     """
     tested = {tuple(c.values()): rows for c, rows in by_cell(both_aspects(shares, confidence=confidence))}
     people = counted(shares)
     images, rows = pair_scores(pairs, people), []
     for cell, group in by_cell(people):
-        known = group.dropna(subset=["score"])
-        row = {**cell, "n": int(known["n"].sum()), "n_identities": len(known)}
+        every = group.dropna(subset=["score"])
+        known = every[every["n"] > 1]
+        some = every if known.empty else known
+        row = {**cell, "n": int(some["n"].sum()), "n_identities": len(some)}
         if known.empty:
-            rows.append(row | {"reason": "no identity has a value"})
+            rows.append(row | {"reason": _ONE_PERSON if len(every) else "no identity has a value"})
             continue
         count, n = known["count"].to_numpy(int), known["n"].to_numpy(int)
+        floor = np.array([_corrected_floor(int(k)) for k in n])
         known = known.assign(
             mean_absolute_score=known["score"].abs(),
             floor=200 * stats.absolute_deviation_floor(n),
-            corrected_floor=[_corrected_floor(int(k)) for k in n],
-            corrected=200 * stats.corrected_absolute_deviation(count, n),
+            corrected_floor=floor,
+            beyond=200 * stats.corrected_absolute_deviation(count, n) - floor,
             # Scores are twice shares, and those of the male list fall as the share of women rises.
             slope=_slope(count, n) * np.where(known["stereotype"] == "female", 1, -1),
         )
         added, two = images.get(tuple(cell.values())), cell["setting"] != "single"
-        added, effect = deviations(added, known, "score", "slope"), "corrected" if two else ""
-        *lists, both = strata(known, "corrected", confidence, effect=effect, images=added, two_people=two)
-        mean, some = next(found for found in (both, *lists) if isfinite(found[0]["corrected"]))
+        added, effect = deviations(added, known, "score", "slope"), "beyond" if two else ""
+        *lists, both = strata(known, "beyond", confidence, effect=effect, images=added, two_people=two)
+        mean, some = next(found for found in (both, *lists) if isfinite(found[0]["beyond"]))
         # As the mean is: over occupations within each list, then over lists.
         columns = ["mean_absolute_score", "floor", "corrected_floor"]
         each = some.groupby(["stereotype", "occupation"])[columns].mean()
-        tests = tested[tuple(cell.values())]
         row = mean | row | each.groupby("stereotype").mean().mean().to_dict()
+        left = row["corrected_floor"]
+        within = {"corrected": left, "ci_low": row["ci_low"], "ci_high": row["ci_high"] + 2 * left}
+        within["corrected"] += row["beyond"]
+        row |= {name: float(np.clip(value, 0, 100)) for name, value in within.items()}
+        # Less than a fair model shows is no bias.
+        row["p"] = row["p"] if row["beyond"] > 0 else min(1.0, 2 - row["p"])
+        tests = tested[tuple(cell.values())]
         row |= {f"n_significant_{m}": int((tests[f"p_{m}"] < 1 - confidence).sum()) for m in _CORRECTED}
         rows.append(row | {f"smallest_p_{m}": tests[f"smallest_p_{m}"].min() for m in _CORRECTED})
     return tables.of(rows, "paired_absolute_score")
@@ -216,18 +233,22 @@ def lean(
 ) -> pd.DataFrame:
     """Return the share perceived as female in each list and over both: the lean apart from the stereotype.
 
-    By algebra the overall score is the female list's share minus the male list's. Printed ``scores`` of
-    ``paired_stereotype_score`` are turned into shares.
+    ``t`` and ``p`` are of one half. By algebra the overall score is the female list's share minus the male list's.
+    Printed ``scores`` of ``paired_stereotype_score`` are turned into shares.
     """
     people = counted(shares)
     # By how much the share of women changes with the score of an identity.
     people["slope"] = np.where(people["stereotype"] == "female", 0.5, -0.5)
+    people["away"] = people["percent_female"] - 50
     images, rows = pair_scores(pairs, people), []
     for cell, group in by_cell(people):
         added = deviations(images.get(tuple(cell.values())), group, "score", "slope")
         two = cell["setting"] != "single"
-        found = strata(group, "percent_female", confidence, 0, 100, images=added, two_people=two)
-        rows += [cell | row | {"evidence": "computed"} for row, _ in found]
+        found = strata(group, "away", confidence, -50, 50, images=added, two_people=two)
+        for row, _ in found:
+            limits = {"percent_female": row["away"]} | {end: row[end] for end in ("ci_low", "ci_high")}
+            row |= {name: 50 + value for name, value in limits.items()} | {"evidence": "computed"}
+            rows.append(cell | row)
     for cell, group in by_cell(scores[scores["evidence"] == "printed"]):
         score = group.set_index("stereotype")["score"]
         if not set(LISTS) <= set(score.index):
@@ -252,16 +273,24 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
     occupations = occupations_of(frame)
     for (model, setting), group in frame.groupby(["model", "setting"], sort=False):
         each = group.dropna(subset=["score"]).groupby(["occupation", "stereotype"])
-        wide = each.agg(score=("score", "mean"), n=("n", "sum")).unstack("stereotype")
-        wide = wide.reindex(columns=pd.MultiIndex.from_product([["score", "n"], LISTS])).dropna()
+        every = each.agg(score=("score", "mean"), n=("n", "sum")).unstack("stereotype")
+        every = every.reindex(columns=pd.MultiIndex.from_product([["score", "n"], LISTS]))
+        wide = every.dropna()
         low, high = (wide["score"][s].to_numpy() for s in LISTS)
         people = wide["n"].to_numpy()
         row = {"model": model, "setting": setting, "n": len(wide)}
         r = stats.pearson_r(low, high, confidence)
-        row |= {"r": r.r, "ci_low": r.ci_low, "ci_high": r.ci_high, "p": r.p}
+        # Where every image shows one woman and one man, it is 1 whatever the occupations are.
+        known = abs(r.r) < 1 - 1e-9
+        row |= {"r": r.r, "p": r.p} | ({"ci_low": r.ci_low, "ci_high": r.ci_high} if known else {})
+        if not known:
+            row["reason"] = (
+                "an interval needs three occupations and scores that differ from one role to the other"
+            )
         if not isfinite(r.r):
             row["reason"] = "a correlation needs three occupations and scores that differ"
-        found = means.mean(high - low, confidence)
+        sides = (2 * every["score"][s].dropna() for s in ("male", "female"))
+        found = means.of_roles(*sides, confidence, sign=-1)
         row |= {"n_same_score": int(np.isclose(low, high).sum()), "difference": found.value}
         row |= {f"difference_{k}": getattr(found, k) for k in ("ci_low", "ci_high", "p")}
         # SS_high - SS_low = (100 - 2 F_high) - (2 F_low - 100) = 4 (50 - F), F the mean of both.

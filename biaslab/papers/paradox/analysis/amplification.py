@@ -13,14 +13,18 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+import scipy.stats
 
 from biaslab import measures, published, stats, tables
 from biaslab.captions.settings import SELECTED
 from biaslab.errors import MissingInputError
 from biaslab.measures.checks import mean_where
 from biaslab.papers.paradox.analysis.groups import (
+    RANGES,
+    TOO_FEW,
     Estimates,
     Group,
+    draws,
     estimates,
     expected,
     groups,
@@ -32,13 +36,6 @@ from biaslab.papers.paradox.printed import MODEL
 
 OTHER_OCCUPATIONS = "No plain t-test: each prompt counts other occupations; the interval takes account of it."
 NO_SHARES = "No per-occupation shares are given, so there is no interval."
-NO_PAIRS = (
-    "Training and generated images come from the same captions, and which belong together is not given, so there is "
-    "no interval and image noise is left in; a table paradox_caption_pairs beside the shares gives it."
-)
-TOO_FEW = "Too few occupations or images for an interval; image noise is left in."
-LEVEL = 0.05
-"""Level of the tests that sections 5.3 and 6 make."""
 # Shuffles and resamples of pairs of approaches: means and standard errors are then good to a few percent.
 _MOST_REPLICATES = 2000
 # With what each approach is compared, besides the naive one.
@@ -70,34 +67,26 @@ def amplification(
     ``amplification`` is free of what image noise adds to a measure that folds at 50 or chooses its occupations by their
     images; interval, ``t`` and ``p`` are its own (bootstrap of occupations, then images). ``amplification_plain`` is
     the measure of the shares as they are, as the paper defines it. Of approaches that have no shares, the ``printed``
-    averages follow, with a reason.
+    averages follow, with a reason. What the paper prints is resampled by the same draws in every run.
     """
     bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    rows = [row for group in groups(shares, pairs) for row in _amplification_rows(group, **bootstrap)]
+    rows = [row for group in groups(shares, pairs) for row in _amplification_rows(group, bootstrap)]
     computed = tables.of(rows, "paradox_amplification")
     if printed is not None:
         computed = pd.concat([computed, _only_printed(printed, computed)], ignore_index=True)
     return tables.of(computed, "paradox_amplification")
 
 
-def _amplification_rows(group: Group, **bootstrap) -> Iterator[list]:
-    found = estimates(group, **bootstrap)
+def _amplification_rows(group: Group, bootstrap: dict) -> Iterator[list]:
+    found = estimates(group, **draws(group.model, **bootstrap))
     for i, definition in enumerate(measures.DEFINITIONS):
         for j, prompt in enumerate(group.names):
             kept = kept_values(group, definition, prompt)
-            test = stats.one_sample_t(kept)
-            t, p, reason = test.statistic, test.p, ""
+            test, reason = stats.one_sample_t(kept), found.reason[i, j]
+            t, p = test.statistic, test.p
             if prompt == "mean" and len(kept) and not np.isclose(kept.mean(), found.plain[i, j]):
                 # The mean of prompts is then not the mean of any one set of occupations.
-                t, p, reason = np.nan, np.nan, OTHER_OCCUPATIONS
-            if not len(kept):
-                reason = "No occupation is left."
-            elif group.drawing is None:
-                reason = NO_PAIRS
-            elif not np.isfinite(found.low[i, j]):
-                reason = TOO_FEW
-            elif few := group.too_few(prompt):
-                reason = few
+                t, p, reason = np.nan, np.nan, reason or OTHER_OCCUPATIONS
             yield [
                 *(group.model, group.approach, definition, prompt),
                 *(part[i, j] for part in (found.amplification, found.low, found.high)),
@@ -112,20 +101,20 @@ def _only_printed(printed: pd.DataFrame, computed: pd.DataFrame) -> pd.DataFrame
     keys = ["model", "approach"]
     have = pd.MultiIndex.from_frame(computed[keys])
     rows = printed[~pd.MultiIndex.from_frame(printed[keys]).isin(have)]
-    single = rows["amplification"].where(rows["prompt"] != "mean")
+    single = rows["amplification_plain"].where(rows["prompt"] != "mean")
     mean = single.groupby([rows[key] for key in keys]).transform("mean")
     # Four values printed to 0.01 average to within 0.01 of a mean that is rounded itself.
-    apart = (rows["prompt"] == "mean") & ((rows["amplification"] - mean).abs() > 0.01)
+    apart = (rows["prompt"] == "mean") & ((rows["amplification_plain"] - mean).abs() > 0.01)
     reasons = NO_SHARES + (
         " The printed prompts average " + mean.map("{:.3f}".format).astype(str) + "."
     ).where(apart, "")
-    return rows.assign(definition="published", amplification_plain=rows["amplification"], reason=reasons)
+    return rows.assign(definition="published", amplification=rows["amplification_plain"], reason=reasons)
 
 
 def printed_comparison(amplification: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     """Return averages computed as the paper defines them, beside Table 3's: ``paradox_printed_comparison``."""
     computed = amplification[amplification["definition"] == "published"].dropna(subset=["n_occupations"])
-    printed = printed.rename(columns={"amplification": "printed"})
+    printed = printed.rename(columns={"amplification_plain": "printed"})
     both = computed.drop(columns="amplification").merge(printed, on=["model", "approach", "prompt"])
     both["difference"] = both["amplification_plain"] - both["printed"]
     return tables.of(both, "paradox_printed_comparison")
@@ -137,23 +126,39 @@ def shuffled(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: fl
     Both are of the shares as they are: shuffling leaves the noise of their images in. A definition that gives the same
     for shuffled shares does not ask whose share is where: it tells that generated shares are more extreme than training
     shares, not that an occupation's own lean grew. At most 2,000 shuffles; ``confidence`` is the part of them between
-    the limits. Ours; the paper has no such test.
+    the limits, and ``p`` is below 1 - ``confidence`` where what is observed lies beyond (Phipson & Smyth 2010). Ours;
+    the paper has no such test.
     """
-    rng = np.random.default_rng(seed)
-    replicates = min(replicates, _MOST_REPLICATES)
     rows = []
     for group in groups(shares):
-        order = rng.permuted(np.tile(np.arange(len(group.occupations)), (replicates, 1)), axis=1)
-        training = np.broadcast_to(group.training, (replicates, *group.training.shape))
+        given = draws(group.model, seed=seed, replicates=replicates)
+        many, rng = min(given["replicates"], _MOST_REPLICATES), np.random.default_rng(given["seed"])
+        order = rng.permuted(np.tile(np.arange(len(group.occupations)), (many, 1)), axis=1)
+        training = np.broadcast_to(group.training, (many, *group.training.shape))
         for definition in measures.DEFINITIONS:
             observed = expected(group, group.training, group.generated, definition)
             drawn = expected(group, training, group.generated[order], definition)
             mean, _ = mean_where(drawn, np.isfinite(drawn), axis=0)
-            low, high = stats.percentile_interval(drawn, confidence)
+            low, high, p = _among(observed, drawn, confidence)
             for j, prompt in enumerate(group.names):
                 head = [group.model, group.approach, definition, prompt]
-                rows.append([*head, observed[j], mean[j], low[j], high[j], replicates])
+                n = len(kept_values(group, definition, prompt))
+                rows.append([*head, observed[j], mean[j], low[j], high[j], p[j], n, many])
     return tables.of(rows, "paradox_shuffled")
+
+
+def _among(observed: np.ndarray, drawn: np.ndarray, confidence: float) -> tuple[np.ndarray, ...]:
+    """Return the limits of ``drawn`` (draws, values) and the two-sided p of ``observed`` (values) among them."""
+    near = 1e-9  # What differs by rounding alone is a tie.
+    n = np.isfinite(drawn).sum(axis=0)
+    hits = np.minimum((drawn >= observed - near).sum(axis=0), (drawn <= observed + near).sum(axis=0))
+    p = np.where((n > 0) & np.isfinite(observed), np.minimum(1, 2 * (hits + 1) / (n + 1)), np.nan)
+    # The draw that is the first within: with fewer beyond it p is below 1 - confidence.
+    beyond = np.maximum(np.ceil((1 - confidence) / 2 * (n + 1) - 1 - near).astype(int), 1)
+    ordered, columns = np.sort(drawn, axis=0), np.arange(drawn.shape[1])
+    some = np.maximum(n, 1)
+    low, high = ordered[np.minimum(beyond, some) - 1, columns], ordered[np.maximum(some - beyond, 0), columns]
+    return low, high, p
 
 
 def exclusions(shares: pd.DataFrame) -> pd.DataFrame:
@@ -195,7 +200,7 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
             "prompt": group.prompts[j],
             "percent_training": t,
             "percent_generated": g,
-            "amplification": measures.amplification(g, t),
+            "amplification_plain": measures.amplification(g, t),
             "directional": measures.directional_amplification(g, t),
             "ci_low": np.where(none, np.nan, np.where(toward > 0, low, -high)),
             "ci_high": np.where(none, np.nan, np.where(toward > 0, high, -low)),
@@ -249,11 +254,15 @@ def bias_amp(
             return np.stack(values, axis=-1).reshape(*shares.shape[:-2], -1)
 
         boot = stats.hierarchical_bootstrap(
-            *group.counts(), statistic, with_n=True, drawing=group.drawing, **bootstrap
+            *group.counts(), statistic, with_n=True, drawing=group.drawing, **draws(group.model, **bootstrap)
         )
-        estimate = np.where(np.isfinite(boot.ci_low), boot.estimate, boot.value)
+        enough = len(group.occupations) >= stats.fewest_units(1 - confidence) and not group.too_few("mean")
+        known = np.isfinite(boot.ci_low) & enough
+        estimate = np.where(known, boot.estimate, boot.value)
+        # Within what BiasAmp can be.
+        limits = (np.where(known, np.clip(end, -100, 100), np.nan) for end in (boot.ci_low, boot.ci_high))
         cells = itertools.product(group.prompts, measures.DIRECTIONS)
-        values = zip(*map(np.ravel, (estimate, boot.ci_low, boot.ci_high, boot.value)), strict=True)
+        values = zip(*map(np.ravel, (estimate, *limits, boot.value)), strict=True)
         for (prompt, direction), (*found, plain) in zip(cells, values, strict=True):
             head = [group.model, group.approach, direction, prompt]
             rows.append([*head, *found, len(group.occupations), plain])
@@ -266,7 +275,8 @@ def bias_amp(
 def reduction(amplification: pd.DataFrame) -> pd.DataFrame:
     """Return each approach's change from the naive one, published definition: ``paradox_reduction`` (Table 3).
 
-    Both values are on one scale: without image noise where both approaches have intervals, else the plain measure.
+    Both values are on one scale: without image noise where both approaches have intervals, else the plain measure,
+    which is ``printed`` of approaches without shares.
     """
     some = amplification[amplification["definition"] == "published"]
     naive = some[(some["approach"] == "naive") & (some["prompt"] == "mean")]
@@ -278,7 +288,7 @@ def reduction(amplification: pd.DataFrame) -> pd.DataFrame:
     value = both["amplification"].where(corrected, plain[0])
     base = both["amplification_naive"].where(corrected, plain[1])
     given = {"naive": base, "change": value - base, "change_percent": 100 * (value - base) / base}
-    scale = np.where(corrected, "corrected", "plain")
+    scale = np.select([corrected, both["n_occupations"].isna()], ["corrected", "printed"], "plain")
     return tables.of(both.assign(amplification=value, scale=scale, **given), "paradox_reduction")
 
 
@@ -291,7 +301,8 @@ def approach_change(
     two estimates that :func:`amplification` gives for these occupations. For the standard error occupations are
     resampled (at most 2,000 times) with both approaches' shares as they were measured, so what selections share
     (captions, training images, generated images) counts as shared; new images are drawn only to take out their noise.
-    Where an approach has no interval of its own, both values are plain and the change has none.
+    Where an approach has no interval of its own, both values are plain and the change has none. ``p`` is that of the
+    interval; ``n_occupations`` are those that count, of the approach with fewer.
     """
     bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
     found = {(group.model, group.approach): group.complete() for group in groups(shares, pairs)}
@@ -321,22 +332,30 @@ def _change_rows(group: Group, reference: Group, estimated, bootstrap: dict) -> 
     if not group.occupations or not pairs:
         return
     first, second = estimated(group), estimated(reference)
-    half = _half_widths(group, reference, list(pairs.values()), bootstrap)
+    reasons = [
+        [first.reason[d, i] or second.reason[d, j] for i, j in pairs.values()]
+        for d in range(len(measures.DEFINITIONS))
+    ]
+    known = any("" in row for row in reasons)
+    se, df = _between(group, reference, list(pairs.values()), bootstrap) if known else (None, np.nan)
+    quantile = scipy.stats.t.ppf((1 + bootstrap["confidence"]) / 2, df)
     for d, definition in enumerate(measures.DEFINITIONS):
-        for width, (prompt, (i, j)) in zip(half[d], pairs.items(), strict=True):
-            certain = np.isfinite([first.low[d, i], second.low[d, j]]).all()
-            which = "amplification" if certain else "plain"
+        for k, (prompt, (i, j)) in enumerate(pairs.items()):
+            reason = reasons[d][k]
+            which = "plain" if reason else "amplification"
             value, base = getattr(first, which)[d, i], getattr(second, which)[d, j]
-            change = value - base
-            limits = (change - width, change + width) if certain else (np.nan, np.nan)
+            change, low, high, p = value - base, np.nan, np.nan, np.nan
+            plain = first.plain[d, i] - second.plain[d, j]
+            if not reason:
+                # No change is larger than the range of what changes.
+                most = np.ptp(RANGES[definition])
+                low, high = np.clip(change + np.array([-1, 1]) * quantile * se[d, k], -most, most)
+                p = 2 * scipy.stats.t.sf(abs(change) / se[d, k], df)
+                reason = "" if np.isfinite(p) else TOO_FEW
             percent = 100 * change / base if base > 0 else np.nan
-            reason = "" if np.isfinite(limits[0]) else "Too few occupations for an interval."
-            if group.drawing is None or reference.drawing is None:
-                reason = NO_PAIRS
-            elif few := [said for g in (group, reference) if (said := g.too_few(g.names[-1]))]:
-                reason = few[0]
+            n = min(first.n[d, i], second.n[d, j])
             head = [group.model, group.approach, reference.approach, definition, prompt]
-            yield [*head, base, value, change, *limits, percent, len(group.occupations), reason]
+            yield [*head, base, value, change, low, high, p, percent, plain, n, reason]
 
 
 def _prompt_pairs(group: Group, reference: Group) -> dict[str, tuple[int, int]]:
@@ -351,10 +370,10 @@ def _prompt_pairs(group: Group, reference: Group) -> dict[str, tuple[int, int]]:
     return {}
 
 
-def _half_widths(group: Group, reference: Group, pairs: list[tuple[int, int]], bootstrap: dict) -> np.ndarray:
-    """Return half the width of the interval of each change, (definitions, pairs)."""
-    if group.drawing is None or reference.drawing is None:
-        return np.full((len(measures.DEFINITIONS), len(pairs)), np.nan)
+def _between(
+    group: Group, reference: Group, pairs: list[tuple[int, int]], bootstrap: dict
+) -> tuple[np.ndarray, float]:
+    """Return the standard error of each change, (definitions, pairs), and its degrees of freedom."""
     (ours, ours_n), (theirs, theirs_n) = group.counts(), reference.counts()
     k = len(group.prompts)
     drawn_once = group.prompts == reference.prompts and np.array_equal(ours[:, -k:], theirs[:, -k:])
@@ -376,23 +395,26 @@ def _half_widths(group: Group, reference: Group, pairs: list[tuple[int, int]], b
 
     few = bootstrap | {"replicates": min(bootstrap["replicates"], _MOST_REPLICATES)}
     boot = stats.hierarchical_bootstrap(counts, n, statistic, drawing=drawing, **few)
-    return np.reshape((boot.ci_high - boot.ci_low) / 2, (-1, len(pairs)))
+    return np.reshape(boot.se, (-1, len(pairs))), boot.df
 
 
-def t_tests(amplification: pd.DataFrame) -> pd.DataFrame:
+def t_tests(amplification: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the paper's t-tests, beside what it says of SD 1.4: ``paradox_t_tests`` (section 5.3, footnote 11).
 
-    ``rejected`` is empty where there are no shares to test.
+    ``p_holm`` is adjusted over the prompts of an approach (Holm); ``rejected`` is whether ``p`` is below
+    1 - ``confidence``, as the paper does for each prompt alone, and empty where there is no interval.
     """
     stated = published.load("paradox_text")
     stated = stated[stated["quantity"].str.startswith("t_test_rejected")]
     stated = stated.assign(
         prompt=stated["quantity"].str.extract(r"prompt_(\d)", expand=False).fillna("captions"),
-        printed=stated["value"].map({1: "yes", 0: "no"}),
-    )[["approach", "prompt", "printed"]]
+        printed_rejected=stated["value"].map({1: "yes", 0: "no"}),
+    )[["approach", "prompt", "printed_rejected"]]
     rows = amplification[amplification["definition"] == "published"].merge(stated, on=["approach", "prompt"])
-    rows["printed"] = rows["printed"].where(rows["model"] == MODEL, "")
-    rows["rejected"] = (rows["p"] < LEVEL).map({True: "yes", False: "no"}).where(rows["p"].notna(), "")
+    rows["printed_rejected"] = rows["printed_rejected"].where(rows["model"] == MODEL, "")
+    rejected = (rows["p"] < round(1 - confidence, 10)).map({True: "yes", False: "no"})
+    rows["rejected"] = rejected.where(rows["p"].notna(), "")
+    rows["p_holm"] = rows.groupby(["model", "approach"])["p"].transform(stats.adjust)
     return tables.of(rows, "paradox_t_tests")
 
 
@@ -404,8 +426,10 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
 
     ``sd_prompts`` is the population standard deviation over prompts; ``sd_noise`` is what binomial noise alone would
     give (root mean square) around the pooled share; the chi-square test of equal shares is adjusted over the
-    occupations of a model (Holm); whether a lean flips is told by Wilson intervals. Approaches that share their
-    generated images with the naive one have no rows of their own.
+    occupations of a model (Holm); whether a lean flips is told by Wilson intervals, and tested (``p_lean``) by exact
+    binomial tests: a prompt below one half and another above, adjusted for the prompts among which both are looked for
+    (Bonferroni) and over the occupations (Holm). Approaches that share their generated images with the naive one have
+    no rows of their own.
 
     Raises:
         MissingInputError: No model has shares for two prompts.
@@ -433,6 +457,10 @@ def _variation(group: Group, confidence: float) -> pd.DataFrame:
     certain = (high < 50).any(axis=1) & (low > 50).any(axis=1)
     # Two prompts whose intervals could lie on either side of 50, if all of their images showed one gender.
     possible = (wilson_percent(n, n, confidence)[0] > 50).sum(axis=1) > 1
+    female, total = np.rint(np.nan_to_num(g * n / 100)), np.nan_to_num(n)
+    below, above = (scipy.stats.binom.cdf(count, total, 0.5) for count in (female, total - female))
+    # Both have to be there, so the larger p counts.
+    lean = np.minimum(1, k * np.maximum(below.min(axis=1), above.min(axis=1)))
     return pd.DataFrame(
         {
             "model": group.model,
@@ -444,9 +472,10 @@ def _variation(group: Group, confidence: float) -> pd.DataFrame:
             "highest": np.nanmax(g, axis=1),
             "lean_flips": np.where(certain, "beyond intervals", np.where(flips, "yes", "no")),
             "flip_possible": np.where(possible, "yes", "no"),
-            "statistic": [t.statistic for t in tests],
+            "chi_square": [t.statistic for t in tests],
             "p": p,
             "p_holm": stats.adjust(p, "holm"),
+            "p_lean": stats.adjust(lean, "holm"),
             "n": np.nansum(n, axis=1),
             "reason": ["" if t.valid else "An expected count is below 5." for t in tests],
         }

@@ -66,16 +66,16 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     missing = counts[counts["outcome"] != FETCHED].sort_values("n", ascending=False, kind="stable")
     most = missing[missing["n"] > 0].drop_duplicates(keys).set_index(keys)["outcome"]
     rows = counts.groupby(keys, sort=False)[["n", "n_female", "n_male"]].sum()
-    rows["n_missing"] = missing.groupby(keys)["n"].sum().reindex(rows.index).fillna(0)
+    rows["n_not_fetched"] = missing.groupby(keys)["n"].sum().reindex(rows.index).fillna(0)
     rows["most_missing"] = most.reindex(rows.index)
     rows = rows.reset_index()
     judged = rows["n_female"] + rows["n_male"]
-    bounds = measures.percent_female_bounds(rows["n_female"], rows["n_male"], rows["n_missing"])
+    bounds = measures.percent_female_bounds(rows["n_female"], rows["n_male"], rows["n_not_fetched"])
     rows = rows.assign(
-        **percents(rows["n"] - rows["n_missing"], rows["n"], confidence),
+        **percents(rows["n"] - rows["n_not_fetched"], rows["n"], confidence),
         percent_female=100 * rows["n_female"] / judged.where(judged > 0),
-        training_low=bounds.low,
-        training_high=bounds.high,
+        percent_least=bounds.low,
+        percent_most=bounds.high,
         reason=_nothing(np.minimum(rows["n"], judged)),
     )
     return tables.of(rows, "paradox_image_survival")
@@ -93,7 +93,7 @@ def amplification_bounds(survival: pd.DataFrame, shares: pd.DataFrame) -> pd.Dat
         training = training[training["prompt"].isin([prompt, "captions"])]
         of = of[["occupation", "percent_female"]].rename(columns={"percent_female": "generated"})
         both = of.merge(training, on="occupation")
-        sides = both[["generated", "percent_female", "training_low", "training_high"]]
+        sides = both[["generated", "percent_female", "percent_least", "percent_most"]]
         g, t, *limits = sides.to_numpy(float).T
         n = int((~np.isnan(g) & ~np.isnan(limits[0])).sum())
         for definition in measures.DEFINITIONS if len(both) else ():
@@ -145,7 +145,8 @@ def indicator_use(indicators: pd.DataFrame, *, confidence: float) -> pd.DataFram
         for images, values in (kinds | {"difference": rarer - commoner}).items():
             found = stats.mean_interval(values, confidence, skip_nan=True)
             stated = _stated("captions_with_indicators", "naive") if images == "all" else np.nan
-            rows.append([corpus, images, *found, stated, _reason(found)])
+            p = stats.one_sample_t(values, skip_nan=True).p if images == "difference" else np.nan
+            rows.append([corpus, images, *found[:3], p, found.n, stated, _reason(found)])
     return tables.of(rows, "paradox_indicator_use")
 
 
@@ -206,12 +207,13 @@ def _similarity_rows(
     for prompt in [*prompts, "mean"] if len(prompts) > 1 else prompts:
         values = of(approach, prompt)
         found = stats.mean_interval(values, confidence, skip_nan=True)
-        change, reason = [np.nan] * 4, _reason(found)
+        change, reason = [np.nan] * 5, _reason(found)
         if approach != "naive" and "naive" in wide:
             naive = of("naive", prompt)
             differs = stats.mean_interval(values - naive, confidence, skip_nan=True)
             base = naive[(values - naive).notna()].mean()
-            change = [*differs[:3], 100 * differs.value / base if base > 0 else np.nan]
+            p = stats.one_sample_t(values - naive, skip_nan=True).p
+            change = [*differs[:3], p, 100 * differs.value / base if base > 0 else np.nan]
             reason = reason or _reason(differs)
         # The paper states means over its prompts, of images only how they rise.
         kind = "cosine_similarity" if compared == "text" else "image_similarity"
@@ -255,7 +257,9 @@ def paraphrase_check(
         settings: Rows of ``pipeline_settings``: how names told a gender when captions were measured (``names``).
         confidence: Level of the intervals, 0–1.
     """
-    told = [] if settings is None else settings.loc[settings["setting"] == "captions.names", "value"].tolist()
+    told = (
+        [] if settings is None else settings.loc[settings["setting"] == "captions.names", "set_to"].tolist()
+    )
     names = told[0] if told else "gazetteer"
     rows = []
     for corpus, some in paraphrases.groupby("corpus", sort=False):

@@ -14,6 +14,7 @@ import scipy.stats
 from biaslab import measures, stats, tables
 from biaslab.captions.settings import APPROACHES, CAPTIONS_AS_PROMPTS
 from biaslab.errors import InputError
+from biaslab.papers.paradox import printed
 
 # A selection of training captions that serves every prompt; any other training row belongs to one prompt.
 SHARED_TRAINING = ("captions", "ratings", "")
@@ -25,6 +26,25 @@ nominal 95 % intervals of the three definitions hold the truth in 81 to 84 % of 
 to 93 % at 4, and 94 to 96 % at 6 and 8 (2,000 studies at 4 and 8, else 500; ``benchmarks/coverage.py``, ``captions``):
 resamples of so few images cannot show how little the two shares differ.
 """
+RANGES = {"published": (-50, 50), "no_exclusion": (-50, 50), "directional": (-100, 50)}
+"""Least and most amplification that can be, in points."""
+TOLD_FROM_HALF = 0.05
+"""Level at which shares must differ from one half for an interval of what folds there.
+
+In simulations of 40 occupations, all of whose shares are one half, intervals of the three definitions hold the truth in
+as few as 30 to 90 % of studies; where the shares are tested first, 0 is rejected in 6 % at most, and in 9 % at most
+where they hardly differ from it (Beta(12, 13)). Of U-shaped shares of 20 occupations 87 % pass at 3 images, all of 62
+(``benchmarks/coverage.py``, ``half`` and ``few``).
+"""
+PRINTED = {"seed": 20231, "replicates": 10_000}
+"""Draws of models whose shares the paper prints, so that their intervals have the same digits in every run."""
+NO_PAIRS = (
+    "Training and generated images come from the same captions, and which belong together is not given, so there is "
+    "no interval and image noise is left in; a table paradox_caption_pairs beside the shares gives it."
+)
+NOTHING_LEFT = "No occupation is left."
+AT_HALF = "Shares cannot be told from one half, so neither their lean nor their distance from it is known."
+TOO_FEW = "Too few occupations or images for an interval; image noise is left in."
 
 
 @dataclass(frozen=True)
@@ -58,9 +78,13 @@ class Group:
             return self.captions
         return stats.OneByOne((1 if self.shared else len(self.prompts)) + len(self.prompts))
 
+    def columns(self, prompt: str) -> list[int]:
+        """Return the columns of ``prompt``: all of them where it is ``mean``."""
+        return list(range(len(self.prompts))) if prompt == "mean" else [self.prompts.index(prompt)]
+
     def images(self, prompt: str) -> float:
         """Return how many images a share of ``prompt`` rests on: the median occupation's, of the side with fewer."""
-        columns = slice(None) if prompt == "mean" else [self.prompts.index(prompt)]
+        columns = self.columns(prompt)
         known = [n[n > 0] for n in (self.training_n[:, columns], self.generated_n[:, columns])]
         return float(min(np.median(n) if n.size else 0 for n in known))
 
@@ -69,7 +93,7 @@ class Group:
         n = self.images(prompt)
         if not self.paired or n >= LEAST_IMAGES:
             return ""
-        return f"Rests on {n:g} images a share; below {LEAST_IMAGES} the interval is too narrow."
+        return f"Rests on {n:g} images a share; below {LEAST_IMAGES} an interval would be too narrow."
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
         """Return images perceived as female, and images, as (occupations, training cells + prompts)."""
@@ -213,17 +237,30 @@ class Estimates(NamedTuple):
     noise: np.ndarray  # what image noise adds; NaN, like the others, where there is no interval
     t: np.ndarray
     p: np.ndarray
+    n: np.ndarray  # occupations that count; of the mean over prompts, for at least one of them
+    reason: np.ndarray  # why there is no interval
 
 
 def estimates(group: Group, *, replicates: int, seed: int, confidence: float) -> Estimates:
     """Return expected amplification of a group by each definition, with what its images' noise leaves certain.
 
-    ``replicates`` of a bootstrap of occupations, then images, with ``seed``; ``confidence`` is 0–1.
+    ``replicates`` of a bootstrap of occupations, then images, with ``seed``; ``confidence`` is 0–1. No interval rests
+    on fewer occupations than a test at that level takes, nor on images too few for it.
     """
     plain = np.stack([expected(group, group.training, group.generated, d) for d in measures.DEFINITIONS])
-    missing = np.full(plain.shape, np.nan)
+    size = [[len(kept_values(group, d, name)) for name in group.names] for d in measures.DEFINITIONS]
+    size, missing = np.array(size), np.full(plain.shape, np.nan)
+    least = stats.fewest_units(1 - confidence)
+    few = f"Rests on fewer than {least} occupations, too few for an interval; image noise is left in."
+    reason = np.where(size == 0, NOTHING_LEFT, np.where(size < least, few, "")).astype(object)
     if group.drawing is None:
-        return Estimates(plain, plain, *[missing] * 5)
+        reason[size > 0] = NO_PAIRS
+    else:
+        paired = np.array([group.too_few(name) for name in group.names])
+        reason = np.where((reason == "") & (paired != ""), paired, reason)
+        reason = np.where((reason == "") & _at_half(group), AT_HALF, reason)
+    if (reason != "").all():
+        return Estimates(plain, plain, *[missing] * 5, size, reason)
     counts, n = group.counts()
 
     def statistic(shares: np.ndarray) -> np.ndarray:
@@ -232,7 +269,8 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
 
     draws = {"replicates": replicates, "seed": seed, "confidence": confidence}
     boot = stats.hierarchical_bootstrap(counts, n, statistic, drawing=group.drawing, **draws)
-    known = np.isfinite(boot.ci_low).reshape(plain.shape)
+    known = np.isfinite(boot.ci_low).reshape(plain.shape) & (reason == "")
+    reason = np.where(known | (reason != ""), reason, boot.reason or TOO_FEW)
 
     def shaped(values) -> np.ndarray:
         return np.where(known, np.reshape(values, plain.shape), np.nan)
@@ -240,10 +278,40 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
     noise = shaped(boot.bias)
     # Printed shares need not be whole numbers of images: the noise is that of the nearest, the value their own.
     apart = np.where(known, plain - np.reshape(boot.value, plain.shape), 0)
-    low, high = shaped(boot.ci_low) + apart, shaped(boot.ci_high) + apart
+    least, most = np.array([RANGES[d] for d in measures.DEFINITIONS]).T[..., None]
+    low, high = (np.clip(shaped(end) + apart, least, most) for end in (boot.ci_low, boot.ci_high))
     t = (plain - noise) / shaped(boot.se)
     p = 2 * scipy.stats.t.sf(np.abs(t), boot.df)
-    return Estimates(plain, np.where(known, plain - noise, plain), low, high, noise, t, p)
+    return Estimates(plain, np.where(known, plain - noise, plain), low, high, noise, t, p, size, reason)
+
+
+def _at_half(group: Group) -> np.ndarray:
+    """Return where shares could all be one half, (definitions, :attr:`Group.names`): of training for the direction.
+
+    Of distances both sides have to be told from it.
+    """
+
+    def alike(percent: np.ndarray, n: np.ndarray) -> bool:
+        percent, n = percent[n > 0], n[n > 0]
+        squares, k = np.nansum(n * ((percent - 50) / 50) ** 2), n.size
+        if (n == 1).all():
+            return True
+        # Squares of n images vary by 2 - 2 / n, less than those of a chi-square.
+        spread = np.sqrt(np.mean(1 - 1 / n))
+        return scipy.stats.chi2.sf(k + (squares - k) / spread, k) >= TOLD_FROM_HALF
+
+    training, generated = [], []
+    for columns in map(group.columns, group.names):
+        own = columns[:1] if group.shared else columns
+        training.append(alike(group.training[:, own], group.training_n[:, own]))
+        generated.append(alike(group.generated[:, columns], group.generated_n[:, columns]))
+    training, both = np.array(training), np.logical_or(training, generated)
+    return np.stack([training if d == "directional" else both for d in measures.DEFINITIONS])
+
+
+def draws(model: str, **given) -> dict:
+    """Return ``given`` seed, replicates and so on; of a model whose shares are printed, the same in every run."""
+    return given | (PRINTED if model in printed.MODELS else {})
 
 
 def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
@@ -254,7 +322,6 @@ def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
     measure = measures.directional_amplification if definition == "directional" else measures.amplification
     excluded = measures.exclusion_reason(group.generated, group.training, definition) != ""
     values = np.where(excluded, np.nan, measure(group.generated, group.training))
-    if prompt != "mean":
-        values = values[:, [group.prompts.index(prompt)]]
+    values = values[:, group.columns(prompt)]
     values = values[~np.isnan(values).all(axis=1)]
     return np.nanmean(values, axis=1)

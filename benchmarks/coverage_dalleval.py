@@ -1,0 +1,251 @@
+"""Simulate how often intervals of DALL-Eval's bias hold the truth and its tests reject where nothing is there.
+
+Run: ``python benchmarks/coverage_dalleval.py [simulation ...] [--studies 2000]``. Each simulation draws whole studies
+from a population whose truth is known and prints, in % of the studies, how often each interval covers it (at 95 %), how
+often the test rejects that there is nothing (at 5 %), and the mean half-width in points, of ours and of simpler ways:
+all from the same studies. The tests in ``tests/stats/test_stats_coverage_dalleval.py`` are short versions.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import numpy as np
+
+from biaslab import published, stats
+from biaslab.mini.social import presence
+
+STUDIES, REPLICATES, LEVEL = 2000, 400, 0.05
+
+
+def _judged(low: float, high: float, p: float, truth: float, value: float = np.nan) -> np.ndarray:
+    """Return whether the truth is covered, nothing is rejected, the half-width, and whether the value is inside."""
+    inside = low - 1e-12 <= value <= high + 1e-12
+    rejected = p < LEVEL if np.isfinite(p) else np.nan
+    return np.array([low - 1e-12 <= truth <= high + 1e-12, rejected, 100 * (high - low) / 2, inside])
+
+
+# -- gender ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _printed(model: str) -> np.ndarray:
+    """Return the shares of women that are printed of a model's professions, a little away from 0 and 1."""
+    tables = (published.load(f"dalleval_table_{number}") for number in (16, 17))
+    rows = [table[(table["model"] == model) & (table["kind"] == "profession")]["value"] for table in tables]
+    return 0.01 + 0.98 * (1 + np.concatenate(rows)) / 2
+
+
+GENDERS: dict[str, Callable] = {
+    "even": lambda rng, shape: np.full(shape, 0.5),
+    "around even": lambda rng, shape: rng.beta(6, 7, shape),
+    "U-shaped": lambda rng, shape: rng.beta(0.7, 0.9, shape),
+    "as Stable Diffusion": lambda rng, shape: rng.choice(_printed("Stable Diffusion"), shape),
+    "as minDALL-E": lambda rng, shape: rng.choice(_printed("minDALL-E"), shape),
+    "all lean": lambda rng, shape: rng.uniform(0.1, 0.3, shape),
+    "one in five leans": lambda rng, shape: np.where(rng.random(shape) < 0.8, 0.5, 0.02),
+    "four in five lean": lambda rng, shape: np.where(rng.random(shape) < 0.8, 0.99, 0.5),
+}
+
+
+def gender_mad(rng, studies, *, kind, professions, images) -> Iterator[dict]:
+    """Yield what is said of the mean deviation from an even split, chance taken off."""
+    draw = GENDERS[kind]
+    truth = float(np.abs(draw(np.random.default_rng(0), 1_000_000) - 0.5).mean())
+    for _ in range(studies):
+        women = rng.binomial(images, draw(rng, professions))
+        found = stats.mean_mad(np.column_stack([women, images - women]))
+        each = stats.corrected_absolute_deviation(women, images)
+        plain = stats.bootstrap_mean(each, REPLICATES, int(rng.integers(2**31)))
+        yield {
+            "bias-aware": _judged(found.ci_low, found.ci_high, found.p, truth, found.value),
+            "bootstrap": _judged(plain.ci_low, plain.ci_high, np.nan, truth, plain.value),
+        }
+
+
+def judged_gender(
+    rng, studies, *, kind, professions, images, right=(0.9, 0.86), drawings=80
+) -> Iterator[dict]:
+    """Yield what is said of gender by a judge that errs, with its error taken off and as judged.
+
+    Sensitivity and specificity, ``right``, are measured on so many ``drawings`` each.
+    """
+    draw = GENDERS[kind]
+    many = draw(np.random.default_rng(0), 1_000_000)
+    truth, average = float(np.abs(many - 0.5).mean()), float(2 * many.mean() - 1)
+    for _ in range(studies):
+        share = draw(rng, professions)
+        women = rng.binomial(images, share * right[0] + (1 - share) * (1 - right[1]))
+        of = np.full(professions, images)
+        measured = tuple(rng.binomial(drawings, right) / drawings)
+        error = (*measured, drawings, drawings)
+        ways = {
+            "MAD": (stats.judged_deviation(women, of, *error), truth),
+            "MAD as judged": (stats.mean_mad(np.column_stack([women, images - women])), truth),
+            "average": (stats.judged_mean(2 * women / images - 1, *error), average),
+        }
+        plain = stats.mean_interval(2 * women / images - 1)
+        found = {
+            way: _judged(of.ci_low, of.ci_high, of.p, true, of.value) for way, (of, true) in ways.items()
+        }
+        found["average as judged"] = _judged(plain.ci_low, plain.ci_high, np.nan, average, plain.value)
+        yield found
+
+
+# -- skin tone -------------------------------------------------------------------------------------------------------
+
+
+_MIDDLE = np.exp(-0.5 * ((np.arange(10) - 4.5) / 1.5) ** 2)
+# Weights of tones, of which a profession's are drawn (Dirichlet): the larger, the more alike professions are.
+TONES = {
+    "even": np.full(10, np.inf),
+    "nearly even": np.full(10, 5.0),
+    "rather light": np.linspace(3, 1, 10),
+    "around the middle": 8 * _MIDDLE / _MIDDLE.sum(),
+    "few tones": 2 * _MIDDLE / _MIDDLE.sum(),
+}
+
+
+def _tones(rng, kind: str, professions: int) -> np.ndarray:
+    if np.isinf(TONES[kind]).any():
+        return np.full((professions, 10), 0.1)
+    return rng.dirichlet(TONES[kind], professions)
+
+
+def skin_tone_mad(rng, studies, *, kind, professions, images) -> Iterator[dict]:
+    """Yield what is said of the mean deviation of ten tones from even, by three prompts a profession."""
+    truth = float(np.abs(_tones(np.random.default_rng(0), kind, 200_000) - 0.1).mean())
+    units = np.repeat(np.arange(professions), 3)
+    for _ in range(studies):
+        counts = rng.multinomial(images, _tones(rng, kind, professions)[units])
+        found = stats.mean_mad(counts, units)
+        plain = stats.bootstrap_mean(stats.corrected_mad(counts), REPLICATES, int(rng.integers(2**31)))
+        told = np.isfinite(found.value)
+        ours = _judged(found.ci_low, found.ci_high, found.p, truth, found.value)
+        yield {
+            "by profession" if told else "cannot be told": ours if told else np.full(4, np.nan),
+            "prompts as independent": _judged(plain.ci_low, plain.ci_high, np.nan, truth, plain.value),
+        }
+
+
+# -- attributes ------------------------------------------------------------------------------------------------------
+
+
+def _worn(rng, size: int, scale: float, spread: float, shared: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return with what probability women and men of so many professions are given fifteen attributes.
+
+    Differences in log-odds are ``scale`` times those of the printed presences; professions differ by ``spread``, and in
+    their differences by half of that, in all attributes alike where these are ``shared``. At scale 0 nothing differs.
+    """
+    known = presence()
+    sides = [
+        np.r_[list(known[gender].values()), 0.02, 0.02, 0.02, 0.02] + 0.01 for gender in ("female", "male")
+    ]
+    odds = [np.log(side / (1.02 - side)) for side in sides]
+    middle, apart = (odds[0] + odds[1]) / 2, scale * (odds[0] - odds[1])
+    own = middle + spread * rng.normal(size=(size, middle.size))
+    apart = apart / 2 + (scale > 0) * spread / 2 * rng.normal(size=(size, 1 if shared else middle.size))
+    return 1 / (1 + np.exp(-own - apart)), 1 / (1 + np.exp(-own + apart))
+
+
+def attributes(rng, studies, *, scale, professions, images, spread=1.0, shared=False) -> Iterator[dict]:
+    """Yield what is said of the mean absolute difference over attributes."""
+    women, men = _worn(np.random.default_rng(0), 100_000, scale, spread, shared)
+    truth = float(np.abs((women - men).mean(axis=0)).mean()) if scale else 0.0
+    for _ in range(studies):
+        sides = (
+            rng.binomial(images, side) / images for side in _worn(rng, professions, scale, spread, shared)
+        )
+        paired = next(sides) - next(sides)
+        found = stats.folded_means(paired, replicates=REPLICATES, seed=rng)
+        weights = rng.multinomial(professions, np.full(professions, 1 / professions), REPLICATES)
+        plain = stats.percentile_interval(np.abs(weights @ paired / professions).mean(axis=1))
+        yield {
+            "chance taken off": _judged(found.ci_low, found.ci_high, found.p, truth, found.corrected),
+            "percentile bootstrap": _judged(plain.low, plain.high, np.nan, truth, found.value),
+        }
+
+
+# -- what is simulated -----------------------------------------------------------------------------------------------
+
+_GENDERS = {9: tuple(GENDERS), 3: ("even", "as Stable Diffusion")}
+_TONES = {9: tuple(TONES), 6: ("even", "few tones"), 3: ("even", "few tones")}
+_ATTRIBUTES = {
+    "nothing differs": {"scale": 0.0},
+    "a little": {"scale": 0.15},
+    "half as printed": {"scale": 0.5},
+    "as printed": {"scale": 1.0},
+    "as printed, together": {"scale": 1.0, "spread": 1.5, "shared": True},
+}
+# Name -> (what draws and judges studies, its settings).
+SIMULATIONS: dict[str, tuple[Callable, dict]] = {
+    **{
+        f"gender MAD, {n} professions x {images}, {kind}": (
+            gender_mad,
+            {"kind": kind, "professions": n, "images": images},
+        )
+        for n in (6, 10, 84)
+        for images, kinds in _GENDERS.items()
+        for kind in (kinds if n > 6 else kinds[:1] + kinds[-1:])
+    },
+    **{
+        f"gender judged, {n} professions x 9, {kind}": (
+            judged_gender,
+            {"kind": kind, "professions": n, "images": 9},
+        )
+        for n in (10, 84)
+        for kind in ("even", "as Stable Diffusion", "all lean")
+    },
+    **{
+        f"skin tone MAD, {n} professions x 3 x {images}, {kind}": (
+            skin_tone_mad,
+            {"kind": kind, "professions": n, "images": images},
+        )
+        for n in (11, 84)
+        for images, kinds in _TONES.items()
+        for kind in kinds
+    },
+    **{
+        f"attributes, {n} professions x {images}, {what}": (
+            attributes,
+            {"professions": n, "images": images, **settings},
+        )
+        for n in (10, 84)
+        for images, kinds in ((9, tuple(_ATTRIBUTES)), (3, ("nothing differs", "as printed")))
+        for what, settings in ((kind, _ATTRIBUTES[kind]) for kind in kinds)
+    },
+}
+
+
+def simulate(name: str, studies: int = STUDIES, seed: int = 1) -> dict[str, np.ndarray]:
+    """Return for each way (covered, rejected, mean half-width in points, value inside), shares of the studies."""
+    draw, settings = SIMULATIONS[name]
+    found: dict[str, list[np.ndarray]] = {}
+    for each in draw(np.random.default_rng(seed), studies, **settings):
+        for way, result in each.items():
+            found.setdefault(way, []).append(result)
+    return {way: np.mean(results, axis=0) for way, results in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")
+    parser.add_argument("--studies", type=int, default=STUDIES)
+    given = parser.parse_args()
+    print(f"{given.studies:,} studies each; in %, and the mean half-width in points")
+    for name in SIMULATIONS:
+        if given.simulations and not any(part in name for part in given.simulations):
+            continue
+        start = time.perf_counter()
+        for way, (covered, rejected, half, inside) in simulate(name, given.studies).items():
+            print(
+                f"{name:<56} {way:<24} covered {100 * covered:5.1f}  rejected {100 * rejected:5.1f}  half {half:5.1f}  "
+                f"value inside {100 * inside:5.1f}",
+                flush=True,
+            )
+        print(f"{'':<56} {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

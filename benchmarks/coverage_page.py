@@ -1,0 +1,201 @@
+"""Simulate how often a report's page claims a difference where there is none, from tables to answers.
+
+Run: ``python benchmarks/coverage_page.py [--studies 2000] [--replicates 400] [--jobs 2]``. Each study draws the
+measured tables of two models that are alike and fair: generated people as training images, one half of women in pairs
+and professions, equal attributes, similarities without a gap, scenes of one accuracy. The analyses and answers that
+notebooks give to a report's main cards follow, and the page's rule. It prints, in % of the studies, how often a page
+claims anything: as each card answers alone, and as the page holds them together.
+``tests/stats/test_stats_coverage_page.py`` is a short version.
+"""
+
+import argparse
+import os
+import time
+from collections import Counter
+from multiprocessing import Pool
+
+import numpy as np
+import pandas as pd
+
+from biaslab import findings, tables
+from biaslab.papers import dalleval, paired, paradox, synthesis, triplets
+
+MODELS = "A", "B"
+OCCUPATIONS, PROFESSIONS, SCENES, TRIPLETS = 40, 20, 100, 40
+# Metrics by space as `triplets_similarity` has them; in one triplet they go together.
+METRICS = {"prompt": ["t"], "denoising": ["z0"], "image": ["ssim", "resnet", "clip", "dino", "split_product"]}
+ATTRIBUTES = 8
+
+
+def percent_female(rng) -> pd.DataFrame:
+    """Return ``paradox_percent_female``: training and generated images of the same shares, as many of both."""
+    rows = []
+    for i in range(OCCUPATIONS):
+        p = rng.beta(0.7, 0.9)
+        for model in MODELS:
+            own = {"model": model, "approach": "naive", "occupation": f"o{i:02}", "n": 12}
+            sides = [("training", "captions"), *(("generated", str(k)) for k in range(1, 5))]
+            for source, prompt in sides:
+                share = 100 * rng.binomial(12, p) / 12
+                rows.append(own | {"source": source, "prompt": prompt, "percent_female": share})
+    return tables.of(rows, "paradox_percent_female")
+
+
+def people(rng) -> pd.DataFrame:
+    """Return ``paired_percent_female``: one person and two, each a woman or a man by chance."""
+    rows = []
+    for model in MODELS:
+        for setting, n in (("single", 3), ("paired", 10)):
+            for stereotype in ("female", "male"):
+                for i in range(10):
+                    row = {"model": model, "aspect": "occupation", "setting": setting, "n": n}
+                    share = 100 * rng.binomial(n, 0.5) / n
+                    name = f"{stereotype}{i}"
+                    row |= {"identity": name, "occupation": name, "stereotype": stereotype}
+                    rows.append(row | {"percent_female": share})
+    return tables.of(rows, "paired_percent_female")
+
+
+def genders(rng) -> pd.DataFrame:
+    """Return ``dalleval_average_gender``: nine images of each profession, of women and men by chance."""
+    rows = [
+        {"model": model, "profession": f"p{i:02}", "value": 2 * rng.binomial(9, 0.5) / 9 - 1, "n": 9}
+        for model in MODELS
+        for i in range(PROFESSIONS)
+    ]
+    return tables.of(rows, "dalleval_average_gender")
+
+
+def presence(rng) -> pd.DataFrame:
+    """Return ``dalleval_attribute_presence``: an attribute as frequent of women as of men."""
+    rates = rng.beta(1, 4, size=(PROFESSIONS, ATTRIBUTES))
+    rows = [
+        {"model": model, "prompt": prompt, "profession": f"p{i:02}", "attribute": f"a{k}",
+         "share": rng.binomial(9, rates[i, k]) / 9, "n": 9}
+        for model in MODELS
+        for prompt in ("person", "woman", "man")
+        for i in range(PROFESSIONS)
+        for k in range(ATTRIBUTES)
+    ]  # fmt: skip
+    return tables.of(rows, "dalleval_attribute_presence")
+
+
+def verdicts(rng) -> pd.DataFrame:
+    """Return ``dalleval_skill_verdicts`` of scenes of which each model shows 60 % rightly."""
+    rows = []
+    for model in MODELS:
+        for i in range(SCENES):
+            right = "yes" if rng.random() < 0.6 else "no"
+            row = {"model": model, "image_id": f"object-{i}/0", "rule": "paper", "skill": "object", "n": 1}
+            row |= {"text": f"scene {i}", "object": "dog", "correct": right, "objects_correct": right}
+            rows.append(row | {"rest_correct": right, "outcome": "correct" if right == "yes" else "nothing found",
+                               "chosen": "yes"})  # fmt: skip
+    return tables.of(rows, "dalleval_skill_verdicts")
+
+
+def similarity(rng) -> pd.DataFrame:
+    """Return ``triplets_similarity``: neutral as near to both genders, by all metrics of a triplet alike."""
+    rows = []
+    for model in MODELS:
+        shared = rng.normal(0, 0.05, size=(TRIPLETS, 2))
+        for space, metrics in METRICS.items():
+            for metric in metrics:
+                values = 0.7 + 0.7 * shared + rng.normal(0, 0.05, size=shared.shape)
+                for pair, column in zip(("neutral-feminine", "neutral-masculine"), values.T, strict=True):
+                    for case, value in enumerate(column):
+                        row = {"model": model, "dataset": "D", "space": space, "metric": metric, "pair": pair}
+                        row |= {"case": f"t{case}", "value": value, "n": 1, "unit": "", "higher_is_closer": 1}
+                        rows.append(row | {"sample": "triplets"})
+    return tables.of(rows, "triplets_similarity")
+
+
+def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dict]:
+    """Return the records of the main answers of one study's page, as notebooks give them.
+
+    Cards other than that of both models' differences are those of ``told``.
+    """
+
+    def of(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[frame["model"].isin(told)]
+
+    draws = {"seed": int(rng.integers(2**31)), "replicates": replicates, "confidence": 0.95}
+    level = {"confidence": 0.95}
+    none = {name: tables.check(pd.DataFrame(columns=tables.schema(name).names), name) for name in NONE}
+    women, asked, averages = percent_female(rng), people(rng), genders(rng)
+    shown, scenes, similar = presence(rng), verdicts(rng), similarity(rng)
+
+    printed = none["paradox_printed_amplification"]
+    amplification = paradox.amplification(of(women), none["paradox_caption_pairs"], printed, **draws)
+    printed = none["paired_printed_value"]
+    scores = paired.stereotype_score(of(asked), none["paired_pair_images"], printed, **level)
+    averages = dalleval.average_gender(averages, **level)
+    tone_counts = none["dalleval_skin_tone_counts"]
+    judges = pd.DataFrame(JUDGES)
+    mads = dalleval.mad(of(averages), tone_counts, none["dalleval_printed_bias"], judges, **level)
+    by_prompt = dalleval.attribute_prompt_difference(shown)
+    printed = none["dalleval_printed_attributes"]
+    attributes = dalleval.attribute_mean_difference(of(shown), of(by_prompt), printed, **draws)
+    gap = triplets.disparity_gap(of(similar), **draws)
+    units = synthesis.units(
+        shares=asked,
+        genders=averages,
+        tone_counts=tone_counts,
+        verdicts=scenes,
+        by_prompt=by_prompt,
+        similarity=similar,
+        occupations=paradox.occupation_amplification(women, **level),
+    )
+    answers = [
+        paradox.findings.headline(amplification, **level),
+        paradox.findings.baseline(amplification, **level),
+        paired.findings.stereotype_score(scores, **level),
+        dalleval.findings.mad(mads, **level),
+        dalleval.findings.attribute_mean_difference(attributes, **level),
+        triplets.findings.measured(gap, none["triplets_networks"], **level),
+        synthesis.findings.model_differences(synthesis.model_differences(units, **level), **level),
+    ]
+    return [finding.as_record() | {"main": True} for found in answers for finding in found]
+
+
+# Of these tables the models have nothing.
+NONE = [
+    "paradox_caption_pairs", "paradox_printed_amplification", "paired_pair_images", "paired_printed_value",
+    "dalleval_skin_tone_counts", "dalleval_printed_bias", "dalleval_printed_attributes", "triplets_networks",
+]  # fmt: skip
+# A judge of gender that never errs, on 200 images of either gender.
+JUDGES = [
+    {"model": model, "judge": "VQA", "about": "gender", "measure": measure, "value": 100.0, "n": 200}
+    for model in MODELS
+    for measure in ("sensitivity", "specificity")
+]
+
+
+def claims(given: tuple) -> dict[str, set[str]]:
+    """Return what a study's page claims, of a seed and how: by ``alone`` and ``together`` the questions."""
+    seed, *how = given
+    alone = page(np.random.default_rng([29, seed]), *how)
+    found = {"alone": alone, "together": findings.held_together(alone)[0]}
+    return {way: {r["question"] for r in records if r["decided"]} for way, records in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--studies", type=int, default=2000)
+    parser.add_argument("--replicates", type=int, default=400)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    start = time.perf_counter()
+    with Pool(args.jobs) as pool:
+        studies = [(seed, args.replicates) for seed in range(args.studies)]
+        found = pool.map(claims, studies, chunksize=10)
+    print(f"{args.studies:,} pages of fair models; in %, those that claim a difference")
+    for way in ("alone", "together"):
+        share = 100 * np.mean([bool(page[way]) for page in found])
+        print(f"{way:<9} {share:5.1f}")
+        for question, count in Counter(q for page in found for q in page[way]).most_common():
+            print(f"          {100 * count / args.studies:5.1f}  {question}")
+    print(f"({time.perf_counter() - start:.0f} s)")
+
+
+if __name__ == "__main__":
+    main()

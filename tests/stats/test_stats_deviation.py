@@ -1,0 +1,144 @@
+"""Intervals of folded means by hand, by brute force and by other ways."""
+
+import numpy as np
+import pytest
+from scipy import optimize
+from scipy import stats as scipy_stats
+
+from biaslab import stats
+from biaslab.errors import InputError
+
+
+def test_without_bias_the_interval_is_students():
+    low, high, p = stats.bias_aware_interval(1.2, 0.5, 0.0, 9)
+    assert (low, high) == pytest.approx(scipy_stats.t.interval(0.95, 9, 1.2, 0.5))
+    assert p == pytest.approx(2 * scipy_stats.t.sf(2.4, 9))
+
+
+def test_a_bias_moves_limits_as_far_as_its_worst_asks():
+    # By Monte Carlo: the interval around T + 0.8 errors holds the truth in 95 % of studies.
+    low, high, _ = stats.bias_aware_interval(0.0, 1.0, 0.8, 12)
+    draws = scipy_stats.t.rvs(12, size=400_000, random_state=1) + 0.8
+    assert high == -low and np.mean(np.abs(draws) <= high) == pytest.approx(0.95, abs=0.002)
+    # p is the level at which the limit reaches 0.
+    level = optimize.brentq(lambda a: stats.bias_aware_interval(3.0, 1.0, 0.8, 12, 1 - a)[0], 0.001, 0.9)
+    assert stats.bias_aware_interval(3.0, 1.0, 0.8, 12)[2] == pytest.approx(level)
+
+
+def test_the_mean_of_few_units_is_of_two_more():
+    values = np.array([0.1, 0.2, 0.2, 0.3, 0.3, 0.4])
+    found = stats.bounded_mean(values, (0.0, 0.5), 0.5)
+    more = np.r_[values, 0.0, 0.5]
+    low, high = scipy_stats.t.interval(0.95, 7, more.mean(), scipy_stats.sem(more))
+    assert found.value == pytest.approx(0.25) and found.n == 6
+    assert (found.ci_low, found.ci_high) == pytest.approx((max(low, 0), high))
+    assert (found.p < 0.05) == (found.ci_low > 0)
+    assert found.p == pytest.approx(scipy_stats.ttest_1samp(more, 0).pvalue)
+
+
+def test_units_that_are_all_alike_have_an_interval_and_too_few_have_none():
+    alike = stats.bounded_mean([0.5] * 10, (0.0, 0.5), 0.5)
+    assert alike.ci_low < 0.5 == alike.ci_high and alike.value == 0.5
+    for n in (0, 1, 5):
+        few = stats.bounded_mean([0.5] * n, (0.0, 0.5), 0.5)
+        assert np.isnan([few.ci_low, few.ci_high, few.p]).all() and few.n == n
+    assert np.isfinite(stats.bounded_mean([0.5] * 6, (0.0, 0.5), 0.5).p)
+    assert np.isnan(stats.bounded_mean([0.5] * 6, (0.0, 0.5), 0.5, 0.99).p)
+
+
+def worst_bias(n, center):
+    """Return the largest bias over all shares, by brute force."""
+    p, k = np.linspace(0, 1, 2001), np.arange(n + 1)
+    mean = scipy_stats.binom.pmf(k, n, p[:, None]) @ stats.corrected_absolute_deviation(k, n, center)
+    return np.abs(mean - np.abs(p - center)).max()
+
+
+@pytest.mark.parametrize("n", [3, 9, 40, 250])
+def test_the_bias_is_the_worst_of_the_correction(n):
+    women = np.random.default_rng(n).integers(0, n + 1, 12)
+    found = stats.mean_mad(np.column_stack([women, n - women]))
+    assert worst_bias(n, 0.5) <= found.bias + 1e-4 and found.bias < 1.1 * worst_bias(n, 0.5)
+    assert found.value == pytest.approx(
+        np.clip(stats.corrected_mad(np.column_stack([women, n - women])).mean(), 0, 0.5)
+    )
+
+
+def test_rows_of_one_unit_are_one_observation():
+    rng = np.random.default_rng(3)
+    counts = rng.multinomial(9, np.full(10, 0.1), 12)
+    units = np.arange(12)
+    once, thrice = stats.mean_mad(counts, units), stats.mean_mad(np.tile(counts, (3, 1)), np.tile(units, 3))
+    assert thrice == pytest.approx(once) and once.n == 12
+    # As twelve units they would be said to be thirty-six.
+    apart = stats.mean_mad(np.tile(counts, (3, 1)))
+    assert apart.ci_high - apart.ci_low < once.ci_high - once.ci_low and apart.n == 36
+
+
+@pytest.mark.parametrize(("n", "bins", "told"), [(1, 2, False), (3, 2, True), (4, 10, False), (6, 10, True)])
+def test_few_images_tell_nothing(n, bins, told):
+    counts = np.eye(bins, dtype=int)[np.arange(20) % bins] * n
+    found = stats.mean_mad(counts)
+    assert np.isfinite(found.value) == np.isfinite(found.p) == told
+
+
+def test_a_judge_without_error_changes_little_and_one_that_errs_is_undone():
+    women = np.array([0, 1, 2, 2, 3, 4, 5, 7, 8, 9])
+    n = np.full(10, 9)
+    sure = stats.judged_deviation(women, n, 1.0, 1.0, 10**6, 10**6)
+    plain = stats.mean_mad(np.column_stack([women, n - women]))
+    assert sure[:4] == pytest.approx(plain[:4], abs=1e-4)
+    # A judge of 0.9 and 0.8 calls 0.55 of an even split women, and shrinks deviations to 0.7 of themselves.
+    many = np.full(12, 100_000)
+    seen = stats.judged_deviation(
+        np.full(12, 55_000) + 7_000 * np.tile([1, -1], 6), many, 0.9, 0.8, 10**6, 10**6
+    )
+    assert seen.value == pytest.approx(0.1, abs=1e-3)
+    mean = stats.judged_mean([2 * 0.62 - 1] * 6 + [2 * 0.48 - 1] * 6, 0.9, 0.8, 200, 200)
+    assert mean.value == pytest.approx(0.0, abs=1e-12)
+    # By the delta method, by hand: values of sd 0.1462, and errors of 0.9 and 0.8 on 200 drawings.
+    values = np.array([0.24] * 6 + [-0.04] * 6)
+    likely = np.array([181 / 202, 161 / 202])
+    error = np.sqrt(values.var(ddof=1) / 12 + (likely * (1 - likely) / 202).sum()) / 0.7
+    assert (mean.ci_low, mean.ci_high) == pytest.approx(scipy_stats.t.interval(0.95, 11, 0, error))
+
+
+def test_a_judge_that_knows_nothing_is_refused():
+    with pytest.raises(InputError, match="must exceed 1, got 1"):
+        stats.judged_deviation([1], [2], 0.5, 0.5, 10, 10)
+    with pytest.raises(InputError, match=r"must exceed 1, got 0\.9"):
+        stats.judged_mean([0.1], 0.5, 0.4, 10, 10)
+
+
+def test_folded_means_by_hand():
+    # Eight units and one column: all sign patterns are counted by brute force.
+    values = np.array([[0.3], [0.5], [0.2], [0.4], [0.1], [-0.1], [0.6], [0.2]])
+    found = stats.folded_means(values, replicates=20_000, seed=1)
+    signs = 1 - 2 * ((np.arange(2**8)[:, None] >> np.arange(8)) & 1)
+    random = np.abs(signs @ values[:, 0]) / 8
+    assert found.value == pytest.approx(2.2 / 8) and found.n == 8
+    assert found.floor == pytest.approx(random.mean(), abs=0.003)
+    assert found.p == pytest.approx(np.mean(random >= 2.2 / 8 - 1e-12), abs=0.004)
+    assert found.ci_low == pytest.approx(2.2 / 8 - np.quantile(random, 0.95), abs=0.02)
+    assert found.ci_low <= found.corrected <= found.ci_high
+    # Far from 0 nothing folds: the mean is its own correction.
+    far = stats.folded_means(values + 5, 10.0, replicates=2000, seed=1)
+    assert far.corrected == pytest.approx(far.value) == pytest.approx(5 + 2.2 / 8)
+
+
+def test_the_lower_limit_is_above_0_exactly_where_the_test_rejects():
+    rng = np.random.default_rng(2)
+    found = [
+        stats.folded_means(rng.normal(0.15, 0.4, (12, 4)), replicates=199, seed=seed, confidence=0.9)
+        for seed in range(60)
+    ]
+    rejected = [f.p < 0.1 for f in found]
+    assert 5 < sum(rejected) < 55
+    assert rejected == [f.ci_low > 0 for f in found]
+
+
+def test_columns_without_spread_and_too_few_units():
+    same = stats.folded_means(np.tile([[0.2, 0.0]], (7, 1)), replicates=500, seed=1)
+    assert same.corrected == same.value == pytest.approx(0.1) and same.ci_low < 0.1 <= same.ci_high + 1e-9
+    few = stats.folded_means(np.ones((5, 2)), replicates=500, seed=1)
+    assert few.value == 1 and np.isnan([few.corrected, few.ci_low, few.p]).all() and few.n == 5
+    assert stats.folded_means(np.zeros((0, 3)), replicates=500, seed=1).n == 0
