@@ -141,7 +141,7 @@ def planar_norms(network) -> None:
     """Let norms of groups of few channels see images channel by channel, and give them back pixel by pixel.
 
     On a CPU, torch goes through each pixel's channels of a group in vectors of 16: with fewer, one number at a time in
-    bfloat16, which takes three times as long as both turns of the image.
+    bfloat16, which takes up to three times as long as turning the image there and back.
     """
     import torch
 
