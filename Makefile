@@ -67,11 +67,7 @@ benchmark: $(STAMP)  ## Measure speed and memory against a peer, in one run
 	@for file in $(filter-out benchmarks/coverage%,$(wildcard benchmarks/[a-z]*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 simulate: $(STAMP)  ## Simulate what intervals cover and tests reject, 2,000 studies each (hours; the files take --studies)
-	$(BIN)/python benchmarks/coverage.py
-	$(BIN)/python benchmarks/coverage_dalleval.py
-	$(BIN)/python benchmarks/coverage_paired.py
-	$(BIN)/python benchmarks/coverage_skills.py
-	$(BIN)/python benchmarks/coverage_triplets.py
+	@for file in $(wildcard benchmarks/coverage*.py); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:  ## Remove .venv, every run and what their stages keep
 	rm -rf $(VENV) outputs/*/ outputs/.store

@@ -22,7 +22,8 @@ STUDIES, REPLICATES, LEVEL = 2000, 400, 0.05
 def _judged(low: float, high: float, p: float, truth: float, value: float = np.nan) -> np.ndarray:
     """Return whether the truth is covered, nothing is rejected, the half-width, and whether the value is inside."""
     inside = low - 1e-12 <= value <= high + 1e-12
-    return np.array([low - 1e-12 <= truth <= high + 1e-12, p < LEVEL, 100 * (high - low) / 2, inside])
+    rejected = p < LEVEL if np.isfinite(p) else np.nan
+    return np.array([low - 1e-12 <= truth <= high + 1e-12, rejected, 100 * (high - low) / 2, inside])
 
 
 # -- gender ----------------------------------------------------------------------------------------------------------

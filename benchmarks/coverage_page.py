@@ -8,9 +8,16 @@ claims anything: as each card answers alone, and as the page holds them together
 ``tests/stats/test_stats_coverage_page.py`` is a short version.
 """
 
+import argparse
+import os
+import time
+from collections import Counter
+from multiprocessing import Pool
+
+import numpy as np
 import pandas as pd
 
-from biaslab import tables
+from biaslab import findings, tables
 from biaslab.papers import dalleval, paired, paradox, synthesis, triplets
 
 MODELS = "A", "B"
@@ -102,57 +109,93 @@ def similarity(rng) -> pd.DataFrame:
     return tables.of(rows, "triplets_similarity")
 
 
-def page(rng, replicates: int = 400) -> list[dict]:
-    """Return the records of the main answers of one study's page, as notebooks give them."""
+def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dict]:
+    """Return the records of the main answers of one study's page, as notebooks give them.
+
+    Cards other than that of both models' differences are those of ``told``.
+    """
+
+    def of(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[frame["model"].isin(told)]
+
     draws = {"seed": int(rng.integers(2**31)), "replicates": replicates, "confidence": 0.95}
     level = {"confidence": 0.95}
-    none = {name: _none(name) for name in NONE}
-    women, of_pairs, averages = percent_female(rng), people(rng), genders(rng)
+    none = {name: tables.check(pd.DataFrame(columns=tables.schema(name).names), name) for name in NONE}
+    women, asked, averages = percent_female(rng), people(rng), genders(rng)
     shown, scenes, similar = presence(rng), verdicts(rng), similarity(rng)
 
-    amplification = paradox.amplification(
-        women, none["paradox_caption_pairs"], none["paradox_printed_amplification"], **draws
-    )
-    scores = paired.stereotype_score(
-        of_pairs, none["paired_pair_images"], none["paired_printed_value"], **level
-    )
+    printed = none["paradox_printed_amplification"]
+    amplification = paradox.amplification(of(women), none["paradox_caption_pairs"], printed, **draws)
+    printed = none["paired_printed_value"]
+    scores = paired.stereotype_score(of(asked), none["paired_pair_images"], printed, **level)
     averages = dalleval.average_gender(averages, **level)
-    tones = none["dalleval_average_skin_tone"], none["dalleval_skin_tone_counts"]
-    printed = none["dalleval_printed_bias"]
-    mads = dalleval.mad(averages, tones[1], printed, **draws)
+    tone_counts = none["dalleval_skin_tone_counts"]
+    judges = pd.DataFrame(JUDGES)
+    mads = dalleval.mad(of(averages), tone_counts, none["dalleval_printed_bias"], judges, **level)
     by_prompt = dalleval.attribute_prompt_difference(shown)
-    attributes = dalleval.attribute_mean_difference(
-        shown, by_prompt, none["dalleval_printed_attributes"], **draws
-    )
-    gap = triplets.disparity_gap(similar, **draws)
+    printed = none["dalleval_printed_attributes"]
+    attributes = dalleval.attribute_mean_difference(of(shown), of(by_prompt), printed, **draws)
+    gap = triplets.disparity_gap(of(similar), **draws)
     units = synthesis.units(
-        shares=of_pairs,
+        shares=asked,
         genders=averages,
-        deviations=dalleval.deviations(averages, tones[1]),
+        tone_counts=tone_counts,
         verdicts=scenes,
         by_prompt=by_prompt,
         similarity=similar,
         occupations=paradox.occupation_amplification(women, **level),
     )
-    differences = synthesis.model_differences(units, **draws)
     answers = [
         paradox.findings.headline(amplification, **level),
         paradox.findings.baseline(amplification, **level),
-        paired.findings.stereotype_score(scores),
-        dalleval.findings.mad(mads),
-        dalleval.findings.attribute_mean_difference(attributes),
+        paired.findings.stereotype_score(scores, **level),
+        dalleval.findings.mad(mads, **level),
+        dalleval.findings.attribute_mean_difference(attributes, **level),
         triplets.findings.measured(gap, none["triplets_networks"], **level),
-        synthesis.findings.model_differences(differences),
+        synthesis.findings.model_differences(synthesis.model_differences(units, **level), **level),
     ]
     return [finding.as_record() | {"main": True} for found in answers for finding in found]
 
 
+# Of these tables the models have nothing.
 NONE = [
     "paradox_caption_pairs", "paradox_printed_amplification", "paired_pair_images", "paired_printed_value",
-    "dalleval_average_skin_tone", "dalleval_skin_tone_counts", "dalleval_printed_bias", "dalleval_printed_attributes",
-    "triplets_networks",
+    "dalleval_skin_tone_counts", "dalleval_printed_bias", "dalleval_printed_attributes", "triplets_networks",
 ]  # fmt: skip
+# A judge of gender that never errs, on 200 images of either gender.
+JUDGES = [
+    {"model": model, "judge": "VQA", "about": "gender", "measure": measure, "value": 100.0, "n": 200}
+    for model in MODELS
+    for measure in ("sensitivity", "specificity")
+]
 
 
-def _none(name: str) -> pd.DataFrame:
-    return tables.check(pd.DataFrame(columns=tables.schema(name).names), name)
+def claims(given: tuple) -> dict[str, set[str]]:
+    """Return what a study's page claims, of a seed and how: by ``alone`` and ``together`` the questions."""
+    seed, *how = given
+    alone = page(np.random.default_rng([29, seed]), *how)
+    found = {"alone": alone, "together": findings.held_together(alone)[0]}
+    return {way: {r["question"] for r in records if r["decided"]} for way, records in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--studies", type=int, default=2000)
+    parser.add_argument("--replicates", type=int, default=400)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    start = time.perf_counter()
+    with Pool(args.jobs) as pool:
+        studies = [(seed, args.replicates) for seed in range(args.studies)]
+        found = pool.map(claims, studies, chunksize=10)
+    print(f"{args.studies:,} pages of fair models; in %, those that claim a difference")
+    for way in ("alone", "together"):
+        share = 100 * np.mean([bool(page[way]) for page in found])
+        print(f"{way:<9} {share:5.1f}")
+        for question, count in Counter(q for page in found for q in page[way]).most_common():
+            print(f"          {100 * count / args.studies:5.1f}  {question}")
+    print(f"({time.perf_counter() - start:.0f} s)")
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,9 @@ Run: ``python benchmarks/generation.py``, on a GPU
 The loop: diffusers' default call with one prompt, one image at a time, text encoded each time, each image saved; on a
 CPU in float32 as diffusers loads it, on a GPU in float16. Ours: the same number of steps and guidance through
 ``biaslab.generation.GeneratedImages``, files and store included, with the model loaded before in both. Both make images
-of the same prompts with the same seeds; how far they are apart is printed as well.
+of the same prompts with the same seeds; how far they are apart is printed as well. The share is that of the machine's
+own product of large matrices, in the same type and with as many threads, measured before ours and after it: what
+encoding a text, all steps with both halves of the guidance, and decoding multiply, over the seconds that it all took.
 
 The model is mini-sd where it is installed. ``--arch`` builds another with random weights: ``mini`` (the architecture
 of mini-sd), ``sd1`` (Stable Diffusion 1.x), ``sdxl``, or ``small-sdxl`` (its parts, narrow). Both are timed after a
@@ -211,6 +213,20 @@ def loop(pipe, table: pd.DataFrame, given, folder: Path, seed: int, n: int) -> t
     return (time.perf_counter() - start) / len(images), images
 
 
+def product(device: str, dtype: str, size: int = 2048) -> float:
+    """Return operations a second of the machine's product of two matrices, the median of nine."""
+    import torch
+
+    first, second = (torch.ones(size, size, dtype=getattr(torch, dtype), device=device) for _ in range(2))
+    seconds = []
+    for _ in range(10):
+        start = time.perf_counter()
+        # One number of it is asked for: a GPU answers when it is done.
+        (first @ second)[0, 0].item()
+        seconds.append(time.perf_counter() - start)
+    return 2 * size**3 / float(np.median(seconds[1:]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -234,6 +250,7 @@ def main() -> None:
 
     import diffusers
     import torch
+    from torch.utils.flop_counter import FlopCounterMode
 
     from biaslab import models
     from biaslab.errors import MissingInputError
@@ -275,7 +292,11 @@ def main() -> None:
 
         generator = load(model, given, device=chosen.device)
         found = generator.description()
-        generator.images(["a photo of the face of a nurse"] * generator.batch_size, _keys(generator), seed)
+        first = ["a photo of the face of a nurse"] * generator.batch_size
+        with FlopCounterMode(display=False) as counter:
+            generator.images(first, _keys(generator), seed)
+        operations = counter.get_total_flops() / len(first)
+        products = [product(chosen.device, found["dtype"])]
         if chosen.device.startswith("cuda"):
             torch.cuda.reset_peak_memory_stats()
         start = time.perf_counter()
@@ -284,6 +305,7 @@ def main() -> None:
         made.complete(progress=False)
         seconds = time.perf_counter() - start
         ours = len(made.table) / seconds
+        products.append(product(chosen.device, found["dtype"]))
 
         versions = ", ".join(f"{k} {v}" for k, v in found["versions"].items())
         threads = f", {torch.get_num_threads()} threads" if chosen.device == "cpu" else ""
@@ -309,6 +331,13 @@ def main() -> None:
             levels = np.mean([np.abs(a.astype(int) - b).mean() for a, b in pairs])
             apart = f"  mean difference of pixels {levels:.2f} levels of 255"
         print(f"ratio    {ours * each:8.1f} x{apart}")
+        # The counter does not see into compiled networks.
+        if not given.compile:
+            reached = ours * operations / np.mean(products)
+            print(
+                f"share    {reached:8.0%} of the product of matrices in {found['dtype']}, "
+                f"{np.mean(products) / 1e9:.0f} GFLOP/s; an image takes {operations / 1e9:.1f} GFLOP"
+            )
 
 
 def _keys(generator) -> list[tuple[str, int]]:

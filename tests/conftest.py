@@ -41,6 +41,20 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.fixture
+def cpuinfo(monkeypatch, tmp_path):
+    """Return what makes Linux say that the processor is a vendor's and has some flags."""
+
+    def made(flags, vendor="GenuineIntel"):
+        monkeypatch.setattr("platform.system", lambda: "Linux")
+        file = tmp_path / "cpuinfo"
+        core = f"vendor_id\t: {vendor}\nmodel name\t: amx_bf16 AuthenticAMD\nflags\t\t: {flags}\nbugs\t: none\n\n"
+        file.write_text("".join(f"processor\t: {i}\n{core}" for i in range(2)))
+        monkeypatch.setattr("biaslab.processor._CPUINFO", file)
+
+    return made
+
+
 @pytest.fixture(scope="session")
 def browser():
     """Headless Chromium, one for all files: two of Playwright's loops cannot run side by side; skipped without it."""

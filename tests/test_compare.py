@@ -353,7 +353,7 @@ def test_models_told_apart_are_not_the_same_measurements():
 def test_equal_values_of_different_measurements_keep_their_interval(two_runs):
     # Two runs can measure the same by chance: 0 of 8 images, say.
     for name, share in (("one", 10.0), ("two", 20)):
-        frame = amplification("SD", [10, 20 + share], [9, 19], [11, 51])
+        frame = amplification("SD", [10, 20 + share], [9, 19], [11, 50])
         tables.write(frame, two_runs / name / "tables" / "paradox_amplification.csv")
     folder = compare.compare("one", "two", outputs=two_runs)
     table = pd.read_csv(folder / "tables" / "paradox_amplification.csv")
@@ -450,7 +450,8 @@ def professions(values, model="M"):
 
 def overall(genders, confidence=0.95):
     mean = stats.mean_interval(genders["value"].to_numpy(), confidence)
-    row = genders["model"].iloc[0], "gender", *mean[:3], len(genders), 9, np.nan, ""
+    row = {"model": genders["model"].iloc[0], "category": "gender", "average": mean.value, "n": mean.n}
+    row |= {"ci_low": mean.ci_low, "ci_high": mean.ci_high, "images_per_profession": 9}
     return tables.of([row], "dalleval_overall_average")
 
 

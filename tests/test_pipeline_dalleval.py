@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 import tiny_blip
 
-from biaslab import models
+from biaslab import models, stats
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import blip
 from biaslab.measures.captioning import caption_scores
-from biaslab.measures.retrieval import frechet_distance, kernel_distance
+from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision
 from biaslab.mini import social as mini_social
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval.analysis.verdicts import RULES
@@ -301,8 +301,9 @@ def captions(captioned):
 
 
 def test_captions_of_images_are_held_against_those_that_they_were_made_from(captioned, captions, describer):
-    _, quality, _ = captioned
+    p, quality, _ = captioned
     texts, images = captions
+    groups = p.images("caption_prompts").table.drop_duplicates("caption_id")["occupation"]
     model = blip.load(str(describer), "captioner", device="cpu")
     for name, some in images.items():
         of = quality[quality["images"] == name].set_index("metric")
@@ -312,7 +313,8 @@ def test_captions_of_images_are_held_against_those_that_they_were_made_from(capt
             # By chance: each against the caption of another image, half of all further on.
             (["floor"], texts[len(texts) // 2 :] + texts[: len(texts) // 2]),
         ):
-            own = caption_scores(said, [[text] for text in references], seed=5).set_index("metric")
+            own = caption_scores(said, [[text] for text in references], groups=groups, seed=5)
+            own = own.set_index("metric")
             wanted = own[["value", "ci_low", "ci_high"][: len(columns)]].to_numpy()
             np.testing.assert_allclose(
                 of.loc[own.index, columns].to_numpy(float), wanted, rtol=1e-6, atol=1e-9
@@ -337,6 +339,47 @@ def test_distances_are_on_the_features_that_they_name(captioned, captions):
         # They are of two sets, and so stand once.
         assert not any(metric in name for name in quality.loc[quality["images"] == "captioned", "metric"])
     assert len(quality) == 2 * 6 + 4
+
+
+def test_what_belongs_to_an_occupation_is_one_observation_of_quality(captioned):
+    p, quality, _ = captioned
+    made = p.images("caption_prompts").table.drop_duplicates("caption_id")
+    vectors = [
+        np.stack(list(p.image_embeddings(source, made[ids])["vector"]))
+        for source, ids in ((p.images("caption_prompts").source, "image_id"), ("training", "caption_id"))
+    ]
+    of = quality[quality["images"] == "generated"].set_index("metric")
+    for metric, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
+        rng = np.random.default_rng([5, 73])
+        expected = stats.halves_interval(vectors, [made["occupation"]] * 2, distance, seed=rng)
+        row = of.loc[f"{metric}, CLIP features"]
+        assert row[["value", "ci_high"]].tolist() == pytest.approx(
+            [expected.value, expected.ci_high], rel=1e-5
+        )
+        # A distance is 0 or more, though KID's estimate may be less.
+        assert row["ci_low"] == pytest.approx(min(max(expected.ci_low, 0), expected.value), rel=1e-5)
+    each = r_precision(vectors[0] @ p.text_embeddings(made["text"]).T, distractors=min(99, len(made) - 1))
+    expected = stats.clustered_mean(each, made["occupation"])
+    limits = of.loc["R-precision", ["value", "ci_low", "ci_high"]].to_numpy(float)
+    assert limits == pytest.approx([100 * one for one in expected[:3]])
+
+
+def test_bias_in_retrieval_is_the_mean_of_captions_by_occupation(captioned):
+    p, _, _ = captioned
+    table = dalleval.measure.gender_judges(p).set_index(["captions", "metric"])
+    images = p.images("training").table.drop_duplicates("caption_id")
+    images = images[images["truth_gender"].isin(["female", "male"])]
+    assert (table["n"] == len(images)).all()
+    # What all images show does not depend on captions, and is between -1 and 1.
+    lean = np.where(images["truth_gender"] == "male", 1.0, -1.0)
+    expected = stats.clustered_mean((lean + 1) / 2, images["occupation"])
+    for captions in ("original", "ungendered"):
+        found = table.loc[(captions, "bias_at_all"), ["value", "ci_low", "ci_high"]].to_numpy(float)
+        assert found == pytest.approx([2 * of - 1 for of in expected[:3]])
+    low, high = (table[name].to_numpy(float) for name in ("ci_low", "ci_high"))
+    recall = table.index.get_level_values("metric").str.startswith("recall")
+    assert (low >= np.where(recall, 0, -1)).all() and (high <= np.where(recall, 100, 1)).all()
+    assert ((low <= table["value"]) & (table["value"] <= high)).all()
 
 
 def test_what_is_measured_here_shares_no_rank_with_printed_values(captioned):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import coverage, params, published, runs, tables
+from biaslab import coverage, params, published, runs, tables, units
 
 pytestmark = pytest.mark.slow
 
@@ -121,6 +121,32 @@ def test_every_estimate_has_an_interval_or_a_reason(folder, record):
 def test_every_estimate_lies_in_its_interval(folder, record, estimates_lie_in_intervals):
     # Forty tables of the printed numbers have intervals, some of them several.
     assert estimates_lie_in_intervals(folder, record) >= 40
+
+
+@pytest.mark.parametrize("name", units.OVER)
+def test_rows_are_means_over_the_units_that_comparisons_pair(folder, name):
+    def read(of):
+        paths = (folder / room / f"{of}.csv" for room in ("tables", "measured"))
+        return next((tables.read(path, of) for path in paths if path.is_file()), tables.of([], of))
+
+    over, lows = units.OVER[name]
+    schema = tables.schema(name)
+    estimates = {low: estimate for estimate, low, _ in schema.intervals}
+    assert set(lows) <= set(estimates)
+    of_units = pd.concat(over(read)).dropna(subset="value")
+    mean = (
+        of_units.groupby([*schema.keys, "unit"])["value"].mean().groupby(schema.keys).mean().rename("by_unit")
+    )
+    rows = read(name).merge(mean.reset_index(), on=schema.keys)
+    # Not the mean of both lists, nor that over prompts by the published rule, which counts other occupations at each.
+    rows = rows[rows["stereotype"] != "overall"] if "stereotype" in rows else rows
+    if "definition" in rows:
+        rows = rows[(rows["definition"] != "published") | (rows["prompt"] != "mean")]
+    estimate = "amplification_plain" if name == "paradox_amplification" else estimates["ci_low"]
+    # Of metrics of distance the gap has the other sign.
+    assert len(rows) >= 3 and rows["by_unit"].abs().to_numpy() == pytest.approx(
+        rows[estimate].abs().to_numpy(), abs=1e-6
+    )
 
 
 def test_the_ledger_lists_all_tables_and_figures_of_the_papers():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab import models
+from biaslab import models, processor
 from biaslab.errors import InputError, ParameterError, name_help
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ _SHARD = 8192
 _BLOCK, _SCORES, _QUERIES = 65536, 2**20, 2048
 # Tokens that a model takes at once.
 _TOKENS = 8192
-# Where Linux says what the processor can do; files that a GPU's driver has there, and where vendors' numbers are, with
-# those of NVIDIA and AMD.
-_CPUINFO = Path("/proc/cpuinfo")
+# Files that a GPU's driver has on Linux, and where vendors' numbers are, with those of NVIDIA and AMD.
 _GPU_FILES = ("/dev/nv[ihg]*", "/dev/nvmap", "/dev/dxg", "/dev/kfd", "/proc/driver/nvidia")
 _PCI_VENDORS, _GPU_VENDORS = "/sys/bus/pci/devices/*/vendor", ("0x10de", "0x1002")
 # Cosines are rounded to this many digits before they are ranked, so that equal texts rank by their order and not by
@@ -57,7 +55,7 @@ class Encoder:
     """Where it runs: ``cpu``, ``cuda``, …, or ``auto`` for a GPU where there is one."""
     dtype: str = "auto"
     """Numbers that it computes with: ``float32`` for the exact vectors, ``bfloat16``, ``float16``, or ``auto``:
-    float16 on a GPU, on a CPU bfloat16 where the processor multiplies it itself, else float32. Models that are more
+    float16 on a GPU, on a CPU bfloat16 where the processor multiplies it faster, else float32. Models that are more
     than a transformer and a pooling use float32 in any case."""
 
     def __post_init__(self) -> None:
@@ -79,8 +77,7 @@ class Encoder:
             device = "cuda" if _has_cuda() else "cpu"
         if device.startswith("cuda"):
             return "float16"
-        # Other processors go through bfloat16 by way of float32, which is slower.
-        return "bfloat16" if device == "cpu" and _multiplies_bfloat16() else "float32"
+        return "bfloat16" if device == "cpu" and processor.favours_bfloat16() else "float32"
 
     @cached_property
     def digest(self) -> str:
@@ -277,21 +274,6 @@ def _has_cuda() -> bool:
     import torch
 
     return torch.cuda.is_available()
-
-
-def _multiplies_bfloat16() -> bool:
-    """Return whether the processor multiplies matrices of bfloat16 itself (AMX or AVX-512).
-
-    Linux tells without torch, and is always asked in the same way, so that it never gives two answers.
-    """
-    if platform.system() == "Linux" and _CPUINFO.is_file():
-        text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
-        flags = next((line.split() for line in text.splitlines() if line.startswith("flags")), [])
-        return not {"amx_tile", "avx512_bf16"}.isdisjoint(flags)
-    import torch
-
-    checks = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
-    return any(getattr(torch.cpu, check, bool)() for check in checks)
 
 
 def _checked_default() -> Path:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from biaslab import processor
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import families, loading, texts
 from biaslab.generation.settings import GenerationSettings
@@ -98,7 +99,8 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto") -> G
     dtype = settings.dtype
     if dtype == "auto" and not on_cpu:
         small = "float16" if family is None or family.denoiser == "unet" else "bfloat16"
-        dtype = small if small == "float16" or _multiplies_bfloat16(where) else "float16"
+        emulated = where.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False)
+        dtype = "float16" if emulated else small
     # On a CPU, text encoder and autoencoder stay float32: they take little of the time.
     stored = "float32" if dtype == "auto" or (on_cpu and family) else dtype
     keeps_checker = settings.safety_checker == "model"
@@ -213,10 +215,10 @@ class Generator:
         return getattr(self.pipe, self._family.denoiser)
 
     def _try_bfloat16(self) -> str:
-        """Bring the network into bfloat16 where the CPU multiplies it and its answer hardly changes; say which."""
+        """Bring the network into bfloat16 where the CPU is faster with it and its answer hardly changes; say which."""
         import torch
 
-        if not _multiplies_bfloat16(self.device):
+        if not processor.favours_bfloat16():
             return "float32"
         whole, before = self._denoiser, self._first_answer()
         small = copy.deepcopy(whole)
@@ -516,13 +518,3 @@ def _together(seeds: Sequence[int], most: int) -> int:
     while 0 < end < len(seeds) and seeds[end] == seeds[end - 1]:
         end -= 1
     return end or min(most, len(seeds))
-
-
-def _multiplies_bfloat16(device) -> bool:
-    """Return whether the hardware multiplies bfloat16 itself."""
-    import torch
-
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    checks = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
-    return device.type == "cpu" and any(getattr(torch.cpu, c, bool)() for c in checks)

@@ -29,7 +29,8 @@ COLUMNS = {
 }
 """The columns of what such a measure returns, all of them needed."""
 FLOOR = "floor"
-"""A column that may follow: what chance alone gives on average at this number of images, in the measure's unit."""
+"""A column that may follow: what chance alone gives on average at this number of images, in the measure's unit. It is
+taken off before models are compared."""
 
 
 def load(name: str) -> Callable[..., pd.DataFrame]:

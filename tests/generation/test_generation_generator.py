@@ -127,9 +127,9 @@ def test_what_the_safety_checker_blocks_has_a_reason(folders):
     assert all((a == b).all() for a, b in zip(images(off, 2), free, strict=True))
 
 
-def test_type_of_numbers_is_found(folders, monkeypatch):
+def test_type_of_numbers_is_found(folders, monkeypatch, cpuinfo):
     folder = folders("sd1")
-    monkeypatch.setattr(generator, "_multiplies_bfloat16", lambda device: True)
+    cpuinfo("avx512_bf16 amx_bf16")
     small = load(*settings(folder, dtype="auto"))
     assert small.settings.dtype == small.description()["dtype"] == "bfloat16"
     # Only the denoising network is small; what it is given and gives stays float32 around it.
@@ -145,7 +145,7 @@ def test_type_of_numbers_is_found(folders, monkeypatch):
     monkeypatch.setattr(generator, "_ACCURATE", 0.0)
     assert load(*settings(folder, dtype="auto")).settings.dtype == "float32"
     monkeypatch.setattr(generator, "_ACCURATE", 1.0)
-    monkeypatch.setattr(generator, "_multiplies_bfloat16", lambda device: False)
+    cpuinfo("avx512_bf16")
     assert load(*settings(folder, dtype="auto")).settings.dtype == "float32"
 
 

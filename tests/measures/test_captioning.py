@@ -276,9 +276,9 @@ def test_images_of_a_group_are_drawn_together():
     np.testing.assert_allclose(found.loc[whole, limits], once.loc[whole, limits], rtol=1e-6)
     # A word that is in no reference weighs more in CIDEr, the more of them there are.
     widths = [(of["ci_high"] - of["ci_low"]) / (once["ci_high"] - once["ci_low"]) for of in (found, apart)]
-    assert widths[0]["CIDEr"] == pytest.approx(1, abs=0.05)
+    assert widths[0]["CIDEr"] == pytest.approx(1, abs=0.1)
     # As independent ones they would be √3 times surer.
-    assert widths[1].to_numpy() == pytest.approx(np.full(3, 3**-0.5), abs=0.07)
+    assert widths[1].to_numpy() == pytest.approx(np.full(3, 3**-0.5), abs=0.1)
     assert scores(said, true, groups=["one"] * 30)[["ci_low", "ci_high"]].isna().all(axis=None)
 
 

@@ -86,6 +86,24 @@ def test_difference_interval_reproduces_newcombe():
     assert (low, high) == pytest.approx((0.0524, 0.3339), abs=5e-5)
 
 
+def test_difference_interval_of_means_of_the_same_units_is_the_paired_t_interval():
+    rng = np.random.default_rng(3)
+    first = rng.normal(0, 5, 9)
+    second = first + rng.normal(1, 0.5, 9)
+    sides = (stats.mean_interval(values)[:3] for values in (first, second))
+    got = stats.difference_interval(*next(sides), *next(sides), np.corrcoef(first, second)[0, 1])
+    want = scipy_stats.ttest_rel(second, first).confidence_interval(0.95)
+    assert tuple(got) == pytest.approx((want.low, want.high))
+
+
+def test_difference_interval_of_correlated_estimates_by_hand():
+    # Arms of 4 below the second and 3 above the first, 2 and 6 the other way; 16 + 9 - 2 * 0.5 * 12 = 13.
+    low, high = stats.difference_interval(10, 4, 13, 20, 16, 22, 0.5)
+    assert (low, high) == pytest.approx((10 - 13**0.5, 10 + (4 + 36 - 12) ** 0.5))
+    # What moves as one does not differ; rounding takes it nowhere below 0.
+    assert stats.difference_interval(0.3, 0.2, 0.4, 0.3, 0.2, 0.4, 1) == pytest.approx((0, 0))
+
+
 def test_difference_interval_keeps_nan():
     low, high = stats.difference_interval(
         [0.5, np.nan], [0.4, 0.1], [0.6, 0.3], [0.5, 0.2], [0.5, 0.1], [0.5, 0.3]

@@ -17,7 +17,6 @@ from biaslab.papers.dalleval.analysis.attributes import (
 from biaslab.papers.dalleval.analysis.bias import (
     average_gender,
     average_skin_tone,
-    deviations,
     gender_balance,
     mad,
     mad_floor,

@@ -382,7 +382,9 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     Captions of one occupation (or of the same words, where there is none) are drawn together in all intervals: they are
     of what other occupations like these would give, with as many captions. So that of FID is of the FID of as many
     images, which is above that of very many (Chong & Forsyth 2020). Simulated (``benchmarks/coverage_skills.py``), 95 %
-    ones cover @@.
+    ones cover 94 to 97 of R-precision and 95 to 97 of captioning metrics (of captions one by one 58 to 79 where
+    occupations differ), 94 to 97 of FID and KID (of independent halves 70 to 89), and 99 or more of these where both
+    sets are alike, whose distance varies least.
     """
     return _image_quality(pipeline).copy()
 
@@ -457,7 +459,8 @@ def _distances(
         else:
             images = [found for found, _ in vectors.values()]
             of = [groups[seen] for _, seen in vectors.values()]
-            value, low, high, _ = stats.halves_interval(images, of, distance, seed=[seed, 73])
+            rng = np.random.default_rng([seed, 73])
+            value, low, high, _ = stats.halves_interval(images, of, distance, seed=rng)
             # A distance is not below 0, but KID's estimate may be.
             row |= {"value": value, "ci_low": np.minimum(value, np.maximum(low, 0)), "ci_high": high}
             rows.append(row | {"floor": _floor(images[1], distance, seed), "n": len(images[0])})

@@ -138,11 +138,6 @@ def _sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}."
 
 
-def _rivals(raw: float, corrected: float) -> bool:
-    """Say whether a correction is larger than what it leaves, which then rests on the correction alone."""
-    return abs(raw - corrected) > abs(corrected)
-
-
 # -- scores ------------------------------------------------------------------------------------------
 
 
@@ -226,7 +221,8 @@ def absolute_score(absolute: pd.DataFrame, *, confidence: float) -> Iterator[Fin
         seen = (
             f"Observed {seen} points; a fair model would show {floor}, of which the correction leaves {left}."
         )
-        rests = not isfinite(row["p"]) or _rivals(row["mean_absolute_score"], row["corrected"])
+        rival = stats.rivals(*row[["mean_absolute_score", "corrected", "ci_low", "ci_high"]])
+        rests = not isfinite(row["p"]) or rival.larger
         said = untold if rests else "{corrected:.1f} points on average."
         verdict = {"undecided": untold, "p": row["p"], "figure": figure}
         details = (seen, *_assumed(row), *_planted(row))
@@ -318,14 +314,11 @@ def labour_amplification(amplification: pd.DataFrame, *, confidence: float) -> I
             lean = moved(along["ci_low"], along["ci_high"], *words)
             shift = f"{along['amplification']:+.1f} points ({interval(along)})"
             details = [f"Against the lean of the labour share: {lean}, {shift}."]
-            raw, left, half = (
-                row["amplification_plain"],
-                row["amplification"],
-                (row["ci_high"] - row["ci_low"]) / 2,
-            )
-            if abs(raw - left) > half or raw * left < 0:
+            raw, left = row["amplification_plain"], row["amplification"]
+            rival = stats.rivals(raw, left, row["ci_low"], row["ci_high"])
+            if rival.beside:
                 details.append(f"{spoken(raw)} points as observed, {spoken(left)} without image noise.")
-            ways_left = (ways[2],) * 3 if _rivals(raw, left) else ways
+            ways_left = (ways[2],) * 3 if rival.larger else ways
             yield _finding(row, question, ways_left, "amplification", (*details, *_planted(row)), **of)
 
 

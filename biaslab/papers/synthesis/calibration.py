@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom
+from scipy.stats import binom, norm
 from scipy.stats.contingency import relative_risk
 
 from biaslab import measures, stats, tables
@@ -37,7 +37,6 @@ COUNTED = {
 }
 # There are dozens of bootstraps here; more replicates would move their limits by a few hundredths of a point.
 _MOST_REPLICATES = 1000
-_LEVEL = 0.05
 _TOO_FEW = "Too few occupations or images for an interval."
 
 
@@ -233,7 +232,7 @@ def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     grouped = pd.concat(frames).groupby(keys, sort=False)
     found = grouped.agg({"inside": "sum", "n": "sum", "off": "mean", "square": "mean"}).reset_index()
     n = found["n"].where(found["n"] > 0)
-    p, least = binom.cdf(found["inside"], n, confidence), binom.ppf(_LEVEL, n, confidence)
+    p, least = binom.cdf(found["inside"], n, confidence), binom.ppf(1 - confidence, n, confidence)
     found = found.assign(
         n_expected=found["n"] * confidence, least=least, p=p, rms_off=np.sqrt(found["square"])
     )
@@ -289,8 +288,9 @@ def _amplification_rows(
         # What is implied holds for these occupations, so only images are a matter of chance.
         limits = fixed.ci_low[k], fixed.ci_high[k]
         excess = [limit - implied for limit in (fixed.value[k] - fixed.bias[k], *limits)]
+        excess.append(2 * norm.sf(abs(excess[0]) / fixed.se[k]))
         value, floor = boot.value[k], fixed.bias[k]
-        own = [value - floor, boot.ci_low[k], boot.ci_high[k], value, floor]
+        own = [value - floor, boot.ci_low[k], boot.ci_high[k], boot.p[k], value, floor]
         reason = "" if math.isfinite(boot.ci_low[k] + limits[0]) else _TOO_FEW
         yield [definition, *own, implied, *excess, int(there.sum()), *medians, reason]
 
@@ -322,7 +322,8 @@ def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float 
                 found = stats.mean_interval((sign * change)[there], confidence)
                 # The first part is exact, and at the lowest guidance there is nothing to add.
                 exact = part == "measurement" or (part == "guidance" and (model, scale) == first)
-                limits = (np.nan, np.nan) if exact else (found.ci_low, found.ci_high)
+                p = stats.one_sample_t((sign * change)[there]).p
+                limits = (np.nan,) * 3 if exact else (found.ci_low, found.ci_high, p)
                 rows.append([model, scale, approach, part, found.value, *limits, found.n, median])
     return tables.of(rows, "calibration_guidance")
 
@@ -383,7 +384,7 @@ def _rule_rows(
     yield _contribution("face_gate", sides, counted("whole_gender"), images(*KEPT_BACK), draws)
     boot = _amplified(*sides, draws)
     value, floor = boot.value[0], boot.bias[0]
-    found = [value, value - floor, floor, np.nan, np.nan, _there(*sides).sum(), images(JUDGED)]
+    found = [value, value - floor, floor, *[np.nan] * 3, _there(*sides).sum(), images(JUDGED)]
     yield ["finite_samples", *found, "An estimate of a bias."]
     if truth:
         true = [count(rows[rows["outcome"] == JUDGED], occupations, "truth_gender") for rows in both]
@@ -406,12 +407,12 @@ def _contribution(
         return np.stack([*values, values[0] - values[1]], axis=-1)
 
     boot = _bootstrap([*with_, *without], statistic, draws, "occupation")
-    low, high = boot.ci_low[2], boot.ci_high[2]
+    low, high, p = boot.ci_low[2], boot.ci_high[2], boot.p[2]
     if boot.value[2] == 0 and not math.isfinite(low):
         # Where a rule changes nothing there is no variance to speak of: the contribution is 0 and certain.
-        low = high = 0.0
+        low, high, p = 0.0, 0.0, 1.0
     there = int(_there(*with_, *without).sum())
-    return [component, *boot.value, low, high, there, n_images, "" if math.isfinite(low) else _TOO_FEW]
+    return [component, *boot.value, low, high, p, there, n_images, "" if math.isfinite(low) else _TOO_FEW]
 
 
 # -- what must hold ------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from scipy.stats import t
 
 from biaslab import measures, stats, tables
 from biaslab.errors import ParameterError
@@ -29,49 +30,35 @@ JUDGE_ACCURACY = 0.98
 
 
 def specification_curve(
-    shares: pd.DataFrame,
-    *,
-    seed: int = 0,
-    replicates: int = 10_000,
-    confidence: float = 0.95,
-    judge_accuracy: float = JUDGE_ACCURACY,
+    shares: pd.DataFrame, *, confidence: float = 0.95, judge_accuracy: float = JUDGE_ACCURACY
 ) -> pd.DataFrame:
     """Return amplification with its interval under every combination of choices, as ``synthesis_specification_curve``.
 
-    Of ``paradox_percent_female``. Intervals (level ``confidence``, 0–1) resample occupations with everything measured
-    on them (percentile bootstrap), the same draws for every specification, so specifications differ by their choices
-    alone. ``judge_accuracy`` is sensitivity and specificity of the gender judge, above 0.5 and at most 1: they stretch
-    every distance from 50 by ``1 / (2 * judge_accuracy - 1)``, up to 50.
+    Of ``paradox_percent_female``. Intervals (level ``confidence``, 0–1) are Student's t over occupations with all that
+    is measured on them; the mean of prompts, each over the occupations that count there, is linearised. Nothing is
+    drawn, so the same shares give the same limits in every run. ``judge_accuracy`` is sensitivity and specificity of
+    the gender judge, above 0.5 and at most 1: they stretch every distance from 50 by ``1 / (2 * judge_accuracy - 1)``,
+    up to 50.
 
     Raises:
         ParameterError: The accuracy is out of its range.
     """
     if not 0.5 < judge_accuracy <= 1:
         raise ParameterError(f"judge_accuracy is {judge_accuracy!r}; it must be above 0.5 and at most 1.")
-    draws = seed, replicates, confidence
-    rows = [row for group in groups(shares) for row in _specifications(group, judge_accuracy, *draws)]
+    rows = [row for group in groups(shares) for row in _specifications(group, judge_accuracy, confidence)]
     curve = tables.of(rows, "synthesis_specification_curve")
     return curve.sort_values("estimate", kind="stable", ignore_index=True)
 
 
-def _specifications(
-    group: Group, judge_accuracy: float, seed: int, replicates: int, confidence: float
-) -> Iterator[list]:
-    rng = np.random.default_rng(seed)
-    k = len(group.occupations)
-    weights = rng.multinomial(k, np.full(k, 1 / k), size=replicates)
-    tail = 50 * (1 - confidence)
+def _specifications(group: Group, judge_accuracy: float, confidence: float) -> Iterator[list]:
     for exclusion, measure in RULES:
         keep = _kept(group, exclusion, confidence)
         for correction in CORRECTIONS:
             values = _values(group, measure, correction, judge_accuracy)
             kept = keep & ~np.isnan(values)
-            value = _weighted(np.ones((1, k)), values, kept)[0]
-            low, high = np.nanpercentile(_weighted(weights, values, kept), [tail, 100 - tail], axis=0)
-            counted = [*kept.sum(axis=0), kept.any(axis=1).sum()]
-            for j, prompt in enumerate(group.names):
-                head = [group.model, group.approach, prompt, exclusion, measure, correction]
-                yield [*head, value[j], low[j], high[j], counted[j]]
+            head = [group.model, group.approach]
+            for prompt, *found in _estimates(group.names, values, kept, confidence):
+                yield [*head, prompt, exclusion, measure, correction, *found]
 
 
 def _kept(group: Group, exclusion: str, confidence: float) -> np.ndarray:
@@ -111,14 +98,21 @@ def _distance(percent: np.ndarray, n: np.ndarray, floor: bool) -> np.ndarray:
     return 100 * stats.corrected_absolute_deviation(np.minimum(count, total), total)
 
 
-def _weighted(weights: np.ndarray, values: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Return the mean over kept occupations per prompt, and over prompts: (replicates, prompts + mean)."""
-    filled = np.where(kept, values, 0.0)
+def _estimates(
+    names: tuple[str, ...], values: np.ndarray, kept: np.ndarray, confidence: float
+) -> Iterator[list]:
+    """Yield the name, mean, limits and number of occupations of each prompt, and of the mean of prompts."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        by_prompt = (weights @ filled) / (weights @ kept.astype(float))
-    if by_prompt.shape[1] == 1:
-        return by_prompt
-    return np.hstack([by_prompt, by_prompt.mean(axis=1, keepdims=True)])
+        means = np.where(kept, values, 0).sum(axis=0) / kept.sum(axis=0)
+        # What each occupation moves the mean of a prompt by.
+        moves = np.where(kept, values - means, 0) / kept.sum(axis=0)
+    for j, name in enumerate(names):
+        columns = slice(None) if name == "mean" else [j]
+        n = int(kept[:, columns].any(axis=1).sum())
+        error = np.sqrt((moves[:, columns].mean(axis=1) ** 2).sum() * n / (n - 1)) if n > 1 else np.nan
+        half = t.ppf((1 + confidence) / 2, max(n - 1, 1)) * error
+        mean = means[columns].mean()
+        yield [name, mean, mean - half, mean + half, n]
 
 
 def choice_effect(curve: pd.DataFrame) -> pd.DataFrame:

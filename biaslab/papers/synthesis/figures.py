@@ -498,17 +498,17 @@ def models(table: pd.DataFrame) -> Figure:
 
 
 @style.empty_without_rows
-def model_differences(table: pd.DataFrame) -> Figure:
+def model_differences(table: pd.DataFrame, *, confidence: float = 0.95) -> Figure:
     """Draw the differences of two models, a panel a measure (``synthesis_model_differences``)."""
-    pairs = table["model_a"] + " − " + table["model_b"]
+    pairs, level = table["model_a"] + " − " + table["model_b"], round(1 - confidence, 10)
     return _by_measure(
-        table.assign(pair=pairs, clear=table["p_holm"] < 0.05),
+        table.assign(pair=pairs, clear=table["p_holm"] < level),
         "difference",
         "pair",
         label="Difference, in the unit of its panel",
         reference=0.0,
         filled="clear",
-        filled_names=("different after Holm's adjustment (p < 0.05)", "not different"),
+        filled_names=(f"different after Holm's adjustment (p < {level:g})", "not different"),
     )
 
 

@@ -10,7 +10,8 @@ from math import isfinite
 import numpy as np
 import pandas as pd
 
-from biaslab.findings import Finding, by_row, each, from_row, interval, level, moved, spoken
+from biaslab import stats
+from biaslab.findings import Finding, by_row, count, each, from_row, interval, level, none_could, spoken
 from biaslab.papers.synthesis.figures import KIND_NAMES, NAMES
 from biaslab.papers.synthesis.measure import MATCHED, WORLD
 
@@ -74,16 +75,21 @@ def inside(table: pd.DataFrame, *, confidence: float) -> list[Finding]:
         off = " with all knobs off" if row.skew == "off" else ""
         return ("images of the world" if row.source == "generated" else _lower(NAMES[row.approach])) + off
 
+    alpha = round(1 - confidence, 10)
+
     def say(counted: str, rows: pd.DataFrame) -> Finding:
         held, n = rows["inside"].sum(), rows["n"].sum()
         where = [
             f"{row.inside:.0f} of {row.n:.0f} for {what(row)} (p = {row.p_holm:.2g})"
-            for row in rows[rows["p_holm"] < 0.05].itertuples()
+            for row in rows[rows["p_holm"] < alpha].itertuples()
         ]
-        said = "fewer than chance lets" if where else "as chance lets"
+        counts = f"{held:.0f} of {n:.0f} {level(confidence)} intervals do,"
         return Finding(
             _COUNTED[counted],
-            f"{held:.0f} of {n:.0f} {level(confidence)} intervals do, {said}.",
+            f"{counts} fewer than chance lets.",
+            undecided=f"{counts} as chance lets.",
+            p=float(rows["p_holm"].min()),
+            alpha=alpha,
             estimate=100 * held / n,
             unit="%",
             n=float(n),
@@ -95,7 +101,7 @@ def inside(table: pd.DataFrame, *, confidence: float) -> list[Finding]:
     return each(table[table["n"] > 0], ["counted"], say)
 
 
-def amplification(table: pd.DataFrame, *, model: str) -> list[Finding]:
+def amplification(table: pd.DataFrame, *, model: str, confidence: float = 0.95) -> list[Finding]:
     """Say how much amplification there is without any model, and how much ``model`` adds to it.
 
     Of ``calibration_amplification``.
@@ -114,6 +120,7 @@ def amplification(table: pd.DataFrame, *, model: str) -> list[Finding]:
     if own != "off":
         asked[WORLD, "off", "naive"] = "Is anything left in the world with every knob off?"
     of_world = "Yes, it is above 0.", "It is below 0.", "No amplification is shown."
+    planted = "Yes, as planted.", *of_world[1:]
     by, to = "It adds to what true shares imply.", "It takes away from what true shares imply."
     found = []
     for (generator, skew, approach), question in asked.items():
@@ -122,39 +129,46 @@ def amplification(table: pd.DataFrame, *, model: str) -> list[Finding]:
         ]
         # Of the model, and where true shares imply none, what is beyond them; else what is beyond the floor.
         excess = generator != WORLD or skew == "off"
+        here = planted if approach == "naive" and not excess else of_world
         found += by_row(
             rows.assign(model=generator),
             question,
-            of_world if generator == WORLD else (by, to, "No addition is shown."),
+            here if generator == WORLD else (by, to, "No addition is shown."),
             *("excess" if excess else "amplification", "points", "n_occupations", "occupations"),
             limits=("excess_low", "excess_high") if excess else ("ci_low", "ci_high"),
+            p="excess_p" if excess else "p",
+            confidence=confidence,
             figure="calibration_amplification",
             details=(
-                "True shares imply {implied} points; as measured it is {amplification_plain}, of which {floor} are the "
-                "floor of few images.",
+                "The world's true shares imply {implied} points, which is planted; as measured it is "
+                "{amplification_plain}, of which {floor} are the floor of few images.",
             ),
         )
     return found
 
 
-def guidance(table: pd.DataFrame) -> list[Finding]:
+def guidance(table: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say what measurement, model and guidance add at the highest guidance (``calibration_guidance``)."""
     scales = table["guidance_scale"]
     found = []
     for approach in [a for a in ("naive", MATCHED) if a in set(table["approach"])]:
         rows = table[(scales == scales.max()) & (table["approach"] == approach)].set_index("part")
         total, more = rows.loc["total"], rows.loc["guidance"]
-        words = "Guidance adds to it.", "Guidance takes away from it.", "No part of guidance is shown."
         found.append(
             from_row(
                 total,
                 f"What makes the change along the true lean, {_lower(NAMES[approach])}?",
-                moved(more["ci_low"], more["ci_high"], *words),
+                "Guidance adds to it." if more["change"] > 0 else "Guidance takes away from it.",
                 *("change", "points", "n_occupations", "occupations"),
+                undecided="No part of guidance is shown.",
+                # Where there is but one guidance, nothing was added.
+                p=float(np.nan_to_num(more["p"], nan=1.0)),
+                alpha=round(1 - confidence, 10),
                 model=str(total["generator"]),
                 figure="calibration_guidance",
                 details=(
-                    f"At guidance {scales.max():g}: {spoken(rows.loc['measurement', 'change'])} points of measurement, "
+                    f"At guidance {scales.max():g}: {spoken(rows.loc['measurement', 'change'])} points of measurement "
+                    "(planted), "
                     f"{_points(rows.loc['model'])} of the model at guidance {scales.min():g}, {_points(more)} of "
                     "guidance.",
                 ),
@@ -163,11 +177,14 @@ def guidance(table: pd.DataFrame) -> list[Finding]:
     return found
 
 
-def contributions(table: pd.DataFrame) -> list[Finding]:
+def contributions(table: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say which rules contribute more than chance to the naive score (``calibration_contributions``)."""
 
+    alpha = round(1 - confidence, 10)
+
     def say(generator: str, rows: pd.DataFrame) -> Finding:
-        known = rows[(rows["ci_low"] > 0) | (rows["ci_high"] < 0)]
+        rows = rows.assign(p_holm=stats.adjust(rows["p"].to_numpy()))
+        known = rows[rows["p_holm"] < alpha]
         listed = [f"{_RULES[r['component']]}, {_points(r, 'contribution')}" for _, r in known.iterrows()]
         details = [f"{', '.join(listed).capitalize()} points."] if listed else []
         few_images = rows.loc[rows["component"] == "finite_samples", "contribution"]
@@ -176,8 +193,13 @@ def contributions(table: pd.DataFrame) -> list[Finding]:
         ]
         return Finding(
             "Which rules of measurement contribute to naive amplification?",
-            f"{len(known)} of {rows['ci_low'].notna().sum()} rules beyond chance.",
+            f"{len(known)} of {rows['p'].notna().sum()} rules beyond chance.",
             generator,
+            undecided=f"None of {rows['p'].notna().sum()} rules is beyond chance.",
+            p=float(np.nan_to_num(rows["p_holm"].min(), nan=1.0)),
+            alpha=alpha,
+            n=float(rows["n_occupations"].min()),
+            of="occupations",
             figure="calibration_contributions",
             details=tuple(details),
         )
@@ -255,7 +277,7 @@ def curve(table: pd.DataFrame) -> list[Finding]:
     return [
         Finding(
             "Does amplification depend on how the same shares are analysed?",
-            f"Yes: {len(table)} analyses give {spoken(value.min())} to {spoken(value.max())} points.",
+            f"{len(table)} analyses give {spoken(value.min())} to {spoken(value.max())} points.",
             figure="synthesis_specification_curve",
             details=(
                 f"The interval lies above 0 in {sides[0]} analyses that measure distance from 50 or drop flips, and in "
@@ -293,14 +315,15 @@ def choices(effects: pd.DataFrame) -> list[Finding]:
 def interaction(grid: pd.DataFrame) -> list[Finding]:
     """Say what the exclusion rule does under each measure (``synthesis_exclusion_by_measure``)."""
     value = grid.pivot(index="measure", columns="exclusion", values="estimate")
-    moves = {r.Index: f"from {spoken(r.none)} to {spoken(r.same_lean)} points" for r in value.itertuples()}
-    distance = f"Measured as distance from 50: {moves['distance']} (means over models, prompts, corrections)."
+    moves = {r.Index: f"by {spoken(r.same_lean - r.none)} points" for r in value.itertuples()}
     return [
         Finding(
             "What does leaving out occupations whose lean flips do?",
-            f"Along the training lean it takes the mean {moves['directional']}.",
+            f"Along the training lean it moves the mean {moves['directional']}.",
             figure="synthesis_choice_effects",
-            details=(distance,),
+            details=(
+                f"Measured as distance from 50: {moves['distance']} (means over models, prompts, corrections).",
+            ),
         )
     ]
 
@@ -317,21 +340,46 @@ def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def model_differences(table: pd.DataFrame) -> list[Finding]:
-    """Say of each two models in how many measures they differ, and in which (``synthesis_model_differences``)."""
+def model_differences(table: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+    """Say of each two models in how many measures they differ, and in which (``synthesis_model_differences``).
 
-    def say(first: str, second: str, rows: pd.DataFrame) -> Finding | None:
-        tested = rows[rows["p_holm"].notna()]
-        if tested.empty:
-            return None
-        clear = tested[tested["p_holm"] < 0.05]
+    A measure counts where its p, adjusted over its pairs of models and then over the measures, is below the level.
+    """
+    alpha = round(1 - confidence, 10)
+
+    def say(first: str, second: str, rows: pd.DataFrame) -> Finding:
+        rows = rows.assign(p=stats.adjust(rows["p_holm"].to_numpy()))
+        tested = rows[rows["p"].notna()]
+        clear = tested[tested["p"] < alpha]
         named = [f"{row.measure}: {spoken(row.difference)} {row.unit}" for row in clear.itertuples()]
+        details = [f"{first} less {second}: {'; '.join(named)}."] if named else []
+        untested = rows[rows["p"].isna()]
+        details += [
+            f"Cannot be told: {'; '.join(of['measure'])} ({reason})."
+            for reason, of in untested.groupby("reason", sort=False)
+        ]
+        undecided = f"No difference is shown in {count(len(tested), 'measure', 'measures')}."
+        if tested.empty:
+            undecided = "Cannot be told: too few units in every measure."
+        least = stats.adjust(tested["least"].to_numpy())
+        if len(tested) and not (least < alpha).any():
+            why = none_could(f"{tested['n'].max():.0f} units", least.min(), alpha)
+            undecided, details = "Cannot be told: no outcome could be significant.", [f"{why}.", *details]
         return Finding(
             "In how many measures do models differ?",
-            f"In {len(clear)} of {len(tested)}, after Holm's adjustment.",
+            f"In {len(clear)} of {len(tested)}, after Holm's adjustment." if len(clear) else undecided,
             f"{first} and {second}",
+            n=float(rows["n"].max()),
+            of="units",
             figure="synthesis_model_differences",
-            details=(f"{first} less {second}: {'; '.join(named)}.",) if named else (),
+            details=tuple(details),
+            undecided=undecided,
+            p=float(tested["p"].min()),
+            alpha=alpha,
         )
 
+    # The least p after the adjustment over a measure's pairs, were all of them at their least.
+    tested = table["smallest_possible_p"].where(table["p"].notna())
+    by = tested.groupby([table["measure"], table["kind"]], sort=False)
+    table = table.assign(least=by.transform(lambda p: stats.adjust(p.to_numpy())))
     return each(table, ["model_a", "model_b"], say)

@@ -1,6 +1,8 @@
 """Models side by side: the main measures of all papers with intervals and floors, and tests of their differences.
 
-Functions take the tables of the papers that they name; a table without rows leaves its measures out.
+Functions take the tables of the papers that they name; a table without rows leaves its measures out. What folds (a
+distance, a deviation) is free of what chance gives it before two models are compared. Nothing is drawn at random, so a
+model's rows are the same in every run.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import pandas as pd
 from biaslab import stats, tables
 from biaslab.errors import InputError
 from biaslab.measures import plugins, stereotype_score_from_percent
+from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 from biaslab.study import Study
 
 POINTS = "points"
@@ -32,11 +35,13 @@ _NAMES = {
 SCORE = "Stereotype Score, {aspect}, {setting}"
 AVERAGE = "Average gender, women above 0"
 DEVIATION = "{category}: deviation from even (MAD)"
+PRINTED_DEVIATION = DEVIATION + ", chance left in"
 SKILL = "Accuracy as judged, {skill}"
 ATTRIBUTES = "Attributes, women and men: mean difference"
 GAP = "Neutral nearer to masculine, {metric}"
 AMPLIFICATION = "Amplification, {definition}"
 COMPARISON = "woman - man"
+_TONES = [str(tone) for tone in range(1, 11)]
 
 
 def own_units(study: Study) -> pd.DataFrame:
@@ -70,19 +75,18 @@ def models(
     mads: pd.DataFrame,
     accuracy: pd.DataFrame,
     references: pd.DataFrame,
-    attributes: pd.DataFrame,
+    by_prompt: pd.DataFrame,
     gaps: pd.DataFrame,
     amplification: pd.DataFrame,
     own: pd.DataFrame | None = None,
-    seed: int = 0,
-    replicates: int = 10_000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Return ``synthesis_models``: each model's main measures as the papers' own tables have them, one below the other.
 
-    Where a value free of chance has the interval, it is the estimate. ``floor`` is what chance alone gives on average,
-    0 for measures that have a sign; for accuracies what images of other scenes give. ``confidence`` (0–1), ``seed`` and
-    ``replicates`` are those of means over data sets and of ``own``.
+    The estimate is free of chance, and ``plain`` is the same with chance left in. ``floor`` is what chance alone still
+    gives on average, 0 for measures that have a sign; for accuracies what images of other scenes give. Deviations of
+    which a paper prints no more than the plain one have a measure of their own. ``confidence`` (0–1) is the level of
+    Student's t intervals over data sets, professions, and what ``own`` asked.
 
     Args:
         scores: ``paired_stereotype_score``.
@@ -90,7 +94,7 @@ def models(
         mads: ``dalleval_mad``.
         accuracy: ``dalleval_skill_accuracy``.
         references: ``dalleval_references``.
-        attributes: ``dalleval_attribute_mean_difference``.
+        by_prompt: ``dalleval_attribute_prompt_difference``.
         gaps: ``triplets_disparity_gap``.
         amplification: ``paradox_amplification``.
         own: What :func:`own_units` returns; of each measure the mean over what was asked.
@@ -107,24 +111,30 @@ def models(
     add("paired", SCORE, POINTS, some, estimate=some["score"], floor=0.0, of="people")
     some = averages[averages["category"] == "gender"]
     add("dalleval", AVERAGE, "−1 to 1", some, estimate=some["average"], floor=0.0, of="professions")
-    # Of printed ones nothing is known but the plain deviation.
-    names = {"estimate": "mad", "floor": "floor", "ci_low": "ci_low", "ci_high": "ci_high"}
-    free = mads["corrected_mad"].notna()
-    value = {k: mads[f"corrected_{name}"].where(free, mads[name]) for k, name in names.items()}
-    add("dalleval", DEVIATION, mads["category"].map(_RANGES), mads, **value, of="prompts")
+    # Of these nothing is known but the plain deviation.
+    only_plain = mads["evidence"] == "printed"
+    in_unit = mads["category"].map(_RANGES)
+    value = {end: mads[f"corrected_{end}"] for end in ("floor", "ci_low", "ci_high")}
+    value |= {"estimate": mads["corrected_mad"], "plain": mads["mad"]}
+    add("dalleval", DEVIATION, in_unit, mads[~only_plain], **value, of="prompts")
+    value = {"estimate": mads["mad"], "plain": mads["mad"]}
+    add("dalleval", PRINTED_DEVIATION, in_unit, mads[only_plain], **value, of="prompts")
     some = accuracy[(accuracy["evaluator"] == "detector") & (accuracy["images"] == "test")]
     some = some[some["skill"] != "average"]
     shuffled = references[(references["reference"] == "shuffled") & (references["judge"] == "detector")]
     floor = some["skill"].map(shuffled.set_index("measure")["value"])
     add("dalleval", SKILL, "%", some, estimate=some["percent_correct"], floor=floor, of="scenes")
-    some = attributes[attributes["comparison"] == COMPARISON]
-    value = {end: 100 * some[f"by_profession_{end}"] for end in ("floor", "ci_low", "ci_high")}
-    value["estimate"] = 100 * some["by_profession"]
-    add("dalleval", ATTRIBUTES, POINTS, some, **value, of="professions")
+    some = by_prompt[by_prompt["comparison"] == COMPARISON]
+    some = some.assign(value=100 * some["mean_absolute_difference"], floor=100 * some["floor"])
+    add("dalleval", ATTRIBUTES, POINTS, _net(some, ["model"], confidence), of="professions")
     some = _over_datasets(gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")], confidence)
     add("triplets", GAP, "similarity", some, estimate=some["gap"], floor=0.0)
     some = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
-    value = {"estimate": some["amplification"], "n": some["n_occupations"]}
+    value = {
+        "estimate": some["amplification"],
+        "plain": some["amplification_plain"],
+        "n": some["n_occupations"],
+    }
     add("paradox", AMPLIFICATION, POINTS, some, **value, floor=0.0, of="occupations")
     if own is not None and len(own):
         taken = set().union(*(frame["measure"] for frame in frames)) & set(own["measure"])
@@ -132,19 +142,26 @@ def models(
             raise InputError(
                 f"A measure of your own is called {min(taken)!r}, as one of the papers' is; name it otherwise."
             )
-        frames.append(_means(own, seed=seed, replicates=replicates, confidence=confidence))
+        net = _net(own, ["measure", "measure_unit", "model"], confidence)
+        frames.append(net.rename(columns={"measure_unit": "unit"}).assign(of="prompts", paper="own"))
     whole = pd.concat(frames, ignore_index=True)
     return tables.of(whole.dropna(subset="estimate"), "synthesis_models")
 
 
-def _means(own: pd.DataFrame, *, seed: int, replicates: int, confidence: float) -> pd.DataFrame:
-    """Return the mean of each model and measure over what was asked; what was asked is resampled for the interval."""
-    rows = []
-    for (measure, unit, model), of in own.groupby(["measure", "measure_unit", "model"], sort=False):
-        mean = stats.bootstrap_mean(of["value"].to_numpy(), replicates, seed, confidence)
-        row = {"model": model, "measure": measure, "unit": unit, "floor": of[plugins.FLOOR].mean()}
-        rows.append(row | mean._asdict() | {"of": "prompts", "paper": "own"})
-    return pd.DataFrame(rows).rename(columns={"value": "estimate"})
+def _net(rows: pd.DataFrame, by: list[str], confidence: float) -> pd.DataFrame:
+    """Return the mean of ``value`` less ``floor`` by group with its t interval, and the plain mean.
+
+    What chance alone then gives is 0; where no floor is known it is missing, and so is the difference between the two.
+    """
+    rows = rows.dropna(subset="value")
+    found = []
+    for names, some in rows.groupby(by, sort=False):
+        known = some[plugins.FLOOR].notna().all()
+        mean = stats.mean_interval(some["value"] - some[plugins.FLOOR].fillna(0), confidence)
+        row = dict(zip(by, names, strict=True)) | mean._asdict()
+        found.append(row | {"plain": some["value"].mean(), "floor": 0.0 if known else np.nan})
+    columns = [*by, "estimate", "ci_low", "ci_high", "n", "plain", "floor"]
+    return pd.DataFrame(found).rename(columns={"value": "estimate"}).reindex(columns=columns)
 
 
 def _named(measure: str, rows: pd.DataFrame) -> list[str]:
@@ -170,19 +187,22 @@ def units(
     *,
     shares: pd.DataFrame,
     genders: pd.DataFrame,
-    deviations: pd.DataFrame,
+    tone_counts: pd.DataFrame,
     verdicts: pd.DataFrame,
     by_prompt: pd.DataFrame,
     similarity: pd.DataFrame,
     occupations: pd.DataFrame,
     own: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Return what the measures are means of, one row a model, measure and unit: what the same prompts gave.
+    """Return what the measures are means of, one row a model, measure, unit and cell: what the same prompts gave.
+
+    What folds is without its floor. Of deviations from even, which no estimate of few images frees of it altogether,
+    there is a row for each number of images that any model has of the cell, up to the model's own.
 
     Args:
         shares: ``paired_percent_female``.
         genders: ``dalleval_average_gender``.
-        deviations: What :func:`biaslab.papers.dalleval.deviations` returns.
+        tone_counts: ``dalleval_skin_tone_counts``.
         verdicts: ``dalleval_skill_verdicts``.
         by_prompt: ``dalleval_attribute_prompt_difference``.
         similarity: ``triplets_similarity``.
@@ -191,24 +211,44 @@ def units(
 
     Returns:
         model, measure, measure_unit, list (of stereotypes, which a score is the mean of; else empty), unit (what was
-        asked) and value, in the unit of the measure.
+        asked), cell (its roles, templates or prompts, which it is the mean over; of amplification with the training
+        share, so that models are compared over the same one), images (that a deviation rests on; else 0) and value, in
+        the unit of the measure.
     """
     frames = []
 
-    def add(rows: pd.DataFrame, measure: str, in_unit: object, unit: str, value, of: object = "") -> None:
+    def add(
+        rows: pd.DataFrame,
+        measure: str,
+        in_unit: object,
+        unit: str,
+        value,
+        of: object = "",
+        cell: object = "",
+    ) -> None:
         named = {"measure": _named(measure, rows), "measure_unit": in_unit, "list": of, "value": value}
-        frames.append(rows[["model"]].assign(**named, unit=rows[unit]))
+        named |= {"unit": rows[unit], "cell": cell, "images": rows.get("images", 0)}
+        frames.append(rows[["model"]].assign(**named))
 
     some = shares[shares["setting"].isin(_SETTINGS)]
     score = stereotype_score_from_percent(some["percent_female"], some["stereotype"])
-    add(some, SCORE, POINTS, "occupation", score, some["stereotype"])
+    add(some, SCORE, POINTS, "occupation", score, some["stereotype"], some["identity"])
+    # The prompt without a profession is no profession.
+    genders, tone_counts = (rows[rows["profession"] != NO_PROFESSION] for rows in (genders, tone_counts))
     add(genders, AVERAGE, "−1 to 1", "profession", genders["value"])
-    in_unit = deviations["category"].map(_RANGES)
-    add(deviations, DEVIATION, in_unit, "prompt", deviations["deviation"])
+    known = genders.dropna(subset="value")
+    female = (known["n"] * (1 + known["value"]) / 2).round()
+    some = known.assign(category="gender", female=female, male=known["n"] - female)
+    some = _at_shared_images(some, ["female", "male"], ["profession"])
+    add(some, DEVIATION, _RANGES["gender"], "profession", some["deviation"])
+    keys = ["model", "prompt", "profession"]
+    some = tone_counts.pivot(index=keys, columns="tone", values="n").reindex(columns=_TONES).fillna(0)
+    some = _at_shared_images(some.reset_index().assign(category="skin_tone"), _TONES, keys[1:])
+    add(some, DEVIATION, _RANGES["skin_tone"], "profession", some["deviation"], cell=some["prompt"])
     some = verdicts[verdicts["chosen"] == "yes"]
     add(some, SKILL, "%", "image_id", 100.0 * (some["correct"] == "yes"))
     some = by_prompt[by_prompt["comparison"] == COMPARISON]
-    add(some, ATTRIBUTES, POINTS, "profession", 100 * some["mean_absolute_difference"])
+    add(some, ATTRIBUTES, POINTS, "profession", 100 * (some["mean_absolute_difference"] - some["floor"]))
     some = similarity[similarity["metric"].isin(_METRICS) & (similarity["sample"] == "triplets")]
     sign = some["pair"].map({"neutral-masculine": 1, "neutral-feminine": -1})
     sign = sign * some["higher_is_closer"].map({1: 1, 0: -1})
@@ -218,59 +258,66 @@ def units(
     gap = signed.sum(min_count=2).reset_index()
     gap["case"] = gap["dataset"] + " " + gap["case"].astype(str)
     add(gap, GAP, "similarity", "case", gap["value"])
-    some = occupations[occupations["approach"] == "naive"]
-    for definition, column in (("no_exclusion", "amplification_plain"), ("directional", "directional")):
-        add(some.assign(definition=definition), AMPLIFICATION, POINTS, "occupation", some[column])
+    some = occupations[(occupations["approach"] == "naive") & (occupations["n_generated"] > 0)]
+    training = some["percent_training"].round(6).astype(str) + " of " + some["n_training"].astype(str)
+    some = some.assign(cell=some["prompt"] + ", " + training, definition="directional")
+    add(some, AMPLIFICATION, POINTS, "occupation", some["directional"], cell=some["cell"])
+    female = (some["percent_generated"] * some["n_generated"] / 100).round()
+    some = some.assign(female=female, male=some["n_generated"] - female, definition="no_exclusion")
+    some = _at_shared_images(some.dropna(subset="female"), ["female", "male"], ["occupation", "cell"])
+    # Both models have the training share, whose own floor is no part of their difference.
+    value = 100 * some["deviation"] - (some["percent_training"] - 50).abs()
+    add(some, AMPLIFICATION, POINTS, "occupation", value, cell=some["cell"])
     if own is not None:
-        frames.append(own.drop(columns=plugins.FLOOR).assign(list=""))
+        net = own["value"] - own[plugins.FLOOR].fillna(0)
+        frames.append(own.drop(columns=plugins.FLOOR).assign(value=net, list="", cell="", images=0))
     whole = pd.concat(frames, ignore_index=True).dropna(subset="value")
-    keys = ["model", "measure", "measure_unit", "list", "unit"]
-    # Of an occupation the mean: over its roles, or over the templates that name it.
-    return whole.groupby(keys, sort=False)["value"].mean().reset_index()
+    return whole[["model", "measure", "measure_unit", "list", "unit", "cell", "images", "value"]]
+
+
+def _at_shared_images(rows: pd.DataFrame, bins: list[str], cell: list[str]) -> pd.DataFrame:
+    """Return rows with ``deviation`` (0–1) at the ``images`` of each model that has the same cell, up to their own."""
+    n = rows[bins].sum(axis=1)
+    rows = rows.assign(n=n)[n > 0]
+    sizes = rows[[*cell, "n"]].drop_duplicates().rename(columns={"n": "images"})
+    rows = rows.merge(sizes, on=cell)
+    rows = rows[rows["images"] <= rows["n"]].astype({"images": int})
+    return rows.assign(
+        deviation=stats.corrected_mad(rows[bins].to_numpy(), rows["images"]) if len(rows) else 0.0
+    )
 
 
 def model_differences(
-    units: pd.DataFrame,
-    *,
-    printed: Collection[str] = (),
-    seed: int,
-    replicates: int = 10_000,
-    confidence: float = 0.95,
+    units: pd.DataFrame, *, printed: Collection[str] = (), confidence: float = 0.95
 ) -> pd.DataFrame:
     """Return ``synthesis_model_differences``: first minus second model, over the units that both have.
 
-    The same prompts were asked of both, so units are paired: they are resampled for the interval, and for the two-sided
-    p the signs of their differences are flipped. ``printed`` are models of which papers print the numbers: they are not
+    The same prompts were asked of both, so units are paired (:func:`biaslab.stats.paired_difference`). Deviations are
+    compared at the same number of images. ``printed`` are models of which papers print the numbers: they are not
     compared with those that are measured here, as theirs were other images and other judges. Of a score over two lists
     of stereotypes the lists are taken to move together, which is the most that people who share an image can do. p is
-    adjusted over all rows (Holm).
+    adjusted (Holm) over the pairs of models of one measure, printed ones and measured ones apart: no pair's p depends
+    on what else a report shows.
     """
-    how = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    keys = ["list", "unit", "cell", "images"]
     rows = []
     for (measure, unit), of in units.groupby(["measure", "measure_unit"], sort=False):
-        for first, second in combinations(of["model"].unique(), 2):
+        by_model = {model: some.set_index(keys)["value"] for model, some in of.groupby("model", sort=False)}
+        for first, second in combinations(by_model, 2):
             if (first in printed) != (second in printed):
                 continue
-            sides = (of[of["model"] == name].set_index(["list", "unit"])["value"] for name in (first, second))
-            a, b = next(sides).align(next(sides), join="inner")
-            lists = [values.to_numpy() for _, values in (a - b).groupby(level="list", sort=False)]
-            row = {"model_a": first, "model_b": second, "measure": measure, "unit": unit, "n": len(a)}
-            rows.append(row | _difference(lists, **how))
+            both = (by_model[first] - by_model[second]).dropna().sort_index()
+            # The most images that both have.
+            both = both.groupby(level=keys[:3]).last().groupby(level=keys[:2]).mean()
+            lists = [values.to_numpy() for _, values in both.groupby(level="list")]
+            row = {"model_a": first, "model_b": second, "measure": measure, "unit": unit, "n": 0}
+            row["kind"] = "printed" if first in printed else "measured"
+            if lists:
+                row |= stats.paired_difference(*lists, confidence=confidence)._asdict()
+                row["n"] = both.index.get_level_values("unit").nunique()
+            else:
+                row["reason"] = "both models share no unit"
+            rows.append(row)
     found = tables.of(rows, "synthesis_model_differences")
-    return found.assign(p_holm=stats.adjust(found["p"]) if len(found) else found["p"])
-
-
-def _difference(lists: list[np.ndarray], *, seed: int, replicates: int, confidence: float) -> dict:
-    """Return the mean over lists of their mean differences, with its interval and p."""
-    if not lists or min(map(len, lists)) < 2:
-        return {"reason": "fewer than two prompts of each kind are shared"}
-    means = [stats.bootstrap_mean(of, replicates, seed, confidence) for of in lists]
-    value, low, high = (float(mean) for mean in np.mean([mean[:3] for mean in means], axis=0))
-    row = {"difference": value, "ci_low": low, "ci_high": high}
-    if len(lists) == 1:
-        return row | {"p": stats.sign_flip(lists[0], replicates, seed=seed).p}
-    rng = np.random.default_rng(seed)
-    # The means of each list with signs at random.
-    flipped = [rng.choice([-1.0, 1.0], (replicates, len(of))) @ of / len(of) for of in lists]
-    together = np.abs(np.mean(np.sort(flipped, axis=1), axis=0))
-    return row | {"p": (1 + (together >= abs(value) - 1e-9).sum()) / (1 + replicates)}
+    holm = found.groupby(["measure", "kind"], sort=False)["p"].transform(lambda p: stats.adjust(p.to_numpy()))
+    return found.assign(p_holm=holm)

@@ -788,7 +788,8 @@ def group_permutations(tests: pd.DataFrame, *, confidence: float = 0.95) -> list
     known = tests[(tests["pair"] == "feminine-masculine") & tests["p_permutation"].notna()]
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
-        hit = rows[rows["p_decisive_holm"] < alpha]
+        hit, planted = rows[rows["p_decisive_holm"] < alpha], model in _PLANTED
+        undecided = "Planted in the implicit ones; here none is told." if planted else "In none that is told."
         named = ", ".join(hit["dependency_group"].map(GROUP_NAMES))
         details = [
             f"{GROUP_NAMES[row['dependency_group']]}: permutation p = {row['p_permutation']:.2g}, Cramér's V "
@@ -797,9 +798,9 @@ def group_permutations(tests: pd.DataFrame, *, confidence: float = 0.95) -> list
         ]
         return Finding(
             f"In which dependency groups do objects of feminine and masculine prompts differ, on {dataset}?",
-            f"{named[:1].upper()}{named[1:]}." if named else "In none that is told.",
+            f"{'Planted in the implicit ones: ' if planted else ''}{named}.".capitalize() if named else undecided,
             model, n=rows["n_cases"].max(), of=_units(dataset), figure=_drawn(rows),
-            p=rows["p_decisive_holm"].min(), undecided="In none that is told.", alpha=alpha,
+            p=rows["p_decisive_holm"].min(), undecided=undecided, alpha=alpha,
             details=(*_planted(model, _PLANTED_LEANS), *details),
         )  # fmt: skip
 

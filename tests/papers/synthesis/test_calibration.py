@@ -305,15 +305,16 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
     row = table.loc[("judged", "naive")]
     assert row["inside"] == 0 and row["p"] == pytest.approx(1e-4) and row["p_holm"] == pytest.approx(2e-4)
     assert (row["mean_off"], row["rms_off"]) == (40, 40)
-    # 2 or fewer of 4 have a chance of 0.0523, 1 or fewer of 0.0037: only below 2 is rarer than one in twenty.
-    assert row["least"] == 2
+    # 2 or fewer of 4 have a chance of 0.0523, 1 or fewer of 0.0037: at 90 % a study in ten may have 2, none may have 1.
+    assert row["least"] == 3
     assert table.loc[("judged", "matched"), "p_holm"] == 1
     assert table.loc[("corrected", "naive"), "n"] == 0 and math.isnan(table.loc[("corrected", "naive"), "p"])
     # Nothing is said of the third, which has no intervals.
     drawn, judged = synthesis.findings.inside(table.reset_index(), confidence=0.9)
     assert (drawn.estimate, drawn.n, drawn.of) == (100, 8, "intervals") and not drawn.details
     assert (judged.estimate, judged.n) == (50, 8) and "(p = 0.0002)" in judged.details[0]
-    assert "90 %" in judged.answer and "fewer" in judged.answer and "fewer" not in drawn.answer
+    assert "90 %" in judged.said and "fewer" in judged.said and "fewer" not in drawn.said
+    assert (judged.p, judged.alpha, drawn.p) == (pytest.approx(2e-4), 0.1, 1)
 
 
 def test_matched_captions_are_the_first_that_ask_the_same(c):
@@ -847,7 +848,13 @@ def test_findings_of_amplification_are_rows_of_the_table(amplification):
         assert [finding.estimate, finding.ci_low, finding.ci_high] == rows.loc[key, names].tolist()
         assert f"imply {rows.loc[key, 'implied']:.2f} points" in finding.details[0]
     # The world shows amplification, and none against captions that ask the same.
-    assert found[0].answer.startswith("Yes") and found[1].answer.startswith("No")
+    assert found[0].said == "Yes, as planted." and found[1].said.startswith("No")
+    assert all("planted" in finding.details[0] for finding in found)
+    # Verdicts: their test is of the number that they show.
+    for finding, (key, names) in zip(found, asked, strict=True):
+        p = "p" if names is freed else "excess_p"
+        assert finding.undecided and finding.p == rows.loc[key, p]
+        assert (finding.p < 0.05) == (finding.ci_low > 0 or finding.ci_high < 0)
 
 
 def test_findings_of_guidance_are_of_the_highest(c):
@@ -858,6 +865,9 @@ def test_findings_of_guidance_are_of_the_highest(c):
         assert finding.model == "mini" and finding.unit == "points"
         row = total.loc[approach, ["change", "ci_low", "ci_high", "n_occupations"]].tolist()
         assert [finding.estimate, finding.ci_low, finding.ci_high, finding.n] == row
+        added = table.query("guidance_scale == 7.5 and part == 'guidance' and approach == @approach").iloc[0]
+        assert finding.undecided and finding.p == added["p"]
+        assert (added["p"] < 0.05) == (added["ci_low"] > 0 or added["ci_high"] < 0)
     assert synthesis.findings.guidance(table.iloc[:0]) == []
 
 
@@ -889,17 +899,20 @@ def test_the_worst_occupation_needs_enough_renders():
 
 
 def test_findings_of_contributions_list_rules_beyond_chance():
-    names = ["generator", "approach", "component", "contribution", "ci_low", "ci_high"]
+    names = ["generator", "approach", "component", "contribution", "ci_low", "ci_high", "p", "n_occupations"]
     rows = [
-        ("world", "naive", "threshold", 0.5, 0.1, 0.9),
-        ("world", "naive", "face_gate", 0.2, -0.1, 0.5),
-        ("world", "naive", "finite_samples", 1.5, np.nan, np.nan),
-        ("mini", "naive", "threshold", 0.0, 0.0, 0.0),
-        ("mini", "matched", "threshold", 9.0, 8.0, 10.0),
+        ("world", "naive", "threshold", 0.5, 0.1, 0.9, 0.01, 9),
+        ("world", "naive", "face_gate", 0.2, 0.0, 0.4, 0.04, 9),
+        ("world", "naive", "judge_error", 0.3, 0.1, 0.5, 0.03, 9),
+        ("world", "naive", "finite_samples", 1.5, np.nan, np.nan, np.nan, 9),
+        ("mini", "naive", "threshold", 0.0, 0.0, 0.0, 1.0, 9),
+        ("mini", "matched", "threshold", 9.0, 8.0, 10.0, 0.0, 9),
     ]
     world_, mini = synthesis.findings.contributions(pd.DataFrame(rows, columns=names))
     assert (world_.model, mini.model) == ("world", "mini")
-    assert world_.answer.startswith("1 of 2") and mini.answer.startswith("0 of 1")
+    # Of 0.01, 0.03 and 0.04 Holm leaves 0.03, 0.06 and 0.06.
+    assert world_.said.startswith("1 of 3") and world_.p == pytest.approx(0.03)
+    assert mini.said.startswith("None of 1")
     assert "0.50 (0.10 to 0.90)" in world_.details[0] and "1.50" in world_.details[1] and not mini.details
 
 

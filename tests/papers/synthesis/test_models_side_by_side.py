@@ -9,30 +9,30 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 from without_rows import of_models, of_units
 
-from biaslab import sources, tables
-from biaslab.papers import dalleval, paired, synthesis, triplets
+from biaslab import sources, stats, tables
+from biaslab.papers import dalleval, paired, paradox, synthesis, triplets
 
 DRAWS = {"seed": 1, "replicates": 4000, "confidence": 0.95}
 
 
 def rows(model, values, *, measure="m", unit="points", of=""):
-    named = {"model": model, "measure": measure, "measure_unit": unit, "list": of}
+    named = {"model": model, "measure": measure, "measure_unit": unit, "list": of, "cell": "", "images": 0}
     return pd.DataFrame({**named, "unit": [str(k) for k in range(len(values))], "value": values})
 
 
 def differences(*frames, **more):
-    return synthesis.model_differences(pd.concat(frames, ignore_index=True), **DRAWS | more)
+    return synthesis.model_differences(pd.concat(frames, ignore_index=True), **more)
 
 
 def test_a_difference_is_paired_over_what_both_models_have():
-    a, b = [10.0, 20.0, 30.0, 40.0, 99.0], [9.0, 18.0, 27.0, 36.0]
+    a, b = [11.0, 22.0, 33.0, 44.0, 55.0, 66.0, 99.0], [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
     found = differences(rows("a", a), rows("b", b)).iloc[0]
-    # 1, 2, 3 and 4: the unit that only one of them has does not count.
-    assert (found["difference"], found["n"]) == (2.5, 4)
-    # All four differences have one sign: 2 of the 16 patterns of signs reach their mean.
-    assert found["p"] == pytest.approx(2 / 16) and found["p_holm"] == found["p"]
-    # The two unpaired samples overlap widely; the pairs do not.
-    assert 0 < found["ci_low"] < 2.5 < found["ci_high"]
+    # 1 to 6: the unit that only one of them has does not count.
+    assert (found["difference"], found["n"]) == (3.5, 6)
+    # Without skewness the interval is Student's: 3.5 -+ 2.5706 * sqrt(3.5 / 6).
+    assert found[["ci_low", "ci_high"]].tolist() == pytest.approx([1.5367, 5.4633], abs=1e-4)
+    # All have one sign, so no p may be below the 2 of 64 patterns of a sign-flip test, whatever t says (0.006).
+    assert found["p"] == found["smallest_possible_p"] == 2 / 64 and found["p_holm"] == found["p"]
 
 
 def test_a_score_over_two_lists_is_their_mean_and_its_interval_the_widest():
@@ -47,40 +47,220 @@ def test_a_score_over_two_lists_is_their_mean_and_its_interval_the_widest():
     # Lists that move together: limits are the means of theirs.
     for end in ("ci_low", "ci_high"):
         assert both[end] == pytest.approx(np.mean([one[end] for one in alone]))
-    # By brute force over signs, each list's means in order: how many pairs of equal rank reach the difference.
-    means = []
-    for of in (female, male):
-        signs = np.array(list(itertools.product((-1, 1), repeat=len(of))))
-        means.append(np.quantile(signs @ of / len(of), np.linspace(0, 1, 4001)))
-    expected = (np.abs(np.mean(means, axis=0)) >= abs(both["difference"])).mean()
-    assert both["p"] == pytest.approx(expected, abs=0.02)
+    # At the level of its p the interval ends at 0.
+    at = differences(*lists, confidence=1 - both["p"]).iloc[0]
+    assert min(abs(at["ci_low"]), abs(at["ci_high"])) < 1e-6
 
 
-def test_p_is_adjusted_over_all_measures_and_pairs_of_models():
-    rng = np.random.default_rng(5)
-    frames = [
+def family(*models, seed=5):
+    rng = np.random.default_rng(seed)
+    return [
         rows(model, rng.normal(shift * (measure == "far"), 1, 14), measure=measure)
-        for measure in ("far", "near")
-        for model, shift in (("a", 0), ("b", 1.5), ("c", 3))
+        for model, shift in models
+        for measure in ("far", "near", "other")
     ]
-    found = differences(*frames)
-    assert len(found) == 6 and list(found["model_a"]) == ["a", "a", "b"] * 2
-    assert np.allclose(found["p_holm"], multipletests(found["p"], method="holm")[1])
-    (said, *_) = synthesis.findings.model_differences(found)
-    clear = ((found["p_holm"] < 0.05) & (found["model_b"] == "b") & (found["model_a"] == "a")).sum()
-    assert f"{clear} of 2" in said.answer
 
 
-def test_printed_models_are_compared_with_one_another_alone():
-    rng = np.random.default_rng(6)
-    frames = [rows(model, rng.normal(0, 1, 9)) for model in ("mine", "theirs", "yours", "others")]
-    found = differences(*frames, printed={"theirs", "others"})
-    assert list(zip(found["model_a"], found["model_b"], strict=True)) == [
-        ("mine", "yours"),
-        ("theirs", "others"),
+def test_p_is_adjusted_over_the_pairs_of_a_measure_and_a_card_over_its_measures():
+    found = differences(*family(("a", 0), ("b", 1.2), ("c", 3)))
+    assert len(found) == 9 and list(found["model_a"]) == ["a", "a", "b"] * 3
+    for _, of in found.groupby("measure"):
+        assert np.allclose(of["p_holm"], multipletests(of["p"], method="holm")[1])
+    for said, (_, of) in zip(
+        synthesis.findings.model_differences(found),
+        found.groupby(["model_a", "model_b"], sort=False),
+        strict=True,
+    ):
+        over = multipletests(of["p_holm"], method="holm")[1]
+        assert said.p == pytest.approx(over.min())
+        clear = (over < 0.05).sum()
+        assert said.said.startswith(f"In {clear} of 3" if clear else "No difference is shown in 3 measures")
+
+
+def test_another_model_of_another_kind_moves_no_printed_pair():
+    printed = family(("theirs", 0), ("others", 1))
+    alone = differences(*printed, printed={"theirs", "others"})
+    both = differences(*printed, *family(("mini", 3), ("mine", 0), seed=6), printed={"theirs", "others"})
+    kept = both[both["kind"] == "printed"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(kept, alone)
+    # Models of two kinds are not compared.
+    assert len(both) == 6 and set(both.loc[both["kind"] == "measured", "model_b"]) == {"mine"}
+    assert set(both.loc[both["kind"] == "measured", "model_a"]) == {"mini"}
+
+
+def test_few_units_have_no_interval_and_no_verdict():
+    # Five data sets, all of one sign: no sign-flip test of them falls below 2 of 32.
+    five = [0.019, 0.021, 0.018, 0.02, 0.004]
+    found = differences(rows("a", five), rows("b", [0.0] * 5))
+    assert found[["ci_low", "ci_high", "p", "p_holm"]].isna().all(axis=None)
+    assert found["smallest_possible_p"].item() == 2 / 32 and "takes 6" in found["reason"].item()
+    (said,) = synthesis.findings.model_differences(found)
+    assert said.said.startswith("Cannot be told") and not said.decided
+    # Of twenty units only five differ: differences of 0 could flip either way, and change nothing.
+    found = differences(rows("a", five + [0.0] * 15), rows("b", [0.0] * 20))
+    assert pd.isna(found["p"].item()) and found["reason"].item().startswith("5 of 20 units differ")
+    # An interval of no width is none.
+    found = differences(rows("a", [1.0] * 8), rows("b", [0.0] * 8))
+    assert found[["ci_low", "p"]].isna().all(axis=None) and found["difference"].item() == 1
+
+
+def test_a_card_whose_tests_could_not_come_out_otherwise_says_so():
+    # Six units of one sign have 0.031 at the least, which five measures leave at 0.16.
+    frames = [
+        rows(model, value * np.arange(1, 7.0), measure=measure)
+        for measure in "vwxyz"
+        for model, value in (("a", 1), ("b", 0))
     ]
-    # Tests that are not made are not adjusted for.
-    assert np.allclose(found["p_holm"], multipletests(found["p"], method="holm")[1])
+    (said,) = synthesis.findings.model_differences(differences(*frames))
+    assert said.said == "Cannot be told: no outcome could be significant." and "0.16" in said.details[0]
+
+
+def test_the_level_is_the_settings():
+    rng = np.random.default_rng(8)
+    frames = [rows("a", rng.normal(0.9, 1, 12)), rows("b", np.zeros(12))]
+    strict, loose = differences(*frames, confidence=0.999), differences(*frames, confidence=0.8)
+    assert strict["p"].item() == loose["p"].item() < 0.2
+    assert (strict["ci_low"] < 0).all() and (loose["ci_low"] > 0).all()
+    (no,) = synthesis.findings.model_differences(strict, confidence=0.999)
+    (yes,) = synthesis.findings.model_differences(loose, confidence=0.8)
+    assert not no.decided and yes.decided and (no.alpha, yes.alpha) == (0.001, 0.2)
+    names = [
+        t.get_text()
+        for f in (synthesis.figures.model_differences(loose, confidence=0.8),)
+        for legend in f.legends
+        for t in legend.get_texts()
+    ]
+    assert any("p < 0.2" in name for name in names)
+
+
+# -- what chance alone gives is no difference ---------------------------------------------------------------
+
+
+def presence(model, shares, rng, n=9):
+    """Attributes of women and men alike: shares by attribute, of n images a prompt and 84 professions."""
+    frames = []
+    for prompt in ("woman", "man"):
+        seen = rng.binomial(n, np.broadcast_to(shares, (84, len(shares)))) / n
+        frame = pd.DataFrame(seen, columns=[f"a{k}" for k in range(len(shares))])
+        frame = (
+            frame.rename_axis("profession")
+            .reset_index()
+            .melt("profession", var_name="attribute", value_name="share")
+        )
+        frames.append(frame.assign(prompt=prompt))
+    return pd.concat(frames).assign(model=model, n=n).astype({"profession": str})
+
+
+def test_attributes_are_compared_net_of_what_chance_gives():
+    rng, shares = np.random.default_rng(4), np.array([0.5, 0.3, 0.2, 0.1, 0.1])
+    both = pd.concat([presence("often", shares, rng), presence("seldom", 0.7 * shares, rng)])
+    by_prompt = dalleval.attribute_prompt_difference(tables.of(both, "dalleval_attribute_presence"))
+    found = differences(synthesis.units(**of_units(by_prompt=by_prompt))).iloc[0]
+    # Women and men wear them alike in both models; more frequent ones differ by more for chance alone.
+    raw = by_prompt.groupby("model")["mean_absolute_difference"].mean()
+    assert 100 * (raw["often"] - raw["seldom"]) > 1.5
+    assert found["ci_low"] < 0 < found["ci_high"] and abs(found["difference"]) < 1
+    table = synthesis.models(**of_models(by_prompt=by_prompt)).set_index("model")
+    net = by_prompt.assign(net=by_prompt["mean_absolute_difference"] - by_prompt["floor"])
+    assert np.allclose(table["estimate"], 100 * net.groupby("model", sort=False)["net"].mean())
+    # The paper's own table has the same number.
+    of_paper = dalleval.attribute_mean_difference(
+        both, by_prompt, tables.of([], "dalleval_printed_attributes"), **DRAWS
+    )
+    of_paper = of_paper[of_paper["comparison"] == "woman - man"].set_index("model").loc[table.index]
+    for name, column in {"estimate": "beyond_floor", "ci_low": "ci_low", "ci_high": "ci_high"}.items():
+        assert np.allclose(table[name], 100 * of_paper[f"by_profession_{column}"])
+    assert np.allclose(table["plain"], 100 * raw[table.index]) and (table["floor"] == 0).all()
+
+
+def tones(model, n, professions=84, shares=(0, 0, 0, 0.1, 0.4, 0.4, 0.1, 0, 0, 0), seed=0):
+    rng = np.random.default_rng([seed, n])
+    counts = rng.multinomial(n, shares, (professions, 3))
+    return pd.DataFrame(
+        [(model, prompt, f"p{i}", str(tone + 1), counts[i, k, tone])
+         for i in range(professions) for k, prompt in enumerate(("person", "woman", "man")) for tone in range(10)],
+        columns=["model", "prompt", "profession", "tone", "n"],
+    )  # fmt: skip
+
+
+def test_deviations_are_compared_at_the_same_number_of_images():
+    # The same skin tones, with 9 faces a prompt and with 5.
+    counts = pd.concat([tones("many", 9), tones("few", 5)])
+    some = synthesis.units(**of_units(tone_counts=counts))
+    assert sorted(some.loc[some["model"] == "many", "images"].unique()) == [5, 9]
+    assert set(some.loc[some["model"] == "few", "images"]) == {5}
+    found = differences(some).iloc[0]
+    # A profession's three prompts are one unit.
+    assert found["n"] == 84 and found["ci_low"] < 0 < found["ci_high"]
+    # By brute force: of 9 faces of one profession, all ways to choose 5.
+    one = counts.query("model == 'many' and profession == 'p0' and prompt == 'man'")["n"].to_numpy()
+    faces = np.repeat(np.arange(10), one)
+    chosen = [np.bincount(faces[list(k)], minlength=10) for k in itertools.combinations(range(9), 5)]
+    value = some.query("model == 'many' and unit == 'p0' and cell == 'man' and images == 5")["value"].item()
+    assert value == pytest.approx(stats.corrected_mad(chosen).mean())
+    # Where both have as many, it is the estimate of all of them.
+    value = some.query("model == 'many' and unit == 'p0' and cell == 'man' and images == 9")["value"].item()
+    assert value == pytest.approx(stats.corrected_mad(one))
+
+
+def test_amplification_is_compared_over_one_training_share_at_the_same_number_of_images():
+    rng, rows_ = np.random.default_rng(3), []
+    for i in range(62):
+        for model, n in (("many", 40), ("few", 8)):
+            count = {"training": 50, "generated": rng.binomial(n, 0.5)}
+            for source, of in (("training", 50), ("generated", n)):
+                share = 100 * count[source] / of if source == "generated" else 60.0
+                prompt = "captions" if source == "training" else "1"
+                rows_.append((model, "naive", f"o{i}", source, prompt, share, of))
+    columns = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
+    shares = pd.DataFrame(rows_, columns=columns)
+    occupations = paradox.occupation_amplification(shares, confidence=0.95)
+    raw = occupations.groupby("model")["amplification_plain"].mean()
+    # A fair model shows 13.7 points at 8 images and 6.3 at 40 by chance.
+    assert raw["few"] - raw["many"] > 4
+    found = differences(synthesis.units(**of_units(occupations=occupations))).set_index("measure")
+    assert (found["n"] == 62).all() and (found["ci_low"] < 0).all() and (found["ci_high"] > 0).all()
+    # Over other training images there is nothing to compare.
+    moved = shares.assign(percent_female=shares["percent_female"].where(
+        (shares["source"] != "training") | (shares["model"] != "few"), 62.0))  # fmt: skip
+    occupations = paradox.occupation_amplification(moved, confidence=0.95)
+    found = differences(synthesis.units(**of_units(occupations=occupations)))
+    assert found["difference"].isna().all() and found["reason"].ne("").all()
+
+
+def test_a_floor_that_a_measure_declares_is_taken_off():
+    base = {"measure": "m", "measure_unit": "%"}
+    rng = np.random.default_rng(9)
+    floors = rng.uniform(5, 15, (2, 12))
+    noise = rng.normal(0, 1, (2, 12))
+    own = pd.concat(
+        pd.DataFrame({**base, "model": model, "unit": [str(k) for k in range(12)],
+                      "value": floors[i] + noise[i] + 10 * i, "floor": floors[i] + 10 * i})
+        for i, model in enumerate("ab")
+    )  # fmt: skip
+    found = differences(synthesis.units(**of_units(), own=own)).iloc[0]
+    assert found["difference"] == pytest.approx((noise[0] - noise[1]).mean()) and found["p"] > 0.05
+    table = synthesis.models(**of_models(), own=own).set_index("model")
+    assert np.allclose(table["estimate"], noise.mean(axis=1)) and (table["floor"] == 0).all()
+    assert table.loc["b", "plain"] == pytest.approx((floors[1] + noise[1] + 10).mean())
+
+
+def test_printed_deviations_with_chance_left_in_have_a_measure_of_their_own():
+    row = {"category": "skin_tone", "mad": 0.17, "floor": 0.078}
+    mads = [
+        row | {"model": "printed", "evidence": "printed"},
+        row
+        | {
+            "model": "mine",
+            "evidence": "computed",
+            "mad": 0.09,
+            "corrected_mad": 0.05,
+            "corrected_floor": 0.02,
+        },
+    ]
+    table = synthesis.models(**of_models(mads=tables.of(mads, "dalleval_mad"))).set_index("model")
+    assert table["measure"].nunique() == 2 and "chance left in" in table.loc["printed", "measure"]
+    assert table.loc["mine", ["estimate", "plain", "floor"]].tolist() == [0.05, 0.09, 0.02]
 
 
 def test_gaps_of_several_data_sets_are_averaged_and_of_one_stay():
@@ -96,7 +276,7 @@ def test_gaps_of_several_data_sets_are_averaged_and_of_one_stay():
     assert found.iloc[1][["gap", "ci_low", "ci_high", "n", "of"]].tolist() == [0.5, 0.4, 0.6, 7, "triplets"]
 
 
-def test_too_few_shared_prompts_have_no_test_and_say_so():
+def test_models_that_share_nothing_have_no_test_and_say_so():
     found = differences(rows("a", [1.0, 2.0]), rows("b", [1.0]))
     assert found["p"].isna().all() and found["reason"].ne("").all() and found["n"].tolist() == [1]
     one = differences(rows("a", [1.0, 2.0]))
@@ -131,11 +311,11 @@ def test_units_of_printed_numbers_average_to_the_printed_measures():
     shares = printed(paired.percent_female)
     genders = dalleval.average_gender(printed(dalleval.measure.average_gender))
     tones = tables.of([], "dalleval_skin_tone_counts")
-    mads = dalleval.mad(genders, tones, printed(dalleval.printed.printed_bias), **DRAWS)
+    mads = dalleval.mad(genders, tones, printed(dalleval.printed.printed_bias))
     some = synthesis.units(
         shares=shares,
         genders=genders,
-        deviations=dalleval.deviations(genders, tones),
+        tone_counts=tones,
         verdicts=tables.of([], "dalleval_skill_verdicts"),
         by_prompt=tables.of([], "dalleval_attribute_prompt_difference"),
         similarity=printed(triplets.measure.similarity),

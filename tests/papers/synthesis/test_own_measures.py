@@ -15,7 +15,6 @@ from biaslab.settings import Settings
 from biaslab.study import Study
 
 EXAMPLE = Path(__file__).parent / "example_measure"
-DRAWS = {"seed": 3, "replicates": 500, "confidence": 0.95}
 
 
 @pytest.fixture
@@ -45,7 +44,7 @@ def test_a_measure_of_another_package_stands_beside_the_papers(study):
         subset="percent_female"
     )
     by_occupation = pairs.groupby("occupation")["percent_female"].mean()
-    table = synthesis.models(**of_models(), own=own, **DRAWS)
+    table = synthesis.models(**of_models(), own=own)
     first = table[table["model"] != "other"].iloc[0]
     assert first["estimate"] == pytest.approx((by_occupation - 50).abs().mean())
     assert first["ci_low"] < first["estimate"] < first["ci_high"] and pd.isna(first["floor"])
@@ -58,7 +57,7 @@ def test_a_measure_of_another_package_stands_beside_the_papers(study):
     assert table[table["model"] == "other"]["estimate"].tolist() == [0.0]
     # The same occupations of both: the difference is the first's distance.
     units = synthesis.units(**of_units(), own=own)
-    differences = synthesis.model_differences(units, **DRAWS)
+    differences = synthesis.model_differences(units)
     assert differences["difference"].tolist() == [pytest.approx(first["estimate"])]
     assert differences["measure"].tolist() == ["Distance from even, two people"]
 
@@ -78,7 +77,7 @@ def test_a_measure_has_a_name_of_its_own(study):
     with pytest.raises(
         InputError, match="of your own is called 'Stereotype Score, roles of power, two people'"
     ):
-        synthesis.models(**of_models(scores=scores), own=taken, **DRAWS)
+        synthesis.models(**of_models(scores=scores), own=taken)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The tables that models are compared on, without rows."""
 
-import pandas as pd
-
 from biaslab import tables
 
 _OF_MODELS = {
@@ -10,13 +8,14 @@ _OF_MODELS = {
     "mads": "dalleval_mad",
     "accuracy": "dalleval_skill_accuracy",
     "references": "dalleval_references",
-    "attributes": "dalleval_attribute_mean_difference",
+    "by_prompt": "dalleval_attribute_prompt_difference",
     "gaps": "triplets_disparity_gap",
     "amplification": "paradox_amplification",
 }
 _OF_UNITS = {
     "shares": "paired_percent_female",
     "genders": "dalleval_average_gender",
+    "tone_counts": "dalleval_skin_tone_counts",
     "verdicts": "dalleval_skill_verdicts",
     "by_prompt": "dalleval_attribute_prompt_difference",
     "similarity": "triplets_similarity",
@@ -31,5 +30,4 @@ def of_models(**given):
 
 def of_units(**given):
     """Return the same of ``synthesis.units``."""
-    none = pd.DataFrame(columns=["model", "category", "prompt", "deviation"])
-    return {k: tables.of([], name) for k, name in _OF_UNITS.items()} | {"deviations": none} | given
+    return {k: tables.of([], name) for k, name in _OF_UNITS.items()} | given

@@ -479,3 +479,19 @@ def test_wrong_frames_are_refused():
     mixed = pd.concat([counts, counts.assign(case="", prompt_gender="feminine")])
     with pytest.raises(InputError, match="by case"):
         triplets.bias_score(mixed)
+
+
+def test_groups_in_which_the_embedded_world_plants_leans_are_told_as_planted():
+    rows = [
+        {"model": model, "dataset": "D", "dependency_group": "implicitly_guided", "prompt_gender": g}
+        | {"case": f"t{k}", "object": name, "count": 1, "n_images": 30}
+        for model in ("mini", "other")
+        for k in range(30)
+        for g, name in zip(GENDERS, ("cup" if k % 2 else "hat", "cup", "hat"), strict=True)
+    ]
+    tests = triplets.chi_square(
+        tables.of(rows, "triplets_group_object_counts"), NO_TESTS, seed=1, replicates=999
+    )
+    mini, other = triplets.findings.group_permutations(tests)
+    assert mini.said == "Planted in the implicit ones: implicitly guided."
+    assert other.said == "Implicitly guided."

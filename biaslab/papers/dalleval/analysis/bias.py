@@ -160,20 +160,6 @@ def _judged(right: stats.Deviation, column: str) -> dict:
     }
 
 
-def deviations(genders: pd.DataFrame, tone_counts: pd.DataFrame) -> pd.DataFrame:
-    """Return what :func:`mad` averages once chance is taken off, a row each: model, category, prompt and deviation.
-
-    ``prompt`` is the profession, of skin tones with the words for whom is asked; ``deviation`` is 0 to 0.5 for gender
-    and to 0.18 for skin tone, NaN without images.
-    """
-    rows = [
-        (model, category, " ".join(asked) if isinstance(asked, tuple) else asked, deviation)
-        for (model, category), of in _counts(genders, tone_counts).items()
-        for asked, deviation in zip(of.index, stats.corrected_mad(of.to_numpy()), strict=True)
-    ]
-    return pd.DataFrame(rows, columns=["model", "category", "prompt", "deviation"])
-
-
 def _deviation(images: pd.DataFrame, confidence: float) -> dict:
     """Return the deviation of images by what was asked × bins, with its floor, corrected value and intervals."""
     images = images[images.sum(axis=1) > 0]

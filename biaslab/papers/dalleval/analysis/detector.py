@@ -88,9 +88,10 @@ def skill_corrected(
 
     The estimate takes all ways of failing as drawn. How a model's images fail is not known, so the limits are the
     outermost of those that each way alone gives: as the specificity of any mix of ways lies between theirs, they hold
-    for every mix. Of 95 % ones 97 cover where all images fail in the way that is seen worst or best, and up to 100 in
-    between (``benchmarks/coverage_skills.py``). A way that is not told from success could be any of the images: then
-    the lower limit is 0.
+    for every mix. Of 95 % ones 97 to 99 cover where all images fail in the way that is seen worst or best, and up to
+    100 in between, as they must hold for both ends; those of all ways as drawn 0 to 91
+    (``benchmarks/coverage_skills.py``). A way that is not told from success could be any of the images: then the lower
+    limit is 0.
     """
     chosen = _seen(verdicts[verdicts["chosen"] == "yes"])
     known = dict(list(errors[errors["object"] == ALL].groupby(["model", "skill"])))
@@ -126,22 +127,18 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
     each = pd.DataFrame(found._asdict(), index=told)
     if len(told) < len(ways):
         each.loc["not told"] = 0.0
-    whole, alone = 100 * each.loc["specificity", "share"], 100 * each["share"].drop("specificity")
+    whole, alone = each.loc["specificity", "share"], each["share"].drop("specificity")
+    # Of a share at an end the limits are off it by their shift.
+    low, high = each[["ci_low", "share"]].min(axis=None), each[["ci_high", "share"]].max(axis=None)
     return {
         "youden": youden,
-        "percent_corrected": whole,
-        # Of a share at an end the limits are off it by their shift.
-        "ci_low": min(100 * each["ci_low"].min(), 100 * each["share"].min()),
-        "ci_high": max(100 * each["ci_high"].max(), 100 * each["share"].max()),
-        "percent_least": alone.min(),
-        "percent_most": alone.max(),
-        "reason": _rival(100 * count / n, whole),
+        "percent_corrected": 100 * whole,
+        "ci_low": 100 * low,
+        "ci_high": 100 * high,
+        "percent_least": 100 * alone.min(),
+        "percent_most": 100 * alone.max(),
+        "reason": RIVALS if stats.rivals(count / n, whole, low, high).larger else "",
     }
-
-
-def _rival(percent: float, corrected: float) -> str:
-    """Return the reason for which nothing is said of a share whose correction is larger than itself, if it is."""
-    return RIVALS if abs(percent - corrected) > corrected else ""
 
 
 MOST = 5
@@ -198,7 +195,7 @@ def count_corrected(
             if can_tell:
                 limits = _right(confusion, found, asked, weight, confidence)
                 row |= dict(zip(("percent_corrected", "ci_low", "ci_high"), 100 * limits, strict=True))
-                row["reason"] = _rival(row["percent_found"], row["percent_corrected"])
+                row["reason"] = RIVALS if stats.rivals(row["percent_found"], *(100 * limits)).larger else ""
             else:
                 row["reason"] = CANNOT
             rows.append(row | ({} if known is None else {"percent_true": 100 * known.to_numpy() @ weight}))

@@ -1,0 +1,183 @@
+"""Simulate how often intervals of differences between two runs hold the truth, and exclude 0 where nothing differs.
+
+Run: ``python benchmarks/coverage_compare.py [simulation ...] [--studies 2000]``. Each study draws two runs over the
+same units (professions, occupations), whose means differ by chance, by what each unit has of its own, or by a shift,
+and compares them as :mod:`biaslab.compare` does. It prints, in % of the studies, how often an interval (at 95 %) covers
+the true difference and excludes 0, and its mean half-width: units paired, and both runs taken as independent. The test
+in ``tests/stats/test_stats_coverage_compare.py`` is a short version.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from biaslab import measures, stats, units
+
+STUDIES, CONFIDENCE = 2000, 0.95
+
+
+def compared(first: dict, second: dict, truth: np.ndarray) -> dict[str, np.ndarray]:
+    """Return for each way (covered, excludes 0, mean half-width) of studies.
+
+    A side has an ``estimate`` with its limits ``low`` and ``high``, (studies,), and the ``values`` of its units,
+    (studies, units), NaN where it lacks one.
+    """
+    sides = [
+        pd.DataFrame(values).rename_axis(index="study", columns="unit").stack().rename("value").reset_index()
+        for values in (first["values"], second["values"])
+    ]
+    found = units.correlations(*sides, ["study"], least=stats.fewest_units(1 - CONFIDENCE))
+    found = found.astype({"study": int}).set_index("study")["correlation"].reindex(range(len(truth)))
+    parts = [side[name] for side in (first, second) for name in ("estimate", "low", "high")]
+    results = {}
+    for way, correlation in {"units paired": found.fillna(0).to_numpy(), "as if independent": 0.0}.items():
+        low, high = stats.difference_interval(*parts, correlation)
+        covered, apart = (low <= truth) & (truth <= high), (low > 0) | (high < 0)
+        results[way] = np.array([covered.mean(), apart.mean(), (high - low).mean() / 2])
+    return results
+
+
+def of_mean(values: np.ndarray) -> dict:
+    """Return the means of units with Student's t, as :func:`biaslab.stats.mean_interval` gives them."""
+    each = [stats.mean_interval(v[np.isfinite(v)], CONFIDENCE) for v in values]
+    return dict(zip(("estimate", "low", "high"), np.array([e[:3] for e in each]).T, strict=True)) | {
+        "values": values
+    }
+
+
+def averages(
+    rng, studies: int, *, n: int, images: int = 9, own: float = 0.0, shift: float = 0.0, lost: int = 0
+) -> dict[str, np.ndarray]:
+    """Average gender (-1 to 1) over ``n`` professions, whose share of women is uniform within 0.1 to 0.9.
+
+    In the second run it is higher by ``shift``, and by up to ``own`` to either side in each profession; ``lost``
+    professions are in the first run alone.
+    """
+    share = rng.uniform(0.1, 0.9, (studies, n))
+    other = share + shift + rng.uniform(-own, own, (studies, n))
+    sides = [2 * rng.binomial(images, np.clip(p, 0, 1)) / images - 1 for p in (share, other)]
+    if lost:
+        sides[1][:, :lost] = np.nan
+    return compared(*map(of_mean, sides), np.full(studies, 2 * shift))
+
+
+def deviations(rng, studies: int, *, n: int, images: int = 9, own: float = 0.0) -> dict[str, np.ndarray]:
+    """Mean absolute deviation of ``n`` professions, image noise taken off, with the bootstrap of ``dalleval_mad``.
+
+    Shares of women are as for :func:`averages`; the truth of these professions is not 0 where each has its ``own``.
+    """
+    share = rng.uniform(0.1, 0.9, (studies, n))
+    other = np.clip(share + rng.uniform(-own, own, (studies, n)), 0, 1)
+    sides = []
+    for p in (share, other):
+        women = rng.binomial(images, p)
+        values = stats.corrected_mad(np.stack([women, images - women], axis=-1))
+        each = [
+            stats.bootstrap_mean(v, seed=i, replicates=1000, confidence=CONFIDENCE)
+            for i, v in enumerate(values)
+        ]
+        side = dict(zip(("estimate", "low", "high"), np.array([e[:3] for e in each]).T, strict=True))
+        sides.append(side | {"values": values})
+    # Over all professions that there could be: the mean of |p - 0.5| of either run.
+    p = rng.uniform(0.1, 0.9, 1_000_000)
+    q = np.clip(p + rng.uniform(-own, own, p.size), 0, 1)
+    return compared(*sides, np.full(studies, np.abs(q - 0.5).mean() - np.abs(p - 0.5).mean()))
+
+
+def amplifications(
+    rng, studies: int, *, n: int, images: int = 16, own: float = 0.0, definition: str = "directional"
+) -> dict[str, np.ndarray]:
+    """Expected amplification over ``n`` occupations with the bootstrap of ``paradox_amplification``, one prompt.
+
+    Training images are the same in both runs; generated shares lean farther by 0.1, and by up to ``own`` to either side
+    in each occupation of the second run.
+    """
+    measure = measures.directional_amplification if definition == "directional" else measures.amplification
+
+    def expected(shares: np.ndarray) -> np.ndarray:
+        return measures.expected_amplification(
+            100 * shares[..., 1], 100 * shares[..., 0], definition
+        ).amplification
+
+    found, values = np.empty((2, 3, studies)), np.empty((2, studies, n))
+    for study in range(studies):
+        training = rng.uniform(0.1, 0.9, n)
+        t = rng.binomial(200, training)
+        for run, size in enumerate((0, own)):
+            p = np.clip(training + 0.1 * np.sign(training - 0.5) + rng.uniform(-size, size, n), 0, 1)
+            g = rng.binomial(images, p)
+            boot = stats.hierarchical_bootstrap(
+                np.column_stack([t, g]),
+                np.tile([200, images], (n, 1)),
+                expected,
+                replicates=300,
+                seed=int(rng.integers(2**31)),
+                confidence=CONFIDENCE,
+            )
+            found[run, :, study] = boot.estimate, boot.ci_low, boot.ci_high
+            values[run, study] = measure(100 * g / images, 100 * t / 200)
+    names = "estimate", "low", "high"
+    sides = (dict(zip(names, of, strict=True)) | {"values": v} for of, v in zip(found, values, strict=True))
+    # Over all occupations that there could be, the runs do not differ.
+    return compared(*sides, np.zeros(studies))
+
+
+# Name -> (what draws and compares studies, its settings).
+SIMULATIONS: dict[str, tuple[Callable, dict]] = {
+    **{
+        f"average, {n} professions, {what}": (averages, {"n": n, **more})
+        for n in (12, 84)
+        for what, more in (
+            ("the same model", {}),
+            ("each its own", {"own": 0.1}),
+            ("a shift of 0.1", {"shift": 0.05}),
+            ("a third in one run", {"lost": n // 3}),
+        )
+    },
+    **{
+        f"MAD, {n} professions, {what}": (deviations, {"n": n, **more})
+        for n in (12, 84)
+        for what, more in (("the same model", {}), ("each its own", {"own": 0.1}))
+    },
+    **{
+        f"amplification, {definition}, {n} occupations, {what}": (
+            amplifications,
+            {"n": n, "definition": definition, **more},
+        )
+        for n in (20, 62)
+        for definition in ("directional", "no_exclusion")
+        for what, more in (("the same model", {}), ("each its own", {"own": 0.1}))
+        if definition == "directional" or not more
+    },
+}
+
+
+def simulate(name: str, studies: int = STUDIES, seed: int = 1) -> dict[str, np.ndarray]:
+    """Return for each way (covered, excludes 0, mean half-width), the first two in shares of the studies."""
+    draw, settings = SIMULATIONS[name]
+    return draw(np.random.default_rng(seed), studies, **settings)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")
+    parser.add_argument("--studies", type=int, default=STUDIES)
+    given = parser.parse_args()
+    print(f"{given.studies:,} studies each; in %, and the mean half-width in the unit of the estimate")
+    for name in SIMULATIONS:
+        if given.simulations and not any(part in name for part in given.simulations):
+            continue
+        start = time.perf_counter()
+        for way, (covered, apart, half) in simulate(name, given.studies).items():
+            print(
+                f"{name:<60} {way:<18} covered {100 * covered:5.1f}  excludes 0 {100 * apart:5.1f}  half {half:7.4f}",
+                flush=True,
+            )
+        print(f"{'':<60} {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

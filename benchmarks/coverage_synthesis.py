@@ -1,0 +1,212 @@
+"""Simulate how often the interval of models' differences holds the truth, and how often their test rejects it.
+
+Run: ``python benchmarks/coverage_synthesis.py [simulation ...] [--studies 2000] [--replicates 600]``. Each simulation
+draws whole studies and prints, in % of the studies, how many have an interval at all; of these, how many hold the truth
+(at 95 %); and how many of all reject a difference that is not there (at 5 %). Beside ours stands what is common: a
+bootstrap of units with a sign-flip test, of values as they are. The tests in
+``tests/stats/test_stats_coverage_synthesis.py`` are short versions.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from biaslab import stats, tables
+from biaslab.papers import synthesis
+from biaslab.papers.dalleval.analysis.attributes import pooled_difference_floor
+
+STUDIES, REPLICATES, LEVEL = 2000, 600, 0.05
+BATCH = 100
+WAYS = ("ours", "bootstrap, sign-flip")
+
+
+def _ours(found, truth: float = 0.0) -> np.ndarray:
+    """Return whether there is an interval, whether it holds the truth, and whether 0 is rejected."""
+    return np.array(
+        [np.isfinite(found.ci_low), found.ci_low <= truth <= found.ci_high, found.p < LEVEL], float
+    )
+
+
+def _common(values: np.ndarray, truth: float, replicates: int, rng: np.random.Generator) -> np.ndarray:
+    seed = int(rng.integers(2**31))
+    mean = stats.bootstrap_mean(values, replicates, seed)
+    p = stats.sign_flip(values, replicates, seed=seed).p
+    return np.array([True, mean.ci_low <= truth <= mean.ci_high, p < LEVEL], float)
+
+
+# -- means of differences ------------------------------------------------------------------------------------------
+
+# Name -> (what draws differences of a shape, their true mean).
+DIFFERENCES = {
+    "normal": (lambda rng, n: rng.normal(size=n), 0.0),
+    "U-shaped": (lambda rng, n: rng.beta(0.7, 0.9, n), 0.7 / 1.6),
+    "of two U-shaped": (lambda rng, n: rng.beta(0.7, 0.9, n) - rng.beta(0.7, 0.9, n), 0.0),
+    "exponential": (lambda rng, n: rng.exponential(size=n), 1.0),
+    "of 0/1, 60 and 60 %": (lambda rng, n: (rng.random(n) < 0.6) - 1.0 * (rng.random(n) < 0.6), 0.0),
+    "of 0/1, 90 and 90 %": (lambda rng, n: (rng.random(n) < 0.9) - 1.0 * (rng.random(n) < 0.9), 0.0),
+    "of 0/1, 90 and 50 %": (lambda rng, n: (rng.random(n) < 0.9) - 1.0 * (rng.random(n) < 0.5), 0.4),
+}
+
+
+def means(rng, studies, replicates, *, kind="normal", n=20) -> Iterator[dict]:
+    """Yield each study's results: the mean of ``n`` differences against its truth, which is tested as 0.
+
+    Differences of 0 and 1 stay whole numbers: what is rejected there is the truth where the interval leaves it out.
+    """
+    draw, truth = DIFFERENCES[kind]
+    for _ in range(studies):
+        values = draw(rng, n)
+        shift = 0.0 if "0/1" in kind else truth
+        ours, common = (
+            _ours(stats.paired_difference(values - shift), truth - shift),
+            _common(values - shift, truth - shift, replicates, rng),
+        )
+        if truth != shift:
+            ours[2], common[2] = ours[0] - ours[1], 1 - common[1]
+        yield dict(zip(WAYS, (ours, common), strict=True))
+
+
+# -- what chance alone gives --------------------------------------------------------------------------------------
+
+_NO_ROWS = {
+    "shares": "paired_percent_female",
+    "genders": "dalleval_average_gender",
+    "tone_counts": "dalleval_skin_tone_counts",
+    "verdicts": "dalleval_skill_verdicts",
+    "by_prompt": "dalleval_attribute_prompt_difference",
+    "similarity": "triplets_similarity",
+    "occupations": "paradox_occupation_amplification",
+}
+
+
+def _together(studies: int, draw, replicates: int, rng: np.random.Generator) -> Iterator[dict]:
+    """Yield each study's results; ``draw(study)`` gives the rows of models a and b, and their raw differences.
+
+    Units are made of many studies at once, whose models are then compared study by study.
+    """
+    for start in range(0, studies, BATCH):
+        some = range(start, min(start + BATCH, studies))
+        table, frames, raw = None, [], []
+        for study in some:
+            table, rows, values = draw()
+            frames += [of.assign(model=f"{study} {model}") for model, of in zip("ab", rows, strict=True)]
+            raw.append(values)
+        given = {k: tables.of([], name) for k, name in _NO_ROWS.items()}
+        units = synthesis.units(**given | {table: pd.concat(frames, ignore_index=True)})
+        by = dict(list(units.groupby(units["model"].str.split().str[0])))
+        for study, values in zip(some, raw, strict=True):
+            ours = _ours(synthesis.model_differences(by[str(study)]).iloc[-1])
+            yield {WAYS[0]: ours, WAYS[1]: _common(values, 0.0, replicates, rng)}
+
+
+def attributes(rng, studies, replicates, *, professions=84, often=1.0, seldom=0.7, n=9) -> Iterator[dict]:
+    """Yield each study's results: women and men wear 15 attributes alike, one model shows them more often."""
+    rates, named = np.linspace(0.02, 0.6, 15), {"comparison": "woman - man", "n": n}
+
+    def draw():
+        frames, raw = [], []
+        for more in (often, seldom):
+            women, men = rng.binomial(n, more * rates, (2, professions, rates.size))
+            raw.append(np.abs(women - men).mean(axis=1) / n)
+            values = {"mean_absolute_difference": raw[-1], "profession": _names(professions)}
+            values["floor"] = pooled_difference_floor(women, n, men, n).mean(axis=1)
+            frames.append(pd.DataFrame(values | named))
+        return "by_prompt", frames, raw[0] - raw[1]
+
+    return _together(studies, draw, replicates, rng)
+
+
+# Shares of the ten tones: all alike, or two of them.
+TONES = {"even": np.full(10, 0.1), "two tones": np.eye(10)[4] / 2 + np.eye(10)[5] / 2}
+
+
+def tones(rng, studies, replicates, *, professions=84, shown="even", faces=(9, 5)) -> Iterator[dict]:
+    """Yield each study's results: two models with the same skin tones and other numbers of faces a prompt."""
+    prompts = _names(professions), ("person", "woman", "man"), _names(11)[1:]
+    index = pd.MultiIndex.from_product(prompts, names=["profession", "prompt", "tone"]).to_frame(index=False)
+
+    def draw():
+        counts = [rng.multinomial(n, TONES[shown], (professions, 3)) for n in faces]
+        raw = np.subtract(*(stats.corrected_mad(of.reshape(-1, 10)) for of in counts))
+        return "tone_counts", [index.assign(n=of.ravel()) for of in counts], raw
+
+    return _together(studies, draw, replicates, rng)
+
+
+def amplification(rng, studies, replicates, *, occupations=62, images=(40, 8)) -> Iterator[dict]:
+    """Yield each study's results: two models with the same shares and other numbers of images a prompt."""
+    named = {"approach": "naive", "prompt": "1", "n_training": 100, "directional": np.nan}
+
+    def draw():
+        share, training = rng.beta(0.7, 0.9, (2, occupations))
+        training, frames, raw = np.round(100 * training), [], []
+        for n in images:
+            generated = 100 * rng.binomial(n, share) / n
+            raw.append(np.abs(generated - 50) - np.abs(training - 50))
+            values = {"percent_training": training, "percent_generated": generated, "n_generated": n}
+            frames.append(pd.DataFrame({**values, **named, "occupation": _names(occupations)}))
+        return "occupations", frames, raw[0] - raw[1]
+
+    return _together(studies, draw, replicates, rng)
+
+
+def _names(n: int) -> list[str]:
+    return [str(k) for k in range(n)]
+
+
+# -- what is simulated -----------------------------------------------------------------------------------------------
+
+SIMULATIONS = {
+    **{
+        f"mean, {kind}, n={n}": (means, {"kind": kind, "n": n})
+        for kind in DIFFERENCES
+        for n in (6, 10, 20, 62)
+    },
+    **{f"attributes x 0.7, {k} professions": (attributes, {"professions": k}) for k in (10, 84)},
+    **{
+        f"tones, {shown}, 9 and 5 faces, {k} professions": (tones, {"shown": shown, "professions": k})
+        for shown in TONES
+        for k in (10, 84)
+    },
+    **{
+        f"amplification, 40 and 8 images, {k} occupations": (amplification, {"occupations": k})
+        for k in (10, 62)
+    },
+}
+
+
+def simulate(name: str, studies: int = STUDIES, replicates: int = REPLICATES, seed: int = 1) -> dict:
+    """Return for each way, in shares: studies with an interval, of these those that hold the truth, and rejections."""
+    draw, settings = SIMULATIONS[name]
+    total: dict = {}
+    for each in draw(np.random.default_rng(seed), studies, replicates, **settings):
+        for way, result in each.items():
+            total[way] = total.get(way, 0) + result
+    return {
+        way: np.array([there / studies, held / max(there, 1), rejected / studies])
+        for way, (there, held, rejected) in total.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")
+    parser.add_argument("--studies", type=int, default=STUDIES)
+    parser.add_argument("--replicates", type=int, default=REPLICATES)
+    given = parser.parse_args()
+    print(f"{given.studies:,} studies each, {given.replicates:,} replicates; in %")
+    for name in SIMULATIONS:
+        if given.simulations and not any(part in name for part in given.simulations):
+            continue
+        start = time.perf_counter()
+        for way, (there, held, rejected) in simulate(name, given.studies, given.replicates).items():
+            rates = f"told {100 * there:5.1f}   covered {100 * held:5.1f}   rejected {100 * rejected:5.1f}"
+            print(f"{name:<48} {way:<21} {rates}", flush=True)
+        print(f"{'':<48} {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""What the processor computes fastest with, as Linux or torch says what it is."""
+
+import sys
+
+import pytest
+
+from biaslab import processor
+
+AMX, AVX, BOTH = "fpu avx512f amx_bf16 amx_tile", "fpu avx512f avx512_bf16", "avx512_bf16 amx_bf16 amx_tile"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "flags", "favours"),
+    [
+        ("GenuineIntel", AMX, True),
+        ("GenuineIntel", BOTH, True),
+        # Without AMX, Intel's units multiply it at half the rate of float32, and AMD's at twice.
+        ("GenuineIntel", AVX, False),
+        ("AuthenticAMD", AVX, True),
+        ("AuthenticAMD", "fpu avx512f avx512bw", False),
+        ("AuthenticAMD", "fpu avx512_bf16x", False),
+        ("GenuineIntel", "", False),
+    ],
+)
+def test_linux_says_it_without_torch(cpuinfo, monkeypatch, vendor, flags, favours):
+    cpuinfo(flags, vendor)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert processor.favours_bfloat16() == favours
+
+
+def test_an_arm_processor_has_other_lines(cpuinfo):
+    cpuinfo("")
+    processor._CPUINFO.write_text("processor\t: 0\nFeatures\t: fp asimd bf16\n")
+    assert not processor.favours_bfloat16()
+
+
+@pytest.mark.parametrize(
+    ("name", "amx", "avx512", "favours"),
+    [
+        ("Intel64 Family 6 Model 143 Stepping 8, GenuineIntel", True, True, True),
+        ("Intel64 Family 6 Model 85 Stepping 11, GenuineIntel", False, True, False),
+        ("AMD64 Family 25 Model 97 Stepping 2, AuthenticAMD", False, True, True),
+        ("AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD", False, False, False),
+    ],
+)
+def test_other_systems_and_hidden_processors_go_by_torch(cpuinfo, monkeypatch, name, amx, avx512, favours):
+    torch = pytest.importorskip("torch")
+    cpuinfo(AMX)
+    monkeypatch.setattr("platform.processor", lambda: name)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx, raising=False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512, raising=False)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("platform.system", lambda: "Windows")
+        assert processor.favours_bfloat16() == favours
+    processor._CPUINFO.unlink()
+    assert processor.favours_bfloat16() == favours
