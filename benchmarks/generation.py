@@ -7,8 +7,8 @@ The loop: diffusers' default call with one prompt, one image at a time, text enc
 CPU in float32 as diffusers loads it, on a GPU in float16. Ours: the same number of steps and guidance through
 ``biaslab.generation.GeneratedImages``, files and store included, with the model loaded before in both. Both make images
 of the same prompts with the same seeds; how far they are apart is printed as well. The share is that of the machine's
-own product of large matrices, in the same type and with as many threads, measured before ours and after it: what
-encoding a text, all steps with both halves of the guidance, and decoding multiply, over the seconds that it all took.
+own product of large matrices, in the same type and with as many threads, measured before ours and after it: what text,
+steps with both halves of the guidance, and decoding multiply, over the seconds that all of it took.
 
 The model is mini-sd where it is installed. ``--arch`` builds another with random weights: ``mini`` (the architecture
 of mini-sd), ``sd1`` (Stable Diffusion 1.x), ``sdxl``, or ``small-sdxl`` (its parts, narrow). Both are timed after a

@@ -89,9 +89,27 @@ def test_batches_are_fitted_to_free_memory(free, one, two, expected):
     assert fitting(free, one, two) == expected
 
 
-@pytest.mark.parametrize(("size", "expected"), [(64, 64), (128, 16), (512, 1), (1024, 1), (32, 64)])
-def test_batches_on_a_cpu_shrink_with_pixels(folders, size, expected):
-    assert load(*settings(folders("sd1"), height=size, width=size)).batch_size == expected
+@pytest.mark.parametrize(
+    ("size", "guidance", "expected"),
+    [(64, 1, 64), (64, 4, 32), (128, 1, 16), (128, 4, 8), (512, 4, 1), (1024, 1, 1), (32, 4, 32)],
+)
+def test_batches_on_a_cpu_shrink_with_pixels_and_guidance(folders, size, guidance, expected):
+    asked = settings(folders("sd1"), height=size, width=size, guidance_scale=guidance)
+    assert load(*asked).batch_size == expected
+
+
+def test_few_images_are_decoded_at_a_time_on_a_cpu(folders, monkeypatch):
+    import torch
+
+    model, sizes = load(*settings(folders("sd1"), height=64, width=64)), []
+    decode = generator.families.decode
+    monkeypatch.setattr(
+        generator.families, "decode", lambda vae, some: (sizes.append(len(some)), decode(vae, some))[1]
+    )
+    noise = torch.randn(20, 4, 64 // model.pipe.vae_scale_factor, 64 // model.pipe.vae_scale_factor)
+    with torch.no_grad():
+        assert len(model._decoded(noise)[0]) == 20
+    assert sizes == [16, 4]
 
 
 def test_a_scheduler_that_draws_shared_noise_is_refused(folders):

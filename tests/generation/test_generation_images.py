@@ -196,7 +196,7 @@ def test_type_and_batch_that_were_found_stay_when_a_run_goes_on(folders, tmp_pat
     (note,) = tmp_path.rglob("made.json")
     said = json.loads(note.read_text())
     assert said["pipeline"] == "StableDiffusionPipeline" and said["scheduler"] == "DDIMScheduler"
-    assert (said["dtype"] in ("float32", "bfloat16"), said["batch_size"], said["height"]) == (True, 64, 32)
+    assert (said["dtype"] in ("float32", "bfloat16"), said["batch_size"], said["height"]) == (True, 32, 32)
     note.write_text(json.dumps(said | {"dtype": "float32", "batch_size": 16}))
     generate(prompts(nurse=2), *given, seed=4, store=store, progress=False, load=remembered)
     assert asked == [("auto", 0), ("float32", 16)]
