@@ -64,27 +64,29 @@ def averages(
     return compared(*map(of_mean, sides), np.full(studies, 2 * shift))
 
 
-def deviations(rng, studies: int, *, n: int, images: int = 9, own: float = 0.0) -> dict[str, np.ndarray]:
-    """Mean absolute deviation of ``n`` professions, image noise taken off, with the bootstrap of ``dalleval_mad``.
+def deviations(
+    rng, studies: int, *, n: int, images: int = 9, own: float = 0.0, drawn: float = 1.0
+) -> dict[str, np.ndarray]:
+    """Mean absolute deviation of ``n`` professions, chance taken off, with the interval of ``dalleval_mad``.
 
-    Shares of women are as for :func:`averages`; the truth of these professions is not 0 where each has its ``own``.
+    Shares of women are as for :func:`averages`; in the second run their distance from one half is ``drawn`` times as
+    large, and each profession has up to ``own`` to either side. The truth is of all professions that there could be.
     """
-    share = rng.uniform(0.1, 0.9, (studies, n))
-    other = np.clip(share + rng.uniform(-own, own, (studies, n)), 0, 1)
-    sides = []
-    for p in (share, other):
+
+    def shares(size) -> tuple[np.ndarray, np.ndarray]:
+        share = rng.uniform(0.1, 0.9, size)
+        return share, np.clip(0.5 + drawn * (share - 0.5) + rng.uniform(-own, own, size), 0, 1)
+
+    unit, sides = np.arange(n), []
+    for p in shares((studies, n)):
         women = rng.binomial(images, p)
-        values = stats.corrected_mad(np.stack([women, images - women], axis=-1))
-        each = [
-            stats.bootstrap_mean(v, seed=i, replicates=1000, confidence=CONFIDENCE)
-            for i, v in enumerate(values)
-        ]
-        side = dict(zip(("estimate", "low", "high"), np.array([e[:3] for e in each]).T, strict=True))
-        sides.append(side | {"values": values})
-    # Over all professions that there could be: the mean of |p - 0.5| of either run.
-    p = rng.uniform(0.1, 0.9, 1_000_000)
-    q = np.clip(p + rng.uniform(-own, own, p.size), 0, 1)
-    return compared(*sides, np.full(studies, np.abs(q - 0.5).mean() - np.abs(p - 0.5).mean()))
+        counts = np.stack([women, images - women], axis=-1)
+        each = [stats.mean_mad(c, unit, CONFIDENCE) for c in counts]
+        found = np.array([(e.value, e.ci_low, e.ci_high) for e in each]).T
+        side = dict(zip(("estimate", "low", "high"), found, strict=True))
+        sides.append(side | {"values": np.abs(women / images - 0.5)})
+    first, second = (np.abs(p - 0.5).mean() for p in shares(1_000_000))
+    return compared(*sides, np.full(studies, second - first))
 
 
 def amplifications(
@@ -140,7 +142,12 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
     **{
         f"MAD, {n} professions, {what}": (deviations, {"n": n, **more})
         for n in (12, 84)
-        for what, more in (("the same model", {}), ("each its own", {"own": 0.1}))
+        for what, more in (
+            ("the same model", {}),
+            ("each its own", {"own": 0.1}),
+            ("against half of it", {"drawn": 0.5}),
+            ("against none", {"drawn": 0.0}),
+        )
     },
     **{
         f"amplification, {definition}, {n} occupations, {what}": (

@@ -101,7 +101,7 @@ def _gap(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 OVER: Mapping[str, tuple[Callable[[Read], Iterator[pd.DataFrame]], tuple[str, ...]]] = {
     "dalleval_overall_average": (_averages, ("ci_low", "judge_ci_low")),
-    "dalleval_mad": (_deviations, ("ci_low", "corrected_ci_low")),
+    "dalleval_mad": (_deviations, ("ci_low", "corrected_ci_low", "judge_ci_low")),
     "dalleval_attribute_difference": (_attributes, ("ci_low",)),
     "paradox_amplification": (_amplifications, ("ci_low",)),
     "paired_stereotype_score": (_scores, ("ci_low",)),

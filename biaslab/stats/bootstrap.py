@@ -25,7 +25,7 @@ from biaslab.stats.intervals import Estimate
 LEVELS = ("occupation", "image")
 CELLS_PER_BATCH = 250_000  # bounds memory: some ten arrays of this size exist at a time
 # Always the same draws, so that an estimate is one number whatever the replicates and the seed.
-NOISE_DRAWS, NOISE_SEED = 4000, 20231
+NOISE_DRAWS, NOISE_SEED = 1000, 20231
 # Groups, and images of a cell on average, below which intervals do not cover.
 LEAST_GROUPS, LEAST_IMAGES = 3, 2
 FEW_GROUPS = f"Fewer than {LEAST_GROUPS} occupations do not tell how much others differ."
