@@ -145,6 +145,18 @@ def _parser() -> argparse.ArgumentParser:
     add("--rebuild", action="store_true", help=text)
     add("--price", type=float, metavar="N", help="what an image cost, where no sound line says it")
 
+    text = "say what the store of computed results holds, by stage, or prune what no current code reads"
+    add = command("store", _store, text)
+    text = "list what would be deleted: results of other code than this installation's, and never what was bought, "
+    text += "asked of a chat or fetched, nor what a running process works at"
+    add("action", metavar="prune", nargs="?", choices=("prune",), help=text)
+    add("--store", metavar="DIR", help="the store's folder (default: $BIASLAB_STORE, else outputs/.store)")
+    add("--yes", action="store_true", help="with prune: delete it")
+    text = (
+        "with prune: also what cannot be compared: broken folders, results of plugins or of packages not here"
+    )
+    add("--unknown", action="store_true", help=text)
+
     text = "train an embedded model from the embedded world, from scratch"
     add = command("train", _train, text, bars, kept="go on with --resume")
     add("name", metavar="NAME", help="one of those that 'biaslab models' lists")
@@ -282,6 +294,36 @@ def _ledger(given: argparse.Namespace) -> None:
     rebuilt = ledger.rebuild(given.folder, price=given.price) if given.rebuild else None
     for name, value in (rebuilt or ledger.summary(given.folder)).items():
         print(f"{name}: {'' if value is None else value}")
+
+
+def _store(given: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from biaslab import places, pruning
+    from biaslab.errors import ParameterError
+
+    if not given.action and (given.yes or given.unknown):
+        raise ParameterError("--yes and --unknown say how to prune: biaslab store prune --yes")
+    root = (Path(given.store).expanduser() if given.store else places.default_root()).absolute()
+    if not (results := pruning.results(root)):
+        print(f"The store {root} {'holds no results' if root.is_dir() else 'is not there'}.")
+        return
+    if not given.action:
+        print(pruning.table(results).to_string(index=False))
+        print(pruning.listed(r for r in results if r.state == pruning.UNKNOWN), end="")
+        print(f"Store: {root}")
+        return
+    pruned = pruning.prune(root, unknown=given.unknown, delete=given.yes)
+    if pruned.deleted:
+        print(pruning.table(pruned.deleted).drop(columns=[*pruning.STATES]).to_string(index=False))
+    print(pruning.listed(pruned.in_use, "left, a process works there"), end="")
+    print(pruning.listed(pruned.unknown), end="")
+    if pruned.unknown:
+        print("What is unknown is left; --unknown takes it, too.")
+    did = "Deleted" if given.yes else "Would delete"
+    how = "" if given.yes or not pruned.deleted else " Nothing is deleted yet: add --yes."
+    print(f"{did} {pruning.summed(pruned.deleted)}, from {root}.{how}")
+    pruned.check()
 
 
 def _train(given: argparse.Namespace) -> None:

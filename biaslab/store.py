@@ -5,8 +5,9 @@ A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs
 the rows it was computed from, so that a stage asked for other rows never answers with wrong ones. Each is written to a
 temporary name and then renamed: a file under its own name is whole. Its SHA-256 lies beside it, is written first and
 is checked whenever the shard is read; a damaged shard is set aside as ``*.damaged``, computed again, and noted in
-``<root>/notes.jsonl``. A lock per shard lets several processes share the work of one stage; on several machines the
-folder must be one that all of them share under the same path.
+``<root>/notes.jsonl``. A lock per shard lets several processes share the work of one stage, and one per process at work
+keeps the stage from being pruned (:mod:`biaslab.pruning`); on several machines the folder must be one that all of them
+share under the same path.
 """
 
 from __future__ import annotations
@@ -206,16 +207,18 @@ class Stage:
         k, n = self.share or (0, 1)
         mine = [path for i, path in enumerate(shards) if path in missing and i % n == k]
         if mine:
-            self._begin()
-            with tqdm(
-                desc=label or str(self.key["name"]),
-                unit=f" {unit}",
-                total=None if advances else len(units),
-                initial=0 if advances else len(units) - sum(map(len, missing.values())),
-                disable=not progress,
-                leave=False,
-                file=sys.stderr,
-            ) as bar:
+            with (
+                self._in_use(),
+                tqdm(
+                    desc=label or str(self.key["name"]),
+                    unit=f" {unit}",
+                    total=None if advances else len(units),
+                    initial=0 if advances else len(units) - sum(map(len, missing.values())),
+                    disable=not progress,
+                    leave=False,
+                    file=sys.stderr,
+                ) as bar,
+            ):
                 run = (self.engine or engines.get()).map
                 fill = partial(_fill_shard, self.work, self.key["code"])
                 tasks = ((path, missing[path]) for path in mine)
@@ -230,10 +233,10 @@ class Stage:
                             busy.append(path)
                         elif not advances:
                             bar.update(len(missing[path]))
-            for path in busy:
-                with locked(path):
-                    if not path.exists():
-                        _write(path, self.work(missing[path]))
+                for path in busy:
+                    with locked(path):
+                        if not path.exists():
+                            _write(path, self.work(missing[path]))
         left = sum(not path.exists() for path in missing)
         if left:
             raise UnfinishedError(
@@ -262,11 +265,27 @@ class Stage:
             if not described.exists():
                 replace(described, (json.dumps(self.key, indent=1, sort_keys=True) + "\n").encode())
 
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """Begin, and hold a lock of one's own beside those of shards, so that nobody deletes the folder meanwhile."""
+        name = f"use-{uuid.uuid4().hex[:8]}"
+        lock = self.folder / "locks" / f"{name}.lock"
+        try:
+            with contextlib.ExitStack() as held:
+                with guarded(self.folder.parents[1]):
+                    self._begin()
+                    held.enter_context(locked(self.folder / "stage.json", name))
+                yield
+        finally:
+            # A pruning process may look at it just now.
+            with contextlib.suppress(OSError):
+                lock.unlink()
+
     def _read(self, path: Path, rows: pd.DataFrame) -> pd.DataFrame:
         with contextlib.suppress(_DamagedError, FileNotFoundError):
             return _read(path)
-        self._begin()
-        return once(path, lambda: self.work(rows), self._note)
+        with self._in_use():
+            return once(path, lambda: self.work(rows), self._note)
 
     def _note(self, text: str) -> None:
         note = {"time": now(), "stage": self.key["name"], "digest": self.digest, "text": text}
@@ -373,6 +392,22 @@ def locked(path: Path, name: str = "", *, wait: bool = True, kept: str = "") -> 
         yield
     finally:
         lock.release()
+
+
+def guarded(root: Path) -> contextlib.AbstractContextManager[None]:
+    """Be the only process that begins to use a result of a store, or that takes one away."""
+    return locked(root / "prune")
+
+
+def is_held(lock: Path) -> bool:
+    """Return whether a process holds a lock, by its file."""
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(lock, timeout=0):
+            return False
+    except Timeout:
+        return True
 
 
 def _write(path: Path, frame: pd.DataFrame) -> None:

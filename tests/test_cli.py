@@ -208,4 +208,4 @@ def test_the_shell_is_told_the_commands(capsys):
         cli.main(["--completion", "bash"])
     assert ended.value.code == 0
     script = capsys.readouterr().out
-    assert all(f"_{name}_option_strings" in script for name in ("run", "compare", "export", "train"))
+    assert all(f"_{name}_option_strings" in script for name in ("run", "compare", "export", "store", "train"))

@@ -1,0 +1,284 @@
+"""``biaslab store``: what lies there, and what may go: results of other code, and nothing that was paid for."""
+
+import json
+import os
+import shutil
+from functools import partial
+
+import pandas as pd
+import pytest
+
+from biaslab import cli, closure, pruning, store
+from biaslab.errors import RunError
+from biaslab.net.journal import Journal
+from biaslab.net.ledger import OK, Bought, Ledger
+from biaslab.pipeline.work import indicate
+from biaslab.pruning import CURRENT, KEPT, UNKNOWN, UNREAD, Result, prune, results, table
+from biaslab.store import Store, locked
+
+CAPTIONS = pd.DataFrame({"text": ["she is a nurse", "he is a cook", "a chef"]})
+WORK = partial(indicate, "gazetteer")
+MODULE = "biaslab.captions.indicators"
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """Return the store's folder, which is the default one."""
+    monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "store"))
+    return tmp_path / "store"
+
+
+def compute(root, code=None, work=WORK, rows=2, **inputs):
+    """Compute a stage, as if its function depended on some other ``code``, and return its folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        if code is not None:
+            own = closure.of(work)
+            patch.setattr(closure, "of", lambda *_: {**own, **code})
+        stage = Store(root).stage("indicators", inputs, work)
+        stage.compute(CAPTIONS, shard_rows=rows, progress=False)
+    return stage.folder
+
+
+def states(root):
+    return {r.path: r.state for r in results(root)}
+
+
+def run(capsys, *arguments):
+    """Return the exit status of the command, what it printed, and what it said of errors."""
+    status = cli.main(["store", *arguments])
+    return status, *capsys.readouterr()
+
+
+def buy(root):
+    """Return the folder of a ledger that bought one image."""
+    folder = Store(root).stage("bought_images", {"url": "http://here", "model": "one"}).folder
+    ledger, key = Ledger(folder, 0.25, 1), "ab" * 32
+    ledger.load()
+    ledger.reserve(key, lambda: False)
+    ledger.settle(key, charged=True)
+    ledger.save_picture(key, "png", b"\x89PNG\r\n\x1a\n")
+    ledger.keep(key, Bought(OK, ending="png"), {})
+    return folder
+
+
+def answered(root):
+    """Return the folder of a chat that answered one question."""
+    folder = Store(root).stage("answers", {"url": "http://here"}).folder
+    Journal(folder / "answers.jsonl", "").write({"question": "q", "text": "a"})
+    return folder
+
+
+def test_results_of_changed_code_go_and_those_of_current_code_stay(root, capsys):
+    now = compute(root)
+    old = [compute(root, {MODULE: "0" * 16}), compute(root, {"package:torch": "0.1"})]
+    old.append(compute(root, {"biaslab.gone": "0" * 16}))
+    assert states(root) == {now: CURRENT, **dict.fromkeys(old, UNREAD)}
+    status, said, _ = run(capsys, "prune")
+    assert status == 0
+    assert "Would delete 3 results" in said and "Nothing is deleted yet: add --yes." in said
+    assert len(states(root)) == 4
+    status, said, _ = run(capsys, "prune", "--yes")
+    assert status == 0 and "Deleted 3 results, 0.0 MB" in said
+    assert [*(root / "indicators").iterdir()] == [now]
+    # What stays is found by the same key, and not computed again; what went is.
+    times = {p: p.stat().st_mtime_ns for p in now.glob("*.parquet")}
+    assert compute(root) == now and {p: p.stat().st_mtime_ns for p in now.glob("*.parquet")} == times
+    assert compute(root, {MODULE: "0" * 16}) == old[0] and states(root)[old[0]] == UNREAD
+    assert "Would delete 1 result," in run(capsys, "prune")[1]
+
+
+def test_a_changed_source_is_what_makes_results_unread(root, monkeypatch):
+    folder = compute(root)
+    summary = closure._summary
+    monkeypatch.setattr(closure, "_known", {})
+    monkeypatch.setattr(closure, "_read", {root / closure.KEPT})
+    pruning._code_here.cache_clear()
+    monkeypatch.setattr(closure, "_summary", lambda text, package: summary(text + "\nNEW = 1\n", package))
+    assert states(root) == {folder: UNREAD}
+    pruning._code_here.cache_clear()
+
+
+def test_nothing_that_was_bought_asked_fetched_or_rated_goes(root, capsys):
+    bought, asked = buy(root), answered(root)
+    fetched = root / "downloads" / ("0" * 16)
+    (fetched / "images").mkdir(parents=True)
+    (fetched / "images" / "1.jpg").write_bytes(b"\xff\xd8\xff")
+    # Of other code, and somebody has put ratings there.
+    rated = compute(root, {MODULE: "0" * 16})
+    (rated / "ratings.csv").write_text("image,gender\n1,woman\n")
+    files = {p: p.read_bytes() for p in root.rglob("*") if p.is_file() and p.suffix != ".lock"}
+    assert states(root) == dict.fromkeys((bought, asked, fetched, rated), KEPT)
+    status, said, _ = run(capsys, "prune", "--yes", "--unknown")
+    assert status == 0 and said == f"Deleted 0 results, 0.0 MB, from {root}.\n"
+    assert {p: p.read_bytes() for p in files} == files
+    ledger = Ledger(bought)
+    ledger.load()
+    assert ledger.has("ab" * 32) and float(ledger.spent) == 0.25
+
+
+def elsewhere(rows):
+    return rows
+
+
+def test_what_cannot_be_compared_goes_only_when_asked_for(root, capsys):
+    folders = {
+        "function:elsewhere": compute(root, work=elsewhere),
+        "package:absent": compute(root, {"package:absent": "1.0"}),
+        "somebody.model": compute(root, {"somebody.model": "0" * 16}),
+        "judged by another package": compute(root, {MODULE: "0" * 16}, settings={"gender": "plugin:mine"}),
+    }
+    now = compute(root, settings={"gender": "plugin:mine"})
+    assert states(root) == {now: CURRENT, **dict.fromkeys(folders.values(), UNKNOWN)}
+    _, said, _ = run(capsys, "prune", "--yes")
+    assert "Deleted 0 results" in said and "--unknown takes it" in said and len(states(root)) == 5
+    for reason, folder in folders.items():
+        assert any(reason in line and folder.name in line for line in said.splitlines())
+    _, said, _ = run(capsys, "prune", "--yes", "--unknown")
+    assert "Deleted 4 results" in said and states(root) == {now: CURRENT}
+
+
+def test_broken_folders_are_named_and_left(root, capsys):
+    kinds = ("there is no stage.json", "stage.json cannot be read", "stage.json is that of another result")
+    one, two, three = (compute(root, n=n) for n in range(3))
+    (one / "stage.json").unlink()
+    (two / "stage.json").write_text('{"code": ')
+    text = (three / "stage.json").read_text()
+    (three / "stage.json").write_text(json.dumps(json.loads(text) | {"code": {}}))
+    assert set(states(root).values()) == {UNKNOWN}
+    _, said, _ = run(capsys)
+    for kind, folder in zip(kinds, (one, two, three), strict=True):
+        assert f"1 result, 0.0 MB: broken: {kind}: indicators/{folder.name}\n" in said
+    prune(root, delete=True)
+    assert len(states(root)) == 3
+
+
+def test_the_table(root, capsys):
+    folder = compute(root, {MODULE: "0" * 16})
+    compute(root, n=1)
+    bought = buy(root)
+    for path in folder.rglob("*"):
+        os.utime(path, (1.7e9, 1.7e9))  # 14 November 2023
+    rows = table(results(root)).set_index("stage")
+    assert list(rows.index) == ["bought_images", "indicators", "total"]
+    assert rows["results"].tolist() == [1, 2, 3]
+    assert rows[[*pruning.STATES]].to_numpy().tolist() == [[0, 0, 0, 1], [1, 1, 0, 0], [1, 1, 0, 1]]
+    assert rows.loc["total", "oldest"] == rows.loc["indicators", "oldest"] == "2023-11-14"
+    assert rows.loc["total", "newest"] > "2023-11-15" and rows.loc["bought_images", "oldest"] > "2023-11-15"
+    status, said, _ = run(capsys)
+    assert status == 0 and said.endswith(f"Store: {root}\n")
+    inside = sum(p.stat().st_size for p in bought.rglob("*") if p.is_file())
+    sizes = {r.path: r.size for r in results(root)}
+    assert sizes[bought] == inside
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [(149_000, "0.1 MB"), (999_900_000, "999.9 MB"), (999_960_000, "1.0 GB"), (12.34e12, "12,340.0 GB")],
+)
+def test_sizes(tmp_path, size, said):
+    assert table([Result(tmp_path, CURRENT, size, 0)])["size"].tolist() == [said, said]
+
+
+def test_no_store_and_an_empty_one_say_so(root, tmp_path, capsys):
+    for arguments in ((), ("prune",), ("prune", "--yes")):
+        assert run(capsys, *arguments) == (0, f"The store {root} is not there.\n", "")
+    root.mkdir()
+    (root / "modules.json").write_text("{}")
+    assert run(capsys) == (0, f"The store {root} holds no results.\n", "")
+    # Of another place, which is no store.
+    (tmp_path / "photos" / "2024").mkdir(parents=True)
+    (tmp_path / "photos" / "2024" / "1.jpg").write_bytes(b"1")
+    assert run(capsys, "--store", str(tmp_path))[1] == f"The store {tmp_path} holds no results.\n"
+    assert run(capsys, "--yes")[0] == 2
+    assert run(capsys, "--unknown")[2].startswith("biaslab: --yes and --unknown say how to prune")
+
+
+def test_a_result_whose_lock_is_held_stays(root, capsys):
+    folder = compute(root, {MODULE: "0" * 16})
+    with locked(next(folder.glob("*.parquet"))):
+        for arguments in (["prune"], ["prune", "--yes"]):
+            status, said, _ = run(capsys, *arguments)
+            assert status == 0 and f"a process works there: indicators/{folder.name}\n" in said
+    assert states(root) == {folder: UNREAD}
+    assert len(prune(root, delete=True).deleted) == 1
+
+
+def test_a_run_between_two_shards_keeps_its_folder(root, monkeypatch):
+    fill, left = store._fill_shard, []
+
+    def pruned_before(*task):
+        left.extend(prune(root, delete=True, unknown=True).in_use)
+        return fill(*task)
+
+    monkeypatch.setattr(store, "_fill_shard", pruned_before)
+    folder = compute(root, {MODULE: "0" * 16})
+    assert [r.path for r in left] == [folder, folder]
+    assert len([*folder.glob("*.parquet")]) == 2
+    # The lock of the run goes with it.
+    assert [*folder.glob("locks/use-*")] == []
+    assert [r.path for r in prune(root, delete=True).deleted] == [folder]
+
+
+def test_what_goes_while_it_is_read_is_computed_again(root):
+    whole = Store(root).stage("indicators", {}, WORK)
+    expected = whole.compute(CAPTIONS, shard_rows=1, progress=False)
+    found = whole.compute_iter(CAPTIONS, shard_rows=1, progress=False)
+    first = next(found)
+    shutil.rmtree(whole.folder)
+    pd.testing.assert_frame_equal(pd.concat([first, *found], ignore_index=True), expected)
+    assert states(root) == {whole.folder: CURRENT}
+
+
+def test_what_a_stopped_prune_left_goes_with_the_next_one(root, monkeypatch):
+    now, old = compute(root), compute(root, {MODULE: "0" * 16})
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+
+        def stopped(folder):
+            next(folder.glob("*.parquet")).unlink()
+            raise KeyboardInterrupt
+
+        patch.setattr(shutil, "rmtree", stopped)
+        prune(root, delete=True)
+    assert not old.exists() and sorted(states(root).values()) == [CURRENT, UNREAD]
+    assert len(prune(root, delete=True).deleted) == 1
+    assert [*(root / "indicators").iterdir()] == [now]
+
+
+def test_who_may_not_delete_is_told_so(root, monkeypatch, capsys):
+    theirs, mine = sorted([compute(root, {MODULE: "0" * 16}), compute(root, {MODULE: "1" * 16})])
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != theirs and access(path, mode))
+    for arguments in (["prune"], ["prune", "--yes"]):
+        status, said, error = run(capsys, *arguments)
+        assert status == 2 and " 1 result, 0.0 MB, from " in said
+        assert error.startswith("biaslab: 1 result of the store cannot be deleted by this user, first ")
+        assert f"{theirs} (Permission denied)" in error
+    assert states(root) == {theirs: UNREAD} and len([*theirs.glob("*.parquet")]) == 2
+    assert not mine.exists()
+
+
+def test_links_are_not_followed(root, tmp_path):
+    old = compute(root, {MODULE: "0" * 16})
+    away = old.rename(tmp_path / old.name)
+    old.symlink_to(away)
+    assert results(root) == []
+    assert prune(root, delete=True).deleted == [] and (away / "stage.json").exists()
+
+
+def test_two_that_prune_at_once_do_not_disturb_each_other(root, monkeypatch):
+    old = [compute(root, {MODULE: str(k) * 16}) for k in range(3)]
+    found = results(root)
+    prune(root, delete=True)
+    monkeypatch.setattr(pruning, "results", lambda root: found)
+    assert prune(root, delete=True) == pruning.Pruned()
+    assert not any(folder.exists() for folder in old)
+
+
+def test_check_names_the_first_and_how_many(tmp_path):
+    failed = [
+        (Result(tmp_path / str(k), UNREAD, 1, 0), PermissionError(13, "Permission denied")) for k in (1, 2)
+    ]
+    with pytest.raises(
+        RunError, match=r"2 results of the store cannot be deleted .*/1 \(Permission denied\)"
+    ):
+        pruning.Pruned(failed=failed).check()
