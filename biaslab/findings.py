@@ -111,9 +111,10 @@ class Finding:
 def held_together(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a page's findings with one level for all of its main verdicts, and what was done.
 
-    ``records`` are those of :meth:`Finding.as_record` with ``main``. The p-values of the main verdicts are adjusted
-    over the page (Holm): where nothing is there, it claims anything with a chance of the level at most. A verdict that
-    does not hold over the page, or has no test, gets its ``undecided`` answer; all get ``p_page``.
+    ``records`` are those of :meth:`Finding.as_record` with ``main`` and ``printed``. The p-values of the main verdicts
+    are adjusted over the page (Holm): where nothing is there, it claims anything with a chance of the level at most.
+    Those on numbers that papers print are a family of their own, so that what is measured beside them moves none. A
+    verdict that does not hold over the page, or has no test, gets its ``undecided`` answer; all get ``p_page``.
 
     Returns:
         The records in their order, and counts: ``tested`` (main verdicts), ``stand``, ``withdrawn``, ``alpha``, and of
@@ -124,7 +125,10 @@ def held_together(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
     verdicts = [i for i, record in enumerate(records) if record.get("undecided")]
     main = [i for i in verdicts if records[i].get("main")]
     tests = {i: records[i]["p"] for i in main if records[i].get("p") is not None}
-    adjusted = dict(zip(tests, map(float, adjust(list(tests.values()))), strict=True))
+    adjusted: dict[int, float] = {}
+    for kind in (True, False):
+        family = [i for i in tests if bool(records[i].get("printed")) is kind]
+        adjusted |= zip(family, map(float, adjust([tests[i] for i in family])), strict=True)
     held, withdrawn = list(records), 0
     for i in main:
         record, p = records[i], adjusted.get(i)

@@ -376,8 +376,18 @@ class Study:
         """
         each = [f for given in findings for f in ([given] if isinstance(given, Finding) else given)]
         printed = self.printed_models if each else set()
+        every = (
+            set().union(*(of["model"] for of in self._inputs.values() if "model" in of)) if each else set()
+        )
         for finding in each:
-            told = {"main": bool(main or card), "card": int(card), "printed": finding.model in printed}
+            # One about several models names them: "A and B", or "A, B, C"; one about none is about all.
+            about = (
+                {finding.model} & printed or set(re.split(", | and ", finding.model))
+                if finding.model
+                else every
+            )
+            known = bool(about) and about <= printed
+            told = {"main": bool(main or card), "card": int(card), "printed": known}
             self._record("findings", finding.as_record() | told)
             print(finding)
         if not each:

@@ -116,6 +116,14 @@ def test_a_page_holds_its_level_over_its_main_verdicts():
                                       "others": 0, "others_stand": 0})  # fmt: skip
 
 
+def test_what_is_measured_beside_printed_numbers_moves_no_verdict_on_them():
+    printed = verdict(0.04) | {"printed": True}
+    alone, beside = ([printed], [printed, *(verdict(0.5) for _ in range(20))])
+    assert [held_together(records)[0][0]["p_page"] for records in (alone, beside)] == [0.04, 0.04]
+    # And the other way round: 2 * 0.04.
+    assert held_together([verdict(0.04), verdict(0.9), printed])[0][0]["p_page"] == 0.08
+
+
 def test_a_page_of_fair_verdicts_seldom_claims_anything():
     rng = np.random.default_rng(5)
     pages = [held_together([verdict(p) for p in rng.random(10)])[1]["stand"] > 0 for _ in range(400)]

@@ -156,7 +156,8 @@ def test_the_page_says_how_its_answers_hold_one_level(soup, tmp_path):
     said = " ".join(soup.find(class_="together").get_text().split())
     assert (
         "its 31 main answers" in said
-        and "18 do after Holm's adjustment over all of them at 5 % (2 more" in said
+        and "18 do after Holm's adjustment over all of them, those on printed numbers apart, at 5 % (2 more"
+        in said
     )
     # Chance alone: 5 % of 60.
     assert "Of 60 further down, each at its own level, 25 do; by chance about 3 would." in said

@@ -631,7 +631,7 @@ def _tested(tests: pd.DataFrame, confidence: float) -> dict:
     families = tests.groupby("evidence")["p_decisive_holm"].min()
     return {
         "p": min(1.0, len(families) * families.min()), "alpha": _alpha(confidence),
-        "undecided": f"In none of {count(len(tests), 'test', 'tests')} can it be told after Holm's correction.",
+        "undecided": f"In none of {count(len(tests), 'test', 'tests')} can it be told.",
         # Printed tests do not say of how many triplets they are.
         "n": tests["n_cases"].max(), "of": "triplets",
     }  # fmt: skip

@@ -245,7 +245,7 @@ def test_answers_go_by_permutations_where_objects_come_in_crowds():
     found = triplets.chi_square(counts, NO_TESTS, seed=1, replicates=999)
     assert (found["p_holm"] < 0.05).any() and (found["p_decisive_holm"] > 0.05).all()
     (counted,) = triplets.findings.chi_square(found)
-    assert counted.said == "In none of 4 tests can it be told after Holm's correction."
+    assert counted.said == "In none of 4 tests can it be told."
     assert (counted.n, counted.p) == (24, found["p_decisive_holm"].min())
     (said,) = triplets.findings.gendered_objects(found)
     assert said.said.startswith("Not more than by chance") and (said.n, said.of) == (24, "triplets")
