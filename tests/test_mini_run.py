@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import compare, coverage, places, runs, tables
+from biaslab import compare, coverage, places, published, runs, tables
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS
 from biaslab.pipeline import Settings
 
@@ -141,3 +141,20 @@ def test_shares_follow_from_judgements_image_by_image(folder, pipeline):
     sample = training[training["rank"] <= pipeline.settings.captions.per_occupation]
     decided = sample[sample["gender"].isin(["female", "male"])]
     assert (decided["gender"] == decided["truth_gender"]).mean() > 0.97
+
+
+def test_printed_numbers_have_the_same_digits_beside_a_model(root, ran, report):
+    report("published")
+    beside, alone = (root / "outputs" / name / "tables" for name in ("mini", "published"))
+    compared = 0
+    for path in sorted(path for path in alone.glob("*.csv") if (beside / path.name).exists()):
+        one, other = (pd.read_csv(f, dtype=str, keep_default_na=False) for f in (path, beside / path.name))
+        named = next((c for c in ("model", "model_a", "first") if c in one), "")
+        # Summaries over all models of a run are of others here; a source has either printed captions or real ones.
+        some = one[one[named].isin(published.MODELS)] if named else one[:0]
+        columns = [c for c in one if c in other]
+        rows = set(other[columns].itertuples(index=False, name=None))
+        missing = [row for row in some[columns].itertuples(index=False, name=None) if row not in rows]
+        assert not missing, (path.name, len(missing), missing[0])
+        compared += len(some)
+    assert compared > 1000

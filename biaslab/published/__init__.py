@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _DATA = resources.files(__name__) / "data"
+MODELS = frozenset(("SD 1.4", "SD 1.5", "DALL-E 3", "minDALL-E", "Karlo", "Stable Diffusion"))
+"""Models of which papers print shares that intervals are drawn of."""
+DRAWS = {"seed": 20231, "replicates": 10_000}
+"""Draws for these, so that what rests on printed numbers has the same digits in every run."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,11 @@ class PublishedTable:
     columns: Mapping[str, PublishedColumn]  # Columns by name, in the file's order.
     rows: int  # Rows in the file.
     notes: tuple[str, ...]  # Sample sizes, misprints and other things to know before computing with it.
+
+
+def draws(model: str, **given) -> dict:
+    """Return ``given`` seed, replicates and so on; of one of :data:`MODELS` with :data:`DRAWS` in their place."""
+    return given | (DRAWS if model in MODELS else {})
 
 
 def names() -> list[str]:

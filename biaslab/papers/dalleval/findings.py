@@ -470,7 +470,9 @@ def skill_training(training: pd.DataFrame, *, confidence: float = 0.95) -> list[
         Finding(
             "Does less training data change the accuracy?",
             f"In {(training['p_holm'] < alpha).sum()} of {len(training)} cells after Holm's adjustment.",
-            n=training["n"].min(), of="images", figure="dalleval_skill_training", p=training["p_holm"].min(),
+            n=training["n"].min(), of="images", figure="dalleval_skill_training",
+            # A family a model.
+            p=min(1.0, training["model"].nunique() * training["p_holm"].min()),
             undecided=f"Clearly in 0 of {len(training)} cells.", alpha=alpha,
             details=(f"Unadjusted, the interval of the change excludes 0 in {away(training)}.",),
         )

@@ -604,7 +604,9 @@ def test_less_training_data(printed):
     ]
     assert len(p) == 12
     assert table["p"].to_numpy() == pytest.approx(p)
-    assert table["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
+    # A family a model, so that one more beside it moves none.
+    for model, rows in pd.Series(p, table.index).groupby(level="model"):
+        assert table.loc[model, "p_holm"].to_numpy() == pytest.approx(multipletests(rows, method="holm")[1])
 
 
 def test_change_between_shares_without_spread(results):

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import hypergeom, t
 
-from biaslab import stats, tables
+from biaslab import published, stats, tables
 from biaslab.measures import attribute_difference as difference_of_shares
 from biaslab.measures import mean_absolute_difference
 from biaslab.papers.dalleval.analysis.detector import CANNOT, LEAST_YOUDEN
@@ -180,14 +180,15 @@ def attribute_mean_difference(
 
     Of averages over professions, also without what chance adds (:func:`biaslab.stats.folded_means`), and of single
     professions averaged, less their floor (``by_prompt``: what :func:`attribute_prompt_difference` returns). ``seed``
-    and ``replicates`` are those of swapping the labels of professions at random.
+    and ``replicates`` are those of swapping the labels of professions at random (:func:`biaslab.published.draws`).
     """
     known = keyed(printed, ["model", "prompt", "attribute"], "value")
     rows = []
     for model, comparison, a, b in _compared(presence):
         paired = difference_of_shares(a["share"].to_numpy(), b["share"].to_numpy())
         paired = paired[~np.isnan(paired).any(axis=1)]
-        found = stats.folded_means(paired, replicates=replicates, seed=seed, confidence=confidence)
+        drawn = published.draws(model, replicates=replicates, seed=seed)
+        found = stats.folded_means(paired, confidence=confidence, **drawn)
         row = {
             "model": model,
             "comparison": comparison,

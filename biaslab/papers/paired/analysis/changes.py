@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import fisher_exact
 
-from biaslab import stats, tables
+from biaslab import published, stats, tables
 from biaslab.measures import score_change as change_of
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, percent_of, strata
@@ -69,7 +69,8 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
         known = group.dropna(subset=["score"])
         wide = ((100 + known["score"]) / 2).groupby([known["occupation"], known["stereotype"]]).mean()
         wide = wide.unstack().reindex(columns=LISTS)
-        drawn = _resampled_means(wide.to_numpy(), seed, replicates)
+        how = published.draws(cell["model"], seed=seed, replicates=replicates)
+        drawn = _resampled_means(wide.to_numpy(), **how)
         means = wide.mean().to_numpy()
         for i, stratum in enumerate(LISTS):
             some = known[known["stereotype"] == stratum]

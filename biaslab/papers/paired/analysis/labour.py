@@ -7,7 +7,7 @@ from math import isfinite
 import numpy as np
 import pandas as pd
 
-from biaslab import stats, tables
+from biaslab import published, stats, tables
 from biaslab.measures import (
     DEFINITIONS,
     amplification,
@@ -94,9 +94,8 @@ def labour_amplification(
             np.column_stack([np.rint(generated * people / 100), np.rint(labour / 100 * _EXACT)]),
             np.column_stack([people, known]),
             _amplifications,
-            replicates=replicates,
-            seed=seed,
             confidence=confidence,
+            **published.draws(model, replicates=replicates, seed=seed),
         )
         for i, definition in enumerate(DEFINITIONS):
             plain = expected_amplification(generated, labour, definition)

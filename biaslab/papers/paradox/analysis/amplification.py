@@ -24,7 +24,6 @@ from biaslab.papers.paradox.analysis.groups import (
     TOO_FEW,
     Estimates,
     Group,
-    draws,
     estimates,
     expected,
     groups,
@@ -78,7 +77,7 @@ def amplification(
 
 
 def _amplification_rows(group: Group, bootstrap: dict) -> Iterator[list]:
-    found = estimates(group, **draws(group.model, **bootstrap))
+    found = estimates(group, **published.draws(group.model, **bootstrap))
     for i, definition in enumerate(measures.DEFINITIONS):
         for j, prompt in enumerate(group.names):
             kept = kept_values(group, definition, prompt)
@@ -131,7 +130,7 @@ def shuffled(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: fl
     """
     rows = []
     for group in groups(shares):
-        given = draws(group.model, seed=seed, replicates=replicates)
+        given = published.draws(group.model, seed=seed, replicates=replicates)
         many, rng = min(given["replicates"], _MOST_REPLICATES), np.random.default_rng(given["seed"])
         order = rng.permuted(np.tile(np.arange(len(group.occupations)), (many, 1)), axis=1)
         training = np.broadcast_to(group.training, (many, *group.training.shape))
@@ -254,7 +253,11 @@ def bias_amp(
             return np.stack(values, axis=-1).reshape(*shares.shape[:-2], -1)
 
         boot = stats.hierarchical_bootstrap(
-            *group.counts(), statistic, with_n=True, drawing=group.drawing, **draws(group.model, **bootstrap)
+            *group.counts(),
+            statistic,
+            with_n=True,
+            drawing=group.drawing,
+            **published.draws(group.model, **bootstrap),
         )
         enough = len(group.occupations) >= stats.fewest_units(1 - confidence) and not group.too_few("mean")
         known = np.isfinite(boot.ci_low) & enough

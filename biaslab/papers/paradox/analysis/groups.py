@@ -14,7 +14,6 @@ import scipy.stats
 from biaslab import measures, stats, tables
 from biaslab.captions.settings import APPROACHES, CAPTIONS_AS_PROMPTS
 from biaslab.errors import InputError
-from biaslab.papers.paradox import printed
 
 # A selection of training captions that serves every prompt; any other training row belongs to one prompt.
 SHARED_TRAINING = ("captions", "ratings", "")
@@ -36,8 +35,6 @@ as few as 30 to 90 % of studies; where the shares are tested first, 0 is rejecte
 where they hardly differ from it (Beta(12, 13)). Of U-shaped shares of 20 occupations 87 % pass at 3 images, all of 62
 (``benchmarks/coverage.py``, ``half`` and ``few``).
 """
-PRINTED = {"seed": 20231, "replicates": 10_000}
-"""Draws of models whose shares the paper prints, so that their intervals have the same digits in every run."""
 NO_PAIRS = (
     "Training and generated images come from the same captions, and which belong together is not given, so there is "
     "no interval and image noise is left in; a table paradox_caption_pairs beside the shares gives it."
@@ -307,11 +304,6 @@ def _at_half(group: Group) -> np.ndarray:
         generated.append(alike(group.generated[:, columns], group.generated_n[:, columns]))
     training, both = np.array(training), np.logical_or(training, generated)
     return np.stack([training if d == "directional" else both for d in measures.DEFINITIONS])
-
-
-def draws(model: str, **given) -> dict:
-    """Return ``given`` seed, replicates and so on; of a model whose shares are printed, the same in every run."""
-    return given | (PRINTED if model in printed.MODELS else {})
 
 
 def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
