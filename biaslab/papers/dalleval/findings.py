@@ -462,21 +462,19 @@ def skill_agreement(agreement: pd.DataFrame, *, confidence: float = 0.95) -> lis
 
 
 def skill_training(training: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
-    """Say where less training data changes the accuracy, before and after adjustment for the number of cells."""
-    if training.empty:
-        return []
+    """Say where less training data changes a model's accuracy, before and after adjustment for its cells."""
     alpha = round(1 - confidence, 10)
-    return [
-        Finding(
+
+    def say(model: str, rows: pd.DataFrame) -> Finding:
+        return Finding(
             "Does less training data change the accuracy?",
-            f"In {(training['p_holm'] < alpha).sum()} of {len(training)} cells after Holm's adjustment.",
-            n=training["n"].min(), of="images", figure="dalleval_skill_training",
-            # A family a model.
-            p=min(1.0, training["model"].nunique() * training["p_holm"].min()),
-            undecided=f"Clearly in 0 of {len(training)} cells.", alpha=alpha,
-            details=(f"Unadjusted, the interval of the change excludes 0 in {away(training)}.",),
-        )
-    ]  # fmt: skip
+            f"In {(rows['p_holm'] < alpha).sum()} of {len(rows)} cells after Holm's adjustment.", model,
+            n=rows["n"].min(), of="images", figure="dalleval_skill_training", p=rows["p_holm"].min(),
+            undecided=f"Clearly in 0 of {len(rows)} cells.", alpha=alpha,
+            details=(f"Unadjusted, the interval of the change excludes 0 in {away(rows)}.",),
+        )  # fmt: skip
+
+    return each(training, ["model"], say)
 
 
 def metric_agreement(agreement: pd.DataFrame) -> list[Finding]:
