@@ -199,14 +199,16 @@ def test_workers_stay_for_the_next_function_and_keep_no_other(tmp_path):
     assert gone(last)
 
 
-def test_each_worker_has_a_gpu_in_turn(monkeypatch):
+def test_each_worker_has_a_gpu_in_turn(monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     three = LocalEngine(3)
-    found = list(three.map(device, range(12), gpu=True))
+    found = list(three.map(partial(device, tmp_path / "gpu", 3), range(12), gpu=True))
     assert Counter(dict(found).values()) == {"4": 2, "7": 1}
     # Work that uses none goes to them, too; else it sees what this process sees.
-    assert {pid for pid, _ in three.map(device, range(12))} == {pid for pid, _ in found}
-    assert {seen for _, seen in LocalEngine(2).map(device, range(4))} == {"4,7"}
+    again = three.map(partial(device, tmp_path / "none", 3), range(12))
+    assert {pid for pid, _ in again} == {pid for pid, _ in found}
+    others = LocalEngine(2).map(partial(device, tmp_path / "other", 2), range(4))
+    assert {seen for _, seen in others} == {"4,7"}
 
 
 def test_workers_end_when_nobody_asks_any_more(tmp_path):
@@ -288,8 +290,14 @@ def cluster():
         process.stdin.close()
 
 
-def device(x):
-    time.sleep(0.2)
+def device(folder, workers, x):
+    """Return the process and the GPUs that it sees, once so many workers have begun: one may start seconds later."""
+    folder.mkdir(exist_ok=True)
+    (folder / str(os.getpid())).touch()
+    late = time.monotonic() + 200
+    while len(list(folder.iterdir())) < workers:
+        assert time.monotonic() < late, "One worker does all the work."
+        time.sleep(0.05)
     return os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
@@ -328,14 +336,15 @@ def test_a_ray_worker_that_hangs_or_is_killed_again_and_again(cluster, tmp_path,
 
 
 @pytest.mark.slow
-def test_ray_workers_share_a_gpu_that_the_work_uses(cluster):
+def test_ray_workers_share_a_gpu_that_the_work_uses(cluster, tmp_path):
+    both, one = (partial(device, tmp_path / str(n), n) for n in (2, 1))
     # One GPU and two workers: half of it each; without the wish for one, workers see none.
-    found = list(RayEngine(2).map(device, range(8), gpu=True))
+    found = list(RayEngine(2).map(both, range(8), gpu=True))
     assert {seen for _, seen in found} == {"0"}
     assert len({pid for pid, _ in found}) == 2
-    assert {seen for _, seen in RayEngine(1).map(device, range(2))} == {""}
+    assert {seen for _, seen in RayEngine(1).map(one, range(2))} == {""}
     # Left to itself, the engine takes one worker for the GPU.
-    assert len({pid for pid, _ in RayEngine().map(device, range(3), gpu=True)}) == 1
+    assert len({pid for pid, _ in RayEngine().map(one, range(3), gpu=True)}) == 1
 
 
 @pytest.mark.slow

@@ -734,7 +734,7 @@ def test_captions_of_which_none_can_be_used_say_so_wherever_they_are_asked_for(t
         ):
             measure(made)
     # What was asked is said all the same, files by their names.
-    assert paradox.settings(made)["value"].str.contains(str(tmp_path)).sum() == 0
+    assert paradox.settings(made)["set_to"].str.contains(str(tmp_path)).sum() == 0
 
 
 def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monkeypatch):

@@ -102,7 +102,7 @@ def test_maps_of_drawings_by_a_model(tmp_path):
         table["text"][0].replace(",", "").split()
     )
     found = triplets.measure.mask_agreement(p)
-    assert set(found["noise"]) == {0.0, 0.1, 0.3, 0.5, 0.7, 0.9} and set(found["model"]) == {"mini"}
+    assert set(found["noise_level"]) == {0.0, 0.1, 0.3, 0.5, 0.7, 0.9} and set(found["model"]) == {"mini"}
     values = found[["overlap", "auc"]].to_numpy()
     assert np.nanmin(values) >= 0 and np.nanmax(values) <= 1
 

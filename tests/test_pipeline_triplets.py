@@ -129,7 +129,7 @@ def test_how_often_the_filter_is_right_is_what_was_measured_once(tmp_path):
     table = triplets.measure.depicted(pipeline(tmp_path))
     assert list(table) == tables.schema("triplets_depicted").names
     measured = depicted.measured()
-    assert (table["count"].to_numpy() == measured["count"]).all() and len(table) == 8
+    assert (table["n_both"].to_numpy() == measured["count"]).all() and len(table) == 8
 
 
 NOBODY = ["a dog on a lawn", "a man on a lawn", "a person and a woman"]
