@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
+from scipy.stats import bootstrap
 
 from biaslab import published, stats
 from biaslab.mini.social import presence
@@ -24,6 +25,12 @@ def _judged(low: float, high: float, p: float, truth: float, value: float = np.n
     inside = low - 1e-12 <= value <= high + 1e-12
     rejected = p < LEVEL if np.isfinite(p) else np.nan
     return np.array([low - 1e-12 <= truth <= high + 1e-12, rejected, 100 * (high - low) / 2, inside])
+
+
+def _resampled(rng, values: np.ndarray) -> tuple[float, float]:
+    """Return percentiles of the means of resampled values."""
+    how = {"n_resamples": REPLICATES, "method": "percentile", "rng": rng}
+    return bootstrap((values,), np.mean, **how).confidence_interval
 
 
 # -- gender ----------------------------------------------------------------------------------------------------------
@@ -57,10 +64,10 @@ def gender_mad(rng, studies, *, kind, professions, images) -> Iterator[dict]:
         women = rng.binomial(images, draw(rng, professions))
         found = stats.mean_mad(np.column_stack([women, images - women]))
         each = stats.corrected_absolute_deviation(women, images)
-        plain = stats.bootstrap_mean(each, REPLICATES, int(rng.integers(2**31)))
+        plain = _resampled(rng, each)
         yield {
             "bias-aware": _judged(found.ci_low, found.ci_high, found.p, truth, found.value),
-            "bootstrap": _judged(plain.ci_low, plain.ci_high, np.nan, truth, plain.value),
+            "bootstrap": _judged(*plain, np.nan, truth, each.mean()),
         }
 
 
@@ -120,12 +127,12 @@ def skin_tone_mad(rng, studies, *, kind, professions, images) -> Iterator[dict]:
     for _ in range(studies):
         counts = rng.multinomial(images, _tones(rng, kind, professions)[units])
         found = stats.mean_mad(counts, units)
-        plain = stats.bootstrap_mean(stats.corrected_mad(counts), REPLICATES, int(rng.integers(2**31)))
+        plain = _resampled(rng, stats.corrected_mad(counts))
         told = np.isfinite(found.value)
         ours = _judged(found.ci_low, found.ci_high, found.p, truth, found.value)
         yield {
             "by profession" if told else "cannot be told": ours if told else np.full(4, np.nan),
-            "prompts as independent": _judged(plain.ci_low, plain.ci_high, np.nan, truth, plain.value),
+            "prompts as independent": _judged(*plain, np.nan, truth),
         }
 
 

@@ -18,6 +18,7 @@ import time
 
 import numpy as np
 import pandas as pd
+from scipy.stats import bootstrap
 
 from biaslab import stats, tables
 from biaslab.measures.captioning import caption_scores
@@ -120,8 +121,10 @@ def precision(
         texts, images = (of / np.linalg.norm(of, axis=1, keepdims=True) for of in (texts, images))
         each = r_precision(images @ texts.T, distractors=min(99, groups.size - 1))
         ours = stats.clustered_mean(each, groups)
-        plain = stats.bootstrap_mean(each, 500, study)
-        rows.append((ours.value, ours.ci_low, ours.ci_high, plain.ci_low, plain.ci_high))
+        plain = bootstrap(
+            (each,), np.mean, n_resamples=500, method="percentile", rng=study
+        ).confidence_interval
+        rows.append((ours.value, ours.ci_low, ours.ci_high, *plain))
     value, *limits = np.array(rows).T
     return {
         name: _held(np.stack(of, axis=1), value.mean()).sum()

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from scipy.stats import bootstrap
 
 from biaslab import stats, tables
 from biaslab.papers import synthesis
@@ -32,9 +33,11 @@ def _ours(found, truth: float = 0.0) -> np.ndarray:
 
 def _common(values: np.ndarray, truth: float, replicates: int, rng: np.random.Generator) -> np.ndarray:
     seed = int(rng.integers(2**31))
-    mean = stats.bootstrap_mean(values, replicates, seed)
+    low, high = bootstrap(
+        (values,), np.mean, n_resamples=replicates, method="percentile", rng=rng
+    ).confidence_interval
     p = stats.sign_flip(values, replicates, seed=seed).p
-    return np.array([True, mean.ci_low <= truth <= mean.ci_high, p < LEVEL], float)
+    return np.array([True, low <= truth <= high, p < LEVEL], float)
 
 
 # -- means of differences ------------------------------------------------------------------------------------------

@@ -223,23 +223,36 @@ def by_row(
     """
     found = []
     for row in rows.itertuples(index=False):
-        said, verdict = answer, {}
-        if not isinstance(answer, str):
-            ends = [getattr(row, name, nan) for name in ((value, value) if p else limits)]
-            said = moved(*ends, *answer)
-            undecided = _Words().vformat(answer[2], (), row._asdict())
-            verdict = {"undecided": undecided, "alpha": round(1 - confidence, 10)}
-            if p:
-                # A row without a test shows nothing.
-                verdict["p"] = tested = getattr(row, p)
-                said = said if isfinite(tested) else answer[2]
+        said, tested = answer, {}
+        if not isinstance(answer, str) and p:
+            tested = verdict(getattr(row, value), getattr(row, p), answer, confidence)
+        elif not isinstance(answer, str):
+            ends = (getattr(row, name, nan) for name in limits)
+            tested = verdict(nan, nan, answer, confidence) | {"answer": moved(*ends, *answer)}
+        if tested:
+            said, tested["undecided"] = (
+                tested.pop("answer"),
+                _Words().vformat(tested["undecided"], (), row._asdict()),
+            )
         asked, said, *told = (
             _Words().vformat(text, (), row._asdict()) for text in (question, said, *details)
         )
         found.append(
-            from_row(row, asked, said, value, unit, n, of, limits=limits, details=told, **verdict, **more)
+            from_row(row, asked, said, value, unit, n, of, limits=limits, details=told, **tested, **more)
         )
     return found
+
+
+def verdict(value: float, p: float, answers: tuple[str, str, str], confidence: float) -> dict[str, Any]:
+    """Return the fields of a finding that claims a difference at the level 1 - ``confidence`` (0–1).
+
+    ``answers`` are for a ``value`` above 0, below 0, and where neither is shown: the third where it is 0 or NaN, or has
+    no test (a ``p`` of NaN).
+    """
+    from biaslab import stats
+
+    answer = moved(value, value, *answers) if isfinite(p) else answers[2]
+    return {"answer": answer, "undecided": answers[2], "p": p, "alpha": stats.significance(confidence)}
 
 
 def each(

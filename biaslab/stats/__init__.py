@@ -11,7 +11,7 @@ from biaslab.stats.attainable import (
     least_sign_flip_p,
     needed,
 )
-from biaslab.stats.bootstrap import Bootstrap, bootstrap_mean, hierarchical_bootstrap
+from biaslab.stats.bootstrap import Bootstrap, hierarchical_bootstrap
 from biaslab.stats.contingency import cramers_v, permuted_chi_square, pool_rare
 from biaslab.stats.crossed import (
     Error,
@@ -50,6 +50,7 @@ from biaslab.stats.intervals import (
     percent,
     percentile_interval,
     rivals,
+    significance,
     wilson_interval,
 )
 from biaslab.stats.judge_error import corrected_shares
@@ -71,7 +72,6 @@ __all__ = [
     "adjust",
     "attainable",
     "bias_aware_interval",
-    "bootstrap_mean",
     "bounded_mean",
     "chi_square",
     "clustered_error",
@@ -107,5 +107,6 @@ __all__ = [
     "pool_rare",
     "rivals",
     "sign_flip",
+    "significance",
     "wilson_interval",
 ]

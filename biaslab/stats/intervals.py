@@ -44,6 +44,12 @@ class Rivals(NamedTuple):
     larger: bool | np.ndarray  # more is taken off than is left: no verdict rests on what is left
 
 
+def significance(confidence: float) -> float:
+    """Return the level (0–1) of tests that agree with intervals of this ``confidence`` (0–1): 0.05 of 0.95."""
+    # Without the last digits of a difference of binary fractions, which would make 0.05 less than the level of 0.95.
+    return round(1 - confidence, 10)
+
+
 def rivals(raw, corrected, low, high) -> Rivals:
     """Compare what a correction takes off a measure with what it leaves, elementwise.
 

@@ -308,33 +308,6 @@ def test_intervals_cover_the_truth_of_the_population(n, studies):
         assert np.mean(naive, axis=0)[1] > 0.965
 
 
-def test_bootstrap_mean_is_close_to_students_t():
-    values = np.random.default_rng(2).normal(5, 3, 25)
-    got = stats.bootstrap_mean(pd.Series(values), 20_000, 0, 0.9)
-    want = stats.mean_interval(values, 0.9)
-    assert got.value == pytest.approx(want.value)
-    assert (got.ci_low, got.ci_high) == pytest.approx((want.ci_low, want.ci_high), abs=0.1)
-    assert got.n == 25
-    assert got == stats.bootstrap_mean(values, 20_000, 0, 0.9)
-
-
-def test_bootstrap_mean_covers():
-    rng = np.random.default_rng(6)
-    found = [stats.bootstrap_mean(x, 500, 1) for x in rng.beta(0.7, 0.9, size=(2000, 20))]
-    assert 0.93 <= np.mean([e.ci_low <= 0.7 / 1.6 <= e.ci_high for e in found]) <= 0.97
-
-
-def test_bootstrap_mean_of_few_or_missing_values():
-    one = stats.bootstrap_mean([4], 100, 0)
-    assert one[0] == 4
-    assert np.isnan(one[1:3]).all()
-    none = stats.bootstrap_mean([], 100, 0)
-    assert np.isnan(none[:3]).all()
-    assert (one.n, none.n) == (1, 0)
-    with pytest.raises(InputError, match="values has 1 NaN of 2"):
-        stats.bootstrap_mean([1, np.nan], 100, 0)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

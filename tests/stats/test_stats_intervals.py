@@ -70,7 +70,6 @@ def test_confidence_lies_between_0_and_1(confidence):
         lambda: stats.mean_interval([1, 2], confidence),
         lambda: stats.pearson_r([1, 2, 3], [1, 3, 2], confidence),
         lambda: stats.percentile_interval([1, 2], confidence),
-        lambda: stats.bootstrap_mean([1, 2], 10, 0, confidence),
         lambda: stats.corrected_shares(1, 2, 0.9, 0.9, 10, 10, confidence),
         lambda: stats.hierarchical_bootstrap([[1]], [[2]], np.mean, seed=0, confidence=confidence),
     ):

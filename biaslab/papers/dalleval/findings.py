@@ -7,7 +7,7 @@ from math import isfinite, nan
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, Mark, away, each, interval, moved, p_words, spoken
+from biaslab.findings import Finding, Mark, away, each, interval, p_words, spoken, verdict
 from biaslab.papers.dalleval.analysis.detector import ALL, CANNOT, LEAST_YOUDEN, RIVALS
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 
@@ -99,7 +99,7 @@ _DEVIATIONS = {
 
 def gender_balance(balance: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say how many professions differ from an even split, where their images could show it at all."""
-    alpha = round(1 - confidence, 10)
+    alpha = stats.significance(confidence)
 
     def say(row: dict) -> Finding:
         n, least = int(row["n"]), row["smallest_possible_p"]
@@ -240,7 +240,7 @@ def skin_tone_truth(truth: pd.DataFrame) -> list[Finding]:
 def attribute_difference(differences: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say how many attributes differ between prompts for a woman and a man, and which most."""
     known = (differences["comparison"] == "woman - man") & differences["difference"].notna()
-    alpha = round(1 - confidence, 10)
+    alpha = stats.significance(confidence)
 
     def say(model: str, of: pd.DataFrame) -> Finding:
         of = of.sort_values("difference", key=abs, ascending=False)
@@ -443,7 +443,7 @@ def skill_agreement(agreement: pd.DataFrame, *, confidence: float = 0.95) -> lis
     orders = several.groupby("skill")[["percent_human", "percent_detr"]].rank()
     alike = (orders["percent_human"] == orders["percent_detr"]).groupby(several["skill"]).all()
     order = [f"They order the models alike in {alike.sum()} of {len(alike)} skills."] if len(alike) else []
-    alpha = round(1 - confidence, 10)
+    alpha = stats.significance(confidence)
     odd, tested = (agreement["p_sample_holm"] < alpha).sum(), agreement["p_sample"].notna().sum()
     return [
         Finding(
@@ -463,7 +463,7 @@ def skill_agreement(agreement: pd.DataFrame, *, confidence: float = 0.95) -> lis
 
 def skill_training(training: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say where less training data changes a model's accuracy, before and after adjustment for its cells."""
-    alpha = round(1 - confidence, 10)
+    alpha = stats.significance(confidence)
 
     def say(model: str, rows: pd.DataFrame) -> Finding:
         return Finding(
@@ -547,12 +547,9 @@ def _verdict(
     question: str, answers: tuple[str, str, str], row: dict, value: str, unit: str, *details: str,
     p: float, confidence: float, of: str, figure: str, **more,
 ) -> Finding:  # fmt: skip
-    """Return a finding that claims a difference: ``answers`` are for a value above 0, below 0, and a p above the level.
-
-    Without a test it is the third.
-    """
-    said = moved(row[value], row[value], *answers) if isfinite(p) else answers[2]
-    tested = {"undecided": answers[2], "p": p, "alpha": round(1 - confidence, 10)}
+    """Return a finding that claims a difference, with what :func:`biaslab.findings.verdict` says of the value."""
+    tested = verdict(row[value], p, answers, confidence)
+    said = tested.pop("answer")
     return _finding(question, said, row, value, unit, *details, of=of, figure=figure, **tested, **more)
 
 

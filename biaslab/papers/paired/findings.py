@@ -80,7 +80,7 @@ def _finding(
         side = row[value] - more.get("reference", 0.0) if isfinite(more["p"]) else nan
         answer = f"{moved(side, side, *answer)}."
     if "undecided" in more:
-        more |= {"undecided": more["undecided"].format_map(words), "alpha": round(1 - confidence, 10)}
+        more |= {"undecided": more["undecided"].format_map(words), "alpha": stats.significance(confidence)}
     question, answer = (text.format_map(words) for text in (question, answer))
     numbers = {"estimate": row[value], "ci_low": low, "ci_high": high, "unit": unit} if value else {}
     counted = {"n": row[n], "of": of} if n else {}

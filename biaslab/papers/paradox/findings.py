@@ -211,7 +211,7 @@ def headline(amplification: pd.DataFrame, *, confidence: float) -> list[Finding]
             reference_name="none added",
             undecided=undecided,
             p=float(np.nanmin(p)) if np.isfinite(p).any() else np.nan,
-            alpha=_alpha(confidence),
+            alpha=stats.significance(confidence),
         )
 
     return each(_summary(_naive(amplification)), ["model"], say)
@@ -220,10 +220,6 @@ def headline(amplification: pd.DataFrame, *, confidence: float) -> list[Finding]
 def _naive(amplification: pd.DataFrame) -> pd.DataFrame:
     rows = amplification[(amplification["approach"] == "naive") & amplification["n_occupations"].notna()]
     return rows[rows["amplification"].notna()]
-
-
-def _alpha(confidence: float) -> float:
-    return round(1 - confidence, 10)
 
 
 def weighed(
@@ -417,7 +413,9 @@ def t_tests(amplification: pd.DataFrame, approaches: Sequence[str], *, confidenc
 
     def say(model: str, approach: str, rows: pd.DataFrame) -> Finding:
         p = stats.adjust(rows["p_told"])
-        rejected = ", ".join(_whose(prompt) for prompt in rows.loc[p < _alpha(confidence), "prompt"])
+        rejected = ", ".join(
+            _whose(prompt) for prompt in rows.loc[p < stats.significance(confidence), "prompt"]
+        )
         undecided = "Not told apart from 0."
         return Finding(
             f"Does the t-test leave any amplification with “{APPROACH_NAMES[approach]}”?",
@@ -427,7 +425,7 @@ def t_tests(amplification: pd.DataFrame, approaches: Sequence[str], *, confidenc
             of="occupations",
             undecided=undecided,
             p=float(p.min()),
-            alpha=_alpha(confidence),
+            alpha=stats.significance(confidence),
             details=tuple(
                 f"{_whose(r.prompt).capitalize()}: {spoken(r.amplification)} points, t = {r.t:.2f}, {p_words(r.p)}, "
                 f"{r.n_occupations:.0f} occupations."
@@ -532,7 +530,7 @@ def variation(variation: pd.DataFrame, *, confidence: float) -> list[Finding]:
     Of ``paradox_prompt_variation``; ``confidence`` is the level of its intervals, 0–1.
     """
 
-    alpha = _alpha(confidence)
+    alpha = stats.significance(confidence)
 
     def say(model: str, rows: pd.DataFrame) -> list[Finding]:
         tested, beyond = int(rows["p_holm"].notna().sum()), int((rows["p_holm"] < alpha).sum())

@@ -98,7 +98,7 @@ def amplification(table: pd.DataFrame, outcomes: pd.DataFrame, *, confidence: fl
             details=(*details, *_reasons(rows), f"{_counted(decided['n'].sum(), 'decided image')}."),
             undecided=undecided,
             p=p,
-            alpha=round(1 - confidence, 10),
+            alpha=stats.significance(confidence),
         )
 
     return each(outcomes, ["model"], say) if len(table) else []
@@ -119,7 +119,7 @@ def _verdict(rows: pd.DataFrame, confidence: float) -> tuple[str, str, float]:
         return (unknown := "It cannot be judged: there is no interval."), unknown, np.nan
     undecided = "No amplification is shown by any definition."
     by = "by all three definitions" if len(known) == len(rows) else "by each definition that has an interval"
-    shown = np.sign(known["amplification"]).where(known["p_told"] < round(1 - confidence, 10), 0)
+    shown = np.sign(known["amplification"]).where(known["p_told"] < stats.significance(confidence), 0)
     if shown.nunique() == 1 and shown.iloc[0]:
         # All of them have to hold, so the largest p counts.
         words = f"Yes, {by}." if shown.iloc[0] > 0 else f"They reduce it {by}."
@@ -157,7 +157,7 @@ def sensitivity(table: pd.DataFrame, *, confidence: float) -> list[Finding]:
     Results of the rules are adjusted for one another (Holm).
     """
     kinds = {"rule": "By rule", "rater": "One rater alone", "extreme": "All undecided alike"}
-    alpha = round(1 - confidence, 10)
+    alpha = stats.significance(confidence)
 
     def say(model: str, rows: pd.DataFrame) -> Finding:
         rules = weighed(rows[rows["kind"] == "rule"])

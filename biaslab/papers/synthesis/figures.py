@@ -14,6 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from biaslab import stats
 from biaslab.mini import scene, truthful
 from biaslab.mini.render import render
 from biaslab.papers.paradox.figures import APPROACH_NAMES
@@ -500,7 +501,7 @@ def models(table: pd.DataFrame) -> Figure:
 @style.empty_without_rows
 def model_differences(table: pd.DataFrame, *, confidence: float = 0.95) -> Figure:
     """Draw the differences of two models, a panel a measure (``synthesis_model_differences``)."""
-    pairs, level = table["model_a"] + " − " + table["model_b"], round(1 - confidence, 10)
+    pairs, level = table["model_a"] + " − " + table["model_b"], stats.significance(confidence)
     return _by_measure(
         table.assign(pair=pairs, clear=table["p_holm"] < level),
         "difference",

@@ -75,7 +75,7 @@ def inside(table: pd.DataFrame, *, confidence: float) -> list[Finding]:
         off = " with all knobs off" if row.skew == "off" else ""
         return ("images of the world" if row.source == "generated" else _lower(NAMES[row.approach])) + off
 
-    alpha = round(1 - confidence, 10)
+    alpha = stats.significance(confidence)
 
     def say(counted: str, rows: pd.DataFrame) -> Finding:
         held, n = rows["inside"].sum(), rows["n"].sum()
@@ -163,7 +163,7 @@ def guidance(table: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
                 undecided="No part of guidance is shown.",
                 # Where there is but one guidance, nothing was added.
                 p=float(np.nan_to_num(more["p"], nan=1.0)),
-                alpha=round(1 - confidence, 10),
+                alpha=stats.significance(confidence),
                 model=str(total["generator"]),
                 figure="calibration_guidance",
                 details=(
@@ -180,7 +180,7 @@ def guidance(table: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
 def contributions(table: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say which rules contribute more than chance to the naive score (``calibration_contributions``)."""
 
-    alpha = round(1 - confidence, 10)
+    alpha = stats.significance(confidence)
 
     def say(generator: str, rows: pd.DataFrame) -> Finding:
         rows = rows.assign(p_holm=stats.adjust(rows["p"].to_numpy()))
@@ -345,7 +345,7 @@ def model_differences(table: pd.DataFrame, *, confidence: float = 0.95) -> list[
 
     A measure counts where its p, adjusted over its pairs of models and then over the measures, is below the level.
     """
-    alpha = round(1 - confidence, 10)
+    alpha = stats.significance(confidence)
 
     def say(first: str, second: str, rows: pd.DataFrame) -> Finding:
         rows = rows.assign(p=stats.adjust(rows["p_holm"].to_numpy()))

@@ -6,12 +6,12 @@ Arguments have rows of the table that each function names; a ``summary`` is of o
 
 from __future__ import annotations
 
-from math import isfinite
+from math import isfinite, nan
 
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, Mark, count, each, interval, level, moved, none_could, spoken
+from biaslab.findings import Finding, Mark, count, each, interval, level, none_could, spoken, verdict
 from biaslab.mini.triplets import SKEWS
 from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS, ALL_OBJECTS, decisive, relative
 from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES, layer_name, stand_ins, strongest
@@ -41,10 +41,6 @@ _UNITS = {
     ),
     "%": ((1, "points"), (100, "hundredths of a point"), (10_000, "ten-thousandths of a point")),
 }
-
-
-def _alpha(confidence: float) -> float:
-    return round(1 - confidence, 10)
 
 
 def _many(table: pd.DataFrame, known: str) -> pd.DataFrame:
@@ -87,9 +83,7 @@ def _verdict(estimate: float, p: float, answers: tuple[str, str, str], confidenc
 
     ``answers`` are for an estimate above 0, below 0, and neither: where it has no test, or reads as 0.
     """
-    known = isfinite(p) and _reads(estimate)
-    answer = moved(estimate, estimate, *answers) if known else answers[2]
-    return {"answer": answer, "undecided": answers[2], "p": p, "alpha": _alpha(confidence)}
+    return verdict(estimate if _reads(estimate) else nan, p, answers, confidence)
 
 
 def _sure(rows: pd.DataFrame, value: str, p: str, n: str, alpha: float) -> tuple[int, int, float]:
@@ -204,7 +198,7 @@ def nearer(summary: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     known = summary[summary["percent_ci_low"].notna()]
     if known.empty:
         return []
-    alpha, n = _alpha(confidence), int(summary["n_datasets"].max())
+    alpha, n = stats.significance(confidence), int(summary["n_datasets"].max())
     masculine, feminine, p = _sure(known, "percent_nearer", "p_percent_holm", "n_datasets", alpha)
     metrics, datasets = count(len(known), "metric", "metrics"), count(n, "dataset", "datasets")
     cells = [int(known[f"n_{way}"].sum()) for way in ("cells", "masculine", "feminine")]
@@ -270,7 +264,7 @@ def by_cell(gap: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     sure = known[known["ci_low"].notna()]
     lone = sure.groupby("model")["dataset"].transform("nunique") == 1
     if len(sure):
-        told = (stats.adjust(sure["p"]) < _alpha(confidence)).sum()
+        told = (stats.adjust(sure["p"]) < stats.significance(confidence)).sum()
         details.append(
             f"After Holm's correction over all {told} of {len(sure)} with an interval over triplets are told."
         )
@@ -299,7 +293,7 @@ def measured(gap: pd.DataFrame, networks: pd.DataFrame, *, confidence: float = 0
     """
     other = stand_ins(networks)
 
-    alpha = _alpha(confidence)
+    alpha = stats.significance(confidence)
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         masculine, feminine, p = _sure(rows, "gap", "p_holm", "n_cases", alpha)
@@ -328,7 +322,7 @@ def floor(floor: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
         "neutral-another_seed": "Does a gendered word change images less than other noise does?",
         "neutral-placebo": "Does a gendered word change more than another neutral word does?",
     }
-    alpha = _alpha(confidence)
+    alpha = stats.significance(confidence)
 
     def say(model: str, dataset: str, reference: str, rows: pd.DataFrame) -> Finding:
         less, more, p = _sure(rows, "difference", "p_holm", "n", alpha)
@@ -358,7 +352,7 @@ def where(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         rows = rows.assign(place=rows["place"].astype(int))
-        sure = rows[rows["p_holm"] < _alpha(confidence)]
+        sure = rows[rows["p_holm"] < stats.significance(confidence)]
         answer = undecided = (
             f"In none of {count(len(rows), 'step', 'steps')} can it be told after Holm's correction."
         )
@@ -367,7 +361,7 @@ def where(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
             answer = f"First after step {first}, in {len(sure)} of {len(rows)}; nearer to {_way(sure)}."
         question = f"When do latents of neutral images part from those of one gender more, {dataset}?"
         last = _gap(rows.loc[rows["place"].idxmax()], " at the end")
-        verdict = {"p": rows["p_holm"].min(), "undecided": undecided, "alpha": _alpha(confidence)}
+        verdict = {"p": rows["p_holm"].min(), "undecided": undecided, "alpha": stats.significance(confidence)}
         details = _planted(model, _PLANTED_SHARE)
         return Finding(question, answer, model, figure="triplets_where", details=details, **last, **verdict)
 
@@ -380,7 +374,7 @@ def guidance(gaps: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         last = rows[rows["denoising_step"] == rows["denoising_step"].max()].sort_values("guidance_scale")
-        sure = (last["p_holm"] < _alpha(confidence)).sum()
+        sure = (last["p_holm"] < stats.significance(confidence)).sum()
         ends = [last.iloc[at] for at in (0, -1)]
         named = [f"at guidance {end['guidance_scale']:g}" for end in ends]
         said = [f"{spoken(100 * end['gap'])} hundredths {at}" for end, at in zip(ends, named, strict=True)]
@@ -399,7 +393,7 @@ def where_layers(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Findi
     """Say in which layers attention to words tells the genders apart (``triplets_where``)."""
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
-        sure = rows[rows["p_holm"] < _alpha(confidence)]
+        sure = rows[rows["p_holm"] < stats.significance(confidence)]
         layers = count(len(rows), "layer", "layers")
         answer = undecided = f"In none of {layers} can it be told after Holm's correction."
         most = rows.loc[rows["gap"].abs().idxmax()]
@@ -409,7 +403,7 @@ def where_layers(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Findi
         return Finding(
             f"In which layers do neutral images attend to words more as one gender's do, {dataset}?", answer, model,
             figure="triplets_where_layers", **_gap(most, " there"),
-            p=rows["p_holm"].min(), undecided=undecided, alpha=_alpha(confidence),
+            p=rows["p_holm"].min(), undecided=undecided, alpha=stats.significance(confidence),
             details=(
                 *_planted(model, _PLANTED_SHARE),
                 f"{layer_name(most)}: {most['feminine']:.3f} alike with feminine, {most['masculine']:.3f} with "
@@ -435,7 +429,7 @@ def one_triplet(gap: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]
 
     Where values are known by seed it is a verdict; printed means are counted.
     """
-    alpha = _alpha(confidence)
+    alpha = stats.significance(confidence)
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         question = f"Is neutral nearer to masculine or to feminine where one triplet is repeated, {dataset}?"
@@ -529,7 +523,7 @@ def gendered_objects(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[F
             f"Yes: {by.format(row.p_decisive_holm)}",
             row.model, row.cramers_v, row.ci_low, row.ci_high, "Cramér's V", row.n_cases, _units(row.dataset),
             p=row.p_decisive_holm, undecided=f"Not more than by chance: {by.format(row.p_decisive_holm)}",
-            alpha=_alpha(confidence),
+            alpha=stats.significance(confidence),
             details=(
                 *_planted(row.model, _PLANTED_LEANS),
                 f"The chi-square test, for which all {row.n:,.0f} objects are independent, has p = {row.p:.2g}.",
@@ -595,7 +589,7 @@ def recall_corrected(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[
     """Say what becomes of bias scores where recall beside women and men is taken off (``triplets_bias_score``)."""
     if "corrected_score" not in scores:
         return []
-    alpha = _alpha(confidence)
+    alpha = stats.significance(confidence)
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         lean, told = rows["p_holm"] < alpha, rows["corrected_p_holm"]
@@ -623,14 +617,14 @@ def recall_corrected(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[
 
 
 def _significant(rows: pd.DataFrame, confidence: float) -> str:
-    return f"{(rows['p_decisive_holm'] < _alpha(confidence)).sum()} of {len(rows)}"
+    return f"{(rows['p_decisive_holm'] < stats.significance(confidence)).sum()} of {len(rows)}"
 
 
 def _tested(tests: pd.DataFrame, confidence: float) -> dict:
     """Return p, units and what stands where no test decides, of an answer that counts tests, as fields of a finding."""
     families = tests.groupby("evidence")["p_decisive_holm"].min()
     return {
-        "p": min(1.0, len(families) * families.min()), "alpha": _alpha(confidence),
+        "p": min(1.0, len(families) * families.min()), "alpha": stats.significance(confidence),
         "undecided": f"In none of {count(len(tests), 'test', 'tests')} can it be told.",
         # Printed tests do not say of how many triplets they are.
         "n": tests["n_cases"].max(), "of": "triplets",
@@ -639,7 +633,7 @@ def _tested(tests: pd.DataFrame, confidence: float) -> dict:
 
 def _around(known: pd.DataFrame, confidence: float) -> tuple[str, str]:
     """Say how many tests are significant with other corrections, and how far distributions differ."""
-    alpha, sizes = _alpha(confidence), known["cramers_v"].dropna()
+    alpha, sizes = stats.significance(confidence), known["cramers_v"].dropna()
     raw, bh = ((of < alpha).sum() for of in (decisive(known), known["p_decisive_bh"]))
     effects = (
         f"Cramér's V lies between {sizes.min():.3f} and {sizes.max():.3f} (median {sizes.median():.3f})."
@@ -654,7 +648,7 @@ def bias_score(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[Findin
 
     Of ``triplets_bias_score`` or ``triplets_group_bias_score``.
     """
-    alpha = _alpha(confidence)
+    alpha = stats.significance(confidence)
 
     def say(model: str, group: str, rows: pd.DataFrame) -> Finding:
         sure = rows.loc[rows["p_holm"] < alpha, "bias_score"]
@@ -719,7 +713,7 @@ def explicit(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     rows = rows[rows["dependency_group"].str.startswith("explicitly")]
     if rows.empty:
         return []
-    hit = rows.loc[rows["p_decisive_holm"] < _alpha(confidence), "dataset"]
+    hit = rows.loc[rows["p_decisive_holm"] < stats.significance(confidence), "dataset"]
     differing = [
         f"{dataset} ({_significant(some, confidence)} tests)"
         for dataset, some in rows[rows["dataset"].isin(hit)].groupby("dataset", sort=False)
@@ -784,7 +778,7 @@ def group_permutations(tests: pd.DataFrame, *, confidence: float = 0.95) -> list
 
     Of ``triplets_group_chi_square``, feminine against masculine, for each model and data set with counts by case.
     """
-    alpha = _alpha(confidence)
+    alpha = stats.significance(confidence)
     known = tests[(tests["pair"] == "feminine-masculine") & tests["p_permutation"].notna()]
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
@@ -809,7 +803,7 @@ def group_permutations(tests: pd.DataFrame, *, confidence: float = 0.95) -> list
 
 def thresholds(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say whether the groups that differ with gender depend on thresholds (``triplets_thresholds``)."""
-    alpha = _alpha(confidence)
+    alpha = stats.significance(confidence)
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         of = rows.groupby("dependency_group", sort=False)["p_permutation"]
@@ -906,7 +900,7 @@ def detector_error(errors: pd.DataFrame) -> list[Finding]:
 
 def detector_gender(gender: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     """Say whether objects are found more easily beside one gender (``triplets_detector_gender``)."""
-    answers = ("Yes, beside men.", "Yes, beside women.", _UNTOLD)
+    answers, alpha = ("Yes, beside men.", "Yes, beside women.", _UNTOLD), stats.significance(confidence)
 
     def say(model: str, reference: str, rows: pd.DataFrame) -> Finding | None:
         whole = rows[(rows["object"] == ALL_OBJECTS) & rows["ci_low"].notna()]
@@ -921,8 +915,8 @@ def detector_gender(gender: pd.DataFrame, *, confidence: float = 0.95) -> list[F
             **_verdict(row.difference, row.p, answers, confidence),
             details=(
                 f"Recall: {spoken(row.recall_male)} % beside men, {spoken(row.recall_female)} % beside women.",
-                f"Of {len(each_one)} single objects {(each_one['p_holm'] < _alpha(confidence)).sum()} are told, after "
-                "Holm's correction.",
+                f"Of {len(each_one)} single objects {(each_one['p_holm'] < alpha).sum()} are told, after Holm's "
+                "correction.",
             ),
         )  # fmt: skip
 

@@ -415,7 +415,7 @@ def t_tests(amplification: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     )[["approach", "prompt", "printed_rejected"]]
     rows = amplification[amplification["definition"] == "published"].merge(stated, on=["approach", "prompt"])
     rows["printed_rejected"] = rows["printed_rejected"].where(rows["model"] == MODEL, "")
-    rejected = (rows["p"] < round(1 - confidence, 10)).map({True: "yes", False: "no"})
+    rejected = (rows["p"] < stats.significance(confidence)).map({True: "yes", False: "no"})
     rows["rejected"] = rejected.where(rows["p"].notna(), "")
     rows["p_holm"] = rows.groupby(["model", "approach"])["p"].transform(stats.adjust)
     return tables.of(rows, "paradox_t_tests")
