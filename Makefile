@@ -1,19 +1,23 @@
 # Two commands do all the set-up and then their job:
 #   make report   every notebook on the papers' printed numbers -> outputs/published/index.html, and all four papers
-#                 end to end on the embedded world and models -> outputs/mini/index.html
+#                 end to end on the embedded world and its models (folder world) -> outputs/mini/index.html
 #   make test     the test suite
 # And `make worlds`: three papers on renders of that world -> outputs/paired-world/, dalleval-world/, triplets-world/.
 # What has not changed since the last report is kept and not run again.
 PYTHON ?= python3
 VENV ?= .venv
 # Optional dependencies to install: dev (tests, lint), models (torch, diffusers, open_clip, ...; all but the printed
-# numbers need them), ray (work on a cluster).
+# numbers need them, and the package in the folder world does), ray (work on a cluster).
 EXTRAS ?= dev,models,ray
+WORLD := $(if $(findstring models,$(EXTRAS)),--editable world)
 # The runs of a report, one after the other.
-PARAMS ?= params/published.yaml params/mini.yaml
+PARAMS ?= params/published.yaml world/params/mini.yaml
 BIN := $(VENV)/bin
 runs = failed=0; $(foreach file,$(1),$(BIN)/biaslab run $(file) --overwrite || failed=1;) exit $$failed
 comma := ,
+NOTEBOOKS = $(wildcard notebooks/*/*.ipynb world/biaslab_world/*/notebooks/*/*.ipynb)
+SIMULATIONS = $(wildcard benchmarks/coverage*.py world/benchmarks/coverage*.py)
+BENCHMARKS = $(filter-out $(SIMULATIONS),$(wildcard benchmarks/[a-z]*.py world/benchmarks/[a-z]*.py))
 SELDOM := /(tests?|testing|rllib|transformers/models|diffusers/pipelines)/
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
 
@@ -25,12 +29,12 @@ help:  ## Show what can be done
 
 setup: $(STAMP)  ## Make .venv with everything needed (the other commands do it too)
 
-# Made again when pyproject.toml changes, or when the interpreter behind .venv has gone.
-$(STAMP): pyproject.toml
+# Made again when a pyproject.toml changes, or when the interpreter behind .venv has gone.
+$(STAMP): pyproject.toml world/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("biaslab needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.12 ...")'
 	@$(BIN)/python -c 'import sys' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --no-compile --editable ".[$(EXTRAS)]"
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[$(EXTRAS)]" $(WORLD)
 # pip would compile with one processor, and what is never read: tests, and hundreds of models of which a few are used,
 # which are compiled when they are. A file for another Python compiles nowhere.
 	@PYTHONWARNINGS=ignore $(BIN)/python -m compileall -qq -j 0 -x '$(SELDOM)' $(VENV)/lib || true
@@ -41,7 +45,7 @@ report: $(STAMP)  ## Build the reports: printed numbers, and the embedded world 
 	@$(call runs,$(PARAMS))
 
 worlds: $(STAMP)  ## Build reports of three papers on renders whose truth is known, without a model
-	@$(call runs,params/paired-world.yaml params/dalleval-world.yaml params/triplets-world.yaml)
+	@$(call runs,$(wildcard world/params/*-world.yaml))
 
 # One thread each: there is a process for each processor, and threads of several that wait for one another cost more.
 test: $(STAMP)  ## Run the test suite, on the reports among others, which it builds where they are not there
@@ -57,17 +61,17 @@ lab: $(STAMP)  ## Open JupyterLab on the notebooks
 lint: $(STAMP)  ## Check style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/nbstripout --verify notebooks/*/*.ipynb
+	$(BIN)/nbstripout --verify $(NOTEBOOKS)
 
 format: $(STAMP)  ## Apply style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 benchmark: $(STAMP)  ## Measure speed and memory against a peer, in one run
-	@for file in $(filter-out benchmarks/coverage%,$(wildcard benchmarks/[a-z]*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in $(BENCHMARKS); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 simulate: $(STAMP)  ## Simulate what intervals cover and tests reject, 2,000 studies each (hours; the files take --studies)
-	@for file in $(wildcard benchmarks/coverage*.py); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in $(SIMULATIONS); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:  ## Remove .venv, every run and what their stages keep
 	rm -rf $(VENV) outputs/*/ outputs/.store

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import bootstrap
 
 from biaslab import published, stats
-from biaslab.mini.social import presence
+from biaslab_world.social import presence
 
 STUDIES, REPLICATES, LEVEL = 2000, 400, 0.05
 

@@ -38,9 +38,9 @@ class AlwaysOne:
 
 def drawn_people(n: int, size: int) -> list[np.ndarray]:
     """Draw scenes of the embedded world, one person each."""
-    from biaslab.mini.looks import OCCUPATIONS
-    from biaslab.mini.render import render
-    from biaslab.mini.scene import sample_scene
+    from biaslab_world.looks import OCCUPATIONS
+    from biaslab_world.render import render
+    from biaslab_world.scene import sample_scene
 
     rng, names = np.random.default_rng(0), list(OCCUPATIONS)
     genders = ("female", "male")

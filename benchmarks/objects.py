@@ -27,7 +27,7 @@ def make(folder: Path) -> None:
     """Save a detector of random weights whose scores differ from image to image."""
     import torch
 
-    from biaslab.mini.train import detector, skills_detector
+    from training import detector, skills_detector
 
     torch.manual_seed(3)
     model = detector.build(skills_detector.labels(), (32, 64, 128), (4, 8, 16), 3)
@@ -41,9 +41,9 @@ def make(folder: Path) -> None:
 
 
 def scenes(n: int) -> list[np.ndarray]:
-    from biaslab.mini import skills
-    from biaslab.mini.render import render
-    from biaslab.mini.train.skills_detector import asked
+    from biaslab_world import skills
+    from biaslab_world.render import render
+    from training.skills_detector import asked
 
     rng = np.random.default_rng(0)
     return [render(skills.skill_scene(rng, asked(rng)), 64) for _ in range(n)]

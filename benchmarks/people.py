@@ -20,7 +20,7 @@ from biaslab import lexicons
 from biaslab.judging import people
 from biaslab.judging.judge import Judge, JudgeSettings, load
 from biaslab.judging.zero_shot import GENDER_TEXTS, _named
-from biaslab.mini.pairs import held_out_pairs
+from biaslab_world.pairs import held_out_pairs
 
 
 class GenderOnly:
@@ -113,7 +113,9 @@ def main() -> None:
     def ours(n, some):
         parts = [slice(k, min(k + step, n)) for k in range(0, n, step)]
         found = [people._look(ids[p], phrases[p], images[p], some) for p in parts]
-        return [image for part in found for image in part]
+        rows = [row for part in found for row in part]
+        # Each image has a row for each of its two people.
+        return list(zip(rows[::2], rows[1::2], strict=True))
 
     def peer(n, some):
         roles = some is judges
@@ -154,11 +156,12 @@ def main() -> None:
         )
 
 
-def same(mine: list[list[dict]], theirs: list[tuple]) -> None:
+def same(mine: list[tuple[dict, dict]], theirs: list[tuple]) -> None:
     """Hold both ways of judging against each other, so that the ratio is one of equal work."""
     for rows, other in zip(mine, theirs, strict=True):
-        found = [row["p_female"] for row in rows] + [rows[0]["role_p"]]
-        np.testing.assert_allclose([] if rows[0]["outcome"] else found, other, atol=0.02)
+        judged = not rows[0]["outcome"]
+        found = [*(row["p_female"] for row in rows), rows[0].get("role_p", np.nan)] if judged else []
+        np.testing.assert_allclose(found, other, atol=0.02)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,11 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from biaslab import models
+from biaslab import models, plugins
 from biaslab.errors import ParameterError, name_help
 from biaslab.generation.models import ENDPOINT
 from biaslab.params import run_name
 
-WORLD = "world"
 # Settings by size. What is not named has the papers' number as its default, except for captions and triplets.
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "quick": {
@@ -44,21 +43,14 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
         },
     },
 }
-# Professions of triplets: sentences whose words the embedded models do not know.
+# Professions of triplets, where nothing is brought that knows few words.
 _PROFESSIONS = {"quick": 12, "standard": 60, "paper": 320}
-# Who draws, and who judges drawings: the embedded models (guidance as in params/mini.yaml).
-_DRAWINGS: dict[str, dict[str, Any]] = {
-    "generation": {"steps": 6},
-    "people": {"guidance_scale": 2.0},
-    "triplets": {"guidance_scale": 4.0},
-}
+# Who judges photographs. What makes drawings brings its judges, or they are named.
 _PHOTOGRAPHS: dict[str, dict[str, Any]] = {
-    "generation": {"steps": 50, "guidance_scale": 7.5},
     "judging": {"faces": "mediapipe:blaze_face_short_range.tflite", "gender": "ViT-L-14:openai"},
     "dalleval": {"detector": "facebook/detr-resnet-101-dc5", "vqa": "Salesforce/blip-vqa-base"},
     "triplets": {
         "objects": "nvidia/segformer-b0-finetuned-ade-512-512",
-        "similarity": {"resnet": "paper", "clip": "paper", "dino": "paper", "split_product": "paper"},
     },
 }
 _NOTEBOOKS = ("synthesis/models", "paired/*", "dalleval/4_*", "dalleval/5_*", "dalleval/judges")
@@ -73,9 +65,9 @@ def params_of(
 ) -> dict[str, Any]:
     """Return what a parameters file holds that audits models side by side: all else is the same for each.
 
-    ``names`` are ``mini``, ``world``, folders or hub names of diffusers pipelines, ``endpoint:NAME``; ``size`` is a key
-    of :data:`SIZES`; the run's ``name`` is made of both where it is empty. ``corpus`` are captions for the paradox, as
-    the setting ``captions.corpus``; empty leaves it out.
+    ``names`` are folders or hub names of diffusers pipelines, ``endpoint:NAME``, or brought by packages; ``size`` is a
+    key of :data:`SIZES`; the run's ``name`` is made of both where it is empty. ``corpus`` are captions for the paradox,
+    as the setting ``captions.corpus``; empty leaves it out.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name or the
@@ -84,7 +76,7 @@ def params_of(
     if size not in SIZES:
         raise ParameterError(f"--size is {size!r}. {name_help(size, SIZES)}")
     if not names:
-        raise ParameterError("Name a model to audit: 'mini', a folder, a hub name or 'endpoint:NAME'.")
+        raise ParameterError("Name a model to audit: a folder, a hub name or 'endpoint:NAME'.")
     for one in names:
         _check_model(one)
     # All names of one model are alike.
@@ -94,7 +86,7 @@ def params_of(
     for one, same in zip(names, known, strict=True):
         if known.count(same) > 1:
             raise ParameterError(f"The model {one!r} is named twice; name each once.")
-    drawn = [one for one in names if one == WORLD or one == "mini" or one in models.EMBEDDED]
+    drawn = [one for one in names if _pictures(one) == models.DRAWINGS]
     if drawn and len(drawn) < len(names):
         other = next(one for one in names if one not in drawn)
         raise ParameterError(
@@ -104,13 +96,14 @@ def params_of(
     settings = deepcopy(SIZES[size])
     if not corpus:
         settings |= {"captions": {"approaches": []}, "generation": {}}
-    for group, values in (_DRAWINGS if drawn else _PHOTOGRAPHS).items():
-        settings[group] = settings.get(group, {}) | deepcopy(values)
     if not drawn:
+        for group, values in _PHOTOGRAPHS.items():
+            settings[group] = settings.get(group, {}) | deepcopy(values)
         settings["triplets"]["professions"] = _PROFESSIONS[size]
     if corpus:
-        # Images behind the embedded captions are drawn; behind others they are fetched.
-        own = {"corpus": corpus} | ({} if corpus == "mini" else {"training_images": "download"})
+        # Captions that a package brings have their images; those behind others are fetched.
+        brought = corpus in plugins.points(plugins.CORPORA)
+        own = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
         settings["captions"] = own | settings["captions"]
     repeated = ("triplets/7_1_*",) if settings["triplets"].get("one_triplet") else ()
     shown = list(map(_shown, names))
@@ -141,8 +134,17 @@ def _check_model(name: str) -> None:
             f"{name[:120]!r} cannot be the name of a model: it may have letters, digits, spaces and . _ - + @ : / ( ), "
             "at most 120. A folder of another name can be renamed."
         )
-    if not name.startswith(ENDPOINT) and name != WORLD:
+    one = models.brought(name, "text-to-image")
+    if not name.startswith(ENDPOINT) and not (one and one.draws):
         models.resolve(name, "text-to-image")
+
+
+def _pictures(name: str) -> str:
+    """Return what a model's images are, as far as it says so."""
+    one = models.brought(name, "text-to-image")
+    if one and one.draws:
+        return one.pictures
+    return models.pictures(one.folder if one else name)
 
 
 def _shown(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The command line: ``biaslab audit``, ``run``, ``compare``, ``rate``, ``export``, ``models``, ``train`` and more."""
+"""The command line: ``biaslab audit``, ``run``, ``compare``, ``rate``, ``export``, ``models``, ``store`` and more."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ if TYPE_CHECKING:
     from biaslab.params import RunParams
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return the exit status: 0 fine, 1 a notebook failed, 2 wrong input."""
-    given = None
+def main(arguments: list[str] | None = None, parser: argparse.ArgumentParser | None = None) -> int:
+    """Run the command line and return the exit status: 0 fine, 1 a notebook failed, 2 wrong input.
+
+    ``parser`` is that of another command, which is to end as this one's do: it sets ``call`` and ``kept``.
+    """
+    given, parser = None, parser or _parser()
     # A run that is told to end stops its notebooks and keeps what had finished, as with Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # What nobody reads any more is known by a flush, and not when Python ends.
         try:
-            given = _parser().parse_args(arguments)
+            given = parser.parse_args(arguments)
         finally:
             sys.stdout.flush()
         status = given.call(given)
@@ -44,11 +47,11 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(error, OSError) and is_full(error):
             where = f" to write {error.filename}" if error.filename else ", perhaps where temporary files are"
             said = f"No space left{where}. What had finished is kept: free some space and run it again."
-        print(f"biaslab: {said}", file=sys.stderr)
+        print(f"{parser.prog}: {said}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         kept = getattr(given, "kept", "")
-        print(f"biaslab: stopped{'; ' if kept else ''}{kept}.", file=sys.stderr)
+        print(f"{parser.prog}: stopped{'; ' if kept else ''}{kept}.", file=sys.stderr)
         return 130
 
 
@@ -100,11 +103,12 @@ def _parser() -> argparse.ArgumentParser:
 
     text = "audit models by their names, side by side"
     add = command("audit", _audit, text, values, starts, outputs, bars, kept=_GOES_ON)
-    text = "'mini', 'world', a folder or hub name of diffusers, or 'endpoint:NAME'"
+    text = "a folder or hub name of diffusers, 'endpoint:NAME', or a name that an installed package brings"
     add("models", metavar="MODEL", nargs="+", help=text)
     add("--size", metavar="SIZE", default="standard", help="how much: quick, standard (default) or paper")
     add("--name", metavar="NAME", default="", help="name of the run (default: of models and size)")
-    add("--corpus", metavar="PATTERN", default="", help="captions, for the paradox too; 'mini' or files")
+    text = "captions, for the paradox too: files, or a name that an installed package brings"
+    add("--corpus", metavar="PATTERN", default="", help=text)
 
     text = "compute a share of what a run searches, makes and judges, for an array of jobs"
     add = command("shard", _shard, text, of_run, values, bars, kept=_GOES_ON)
@@ -136,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     add = command("published", _published, "list the papers' printed tables, or print one as CSV")
     add("name", metavar="NAME", nargs="?", help="a table's name, for example paradox_table_6")
 
-    command("models", _models, "list the embedded models: name, kind, folder, size, card")
+    command("models", _models, "list the models that installed packages bring, with their folders and cards")
 
     text = "say what a ledger of bought images holds, or rebuild a damaged one; buys nothing"
     add = command("ledger", _ledger, text)
@@ -156,27 +160,7 @@ def _parser() -> argparse.ArgumentParser:
         "with prune: also what cannot be compared: broken folders, results of plugins or of packages not here"
     )
     add("--unknown", action="store_true", help=text)
-
-    text = "train an embedded model from the embedded world, from scratch"
-    add = command("train", _train, text, bars, kept="go on with --resume")
-    add("name", metavar="NAME", help="one of those that 'biaslab models' lists")
-    add("--folder", metavar="DIR", help="where the model goes (default: outputs/models/NAME)")
-    add("--minutes", type=_minutes, metavar="N", help="end after so many minutes")
-    add("--steps", type=int, metavar="N", help="steps to train (default: the model's own)")
-    add("--batch", type=int, metavar="N", help="examples a step (default: the model's own)")
-    add("--seed", type=int, metavar="N", help="seed of weights and data")
-    add("--resume", action="store_true", help="go on with a training that was stopped")
-    add("--overwrite", action="store_true", help="start anew where a training or a model is")
     return parser
-
-
-def _minutes(text: str) -> float:
-    import math
-
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of minutes above 0")
-    return value
 
 
 def _run(given: argparse.Namespace) -> int:
@@ -285,7 +269,7 @@ def _published(given: argparse.Namespace) -> None:
 def _models(_: argparse.Namespace) -> None:
     from biaslab import models
 
-    print(models.embedded().to_string(index=False))
+    print(models.installed().to_string(index=False))
 
 
 def _ledger(given: argparse.Namespace) -> None:
@@ -324,31 +308,6 @@ def _store(given: argparse.Namespace) -> None:
     how = "" if given.yes or not pruned.deleted else " Nothing is deleted yet: add --yes."
     print(f"{did} {pruning.summed(pruned.deleted)}, from {root}.{how}")
     pruned.check()
-
-
-def _train(given: argparse.Namespace) -> None:
-    import shutil
-    from pathlib import Path
-
-    from biaslab.errors import RunError
-    from biaslab.mini import train
-
-    trainer = train.trainer(given.name)
-    folder = Path(given.folder or f"outputs/models/{given.name}")
-    work = Path("outputs/.train") / given.name
-    there = [path for path in (folder, work) if path.exists() and any(path.iterdir())]
-    if there and given.overwrite:
-        for path in there:
-            shutil.rmtree(path)
-    elif there and not given.resume:
-        raise RunError(f"{there[0]} is not empty. Go on with --resume, or start anew with --overwrite.")
-    work.mkdir(parents=True, exist_ok=True)
-    asked = {name: getattr(given, name) for name in ("minutes", "steps", "batch", "seed")}
-    how = {name: value for name, value in asked.items() if value is not None}
-    how |= {"checkpoint": work / "state.pt", "log": work / "log.csv", "progress": not given.no_progress}
-    for name, value in trainer(folder, **how).items():
-        print(f"{name}: {value:.4g}")
-    print(folder)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,15 @@
 
 The key of a kept result must change with the code that makes it. So modules are followed through their sources, without
 importing anything: that of the function, all of this package that it imports, at its top or inside of functions, and
-so on. Comments, docstrings, annotations of functions and layout do not count; nor do imports for type checking. Of
-other packages those count by version that numbers come from.
+so on. Packages that bring something to this one (:mod:`biaslab.plugins`) are followed alike: this one names nothing of
+them, so a change there changes the keys of what is made of it, and no other. Comments, docstrings, annotations of
+functions and layout do not count; nor do imports for type checking. Of other packages those count by version that
+numbers come from.
 
-A module counts whole, so a stage's function belongs beside what it uses, and not where much else is imported. What no
-source says is not found: a module whose name is put together while the program runs, and methods of objects that are
-handed over; these are told by the digests among a stage's inputs, and by their class where a function holds them.
+A module counts whole, so a stage's function belongs beside what it uses, and not where much else is imported. One that
+only hands on what others hold, such as most packages, counts by the names that are used of it. What no source says is
+not found: a module whose name is put together while the program runs, and methods of objects that are handed over;
+these are told by the digests among a stage's inputs, and by their class where a function holds them.
 """
 
 from __future__ import annotations
@@ -19,20 +22,23 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import sys
 import types
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from biaslab import plugins
+from biaslab.errors import ParameterError
 from biaslab.places import default_root
 
 PACKAGE = __name__.split(".")[0]
 # The file in the store's folder that says what sources were found to hold; another name where it holds something else.
-KEPT = "modules.json"
+KEPT = "sources.json"
 # Packages that numbers come from, by the name they are imported by; of their versions the first two parts count. Those
 # that only carry tables, pictures or files are passed over.
 _PACKAGES = {
@@ -53,60 +59,106 @@ _PACKAGES = {
 # What uses one of these reads files of its package, which count with it.
 _READS = frozenset(("__file__", "files", "resources"))
 _NO_DATA = frozenset((".md", ".py", ".pyc"))
-# Data that are inputs with digests of their own.
-_INPUTS = ("mini", "models")
-# Where work runs and where results are kept changes no result.
-_APART = frozenset(f"{PACKAGE}.{name}" for name in ("closure", "engine", "places", "store"))
+# The folder of a package whose files, weights of models, are inputs with digests of their own.
+_WEIGHTS = "weights"
+# What may be the name of a module.
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+_ROOT = Path(__file__).parent
+# Where work runs and where results are kept changes no result; nor does this package's version.
+_APART = frozenset((PACKAGE, *(f"{PACKAGE}.{name}" for name in ("closure", "engine", "places", "store"))))
 
 
-def of(*works: Any) -> dict[str, str]:
+def of(*works: Any, follow: Callable[[str, str], bool] = lambda module, name: True) -> dict[str, str]:
     """Return digests of the code that functions depend on, by module, and of the versions of packages.
 
     Args:
-        works: Functions, methods, partial functions, classes or objects that are called; or names of modules. Of
-            functions from elsewhere (a notebook, a test) their own code counts, with the values that they hold.
+        works: Functions, methods, partial functions, classes or objects that are called; or names of modules and of
+            what they hold. Of functions from elsewhere (a notebook, a test) their own code counts, with the values that
+            they hold.
+        follow: Whether a module is followed to a name that it uses.
 
     Returns:
-        Names of modules, ``package:NAME`` and, for functions from elsewhere, ``function:NAME``, in order.
+        Names of modules, ``MODULE:NAME`` for what one only hands on (with where it is from), ``package:NAME`` and, for
+        functions from elsewhere, ``function:NAME``, in order.
     """
-    todo, found = _behind(works)
+    names, found = _behind(works)
+    todo = [("", name.replace(":", ".")) for name in names]
     seen: set[str] = set()
     with _remembering():
         while todo:
-            module = _module_in(todo.pop())
-            if module in seen or module in _APART:
+            module, name = todo.pop()
+            if name in seen or not (module == "" or follow(module, name)):
                 continue
-            seen.add(module)
-            if module in _PACKAGES:
-                found[f"package:{module}"] = _version(module)
-            elif path := _file(module):
-                source = _source(module, path)
-                data = _data_digest(path.parent) if source["reads"] else ""
-                found[module] = _digest([source["digest"], data])[:16]
-                todo += source["imports"]
+            seen.add(name)
+            used, handed = _resolved(name)
+            found |= handed
+            for each in used - found.keys():
+                if each in _PACKAGES:
+                    found[f"package:{each}"] = _version(each)
+                elif (path := _file(each)) and each not in _APART:
+                    source = _source(each, path)
+                    data = _data_digest(path.parent) if source["reads"] else ""
+                    found[each] = _digest([source["digest"], data])[:16]
+                    todo += [(each, one) for one in source["uses"]]
+                    todo += [(each, one) for one in source["texts"] if _is_module(one)]
     return dict(sorted(found.items()))
 
 
-def digest(*works: Any) -> str:
+def digest(*works: Any, **how: Any) -> str:
     """Return one digest of :func:`of`, and of the works' names."""
-    return _digest([[getattr(work, "__qualname__", "") for work in works], of(*works)])
+    return _digest([[getattr(work, "__qualname__", "") for work in works], of(*works, **how)])
+
+
+def brought(entry: metadata.EntryPoint) -> str:
+    """Return a digest of what an entry point of another package gives: package, version, and the code that it reaches.
+
+    Raises ParameterError where its module is missing.
+    """
+    spec = None
+    if _file(entry.module) is None:
+        # A library that was compiled has no source.
+        with contextlib.suppress(ImportError, ValueError):
+            spec = importlib.util.find_spec(entry.module)
+        if spec is None or not spec.origin:
+            raise ParameterError(
+                f"{entry.name} names the module {entry.module}, which is not there. Install its package again."
+            )
+    package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else ""
+    code = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest() if spec else of(entry.module)
+    return _digest([package, entry.value, code])
+
+
+def used(cells: Iterable[str], *, apart: Callable[[ast.Call], list[ast.expr]] = lambda call: []) -> set[str]:
+    """Return the full names that cells of notebooks use of what they import, such as ``biaslab.stats.mean_interval``.
+
+    What a magic names counts whole; where a cell is no Python, so does all that any cell imports.
+
+    Args:
+        apart: Returns those arguments of a call that do not count.
+    """
+    whole, magics, sound = ast.Module([], []), "", True
+    for cell in cells:
+        code = []
+        for line in cell.splitlines():
+            if line.lstrip().startswith(("%", "!", "?")):
+                magics += f"{line}\n"
+            else:
+                code.append(line)
+        try:
+            whole.body += ast.parse("\n".join(code)).body
+        except SyntaxError:
+            sound = False
+            for line in code:
+                with contextlib.suppress(SyntaxError):
+                    whole.body += ast.parse(line.strip()).body
+    imported, names = _names(whole, "", apart)
+    told = re.findall(r"\w+", magics) if sound else imported
+    return names.union(*(imported.get(name, ()) for name in told))
 
 
 def imported(cells: Iterable[str]) -> set[str]:
-    """Return the modules of this package that cells of notebooks import.
-
-    Magics are passed over; of a cell that is no Python, the lines count that are.
-    """
-    found: set[str] = set()
-    for cell in cells:
-        lines = [line for line in cell.splitlines() if not line.lstrip().startswith(("%", "!", "?"))]
-        try:
-            found |= _imports(ast.parse("\n".join(lines)), "")
-        except SyntaxError:
-            for line in lines:
-                with contextlib.suppress(SyntaxError):
-                    found |= _imports(ast.parse(line.strip()), "")
-    return {_module_in(name) for name in found if name.split(".")[0] == PACKAGE}
+    """Return the modules of this package, and of those that bring something to it, that cells of notebooks import."""
+    return {_module_in(name) for name in used(cells) if follows(name)}
 
 
 def _digest(told: Any) -> str:
@@ -175,7 +227,13 @@ def _module_of(value: Any) -> str:
 
 
 def _is_ours(value: Any) -> bool:
-    return _module_of(value).split(".")[0] == PACKAGE
+    return follows(_module_of(value))
+
+
+def follows(name: str) -> bool:
+    """Return whether a module is of this package, or of one that brings something to it."""
+    first = name.split(".")[0]
+    return first == PACKAGE or first in plugins.packages()
 
 
 @functools.cache
@@ -235,26 +293,73 @@ def _plain(value: Any) -> Any:
 # -- from modules to all that they use ---------------------------------------------------------------------
 
 
-@functools.cache
-def _root() -> Path:
-    return Path(__file__).parent
-
-
-@functools.cache
 def _file(module: str) -> Path | None:
-    """Return the source of a module of this package; None where there is none."""
+    """Return the source of a module of a package that is followed; None where there is none."""
+    return _found(module, tuple(sys.path)) if follows(module) else None
+
+
+@functools.cache
+def _found(module: str, path: tuple[str, ...]) -> Path | None:
     first, *rest = module.split(".")
-    base = _root().joinpath(*rest)
-    paths = (base / "__init__.py", base.with_suffix(".py")) if first == PACKAGE else ()
-    return next((path for path in paths if path.is_file()), None)
+    own, folders = _place(first, path)
+    if not rest:
+        return own
+    places = [folder.joinpath(*rest) for folder in folders]
+    paths = (file for at in places for file in (at / "__init__.py", at.with_name(f"{at.name}.py")))
+    return next(filter(Path.is_file, paths), None)
+
+
+@functools.cache
+def _place(package: str, path: tuple[str, ...]) -> tuple[Path | None, list[Path]]:
+    """Return the source of a package, or of a module that is one by itself, and the folders of its modules."""
+    if package == PACKAGE:
+        return _ROOT / "__init__.py", [_ROOT]
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        return None, []
+    own = Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+    return own, [Path(folder) for folder in spec.submodule_search_locations or ()]
+
+
+def _is_module(name: str) -> bool:
+    return _file(name) is not None
 
 
 def _module_in(name: str) -> str:
-    """Return the module that a name is of, or is: of this package the one with a source, of another the package."""
+    """Return the module that a name is of, or is: of what is followed the one with a source, of others the package."""
     first = name.split(".")[0]
-    while name != first and not (first == PACKAGE and _file(name)):
+    while name != first and not _file(name):
         name = name.rpartition(".")[0]
     return name
+
+
+def _resolved(name: str) -> tuple[set[str], dict[str, str]]:
+    """Return the modules that a name leads to, and of those that only hand it on where it is from."""
+    modules: set[str] = set()
+    handed: dict[str, str] = {}
+    todo, seen = [name], set()
+    while todo:
+        name = todo.pop()
+        module = _module_in(name)
+        if name in seen or module in _APART:
+            continue
+        seen.add(name)
+        attribute, _, more = name[len(module) + 1 :].partition(".")
+        above, _, last = module.rpartition(".")
+        # What a package holds may have the name of one of its modules.
+        for at, key, rest in ((module, attribute, more), (above, last, "")):
+            path = _file(at) if key else None
+            source = _source(at, path) if path else {"imports": {}, "hands_on": False}
+            origins = [one for one in source["imports"].get(key, ()) if one != module]
+            todo += [f"{one}.{rest}" if rest else one for one in origins if _module_in(one) != module]
+            if origins and source["hands_on"]:
+                handed[f"{at}:{key}"] = " ".join(origins)
+            elif origins or at == module:
+                modules.add(at)
+    return modules, handed
 
 
 @functools.cache
@@ -271,12 +376,12 @@ def _data_digest(package: Path) -> str:
     for at, folders, files in os.walk(package):
         packages = (name for name in folders if Path(at, name, "__init__.py").exists())
         folders[:] = sorted({*folders} - {*packages, "__pycache__"})
-        if Path(at) == _root().joinpath(*_INPUTS):
+        if Path(at) == package / _WEIGHTS:
             folders[:], files = [], []
         for path in (Path(at, name) for name in sorted(files)):
             if path.suffix not in _NO_DATA and not path.name.startswith("."):
                 status = path.stat()
-                whole.update(f"{path.relative_to(_root()).as_posix()}\0".encode())
+                whole.update(f"{path.relative_to(package).as_posix()}\0".encode())
                 whole.update(_hashed_content(path, status.st_mtime_ns, status.st_size))
     return whole.hexdigest()
 
@@ -300,32 +405,93 @@ def _source(module: str, path: Path) -> dict[str, Any]:
 
 
 def _summary(text: str, package: str) -> dict[str, Any]:
-    """Return what a source holds: its digest, the names that it imports, and whether it reads files."""
+    """Return what a source holds; nothing of it depends on which other packages are installed.
+
+    Its digest; what it imports by the names that it has for it; the full names that it uses; texts that may name
+    modules; whether it reads files; and whether it does no more than hand on what it imports.
+    """
     tree = _Silenced().visit(ast.parse(text))
-    reads = any(isinstance(node, ast.Name) and node.id in _READS for node in ast.walk(tree))
+    imported, names = _names(tree, package)
+    nodes = list(ast.walk(tree))
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return {
         "digest": _digest(ast.dump(tree))[:16],
-        "imports": sorted(_imports(tree, package)),
-        "reads": reads,
+        "imports": {name: sorted(origins) for name, origins in imported.items()},
+        "uses": sorted(names),
+        "texts": sorted(filter(_DOTTED.fullmatch, texts)),
+        "reads": any(isinstance(node, ast.Name) and node.id in _READS for node in nodes),
+        "hands_on": all(isinstance(node, ast.ImportFrom) or _is_all(node) for node in tree.body),
     }
 
 
-def _imports(tree: ast.AST, package: str) -> set[str]:
-    """Return the full names that a tree imports anywhere, and the modules of this package that texts in it name."""
-    found: set[str] = set()
+def _is_all(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+
+
+def _names(
+    tree: ast.AST, package: str, apart: Callable[[ast.Call], list[ast.expr]] = lambda call: []
+) -> tuple[dict[str, set[str]], set[str]]:
+    """Return what a tree imports anywhere, by the names that it has for it, and the full names that it uses of that.
+
+    What is imported and not used, such as for others, counts as used; a module whose attributes may be had by other
+    ways than by their names does so whole.
+    """
+    imported: dict[str, set[str]] = {}
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            for alias in node.names:
+                first = alias.name.partition(".")[0]
+                imported.setdefault(alias.asname or first, set()).add(alias.name if alias.asname else first)
+                # Importing it does something, too.
+                names |= set() if alias.asname or first == alias.name else {alias.name}
         elif isinstance(node, ast.ImportFrom):
             origin = "." * node.level + (node.module or "")
             with contextlib.suppress(ImportError):  # beyond the top of a package, or in a notebook
                 origin = importlib.util.resolve_name(origin, package)
-                found |= {f"{origin}.{alias.name}" for alias in node.names}
-        elif (
-            isinstance(node, ast.Constant) and str(node.value).startswith(f"{PACKAGE}.") and _file(node.value)
-        ):
-            found.add(node.value)
-    return found
+                for alias in node.names:
+                    imported.setdefault(alias.asname or alias.name, set()).add(f"{origin}.{alias.name}")
+    chains = _Chains(apart)
+    chains.visit(tree)
+    unused = [(name,) for name in imported.keys() - chains.met]
+    for name, *attributes in [*unused, *(chain for chain in chains.found if chain[0] in imported)]:
+        names |= {".".join([origin, *attributes]) for origin in imported[name]}
+    return imported, names
+
+
+class _Chains(ast.NodeVisitor):
+    """Collects the names that a tree reads, with the attributes that are had of them as far as these go."""
+
+    def __init__(self, apart: Callable[[ast.Call], list[ast.expr]]) -> None:
+        self._apart = apart
+        self.found: set[tuple[str, ...]] = set()
+        self.met: set[str] = set()
+
+    def visit_Call(self, node: ast.Call) -> None:
+        apart = self._apart(node)
+        for part in ast.iter_child_nodes(node):
+            if part in apart:
+                self.met |= {each.id for each in ast.walk(part) if isinstance(each, ast.Name)}
+            else:
+                self.visit(part)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        attributes, at = [node.attr], node.value
+        while isinstance(at, ast.Attribute):
+            attributes.append(at.attr)
+            at = at.value
+        if isinstance(at, ast.Name):
+            self._meet(at.id, *reversed(attributes))
+        else:
+            self.visit(at)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self._meet(node.id)
+
+    def _meet(self, *chain: str) -> None:
+        self.found.add(chain)
+        self.met.add(chain[0])
 
 
 class _Silenced(ast.NodeTransformer):

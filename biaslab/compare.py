@@ -385,8 +385,10 @@ def _rows_by_model(path: Path) -> dict[str, set[frozenset]]:
 def _in_common(runs: Sequence[Mapping]) -> str:
     """Say what two runs whose images differ have in common, so that they are not independent; empty if unknown."""
     inputs, seeds = ([run.get(key, {}) for run in runs] for key in ("inputs", "seeds"))
-    made = all(run.get("parameters", {}).get("source") in sources.PIPELINES for run in runs)
-    if not made or not inputs[0] or set(inputs[0].values()) != set(inputs[1].values()):
+    # A pipeline's inputs are called by its source and model.
+    sources_ = [run.get("parameters", {}).get("source") for run in runs]
+    made = all(any(name.startswith(f"{s}: ") for name in of) for s, of in zip(sources_, inputs, strict=True))
+    if not made or set(inputs[0].values()) != set(inputs[1].values()):
         return ""
     same = "the same captions, prompts and models"
     if seeds[0] == seeds[1] and not any("seed" in run.get("sweep", {}) for run in runs):

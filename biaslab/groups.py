@@ -87,6 +87,11 @@ class Group(BaseModel):
         """Return the same with other values, checked; those of a group within are a mapping of what changes there."""
         return type(self)(**_merged(self, changes))
 
+    def filled(self, values: Mapping[str, Any]) -> Self:
+        """Return the same with ``values`` for the fields that were not given, those of groups within likewise."""
+        changes = _ungiven(self, values)
+        return self.changed(**changes) if changes else self
+
     def describe(self) -> list[tuple[str, str, str]]:
         """Return dotted name, value (as YAML has it, paths without their folders) and meaning of each setting."""
         found = []
@@ -104,12 +109,25 @@ def names(group: type[Group]) -> list[str]:
 
 
 def _merged(group: Group, changes: Mapping[str, Any]) -> dict[str, Any]:
-    whole = dict(group)
+    # What was not given stays so.
+    whole = {name: getattr(group, name) for name in group.model_fields_set}
     for name, value in changes.items():
-        own = whole.get(name)
+        own = getattr(group, name, None)
         within = isinstance(own, Group) and isinstance(value, Mapping)
         whole[name] = _merged(own, value) if within else value
     return whole
+
+
+def _ungiven(group: Group, values: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name, value in values.items():
+        own = getattr(group, name, None)
+        if isinstance(own, Group) and isinstance(value, Mapping):
+            if inner := _ungiven(own, value):
+                found[name] = inner
+        elif name not in group.model_fields_set:
+            found[name] = value
+    return found
 
 
 def _fields(group: type[Group], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:

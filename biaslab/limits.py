@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from biaslab import sources, tables
+from biaslab import models, sources, tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,25 +27,8 @@ _PAPERS = {
     "dalleval": "DALL-Eval",
     "triplets": "the gender triplets",
 }
-# By the model that makes the images, as the pipeline's settings name it.
-_EMBEDDED = {
-    "mini": (
-        "The model `mini` was trained on drawings of an embedded world whose truth is known, and captions made for "
-        "them. What is found there are properties of that instrument; they say nothing about any model in use."
-    ),
-    "world": (
-        "`world` is no model: it draws what texts ask for with the shares of an embedded world, which were set from "
-        "the papers' tables. What is found there tests measures and judge; it says nothing about any model."
-    ),
-}
-_EMBEDDED_JUDGE = (
-    "Faces are found and perceived gender is judged by models that were trained on the embedded world's drawings, "
-    "which they are applied to here: their errors are at their smallest, and say nothing about a judge of photographs."
-)
-_STRANGE_JUDGE = (
-    "Faces are found or perceived gender is judged by models that have seen nothing but an embedded world's drawings: "
-    "on images of another kind their answers mean nothing."
-)
+# Settings that name who finds faces and judges gender, and what kind of model that is.
+_JUDGES = {"judging.faces": "detector", "judging.gender": "clip"}
 
 
 def of_run(
@@ -67,13 +50,13 @@ def of_run(
     found = [*LIMITS]
     if settings is not None:
         found += _of_settings(settings)
-    elif source == "mini":
-        found += [_EMBEDDED["mini"], _EMBEDDED_JUDGE]
+    elif isinstance(source, str):
+        found += filter(None, [models.said(source, "limits")])
     shown: dict[str, set[str]] = {}
     for table in results:
         shown.setdefault(_paper(table["name"]), set()).update(table["models"])
     # The models shown whose measurements are printed ones, by paper; and whether there are others.
-    models: dict[str, list[str]] = {}
+    shown_as_printed: dict[str, list[str]] = {}
     others = False
     for name, frame in inputs.items():
         if "model" in frame:
@@ -81,8 +64,12 @@ def of_run(
             as_printed = printed[name] if name in printed else sources.printed_models(name, frame)
             held = [model for model in dict.fromkeys(frame["model"]) if model in shown.get(paper, ())]
             others |= any(model not in as_printed for model in held)
-            models.setdefault(paper, []).extend(model for model in held if model in as_printed)
-    of = "; ".join(f"{_PAPERS[p]}: {', '.join(dict.fromkeys(models[p]))}" for p in _PAPERS if models.get(p))
+            shown_as_printed.setdefault(paper, []).extend(model for model in held if model in as_printed)
+    of = "; ".join(
+        f"{_PAPERS[p]}: {', '.join(dict.fromkeys(shown_as_printed[p]))}"
+        for p in _PAPERS
+        if shown_as_printed.get(p)
+    )
     if not of:
         return found
     if others:
@@ -100,14 +87,12 @@ def of_run(
 
 
 def _of_settings(settings: pd.DataFrame) -> list[str]:
-    """Return what the pipeline's settings say of where images and judgements come from."""
+    """Return what is to be said of those that make the images and judge them, as the pipeline's settings name them."""
     value = settings.groupby("setting")["set_to"].agg(set)
-    models = value.get("model", set())
-    judges = value.get("judging.faces", set()) | value.get("judging.gender", set())
-    found = [text for name, text in _EMBEDDED.items() if name in models]
-    if judges & {"mini-detector", "mini-clip"}:
-        found.append(_EMBEDDED_JUDGE if models <= set(_EMBEDDED) else _STRANGE_JUDGE)
-    return found
+    made = [models.said(name, "limits") for name in sorted(value.get("model", ()))]
+    judges = {(name, kind) for key, kind in _JUDGES.items() for name in value.get(key, ())}
+    judged = [models.said(name, "limits", kind) for name, kind in sorted(judges)]
+    return list(dict.fromkeys(filter(None, [*made, *judged])))
 
 
 def _paper(table: str) -> str:

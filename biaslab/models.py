@@ -1,6 +1,6 @@
-"""Models by name: the embedded ones, a folder, or a name on the Hugging Face hub.
+"""Models by name: what installed packages bring, a folder, or a name on the Hugging Face hub.
 
-A name is all that differs between ``mini`` and Stable Diffusion. Weights are read from safetensors only: the other
+A name is all that differs between them. Weights are read from safetensors only: the other
 formats are pickles, which can run code when they are opened. Code that comes with a model is never run: a folder is
 looked through before any library sees it (:func:`check_folder`), and none is fetched from the hub.
 """
@@ -11,46 +11,120 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab.errors import MissingInputError, ParameterError, near_matches, unknown_name
+from biaslab import plugins
+from biaslab.errors import MissingInputError, ParameterError, loading, near_matches, unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Kind of model -> the embedded model that the name ``mini`` stands for.
-KINDS = {
-    "text-to-image": "mini-sd",
-    "clip": "mini-clip",
-    "detector": "mini-detector",
-    "vqa": "mini-vqa",
-    "captioner": "mini-captioner",
-    "segmenter": "mini-segmenter",
-}
-# What prompts ask for -> the text-to-image model that ``mini`` stands for: what captions tell, people whom the prompt
-# places, PaintSkills' scenes and DALL-Eval's people, captions with another gender.
-MINI = {
-    "captions": "mini-sd",
-    "people": "mini-sd-pairs",
-    "dalleval": "mini-sd-skills",
-    "triplets": "mini-sd-triplets",
-}
-# Embedded model -> its kind, and its folder.
-KIND_OF = {
-    **dict.fromkeys(MINI.values(), "text-to-image"),
-    "mini-clip": "clip",
-    "mini-detector": "detector",
-    "mini-skills-detector": "detector",
-    "mini-vqa": "vqa",
-    "mini-captioner": "captioner",
-    "mini-segmenter": "segmenter",
-}
-EMBEDDED = {name: Path(__file__).parent / "mini" / "models" / name for name in KIND_OF}
-# Embedded pipeline -> the one whose autoencoder it has, which is kept once.
-AUTOENCODER_OF = {"mini-sd-pairs": "mini-sd", "mini-sd-triplets": "mini-sd-skills"}
+DRAWINGS, PHOTOGRAPHS, ANY = "drawings", "photographs", "any"
+PICTURES = (DRAWINGS, PHOTOGRAPHS)
+"""Kinds of pictures: what a source of images shows, and what a judge knows; a judge may also know ``any``."""
+DECLARED = "biaslab.json"
+"""The file in a model's folder that says so, as ``{"pictures": "drawings"}``; photographs where there is none."""
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What an installed package brings under a name, by the entry points ``biaslab.models`` and ``biaslab.judges``.
+
+    A folder with weights; or what makes images without one; or a name that stands for others.
+    """
+
+    kind: str = "text-to-image"
+    """A key of :data:`HUB`."""
+    folder: Path | None = None
+    """Where its weights are, as any model's in a folder."""
+    autoencoder: Path | None = None
+    """The folder of a pipeline's autoencoder, where it shares that of another."""
+    instead: Mapping[str, str] = field(default_factory=dict)
+    """The name that it stands for: of what makes images by what prompts ask for (``captions``, ``people``,
+    ``dalleval``, ``triplets``), of a judge by kind, or by what images are compared with."""
+    draws: Callable[..., Any] | None = None
+    """Opens what makes images without weights, as a :class:`biaslab.generation.models.ImageModel`: keywords ``name``,
+    ``corpus``, ``height`` (0 is its own), ``of`` (what prompts ask for) and ``design`` (of DALL-Eval)."""
+    pictures: str = PHOTOGRAPHS
+    """What it makes, or as a judge knows, where it has no folder that says so; a judge may know ``any``."""
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Values by group for settings that are not given, as :class:`biaslab.settings.Settings` has them."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """What pages say of it, by where: ``limits`` (of what it has a part in), ``glossary``, ``made`` (how its images
+    were, in a few words), ``real`` (why it is no model in use); and by an effect's name that this was put into it."""
+
+
+def brought(name: str, kind: str, of: str = "") -> Brought | None:
+    """Return what an installed package brings under the name of a model of some kind; None where none does.
+
+    Of a name that stands for others: the one for ``of``, by default for captions, or as a judge for its kind; itself
+    where it stands for none of that.
+
+    Raises ParameterError where it cannot be loaded, or is none.
+    """
+    return _entry(instead(name, kind, of), kind)
+
+
+def instead(name: str, kind: str, of: str = "") -> str:
+    """Return the name that one stands for; itself where it stands for no other. As of :func:`brought`."""
+    one = _entry(name, kind)
+    return one.instead.get(of or ("captions" if kind == "text-to-image" else kind), name) if one else name
+
+
+def settings(name: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the settings that a text-to-image model brings for what is not given; none where it is nobody's."""
+    one = _entry(name, "text-to-image")
+    return one.settings if one else {}
+
+
+def said(name: str, where: str, kind: str = "text-to-image") -> str:
+    """Return what pages say of a model that a package brings (:attr:`Brought.words`); empty where they say nothing."""
+    one = _entry(name, kind)
+    return one.words.get(where, "") if one else ""
+
+
+def _entry(name: str, kind: str) -> Brought | None:
+    group = plugins.MODELS if kind == "text-to-image" else plugins.JUDGES
+    if not isinstance(name, str) or name not in plugins.points(group):
+        return None
+    with loading(name, f"a {kind} model"):
+        found = plugins.points(group)[name].load()
+    # What is none is a judge of another contract, which is named as plugin:NAME.
+    return found if isinstance(found, Brought) else None
+
+
+def names(kind: str) -> list[str]:
+    """Return the names that installed packages bring for a kind of model."""
+    group = plugins.MODELS if kind == "text-to-image" else plugins.JUDGES
+    found = {}
+    for name in plugins.points(group):
+        # What cannot be loaded is said where it is asked for by name, and stands in the way of no other.
+        with suppress(ParameterError):
+            found[name] = brought(name, kind)
+    return [name for name, one in found.items() if one and kind in (one.kind, "features")]
+
+
+def pictures(where: str | Path) -> str:
+    """Return which pictures a model in a folder makes or knows, by its file :data:`DECLARED`; of others photographs.
+
+    Raises ParameterError where the file says something else.
+    """
+    file = Path(os.path.expanduser(where), DECLARED)
+    if not file.is_file():
+        return PHOTOGRAPHS
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))["pictures"]
+    except (OSError, ValueError, TypeError, KeyError):
+        told = None
+    if told not in (*PICTURES, ANY):
+        raise ParameterError(f'{file} must say {{"pictures": …}}: one of {", ".join((*PICTURES, ANY))}.')
+    return told
+
+
 # Names on the hub that are offered where a name is close to one of them.
 HUB = {
     "text-to-image": (
@@ -110,32 +184,31 @@ def resolve(name: str, kind: str) -> str:
     """Return the folder of the model ``name``, or ``name`` itself if it is one on the hub.
 
     Args:
-        name: ``mini`` or another embedded model, a folder, or a name on the hub (``owner/name``).
+        name: A name that an installed package brings, a folder, or a name on the hub (``owner/name``).
         kind: One of :data:`HUB`.
 
     Raises:
         ParameterError: The name is unknown or stands for another kind of model, a folder that it names does not
             exist, brings code or holds no safetensors.
-        MissingInputError: The embedded model is not in this installation.
+        MissingInputError: The package that brings the model has lost its weights.
         UnknownNameError: There is no such kind.
     """
     if kind not in HUB:
         raise unknown_name("kind of model", kind, HUB)
-    own = f"'mini' (the embedded {KINDS[kind]}), " if kind in KINDS else ""
-    allowed = f"Give {own}a folder, or a name on the hub, which is made of owner and name, such as {HUB[kind][0]!r}."
     if not isinstance(name, str) or not name:
-        raise ParameterError(f"The {kind} model is {name!r}. {allowed}")
-    name = KINDS.get(kind, name) if name == "mini" else name
-    if name in EMBEDDED:
-        if KIND_OF[name] != kind:
+        raise ParameterError(f"The {kind} model is {name!r}. {_allowed(kind)}")
+    if one := brought(name, kind):
+        if kind not in (one.kind, "features"):
             raise ParameterError(
-                f"{name!r} is a {KIND_OF[name]} model, and a {kind} model is needed. {allowed}"
+                f"{name!r} is a {one.kind} model, and a {kind} model is needed. {_allowed(kind)}"
             )
-        if not _complete(EMBEDDED[name]):
-            raise MissingInputError(
-                f"The embedded model {name!r} is not in {EMBEDDED[name]}; train it with 'biaslab train {name}'."
+        if one.folder is None:
+            raise ParameterError(
+                f"{name!r} has no weights, and a {kind} model with weights is needed. {_allowed(kind)}"
             )
-        return str(EMBEDDED[name])
+        if not _complete(one):
+            raise MissingInputError(f"The model {name!r} is not in {one.folder}; install its package again.")
+        return str(one.folder)
     path = Path(os.path.expanduser(name))
     if os.path.isdir(path):
         check_folder(path)
@@ -148,28 +221,38 @@ def resolve(name: str, kind: str) -> str:
     if _HUB_NAME.fullmatch(name):
         return name
     if "/" in name or "\\" in name or name.startswith((".", "~")):
-        raise ParameterError(f"There is no folder {name!r}. {allowed}")
-    raise ParameterError(f"There is no {kind} model named {name!r}. {near_help(name, kind)}{allowed}")
+        raise ParameterError(f"There is no folder {name!r}. {_allowed(kind)}")
+    raise ParameterError(f"There is no {kind} model named {name!r}. {near_help(name, kind)}{_allowed(kind)}")
+
+
+def _allowed(kind: str) -> str:
+    """Return what a name of a kind of model may be; to know what packages bring, these are imported."""
+    own = ", ".join(map(repr, names(kind)[:1]))
+    return (
+        f"Give {own + ', ' if own else ''}a folder, or a name on the hub, which is made of owner and name, such as "
+        f"{HUB[kind][0]!r}."
+    )
 
 
 def near_help(name: str, kind: str) -> str:
     """Return the part of an error message that names models spelt like ``name``; empty where there are none."""
-    own = [model for model, of in KIND_OF.items() if of == kind]
-    near = near_matches(name, [*(["mini", *own] if own else []), *HUB[kind]])
+    near = near_matches(name, [*names(kind), *HUB[kind]])
     return f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
 
 
-def _complete(folder: Path) -> bool:
-    """Return whether a folder of an embedded model holds weights and, of a pipeline, its index."""
-    parts = ("model_index.json", "unet") if KIND_OF[folder.name] == "text-to-image" else ("",)
-    return all((folder / p).exists() for p in parts) and any(folder.rglob("*.safetensors"))
+def _complete(one: Brought) -> bool:
+    """Return whether a brought model's folder holds weights and, of a pipeline, its index."""
+    needed = one.folder / ("model_index.json" if one.kind == "text-to-image" else "")
+    return needed.exists() and any(one.folder.rglob("*.safetensors"))
 
 
 def autoencoder(where: str | Path) -> Path | None:
-    """Return the folder of a pipeline's autoencoder, or that which an embedded one shares; None where there is none."""
-    own, shared = Path(where, "vae"), AUTOENCODER_OF.get(Path(where).name)
-    if shared and not own.exists() and Path(where) == EMBEDDED[Path(where).name]:
-        own = EMBEDDED[shared] / "vae"
+    """Return the folder of a pipeline's autoencoder, or that which a brought one shares; None where there is none."""
+    own = Path(where, "vae")
+    if not own.exists():
+        known = (brought(name, "text-to-image") for name in names("text-to-image"))
+        shared = (one.autoencoder for one in known if one.folder == Path(where))
+        own = next(shared, None) or own
     return own if (own / "config.json").is_file() else None
 
 
@@ -341,7 +424,7 @@ def digest(where: str | Path) -> str:
     if (vae := autoencoder(folder)) and vae.parent != folder:
         files |= {f"vae/{p.name}": p for p in vae.iterdir()}
     for name, file in sorted(files.items()):
-        if file.suffix not in _LOADED:
+        if file.suffix not in _LOADED or name == DECLARED:
             continue
         whole.update(name.encode() + b"\0")
         state = file.stat()
@@ -352,23 +435,29 @@ def digest(where: str | Path) -> str:
     return whole.hexdigest()
 
 
-def embedded() -> pd.DataFrame:
-    """Return the embedded models.
+def installed() -> pd.DataFrame:
+    """Return the models that installed packages bring.
 
     Returns:
-        Columns name, kind, folder, megabytes (NaN where the model is not in this installation) and card (path of the
-        model card; empty where there is none).
+        Columns name, kind, pictures, folder (empty where it has no weights), megabytes (NaN where the weights are not
+        there) and card (path of the model card; empty where there is none).
     """
     import pandas as pd
 
     rows = []
-    for name, folder in EMBEDDED.items():
-        card, whole = folder / "README.md", _complete(folder)
-        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if whole else float("nan")
-        rows.append(
-            (name, KIND_OF[name], str(folder), round(size / 1e6, 1), str(card) if card.is_file() else "")
-        )
-    return pd.DataFrame(rows, columns=["name", "kind", "folder", "megabytes", "card"])
+    for group in (plugins.MODELS, plugins.JUDGES):
+        for name, point in plugins.points(group).items():
+            with loading(name, "a model"):
+                one = point.load()
+            if not isinstance(one, Brought) or (one.folder is None and one.draws is None):
+                continue
+            size, card = float("nan"), ""
+            if one.folder is not None and _complete(one):
+                size = round(sum(p.stat().st_size for p in one.folder.rglob("*") if p.is_file()) / 1e6, 1)
+                card = str(one.folder / "README.md") if (one.folder / "README.md").is_file() else ""
+            shows = pictures(one.folder) if one.folder else one.pictures
+            rows.append((name, one.kind, shows, str(one.folder or ""), size, card))
+    return pd.DataFrame(rows, columns=["name", "kind", "pictures", "folder", "megabytes", "card"])
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 
-from biaslab import values
+from biaslab import plugins, values
 from biaslab.errors import ParameterError, name_help
 from biaslab.groups import Group, Texts, Whole, field
 from biaslab.places import project_root
@@ -30,6 +30,7 @@ from biaslab.values import dotted
 
 # Set by the runner for each notebook, never by a parameters file.
 _RESERVED = "output_dir"
+_ALL = "*"
 # What lays the measures of all papers side by side comes when they are there: a report fills in from the papers on.
 _LAST = ("synthesis/models",)
 _KINDS = {
@@ -53,6 +54,7 @@ class Notebook:
     cells: tuple[str, ...] = ()  # The code of its cells.
     takes: frozenset[str] = frozenset()  # The measured tables that it takes.
     needs: frozenset[str] = frozenset()  # The tables among them that it cannot do without.
+    folder: Path | None = None  # Of one that another package brings: the folder that it is executed in.
 
 
 def run_name(name: str) -> str:
@@ -72,7 +74,9 @@ class RunParams(Group):
     )
     title: str = field("", "Heading of the report.")
     description: str = field("", "What is run and on what, for a reader who was not there.")
-    notebooks: Texts = field(("*",), "Patterns of notebook ids to execute.", min_length=1)
+    notebooks: Texts = field(
+        (_ALL,), "Patterns of notebook ids to execute; `*` is all but those of other packages.", min_length=1
+    )
     jobs: Whole = field(
         0, "Notebooks executed side by side; 0 is one per processor, or one where work runs in workers.", ge=0
     )
@@ -131,8 +135,8 @@ def load(
         given: What it would hold, where it is not to be read.
         overrides: ``key=value`` texts that replace the file's values; values are read as YAML.
         notebooks: Patterns of notebook ids that replace the file's.
-        notebooks_dir: Where the notebooks are; by default the folder ``notebooks`` at or above the parameters file,
-            else at or above the working folder.
+        notebooks_dir: Where the notebooks are, beside those that installed packages bring; by default the folder
+            ``notebooks`` at or above the parameters file, else at or above the working folder.
 
     Raises:
         ParameterError: The file is missing or not YAML, a key is unknown (the nearest match is named), a value has a
@@ -140,7 +144,8 @@ def load(
     """
     path = Path(path)
     given = _read_yaml(path) if given is None else dict(given)
-    available = find_notebooks(notebooks_dir or _notebooks_dir(path))
+    brought = (folder / "notebooks" for folder in plugins.folders().values())
+    available = find_notebooks(notebooks_dir or _notebooks_dir(path), *brought)
     set_here = _overrides(overrides, given, available)
     given |= set_here
     for key, value in given.items():
@@ -148,14 +153,20 @@ def load(
     if notebooks:
         given["notebooks"] = list(notebooks)
     run = RunParams(**{"run": ""} | {key: given.pop(key) for key in _RUN_KEYS if key in given})
-    ids = [n.id for n in available]
     for pattern in run.notebooks:
-        if not any(fnmatch(i, pattern) for i in ids):
-            raise ParameterError(f"No notebook matches {pattern!r}. {name_help(pattern, ids)}")
-    selected = [n for n in available if any(fnmatch(n.id, p) for p in run.notebooks)]
+        if not any(_matches(notebook, pattern) for notebook in available):
+            raise ParameterError(
+                f"No notebook matches {pattern!r}. {name_help(pattern, [n.id for n in available])}"
+            )
+    selected = [n for n in available if any(_matches(n, pattern) for pattern in run.notebooks)]
     more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
     checked = _notebook_values(given, selected, available, strict=set_here)
     return run.changed(**more, values=checked, selected=tuple(selected))
+
+
+def _matches(notebook: Notebook, pattern: str) -> bool:
+    # What other packages bring is executed where a pattern asks for it, and not by default.
+    return fnmatch(notebook.id, pattern) and not (pattern == _ALL and notebook.folder)
 
 
 def as_yaml(params: RunParams) -> str:
@@ -168,10 +179,11 @@ def as_yaml(params: RunParams) -> str:
     return yaml.safe_dump(json.loads(json.dumps(whole)), sort_keys=False, allow_unicode=True, width=110)
 
 
-def find_notebooks(folder: str | Path) -> list[Notebook]:
-    """Return the notebooks below ``folder``, ordered by paper and section.
+def find_notebooks(folder: str | Path, *brought: Path) -> list[Notebook]:
+    """Return the notebooks below ``folder``, and below those ``brought`` by packages, ordered by paper and section.
 
-    A notebook without a cell tagged ``parameters``, such as one just begun, is passed over.
+    Of several with one id the first folder's counts. A notebook without a cell tagged ``parameters``, such as one just
+    begun, is passed over. Those of packages are executed in ``folder``, so that they keep results where the others do.
 
     Raises:
         ParameterError: The folder is missing, or a notebook's parameters are not literals.
@@ -179,9 +191,16 @@ def find_notebooks(folder: str | Path) -> list[Notebook]:
     folder = Path(folder)
     if not folder.is_dir():
         raise ParameterError(f"There is no folder of notebooks at {folder}; name one with --notebooks-dir.")
-    paths = [p for p in folder.rglob("*.ipynb") if not any(part.startswith(".") for part in p.parts)]
-    found = [_read_notebook(p, p.relative_to(folder).with_suffix("").as_posix()) for p in paths]
-    return sorted(filter(None, found), key=lambda n: (n.id in _LAST, paper_order(n.id), n.id))
+    found: dict[str, Notebook] = {}
+    for root in (folder, *brought):
+        for path in root.rglob("*.ipynb"):
+            place = path.relative_to(root)
+            name = place.with_suffix("").as_posix()
+            if name in found or any(part.startswith(".") for part in place.parts):
+                continue
+            if notebook := _read_notebook(path, name):
+                found[name] = notebook if root == folder else replace(notebook, folder=folder)
+    return sorted(found.values(), key=lambda n: (n.id in _LAST, paper_order(n.id), n.id))
 
 
 def _read_notebook(path: Path, notebook_id: str) -> Notebook | None:

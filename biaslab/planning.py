@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from biaslab import runs
-from biaslab.papers.synthesis import Calibration
 from biaslab.pipeline.people import ROUND
 from biaslab.store import Store, UnfinishedError
 
@@ -102,9 +101,10 @@ def asked(params: RunParams) -> list[Asked]:
     for opened in runs.pipelines(params, progress=False):
         pipeline = opened.pipeline
         some = [asks for one in (pipeline, *pipeline.others) for asks in of_tables(one, opened.tables)]
-        if opened.calibrates:
-            made_by = Calibration(pipeline).generators
-            some += [_of_captions(one, "synthesis", "generated") for one in made_by]
+        for notebook in sorted(opened.notebooks):
+            for more in runs.work(notebook, pipeline):
+                paper = notebook.split("/")[0]
+                some += [_of_captions(one, paper, "generated") for one in more.generators]
         for asks in some:
             # Whoever asks for the same images, they are made once.
             texts = pd.util.hash_pandas_object(asks.prompts[["prompt_id", "text", "n_images"]], index=False)
@@ -192,8 +192,8 @@ def _kept_texts(pipeline: Pipeline, kind: str) -> pd.DataFrame | None:
 
 
 def _is_small(pipeline: Pipeline) -> bool:
-    captions = pipeline.settings.captions
-    return captions.corpus == "mini" or 0 < captions.rows <= SEARCHED
+    # Captions that are written as they are read cost next to nothing, however many there are.
+    return 0 < pipeline.settings.captions.rows <= SEARCHED or pipeline.corpus.written
 
 
 def _of_captions(pipeline: Pipeline, paper: str, kind: str) -> Asked:
@@ -206,7 +206,7 @@ def _of_captions(pipeline: Pipeline, paper: str, kind: str) -> Asked:
 
 def _of_triplets(pipeline: Pipeline) -> Asked:
     s = pipeline.settings.triplets
-    if _is_small(pipeline) or not s.triplets:
+    if not s.triplets or _is_small(pipeline):
         prompts, kept_as = pipeline.triplets.texts()
         return _asked(pipeline, "triplets", "triplets", prompts, of="triplets", kept_as=kept_as)
     most = (3 + s.placebo) * (s.triplets * s.seeds + s.one_triplet)

@@ -208,7 +208,7 @@ def _state(path: Path) -> tuple[str, str]:
     if f'"{PLUGIN}' in inputs:
         return UNKNOWN, "judged by another package, which may have been paid for"
     # What is from elsewhere, or not installed, cannot be compared here.
-    changed = any(n.split(".")[0] == closure.PACKAGE or here.get(n, "none") != "none" for n in other)
+    changed = any(closure.follows(n) or here.get(n, "none") != "none" for n in other)
     return (UNREAD, "") if changed else (UNKNOWN, f"{other[0]} cannot be compared here")
 
 

@@ -17,6 +17,7 @@ from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
 from biaslab.judging import rating
 from biaslab.judging.images import CaptionImages, FolderImages, ImageSource, Unreadable
+from biaslab.models import DRAWINGS
 from biaslab.ratings import SOURCES
 from biaslab.store import telling_full_disk
 
@@ -78,8 +79,7 @@ def rate(
         n: Images to rate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
         seed: Seed of the sample and of the raters' orders.
         paper: Whose images of a run are rated, a key of :data:`PAPERS`; empty is the first that the run has.
-        show_faces: Whether training images are rated, too: their faces are real people's, unless the corpus is the
-            embedded one.
+        show_faces: Whether training images are rated, too: their faces are real people's, unless they are drawings.
         overrides: Parameters of the run to replace, such as ``compute.store=FOLDER``: what it keeps of its own names
             no folders.
         to: The file; by default ``rate-<name>.html`` in ``outputs``.
@@ -151,7 +151,6 @@ def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]
     import pandas as pd
 
     from biaslab import params, planning, runs
-    from biaslab.mini.truthful import WORLD
 
     if not (folder / runs.PARAMS).is_file():
         raise ParameterError(f"{folder} has no {runs.PARAMS}, so its images are not known: run it again.")
@@ -169,7 +168,7 @@ def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]
     frames, read = [], {}
     for one in by_paper[paper]:
         # None is made, or bought, now; drawings of known truth are made when they are read.
-        if one.model != WORLD and one.there < one.images:
+        if not one.made_by.truthful and one.there < one.images:
             raise ParameterError(
                 f"Of {one.images:,} images that {folder.name} asks of {one.model}, {one.there:,} are in the store "
                 f"{one.pipeline.store.root}. Name the store that has them with --set compute.store=FOLDER (a run's own "
@@ -184,8 +183,7 @@ def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]
         frames.append(table.assign(source="generated", model=one.model))
         read["generated", one.model] = images
     pipeline = by_paper[paper][0].pipeline
-    may_show = show_faces or pipeline.settings.captions.corpus == "mini"
-    if paper == "paradox" and pipeline.has_images and may_show:
+    if paper == "paradox" and pipeline.has_images and (show_faces or pipeline.training_pictures == DRAWINGS):
         images = pipeline.images("training")
         frames.append(images.table[["image_id", "occupation"]].assign(source="training", model=""))
         read["training", ""] = images

@@ -6,6 +6,7 @@ is given, and :func:`run` gathers them.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import importlib
@@ -19,13 +20,13 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from biaslab import (
     __version__,
@@ -34,6 +35,7 @@ from biaslab import (
     kernels,
     limits,
     places,
+    plugins,
     shared,
     sources,
     store,
@@ -41,7 +43,7 @@ from biaslab import (
     texts,
 )
 from biaslab.engine import THREADS
-from biaslab.errors import InputError, ParameterError, RunError, name_help, unknown_name
+from biaslab.errors import InputError, ParameterError, RunError, loading, name_help, unknown_name
 from biaslab.findings import count, held_together
 from biaslab.params import Notebook, RunParams, as_yaml, paper_order
 from biaslab.study import ATTEMPT, PARTS, PROGRESS, Study
@@ -62,8 +64,6 @@ PARAMS = "params.yaml"
 # Where, among the parts, each start of a run has a folder of its own: what an earlier one left alive writes there, and
 # finds it gone.
 _ATTEMPTS = ".attempts"
-# What a notebook calls that makes images for no measured table.
-_CALIBRATES = "synthesis.Calibration("
 # The file of a part with the id of the process that executes its notebook.
 _KERNEL = "kernel.pid"
 # Read once for all notebooks of a run and their pages.
@@ -81,8 +81,9 @@ _KEPT = (
 )
 # Folders of a run that are made anew from its parts.
 _GATHERED = ("tables", "figures", sources.MEASURED)
-_PACKAGES = """numpy pandas scipy statsmodels krippendorff seaborn matplotlib papermill nbconvert ipykernel jupyterlab
-    torch diffusers open_clip_torch sentence-transformers datasets"""
+_OF_MODELS = "torch diffusers open_clip_torch sentence-transformers datasets"
+_PACKAGES = f"""numpy pandas scipy statsmodels krippendorff seaborn matplotlib papermill nbconvert ipykernel jupyterlab
+    {_OF_MODELS}"""
 
 
 @dataclass(frozen=True)
@@ -161,12 +162,7 @@ def run(
         record = _provenance(params) | {"inputs": inputs, "problems": []}
         record["code"] = closure.digest(gather) + _declared()
         private = _folders(params, jobs, folder)
-        code = _study_code()
-        used = [closure.digest(*closure.imported(job.notebook.cells)) for job in jobs]
-        jobs = [
-            replace(job, fingerprint=_fingerprint(job, record, code + own), folders=private)
-            for job, own in zip(jobs, used, strict=True)
-        ]
+        jobs = [replace(job, fingerprint=_fingerprint(job, record), folders=private) for job in jobs]
         # What is shared names no folder of this machine.
         public = shared.without(private)
         record = public(record)
@@ -224,9 +220,9 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
         doing = [job.notebook for job in planned if not job.reason]
         if not doing:
             raise ParameterError(planned[0].reason)
-        if values["source"] in sources.PIPELINES:
+        if sources.makes_images(values["source"]):
             names = {name for notebook in doing for name in notebook.takes}
-            sources.check_work(names, **_some(values, "model", "settings", "seed"))
+            sources.check_work(names, **_some(values, "source", "model", "settings", "seed"))
         jobs += planned
     return jobs
 
@@ -240,15 +236,35 @@ class Opened(NamedTuple):
 
     pipeline: Pipeline
     tables: set[str]  # The measured tables that they take of it.
-    cells: list[str]  # What they consist of.
+    notebooks: set[str]  # Their ids.
+
+
+class Work(Protocol):
+    """What a notebook that an installed package brings takes of a pipeline beyond the tables that it measures.
+
+    The package that the entry point names (``biaslab.notebooks``) may have a function ``work(notebook, pipeline)``,
+    which is asked with the id of one of its notebooks and returns this, or None where there is nothing beyond.
+    """
 
     @property
-    def calibrates(self) -> bool:
-        """Whether they hold it against the embedded world's truth, for which images of no measured table are made.
+    def generators(self) -> Sequence[Pipeline]:
+        """The pipelines whose images for the templates it takes."""
 
-        The truth of other captions is not known: there the notebook says so, and makes nothing.
+    def stages(self) -> Sequence[Callable[[], object]]:
+        """Return what takes long, apart, in order.
+
+        Each may raise :class:`~biaslab.store.UnfinishedError` where the pipeline computes a share.
         """
-        return any(_CALIBRATES in cell for cell in self.cells) and self.pipeline.corpus.name == "mini"
+
+
+def work(notebook: str, pipeline: Pipeline) -> Iterator[Work]:
+    """Yield what a notebook, by its id, takes beyond measured tables, as the packages say that bring it."""
+    for package, folder in plugins.folders().items():
+        if (folder / "notebooks" / f"{notebook}.ipynb").is_file():
+            with loading(package, "a package with notebooks"):
+                told = getattr(importlib.import_module(package), "work", None)
+            if told and (found := told(notebook, pipeline)) is not None:
+                yield found
 
 
 def pipelines(params: RunParams, *, progress: bool = True) -> list[Opened]:
@@ -258,13 +274,14 @@ def pipelines(params: RunParams, *, progress: bool = True) -> list[Opened]:
     found: dict[str, Opened] = {}
     for job in plan(params, Path("unused")):
         given = {"model": "all", "seed": 0, **job.notebook.parameters, **job.parameters}
-        if job.reason or given.get("source") not in sources.PIPELINES:
+        if job.reason or not sources.makes_images(given.get("source")):
             continue
-        model, settings = sources.pipeline_model(given["model"]), Settings.of(given.get("settings") or {})
+        model = sources.pipeline_model(given["source"], given["model"])
+        settings = Settings.of(given.get("settings") or {})
         made = Pipeline(model, settings, seed=given["seed"], progress=progress)
-        one = found.setdefault(repr((made.model, made.settings, made.seed)), Opened(made, set(), []))
+        one = found.setdefault(repr((made.model, made.settings, made.seed)), Opened(made, set(), set()))
         one.tables.update(job.notebook.takes)
-        one.cells.extend(job.notebook.cells)
+        one.notebooks.add(job.notebook.id)
     return list(found.values())
 
 
@@ -289,7 +306,7 @@ def _inputs(jobs: list[Job], folder: Path) -> dict[str, str]:
         if not name or name in found or job.reason:
             continue
         path = Path(name).resolve()
-        if source not in sources.PIPELINES and (path.is_relative_to(folder) or folder.is_relative_to(path)):
+        if not sources.makes_images(source) and (path.is_relative_to(folder) or folder.is_relative_to(path)):
             raise RunError(
                 f"The input {name} and the run's folder {folder} lie in one another, so the run would replace what it "
                 "reads. Choose another name with --set run=NAME."
@@ -301,11 +318,11 @@ def _inputs(jobs: list[Job], folder: Path) -> dict[str, str]:
 def _input(parameters: Mapping[str, Any]) -> str:
     """Return what a run calls the input of a notebook with these parameters; empty for the published numbers."""
     source = parameters.get("source", "published")
-    if source in sources.PIPELINES:
+    if sources.makes_images(source):
         from biaslab.pipeline.checks import INPUTS
 
         settings = dotted(parameters.get("settings") or {})
-        model = sources.pipeline_model(parameters.get("model", "all"))
+        model = sources.pipeline_model(source, parameters.get("model", "all"))
         return ", ".join([f"{source}: {model}", *(f"{k} {settings[k]}" for k in INPUTS if k in settings)])
     path = parameters.get("ratings", "") if source == "ratings" else source
     return "" if source == "published" else str(Path(path))
@@ -317,12 +334,12 @@ def _resolve_paths(values: dict[str, Any]) -> dict[str, Any]:
     if out.get("ratings"):
         out["ratings"] = str(Path(os.path.expanduser(out["ratings"])).resolve())
     out["source"] = "published" if out["source"] is None else out["source"]
-    if out["source"] in sources.PIPELINES:
+    if sources.makes_images(out["source"]):
         from biaslab.pipeline import checks
 
         model, settings = checks.resolve_paths(out.get("model", "all"), out.get("settings", {}))
         out |= {name: value for name, value in (("model", model), ("settings", settings)) if name in out}
-    if out["source"] not in sources.NAMED:
+    if out["source"] not in sources.names():
         out["source"] = os.path.expanduser(out["source"])
         sources.check(out["source"])
         out["source"] = str(Path(out["source"]).resolve())
@@ -359,7 +376,7 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
         return "It reads a file of ratings: set source to 'ratings' and ratings to the file."
     if source == "ratings" and paper != "paradox":
         return f"Ratings hold no measurements for {paper}."
-    if source in sources.PIPELINES:
+    if sources.makes_images(source):
         if paper not in tables.PAPERS:
             return f"The pipeline measures nothing for {paper}."
         if "settings" not in notebook.parameters:
@@ -367,7 +384,7 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
         behind = [
             name for name in sorted(notebook.needs & set(tables.schemas())) if tables.schema(name).images
         ]
-        missing = behind and sources.no_images(**_some(given, "model", "settings"))
+        missing = behind and sources.no_images(source=source, **_some(given, "model", "settings"))
         return f"It needs the images behind captions (for {behind[0]}). {missing}" if missing else ""
     known = None if model == "all" else sources.models(paper, source=source, ratings=given.get("ratings", ""))
     if known is None or model in known:
@@ -406,30 +423,96 @@ def _prepare(folder: Path, record: dict, overwrite: bool, public: Callable[[Any]
 
 def _folders(params: RunParams, jobs: list[Job], folder: Path) -> tuple[str, ...]:
     """Return the folders of this machine that nothing names that a run shares."""
-    roots = {job.notebook.path.resolve().parents[1 + job.notebook.id.count("/")] for job in jobs}
+    # Where other packages lie that bring notebooks, and what lies around the run's notebooks.
+    roots = {place.parents[package.count(".")] for package, place in plugins.folders().items()}
+    for one in (job.notebook for job in jobs):
+        roots.add((one.folder or one.path.resolve().parents[one.id.count("/")]).resolve().parent)
     values = [dict(params.values), params.file, *(job.given for job in jobs)]
     return shared.folders(values, folder, folder.parent, store.default_root().absolute(), *roots)
 
 
-def _fingerprint(job: Job, record: Mapping, code: str) -> str:
+def _fingerprint(job: Job, record: Mapping) -> str:
     inputs = record["inputs"].get(_input(job.parameters), "")
     text = hashlib.sha256(job.notebook.path.read_bytes()).hexdigest()
-    whole = [job.slug, text, job.given, inputs, code, _declared(), record["packages"]]
+    code = code_of(job.notebook, job.parameters.get("source", "published"))
+    images = sources.makes_images(job.parameters.get("source"))
+    packages = {k: v for k, v in record["packages"].items() if images or k not in _OF_MODELS.split()}
+    brought = _brought(job.parameters) if images and not job.reason else []
+    whole = [job.slug, text, job.given, inputs, code, brought, _declared(job.notebook), packages]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _study_code() -> str:
-    """Return a digest of what any notebook depends on: what studies do for it, and the making of its page."""
+def code_of(notebook: Notebook, source: str) -> dict[str, str]:
+    """Return digests of the code that a notebook's results and page come from, as :func:`biaslab.closure.of` does.
+
+    A notebook names what measures a table, and the source gives it: measured here, where it makes images, and else as
+    it is printed or lies in files. So what makes and judges images counts only where it does.
+    """
     from biaslab import report
 
-    # A notebook names what measures; the source that a run gives it may take the printed numbers in its place.
-    return closure.digest(Study, report.render_notebook, *sources.modules())
+    images = sources.makes_images(source)
+    cells = closure.used(notebook.cells) if images else closure.used(notebook.cells, apart=_asked)
+    papers = {name.partition("_")[0] for name in notebook.takes}
+    # How images were made is a table, too.
+    papers |= {tables.PAPERS[0]} if images else set()
+    # Measures of other packages may take any table.
+    if not papers.issubset(tables.PAPERS) or any(
+        f"{n}.".startswith("biaslab.measures.plugins.") for n in cells
+    ):
+        papers = set(tables.PAPERS)
+    rooms = ("printed", "measure") if images else ("printed",)
+    taken = [m for m in sources.modules() if m.split(".")[2] in papers and m.endswith(rooms)]
+    follow = {} if images else {"follow": _of_tables}
+    return closure.of(Study, report.render_notebook, *taken, *sorted(cells), **follow)
 
 
-def _declared() -> str:
-    """Return a digest of what is declared as data: tables, titles and captions."""
-    declared = (*tables.files(), *texts.files())
-    return hashlib.sha256(b"".join(path.read_bytes() for path in declared)).hexdigest()
+def _asked(call: ast.Call) -> list[ast.expr]:
+    """Return what a call asks a study for."""
+    return call.args[:1] if ast.unparse(call.func) in ("study.measured", "study.has") else []
+
+
+def _of_tables(module: str, name: str) -> bool:
+    """Return whether a module leads to a name where there are tables only.
+
+    No pipeline is opened, and what measures is given none: it says that there is nothing, by itself.
+    """
+    return not f"{name}.".startswith("biaslab.pipeline.") and not module.endswith(".measure")
+
+
+def _brought(parameters: Mapping[str, Any]) -> list[str]:
+    """Return digests of what installed packages bring to a pipeline: by their names, and the truth of its pictures."""
+    from biaslab import truths
+    from biaslab.pipeline import Pipeline, Settings
+
+    model = sources.pipeline_model(parameters["source"], parameters.get("model", "all"))
+    first = Pipeline(model, Settings.of(parameters.get("settings") or {}))
+    pipelines = (first, *first.others)
+    said = json.dumps([[one.model, one.settings.model_dump()] for one in pipelines], default=str)
+    asked = ("captions", "people", "dalleval", "triplets")
+    shown = {one.image_model(of).pictures for one in pipelines for of in asked}
+    found = set()
+    for group in plugins.GROUPS:
+        for name, point in plugins.points(group).items():
+            # By itself, or in a name such as plugin:NAME:ARGUMENT.
+            named = re.search(rf'["+:]{re.escape(name)}["+:]', said)
+            if named or (group == plugins.TRUTH and truths.named(name).pictures in shown):
+                found.add(closure.brought(point))
+    return sorted(found)
+
+
+def _declared(notebook: Notebook | None = None) -> str:
+    """Return a digest of what is declared as data: tables, titles and captions.
+
+    What other packages declare counts for a notebook that they bring, or that imports them; without one, all counts.
+    """
+    out = set()
+    if notebook:
+        imports = {module.split(".")[0] for module in closure.imported(notebook.cells)}
+        for package, folder in plugins.folders().items():
+            if package.split(".")[0] not in imports and not notebook.path.is_relative_to(folder):
+                out.add(package)
+    declared = (*tables.files().items(), *texts.files().items())
+    return hashlib.sha256(b"".join(path.read_bytes() for path, by in declared if by not in out)).hexdigest()
 
 
 def _keep(
@@ -618,7 +701,7 @@ def _side_by_side(
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
     modules = sorted(closure.imported(cell for job in jobs for cell in job.notebook.cells))
-    compute = [job for job in jobs if not job.reason and job.parameters.get("source") in sources.PIPELINES]
+    compute = [job for job in jobs if not job.reason and sources.makes_images(job.parameters.get("source"))]
     if len(compute) > workers:
         modules += MODEL_MODULES
     with (
@@ -667,7 +750,8 @@ def _read_libraries(modules: Iterable[str]) -> None:
         # The notebook that imports it says what is wrong with it.
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    _study_code()
+    # What it reads of sources serves each notebook that keeps an analysis.
+    closure.of(Study)
     report.warm_up()
 
 
@@ -738,7 +822,7 @@ def _papermill(job: Job, target: Path) -> str:
                 parameters=dict(job.parameters),
                 kernel_name="python3",
                 progress_bar=False,
-                cwd=str(job.notebook.path.parent),
+                cwd=str(job.notebook.folder or job.notebook.path.parent),
                 start_timeout=_START_SECONDS,
                 kernel_manager_class=kernels.manager(),
                 extra_arguments=[f"--IPKernelApp.exec_lines={follow}"],
@@ -798,7 +882,7 @@ def gather(folder: Path, record: dict, notebooks: list[dict], public: Callable[[
     problems: list[str] = []
     source = record["parameters"].get("source", "published")
     of_source = {"source", "ratings"} | (
-        {"model", "seed", "settings"} if source in sources.PIPELINES else set()
+        {"model", "seed", "settings"} if sources.makes_images(source) else set()
     )
     if not of_source.intersection(swept):
         # Variants that read different sources have no one set of inputs.
@@ -838,7 +922,7 @@ def gather(folder: Path, record: dict, notebooks: list[dict], public: Callable[[
 
 def _store_notes(given: Mapping, started: str) -> list[str]:
     """Return what was noted of damaged pieces of stages since a run with these parameters began."""
-    if given.get("source") not in sources.PIPELINES:
+    if not sources.makes_images(given.get("source")):
         return []
     roots = {str(dotted(s).get("compute.store", "")) for s in _each(given.get("settings") or {})}
     notes = [note for root in sorted(roots) for note in store.Store(root).notes(started)]
@@ -977,7 +1061,7 @@ def describe(params: RunParams) -> str:
     papers = ", ".join(dict.fromkeys(n.id.split("/")[0] for n in params.selected))
     done = f"Executed: {count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
     source = params.default("source")
-    if source not in (None, *sources.NAMED):
+    if source not in (None, *sources.names()):
         return f"Measurements: the tables in {', '.join(_each(source))}. {done}"
     if source == "ratings":
         files = ", ".join(Path(f).name for f in _each(params.values.get("ratings", "")))

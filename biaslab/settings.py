@@ -61,13 +61,14 @@ class CalibrationSettings(Group):
     matched_captions: Whole = field(
         200, "Captions for each occupation that ask what the templates ask, at most.", "captions", ge=1
     )
-    off_rows: Whole = field(40_000, "Captions of the world without the paradox.", "captions", ge=1)
+    off_rows: Whole = field(40_000, "Captions that plant no paradox.", "captions", ge=1)
     off_captions: Whole = field(60, "Random captions for each occupation there.", "captions", ge=1)
     test_renders: Whole = field(2000, "Held-out drawings that the judge is tested on.", "drawings", ge=1)
 
 
 class Settings(Group):
-    """What the pipeline does; defaults are those of a short run on the embedded world and models."""
+    """What the pipeline does. What makes images and judges them has no default but the model's own: judges that a run
+    takes are named, or come with a model that an installed package brings."""
 
     called: ClassVar[str] = "settings"
 

@@ -8,7 +8,6 @@ from functools import partial
 
 from biaslab import runs, sources
 from biaslab.errors import MissingInputError, ParameterError
-from biaslab.papers.synthesis import Calibration
 from biaslab.params import RunParams
 from biaslab.pipeline import Pipeline
 from biaslab.store import UnfinishedError
@@ -39,12 +38,12 @@ def compute(
     opened = runs.pipelines(params, progress=progress)
     if not opened:
         raise ParameterError(
-            "The notebooks of this run make nothing that can be shared; set source to 'mini' or 'pipeline'."
+            "The notebooks of this run make nothing that can be shared; set source to 'pipeline'."
         )
     told: list[str] = []
     pause, longest = _WAITS
     while left := [
-        text for one in opened for text in compute_of(one.pipeline, one.tables, share, one.calibrates)
+        text for one in opened for text in compute_of(one.pipeline, one.tables, share, one.notebooks)
     ]:
         if not wait:
             return left
@@ -57,15 +56,15 @@ def compute(
 
 
 def compute_of(
-    pipeline: Pipeline, tables: Iterable[str], share: tuple[int, int], calibrates: bool = False
+    pipeline: Pipeline, tables: Iterable[str], share: tuple[int, int], notebooks: Iterable[str] = ()
 ) -> list[str]:
     """Compute a share of what a pipeline's measured tables take; without any, of what it does with captions.
 
-    Each stage goes as far as what it needs is there. ``calibrates`` says whether calibration against the embedded
-    world's truth is wanted, too; other arguments and the result are those of :func:`compute`.
+    Each stage goes as far as what it needs is there. ``notebooks`` are ids of those that may take more of it
+    (:func:`biaslab.runs.work`); other arguments and the result are those of :func:`compute`.
     """
     left: dict[str, None] = {}
-    for work in _works(pipeline.sharing(*share), sorted(tables), calibrates):
+    for work in _works(pipeline.sharing(*share), sorted(tables), sorted(notebooks)):
         try:
             work()
         except UnfinishedError as error:
@@ -76,11 +75,12 @@ def compute_of(
     return list(left)
 
 
-def _works(mine: Pipeline, tables: list[str], calibrates: bool) -> Iterator[Callable[[], object]]:
+def _works(mine: Pipeline, tables: list[str], notebooks: list[str]) -> Iterator[Callable[[], object]]:
     if not tables or any(name.startswith("paradox_") for name in tables):
         yield from mine.on_captions()
     for name in tables:
         if sources.has(name, source="pipeline", beside=()):
             yield partial(sources.measured, name, source="pipeline", pipeline=mine)
-    if calibrates:
-        yield from Calibration(mine).stages()
+    for notebook in notebooks:
+        for more in runs.work(notebook, mine):
+            yield from more.stages()

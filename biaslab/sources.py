@@ -14,7 +14,7 @@ from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import tables
+from biaslab import plugins, tables
 from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
 
 if TYPE_CHECKING:
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
     from biaslab.pipeline import Pipeline, Settings
 
-# Sources whose images are made and judged here: the embedded models, or those that parameters name.
-PIPELINES = ("mini", "pipeline")
-NAMED = ("published", "ratings", *PIPELINES)
+PIPELINE = "pipeline"
+"""The source whose images are made and judged here, by the models that parameters name."""
 # Tables of DALL-Eval on images made from captions, and on drawings: they take none of its prompts.
 OF_CAPTIONS = {f"dalleval_{n}" for n in ("alignment_quality", "gender_judges", "image_quality", "references")}
 # Tables on images of triplets.
@@ -53,26 +52,43 @@ def check(source: str, ratings: str = "", *, model: str = "all", settings: Mappi
         )
     if source != "ratings" and ratings:
         raise ParameterError(f"ratings is {ratings!r} but source is {source!r}; set source to 'ratings'.")
-    if source in PIPELINES:
+    if makes_images(source):
         from biaslab.pipeline import Settings
 
         Settings.of(settings or {})
-        if source == "pipeline" and model == "all":
+        if source == PIPELINE and model == "all":
             raise ParameterError(
-                "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub "
-                "name, a folder or 'mini'."
+                "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub name, a "
+                "folder" + _or_brought(", or one that an installed package brings")
             )
     elif settings:
         raise ParameterError(
-            f"settings is {settings!r} but source is {source!r}, which makes no images; set source to 'mini' or "
-            "'pipeline', or settings to {}."
+            f"settings is {settings!r} but source is {source!r}, which makes no images; set source to 'pipeline' with "
+            "a model, or settings to {}."
         )
-    if source in NAMED or os.path.isdir(source):
+    if source in names() or os.path.isdir(source):
         return source
     raise ParameterError(
-        f"source is {source!r}, which is neither {', '.join(map(repr, NAMED))} nor a folder that exists. "
-        f"{name_help(source, NAMED)}"
+        f"source is {source!r}, which is neither {', '.join(map(repr, names()))} nor a folder that exists. "
+        f"{name_help(source, names())}"
     )
+
+
+def _or_brought(said: str) -> str:
+    """Return the end of a sentence that names models that packages bring, where any do."""
+    brought = ", ".join(map(repr, plugins.points(plugins.MODELS)))
+    return f"{said}: {brought}." if brought else "."
+
+
+def makes_images(source: object) -> bool:
+    """Return whether a source's images are made and judged here: by the models that parameters name, or by a model
+    that an installed package brings, by its name."""
+    return isinstance(source, str) and (source == PIPELINE or source in plugins.points(plugins.MODELS))
+
+
+def names() -> tuple[str, ...]:
+    """Return the sources that have names; every other is a folder."""
+    return ("published", "ratings", PIPELINE, *plugins.points(plugins.MODELS))
 
 
 def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | None = None) -> pd.DataFrame:
@@ -80,11 +96,11 @@ def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | 
 
     Args:
         name: Name of a declared table that a source can hold.
-        source: ``published``, ``ratings``, ``mini``, ``pipeline``, or a folder with ``<name>.csv`` in its ``measured``
-            (a run's inputs), in its ``tables``, or in itself.
+        source: ``published``, ``ratings``, ``pipeline`` or the name of a model that a package brings, or a folder with
+            ``<name>.csv`` in its ``measured`` (a run's inputs), in its ``tables``, or in itself.
         ratings: The file of ratings, for ``source="ratings"``.
-        pipeline: What measures, for ``source="mini"`` and ``"pipeline"``; rows of other models, and printed numbers,
-            follow its own where its settings ask to ``compare_with`` them.
+        pipeline: What measures, for sources that make images; rows of other models, and printed numbers, follow its
+            own where its settings ask to ``compare_with`` them.
 
     Raises:
         InputError: The data are missing or do not fit.
@@ -94,7 +110,7 @@ def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | 
         if name not in _published():
             raise _not_held("published", name, _published())
         return tables.check(_published()[name](), name)
-    if source in PIPELINES:
+    if makes_images(source):
         return tables.check(_by_pipeline(name, pipeline), name)
     if source == "ratings":
         from biaslab import ratings as rated
@@ -153,7 +169,7 @@ def _not_held(source: str, name: str, held: Iterable[str]) -> Exception:
         return unknown_name(f"table of measurements in {source}", name, held)
     how = "set source to 'published', or to a folder with this table"
     if name not in _published():
-        how = "it takes images. Set source to 'mini' or 'pipeline', or to a folder with this table"
+        how = "it takes images. Set source to 'pipeline', or to a folder with this table"
     return MissingInputError(f"{source[0].upper()}{source[1:]} has no {name}: {how}.")
 
 
@@ -187,11 +203,11 @@ def check_all(source: str, *, model: str = "all", settings: Mapping | None = Non
         InputError: A table does not fit its declaration, or the folder holds none.
         ParameterError, UnknownNameError: A model or corpus is not there.
     """
-    if source in PIPELINES:
+    if makes_images(source):
         from biaslab.pipeline import checks
 
-        checks.check(*_given(model, settings))
-    if source in NAMED:
+        checks.check(*_given(source, model, settings))
+    if source in names():
         return
     held = [name for name in _readable() if has(name, source=source)]
     if not held:
@@ -200,10 +216,10 @@ def check_all(source: str, *, model: str = "all", settings: Mapping | None = Non
         measured(name, source=source)
 
 
-def _given(model: str, settings: Mapping | None) -> tuple[str, Settings]:
+def _given(source: str, model: str, settings: Mapping | None) -> tuple[str, Settings]:
     from biaslab.pipeline import Settings
 
-    return pipeline_model(model), Settings.of(settings or {})
+    return pipeline_model(source, model), Settings.of(settings or {})
 
 
 def has(name: str, *, source: str, beside: Iterable[str] = ("published",)) -> bool:
@@ -212,19 +228,27 @@ def has(name: str, *, source: str, beside: Iterable[str] = ("published",)) -> bo
         return name in _published()
     if source == "ratings":
         return name == "paradox_percent_female"
-    if source in PIPELINES:
+    if makes_images(source):
         return name in _pipeline() or ("published" in beside and name in _published())
     return _file(Path(source), name) is not None
 
 
 def check_work(
-    names: Iterable[str], *, seed: int = 0, model: str = "all", settings: Mapping | None = None
+    names: Iterable[str],
+    *,
+    source: str = PIPELINE,
+    seed: int = 0,
+    model: str = "all",
+    settings: Mapping | None = None,
 ) -> None:
-    """Look for what would stop a run later in what a pipeline reads for the tables ``names``: captions and prompts."""
+    """Look for what would stop a run later in what the tables ``names`` take: judges, captions, prompts.
+
+    Raises as :func:`biaslab.pipeline.checks.check_judges` and the checks beside it.
+    """
     from biaslab.pipeline import checks
 
     names = set(names).intersection(tables.schemas())
-    first, settings = _given(model, settings)
+    first, settings = _given(source, model, settings)
     of = {paper: {name for name in names if name.startswith(f"{paper}_")} for paper in tables.PAPERS}
     for given in ((one, settings) for one in (first, *settings.others)):
         if of["paradox"]:
@@ -241,13 +265,15 @@ def check_work(
             checks.check_triplets(*given, seed=seed, images=looked_at, groups=bool(names & OF_GROUPS))
         if names & (OF_OBJECTS | OF_GROUPS):
             checks.check_objects(*given)
+        # What is named is there; whether it is enough, and fits.
+        checks.check_judges(*given, names)
 
 
-def no_images(*, model: str = "all", settings: Mapping | None = None) -> str:
+def no_images(*, source: str, model: str = "all", settings: Mapping | None = None) -> str:
     """Say why a pipeline has no images behind its captions, and what to do; empty where it has them."""
     from biaslab.pipeline import Pipeline
 
-    opened = Pipeline(*_given(model, settings))
+    opened = Pipeline(*_given(source, model, settings))
     return "" if opened.has_images else opened.no_images
 
 
@@ -258,7 +284,7 @@ def _file(folder: Path, name: str) -> Path | None:
 
 def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
     """Return the models of which ``source`` has measurements for ``paper``; None where it has none, or measures any."""
-    if source in PIPELINES:
+    if makes_images(source):
         return None
     held = [n for n in _readable() if n.startswith(f"{paper}_") and has(n, source=source)]
     frames = [measured(name, source=source, ratings=ratings) for name in held]
@@ -270,10 +296,10 @@ def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapp
     """Return a digest of a source's files, for a pipeline of weights and captions; printed numbers count as code."""
     if source == "published":
         return "published"
-    if source in PIPELINES:
+    if makes_images(source):
         from biaslab.pipeline import checks
 
-        return checks.digest(*_given(model, settings))
+        return checks.digest(*_given(source, model, settings))
     if source == "ratings":
         from biaslab import ratings as rated
 
@@ -287,9 +313,9 @@ def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapp
     return whole.hexdigest()
 
 
-def pipeline_model(model: str) -> str:
-    """Return the model that the pipeline generates with, where a notebook's parameter says ``model``."""
-    return "mini" if model == "all" else model
+def pipeline_model(source: str, model: str) -> str:
+    """Return the model that the pipeline generates with, where a notebook's parameters say ``source`` and ``model``."""
+    return source if model == "all" and source != PIPELINE else model
 
 
 def table_of(measure: Callable | str) -> str:

@@ -17,7 +17,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import closure, shared, sources, store, tables, texts, values
+from biaslab import closure, models, shared, sources, store, tables, texts, values
 from biaslab.errors import MissingInputError, ParameterError, RunError, unknown_name
 from biaslab.findings import Finding, level
 from biaslab.places import project_root
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Bbox
 
     from biaslab.judging.images import ImageSource
-    from biaslab.pipeline import Pipeline, Settings
+    from biaslab.pipeline import Pipeline
+    from biaslab.settings import Settings
 
 # The folder of a run below which each notebook has its own.
 PARTS = ".parts"
@@ -39,12 +40,14 @@ PARTS = ".parts"
 ATTEMPT = "BIASLAB_ATTEMPT"
 # The file there that says how far a notebook's stages are.
 PROGRESS = "progress.log"
-# The model that draws the truth of the embedded world.
-WORLD = "world"
 _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
 _KEPT = "What was finished before is kept: free some space and run it again."
 # A dict, as notebooks have it; never written to.
 _NO_SETTINGS: dict = {}
+
+
+def _or_own(value: str) -> str:
+    return "of its own" if value == "null" else f"{float(value):g}"
 
 
 class Study:
@@ -52,14 +55,15 @@ class Study:
 
     Args:
         output_dir: Where tables, figures and findings go; empty for ``outputs/explore`` of the project.
-        source: ``published`` (the papers' printed numbers), ``ratings`` (the file ``ratings``), ``mini`` (captions,
-            images and judgements of the embedded world and models), ``pipeline`` (the same with the models and
-            captions that ``model`` and ``settings`` name), or a folder with measured tables, such as another run's.
-        model: The model to look at, or ``all`` that the source has; for ``mini`` and ``pipeline`` the one that
-            generates: a folder or a hub name, ``all`` being ``mini``.
+        source: ``published`` (the papers' printed numbers), ``ratings`` (the file ``ratings``), ``pipeline`` (images
+            are made and judged here, with the models and captions that ``model`` and ``settings`` name), the name of a
+            model that an installed package brings (the same with that model and its own settings), or a folder with
+            measured tables, such as another run's.
+        model: The model to look at, or ``all`` that the source has; where images are made the one that makes them: a
+            folder or a hub name, ``all`` being the model that the source names.
         ratings: A file of ratings or shares, for ``source="ratings"``.
         seed: The seed of images' noise, of samples of captions and of every other random draw.
-        settings: What the pipeline does, for ``source="mini"`` and ``"pipeline"``: values by group, as
+        settings: What the pipeline does, where images are made: values by group, as
             :class:`biaslab.settings.Settings` has them.
 
     Raises:
@@ -144,12 +148,12 @@ class Study:
         return self._takes_all(frame) or self.model in set(frame["model"])
 
     def _takes_all(self, frame: pd.DataFrame) -> bool:
-        return self.model == "all" or self.source in sources.PIPELINES or "model" not in frame.columns
+        return self.model == "all" or sources.makes_images(self.source) or "model" not in frame.columns
 
     def _read(self, name: str) -> pd.DataFrame:
         """Return a measured table whole, and write it beside the results: a run's folder is a source, too."""
         if name not in self._inputs:
-            pipeline = self.pipeline if self.source in sources.PIPELINES else None
+            pipeline = self.pipeline if sources.makes_images(self.source) else None
             with working(f"measuring {name}", self._progress_file):
                 self._inputs[name] = sources.measured(
                     name, source=self.source, ratings=self.ratings, pipeline=pipeline
@@ -165,28 +169,38 @@ class Study:
 
     @cached_property
     def settings(self) -> Settings:
-        """What the pipeline does: the settings given, with defaults for the others."""
-        from biaslab.pipeline import Settings
+        """What the pipeline does: the settings given, what the model brings for others, and defaults."""
+        from biaslab.settings import Settings
 
-        return Settings.of(self._given_settings)
+        given = Settings.of(self._given_settings)
+        if not sources.makes_images(self.source):
+            return given
+        return given.filled(models.settings(sources.pipeline_model(self.source, self.model)))
 
     @cached_property
     def pipeline(self) -> Pipeline:
         """The pipeline that makes and judges images here; a MissingInputError where the source has tables only."""
-        from biaslab.pipeline import Pipeline
+        from biaslab.pipeline import Pipeline, Settings
 
-        if self.source not in sources.PIPELINES:
+        if not sources.makes_images(self.source):
             raise MissingInputError(
-                f"This needs images, and source {self.source!r} has tables only: set source to 'mini' (embedded "
-                "world and models), or to 'pipeline' with a model and settings."
+                f"This needs images, and source {self.source!r} has tables only: set source to 'pipeline' with a model "
+                "and settings."
             )
-        model = sources.pipeline_model(self.model)
-        return Pipeline(model, self.settings, seed=self.seed, progress_file=self._progress_file)
+        model = sources.pipeline_model(self.source, self.model)
+        return Pipeline(
+            model, Settings.of(self._given_settings), seed=self.seed, progress_file=self._progress_file
+        )
+
+    @property
+    def real_faces(self) -> bool:
+        """Whether images behind captions may show real people: all but drawings do."""
+        return not self.pipelines or self.pipeline.training_pictures != models.DRAWINGS
 
     @property
     def pipelines(self) -> dict[str, Pipeline]:
         """The pipelines of this study's model and of those beside it, by what tables call the model; else none."""
-        images = self.source in sources.PIPELINES
+        images = sources.makes_images(self.source)
         return {one.label: one for one in (self.pipeline, *self.pipeline.others)} if images else {}
 
     def images(self, kind: str) -> ImageSource:
@@ -264,8 +278,8 @@ class Study:
     def __repr__(self) -> str:
         """Say where inputs come from and where results go."""
         model = shared.named(self.model)
-        if self.source in sources.PIPELINES:
-            model = sources.pipeline_model(model)
+        if sources.makes_images(self.source):
+            model = sources.pipeline_model(self.source, model)
             come = f"images made and judged here, by {model}"
         elif self.source == "published":
             come = "numbers as the papers print them"
@@ -413,15 +427,18 @@ class Study:
         said = []
         for model, rows in self.measured(name).groupby("model", sort=False):
             value = rows.set_index("setting")["set_to"]
-            if model == WORLD:
-                said.append(f"{model}: drawings true to the embedded world, made by no model.")
+            brought, told = models.brought(model, "text-to-image"), models.said(model, "made")
+            if brought and brought.draws:
+                said.append(f"{model}: {told}.")
             elif {"generation.guidance_scale", "generation.steps"} <= set(value.index):
-                guidance, steps = (float(value[f"generation.{name}"]) for name in ("guidance_scale", "steps"))
-                embedded = " (an embedded model, no real one)" if model == "mini" else ""
+                guidance, steps = (
+                    _or_own(value[f"generation.{name}"]) for name in ("guidance_scale", "steps")
+                )
                 # Images of people whom prompts place may have a guidance of their own.
                 own = value.get("people.guidance_scale", "null")
                 pairs = "" if own == "null" else f" ({float(own):g} of people in pairs)"
-                said.append(f"{model}{embedded}: guidance {guidance:g}{pairs}, {steps:g} steps.")
+                named = f"{model} ({told})" if told else model
+                said.append(f"{named}: guidance {guidance}{pairs}, {steps} steps.")
         return " ".join(said)
 
     def _record(self, kind: str, record: dict) -> None:

@@ -1,8 +1,9 @@
 """The tables that stages, notebooks and reports share: names, columns, order, and how they are written.
 
 A table is long ("tidy"): identity columns first, then values. Each is declared once, in the ``tables.yaml`` of
-the paper that it belongs to, with the columns that several tables share written once; saving checks the declaration,
-so that a table that others rely on cannot quietly change its shape.
+the paper that it belongs to, or of a package that brings notebooks (:mod:`biaslab.plugins`), with the columns that
+several tables share written once; saving checks the declaration, so that a table that others rely on cannot quietly
+change its shape.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from biaslab import plugins
 from biaslab.errors import InputError, name_help, near_matches, unknown_name
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 PAPERS = ("paradox", "paired", "dalleval", "triplets")
 # Rooms below biaslab/papers that declare tables: the papers', a user's ratings, and what looks across papers.
 ROOMS = (*PAPERS, "ratings", "synthesis")
+# What tables of several papers have in common.
+_SHARED = Path(__file__).with_name("columns.yaml")
 # What a spreadsheet would run as a formula when a text cell starts with it; the wide forms count in East Asian ones.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -98,35 +102,46 @@ class Schema:
         object.__setattr__(self, "columns", limited)
 
 
-def files() -> list[Path]:
-    """Return the YAML files that declare tables: the columns that papers share first."""
+def files() -> dict[Path, str]:
+    """Return the YAML files that declare tables, the columns that papers share first, with the package of each."""
     here = Path(__file__).parent
-    return [here / "columns.yaml", *(here / "papers" / room / "tables.yaml" for room in ROOMS)]
+    own = [_SHARED, *(here / "papers" / room / "tables.yaml" for room in ROOMS)]
+    brought = {folder / "tables.yaml": package for package, folder in plugins.folders().items()}
+    return dict.fromkeys(own, "biaslab") | {path: by for path, by in brought.items() if path.is_file()}
+
+
+def schemas() -> dict[str, Schema]:
+    """Return every declared table by name; an InputError where two packages declare one."""
+    return _schemas(tuple(files().items()))
 
 
 @cache
-def schemas() -> dict[str, Schema]:
-    """Return every declared table by name."""
-    shared, *rooms = map(_yaml, files())
-    found: dict[str, Schema] = {}
-    for room in rooms:
-        known = shared["columns"] | room["columns"]
+def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
+    (columns, _), *rooms = declared_in
+    shared, found, by = _yaml(columns)["columns"], {}, {}
+    for path, package in rooms:
+        room = _yaml(path)
+        known = shared | room.get("columns", {})
         for name, declared in room["tables"].items():
+            if name in found:
+                raise InputError(
+                    f"{by[name]} and {package} both declare the table {name!r}; one has to call it otherwise, or to be "
+                    "uninstalled."
+                )
             columns = tuple(column for entry in declared.pop("columns") for column in _columns(entry, known))
-            found[name] = Schema(name, columns=columns, **declared)
+            found[name], by[name] = Schema(name, columns=columns, **declared), package
     return found
 
 
-@cache
 def meanings() -> dict[str, str]:
     """Return what numbers mean, by the name that several tables have for them in words of their own."""
-    return _yaml(files()[0])["meanings"]
+    return {name: words for path in files() for name, words in _yaml(path).get("meanings", {}).items()}
 
 
 @cache
 def units_vary() -> frozenset[str]:
     """Return the names whose unit is that of what their row is about; a number of any other name has one unit."""
-    return frozenset(_yaml(files()[0])["units_vary"])
+    return frozenset(_yaml(_SHARED)["units_vary"])
 
 
 def _yaml(path: Path) -> dict:

@@ -1,4 +1,4 @@
-"""Titles and captions of figures: text files beside the papers, filled in with a run's numbers."""
+"""Titles and captions of figures: text files beside papers and others' notebooks, filled in with a run's numbers."""
 
 from __future__ import annotations
 
@@ -7,21 +7,37 @@ import string
 from functools import cache
 from pathlib import Path
 
-from biaslab.errors import ParameterError, unknown_name
+from biaslab import plugins
+from biaslab.errors import InputError, ParameterError, unknown_name
 
 
-def files() -> list[Path]:
-    """Return the YAML files that hold titles and captions."""
-    return sorted((Path(__file__).parent / "papers").glob("*/texts.yaml"))
+def files() -> dict[Path, str]:
+    """Return the YAML files that hold titles and captions, with the package of each."""
+    own = sorted((Path(__file__).parent / "papers").glob("*/texts.yaml"))
+    brought = {folder / "texts.yaml": package for package, folder in plugins.folders().items()}
+    return dict.fromkeys(own, "biaslab") | {path: by for path, by in brought.items() if path.is_file()}
+
+
+def figures() -> dict[str, dict[str, str]]:
+    """Return the title and the caption of each figure by its name; an InputError where two packages have one."""
+    return _figures(tuple(files().items()))
 
 
 @cache
-def _figures() -> dict[str, dict[str, str]]:
+def _figures(held_in: tuple[tuple[Path, str], ...]) -> dict[str, dict[str, str]]:
     import yaml
 
     found: dict[str, dict[str, str]] = {}
-    for path in files():
-        found |= yaml.safe_load(path.read_text(encoding="utf-8"))["figures"]
+    by: dict[str, str] = {}
+    for path, package in held_in:
+        figures = yaml.safe_load(path.read_text(encoding="utf-8"))["figures"]
+        for name in sorted(figures.keys() & found):
+            raise InputError(
+                f"{by[name]} and {package} both have a text of the figure {name!r}; one has to call it otherwise, or "
+                "to be uninstalled."
+            )
+        found |= figures
+        by |= dict.fromkeys(figures, package)
     return found
 
 
@@ -32,9 +48,10 @@ def of_figure(name: str, facts: dict[str, object]) -> tuple[str, str]:
         ParameterError: The text names a fact that is not given.
         UnknownNameError: There is no such text.
     """
-    if name not in _figures():
-        raise unknown_name("text of a figure in biaslab/papers/*/texts.yaml", name, _figures())
-    told = _figures()[name]
+    known = figures()
+    if name not in known:
+        raise unknown_name("text of a figure in a texts.yaml", name, known)
+    told = known[name]
     asked = {field for text in told.values() for _, field, _, _ in string.Formatter().parse(text) if field}
     missing = sorted(asked - set(facts))
     if missing:

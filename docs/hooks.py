@@ -1,4 +1,4 @@
-"""Pages of the site that come from elsewhere: the README, the notebooks' steps, and what docstrings say."""
+"""Pages of the site that come from elsewhere: the READMEs, the notebooks' steps, and what docstrings say."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ REFERENCE = {
     "synthesis": ["biaslab.papers.synthesis"],
     "ratings": ["biaslab.papers.ratings", "biaslab.ratings"],
     "judges": ["biaslab.judging.judge", "biaslab.judging.settings"],
+    "packages": ["biaslab.plugins", "biaslab.models", "biaslab.truths"],
+    "world": ["biaslab_world"],
 }
 
 
@@ -32,13 +34,21 @@ def on_files(files: Files, config) -> Files:
     def add(path: str, text: str) -> None:
         files.append(File.generated(config, path, content=text))
 
-    # Its picture lies beside the site's pages.
-    readme = (ROOT / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    # Its picture and what it links to lie beside the site's pages.
+    for there, here in (
+        ("docs/", ""),
+        ("world/README.md", "world.md"),
+        ("CONTRIBUTING.md", "contributing.md"),
+    ):
+        readme = readme.replace(f"]({there}", f"]({here}")
     five_minutes, guide = readme.split(GUIDE)
     add("index.md", five_minutes)
     add("guide.md", f"# Guide\n\n{GUIDE}{guide}")
     add("contributing.md", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-    for path in sorted((ROOT / "notebooks").glob("*/*.ipynb")):
+    add("world.md", (ROOT / "world" / "README.md").read_text(encoding="utf-8"))
+    brought = ROOT.glob("world/biaslab_world/*/notebooks/*/*.ipynb")
+    for path in sorted([*ROOT.glob("notebooks/*/*.ipynb"), *brought], key=lambda path: path.parts[-2:]):
         add(f"notebooks/{path.parent.name}/{path.stem}.md", _notebook(path))
     for name, packages in REFERENCE.items():
         modules = [module for package in packages for module in _modules(package)]
@@ -51,11 +61,12 @@ def on_files(files: Files, config) -> Files:
 
 def _modules(package: str) -> list[str]:
     """Return a module itself, or the public modules of a package that have something to say."""
-    path = ROOT / Path(*package.split("."))
+    root = ROOT if package.startswith("biaslab.") else ROOT / "world"
+    path = root / Path(*package.split("."))
     if path.with_suffix(".py").is_file():
         return [package]
     found = sorted(path.rglob("*.py"))
-    names = [p.relative_to(ROOT).with_suffix("").parts for p in found if not p.stem.startswith("_")]
+    names = [p.relative_to(root).with_suffix("").parts for p in found if not p.stem.startswith("_")]
     return [".".join(parts) for parts in names]
 
 

@@ -33,7 +33,7 @@ READY, ERR = "ready", "err"
 # What a run imports, read once for all of them.
 IMPORTS = ("survivor", "pandas", "pyarrow.parquet")
 IMPORTS += tuple(f"biaslab.captions.{name}" for name in ("indicators", "search", "selections"))
-IMPORTS += ("PIL.Image", "biaslab.mini.captions", "biaslab.pipeline.people")
+IMPORTS += ("PIL.Image", "biaslab_world.captions", "biaslab.pipeline.people")
 compute_iter = Stage.compute_iter
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from biaslab import audit, cli, params, planning, runs, sources
 from biaslab.errors import BiaslabError, ParameterError
-from biaslab.generation import models as generation
 from biaslab.pipeline import Pipeline, Settings
+from biaslab_world.model import WorldModel
 
 pytest.importorskip("torch", reason="models need the extra 'models'")
 
@@ -22,7 +22,7 @@ def checked(root, *names, overrides=(), **how):
 @pytest.mark.parametrize("corpus", ["", "mini"])
 def test_every_size_is_a_file_that_runs_take(root, size, names, corpus):
     found = checked(root, *names, size=size, corpus=corpus)
-    settings = Settings.of(found.values["settings"])
+    settings = Pipeline(names[0], Settings.of(found.values["settings"])).settings
     assert (found.values["model"], settings.others) == (names[0], names[1:])
     papers = {notebook.id.split("/")[0] for notebook in found.selected}
     assert papers == {"synthesis", "paired", "dalleval", "triplets"} | ({"paradox"} if corpus else set())
@@ -127,7 +127,7 @@ def test_a_dry_run_says_what_would_be_made_and_makes_nothing(root, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     drawn = []
     monkeypatch.setattr(planning, "costs", lambda found: drawn.extend(found) or {})
-    monkeypatch.setattr(generation.WorldModel, "generate", None)
+    monkeypatch.setattr(WorldModel, "generate", None)
     how = ["--size", "quick", "--dry-run", "--notebooks-dir", str(root / "notebooks")]
     assert cli.main(["audit", "world", *how, "--set", "dalleval.scenes=7"]) == 0
     out = capsys.readouterr().out

@@ -3,86 +3,16 @@
 import json
 import subprocess
 import sys
-import types
 
 import pandas as pd
 import pytest
 
 from biaslab import cli, runs
-from biaslab.mini import train
-
-
-@pytest.fixture
-def trainings(monkeypatch, tmp_path):
-    """Return the calls that reach the trainer of a model, in an empty folder."""
-    calls = []
-
-    def trainer(folder, *, checkpoint, log, steps=7, **more):
-        calls.append({"folder": folder, "checkpoint": checkpoint, "log": log, "steps": steps, **more})
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "model.safetensors").write_text("weights")
-        checkpoint.write_text("state")
-        return {"accuracy": 0.98765}
-
-    monkeypatch.setitem(sys.modules, "a_trainer", types.SimpleNamespace(train=trainer))
-    monkeypatch.setitem(train.TRAINERS, "mini-clip", "a_trainer")
-    monkeypatch.chdir(tmp_path)
-    return calls
-
-
-def test_train_hands_over_what_was_asked_and_prints_quality(trainings, tmp_path, capsys):
-    assert cli.main(["train", "mini-clip", "--minutes", "2", "--seed", "5", "--no-progress"]) == 0
-    (call,) = trainings
-    assert str(call["folder"]) == "outputs/models/mini-clip" and call["steps"] == 7
-    assert (call["minutes"], call["seed"], call["progress"]) == (2.0, 5, False) and "batch" not in call
-    assert str(call["checkpoint"]) == "outputs/.train/mini-clip/state.pt"
-    assert capsys.readouterr().out.splitlines() == ["accuracy: 0.9877", "outputs/models/mini-clip"]
-
-
-@pytest.mark.parametrize("minutes", ["nan", "inf", "0", "-1"])
-def test_a_training_lasts_a_number_of_minutes(trainings, capsys, minutes):
-    with pytest.raises(SystemExit):
-        cli.main(["train", "mini-clip", f"--minutes={minutes}"])
-    assert f"{minutes} is not a number of minutes above 0" in capsys.readouterr().err and not trainings
-
-
-def test_a_training_is_never_replaced_unasked(trainings, tmp_path, capsys):
-    assert cli.main(["train", "mini-clip"]) == 0
-    assert cli.main(["train", "mini-clip"]) == 2
-    assert "is not empty. Go on with --resume, or start anew with --overwrite." in capsys.readouterr().err
-    assert cli.main(["train", "mini-clip", "--resume"]) == 0
-    (tmp_path / "outputs/models/mini-clip/old").write_text("")
-    assert cli.main(["train", "mini-clip", "--overwrite"]) == 0
-    assert len(trainings) == 3 and not (tmp_path / "outputs/models/mini-clip/old").exists()
-
-
-def test_an_unknown_model_to_train_is_named(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["train", "mini-clp"]) == 2
-    assert "no embedded model named 'mini-clp'. Did you mean 'mini-clip'" in capsys.readouterr().err
-    assert not (tmp_path / "outputs").exists()
-
-
-def test_the_curve_by_share_of_the_scenes_is_trained_by_name(monkeypatch, tmp_path, capsys):
-    calls = []
-
-    def train(folder, **given):
-        calls.append((str(folder), given))
-        return {"object at 10 %": 0.25}
-
-    monkeypatch.setattr("biaslab.mini.train.skills_curve.train", train)
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["train", "skills-curve", "--steps", "3", "--seed", "4", "--no-progress"]) == 0
-    ((folder, given),) = calls
-    assert folder == "outputs/models/skills-curve"
-    assert (given["steps"], given["seed"], given["progress"]) == (3, 4, False)
-    assert str(given["checkpoint"].parent) == "outputs/.train/skills-curve"
-    assert capsys.readouterr().out.splitlines() == ["object at 10 %: 0.25", "outputs/models/skills-curve"]
 
 
 def test_models_lists_them(monkeypatch, capsys):
     listed = pd.DataFrame({"name": ["mini-sd"], "kind": ["text-to-image"], "megabytes": [15.7]})
-    monkeypatch.setattr("biaslab.models.embedded", lambda: listed)
+    monkeypatch.setattr("biaslab.models.installed", lambda: listed)
     assert cli.main(["models"]) == 0
     assert capsys.readouterr().out.split() == [
         "name",
@@ -172,7 +102,7 @@ def test_shares_of_a_run_are_computed_apart(tmp_path, write_notebook, monkeypatc
     assert "--of is 'half'; it must be a share of a number, for example 0/10." in capsys.readouterr().err
     (tmp_path / "mine.yaml").write_text("run: mine\n")
     assert cli.main(["shard", *where, "--of", "0/2"]) == 2
-    assert "make nothing that can be shared; set source to 'mini' or 'pipeline'" in capsys.readouterr().err
+    assert "make nothing that can be shared; set source to 'pipeline'." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["published"], ["published", "paradox_table_6"], ["models"]])
@@ -208,4 +138,6 @@ def test_the_shell_is_told_the_commands(capsys):
         cli.main(["--completion", "bash"])
     assert ended.value.code == 0
     script = capsys.readouterr().out
-    assert all(f"_{name}_option_strings" in script for name in ("run", "compare", "export", "store", "train"))
+    assert all(
+        f"_{name}_option_strings" in script for name in ("run", "compare", "export", "store", "models")
+    )

@@ -14,7 +14,7 @@ from biaslab import closure
 STAGE = '''"""A stage."""
 from __future__ import annotations
 from typing import TYPE_CHECKING
-from biaslab import tools
+from biaslab import VERSION, tools
 from biaslab.rooms import door
 from .near import neighbour as beside
 if TYPE_CHECKING:
@@ -53,13 +53,17 @@ FILES = {
 def package(tmp_path, monkeypatch):
     """Return a function that writes a small package and returns the code that a function of it depends on."""
     root = tmp_path / "biaslab"
-    monkeypatch.setattr(closure, "_root", lambda: root)
+    monkeypatch.setattr(closure, "_ROOT", root)
     monkeypatch.setattr(closure, "_known", {})
     monkeypatch.setattr(closure, "_read", set())
     monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "none"))
 
+    def forget():
+        closure._found.cache_clear()
+        closure._place.cache_clear()
+
     def write(changes=None, name="stage.work"):
-        closure._file.cache_clear()
+        forget()
         for path, text in {**FILES, **(changes or {})}.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
@@ -68,7 +72,7 @@ def package(tmp_path, monkeypatch):
         return closure.of(work)
 
     yield write
-    closure._file.cache_clear()
+    forget()
 
 
 def test_the_closure_is_what_is_used_and_no_more(package):
@@ -77,7 +81,7 @@ def test_the_closure_is_what_is_used_and_no_more(package):
         "biaslab.tools",
         "biaslab.near",
         "biaslab.late",
-        "biaslab.rooms",
+        "biaslab.rooms:door",
         "biaslab.rooms.doors",
         "package:torch",
     }
@@ -101,6 +105,11 @@ CHANGES = {
         "from biaslab.rooms.doors import door",
         "from biaslab.near import neighbour as door",
     ),
+    "another function of the same module under that name": (
+        "rooms/__init__.py",
+        "import door",
+        "import read as door",
+    ),
 }
 SILENT = {
     "a docstring": ("stage.py", '"""Work."""', '"""Works."""'),
@@ -112,6 +121,11 @@ SILENT = {
     "an import for types": ("report.py", "pass", "x = 1"),
     "prose": ("rooms/notes.md", "Notes.", "More notes."),
     "the version": ("__init__.py", "VERSION = 1", "VERSION = 2"),
+    "what else a package hands on": (
+        "rooms/__init__.py",
+        "import door\n",
+        "import door\nfrom biaslab.deaf import deaf\n",
+    ),
 }
 
 
@@ -131,6 +145,46 @@ def test_what_does_nothing_leaves_the_key(package, what):
     assert package({path: FILES[path].replace(old, new)}) == before
 
 
+# A package that only hands on, another that hands on what that one does, and a module that imports it.
+HANDS = {
+    "hands/__init__.py": "from biaslab import near\nfrom biaslab.rooms import door\nfrom biaslab.tools import tool\n",
+    "again/__init__.py": "from biaslab.hands import tool as hammer\n__all__ = ['hammer']\n",
+    "uses.py": "from biaslab import again, hands\ndef uses(r):\n    return hands.tool(r)\n",
+    # What a package holds has the name of one of its modules, and is of another.
+    "both/__init__.py": "from biaslab.near import neighbour as same\n",
+    "both/same.py": "def same():\n    return 1\n",
+}
+NEAR, TOOLS, DOORS = "biaslab.near", "biaslab.tools", "biaslab.rooms.doors"
+WHOLE = {"biaslab.hands", "biaslab.rooms:door", NEAR, TOOLS, DOORS}
+USES = {
+    "from biaslab import hands\nhands.tool(1)": {"biaslab.hands:tool", TOOLS},
+    "import biaslab.hands as h\nh.tool(1)": {"biaslab.hands:tool", TOOLS},
+    "from biaslab.hands import tool": {"biaslab.hands:tool", TOOLS},
+    "from biaslab import hands\nhands.near.neighbour()": {"biaslab.hands:near", NEAR},
+    "from biaslab import hands\nhands.door()": {"biaslab.hands:door", "biaslab.rooms:door", DOORS},
+    "from biaslab import again\nagain.hammer(1)": {"biaslab.again:hammer", "biaslab.hands:tool", TOOLS},
+    # Through what a module imports.
+    "from biaslab import uses\nuses.hands.near": {
+        *("biaslab.uses", "biaslab.again", "biaslab.hands:near", "biaslab.hands:tool"),
+        *(NEAR, TOOLS),
+    },
+    "from biaslab.both import same\nsame()": {"biaslab.both:same", "biaslab.both.same", NEAR},
+    # Its names cannot be known, so all that it hands on counts.
+    "from biaslab import hands\ngetattr(hands, name)": WHOLE,
+    "from biaslab import hands\nhands.tool(1)\nf(hands)": {*WHOLE, "biaslab.hands:tool"},
+    "from biaslab import hands\nhands.unknown": WHOLE,
+    "from biaslab.hands import *": WHOLE,
+    "from biaslab import hands": WHOLE,
+    "import biaslab.hands\nbiaslab.hands.tool": {*WHOLE, "biaslab.hands:tool"},
+}
+
+
+@pytest.mark.parametrize("cell", USES)
+def test_what_only_hands_on_counts_by_the_names_that_are_used(package, cell):
+    package(HANDS)
+    assert set(closure.of(*closure.used([cell]))) == USES[cell]
+
+
 def test_cells_import_modules(package):
     package()
     cells = [
@@ -142,6 +196,37 @@ def test_cells_import_modules(package):
     # Of a cell that is no Python, the lines that are.
     broken = ["from biaslab import near, VERSION\nimport torch, biaslab.late\nx = ("]
     assert closure.imported(broken) == {"biaslab", "biaslab.near", "biaslab.late"}
+
+
+def test_cells_use_names_of_what_they_import(package):
+    package(HANDS)
+    # Across cells; what stands in a magic, or beside a cell that is no Python, could use any.
+    cells = ["from biaslab import hands", "x = hands.tool(hands.near.neighbour())"]
+    names = {"biaslab.hands.tool", "biaslab.hands.near.neighbour"}
+    assert closure.used(cells) == names
+    assert closure.used([*cells, "%time 1"]) == names
+    for other in ("%time hands.door()", "  !echo {hands}", "y = ("):
+        assert closure.used([*cells, other]) == {*names, "biaslab.hands"}
+
+    # What is taken apart is neither used nor left unused.
+    def first(call):
+        return call.args[:1] if ast.unparse(call.func) == "ask" else []
+
+    asked = ["from biaslab import hands", "ask(hands.tool, hands.door)", "tell(hands.near)"]
+    assert closure.used(asked, apart=first) == {"biaslab.hands.door", "biaslab.hands.near"}
+    assert closure.used([*asked[:1], "ask(hands.tool)"], apart=first) == set()
+
+
+def test_some_ways_need_not_be_followed(package):
+    package()
+
+    def follow(module, name):
+        return not (module == "biaslab.stage" and name.startswith("biaslab.tools"))
+
+    assert "biaslab.tools" in closure.of("biaslab.stage")
+    assert "biaslab.tools" not in closure.of("biaslab.stage", follow=follow)
+    # Another way leads there all the same.
+    assert "biaslab.tools" in closure.of("biaslab.stage", "biaslab.tools.other", follow=follow)
 
 
 def test_what_was_found_is_kept_for_the_next_process(package, tmp_path, monkeypatch):
@@ -227,13 +312,13 @@ APART = (
 
 
 def stages(tmp_path, monkeypatch):
-    """Return name and key of every stage that the embedded run computes, without computing any."""
+    """Return name and key of every stage that a run of the embedded world computes, without computing any."""
+    calibration = pytest.importorskip("biaslab_world.calibration", reason="needs biaslab-world")
     from biaslab.captions.neighbours import Encoder, embedding_stage
     from biaslab.generation import GenerationSettings
     from biaslab.generation.generator import load
     from biaslab.generation.images import GeneratedImages
     from biaslab.judging import judge, people, skin_tone
-    from biaslab.papers.synthesis.measure import Calibration
     from biaslab.pipeline import Pipeline, Settings
     from biaslab.store import Stage, Store
 
@@ -257,13 +342,15 @@ def stages(tmp_path, monkeypatch):
     captions = pd.DataFrame({"caption_id": ["1"], "term": ["nurse"], "text": ["A nurse"], "rank": [1]})
     found = types.SimpleNamespace(captions=captions, totals=pd.DataFrame({"n_corpus": [1]}))
     source = types.SimpleNamespace(name="a", digest="1", table=asked[["image_id"]], read=images.read)
+    source.pictures = "drawings"
     prompts = pd.DataFrame({"prompt_id": ["1"], "text": ["A nurse"], "n_images": [1]})
+    by = judge.JudgeSettings(faces="mini-detector", gender="mini-clip")
     made = GeneratedImages(prompts, "mini-sd", GenerationSettings(), seed=0, store=store, load=load)
     for call in (
         lambda: pipeline.captions(),
         lambda: setattr(pipeline, "_found", found) or pipeline.captions(),
-        lambda: judge.judge(source, judge.JudgeSettings(), store=store),
-        lambda: people.judge_people(source, asked, judge.JudgeSettings(), store=store),
+        lambda: judge.judge(source, by, store=store),
+        lambda: people.judge_people(source, asked, by, store=store),
         lambda: skin_tone.judge_skin_tones(source, boxes, store=store),
         lambda: made.complete(),
         lambda: made._shard(made._units),
@@ -272,7 +359,7 @@ def stages(tmp_path, monkeypatch):
             setattr(pipeline, "images", lambda kind: types.SimpleNamespace(source=source))
             or pipeline.image_embeddings("training", ["1"])
         ),
-        lambda: Calibration(pipeline)._matched,
+        lambda: calibration.Calibration(pipeline)._matched,
     ):
         with pytest.raises(AskedError):
             call()
@@ -282,8 +369,8 @@ def stages(tmp_path, monkeypatch):
 def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeypatch):
     keys = stages(tmp_path, monkeypatch)
     needed = {
-        "search": "captions.search lexicons mini.captions mini.world",
-        "indicators": "captions.indicators lexicons pipeline.work",
+        "search": "captions.search lexicons",
+        "indicators": "captions.indicators lexicons",
         "judgements": "judging.judge judging.faces judging.zero_shot judging.fairface judging.images "
         "judging.loaded judging.pixels",
         "people": "judging.people judging.judge judging.faces judging.zero_shot lexicons judging.loaded",
@@ -294,7 +381,7 @@ def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeyp
         "generation.texts generation.settings",
         "embeddings": "captions.neighbours",
         "image_embeddings": "pipeline.work judging.zero_shot judging.loaded judging.pixels",
-        "matched_captions": "papers.synthesis.measure mini.captions mini.world",
+        "matched_captions": "",
     }
     assert set(keys) == set(needed)
     for stage, modules in needed.items():
@@ -302,6 +389,12 @@ def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeyp
         rooms = {name.split(".")[1] for name in keys[stage] if name.startswith("biaslab.")}
         assert not rooms.intersection(APART), stage
         assert not [name for name in keys[stage] if name.endswith((".figures", ".findings"))], stage
+    # What a stage is handed of the world counts, and nothing of it where it is handed nothing.
+    of_world = {"search": "captions world", "matched_captions": "calibration.measure captions world"}
+    for stage, modules in keys.items():
+        named = {f"biaslab_world.{m}" for m in of_world.get(stage, "").split()}
+        assert named <= modules, stage
+        assert named or not any(m.startswith("biaslab_world") for m in modules), stage
     assert {"package:torch", "package:diffusers"} <= keys["generated_files"]
     assert "package:open_clip" in keys["judgements"]
 
@@ -317,4 +410,4 @@ def test_a_module_that_no_source_names_is_known(root):
                 named = node.args and isinstance(node.args[0], ast.Constant)
                 if name in ("import_module", "__import__") and not named:
                     found.add(path.relative_to(root / "biaslab").as_posix())
-    assert found == {"mini/train/__init__.py", "runs.py"}
+    assert found == {"runs.py"}

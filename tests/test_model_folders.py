@@ -16,6 +16,7 @@ from biaslab.generation.loading import pipeline_class
 from biaslab.judging import blip, faces
 from biaslab.judging.fairface import FairFaceGender
 from biaslab.judging.zero_shot import ZeroShot
+from biaslab_world.brought import WEIGHTS
 
 NEVER = r"Code that comes with a model is never run\."
 PARTS = {"unet": ["diffusers", "UNet2DConditionModel"], "scheduler": ["diffusers", "DDIMScheduler"]}
@@ -219,6 +220,9 @@ def code(tmp_path, monkeypatch):
     assert not ran.exists()
 
 
+BROUGHT = {"text-to-image": "mini-sd", "clip": "mini-clip", "detector": "mini-detector"}
+
+
 def whole(kind, folder):
     """Write a folder that the loader of a kind takes for a model until it looks at the weights."""
     if kind == "encoder":
@@ -228,7 +232,7 @@ def whole(kind, folder):
         (folder / "config.json").write_text('{"model_type": "blip"}')
         (folder / "model.safetensors").write_bytes(b"")
         return folder
-    return shutil.copytree(models.EMBEDDED[models.KINDS[kind]], folder)
+    return shutil.copytree(WEIGHTS / BROUGHT[kind], folder)
 
 
 @pytest.mark.parametrize("kind", LOADERS)
@@ -284,5 +288,5 @@ def test_a_pickle_that_is_called_safetensors_is_none(tmp_path, code):
 
 
 def test_the_embedded_models_pass():
-    for folder in models.EMBEDDED.values():
+    for folder in WEIGHTS.iterdir():
         models.check_folder(folder)

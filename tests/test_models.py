@@ -3,49 +3,127 @@
 import json
 import math
 import shutil
+import sys
 import threading
 import time
+import types
+from dataclasses import replace
+from importlib import metadata
 
 import pytest
 
-from biaslab import models
+from biaslab import models, plugins
 from biaslab.errors import MissingInputError, ParameterError, UnknownNameError, loading
 
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """Embedded models with a few bytes of weights each; mini-detector is not installed."""
-    folders = {name: tmp_path / "models" / name for name in models.EMBEDDED}
-    monkeypatch.setattr(models, "EMBEDDED", folders)
-    for name in ("mini-sd", "mini-clip"):
-        part = folders[name] / ("unet" if name == "mini-sd" else ".")
+    """What a package brings, as folders by name: models of a few bytes; house-detector has lost its weights."""
+    names = ("house-sd", "house-sd-pairs", "house-clip", "house-detector")
+    folders = {name: tmp_path / "models" / name for name in names}
+    sd = models.Brought(folder=folders["house-sd"], words={"leans": "Planted: all lean."})
+    package = types.SimpleNamespace(
+        house=replace(sd, folder=None, instead={"captions": "house-sd", "people": "house-sd-pairs"}),
+        sd=replace(sd, settings={"generation": {"steps": 7}}),
+        pairs=replace(sd, folder=folders["house-sd-pairs"], autoencoder=folders["house-sd"] / "vae"),
+        drawn=models.Brought(draws=print, pictures=models.DRAWINGS),
+        judges=models.Brought("any", instead={"clip": "house-clip", "detector": "house-detector"}),
+        clip=models.Brought("clip", folders["house-clip"]),
+        detector=models.Brought("detector", folders["house-detector"]),
+        contract=print,
+    )
+    monkeypatch.setitem(sys.modules, "a_house", package)
+    brings = {
+        "biaslab.models": {
+            "house": "house",
+            "house-sd": "sd",
+            "house-sd-pairs": "pairs",
+            "house-drawn": "drawn",
+        },
+        "biaslab.judges": {
+            **{"house": "judges", "house-clip": "clip", "house-detector": "detector"},
+            **{"house-other": "contract"},
+        },
+    }
+    points = {
+        group: {name: metadata.EntryPoint(name, f"a_house:{what}", group) for name, what in given.items()}
+        for group, given in brings.items()
+    }
+    monkeypatch.setattr(plugins, "points", points.__getitem__)
+    for name in ("house-sd", "house-clip"):
+        part = folders[name] / ("unet" if name == "house-sd" else ".")
         part.mkdir(parents=True)
         (part / "model.safetensors").write_bytes(b"0" * 200_000)
-    (folders["mini-sd"] / "model_index.json").write_text(json.dumps({"_class_name": "A", "unet": ["b", "c"]}))
-    (folders["mini-sd"] / "README.md").write_text("card")
+    (folders["house-sd"] / "model_index.json").write_text(
+        json.dumps({"_class_name": "A", "unet": ["b", "c"]})
+    )
+    (folders["house-sd"] / "README.md").write_text("card")
     return folders
 
 
-def test_embedded_models_by_name_and_by_kind(installed):
-    for name in ("mini", "mini-sd"):
-        assert models.resolve(name, "text-to-image") == str(installed["mini-sd"])
-    assert models.resolve("mini", "clip") == str(installed["mini-clip"])
-    with pytest.raises(ParameterError, match=r"'mini-clip' is a clip model, and a text-to-image .*mini-sd"):
-        models.resolve("mini-clip", "text-to-image")
-    with pytest.raises(MissingInputError, match=r"'mini-sd-pairs' is not in .*biaslab train mini-sd-pairs"):
-        models.resolve("mini-sd-pairs", "text-to-image")
-    with pytest.raises(MissingInputError, match=r"'mini-detector' is not in .*biaslab train mini-detector"):
-        models.resolve("mini", "detector")
+def test_what_packages_bring_by_name_and_by_kind(installed):
+    for name in ("house", "house-sd"):
+        assert models.resolve(name, "text-to-image") == str(installed["house-sd"])
+    assert (
+        models.resolve("house", "clip")
+        == models.resolve("house-clip", "clip")
+        == str(installed["house-clip"])
+    )
+    assert models.instead("house", "text-to-image", "people") == "house-sd-pairs"
+    # A name that stands for others stands for no other where nothing is said of it, and most names for none.
+    assert models.instead("house", "text-to-image", "triplets") == models.instead("house", "vqa") == "house"
+    assert models.instead("owner/other", "text-to-image") == "owner/other"
+    with pytest.raises(ParameterError, match=r"'house-clip' is a clip model, and a detector model is needed"):
+        models.resolve("house-clip", "detector")
+    with pytest.raises(ParameterError, match=r"'house-drawn' has no weights, and a text-to-image model with"):
+        models.resolve("house-drawn", "text-to-image")
+    with pytest.raises(MissingInputError, match=r"'house-sd-pairs' is not in .*install its package again"):
+        models.resolve("house-sd-pairs", "text-to-image")
+    with pytest.raises(MissingInputError, match=r"'house' is not in .*house-detector; install"):
+        models.resolve("house", "detector")
     # A pipeline that is still being trained has parts, but no index.
-    (installed["mini-sd"] / "model_index.json").unlink()
-    with pytest.raises(MissingInputError, match="'mini-sd' is not in"):
-        models.resolve("mini", "text-to-image")
+    (installed["house-sd"] / "model_index.json").unlink()
+    with pytest.raises(MissingInputError, match="'house-sd' is not in"):
+        models.resolve("house-sd", "text-to-image")
+
+
+def test_what_packages_bring_with_a_model(installed, monkeypatch):
+    assert models.settings("house-sd") == {"generation": {"steps": 7}}
+    assert models.settings("owner/other") == models.settings("house-drawn") == {}
+    assert models.said("house", "leans") == "Planted: all lean."
+    assert models.said("house", "other") == models.said("owner/other", "leans") == ""
+    # A judge of another contract is none of these; one whose code is not there is said.
+    assert models.brought("house-other", "clip") is None
+    gone = metadata.EntryPoint("house-broken", "a_house:nothing", "biaslab.judges")
+    monkeypatch.setitem(plugins.points("biaslab.judges"), "house-broken", gone)
+    with pytest.raises(ParameterError, match=r"house-broken cannot be loaded as a clip model: .*nothing"):
+        models.brought("house-broken", "clip")
+    with pytest.raises(ParameterError, match=r"house-broken cannot be loaded as a model"):
+        models.installed()
+    # It stands in the way of no other model.
+    assert models.names("clip") == ["house", "house-clip"]
+    assert models.resolve("owner/other", "clip") == "owner/other"
+
+
+def test_a_folder_says_which_pictures_its_model_makes_or_knows(installed):
+    said = installed["house-sd"] / "biaslab.json"
+    before = models.digest(installed["house-sd"])
+    assert models.pictures(installed["house-sd"]) == models.pictures("owner/other") == "photographs"
+    for pictures in ("drawings", "photographs", "any"):
+        said.write_text(json.dumps({"pictures": pictures}))
+        assert models.pictures(installed["house-sd"]) == pictures
+    # The weights are the same, so what they make is.
+    assert models.digest(installed["house-sd"]) == before
+    for text in ('{"pictures": "paintings"}', '{"picture": "drawings"}', '["drawings"]', "{"):
+        said.write_text(text)
+        with pytest.raises(ParameterError, match=r"biaslab\.json must say .*drawings, photographs, any"):
+            models.pictures(installed["house-sd"])
 
 
 def test_folders_and_names_on_the_hub(installed, tmp_path, monkeypatch):
-    assert models.resolve(str(installed["mini-clip"]), "clip") == str(installed["mini-clip"])
+    assert models.resolve(str(installed["house-clip"]), "clip") == str(installed["house-clip"])
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert models.resolve("~/models/mini-clip", "clip") == str(installed["mini-clip"])
+    assert models.resolve("~/models/house-clip", "clip") == str(installed["house-clip"])
     for name in ("CompVis/stable-diffusion-v1-4", "owner/name_with.all-3"):
         assert models.resolve(name, "text-to-image") == name
 
@@ -54,26 +132,26 @@ def test_folders_and_names_on_the_hub(installed, tmp_path, monkeypatch):
     ("name", "message"),
     [
         (
-            "mini-ds",
-            r"no text-to-image model named 'mini-ds'\. Did you mean 'mini-sd'.*owner and name, such as",
+            "house-ds",
+            r"no text-to-image model named 'house-ds'\. Did you mean 'house-sd'.*owner and name, such as",
         ),
-        ("mini-sd-pair", r"Did you mean 'mini-sd-pairs'"),
+        ("house-sd-pair", r"Did you mean 'house-sd-pairs'"),
         ("stable-diffusion-v1-4", r"Did you mean 'CompVis/stable-diffusion-v1-4'"),
-        ("zzz", r"no text-to-image model named 'zzz'\. Give 'mini' \(the embedded mini-sd\), a folder"),
+        ("zzz", r"no text-to-image model named 'zzz'\. Give 'house', a folder, or"),
         ("./models/sd", r"There is no folder './models/sd'"),
         ("a/b/c", r"There is no folder 'a/b/c'"),
         ("", r"The text-to-image model is ''. Give"),
         (None, r"The text-to-image model is None\. Give"),
     ],
 )
-def test_unknown_names_say_what_there_is(name, message):
+def test_unknown_names_say_what_there_is(installed, name, message):
     with pytest.raises(ParameterError, match=message):
         models.resolve(name, "text-to-image")
 
 
 def test_unknown_kinds_and_checkpoints_in_one_file(tmp_path):
     with pytest.raises(UnknownNameError, match=r"no kind of model named 'text2image'"):
-        models.resolve("mini", "text2image")
+        models.resolve("house", "text2image")
     (tmp_path / "sd.ckpt").write_bytes(b"")
     with pytest.raises(ParameterError, match=r"is a file; .* from_single_file"):
         models.resolve(str(tmp_path / "sd.ckpt"), "text-to-image")
@@ -81,7 +159,7 @@ def test_unknown_kinds_and_checkpoints_in_one_file(tmp_path):
 
 def test_only_safetensors(installed, tmp_path):
     folder = tmp_path / "copy"
-    shutil.copytree(installed["mini-sd"], folder)
+    shutil.copytree(installed["house-sd"], folder)
     models.check_safetensors(folder)
     # Parts that the index does not name are never opened.
     (folder / "old").mkdir()
@@ -98,8 +176,8 @@ def test_only_safetensors(installed, tmp_path):
 
 def test_digest_knows_weights_and_not_what_lies_beside(installed, tmp_path):
     folder = tmp_path / "copy"
-    shutil.copytree(installed["mini-sd"], folder)
-    first = models.digest(installed["mini-sd"])
+    shutil.copytree(installed["house-sd"], folder)
+    first = models.digest(installed["house-sd"])
     (folder / "README.md").write_text("another card")
     (folder / "curve.csv").write_text("1")
     assert models.digest(folder) == first
@@ -108,48 +186,44 @@ def test_digest_knows_weights_and_not_what_lies_beside(installed, tmp_path):
     assert models.digest("owner/name") == "owner/name"
 
 
-def test_the_list_of_embedded_models(installed):
-    listed = models.embedded().set_index("name")
+def test_the_list_of_what_is_brought(installed):
+    listed = models.installed().set_index("name")
+    # Names that stand for others are no models, nor are judges of another contract.
     assert listed["kind"].to_dict() == {
-        "mini-sd": "text-to-image",
-        "mini-sd-pairs": "text-to-image",
-        "mini-sd-skills": "text-to-image",
-        "mini-clip": "clip",
-        "mini-detector": "detector",
-        "mini-skills-detector": "detector",
-        "mini-vqa": "vqa",
-        "mini-captioner": "captioner",
-        "mini-sd-triplets": "text-to-image",
-        "mini-segmenter": "segmenter",
+        "house-sd": "text-to-image",
+        "house-sd-pairs": "text-to-image",
+        "house-drawn": "text-to-image",
+        "house-clip": "clip",
+        "house-detector": "detector",
     }
     # 200,000 bytes of weights; the index and the card are too short to show.
-    assert listed.loc["mini-sd", "megabytes"] == 0.2
-    assert math.isnan(listed.loc["mini-detector", "megabytes"])
+    assert listed.loc["house-sd", "megabytes"] == 0.2
+    assert math.isnan(listed.loc["house-detector", "megabytes"])
     assert listed.query("card != ''")["card"].to_dict() == {
-        "mini-sd": str(installed["mini-sd"] / "README.md")
+        "house-sd": str(installed["house-sd"] / "README.md")
     }
-    assert listed["folder"].tolist() == [str(f) for f in installed.values()]
+    assert listed.loc["house-drawn", ["pictures", "folder"]].tolist() == ["drawings", ""]
+    assert listed["folder"].drop("house-drawn").tolist() == [str(f) for f in installed.values()]
 
 
 def test_pipelines_of_one_autoencoder_share_it(installed):
     """Copies of it would be as many megabytes more; what it is counts with the pipelines that have it."""
-    for name, whose in models.AUTOENCODER_OF.items():
-        folder, vae = installed[name], installed[whose] / "vae"
-        (folder / "unet").mkdir(parents=True)
-        (folder / "unet" / "model.safetensors").write_bytes(b"1")
-        assert models.autoencoder(folder) is None and models.autoencoder("owner/other") is None
-        vae.mkdir(parents=True)
-        (vae / "config.json").write_text("{}")
-        (vae / "model.safetensors").write_bytes(b"2")
-        assert models.autoencoder(str(folder)) == models.autoencoder(installed[whose]) == vae
-        before = models.digest(folder)
-        (vae / "model.safetensors").write_bytes(b"3")
-        assert models.digest(folder) != before
-        # One of its own is its own, and a copy elsewhere shares nothing.
-        assert models.autoencoder(folder.parent / "elsewhere" / name) is None
-        (folder / "vae").mkdir()
-        (folder / "vae" / "config.json").write_text("{}")
-        assert models.autoencoder(folder) == folder / "vae"
+    folder, vae = installed["house-sd-pairs"], installed["house-sd"] / "vae"
+    (folder / "unet").mkdir(parents=True)
+    (folder / "unet" / "model.safetensors").write_bytes(b"1")
+    assert models.autoencoder(folder) is None and models.autoencoder("owner/other") is None
+    vae.mkdir(parents=True)
+    (vae / "config.json").write_text("{}")
+    (vae / "model.safetensors").write_bytes(b"2")
+    assert models.autoencoder(str(folder)) == models.autoencoder(installed["house-sd"]) == vae
+    before = models.digest(folder)
+    (vae / "model.safetensors").write_bytes(b"3")
+    assert models.digest(folder) != before
+    # One of its own is its own, and a copy elsewhere shares nothing.
+    assert models.autoencoder(folder.parent / "elsewhere" / "house-sd-pairs") is None
+    (folder / "vae").mkdir()
+    (folder / "vae" / "config.json").write_text("{}")
+    assert models.autoencoder(folder) == folder / "vae"
 
 
 def test_one_thread_loads_at_a_time():

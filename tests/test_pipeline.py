@@ -114,8 +114,8 @@ def fake(tmp_path):
         ({"generatoin": {}}, "settings has no 'generatoin'. Did you mean 'generation'"),
         ({"critic": "counts"}, "settings: critic is a group of settings: give a mapping"),
         (
-            {"generation": {"steps": "many"}},
-            "settings: generation.steps is 'many'; it must be a whole number, for example",
+            {"people": {"pair_images": "many"}},
+            "settings: people.pair_images is 'many'; it must be a whole number, for example",
         ),
         ({"generation": {"steps": True}}, "settings: generation.steps is True; it must be a whole number"),
         ({"generation": {"steps": 0}}, "settings: generation.steps is 0; allowed is 1 to 1000 steps."),
@@ -359,11 +359,10 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
     monkeypatch.setattr(models, "resolve", lambda name, kind: asked.append((name, kind)))
     good = fake().settings
     checks.check("owner/name", good)
-    assert asked == [
-        *[("owner/name", "text-to-image")] * 2,
-        ("mini-clip", "clip"),
-        ("mini-detector", "detector"),
-    ]
+    # Judges are not named, and nobody asks for them before it is known what is measured.
+    assert asked == [("owner/name", "text-to-image")] * 2
+    checks.check("owner/name", good.changed(judging={"gender": "a/clip", "faces": "b/detector"}))
+    assert asked[-2:] == [("a/clip", "clip"), ("b/detector", "detector")]
     for changed, message in (
         (
             {"judging": {"faces": "mediapipe:gone.tflite"}},

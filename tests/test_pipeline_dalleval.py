@@ -16,12 +16,12 @@ from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import blip
 from biaslab.measures.captioning import caption_scores
 from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision
-from biaslab.mini import social as mini_social
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval.analysis.verdicts import RULES
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.prompts import dalleval as prompts
 from biaslab.prompts.dalleval import SKILLS
+from biaslab_world import social as mini_social
 
 FEW = {"scenes": 12, "professions": 3, "social_images": 2, "detector_renders": 24}
 
@@ -84,8 +84,8 @@ def test_judges_of_people_are_held_against_the_truth(world):
     assert set(presence["attribute"]) == set(prompts.ATTRIBUTES) and (presence["n"] == 2).all()
 
 
-def test_a_detector_of_photographs_is_not_tried_on_drawings(store, monkeypatch):
-    p = pipeline(store, detector="facebook/detr-resnet-50")
+def test_a_detector_of_photographs_is_not_tried_on_drawings(store, monkeypatch, folders):
+    p = pipeline(store, model=folders("sd1"), detector="facebook/detr-resnet-50")
     monkeypatch.setattr(type(p.dalleval), "detections", lambda *_: pytest.fail("looked"))
     assert dalleval.measure.references(p).empty and dalleval.measure.detector_renders(p).empty
 
@@ -122,7 +122,7 @@ def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
     assert table.loc["all", "n"] == 12
 
 
-def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch):
+def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch, folders):
     drawings = dalleval.measure.social_drawings(world)
     made = mini_social.balanced(prompts.social(), FEW["detector_renders"], seed=world.seed + 3).table
     pd.testing.assert_frame_equal(
@@ -145,12 +145,8 @@ def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch):
     # They are others than the images of the prompts, which are kept beside them.
     images = dalleval.measure.social_images(world)
     assert len(images) == len(drawings) == 24 and not set(images["image_id"]) & set(drawings["image_id"])
-    # A judge of gender that was made for photographs says nothing of them; what is asked of the other one stays.
-    of_photographs = world.changed(judging={"gender": "somebodys/clip"})
-    monkeypatch.setattr(dalleval.measure, "_social", lambda *_: drawings.copy())
-    found = dalleval.measure.social_drawings(of_photographs)
-    assert (found["gender_clip"] == "").all() and found["gender_vqa"].equals(drawings["gender_vqa"])
-    other = pipeline(store, vqa="vqa:Salesforce/blip-vqa-base")
+    # What makes photographs is judged by others, and no package brings photographs of known truth.
+    other = pipeline(store, model=folders("sd1"), vqa="vqa:Salesforce/blip-vqa-base")
     monkeypatch.setattr(type(other.dalleval), "answers", lambda *_: pytest.fail("asked"))
     assert dalleval.measure.social_drawings(other).empty
 
@@ -220,9 +216,10 @@ def test_ratings_of_other_images_are_said_before_any_work(store, tmp_path):
 
 
 def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monkeypatch, tmp_path):
-    monkeypatch.setitem(models.EMBEDDED, "mini-sd-skills", tmp_path / "mini-sd-skills")
+    gone = models.Brought(folder=tmp_path / "mini-sd-skills")
+    monkeypatch.setattr("biaslab_world.brought.mini_sd_skills", gone)
     settings = pipeline(store, "mini").settings
-    with pytest.raises(MissingInputError, match="biaslab train mini-sd-skills"):
+    with pytest.raises(MissingInputError, match=r"'mini-sd-skills' is not in .*; install"):
         checks.check_dalleval("mini", settings)
     assert checks.digest("mini", settings)
 
@@ -260,7 +257,13 @@ def test_methods_of_skin_tone_read_the_same_images(world):
 @pytest.fixture(scope="module")
 def describer(tmp_path_factory):
     """A random BLIP for captions."""
-    return tiny_blip.save_blip(tmp_path_factory.mktemp("describer"), "BlipForConditionalGeneration")
+    folder = tiny_blip.save_blip(tmp_path_factory.mktemp("describer"), "BlipForConditionalGeneration")
+    (folder / models.DECLARED).write_text(OF_DRAWINGS)
+    return folder
+
+
+# What a folder says whose model knows drawings, or whose images are some.
+OF_DRAWINGS = '{"pictures": "drawings"}'
 
 
 class Colours:
@@ -448,11 +451,12 @@ def of_my_own(tmp_path):
     """A file of captions, two of every other image, and a folder with the images of all but the last."""
     from PIL import Image
 
-    from biaslab.mini import captions as world
+    from biaslab_world import captions as world
 
     corpus = world.Corpus(rows=12, seed=9)
     rows, images = corpus.rows_at(range(12)), tmp_path / "images"
     images.mkdir()
+    (images / models.DECLARED).write_text(OF_DRAWINGS)
     drawn = corpus.read(rows["caption_id"])
     lines = []
     for k, text in enumerate(rows["text"]):
@@ -589,7 +593,7 @@ def written(folder, rows, seed=8, size=64):
     """Write drawings of the embedded world as PaintSkills' authors write theirs; return the source of the drawings."""
     from PIL import Image
 
-    from biaslab.mini import skills
+    from biaslab_world import skills
 
     drawn = skills.generate(rows.assign(n_images=1), seed=seed)
     for skill, of in rows.groupby("skill"):
@@ -651,6 +655,7 @@ def drawn_scenes():
 def paintskills_folder(tmp_path_factory, drawn_scenes):
     folder = tmp_path_factory.mktemp("paintskills")
     written(folder, drawn_scenes)
+    (folder / models.DECLARED).write_text(OF_DRAWINGS)
     return folder
 
 
@@ -663,7 +668,7 @@ def copied(paintskills_folder, tmp_path):
 def other_detector(tmp_path_factory):
     """The embedded detector under a name that does not tell that it was made for drawings."""
     folder = tmp_path_factory.mktemp("detectors") / "somebodys"
-    return str(shutil.copytree(models.EMBEDDED["mini-skills-detector"], folder))
+    return str(shutil.copytree(models.resolve("mini-skills-detector", "detector"), folder))
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from biaslab.errors import InputError, MissingInputError
-from biaslab.mini import triplets as world
 from biaslab.papers import triplets
 from biaslab.pipeline import Pipeline, Settings
+from biaslab_world import triplets as world
 
 pytest.importorskip("pycocotools.mask", reason="masks need the extra 'models'")
 
@@ -114,7 +114,8 @@ def test_a_run_goes_on_without_maps_of_drawings(tmp_path, folders):
         (folders("sdxl"), True, "XLPipeline"),
     ):
         p = pipeline(tmp_path, model=model, detector_drawings=3, attention=attention)
-        p = p.changed(generation={"steps": 1, "height": 64, "width": 64, "dtype": "float32"})
+        small = {"steps": 1, "height": 64, "width": 64, "dtype": "float32"}
+        p = p.changed(generation=small | {"pictures": "drawings"})
         with pytest.raises(MissingInputError, match=why):
             p.triplets.dependency.drawn_maps()
         with pytest.raises(MissingInputError, match=why):

@@ -15,11 +15,11 @@ pytest.importorskip("torch", reason="judging needs the extra 'models'")
 from biaslab.errors import InputError, ParameterError, RunError, UnknownNameError
 from biaslab.generation import GenerationSettings
 from biaslab.generation.generator import Generator
-from biaslab.mini import pairs
 from biaslab.papers import paired
 from biaslab.papers.paired import measure
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.study import Study
+from biaslab_world import pairs
 
 SMALL = {"people": {"occupations": 8, "power_runs": 2, "single_images": 2, "three_prompts": 4}}
 

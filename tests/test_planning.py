@@ -8,10 +8,9 @@ import pytest
 
 from biaslab import params, planning, sources
 from biaslab.errors import MissingInputError
-from biaslab.generation import models as generation
-from biaslab.papers.synthesis import Calibration
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.planning import Asked, Cost
+from biaslab_world.model import WorldModel
 
 pytest.importorskip("torch", reason="models need the extra 'models'")
 SMALL = {
@@ -29,7 +28,6 @@ SMALL = {
         "detector_drawings": 6,
         "similarity": dict.fromkeys(("resnet", "clip", "dino", "split_product"), ""),
     },
-    "calibration": {"world_images": 3},
     "compare_with": "none",
 }
 
@@ -49,11 +47,11 @@ def made(monkeypatch):
     """Return how many images each call draws, in order."""
     counts = []
 
-    def drawing(self, prompts, *, draw=generation.WorldModel.generate, **how):
+    def drawing(self, prompts, *, draw=WorldModel.generate, **how):
         counts.append(int(prompts["n_images"].sum()))
         return draw(self, prompts, **how)
 
-    monkeypatch.setattr(generation.WorldModel, "generate", drawing)
+    monkeypatch.setattr(WorldModel, "generate", drawing)
     return counts
 
 
@@ -73,21 +71,11 @@ def test_each_table_takes_the_images_that_were_told(name, store, made):
     assert sorted(made) == sorted(told)
 
 
-def test_calibration_takes_the_images_that_were_told(store, made):
-    calibration = Calibration(pipeline(store))
-    told = [planning._of_captions(one, "synthesis", "generated").images for one in calibration.generators]
-    _ = calibration.generated
-    # 2 occupations, 4 templates, 3 images, in the world and in the one without the paradox (2 images).
-    assert sorted(made) == sorted(told) == [16, 24]
-
-
 def run(root, tmp_path, *patterns, **changes):
     settings = Settings.of(SMALL).changed(compute={"store": str(tmp_path / "store")}, **changes)
-    given = {"run": "r", "source": "pipeline", "model": "world", "settings": settings.model_dump(mode="json")}
-    given |= {"notebooks": list(patterns)}
-    given["settings"]["endpoint"] = {
-        k: v for k, v in given["settings"]["endpoint"].items() if v not in (None, "")
-    }
+    given = {"run": "r", "source": "pipeline", "model": "world", "notebooks": list(patterns)}
+    # What was not set here is the model's own.
+    given["settings"] = settings.model_dump(mode="json", exclude_unset=True)
     return params.load("params.yaml", given=given, notebooks_dir=root / "notebooks")
 
 

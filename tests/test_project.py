@@ -1,6 +1,7 @@
 """The project as a whole: imports stay light, environments agree, notebooks are clean."""
 
 import ast
+import email
 import inspect
 import json
 import os
@@ -8,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib import metadata
 
 import pytest
@@ -63,6 +65,8 @@ def test_conda_users_get_what_pip_users_get(root):
     for requirement in [*needed, *extras["models"], *extras["dev"], *extras["ray"]]:
         name, version = re.fullmatch(r"([A-Za-z0-9_\[\]-]+)(.*)", requirement).groups()
         assert f"{CONDA.get(name, name)}{version}".lower() in there, requirement
+    # Both packages, by lines that pip reads in a file of requirements, as conda hands them over.
+    assert pip[-2:] == ["--editable .", "--editable world"]
 
 
 def test_what_is_installed_is_what_the_bounds_ask_for(root):
@@ -86,7 +90,8 @@ def test_the_promised_packages_are_declared(root):
 
 
 def _notebooks(root):
-    return params.find_notebooks(root / "notebooks")
+    folders = (root / "notebooks", *root.glob("world/biaslab_world/*/notebooks"))
+    return [notebook for folder in folders for notebook in params.find_notebooks(folder)]
 
 
 def test_notebooks_are_clean_and_explain_themselves(root):
@@ -94,7 +99,7 @@ def test_notebooks_are_clean_and_explain_themselves(root):
 
     takes = inspect.signature(Study.__init__).parameters
     found = _notebooks(root)
-    assert len(found) >= 15
+    assert len(found) >= 15 and {"synthesis/world", "synthesis/calibration"} <= {n.id for n in found}
     for notebook in found:
         cells = json.loads(notebook.path.read_text(encoding="utf-8"))["cells"]
         for cell in cells:
@@ -135,7 +140,9 @@ def test_nothing_names_this_or_any_machine(root):
 
 
 def test_params_files_load(root):
-    for path in sorted((root / "params").glob("*.yaml")):
+    paths = [*root.glob("params/*.yaml"), *root.glob("world/params/*.yaml")]
+    assert {"published", "mini"} <= {path.stem for path in paths}
+    for path in paths:
         loaded = params.load(path)
         assert loaded.run == path.stem
         assert loaded.description
@@ -145,7 +152,7 @@ def test_params_files_load(root):
 def test_make_plans_setup_before_every_job(root):
     for target, job in (
         ("report", "biaslab run params/published.yaml"),
-        ("report", "biaslab run params/mini.yaml"),
+        ("report", "biaslab run world/params/mini.yaml"),
         ("test", "pytest"),
         ("lab", "jupyter lab"),
     ):
@@ -156,17 +163,85 @@ def test_make_plans_setup_before_every_job(root):
             text=True,
             check=True,
         ).stdout
-        assert "-m venv" in planned and "pip install" in planned
-        assert planned.index("pip install") < planned.index(job)
+        assert "-m venv" in planned
+        assert planned.index('--editable ".[dev,models,ray]" --editable world') < planned.index(job)
 
 
 def test_no_two_notebooks_save_a_figure_under_one_name(root):
     # The later one's picture would stand beside the earlier one's caption.
     saved = {}
-    for path in sorted((root / "notebooks").glob("*/*.ipynb")):
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
-        for name in re.findall(r'\bstudy\.show\(\s*"(\w+)"', code):
-            saved.setdefault(name, set()).add(path.stem)
+    for notebook in _notebooks(root):
+        for name in re.findall(r'\bstudy\.show\(\s*"(\w+)"', "\n".join(notebook.cells)):
+            saved.setdefault(name, set()).add(notebook.id)
     assert len(saved) > 60
     assert {name: found for name, found in saved.items() if len(found) > 1} == {}
+
+
+@pytest.fixture(scope="module")
+def wheels(root, tmp_path_factory):
+    """What the wheels of both packages hold, by package, as they are built without a network."""
+    folder = tmp_path_factory.mktemp("wheels")
+    words = [
+        "wheel",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-index",
+        "--no-build-isolation",
+    ]
+    subprocess.run(
+        [sys.executable, "-m", "pip", *words, "--wheel-dir", folder, root, root / "world"], check=True
+    )
+    found = {path.name.split("-")[0]: path for path in folder.glob("*.whl")}
+    assert set(found) == {"biaslab", "biaslab_world"}
+    return found
+
+
+def _held(wheel):
+    """Return a wheel's metadata and the files of its package."""
+    with zipfile.ZipFile(wheel) as packed:
+        (metadata_file,) = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
+        (licence,) = (name for name in packed.namelist() if name.endswith("/LICENSE"))
+        text = packed.read(metadata_file).decode()
+        files = {name for name in packed.namelist() if ".dist-info/" not in name}
+        return email.message_from_string(text), files, packed.read(licence)
+
+
+def test_the_wheel_of_biaslab_holds_nothing_of_the_world(root, wheels):
+    said, files, licence = _held(wheels["biaslab"])
+    assert wheels["biaslab"].stat().st_size < 5_000_000
+    assert {name.split("/")[0] for name in files} == {"biaslab"}
+    assert not [name for name in files if name.endswith((".safetensors", ".ipynb")) or "mini" in name]
+    assert "biaslab-world; extra == 'world'" in said.get_all("Requires-Dist")
+    assert licence == (root / "LICENSE").read_bytes()
+
+
+def test_the_wheel_of_the_world_holds_what_it_brings_and_no_training(root, wheels):
+    said, files, licence = _held(wheels["biaslab_world"])
+    assert (said["Name"], said["Version"], said["License-Expression"]) == (
+        "biaslab-world",
+        "0.1.0",
+        "Apache-2.0",
+    )
+    assert said.get_all("Requires-Dist") == ["biaslab[models]"]
+    assert said.get_payload() == (root / "world" / "README.md").read_text(encoding="utf-8")
+    assert licence == (root / "LICENSE").read_bytes()
+    assert {name.split("/")[0] for name in files} == {"biaslab_world"}
+    assert not [name for name in files if "training/" in name or "/tests/" in name or "test_" in name]
+    # All that lies in the package: weights, cards, tables and notebooks among it.
+    words = ["ls-files", "--cached", "--others", "--exclude-standard", "biaslab_world"]
+    done = subprocess.run(["git", "-C", str(root / "world"), *words], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("not a git checkout, so there is no list of the project's files")
+    there = {name for name in done.stdout.splitlines() if (root / "world" / name).is_file()}
+    assert files == there
+    kinds = {name.rpartition(".")[2] for name in there}
+    assert {"py", "safetensors", "json", "csv", "yaml", "ipynb", "md"} <= kinds
+
+
+def test_both_packages_say_one_version(root):
+    versions = {
+        re.search(r'^__version__ = "(.+)"$', path.read_text(), re.MULTILINE)[1]
+        for path in (root / "biaslab" / "__init__.py", root / "world" / "biaslab_world" / "__init__.py")
+    }
+    assert len(versions) == 1

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from biaslab import cli, closure, pruning, store
+from biaslab.captions.indicators import indicate
 from biaslab.errors import RunError
 from biaslab.net.journal import Journal
 from biaslab.net.ledger import OK, Bought, Ledger
-from biaslab.pipeline.work import indicate
 from biaslab.pruning import CURRENT, KEPT, UNKNOWN, UNREAD, Result, prune, results, table
 from biaslab.store import Store, locked
 

@@ -1,4 +1,4 @@
-"""How the package is laid out: which room may import which, and what notebooks show of what is declared."""
+"""How the packages are laid out: which room may import which, and what notebooks show of what is declared."""
 
 import ast
 import re
@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from biaslab import tables, texts
-from biaslab.params import find_notebooks
+from biaslab import plugins, tables, texts
+from biaslab.params import Notebook, find_notebooks
 from biaslab.settings import Settings
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "biaslab"
+# The package, and the world, which only its entry points bring to it, with what trains its models.
+PACKAGES = {"biaslab": ROOT, "biaslab_world": ROOT / "world", "training": ROOT / "world"}
 # Below papers: whatever they are built from knows none of them.
 GROUND = (
     "attribution",
@@ -29,24 +30,33 @@ GROUND = (
 )
 
 
-def _name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
+def _name(path: Path, root: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = {
+    _name(path, root): path
+    for package, root in PACKAGES.items()
+    for path in sorted((root / package).rglob("*.py"))
+    if "tests" not in path.parts[len(root.parts) :]
+}
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
 
 
+def package_of(module: str) -> str:
+    return module.split(".")[0]
+
+
 def imports(tree: ast.AST, *, when_loaded: bool) -> set[tuple[str, str]]:
-    """Return module and name of the package's imports: all of them, or those outside of functions."""
+    """Return module and name of imports of :data:`PACKAGES`: all of them, or those outside of functions."""
     found = set()
 
     def look(node: ast.AST) -> None:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "biaslab":
+        if isinstance(node, ast.ImportFrom) and package_of(node.module or "") in PACKAGES:
             found.update((node.module, alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):
-            found.update((a.name, "") for a in node.names if a.name.split(".")[0] == "biaslab")
+            found.update((a.name, "") for a in node.names if package_of(a.name) in PACKAGES)
         inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         if not (when_loaded and inner):
             for child in ast.iter_child_nodes(node):
@@ -66,6 +76,19 @@ def needed(name: str) -> set[str]:
     return found - {name}
 
 
+def bound(tree: ast.Module) -> set[str]:
+    """Return the names that a module has when it is loaded."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.update(alias.asname or alias.name for alias in node.names)
+    return found
+
+
 def test_no_module_waits_for_itself():
     sorter = TopologicalSorter({name: needed(name) for name in MODULES})
     sorter.prepare()  # raises CycleError, which names the circle
@@ -82,9 +105,54 @@ def test_no_private_name_is_imported_from_another_module():
 
 
 def test_imports_name_what_is_there():
+    names = {name: bound(tree) for name, tree in TREES.items()}
     for name, tree in TREES.items():
-        for module, _ in imports(tree, when_loaded=False):
+        for module, taken in imports(tree, when_loaded=False):
             assert module in MODULES, f"{name} imports {module}"
+            there = not taken or f"{module}.{taken}" in MODULES or taken in names[module]
+            assert there, f"{name} imports {taken} from {module}, which has none"
+
+
+# -- guests --------------------------------------------------------------------------------------------------
+
+# How code names the world, and what it brings.
+_NAMES = re.compile(
+    r"biaslab_world|mini-(sd|clip|detector|vqa|captioner|segmenter|skills)|([\"'`])mini\2", re.IGNORECASE
+)
+# Lists of English words and of what is also a name: there it is a word.
+_WORDS = ROOT / "biaslab" / "lexicons" / "data"
+
+
+def test_the_package_imports_nothing_of_its_guests():
+    found = {
+        name: {module for module, _ in imports(tree, when_loaded=False) if package_of(module) != "biaslab"}
+        for name, tree in TREES.items()
+        if package_of(name) == "biaslab"
+    }
+    assert {name: modules for name, modules in found.items() if modules} == {}
+
+
+def test_the_package_names_nothing_of_its_guests():
+    kinds = {".py", ".yaml", ".json", ".html", ".j2", ".css", ".js"}
+    files = [path for path in sorted((ROOT / "biaslab").rglob("*")) if path.suffix in kinds]
+    assert len(files) > len(MODULES) / 2
+    found = {
+        path.relative_to(ROOT).as_posix(): sorted({match[0] for match in _NAMES.finditer(text)})
+        for path in files
+        if _NAMES.search(text := path.read_text(encoding="utf-8"))
+    }
+    words = {name for name in found if (ROOT / name).is_relative_to(_WORDS) and found[name] == ['"mini"']}
+    assert {name: names for name, names in found.items() if name not in words} == {}
+
+
+def test_what_users_load_of_the_world_needs_nothing_that_trains_it():
+    for name in MODULES:
+        if package_of(name) == "biaslab_world":
+            of = {package_of(module) for module, _ in imports(TREES[name], when_loaded=False)}
+            assert "training" not in of, name
+
+
+# -- rooms ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("room", GROUND)
@@ -99,10 +167,15 @@ def test_papers_are_built_from_rooms_that_know_none_of_them(room):
 # -- what notebooks show -----------------------------------------------------------------------------------
 
 
+def notebooks() -> list[Notebook]:
+    """Return the project's notebooks, and those that installed packages bring."""
+    return find_notebooks(ROOT / "notebooks", *(at / "notebooks" for at in plugins.folders().values()))
+
+
 def calls(attribute: str) -> list[tuple[str, ast.Call]]:
     """Return each call of ``study.ATTRIBUTE(…)`` in a notebook, with the notebook's id."""
     found = []
-    for notebook in find_notebooks(ROOT / "notebooks"):
+    for notebook in notebooks():
         for node in ast.walk(ast.parse("\n".join(notebook.cells))):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == attribute:
                 found.append((notebook.id, node))
@@ -111,9 +184,8 @@ def calls(attribute: str) -> list[tuple[str, ast.Call]]:
 
 def words() -> set[str]:
     """Return the texts of one word in notebooks' code, and the tables that they take."""
-    notebooks = find_notebooks(ROOT / "notebooks")
-    found = {word for n in notebooks for word in re.findall(r"""["'](\w+)["']""", "\n".join(n.cells))}
-    return found.union(*(n.takes for n in notebooks))
+    found = {word for n in notebooks() for word in re.findall(r"""["'](\w+)["']""", "\n".join(n.cells))}
+    return found.union(*(n.takes for n in notebooks()))
 
 
 def first_text(call: ast.Call) -> str | None:
@@ -122,7 +194,7 @@ def first_text(call: ast.Call) -> str | None:
 
 def test_notebooks_ask_for_settings_that_there_are():
     asked = set()
-    for notebook in find_notebooks(ROOT / "notebooks"):
+    for notebook in notebooks():
         code = notebook.path.read_text(encoding="utf-8")
         asked |= set(re.findall(r"study\.settings\.([a-z_.]*[a-z_])", code))
     assert asked
@@ -131,7 +203,7 @@ def test_notebooks_ask_for_settings_that_there_are():
 
 
 def test_every_text_is_of_a_figure_that_a_notebook_shows():
-    known = set(texts._figures())
+    known = set(texts.figures())
     named = set()
     for notebook, call in calls("show"):
         options = {k.arg: k.value for k in call.keywords}

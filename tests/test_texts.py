@@ -14,7 +14,7 @@ mpl.use("Agg")
 @pytest.fixture
 def told(monkeypatch):
     some = {"paired_told": {"title": "Of {model}", "caption": "Bars: {level}\n  intervals; {n:,} images."}}
-    monkeypatch.setattr(texts, "_figures", lambda: some)
+    monkeypatch.setattr(texts, "figures", lambda: some)
 
 
 @pytest.mark.usefixtures("told")
@@ -53,6 +53,6 @@ def test_a_shown_figure_has_its_text_with_the_level_of_its_intervals(tmp_path):
 
 def test_every_text_has_a_title_and_a_caption():
     assert len(texts.files()) >= 6
-    for name, told in texts._figures().items():
+    for name, told in texts.figures().items():
         assert set(told) == {"title", "caption"} and all(told.values()), name
         assert not told["title"].endswith(".") and told["caption"].rstrip().endswith("."), name

@@ -1,4 +1,4 @@
-"""Where captions come from: the embedded world, files, or a dataset of the Hugging Face Hub, behind one contract.
+"""Where captions come from: files, a dataset of the Hugging Face Hub, or what packages bring, behind one contract.
 
 Every corpus yields tables with ``caption_id``, ``text`` and, where it has one, ``url``, and carries its other columns
 along. Which of its columns these are follows from ``columns``, from a schema by name (:data:`SCHEMAS`), or from the
@@ -39,8 +39,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-from biaslab import shared, tables
-from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, near_matches
+from biaslab import plugins, shared, tables
+from biaslab.errors import InputError, MissingInputError, ParameterError, loading, name_help, near_matches
 
 _log = logging.getLogger(__name__)
 
@@ -115,6 +115,11 @@ class Corpus(Protocol):
     """How many pieces it has that can be read apart, at least 1 unless it is empty."""
     images: Any
     """The images behind the captions, by ``caption_id`` as ``image_id``; None where there are none."""
+    written: bool
+    """Whether its captions are written when they are read, by their number: to search all of them costs little, and
+    nothing in them can be wrong."""
+    for_triplets: str
+    """The corpus that has captions for triplets in the place of these; empty where these do."""
 
     def batches(
         self, size: int = BATCH, part: int | None = None, wanted: Wanted | None = None
@@ -141,15 +146,15 @@ def open_corpus(
     """Open the captions called ``name``; nothing is read yet beyond what identifies them.
 
     Args:
-        name: ``"mini"`` (the embedded world) or ``"depictions"`` (its captions for triplets); a Parquet, CSV, TSV,
+        name: What an installed package brings (``biaslab.corpora``); a Parquet, CSV, TSV,
             JSONL or text file (all but the first also as ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; in text files a line
             is a caption), a folder of such files, or a pattern such as ``"part-*.parquet"``; or a dataset: one of the
             Hugging Face Hub, streamed, as ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (both may be left out; the
             split is ``train``), a folder that ``datasets`` can load as ``"hf:FOLDER"``, or one that it saved
             (``save_to_disk``).
-        rows: How many captions from the start; 0 for all, or for the embedded world's own number.
-        seed: Seed of the embedded world; other corpora have none.
-        skew: Setting of the embedded world's knobs; other corpora have none.
+        rows: How many captions from the start; 0 for all.
+        seed: Seed of captions that a package writes; other corpora have none.
+        skew: What these captions plant; other corpora have none.
         columns: Which of the corpus's columns holds ``text``, ``caption_id`` and ``url``, for example
             ``{"text": "TEXT"}``, and under ``schema`` the name of a published set (:data:`SCHEMAS`). What is not
             said is looked for under usual names. Ids are made of the file's name and the row's number where no
@@ -166,14 +171,13 @@ def open_corpus(
         raise ParameterError(f"rows is {rows}; give the number of captions, or 0 for all.")
     columns = columns or {}
     _check_columns(columns)
-    if name == "mini":
-        from biaslab.mini.captions import Corpus as World
-
-        return World(**{"rows": rows} if rows else {}, seed=seed, skew=skew)
-    if name == "depictions":
-        from biaslab.mini.triplets import Depictions, skew_of
-
-        return Depictions(**{"rows": rows} if rows else {}, seed=seed, skew=skew_of(skew))
+    if not name:
+        raise ParameterError(
+            "captions.corpus names no captions: set it to a file or pattern of files, or to the hub name of a data set."
+        )
+    if name in (brought := plugins.points(plugins.CORPORA)):
+        with loading(name, "captions"):
+            return brought[name].load()(rows=rows, seed=seed, skew=skew)
     if name.startswith("hf:"):
         return HubCorpus(name.removeprefix("hf:"), columns, rows)
     folder = Path(os.path.expanduser(name))
@@ -189,10 +193,10 @@ def open_corpus(
     owner, slash, rest = name.partition("/")
     if slash and owner and rest and "/" not in rest and not (Path(name).suffix or set(name) & set("*?[~.")):
         return HubCorpus(name, columns, rows)
-    near = near_matches(name, ["mini", "depictions"])
+    near = near_matches(name, brought)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     raise MissingInputError(
-        f"There is no corpus {name!r}. {hint}A corpus is 'mini', a Parquet, CSV, JSONL or text file (or a folder of "
+        f"There is no corpus {name!r}. {hint}A corpus is a Parquet, CSV, JSONL or text file (or a folder of "
         "them, or a pattern), or a dataset on the Hugging Face Hub: 'owner/name' or 'hf:NAME:CONFIG@SPLIT'."
     )
 
@@ -261,6 +265,7 @@ def _listed(columns: Sequence[str]) -> str:
 class _Tables:
     """A corpus that is read as Arrow tables."""
 
+    written, for_triplets = False, ""
     _wanted: Mapping[str, str]
     _rows: int
 

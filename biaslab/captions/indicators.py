@@ -137,6 +137,12 @@ def indicators(texts: Iterable[str | None], *, names: str = "gazetteer") -> pd.D
     return pd.DataFrame({"indicator": labels, "spans": spans}, index=index, dtype=object)
 
 
+def indicate(names: str, captions: pd.DataFrame) -> pd.DataFrame:
+    """Return indicator and spans of captions (column text), as :func:`indicators` does for ``names``."""
+    found = indicators(captions["text"].tolist(), names=names)
+    return found[["indicator", "spans"]].reset_index(drop=True)
+
+
 @cache
 def first_names() -> Mapping[str, str]:
     """Return gender-guesser's dictionary: first name, capitalised, to ``female`` or ``male``.

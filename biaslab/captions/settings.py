@@ -102,7 +102,8 @@ class CaptionSettings(Group):
     """Which captions are searched and selected, and where the images behind them are."""
 
     corpus: str = field(
-        "mini", "Captions: `mini`, a file or pattern of files, or the hub name of a data set."
+        "",
+        "Captions: a file or pattern of files, the hub name of a data set, or a name that an installed package brings.",
     )
     rows: Whole = field(0, "Captions searched; 0 is all that the corpus has.", "captions", ge=0)
     columns: dict[str, Any] = field(
@@ -112,8 +113,9 @@ class CaptionSettings(Group):
     )
     skew: Annotated[str, Off] = field(
         "default",
-        "The embedded captions' knobs: `default`, or `off` for no paradox. With `off`, model `world`, and no other, "
-        "also draws people in pairs without stereotypes and triplets without leaning objects.",
+        "What captions that are written for their known truth plant: `default`, or `off` for no paradox. With `off`, a "
+        "model that draws their truth also draws people in pairs without stereotypes and triplets without leaning "
+        "objects.",
     )
     training_images: str = field(
         "",

@@ -81,13 +81,13 @@ def image_seed(seed: int, prompt_id: str, index: int) -> int:
 
 
 def load(model: str, settings: GenerationSettings, *, device: str = "auto") -> Generator:
-    """Load a model, ready to generate: ``mini``, a folder with a diffusers pipeline, or its name on the hub.
+    """Load a model, ready to generate: a folder with a diffusers pipeline, its name on the hub, or a brought one.
 
     ``device`` is ``cpu``, ``cuda``, … or ``auto``: a GPU where there is one.
 
     Raises:
         ParameterError: The model is unknown, not text-to-image, cannot be loaded, or cannot do what is asked.
-        MissingInputError: The embedded model is not in this installation.
+        MissingInputError: The package that brings the model has lost its weights.
     """
     import torch
 
@@ -114,6 +114,14 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto") -> G
         return Generator(pipe, settings.changed(dtype=dtype), model=model, folder=folder, device=where)
 
 
+def _known(settings: GenerationSettings, pipe) -> GenerationSettings:
+    """Return settings with the pipeline's own steps and guidance where none are given."""
+    takes = inspect.signature(pipe.__call__).parameters
+    asked = {"steps": "num_inference_steps", "guidance_scale": "guidance_scale"}
+    own = {name: takes[said].default for name, said in asked.items() if said in takes}
+    return settings.changed(**{name: value for name, value in own.items() if getattr(settings, name) is None})
+
+
 class Generator:
     """A loaded diffusers pipeline, called ``model`` in messages, and what is asked of it.
 
@@ -125,7 +133,7 @@ class Generator:
         self, pipe, settings: GenerationSettings, *, model: str, folder: Path, device: torch.device
     ) -> None:
         """Take a pipeline on its device (on a CPU, one of a known family in float32), and the folder of its files."""
-        self.settings, self.model, self.pipe, self.device = settings, model, pipe, device
+        self.settings, self.model, self.pipe, self.device = _known(settings, pipe), model, pipe, device
         self._folder = folder
         self._family = families.family_of(pipe)
         self._encoded: OrderedDict[str, dict] = OrderedDict()
@@ -387,7 +395,8 @@ class Generator:
     ) -> list:
         import torch
 
-        from biaslab.judging.images import BLOCKED, Unreadable
+        from biaslab.judging.images import Unreadable
+        from biaslab.judging.words import BLOCKED
 
         with torch.no_grad(), loading.quiet(), self._own_noise_only():
             if self._family is None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 from biaslab.errors import ParameterError, RunError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import OK, MadeImages, image_ids_of, noise_keys, units_of
-from biaslab.judging.images import BLOCKED, Unreadable, decode
+from biaslab.judging.images import Unreadable, decode
+from biaslab.judging.words import BLOCKED
 from biaslab.net.images import OUTCOMES, REFUSED, UNDELIVERED, buy
 from biaslab.net.ledger import BUYING, STAYS, Bought, Ledger
 from biaslab.net.settings import EndpointSettings

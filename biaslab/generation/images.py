@@ -176,7 +176,8 @@ class GeneratedImages(MadeImages):
         return [latents.unpacked(self._row(place)) for place in self._found(image_ids)]
 
     def _image(self, place: int) -> np.ndarray | Unreadable:
-        from biaslab.judging.images import BLOCKED, Unreadable, decode
+        from biaslab.judging.images import Unreadable, decode
+        from biaslab.judging.words import BLOCKED
 
         # Images that were withheld have no file.
         file = self._row(place)["file"]

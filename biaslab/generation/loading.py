@@ -26,7 +26,7 @@ def fetch(name: str) -> Path:
     Raises:
         ParameterError: The name is unknown, the hub does not have it or cannot be reached, or the model brings code or
             has no safetensors.
-        MissingInputError: The embedded model is not in this installation.
+        MissingInputError: The package that brings the model has lost its weights.
     """
     where = models.resolve(name, "text-to-image")
     if Path(where).is_dir():
@@ -81,7 +81,7 @@ def _hub_problem(name: str, error: BaseException) -> str:
     reason = " ".join(str(chain[-1]).split()) or type(chain[-1]).__name__
     return (
         f"{name} is not on this machine and cannot be fetched from the hub ({reason:.200}). Run once with a network, "
-        "or give a folder that holds the model, or 'mini'."
+        "or give a folder that holds the model."
     )
 
 

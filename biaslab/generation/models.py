@@ -1,4 +1,4 @@
-"""Models that make images of prompts, behind one contract: diffusers pipelines, endpoints, and the embedded world.
+"""Models that make images of prompts, behind one contract: diffusers pipelines, endpoints, what packages bring.
 
 Whoever asks for images opens a model by its name and does not know which kind it is.
 """
@@ -15,7 +15,7 @@ import pandas as pd
 
 from biaslab import models
 from biaslab.captions.corpus import Corpus
-from biaslab.errors import ParameterError, unknown_name
+from biaslab.errors import ParameterError
 from biaslab.generation import generator, spaces, texts
 from biaslab.generation.generator import Generator
 from biaslab.generation.images import GeneratedImages
@@ -41,6 +41,10 @@ class ImageModel:
     """Tells what its images depend on beside settings, seed and code: weights, or a name."""
     autoencoder: Path | None = None
     """The folder of the autoencoder that its images come out of, where it has one here."""
+    pictures: str = models.PHOTOGRAPHS
+    """What its images are: one of :data:`biaslab.models.PICTURES`."""
+    truthful: bool = False
+    """Whether it draws what is true of captions: its images are drawn when they are read, and are no model's."""
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look up what it needs for prompts of these occupations; what ``n_images`` cost is for messages.
@@ -120,7 +124,7 @@ def open_model(
     settings: GenerationSettings,
     *,
     endpoint: EndpointSettings,
-    corpus: Corpus,
+    corpus: Callable[[], Corpus],
     device: str = "auto",
     of: str = "captions",
     design: DallEvalDesign | None = None,
@@ -128,22 +132,23 @@ def open_model(
     """Return a model by its name.
 
     Args:
-        name: ``mini``, a folder or the hub name of a diffusers pipeline; ``endpoint:NAME``; or ``world``, which draws
-            the truth of the captions in ``corpus``.
-        of: What prompts ask for, a key of :data:`biaslab.models.MINI`: ``mini`` has a model of its own for each.
-        design: What ``world`` shows for DALL-Eval's prompts.
+        name: A folder or the hub name of a diffusers pipeline; ``endpoint:NAME``; or what an installed package brings.
+        corpus: Opens the captions, for what draws what is true of them.
+        of: What prompts ask for: ``captions``, ``people``, ``dalleval`` or ``triplets``. A name that a package brings
+            may stand for a model of its own for each.
+        design: What is shown for DALL-Eval's prompts, by what draws it.
 
     Raises:
         ParameterError: The settings do not say where an endpoint is.
     """
-    from biaslab.mini.truthful import WORLD
-
-    if name == WORLD:
-        return WorldModel(corpus, size=settings.height or 64, of=of, design=design)
+    one = models.brought(name, "text-to-image", of)
+    if one and one.draws:
+        return one.draws(name=name, corpus=corpus(), height=settings.height, of=of, design=design)
     if name.startswith(ENDPOINT):
-        return EndpointModel(name, endpoint)
-    own = name == "mini" and of != "captions"
-    return DiffusersModel(models.MINI[of] if own else name, settings, device=device)
+        return EndpointModel(name, endpoint, pictures=settings.pictures)
+    # Tables call it by the name that was given.
+    stands_for = name if of == "captions" else models.instead(name, "text-to-image", of)
+    return DiffusersModel(stands_for, settings, device=device)
 
 
 class DiffusersModel(ImageModel):
@@ -152,6 +157,11 @@ class DiffusersModel(ImageModel):
     def __init__(self, name: str, settings: GenerationSettings, *, device: str) -> None:
         self.label = Path(name).name if os.path.isdir(name) else name
         self._name, self._settings, self._device = name, settings, device
+
+    @property
+    def pictures(self) -> str:
+        """What the settings say of its images, else the model's folder."""
+        return self._settings.pictures or models.pictures(self._where())
 
     @property
     def digest(self) -> str:
@@ -190,7 +200,9 @@ class DiffusersModel(ImageModel):
         return self._images(prompts, **run).complete(progress=progress)
 
     def _images(self, prompts: pd.DataFrame, *, kept_as: type | None = None, **run) -> GeneratedImages:
-        return (kept_as or GeneratedImages)(prompts, self._name, self._settings, device=self._device, **run)
+        made = (kept_as or GeneratedImages)(prompts, self._name, self._settings, device=self._device, **run)
+        made.pictures = self.pictures
+        return made
 
     def ready(self) -> Callable[..., GeneratedImages]:
         """Load it, once for all that is then generated."""
@@ -213,8 +225,9 @@ class EndpointModel(ImageModel):
     ``cost_limit`` is what may be spent on it, over all runs with a store.
     """
 
-    def __init__(self, name: str, settings: EndpointSettings) -> None:
+    def __init__(self, name: str, settings: EndpointSettings, *, pictures: str = "") -> None:
         self.label, self.digest = name.removeprefix(ENDPOINT), name
+        self.pictures = pictures or models.PHOTOGRAPHS
         self.price, self.cost_limit = settings.price, settings.cost_limit
         if not settings.url:
             raise ParameterError(
@@ -262,49 +275,6 @@ class EndpointModel(ImageModel):
     def _images(self, prompts: pd.DataFrame, **run: Any) -> EndpointImages:
         from biaslab.generation.image_endpoint import EndpointImages
 
-        return EndpointImages(prompts, self._settings, **run)
-
-
-class WorldModel(ImageModel):
-    """What draws the embedded world's truth: no model, so what is found on its images comes from the measures."""
-
-    def __init__(self, corpus: Corpus, *, size: int, of: str, design: DallEvalDesign | None = None) -> None:
-        from biaslab.mini.truthful import WORLD
-
-        self.label = self.digest = WORLD
-        self._corpus, self._size, self._of, self._design = corpus, size, of, design
-
-    @property
-    def alike(self) -> tuple:
-        """What its prompts ask for, its size and captions."""
-        return (self.label, self._of, self._size, self._corpus.digest)
-
-    def check(self, occupations: Sequence[str], n_images: int) -> None:
-        """Look whether the captions are the world's, and whether it knows the occupations."""
-        from biaslab.mini import world
-
-        if self._corpus.name != "mini":
-            raise ParameterError(
-                f"model is {self.label!r}, which draws what the embedded captions ask, and captions.corpus is "
-                f"{self._corpus.name!r}; set captions.corpus to 'mini', or model to one that generates from any text."
-            )
-        known = world.occupations()
-        if lost := [name for name in occupations if name not in known]:
-            raise unknown_name("occupation of the embedded world", lost[0], known)
-
-    def generate(self, prompts: pd.DataFrame, *, seed: int, **_: object) -> ImageSource:
-        """Draw images: ``generate`` of :mod:`biaslab.mini.truthful`, or of what the prompts ask for."""
-        from biaslab.mini import pairs, skills, social, triplets, truthful
-
-        if self._of == "dalleval":
-            if "skill" not in prompts:
-                return social.generate(prompts, seed=seed, tones=self._design.tones, size=self._size)
-            failures = {k.replace("_", " "): v for k, v in self._design.failures.model_dump().items()}
-            return skills.generate(prompts, seed=seed, failures=failures, size=self._size)
-        if self._of == "triplets":
-            skew = triplets.skew_of(self._corpus.skew)
-            return triplets.generate(prompts, seed=seed, skew=skew, size=self._size)
-        if self._of == "people":
-            strength = 0.0 if self._corpus.skew == "off" else 1.0
-            return pairs.generate(prompts, seed=seed, size=self._size, strength=strength)
-        return truthful.generate(prompts, self._corpus, seed=seed, size=self._size)
+        made = EndpointImages(prompts, self._settings, **run)
+        made.pictures = self.pictures
+        return made

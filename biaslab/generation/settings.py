@@ -26,11 +26,13 @@ class GenerationSettings(Group):
     images_per_caption: Whole = field(
         1, "Images for each caption that serves as a prompt (paper: 10).", "images", ge=1
     )
-    steps: Whole = field(10, "Denoising steps (paper: 50).", "steps", ge=1, le=1000)
-    # Of 1, 1.5, 2 and 3 the least at which mini-sd follows gender words as the paper finds (98.41 %, section 6).
-    guidance_scale: float = field(
-        1.5,
-        "How far the image is pushed towards the prompt; 1 and below is no guidance (paper: 7.5).",
+    steps: Whole | None = field(
+        None, "Denoising steps (paper: 50); null is the model's own.", "steps", ge=1, le=1000
+    )
+    guidance_scale: float | None = field(
+        None,
+        "How far the image is pushed towards the prompt; 1 and below is no guidance (paper: 7.5). null is the model's "
+        "own.",
         ge=0,
         le=100,
     )
@@ -45,6 +47,11 @@ class GenerationSettings(Group):
         "Where the width is the model's own: width over height as a multiple of the model's, for wide images.",
         ge=0.1,
         le=10,
+    )
+    pictures: Literal["", "drawings", "photographs"] = field(
+        "",
+        "What the model's images are; empty is what it says of itself, and photographs where it says nothing. A judge "
+        "that knows another kind is refused.",
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
         "auto",
@@ -78,11 +85,11 @@ class GenerationSettings(Group):
 
     @property
     def guided(self) -> bool:
-        """Whether guidance is asked for."""
-        return self.guidance_scale > 1
+        """Whether guidance is asked for; the model's own is taken to be."""
+        return self.guidance_scale is None or self.guidance_scale > 1
 
     @property
     def look(self) -> dict[str, object]:
         """What decides how an image looks: not how many there are, nor how fast they are made."""
         apart = {"images_per_prompt", "caption_prompts_per_occupation", "images_per_caption"}
-        return self.model_dump(exclude=apart | {"batch_size", "compile"})
+        return self.model_dump(exclude=apart | {"batch_size", "compile", "pictures"})

@@ -2,7 +2,7 @@
 
 A face detector is any object with ``faces(images) -> list[list[Face]]``: for each image (``uint8 (height,
 width, 3)`` RGB) its faces, best first, boxes in pixels within the image. Two are here: any object-detection
-model of transformers that knows a label "face" (:class:`DetectorFaces`; the embedded ``mini-detector`` is
+model of transformers that knows a label "face" (:class:`DetectorFaces`; such as a package may bring is
 one), and MediaPipe's (:class:`MediaPipeFaces`), which the paradox paper uses.
 """
 
@@ -69,7 +69,7 @@ def load(name: str, *, min_score: float = 0.5, device: str = "auto", batch_size:
     """Return the face detector ``name``.
 
     Args:
-        name: ``mini-detector``, a folder or hub name (``owner/name``) of a transformers object-detection
+        name: A folder or hub name (``owner/name``) of a transformers object-detection
             model that knows "face", ``mediapipe:FILE`` with the model file of MediaPipe's face detector, or
             ``whole image`` (:data:`WHOLE`).
         min_score: Faces with a lower score do not count, 0 to 1.

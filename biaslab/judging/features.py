@@ -30,14 +30,14 @@ def find(name: str) -> str:
     Args:
         name: As timm lists it with weights (``vit_small_patch16_224.dino``); a folder with ``config.json`` and
             ``model.safetensors`` as timm saves it; a folder of a detector or segmenter of transformers; a name on the
-            hub (``owner/name``) of either; or an embedded model.
+            hub (``owner/name``) of either; or a judge that an installed package brings.
 
     Raises:
         ParameterError: The name is unknown, or the folder brings code or other weights than safetensors.
-        MissingInputError: The embedded model is not in this installation.
+        MissingInputError: The package that brings it has lost its weights.
     """
-    if name in models.EMBEDDED:
-        return models.resolve(name, models.KIND_OF[name])
+    if models.brought(name, "features"):
+        return models.resolve(name, "features")
     # What has no separator may be one of timm's, unless a folder is named like it.
     if "/" not in name and not os.path.isdir(os.path.expanduser(name)):
         import timm
@@ -68,7 +68,7 @@ class Features:
             self._network = _OfTimm(folder) if "architecture" in config else _Encoder(folder, config)
         self.name, self._device = name, loaded.device(device)
         self._network.model.eval().to(self._device)
-        # What the network is fed is larger than most images of the embedded world.
+        # What the network is fed may be larger than the images are.
         self._batches = loaded.Batches(self._device, 0 if self._device.type != "cpu" else 16)
 
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:

@@ -99,7 +99,7 @@ class _Ready:
 
 def _of_open_clip(name: str) -> bool:
     """Return whether open_clip has the model: an embedded one, an architecture with weights, or a folder of its own."""
-    if name in named.EMBEDDED or (":" in name and "/" not in name):
+    if named.brought(name, "clip") or (":" in name and "/" not in name):
         return True
     return (Path(name).expanduser() / "open_clip_config.json").is_file()
 

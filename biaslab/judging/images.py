@@ -19,12 +19,11 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
+from biaslab import models
 from biaslab.errors import InputError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-BLOCKED = "blocked"
-"""The reason of an image that a model's safety checker withheld."""
 MOST_PIXELS = 64_000_000
 MOST_BYTES = 200_000_000
 
@@ -47,6 +46,8 @@ class ImageSource(Protocol):
     """Identifies the images: what is computed from them is computed again when it changes."""
     table: pd.DataFrame
     """One row per image, with at least ``image_id`` (unique texts)."""
+    pictures: str
+    """What they are: one of :data:`biaslab.models.PICTURES`; photographs where a source does not say."""
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
         """Return the images in the order asked for."""
@@ -90,6 +91,8 @@ def decode(
 class FolderImages:
     """The images in a folder, at any depth; an image's id is its path below the folder, with forward slashes.
 
+    They are photographs, unless a file in the folder says otherwise (:func:`biaslab.models.pictures`).
+
     Raises InputError where there is no such folder, or no file in it ends like an image.
     """
 
@@ -100,7 +103,7 @@ class FolderImages:
         found = sorted(p for p in folder.glob("**/*") if p.suffix.lower() in ENDINGS and p.is_file())
         if not found:
             raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}.")
-        self.name = folder.name
+        self.name, self.pictures = folder.name, models.pictures(folder)
         self._files = {p.relative_to(folder).as_posix(): p for p in found}
         self.table = pd.DataFrame({"image_id": list(self._files)})
         whole = hashlib.sha256()
@@ -141,6 +144,7 @@ class DescribedImages:
     def __init__(self, source: ImageSource, table: pd.DataFrame) -> None:
         self.source, self.table = source, table
         self.name, self.digest, self.read = source.name, source.digest, source.read
+        self.pictures = getattr(source, "pictures", models.PHOTOGRAPHS)
 
 
 class Subset(DescribedImages):

@@ -30,6 +30,8 @@ from biaslab.measures.instances import BOX, COLUMNS, check_runs, encode
 from biaslab.store import Store
 
 _log = logging.getLogger(__name__)
+TRUTH = "truth"
+"""The name of what finds objects without error, in images that are drawn from known truth."""
 GROUNDED = "grounded:"
 """How the name of a tagger, a detector and a segmenter begins, which are joined by ``+``."""
 _FILES = (".csv", ".parquet", ".pq")

@@ -22,20 +22,13 @@ from biaslab.judging import loaded, plugins
 from biaslab.judging.faces import FaceDetector, gate, large_enough
 from biaslab.judging.faces import load as load_faces
 from biaslab.judging.fairface import FAIRFACE, FairFaceGender, cut_out
-from biaslab.judging.images import BLOCKED, ImageSource, Unreadable, check_image
+from biaslab.judging.images import ImageSource, Unreadable, check_image
 from biaslab.judging.names import RATINGS, files_digest
 from biaslab.judging.settings import JudgeSettings
+from biaslab.judging.words import BLOCKED, JUDGED, OUTCOMES
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
 from biaslab.store import Store
 
-JUDGED = "judged"
-OUTCOMES = (
-    *(JUDGED, "uncertain", "no_face", "several_faces"),
-    *("face_too_small", "unreadable", BLOCKED, "unrated"),
-)
-"""``judged`` (female or male), or why not: ``uncertain`` (a probability between 1 - threshold and threshold;
-raters who are unsure or divided), ``no_face``, ``several_faces``, ``face_too_small``, ``unreadable`` (column
-``reason`` says how), ``blocked`` (withheld by the model's safety checker), ``unrated`` (ratings only)."""
 BOX = ("x0", "y0", "x1", "y1")
 NUMBERS = ("p_female", "n_faces", *BOX, "image_width", "image_height")
 COLUMNS = ("image_id", "outcome", "gender", *NUMBERS, "reason", "boxes")

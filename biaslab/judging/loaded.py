@@ -9,8 +9,7 @@ import numpy as np
 
 from biaslab import models
 from biaslab.errors import ParameterError, loading, name_help
-
-DTYPES = ("auto", "float32", "bfloat16", "float16")
+from biaslab.judging.words import DTYPES
 
 
 def device(name: str):

@@ -27,7 +27,7 @@ def files_digest(name: str, kind: str) -> str:
 
     Raises:
         ParameterError: The name is unknown, or no installed package brings such a judge.
-        MissingInputError: The embedded model is not in this installation.
+        MissingInputError: The package that brings the model has lost its weights.
     """
     if name.startswith(PLUGIN):
         return plugins.digest(name)

@@ -28,20 +28,12 @@ from biaslab.errors import InputError, ParameterError
 from biaslab.judging import judge as alone
 from biaslab.judging.faces import Face
 from biaslab.judging.fairface import cut_out
-from biaslab.judging.images import BLOCKED, ImageSource, Unreadable
-from biaslab.judging.judge import BOX, JUDGED, NUMBERS, RATINGS, Judge, JudgeSettings
+from biaslab.judging.images import ImageSource, Unreadable
+from biaslab.judging.judge import BOX, NUMBERS, RATINGS, Judge, JudgeSettings
+from biaslab.judging.words import RIGHT, SWAPPED, UNCLEAR
 from biaslab.judging.zero_shot import ZeroShot
 from biaslab.store import Store
 
-OUTCOMES = (
-    *(JUDGED, "uncertain", "no_face", "one_face", "too_many_faces"),
-    *("overlapping", "face_too_small", "unreadable", BLOCKED, "unrated"),
-)
-"""``judged`` (female or male), or why not. Of one person: ``uncertain``, ``face_too_small``. Of a whole image:
-``no_face``; ``one_face`` (fewer than people asked for; of three asked for it may be two, ``n_faces`` says it);
-``too_many_faces``; ``overlapping`` (:data:`SHARED`); ``unreadable``; ``blocked``. ``unrated`` is of people's ratings
-only."""
-RIGHT, SWAPPED, UNCLEAR = ROLES = ("right", "swapped", "unclear")
 MOST_PEOPLE = 5
 """People that may be asked for in one image: there are 120 ways to put five phrases to five people."""
 FACE_SHARE = 0.3
@@ -84,8 +76,9 @@ def judge_people(
     ``carpenter manager``); one row per person. Other arguments are as for one person.
 
     Returns:
-        One row per row of ``asked``, in its order: image_id, position, outcome (one of :data:`OUTCOMES`), gender
-        (``female``, ``male``, ``unsure`` where uncertain, else empty), p_female (0–1, NaN where nobody was judged),
+        One row per row of ``asked``, in its order: image_id, position, outcome (one of
+        :data:`biaslab.judging.words.OUTCOMES_OF_PEOPLE`), gender (``female``, ``male``, ``unsure`` where uncertain,
+        else empty), p_female (0–1, NaN where nobody was judged),
         n_faces (in the whole image), x0, y0, x1, y1 (this person's face, NaN where it is not clear whose is whose),
         image_width, image_height (all in pixels), reason (of unreadable images, and why roles could not be looked
         for), role (of the whole image: ``right``, ``swapped``: in another order, ``unclear``, or empty where it was

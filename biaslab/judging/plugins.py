@@ -2,7 +2,9 @@
 
 A package declares ``[project.entry-points."biaslab.judges"]`` with ``name = "module:factory"``; the setting
 ``judging.gender: plugin:name`` or ``plugin:name:ARGUMENT`` then calls
-``factory(ARGUMENT, device=…, batch_size=…)``, which returns a :class:`~biaslab.judging.judge.GenderModel`.
+``factory(ARGUMENT, device=…, batch_size=…)``, which returns a :class:`~biaslab.judging.judge.GenderModel`. The factory
+says which pictures its judge knows by an attribute ``knows``: ``drawings``, ``photographs`` (where there is none) or
+``any``.
 """
 
 from __future__ import annotations
@@ -14,10 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab import plugins
+from biaslab import closure, models, plugins
 from biaslab.errors import InputError, ParameterError, loading
 
-GROUP = "biaslab.judges"
 PLUGIN = "plugin:"
 """How the names of such judges begin."""
 _SEES = ("image", "face")
@@ -26,7 +27,7 @@ _SEES = ("image", "face")
 def _named(name: str) -> tuple[metadata.EntryPoint, str]:
     """Return the entry point that a name means, and the argument behind it."""
     short, _, argument = name.removeprefix(PLUGIN).partition(":")
-    return plugins.point(GROUP, short, "judge"), argument
+    return plugins.point(plugins.JUDGES, short, "judge"), argument
 
 
 def digest(name: str) -> str:
@@ -37,10 +38,28 @@ def digest(name: str) -> str:
         UnknownNameError: No installed package brings such a judge.
     """
     point, argument = _named(name)
-    whole = hashlib.sha256(f"{plugins.digest(point)} {argument} ".encode())
+    whole = hashlib.sha256(f"{closure.brought(point)} {argument} ".encode())
     if argument and (path := Path(argument).expanduser()).is_file():
         whole.update(path.read_bytes())
     return whole.hexdigest()
+
+
+def knows(name: str) -> str:
+    """Return which pictures a judge knows, as its factory's attribute ``knows`` says; photographs where it has none.
+
+    Raises:
+        ParameterError: The factory cannot be had, or says something else.
+        UnknownNameError: No installed package brings such a judge.
+    """
+    point, _ = _named(name)
+    with loading(name, "a judge"):
+        told = getattr(point.load(), "knows", models.PHOTOGRAPHS)
+    if told not in (*models.PICTURES, models.ANY):
+        allowed = ", ".join((*models.PICTURES, models.ANY))
+        raise ParameterError(
+            f"{name} says that it knows {told!r}; {point.value}.knows must be one of {allowed}."
+        )
+    return told
 
 
 def load(name: str, *, device: str, batch_size: int) -> CheckedJudge:

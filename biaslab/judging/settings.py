@@ -8,8 +8,7 @@ from pydantic import BeforeValidator, model_validator
 
 from biaslab.errors import ParameterError
 from biaslab.groups import Group, Texts, Whole, field
-from biaslab.judging.loaded import DTYPES
-from biaslab.judging.zero_shot import GENDER_TEXTS
+from biaslab.judging.words import DTYPES, GENDER_TEXTS
 
 
 class Thresholds(Group):
@@ -46,12 +45,12 @@ class JudgeSettings(Group):
     """How images are judged."""
 
     faces: str = field(
-        "mini-detector",
+        "",
         "Face detector: a folder or hub name of a transformers object detector that knows `face`, `mediapipe:FILE`, "
         "or `whole image`: then no face is looked for, and every image passes.",
     )
     gender: str = field(
-        "mini-clip",
+        "",
         "Perceived gender: a folder, hub name or `ARCHITECTURE:TAG` of an open_clip model, `fairface:FILE`, or "
         "`ratings:FILE` (then raters decide, and no face is looked for), `plugin:NAME` of an installed package; "
         "of people in pairs also `vqa:NAME`.",

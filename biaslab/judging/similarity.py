@@ -18,30 +18,9 @@ from biaslab.judging.images import ImageSource, Unreadable
 from biaslab.judging.names import files_digest
 from biaslab.judging.zero_shot import ZeroShot
 from biaslab.measures import similarity as measures
+from biaslab.measures.similarity import METRICS, NETWORKS
 from biaslab.store import Store
 
-# By what images are compared -> the metrics that one look gives.
-METRICS = {
-    "pixels": ("ssim", "diff_pix", "diff_pix_fixed"),
-    "resnet": ("resnet",),
-    "clip": ("clip",),
-    "dino": ("dino",),
-    "split_product": ("split_product", "split_product_dcr"),
-}
-NETWORKS = {
-    "resnet": "resnet50.tv_in1k",
-    "clip": "ViT-B-32:openai",
-    "dino": "vit_small_patch16_224.dino",
-    "split_product": "vit_base_patch8_224.dino",
-}
-"""The paper's networks: ResNet-50, CLIP ViT-B/32, DINO ViT-S/16 and, for split products, DINO ViT-B/8."""
-STAND_INS = {
-    "resnet": "mini-detector",
-    "clip": "mini-clip",
-    "dino": "mini-segmenter",
-    "split_product": "mini-segmenter",
-}
-"""The embedded models that the name ``mini`` stands for; the last two by the segmenter's encoder."""
 _SHARD_PAIRS = 1024
 
 
@@ -64,7 +43,7 @@ def compare(
         pairs: Columns first and second: ids of images.
         by: ``pixels``, ``resnet``, ``clip``, ``dino`` or ``split_product``.
         name: The network: of ``clip`` as for :class:`biaslab.judging.zero_shot.ZeroShot`, of the others as for
-            :func:`biaslab.judging.features.find`; ``mini`` for the embedded one, empty for the paper's.
+            :func:`biaslab.judging.features.find`; empty for the paper's.
 
     Returns:
         Columns first, second, metric (those of :data:`METRICS`), value (cosines and ``ssim`` -1 to 1, ``diff_pix`` in
@@ -100,7 +79,7 @@ def network(by: str, name: str) -> str:
     """Return the network that a name stands for, as for :func:`compare`; empty for pixels, which need none."""
     if by == "pixels":
         return ""
-    return STAND_INS[by] if name == "mini" else name or NETWORKS[by]
+    return models.instead(name, "clip" if by == "clip" else "features", by) if name else NETWORKS[by]
 
 
 def weights(by: str, name: str) -> str:

@@ -1,79 +1,32 @@
 """Perceived gender of each person by visual question answering: BLIP or BLIP-2, asked about the whole image; captions.
 
-The questions are the paper's; the answer is free text, and words in it decide (:func:`read_answer`). The paper finds
-that such a judge agrees with people on images of one person and hardly at all on images of two (Table 9): it is
-here so that this can be measured, not as the judge of choice.
+The questions are the paper's; the answer is free text, and words in it decide (:mod:`biaslab.judging.questions`). The
+paper finds that such a judge agrees with people on images of one person and hardly at all on images of two (Table 9):
+it is here so that this can be measured, not as the judge of choice.
 
 Source: paired paper, appendix D, Table 8; BLIP-2's form of a question is that of its authors.
 """
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from biaslab import lexicons
 from biaslab import models as named
 from biaslab.engine import Memo
 from biaslab.judging import blip, judge, people
 from biaslab.judging.images import ImageSource
+from biaslab.judging.questions import WHERE, question, read_answer
 from biaslab.store import Store
 
-QUESTION = "What gender is the {phrase}{where} in the picture?"
-WHERE = {
-    1: ("",),
-    2: (" on the left", " on the right"),
-    3: (" on the left", " in the middle", " on the right"),
-}
-"""Number of people asked for -> how each is told apart, left to right."""
 COLUMNS = (*people.COLUMNS, "answer")
 _ANSWERED = ("image_id", "outcome", "reason", "answer", "image_width", "image_height")
 
-# Words that say a gender, beside those of the lexicons: the paper's annotators choose between the first.
-_MORE = {"female": ("feminine", "gal", "gals"), "male": ("masculine", "guy", "guys")}
-_DENIALS = frozenset(
-    {"not", "no", "nor", "neither", "never", "cannot", "without", "isn't", "doesn't", "can't"}
-)
 _SHARD_ROWS = 1024
 _AT_A_TIME = 64  # images read and encoded at once
-
-
-# -- questions and answers ---------------------------------------------------------------------------------
-
-
-def question(phrase: str, position: int, people: int) -> str:
-    """Return the question about one person, such as a ``nurse``, of up to three; position 1 is the leftmost."""
-    return QUESTION.format(phrase=phrase, where=WHERE[people][position - 1])
-
-
-def read_answer(text: str) -> tuple[str, str]:
-    """Return ``female``, ``male`` or ``unsure`` for an answer, and why it is unsure.
-
-    Words decide, whole and in any case: those of the lexicons ``gender_words`` and ``gender_pronouns``, "feminine",
-    "masculine" and a few more. An answer with words of one gender is that gender. With words of both, of neither,
-    or with a word that denies ("not a man") it is ``unsure``: nothing is guessed.
-    """
-    words = re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)?", text.casefold().replace("’", "'"))
-    # "the woman's", "he's": what stands before the apostrophe; "isn't" stays whole.
-    words = [w.removesuffix("'s") for w in words]
-    said = {gender for gender, known in _gender_words().items() if not known.isdisjoint(words)}
-    if not said:
-        return "unsure", "answer says no gender"
-    if len(said) == 2:
-        return "unsure", "answer says both genders"
-    if not _DENIALS.isdisjoint(words):
-        return "unsure", "answer denies"
-    return said.pop(), ""
-
-
-@lru_cache(maxsize=1)
-def _gender_words() -> dict[str, frozenset[str]]:
-    lists = [lexicons.load("gender_words"), lexicons.load("gender_pronouns"), _MORE]
-    return {gender: frozenset(w.casefold() for some in lists for w in some[gender]) for gender in _MORE}
 
 
 # -- the judge ---------------------------------------------------------------------------------------------
@@ -189,14 +142,6 @@ def describe(
     units = pd.DataFrame({"image_id": image_ids, "question": ""}, dtype=object)
     said = ask_about(images, units, name, store=store, kind="captioner", unit="images", **more)
     return said.rename(columns={"answer": "caption"})[["image_id", "outcome", "reason", "caption"]]
-
-
-def read_yes_no(text: str) -> tuple[str, str]:
-    """Return ``yes`` or ``no`` for an answer, whole words in any case, or an empty text and why it is neither."""
-    said = {"yes", "no"}.intersection(re.findall(r"[^\W\d_]+", text.casefold()))
-    if len(said) == 1:
-        return said.pop(), ""
-    return "", "answer says both yes and no" if said else "answer says neither yes nor no"
 
 
 def _line(text: str) -> str:

@@ -14,9 +14,8 @@ from biaslab import models
 from biaslab.errors import InputError, ParameterError, loading, name_help
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
+from biaslab.judging.words import GENDER_TEXTS
 
-# The texts of the paradox paper's released code: for perceived as male, then as female.
-GENDER_TEXTS = ("A photo of a man", "A photo of a woman")
 # What a folder holds that has a tokenizer of its own.
 _TOKENIZERS = ("tokenizer*.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 
@@ -25,8 +24,9 @@ class ZeroShot:
     """An open_clip model, its preprocessing and its tokenizer; ``side`` is how many pixels a side it takes.
 
     Args:
-        name: ``mini-clip``; a folder with ``open_clip_config.json`` and safetensors; ``ARCHITECTURE:TAG`` as
-            open_clip lists them (``ViT-L-14:openai``); or a hub name (``owner/name``) in open_clip's format.
+        name: A judge that an installed package brings; a folder with ``open_clip_config.json`` and safetensors;
+            ``ARCHITECTURE:TAG`` as open_clip lists them (``ViT-L-14:openai``); or a hub name (``owner/name``) in
+            open_clip's format.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, …
         dtype: ``"auto"`` (float32 on a CPU, float16 on a GPU), ``"float32"``, ``"bfloat16"`` or
             ``"float16"``: that of the image tower; texts and products are float32.

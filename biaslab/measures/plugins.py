@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biaslab import plugins
+from biaslab import closure, plugins
 from biaslab.errors import InputError, ParameterError, loading
 
 if TYPE_CHECKING:
     import pandas as pd
 
-GROUP = "biaslab.measures"
 COLUMNS = {
     "model": "the model",
     "measure": "what is measured, in a few words",
@@ -40,7 +39,7 @@ def load(name: str) -> Callable[..., pd.DataFrame]:
         ParameterError: It cannot be loaded, or cannot be called.
         UnknownNameError: No installed package brings such a measure.
     """
-    point = plugins.point(GROUP, name, "measure")
+    point = plugins.point(plugins.MEASURES, name, "measure")
     with loading(name, "a measure"):
         measure = point.load()
     if not callable(measure):
@@ -57,7 +56,7 @@ def digest(name: str) -> str:
         ParameterError: Its module is not there.
         UnknownNameError: No installed package brings such a measure.
     """
-    return plugins.digest(plugins.point(GROUP, name, "measure"))
+    return closure.brought(plugins.point(plugins.MEASURES, name, "measure"))
 
 
 def checked(frame: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -16,6 +16,21 @@ DEPENDENCY_GROUPS = (
     "implicitly_independent",
     "hidden",
 )
+METRICS = {
+    "pixels": ("ssim", "diff_pix", "diff_pix_fixed"),
+    "resnet": ("resnet",),
+    "clip": ("clip",),
+    "dino": ("dino",),
+    "split_product": ("split_product", "split_product_dcr"),
+}
+"""By what images are compared, and the metrics that one look gives."""
+NETWORKS = {
+    "resnet": "resnet50.tv_in1k",
+    "clip": "ViT-B-32:openai",
+    "dino": "vit_small_patch16_224.dino",
+    "split_product": "vit_base_patch8_224.dino",
+}
+"""The paper's networks: ResNet-50, CLIP ViT-B/32, DINO ViT-S/16 and, for split products, DINO ViT-B/8."""
 WINDOW = 7
 """Pixels a side of the window of :func:`ssim_maps`."""
 LEAST_CONTOUR = 40

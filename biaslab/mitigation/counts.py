@@ -44,7 +44,7 @@ Kleinman's moments are
 which is the above where w_i = n_i. An identity of whom all were told has no p_i and takes m. Where a whole group was
 told by chance, p is unknown: the share is the one that p = 1 needs, the most that any p does.
 
-What it reaches: on the paper's prompts with people of the embedded world's shares, 97 % of told people looking as told,
+What it reaches: on the paper's prompts with people drawn by known shares, 97 % of told people looking as told,
 1,000 simulated samples, the overall score falls from 47.4 to 1.9 ± 1.4 points (occupations, 800 pairs) and from 19.0 to
 1.8 ± 4.9 (power, 216 pairs). Measured on one new image of each prompt it is within 6 points of 0 in 95 % and in 67 % of
 samples; a critic that knew all shares would be so in 98 % and 81 %.

@@ -7,28 +7,29 @@ import glob
 import hashlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from biaslab import models
+from biaslab import models, plugins
 from biaslab.captions.corpus import FileCorpus, open_corpus
 from biaslab.captions.corpus import absolute as absolute_corpus
 from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.errors import InputError, MissingInputError, ParameterError
-from biaslab.judging import blip, faces, fairface, inception, instances, similarity, skill_ratings
+from biaslab.judging import blip, faces, fairface, inception, instances, kinds, similarity, skill_ratings
 from biaslab.judging.images import CaptionImages, FolderImages
-from biaslab.judging.instances import GROUNDED
+from biaslab.judging.instances import GROUNDED, TRUTH
 from biaslab.judging.names import FILES, RATINGS, VQA, WHOLE, files_digest
 from biaslab.measures import plugins as own_measures
-from biaslab.mini.truthful import WORLD
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.stages import check_found
-from biaslab.pipeline.triplets import TRUTH, check_neutral
+from biaslab.pipeline.triplets import check_neutral
 from biaslab.prompts import nouns, paintskills
 from biaslab.prompts.triplets import neutral
 from biaslab.settings import NONE, PUBLISHED, Settings
+from biaslab.tables import PAPERS, schema
 
 _log = logging.getLogger(__name__)
 # Settings that name what is read, beside the model that generates.
@@ -82,6 +83,9 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
 
 
 def _absolute(name: str, *, always: bool = False) -> str:
+    # What a package brings goes before a folder that happens to have its name.
+    if not always and any(name in plugins.points(group) for group in plugins.GROUPS):
+        return name
     kind, colon, path = name.partition(":")
     prefix = f"{kind}:" if f"{kind}:" in FILES and colon else ""
     if f"{kind}:" == VQA and colon and os.path.isdir(os.path.expanduser(path)):
@@ -96,7 +100,8 @@ def _absolute(name: str, *, always: bool = False) -> str:
 def check(model: str, settings: Settings) -> None:
     """Look up what ``settings`` name, without loading it: models, files, corpus, images behind captions.
 
-    A corpus may have captions only: what needs no images can be had, the rest says what is missing.
+    A corpus may have captions only: what needs no images can be had, the rest says what is missing. Judges that are not
+    named are asked for where something takes them (:func:`check_judges`).
 
     Raises:
         ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
@@ -114,6 +119,7 @@ def check(model: str, settings: Settings) -> None:
             f"Two models are both called {twice[0]!r} in tables. Name each model once; give a copy in another folder a "
             "folder of another name."
         )
+    settings = pipeline.settings
     for name, kind in _judges(settings):
         if name.startswith(FILES):
             _check_file(name)
@@ -124,7 +130,7 @@ def check(model: str, settings: Settings) -> None:
             models.resolve(name, kind)
     for name in settings.measures:
         own_measures.load(name)
-    _ = pipeline.engine, pipeline.corpus.digest
+    _ = pipeline.engine, settings.captions.corpus and pipeline.corpus.digest
     s = settings
     if s.captions.paraphraser == "endpoint" and any(
         a.startswith("paraphrased") for a in s.captions.approaches
@@ -169,8 +175,8 @@ def check_captions(model: str, settings: Settings, *, seed: int = 0, images: boo
     """
     pipeline = Pipeline(model, settings, seed=seed, progress=False)
     Matcher(pipeline.occupations)
-    whole = False
-    if settings.captions.corpus != "mini":
+    settings, whole = pipeline.settings, False
+    if not pipeline.corpus.written:
         head, rows = _head(pipeline)
         found = search(head.corpus, pipeline.occupations, per_term=rows, seed=seed, progress=False)
         n, captions = (
@@ -212,12 +218,17 @@ def check_people(model: str, settings: Settings, *, seed: int = 0) -> None:
 def check_dalleval(model: str, settings: Settings, *, seed: int = 0) -> None:
     """Look up who judges DALL-Eval's images, PaintSkills' folder, ratings, and whether the model knows the words.
 
+    Judges that are not named are left to :func:`check_judges`.
+
     Raises:
         ParameterError, InputError: A judge cannot be used, a file cannot be read, or a word is not known.
     """
-    pipeline, s = Pipeline(model, settings, seed=seed, progress=False), settings.dalleval
-    models.resolve(s.detector, "detector")
-    blip.located(s.vqa)
+    pipeline = Pipeline(model, settings, seed=seed, progress=False)
+    s = pipeline.settings.dalleval
+    if s.detector:
+        models.resolve(s.detector, "detector")
+    if s.vqa:
+        blip.located(s.vqa)
     asked = {kind: pipeline.dalleval.prompts(kind) for kind in dalleval.KINDS}
     if s.paintskills:
         paintskills.boxes(s.paintskills, asked["skills"])
@@ -233,8 +244,10 @@ def check_alignment(model: str, settings: Settings, *, seed: int = 0) -> None:
     Raises:
         ParameterError, InputError: A model or file cannot be used, or the model does not know a word.
     """
-    pipeline, s = Pipeline(model, settings, seed=seed, progress=False), settings.dalleval
-    blip.located(s.captioner, "captioner")
+    pipeline = Pipeline(model, settings, seed=seed, progress=False)
+    s = pipeline.settings.dalleval
+    if s.captioner:
+        blip.located(s.captioner, "captioner")
     if s.inception:
         inception.Inception(s.inception, device="cpu")
     if s.images and not os.path.isdir(s.images):
@@ -266,8 +279,8 @@ def check_triplets(
         model: The model that generates.
         settings: What the pipeline does.
         seed: Seed of the run, which decides about samples of captions.
-        images: Whether images are made and compared: then networks must be there, and of the embedded captions the
-            model must know the words.
+        images: Whether images are made and compared: then networks must be there, and of captions that are written
+            when they are read the model must know the words.
         groups: Whether nouns of prompts are looked for.
 
     Raises:
@@ -276,21 +289,29 @@ def check_triplets(
             attention cannot be seen.
     """
     pipeline = Pipeline(model, settings, seed=seed, progress=False)
-    named = nouns.load(settings.triplets.nouns)
+    settings, written = pipeline.settings, pipeline.corpus.written
+    # Who finds nouns may be missing where nobody asks for groups.
+    named = nouns.load(settings.triplets.nouns) if groups else None
     if images:
         made_by = pipeline.image_model("triplets")
         for by, name in pipeline.triplets.networks.items():
             similarity.weights(by, name)
         if settings.triplets.attention:
             made_by.check_attention()
-        if settings.captions.corpus == "mini":
+        if written:
             made_by.check_texts(pipeline.triplets.prompts()["text"])
-    if settings.captions.corpus == "mini":
+    if written:
         return
     head, rows = _head(pipeline)
     s = settings.triplets
     found = neutral(
-        head.corpus, "", filter=s.filter, sample=1, seed=seed, names=settings.captions.names, progress=False
+        head.triplets.corpus,
+        "",
+        filter=s.filter,
+        sample=1,
+        seed=seed,
+        names=settings.captions.names,
+        progress=False,
     )
     if groups and s.attention:
         for text in found.captions["text"]:
@@ -307,18 +328,93 @@ def check_objects(model: str, settings: Settings) -> None:
         ParameterError: It is unknown, or the truth of images that have none.
         MissingInputError, InputError: A file is not there or does not fit.
     """
-    s = settings.triplets
-    if s.objects == TRUTH and model != WORLD:
+    pipeline = Pipeline(model, settings)
+    s = pipeline.settings.triplets
+    if s.objects == TRUTH and not pipeline.image_model("triplets").truthful:
         raise ParameterError(
-            f"triplets.objects is {TRUTH!r}, which is known of the model {WORLD!r} alone, and model is {model!r}; set "
-            "triplets.objects to what finds objects."
+            f"triplets.objects is {TRUTH!r}, which is known of images that are drawn from it alone, and model is "
+            f"{model!r}; set triplets.objects to what finds objects."
         )
     if instances.is_file(s.objects):
         instances.read(s.objects)
-    elif s.objects != TRUTH:
+    elif s.objects not in ("", TRUTH):
         instances.digest(s.objects)
     if s.vocabulary:
         instances.words(s.vocabulary)
+
+
+# Measured tables by the judges that they take, of DALL-Eval and of the paradox paper.
+_OF_DETECTOR = ("skill_verdicts", "skill_accuracy", "skill_ratings", "references", "detector_renders")
+_OF_QUESTIONS = (
+    "social_images",
+    "social_drawings",
+    "average_gender",
+    "average_skin_tone",
+    "skin_tone_counts",
+)
+_OF_FACES = (*_OF_QUESTIONS, "attribute_presence", "skin_tone_readings")
+_GATE = ("judging.gender", "judging.faces")
+
+
+def check_judges(model: str, settings: Settings, names: Collection[str]) -> None:
+    """Refuse judges that are not named, or do not know what they are to look at, for the measured tables ``names``.
+
+    Raises:
+        ParameterError: A judge that one of these takes is not named, or knows another kind of pictures.
+    """
+    pipeline = Pipeline(model, settings, progress=False)
+    of = {
+        paper: {name.removeprefix(f"{paper}_") for name in names if name.startswith(f"{paper}_")}
+        for paper in PAPERS
+    }
+    # What images of each kind are looked at by.
+    asked: dict[str, list[str]] = {}
+    if behind := {name for name in names if schema(name).images}:
+        asked["captions"] = [*_GATE]
+        if pipeline.has_images and behind & {
+            f"paradox_{n}" for n in ("percent_female", "judgement_outcomes")
+        }:
+            asked["training"] = [*_GATE]
+    if of["paired"] - {"prompts"}:
+        asked["people"] = [*_GATE, "judging.further"]
+    asked["dalleval"] = ["dalleval.detector"] if of["dalleval"].intersection(_OF_DETECTOR) else []
+    if of["dalleval"].intersection(_OF_FACES):
+        asked["dalleval"] += ["dalleval.vqa", *_GATE]
+    if "alignment_quality" in of["dalleval"]:
+        asked.setdefault("captions", []).append("dalleval.captioner")
+    if "image_quality" in of["dalleval"]:
+        asked.setdefault("captions", []).append("judging.gender")
+    asked["triplets"] = []
+    if of["triplets"] & {"similarity", "reference_similarity", "guidance_similarity"}:
+        asked["triplets"].append("triplets.similarity")
+    if any(name.startswith(("object", "detect", "group", "coverages")) for name in of["triplets"]):
+        asked["triplets"].append("triplets.objects")
+    if "dalleval.detector" in asked["dalleval"] and (folder := pipeline.settings.dalleval.paintskills):
+        detector = pipeline.settings.dalleval.detector
+        kinds.check("dalleval.detector", detector, models.pictures(folder), "PaintSkills' folder")
+    for images, roles in asked.items():
+        for role in dict.fromkeys(roles):
+            _check_judge(pipeline, images, role)
+
+
+def _check_judge(pipeline: Pipeline, images: str, role: str) -> None:
+    """Refuse what a role names where it does not know images that the model makes, or ``training`` images."""
+    if images == "training":
+        shows, whose = pipeline.training_pictures, "the training images"
+    else:
+        made_by = pipeline.image_model(images)
+        shows, whose = made_by.pictures, f"the model {made_by.label!r}"
+    given = attrgetter(role)(pipeline.settings)
+    gender = pipeline.settings.judging.gender
+    if role == "judging.faces" and gender.startswith(RATINGS):
+        return
+    if role == "triplets.similarity":
+        for by, name in pipeline.triplets.networks.items():
+            if name:
+                kinds.check(role, name, shows, whose, "clip" if by == "clip" else "features")
+        return
+    for name in given if isinstance(given, tuple) else (given,):
+        kinds.check(role, name, shows, whose)
 
 
 def _head(pipeline: Pipeline) -> tuple[Pipeline, int]:
@@ -333,12 +429,14 @@ def digest(model: str, settings: Settings) -> str:
 
     Images that are fetched by URL count with their captions, of which the URLs are part.
     """
-    pipeline, folder = Pipeline(model, settings), settings.captions.training_images
-    whole = hashlib.sha256(pipeline.corpus.digest.encode())
+    pipeline = Pipeline(model, settings)
+    settings = pipeline.settings
+    folder = settings.captions.training_images
+    whole = hashlib.sha256(pipeline.corpus.digest.encode() if settings.captions.corpus else b"")
     if folder not in ("", DOWNLOAD):
         whole.update(FolderImages(folder).digest.encode())
     for one in (pipeline, *pipeline.others):
-        for of in models.MINI:
+        for of in ("captions", "people", "dalleval", "triplets"):
             # A model that is not here makes nothing; who needs it is told before any work.
             with contextlib.suppress(MissingInputError):
                 whole.update(one.image_model(of).digest.encode())
@@ -349,13 +447,15 @@ def digest(model: str, settings: Settings) -> str:
     s = settings.triplets
     # Likewise of what finds objects, where it is not here.
     with contextlib.suppress(MissingInputError, ParameterError):
-        whole.update((TRUTH if s.objects == TRUTH else instances.digest(s.objects)).encode())
+        whole.update((s.objects if s.objects in ("", TRUTH) else instances.digest(s.objects)).encode())
     for path in filter(None, (s.vocabulary, s.ratings)):
         whole.update(Path(os.path.expanduser(path)).read_bytes())
     s = settings.dalleval
-    whole.update(files_digest(s.detector, "detector").encode())
-    whole.update(models.digest(blip.located(s.vqa)).encode())
-    whole.update(models.digest(blip.located(s.captioner, "captioner")).encode())
+    if s.detector:
+        whole.update(files_digest(s.detector, "detector").encode())
+    for name, kind in ((s.vqa, "vqa"), (s.captioner, "captioner")):
+        if name:
+            whole.update(models.digest(blip.located(name, kind)).encode())
     for by, name in pipeline.triplets.networks.items():
         with contextlib.suppress(MissingInputError):
             whole.update(similarity.weights(by, name).encode())
@@ -376,4 +476,4 @@ def _judges(settings: Settings) -> list[tuple[str, str]]:
     """Return name and kind of the models that judge; where only raters do, no face is looked for."""
     judges = dict.fromkeys((settings.judging.gender, *settings.judging.further))
     faces = [] if all(j.startswith("ratings:") for j in judges) else [(settings.judging.faces, "detector")]
-    return [*((judge, "clip") for judge in judges), *faces]
+    return [(name, kind) for name, kind in (*((judge, "clip") for judge in judges), *faces) if name]

@@ -19,7 +19,6 @@ from biaslab.judging import objects, vqa
 from biaslab.judging.images import CaptionImages, DescribedImages, ImageSource
 from biaslab.judging.names import VQA
 from biaslab.judging.skin_tone import judge_skin_tones
-from biaslab.mini import skills, social
 from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import dalleval as asking
 from biaslab.prompts import paintskills
@@ -78,20 +77,25 @@ class DallEval(Part):
     def renders(self) -> ImageSource:
         """Return images that show what PaintSkills' prompts of this pipeline ask for: the upper end of the scale.
 
-        Drawings of the embedded world, or the authors' images where the settings name their folder.
+        Of known truth, or the authors' images where the settings name their folder. Raises MissingInputError where
+        there is neither.
         """
         asked = self.prompts("skills")
         if folder := self._pipeline.settings.dalleval.paintskills:
             return _authors_images(folder, asked)
-        return _described(skills.generate(asked, seed=self._pipeline.seed + 1), asked)
+        truth = self._pipeline.truth("what the detector says of images that show what is asked", "dalleval")
+        return _described(truth.scenes(asked, seed=self._pipeline.seed + 1), asked)
 
     @kept
     def reference(self) -> ImageSource:
         """Return images whose truth is known, on which the detector's error is measured.
 
-        Drawings: one in eight fails at its prompt in each of the ways of :data:`biaslab.mini.skills.FAILURES` that its
-        skill has. Where the model is in a folder here and has an autoencoder, they have passed through it. Where the
-        settings name the authors' folder, its images: half of them are asked for what another scene shows.
+        Of known truth: half of them fail at their prompt, in all ways of failing that its skill has alike. Where the
+        model is in a folder here and has an autoencoder, they have passed through it. Where the settings name the
+        authors' folder, its images: half of them are asked for what another scene shows.
+
+        Raises:
+            MissingInputError: There is neither.
         """
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         rng = np.random.default_rng([pipeline.seed, 72])
@@ -99,28 +103,33 @@ class DallEval(Part):
         asked = _drawn(whole.assign(n_images=1), s.detector_renders, rng).reset_index(drop=True)
         if s.paintskills:
             return _authors_images(s.paintskills, paintskills.swapped(asked, whole, rng))
-        failures = dict.fromkeys(skills.FAILURES, 0.5 / len(skills.FAILURES))
-        vae = pipeline.image_model("dalleval").autoencoder
-        made = skills.generate(asked, seed=pipeline.seed + 2, failures=failures, decoded=vae)
+        truth, vae = (
+            pipeline.truth("the detector's error", "dalleval"),
+            pipeline.image_model("dalleval").autoencoder,
+        )
+        failures = dict.fromkeys(truth.ways_of_failing, 0.5 / len(truth.ways_of_failing))
+        made = truth.scenes(asked, seed=pipeline.seed + 2, failures=failures, decoded=vae)
         return _described(made, asked)
 
     @kept
     def people(self, kind: str) -> ImageSource:
         """Return images of people: ``social``, those of the prompts, or ``drawings`` whose truth is known.
 
-        Drawings have gender evenly, and attributes drawn alike for all professions beside what a look wears. Where the
-        model is in a folder here and has an autoencoder, they have passed through it.
+        Where the model is in a folder here and has an autoencoder, these have passed through it. Raises
+        MissingInputError where there are none.
         """
         if kind == "social":
             return self.images("social")
         pipeline = self._pipeline
         n, vae = pipeline.settings.dalleval.detector_renders, pipeline.image_model("dalleval").autoencoder
-        made = social.balanced(asking.social(), n, seed=pipeline.seed + 3, decoded=vae)
+        truth = pipeline.truth("the judges' error", "dalleval")
+        made = truth.people(asking.social(), n, seed=pipeline.seed + 3, decoded=vae)
         return DescribedImages(made, made.table)
 
     def detections(self, images: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return what the detector finds in images, and what became of each image: as :func:`objects.detect`."""
         pipeline, source = self._pipeline, getattr(images, "source", images)
+        pipeline.check_judge("dalleval.detector", source)
         classes = {name: OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
         name = pipeline.settings.dalleval.detector
         return pipeline.run(objects.detect, source, name, classes, device=pipeline.device)
@@ -139,6 +148,7 @@ class DallEval(Part):
         rows = table.loc[table.index.repeat(len(questions))].reset_index(drop=True)
         rows["attribute"] = list(questions) * len(table)
         units = rows[["image_id"]].assign(question=rows["attribute"].map(questions)).astype(object)
+        pipeline.check_judge("dalleval.vqa", images)
         name = pipeline.settings.dalleval.vqa.removeprefix(VQA)
         said = pipeline.run(vqa.ask_about, images.source, units, name, device=pipeline.device)
         return rows.assign(**{c: said[c].to_numpy() for c in ("outcome", "reason", "answer")})
@@ -211,6 +221,7 @@ class DallEval(Part):
     def describe(self, images: ImageSource, image_ids: Iterable[str]) -> pd.DataFrame:
         """Return a sentence about each of some images, by the captioning model: as of ``vqa.describe``."""
         pipeline = self._pipeline
+        pipeline.check_judge("dalleval.captioner", images)
         name = pipeline.settings.dalleval.captioner
         return pipeline.run(vqa.describe, images, list(image_ids), name, device=pipeline.device)
 

@@ -19,31 +19,31 @@ from biaslab.attribution.maps import THRESHOLD, on_image
 from biaslab.attribution.noised import LEVELS, NoisedImages
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import instances as finding
+from biaslab.judging.images import ImageSource
 from biaslab.measures.masks import map_auc, mask_overlap
 from biaslab.measures.similarity import dependency_groups_of_largest, hidden_nouns
-from biaslab.mini import triplets
-from biaslab.mini.truthful import WORLD, Renders
 from biaslab.pipeline.stages import Part, Stages, kept
 from biaslab.prompts import nouns as naming
 from biaslab.prompts import triplets as asking
+from biaslab.truths import Truth
 
 NO_MAPS = "Attention, which says what words guide, was not kept. Set triplets.attention to true."
 
 
 class TrueMaps:
-    """Maps of words of the embedded world's captions, the texts of drawings, as attention without error gives them."""
+    """Maps of words of captions, the texts of pictures of known truth, as attention without error gives them."""
 
-    def __init__(self, renders: Renders, table: pd.DataFrame) -> None:
-        self._renders = renders
+    def __init__(self, truth: Truth, images: ImageSource, table: pd.DataFrame) -> None:
+        self._truth, self._images = truth, images
         self.texts: dict[str, str] = dict(zip(table["image_id"], table["text"], strict=True))
-        whole = repr((renders.digest, sorted(self.texts.items()), closure.digest(triplets.word_masks)))
+        whole = repr((images.digest, sorted(self.texts.items()), closure.digest(truth.word_masks)))
         self.digest = hashlib.sha256(whole.encode()).hexdigest()
 
     def word_maps(self, image_ids: Sequence[str]) -> list[WordMaps]:
         """Return where each word belongs, in the order asked for."""
         found = []
         for image_id in image_ids:
-            masks = triplets.word_masks(self._renders.scene(image_id), self.texts[image_id])
+            masks = self._truth.word_masks(self._images, image_id, self.texts[image_id])
             maps = np.stack([np.where(mask, 255, 0).astype(np.uint8) for mask in masks.values()])
             found.append(WordMaps(tuple(masks), maps, {}))
         return found
@@ -94,13 +94,13 @@ class Dependency(Part):
         return self._nouns_of(images, found.assign(object=self._named(found["object"])))
 
     def maps(self) -> dependency.Attended:
-        """Return what maps words in the images: the model's attention; of ``world`` where words belong.
+        """Return what maps words in the images: the model's attention; of known truth where words belong.
 
         Raises MissingInputError where attention was not kept.
         """
         images = self._triplets.images()
-        if self._pipeline.model == WORLD:
-            return TrueMaps(images.source, images.table)
+        if self._pipeline.image_model("triplets").truthful:
+            return TrueMaps(self._truth, images.source, images.table)
         if not isinstance(images.source, AttendedImages):
             raise MissingInputError(NO_MAPS)
         return images.source
@@ -143,18 +143,18 @@ class Dependency(Part):
     def drawn_truth(self) -> TrueMaps:
         """Return where words belong in the drawings."""
         drawings = self._triplets.drawings()
-        return TrueMaps(drawings, drawings.table)
+        return TrueMaps(self._truth, drawings, drawings.table)
 
     @kept
     def drawn_maps(self) -> NoisedImages | TrueMaps:
-        """Return maps of the words of the drawings' captions, by the model; of ``world`` where they belong.
+        """Return maps of the words of the drawings' captions, by the model; of known truth where they belong.
 
         Raises:
             MissingInputError: Attention is not asked for, or cannot be taken in drawings: the model is none of
                 diffusers with a U-Net and one text encoder, or makes larger images.
         """
         pipeline, drawings = self._pipeline, self._triplets.drawings()
-        if pipeline.model == WORLD:
+        if pipeline.image_model("triplets").truthful:
             return self.drawn_truth()
         if not pipeline.settings.triplets.attention:
             raise MissingInputError(NO_MAPS)
@@ -184,7 +184,7 @@ class Dependency(Part):
         planted = [
             group
             for i, rows in shown.groupby("image_id", sort=False)
-            for group in triplets.planted(texts[i], list(rows["object"]))
+            for group in self._truth.groups(texts[i], list(rows["object"]))
         ]
         shown = shown.assign(object=self._named(shown["object"]), planted=planted)
         groups = _at_papers(self._grouped(self.drawn_maps(), found, images))
@@ -238,8 +238,8 @@ class Dependency(Part):
         found = []
         for image_id in table["image_id"]:
             (of,) = true.word_maps([image_id])
-            seen = [(w, _kind(w), m > 0) for w, m in zip(of.words, of.maps, strict=True) if _kind(w)]
-            seen = [row for row in seen if row[2].any()]
+            seen = [(w, self._kind(w), m > 0) for w, m in zip(of.words, of.maps, strict=True)]
+            seen = [row for row in seen if row[1] and row[2].any()]
             for k, (word, kind, mask) in enumerate(seen):
                 shuffled = {"shuffled": seen[(k + 1) % len(seen)][2]} if len(seen) > 1 else {}
                 found.append((image_id, word, kind, {"own": mask} | shuffled))
@@ -250,14 +250,14 @@ class Dependency(Part):
                 masks["other"] = other[3]["own"]
         return found
 
+    @property
+    def _truth(self) -> Truth:
+        return self._pipeline.truth("where words belong", "triplets")
+
+    def _kind(self, word: str) -> str:
+        """Return what kind of thing a word of a caption names; empty where it is none to be seen."""
+        return naming.PERSON if word in naming.PEOPLE else self._truth.kind(word)
+
 
 def _at_papers(covered: pd.DataFrame) -> pd.DataFrame:
     return covered[covered["threshold"] == THRESHOLD].reset_index(drop=True)
-
-
-def _kind(word: str) -> str:
-    """Return what kind of thing a word of the embedded world's captions names; empty where it is none to be seen."""
-    if word in naming.PEOPLE:
-        return naming.PERSON
-    kinds = {"thing": triplets.THINGS, "worn": triplets.WORN, "place": triplets.PLACES}
-    return next((kind for kind, of in kinds.items() if word in of), "")

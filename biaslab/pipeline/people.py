@@ -163,6 +163,7 @@ class People(Part):
         if judge.startswith(RATINGS):
             self.check_ratings(judge)
             return judge_people_ratings(asked, judge.removeprefix(RATINGS))
+        pipeline.check_gate(judge, source)
         how, by = judge_people, pipeline.settings.judging.changed(gender=judge)
         if judge.startswith(VQA):
             how, by = judge_people_vqa, judge.removeprefix(VQA)

@@ -12,15 +12,17 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, wraps
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from biaslab import engine, lexicons
+from biaslab import engine, lexicons, models, truths
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.downloads import DownloadedImages, download
+from biaslab.captions.indicators import indicate
 from biaslab.captions.neighbours import Encoder, embed, embedding_stage
 from biaslab.captions.paraphrase import paraphrases
 from biaslab.captions.search import search
@@ -28,14 +30,15 @@ from biaslab.captions.selections import select
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.generation.models import ImageModel, open_model
-from biaslab.judging import judge
+from biaslab.judging import judge, kinds
 from biaslab.judging.images import CaptionImages, DescribedImages, ImageSource, Subset
-from biaslab.judging.names import FILES, PLUGIN, VQA
+from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.net.settings import EndpointSettings
-from biaslab.pipeline.work import embed_images, embedder, indicate, weights_digest
+from biaslab.pipeline.work import embed_images, embedder, weights_digest
 from biaslab.progress import BarFile
 from biaslab.settings import Settings
 from biaslab.store import Store
+from biaslab.truths import Truth
 
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
@@ -73,8 +76,9 @@ class Stages:
     """The stages from captions to judgements, connected; each is computed when its result is first asked for.
 
     Args:
-        model: The text-to-image model: ``mini``, a folder, or the hub name of a diffusers pipeline.
-        settings: What the stages do.
+        model: The text-to-image model: a folder, the hub name of a diffusers pipeline, ``endpoint:NAME``, or a name
+            that an installed package brings.
+        settings: What the stages do; what is not given is as the model brings it (:func:`biaslab.models.settings`).
         seed: Seed of samples of captions and of images' noise.
         progress: Whether stages show how far they are: as bars on standard error.
         progress_file: A file that holds the latest bar instead.
@@ -90,7 +94,9 @@ class Stages:
         progress_file: Path | None = None,
     ) -> None:
         self.model = model
-        self.settings = settings
+        # Other models bring other settings for what is not given.
+        self._given = settings
+        self.settings = settings.filled(models.settings(model))
         self.seed = seed
         self.progress = progress
         self.progress_file = progress_file
@@ -116,7 +122,7 @@ class Stages:
             ParameterError: There is no such setting, or its value is not allowed.
         """
         progress = {"progress": self.progress, "progress_file": self.progress_file}
-        made = type(self)(model or self.model, self.settings.changed(**changes), seed=self.seed, **progress)
+        made = type(self)(model or self.model, self._given.changed(**changes), seed=self.seed, **progress)
         made.share, made._engines = self.share, self._engines
         return made
 
@@ -125,10 +131,35 @@ class Stages:
         """Pipelines of the models that stand beside this one's: the same but for the model."""
         return tuple(self.changed(name, compare_with="none") for name in self.settings.others)
 
+    def known_truth(self, of: str = "captions") -> Truth | None:
+        """Return pictures of known truth of the kind that the model makes, for judges are told by no other kind.
+
+        ``of`` as of :meth:`image_model`; None where no installed package brings such pictures.
+        """
+        return truths.of(self.image_model(of).pictures)
+
+    def truth(self, what: str, of: str = "captions") -> Truth:
+        """Return the same; a MissingInputError that says ``what`` is measured on them, where there are none."""
+        if (found := self.known_truth(of)) is None:
+            raise MissingInputError(
+                f"{what[0].upper()}{what[1:]} is measured on pictures of known truth, and no installed package brings "
+                f"{self.image_model(of).pictures} of which it is known what they show."
+            )
+        return found
+
+    def check_judge(self, setting: str, images: ImageSource, name: str = "", kind: str = "") -> None:
+        """Refuse a judge of the settings (a key of :data:`biaslab.judging.kinds.ROLES`) that does not know images.
+
+        Raises ParameterError where it is not named, or knows another kind of pictures.
+        """
+        name = name or attrgetter(setting)(self.settings)
+        kinds.check(setting, name, kinds.of_images(images), images.name, kind)
+
     @property
     def has_images(self) -> bool:
         """Whether there are images behind the captions, or URLs of them that are to be fetched."""
-        return bool(self.settings.captions.training_images) or self.corpus.images is not None
+        s = self.settings.captions
+        return bool(s.corpus) and (bool(s.training_images) or self.corpus.images is not None)
 
     @property
     def no_images(self) -> str:
@@ -410,7 +441,7 @@ class Stages:
             wide = {"aspect": s.people.aspect} | ({"width": 0} if s.people.aspect != 1 else {})
             generation = generation.changed(**wide)
             endpoint = endpoint.changed(size=s.people.image_size or endpoint.size)
-        more = {"endpoint": endpoint, "corpus": self.corpus, "device": s.compute.device}
+        more = {"endpoint": endpoint, "corpus": lambda: self.corpus, "device": s.compute.device}
         return open_model(self.model, generation, of=of, design=s.dalleval, **more)
 
     @kept
@@ -427,7 +458,21 @@ class Stages:
 
     def judged(self, images: ImageSource) -> pd.DataFrame:
         """Return what gate and judge make of all images of a source, as :func:`biaslab.judging.judge.judge`."""
+        self.check_gate(self.settings.judging.gender, images)
         return self.run(judge.judge, images, self.settings.judging, device=self.device)
+
+    @property
+    def training_pictures(self) -> str:
+        """What images behind captions are: drawings or photographs."""
+        if folder := self.settings.captions.training_images:
+            return models.PHOTOGRAPHS if folder == DOWNLOAD else models.pictures(folder)
+        return kinds.of_images(self.corpus.images)
+
+    def check_gate(self, judge: str, images: ImageSource) -> None:
+        """Refuse a gender judge, or the face detector before it, that does not know images (:meth:`check_judge`)."""
+        self.check_judge("judging.gender", images, judge)
+        if not judge.startswith(RATINGS):
+            self.check_judge("judging.faces", images)
 
     def _training_captions(self) -> pd.DataFrame:
         """Return the captions whose images are judged: the sample, and the nearest where they are asked for."""
@@ -510,8 +555,10 @@ class Stages:
             MissingInputError: Gender is not judged by an open_clip model, or there are no images.
             UnknownNameError: There is no such kind.
         """
-        name, device = name or self._clip, self.device
         source = self.images(images).source if isinstance(images, str) else images
+        if not name:
+            self.check_judge("judging.gender", source)
+        name, device = name or self._clip, self.device
         units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
         inputs = {"images": source.digest, "model": name, "weights": weights_digest(name)}
         stage = self.store.stage("image_embeddings", inputs, partial(embed_images, source, name, device))

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 
 import pandas as pd
 
-from biaslab import models, shared
+from biaslab import shared
 from biaslab.attribution import AttendedImages, compare_layers
 from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError, ParameterError
@@ -17,14 +17,12 @@ from biaslab.generation import GeneratedImages, spaces
 from biaslab.generation.models import DiffusersModel
 from biaslab.judging import instances, similarity, skill_ratings
 from biaslab.judging.images import DescribedImages, ImageSource
-from biaslab.mini import triplets as world
-from biaslab.mini.truthful import Renders
+from biaslab.judging.instances import TRUTH
 from biaslab.pipeline.dependency import Dependency
 from biaslab.pipeline.stages import Part, Stages, kept
 from biaslab.prompts import triplets as asking
+from biaslab.prompts.professions import ONE
 
-TRUTH = "truth"
-"""What finds objects without error, in images of the model ``world``."""
 _SHARD_IMAGES = 512
 
 
@@ -38,11 +36,11 @@ class Triplets(Part):
 
     @cached_property
     def corpus(self):
-        """The captions of the settings; where these are the embedded world's, its captions for triplets."""
-        captions = self._pipeline.settings.captions
-        if captions.corpus != "mini":
-            return self._pipeline.corpus
-        return open_corpus("depictions", rows=captions.rows, skew=captions.skew)
+        """The captions of the settings, or those that these have for triplets."""
+        own, captions = self._pipeline.corpus, self._pipeline.settings.captions
+        if not own.for_triplets:
+            return own
+        return open_corpus(own.for_triplets, rows=captions.rows, skew=captions.skew)
 
     @kept
     def neutral(self) -> asking.Neutral:
@@ -67,7 +65,7 @@ class Triplets(Part):
         frames = [asking.triplets(found.captions, self.dataset, seeds=s.seeds, placebo=s.placebo)]
         if s.one_triplet and len(found.captions):
             how = {"seeds": s.one_triplet, "placebo": s.placebo}
-            one = asking.triplets(found.captions[:1], asking.ONE.format(self.dataset), **how)
+            one = asking.triplets(found.captions[:1], ONE.format(self.dataset), **how)
             # Noise of its own, as its images may follow those of the same triplet.
             frames.append(one.assign(noise_id=one["noise_id"] + " repeated"))
         if s.professions:
@@ -118,6 +116,7 @@ class Triplets(Part):
         """Return pipelines of the same triplets by guidance scale: one image of each prompt, the run's own as it is.
 
         None where the settings name no scales, or of a model that guidance does not reach: drawings, or an endpoint.
+        Where the run has the model's own guidance, whichever that is, it is not among them.
 
         Raises:
             ParameterError: A scale is not allowed.
@@ -129,7 +128,7 @@ class Triplets(Part):
         once = {"seeds": 1, "one_triplet": 0, "placebo": False, "attention": False, "guidance_scales": ()}
         return {
             scale: pipeline if scale == own else pipeline.changed(triplets=once | {"guidance_scale": scale})
-            for scale in sorted({*s.triplets.guidance_scales, own})
+            for scale in sorted({*s.triplets.guidance_scales, *([] if own is None else [own])})
         }
 
     # -- how alike ----------------------------------------------------------------------------------
@@ -170,6 +169,11 @@ class Triplets(Part):
     def compare_images(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike pairs of images are, by their pixels and each network of the settings (section 4.1.3)."""
         given, pipeline = (self.images().source, pairs), self._pipeline
+        for by, name in self.networks.items():
+            if name:
+                pipeline.check_judge(
+                    "triplets.similarity", given[0], name, "clip" if by == "clip" else "features"
+                )
         found = [
             pipeline.run(similarity.compare, *given, by, name, device=pipeline.device)
             for by, name in self.networks.items()
@@ -182,7 +186,7 @@ class Triplets(Part):
 
         Raises:
             ParameterError: What finds objects is unknown or cannot be used; or it is ``truth``, and the images are not
-                those of the model ``world``.
+                not drawn from it.
             InputError: A file does not fit, or names an image that there is not.
         """
         name = self._pipeline.settings.triplets.objects
@@ -196,17 +200,19 @@ class Triplets(Part):
         pipeline, s = self._pipeline, self._pipeline.settings.triplets
         if s.objects == TRUTH:
             return self.truth(images)
+        pipeline.check_judge("triplets.objects", images)
         how = {"thresholds": s.thresholds, "vocabulary": s.vocabulary, "device": pipeline.device}
         return pipeline.run(instances.find, images, s.objects, **how)
 
     def truth(self, images: ImageSource) -> instances.Found:
-        """Return the instances that drawings of the embedded world show; raises ParameterError for other images."""
+        """Return the instances that images drawn from known truth show; raises ParameterError for other images."""
         if not hasattr(images, "scene"):
             raise ParameterError(
-                f"triplets.objects is {TRUTH!r}, and what {images.name} show is not known; set model to 'world', or "
-                "triplets.objects to what finds objects."
+                f"triplets.objects is {TRUTH!r}, and what {images.name} show is not known; set triplets.objects to "
+                "what finds objects, or model to one that draws known truth."
             )
-        units, stage = images.table[["image_id"]].astype(object), partial(_shown, images)
+        truth = self._pipeline.truth("what images show", "triplets")
+        units, stage = images.table[["image_id"]].astype(object), partial(truth.shown, images)
         kept_as = self._pipeline.store.stage("shown_instances", {"images": images.digest}, stage)
         found = self._pipeline.computed(kept_as, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
         found = found.reindex(columns=list(instances.COLUMNS))
@@ -214,8 +220,10 @@ class Triplets(Part):
 
     @property
     def finds(self) -> bool:
-        """Whether ``triplets.objects`` names what was made for drawings: of others, errors on these say nothing."""
-        return self._pipeline.settings.triplets.objects in ("mini", *models.EMBEDDED)
+        """Whether the error of what finds objects can be told: it looks at images, of a kind whose truth is known."""
+        name = self._pipeline.settings.triplets.objects
+        looks = bool(name) and name != TRUTH and not instances.is_file(name)
+        return looks and self._pipeline.known_truth("triplets") is not None
 
     @kept
     def ratings(self) -> pd.DataFrame:
@@ -230,31 +238,22 @@ class Triplets(Part):
         return [f"{row.prompt_id}/{k}" for row in self.prompts().itertuples() for k in range(row.n_images)]
 
     @kept
-    def drawings(self) -> Renders:
-        """Return drawings whose truth is known, on which the error of what finds objects is measured (section 7.3).
+    def drawings(self) -> ImageSource:
+        """Return pictures whose truth is known, on which the error of what finds objects is measured (section 7.3).
 
-        Of the embedded world's captions, where no object goes with a gender: what is found less often beside women or
-        men is no other object. No two share their noise. Where the model has an autoencoder here, they have passed
-        through it. Their table has image_id, prompt_id, text and truth_gender.
+        Of captions in which no object goes with a gender: what is found less often beside women or men is no other
+        object. Where the model has an autoencoder here, they have passed through it. Their table has image_id,
+        prompt_id, text and truth_gender. Raises MissingInputError where no package brings such pictures.
         """
-        n, seed = self._pipeline.settings.triplets.detector_drawings, self._pipeline.seed + 4
-        texts = [world.write(*world.draw(seed, k, "off")) for k in range(n)]
-        asked = pd.DataFrame({"prompt_id": [f"drawing-{k:05d}" for k in range(n)], "text": texts})
-        made = world.generate(asked.assign(n_images=1), seed=seed, skew="off")
-        vae = self._pipeline.image_model("triplets").autoencoder
-        whole = f"{made.digest} {models.digest(str(vae)) if vae else ''}"
-        table = made.table.merge(asked, on="prompt_id")
-        return Renders("drawings of depictions", whole, table, made.scene, 64, decoded=vae)
+        pipeline = self._pipeline
+        n, vae = pipeline.settings.triplets.detector_drawings, pipeline.image_model("triplets").autoencoder
+        truth = pipeline.truth("the error of what finds objects", "triplets")
+        return truth.depictions(n, seed=pipeline.seed + 4, decoded=vae)
 
     @cached_property
     def dependency(self) -> Dependency:
         """The stages for what words guide: dependency groups of objects (section 6)."""
         return Dependency(self._pipeline, self)
-
-
-def _shown(images: Renders, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the instances of drawings."""
-    return pd.concat([world.instances(images.scene(i), i) for i in rows["image_id"]], ignore_index=True)
 
 
 _IMAGE_COLUMNS = (

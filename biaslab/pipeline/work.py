@@ -7,17 +7,10 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from biaslab.captions.indicators import indicators
 from biaslab.judging import inception
 from biaslab.judging.images import ImageSource
 from biaslab.judging.names import files_digest
 from biaslab.judging.zero_shot import ZeroShot
-
-
-def indicate(names: str, captions: pd.DataFrame) -> pd.DataFrame:
-    """Return indicator and spans of captions."""
-    found = indicators(captions["text"].tolist(), names=names)
-    return found[["indicator", "spans"]].reset_index(drop=True)
 
 
 def embed_images(source: ImageSource, model: str, device: str, images: pd.DataFrame) -> pd.DataFrame:

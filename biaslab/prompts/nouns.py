@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from biaslab import plugins, truths
 from biaslab.errors import InputError, ParameterError, UnknownNameError, name_help
 
 PERSON = "person"
@@ -17,8 +19,8 @@ PEOPLE = frozenset(
 )
 """Words for people: those that the paper leaves out where it compares objects (section 6.3.1), and the placebo's."""
 SPACY = "spacy:"
-NAMES = ("world", "nltk", f"{SPACY}MODEL")
-"""Who finds nouns: the embedded world's own grammar, NLTK as in the paper, or a pipeline of spaCy."""
+NAMES = ("nltk", f"{SPACY}MODEL")
+"""Who finds nouns: NLTK as in the paper, or a pipeline of spaCy; and what packages bring (:mod:`biaslab.truths`)."""
 
 
 @dataclass(frozen=True)
@@ -46,27 +48,27 @@ class Nouns:
 
 
 def load(name: str) -> Nouns:
-    """Return who finds nouns, ready to work: of ``world``, ``nltk`` or ``spacy:MODEL``, as ``spacy:en_core_web_sm``.
+    """Return who finds nouns, ready to work: ``nltk``, ``spacy:MODEL``, as ``spacy:en_core_web_sm``, or a truth's name.
 
     Raises ParameterError where there is no such name, or its package, model or data are not installed.
     """
-    if name == "world":
-        return Nouns(_of_world, str)
+    if name in plugins.points(plugins.TRUTH):
+        return Nouns(partial(_of_captions, name, truths.named(name)), str)
     if name == "nltk":
         return _nltk()
     if name.startswith(SPACY) and name != SPACY:
         return _spacy(name.removeprefix(SPACY))
-    raise ParameterError(f"triplets.nouns is {name!r}. {name_help(name, NAMES)}")
+    known = (*NAMES, *plugins.points(plugins.TRUTH))
+    raise ParameterError(f"triplets.nouns is {name!r}. {name_help(name, known)}")
 
 
-def _of_world(text: str) -> list[str]:
-    from biaslab.mini import triplets
-
+def _of_captions(name: str, truth: truths.Truth, text: str) -> list[str]:
+    """Return the nouns of a caption whose grammar a package knows."""
     try:
-        return triplets.nouns(text)
+        return truth.nouns(text)
     except (InputError, UnknownNameError) as error:
         raise InputError(
-            f"triplets.nouns is 'world', which finds nouns in the embedded world's captions and in no others: {error} "
+            f"triplets.nouns is {name!r}, which finds nouns in the captions {truth.corpus!r} and in no others: {error} "
             "For others set triplets.nouns to 'nltk' or 'spacy:en_core_web_sm'."
         ) from error
 

@@ -50,7 +50,7 @@ class PeopleDesign(Group):
 
 
 class Failures(Group):
-    """With what probability (0 to 1) a scene of the model `world` fails at its prompt, in each way."""
+    """With what probability (0 to 1) a scene of a model that draws known truth fails at its prompt, in each way."""
 
     other_class: float = field(0.0, "Shows another class of object.", ge=0, le=1)
     other_number: float = field(0.0, "Shows one or two objects more or fewer; counts only.", ge=0, le=1)
@@ -77,14 +77,14 @@ class DallEvalDesign(Group):
     paintskills: str = field(
         "",
         "A folder of PaintSkills as its authors distribute it: its test scenes are asked for, and the detector's error "
-        "is measured on its images. Empty: the paper's templates, and drawings.",
+        "is measured on its images. Empty: the paper's templates, and pictures of known truth.",
     )
     professions: Whole = field(
         0, "Professions that social prompts name, drawn at random; 0 is all (83).", "professions", ge=0
     )
     social_images: Whole = field(9, "Images of each social prompt (paper: 9).", "images", ge=1)
     detector: str = field(
-        "mini-skills-detector",
+        "",
         "Object detector: a folder or hub name of a transformers model that knows PaintSkills' 15 classes.",
     )
     rule: Literal["paper", "released", "geneval"] = field(
@@ -92,7 +92,7 @@ class DallEvalDesign(Group):
         "What counts as correct: as printed, as in the released code, or as GenEval; tables show the others beside it.",
     )
     threshold: float = field(0.7, "Score that a detection must pass by the paper's rule.", ge=0, le=1)
-    vqa: str = field("mini-vqa", "Who is asked about gender and attributes: a BLIP or BLIP-2 model.")
+    vqa: str = field("", "Who is asked about gender and attributes: a BLIP or BLIP-2 model.")
     captions: str = field(
         "",
         "Captions of images by which alignment and quality are measured: a file of `image_id` and `text`, one row a "
@@ -109,7 +109,7 @@ class DallEvalDesign(Group):
         ge=0,
     )
     captioner: str = field(
-        "mini-captioner",
+        "",
         "Who says in a sentence what images made from captions show: a BLIP or BLIP-2 model.",
     )
     inception: str = field(
@@ -119,31 +119,32 @@ class DallEvalDesign(Group):
     )
     detector_renders: Whole = field(
         600,
-        "Drawings of each skill, and of people, on which the judges' errors are measured.",
+        "Pictures of known truth of each skill, and of people, on which the judges' errors are measured.",
         "drawings",
         ge=1,
     )
     ratings: str = field(
         "", "A file in which people rated images: image_id, objects, number, relation, each `yes` or `no`."
     )
-    failures: Failures = Field(Failures(), description="What the model `world` fails at.")
+    failures: Failures = Field(Failures(), description="What a model that draws known truth fails at.")
     tones: Literal["uniform", "skewed"] = field(
-        "uniform", "Skin tones that the model `world` draws: all alike, or light ones more often."
+        "uniform",
+        "Skin tones that a model that draws known truth shows: all alike, or light ones more often.",
     )
 
 
 class SimilarityNetworks(Group):
     """Which networks compare images (triplets paper), beside what compares their pixels.
 
-    Each is the name of a network, `paper` for the paper's, `mini` for the embedded one that stands in for it, or
-    empty: then there is no such measure.
+    Each is the name of a network, `paper` for the paper's, the name that an installed package brings, or empty: then
+    there is no such measure.
     """
 
-    resnet: str = field("mini", "Network with features of objects (paper: ResNet-50).")
-    clip: str = field("mini", "CLIP model (paper: ViT-B/32).")
-    dino: str = field("mini", "Network trained without labels (paper: DINO ViT-S/16).")
+    resnet: str = field("paper", "Network with features of objects (paper: ResNet-50).")
+    clip: str = field("paper", "CLIP model (paper: ViT-B/32).")
+    dino: str = field("paper", "Network trained without labels (paper: DINO ViT-S/16).")
     split_product: str = field(
-        "mini", "Network whose features are compared place by place (paper: DINO ViT-B/8)."
+        "paper", "Network whose features are compared place by place (paper: DINO ViT-B/8)."
     )
 
 
@@ -204,16 +205,17 @@ class TripletsDesign(Group):
         SimilarityNetworks(), description="Which networks say how alike images are."
     )
     objects: str = field(
-        "mini-segmenter",
+        "",
         "What finds objects: a folder or hub name of a semantic segmenter of transformers; "
-        "`grounded:TAGGER+DETECTOR+SEGMENTER`; a file of instances (CSV or Parquet); or `truth`, of the model `world`.",
+        "`grounded:TAGGER+DETECTOR+SEGMENTER`; a file of instances (CSV or Parquet); or `truth`, of a model that "
+        "draws it.",
     )
     vocabulary: str = field(
         "", "A file of the objects that a zero-shot tagger is asked about, one a line; Florence-2 needs none."
     )
     thresholds: Thresholds = Field(Thresholds(), description="From when on what is seen is an object.")
     detector_drawings: Whole = field(
-        300, "Drawings of known truth: of what finds objects, maps of words and groups.", "drawings", ge=1
+        300, "Pictures of known truth: for what finds objects, maps of words and groups.", "drawings", ge=1
     )
     ratings: str = field(
         "",
@@ -221,7 +223,7 @@ class TripletsDesign(Group):
         "several rated.",
     )
     nouns: str = field(
-        "world",
-        "Who finds the nouns of prompts: `nltk` (as the paper), `spacy:MODEL`, or `world`, which knows the embedded "
-        "world's captions alone.",
+        "nltk",
+        "Who finds the nouns of prompts: `nltk` (as the paper), `spacy:MODEL`, or the name of a truth that a package "
+        "brings, which knows its own captions alone.",
     )

@@ -8,6 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from biaslab import models
 from biaslab.report.marks import drawn
 
 FEWEST, MOST = 3, 5
@@ -104,6 +105,6 @@ def first(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def introduced(names: Iterable[str]) -> dict[str, str]:
-    """Return what a page says of models whose names do not say it themselves, such as ``world``."""
-    known = words("glossary")["models"]
-    return {name: known[name] for name in dict.fromkeys(names) if name in known}
+    """Return what a page says of models that packages bring, whose names do not say it themselves."""
+    told = {name: models.said(name, "glossary") for name in dict.fromkeys(names)}
+    return {name: text for name, text in told.items() if text}

@@ -414,7 +414,7 @@ def test_a_folder_is_all_its_files_of_known_kinds(tmp_path):
 
 def test_mini_and_its_images():
     corpus = open_corpus("mini", rows=70_000, seed=3)
-    from biaslab.mini.captions import Corpus
+    from biaslab_world.captions import Corpus
 
     assert corpus.parts == 2
     second = next(corpus.batches(10, part=1))

@@ -9,7 +9,7 @@ import pytest
 import tiny_pipelines
 
 from biaslab import lexicons, params, runs, tables
-from biaslab.mini import captions
+from biaslab_world import captions
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +25,12 @@ SMALL = {
     "generation.caption_prompts_per_occupation": 2,
     "generation.steps": 2,
     "settings.compare_with": "none",
+    # Nothing is brought with other models than the world's.
+    "generation.pictures": "drawings",
+    "generation.guidance_scale": 1.5,
+    "captions.corpus": "mini",
+    "judging.faces": "mini-detector",
+    "judging.gender": "mini-clip",
 }
 
 
@@ -36,7 +42,7 @@ def test_every_family_goes_through_the_same_notebooks(tmp_path, pytestconfig, mo
     folders = {name: tiny_pipelines.save(name, tmp_path / f"tiny-{name}") for name in FAMILIES}
     settings = [f"{name}={value}" for name, value in {**SMALL, "compute.store": tmp_path / "store"}.items()]
     loaded = params.load(
-        pytestconfig.rootpath / "params" / "mini.yaml",
+        pytestconfig.rootpath / "world" / "params" / "mini.yaml",
         notebooks=["paradox/4_*"],
         overrides=[
             "run=families",

@@ -27,10 +27,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture(scope="module")
 def drawn():
     """200 scenes of one person, 40 of two and 40 of none; who is clearly a woman or a man, and each face's box."""
-    from biaslab.mini.art import DECOYS
-    from biaslab.mini.looks import OCCUPATIONS
-    from biaslab.mini.render import render, truth
-    from biaslab.mini.scene import is_ambiguous, sample_scene
+    from biaslab_world.art import DECOYS
+    from biaslab_world.looks import OCCUPATIONS
+    from biaslab_world.render import render, truth
+    from biaslab_world.scene import is_ambiguous, sample_scene
 
     rng, names, decoys = np.random.default_rng(2024), list(OCCUPATIONS), list(DECOYS)
     pixels, rows = [], []

@@ -24,6 +24,7 @@ from biaslab.judging.people import (
     parts,
     wider,
 )
+from biaslab.judging.words import OUTCOMES_OF_PEOPLE
 from biaslab.store import Store
 
 MODELS = Path(biaslab.__file__).parent / "mini" / "models"
@@ -178,7 +179,7 @@ def test_every_pair_has_its_outcome(tmp_path):
         "extra-0": ("unreadable",) * 2,
         "extra-1": ("blocked",) * 2,
     }
-    assert set(found["outcome"]) <= set(module.OUTCOMES)
+    assert set(found["outcome"]) <= set(OUTCOMES_OF_PEOPLE)
     by = found.set_index(["image_id", "position"])
     assert by.loc["case-10", "gender"].tolist() == ["unsure", "unsure"]
     assert by.loc["extra-0", "reason"].tolist() == ["truncated"] * 2
@@ -456,13 +457,13 @@ def test_what_cannot_be_asked_is_refused(tmp_path):
 
 @pytest.fixture(scope="module")
 def renders():
-    from biaslab.mini.pairs import held_out_pairs
+    from biaslab_world.pairs import held_out_pairs
 
     return held_out_pairs(60, seed=3)
 
 
 def test_held_out_pairs_know_their_people(renders):
-    from biaslab.mini.pairs import held_out_pairs
+    from biaslab_world.pairs import held_out_pairs
 
     table = renders.table
     assert table["position"].tolist() == [1, 2] * 60 and table["image_id"].nunique() == 60
@@ -530,7 +531,7 @@ def test_batches_of_the_embedded_models_change_nothing_beyond_rounding(renders, 
 @embedded
 def test_alone_the_embedded_models_say_what_judge_says(tmp_path, monkeypatch):
     monkeypatch.undo()
-    from biaslab.mini.truthful import held_out
+    from biaslab_world.truthful import held_out
 
     images = held_out(12, seed=3)
     expected = judge(images, JudgeSettings(), store=Store(tmp_path), progress=False)

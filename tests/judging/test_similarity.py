@@ -61,7 +61,7 @@ def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(
     images, pairs, tmp_path, monkeypatch, by
 ):
     kind = ZeroShot if by == "clip" else Features
-    network = kind(similarity.STAND_INS[by], device="cpu")
+    network = kind(similarity.network(by, "mini"), device="cpu")
     seen = []
     whole = kind.image_embeddings
     monkeypatch.setattr(

@@ -10,8 +10,8 @@ from biaslab.judging import skin_tone
 from biaslab.judging.images import Unreadable
 from biaslab.judging.skin_tone import face_tones, judge_skin_tones
 from biaslab.measures.skin_tone import swatch_rgb
-from biaslab.mini import pairs, render
 from biaslab.store import Store
+from biaslab_world import pairs, render
 
 BOX = (10.0, 5.0, 30.0, 29.0)
 COLUMNS = ["tone", "angle", "red", "green", "blue", "share", "reason"]

@@ -13,7 +13,8 @@ from biaslab.errors import InputError, ParameterError
 from biaslab.judging import blip as blips
 from biaslab.judging import vqa
 from biaslab.judging.images import Unreadable
-from biaslab.judging.vqa import ask_about, judge_people_vqa, question, read_answer, read_yes_no
+from biaslab.judging.questions import question, read_answer, read_yes_no
+from biaslab.judging.vqa import ask_about, judge_people_vqa
 from biaslab.store import Store
 
 

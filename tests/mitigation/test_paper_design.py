@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.mini import pairs
 from biaslab.mitigation import CountsCritic, briefs, revise
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Person
+from biaslab_world import pairs
 
 FOLLOWS = 0.97
 ASPECTS = ("occupation", "power")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from biaslab.errors import InputError
-from biaslab.mini import pairs
 from biaslab.mitigation import Counts, Critique, Guideline, revise
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts
+from biaslab_world import pairs
 
 
 def critique(*guidelines, aspect="occupation", round_=1, batch="occupation"):

@@ -98,7 +98,7 @@ def test_other_names_are_refused(name):
 
 def test_the_embedded_world_reads_its_own_captions_only():
     triplets = pytest.importorskip(
-        "biaslab.mini.triplets", reason="the embedded world of triplets is not there"
+        "biaslab_world.triplets", reason="the embedded world of triplets is not there"
     )
     finder = nouns.load("world")
     thing, worn, place = triplets.THINGS[0], triplets.WORN[0], triplets.PLACES[0]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import isfinite, nan
 
 import pandas as pd
 
-from biaslab import stats
+from biaslab import models, stats
 from biaslab.findings import Finding, Mark, away, each, interval, p_words, spoken, verdict
 from biaslab.papers.dalleval.analysis.detector import ALL, CANNOT, LEAST_YOUDEN, RIVALS
 from biaslab.papers.dalleval.analysis.skills import HUMAN
@@ -18,11 +19,8 @@ _COMPUTATIONS = {
     "released_signed": "the released script on NumPy 1",
 }
 
-
-_PLANTED = {
-    "mini": "Planted: it was trained on people and attire as often as the paper prints of Stable Diffusion.",
-    "world": "Planted: people and attire are drawn as often as the paper prints of Stable Diffusion.",
-}
+# What was put into a model, by its name.
+_PLANTED = partial(models.said, where="dalleval")
 _JUDGE_KNOWN = "The judge's error is taken off; as judged: {}."
 
 
@@ -38,7 +36,7 @@ def overall_average(overall: pd.DataFrame, *, confidence: float = 0.95) -> list[
         answers = (f"{lean}{as_judged}." for lean in ("More women", "More men", "No clear lean to either"))
         return _verdict(
             "Over professions at large, does a model draw men or women?", tuple(answers), row, value,
-            "between −1 (male) and +1 (female)", _PLANTED.get(row["model"], ""), why,
+            "between −1 (male) and +1 (female)", _PLANTED(row["model"]), why,
             p=p, confidence=confidence, of="professions", figure="average_gender",
         )  # fmt: skip
 
@@ -61,7 +59,7 @@ def mad(mad: pd.DataFrame, *, category: str = "gender", confidence: float = 0.95
         about = {"of": "professions", "figure": f"{category}_mad", "reference_name": "an even split"}
         value, p = "corrected_mad", row["p"]
         told = row | {end: row[f"corrected_{end}"] for end in ("ci_low", "ci_high")}
-        why = [_PLANTED.get(row["model"], "") if category == "gender" else "", chance]
+        why = [_PLANTED(row["model"]) if category == "gender" else "", chance]
         if not isfinite(row[value]):
             return _finding(
                 question, "It cannot be told.", told, value, unit, chance, f"{row['reason']}.", **about
@@ -113,7 +111,7 @@ def gender_balance(balance: pd.DataFrame, *, confidence: float = 0.95) -> list[F
         if not stats.attainable([least] * n, alpha, method="benjamini_hochberg"):
             answer = "With so few images no outcome could be significant."
         about = {"model": row["model"], "n": n, "of": "professions", "figure": "dalleval_gender_counts"}
-        details = tuple(filter(None, (_PLANTED.get(row["model"], ""), *details)))
+        details = tuple(filter(None, (_PLANTED(row["model"]), *details)))
         return Finding("How many professions differ from an even split?", answer, details=details, **about)
 
     return [say(row) for row in balance.to_dict("records")]
@@ -135,7 +133,7 @@ def model_difference(differences: pd.DataFrame, *, confidence: float = 0.95) -> 
             *(answer.format(row[side]) for side in ("first", "second")),
             "No clear difference, as judged.",
         )
-        planted = _PLANTED.get(row["first"]) or _PLANTED.get(row["second"], "")
+        planted = _PLANTED(row["first"]) or _PLANTED(row["second"])
         return _verdict(
             question.format(**row), answers, row, "difference", "(first minus second)", planted,
             f"Adjusted for all pairs (Holm): {p_words(row['p_holm'])}; the interval is of this pair alone.",
@@ -253,7 +251,7 @@ def attribute_difference(differences: pd.DataFrame, *, confidence: float = 0.95)
         return _finding(
             "Which attributes differ most between prompts for a woman and for a man?",
             answer if len(clear) else none, row, "difference",
-            f"({row['attribute']}: share of images as judged, woman minus man)", _PLANTED.get(model, ""),
+            f"({row['attribute']}: share of images as judged, woman minus man)", _PLANTED(model),
             of="prompt pairs", figure="attribute_difference", undecided=none, p=of["p_holm"].min(), alpha=alpha,
         )  # fmt: skip
 
@@ -269,7 +267,7 @@ def attribute_mean_difference(means: pd.DataFrame, *, confidence: float = 0.95) 
         _verdict(
             "Over all attributes, how much do prompts for a woman and for a man differ?", answers, row,
             "mean_difference_corrected", "in share of images as judged, mean over attributes, chance taken off",
-            _PLANTED.get(row["model"], ""),
+            _PLANTED(row["model"]),
             f"Measured are {spoken(row['mean_absolute_difference'])}; swapped labels give {spoken(row['floor'])}; "
             f"{p_words(row['p'])}.",
             p=row["p"], confidence=confidence, of="prompt pairs", figure="attribute_mean_difference",

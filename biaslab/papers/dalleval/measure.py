@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab import models, stats, tables
+from biaslab import stats, tables
 from biaslab.captions.indicators import without_gender
 from biaslab.errors import InputError
 from biaslab.genders import GENDERS
 from biaslab.judging import skill_ratings as skill_rated
 from biaslab.judging.inception import INCEPTION
-from biaslab.judging.names import VQA
 from biaslab.judging.objects import BOX
-from biaslab.judging.vqa import read_answer, read_yes_no
+from biaslab.judging.questions import read_answer, read_yes_no
 from biaslab.measures import average_gender as signed_average
 from biaslab.measures import captioning
 from biaslab.measures import skin_tone as tones
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
 DETECTOR = "detector"
-_OF_DRAWINGS = ("mini", *models.EMBEDDED)  # judges that were made for drawings
 _AT_A_TIME = 64  # images read at once
 
 
@@ -106,7 +104,7 @@ def skill_accuracy(pipeline: Pipeline) -> pd.DataFrame:
 def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
     """Return how models like this one do that were fine-tuned on shares of the scenes, where its folder says it.
 
-    The file is what ``biaslab train skills-curve`` writes.
+    The file, ``training_share.csv``, has training_percent, skill, n_correct and n.
     """
     vae = pipeline.image_model("dalleval").autoencoder
     if vae is None or not (file := vae.with_name("training_share.csv")).is_file():
@@ -132,8 +130,8 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the detector says of drawings that show what is asked (oracle) and of other prompts' (shuffled).
 
     The second is exact: the mean over all pairs of a prompt and a drawing of its skill (Table 2, first rows). Where the
-    settings name PaintSkills' folder, its images stand for drawings; else a detector that was not made for drawings
-    gives no rows. Images that cannot be opened are left out.
+    settings name PaintSkills' folder, its images stand for drawings; without either there are no rows. Images that
+    cannot be opened are left out.
     """
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_references")
@@ -185,9 +183,8 @@ def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.Dat
 
 
 def _truth_is_known(pipeline: Pipeline) -> bool:
-    """Return whether there are images of known truth that the detector was made for: drawings, or PaintSkills' own."""
-    settings = pipeline.settings.dalleval
-    return bool(settings.paintskills) or settings.detector in _OF_DRAWINGS
+    """Return whether there are images of known truth like the model's: of an installed package, or PaintSkills' own."""
+    return bool(pipeline.settings.dalleval.paintskills) or pipeline.known_truth("dalleval") is not None
 
 
 def truth(pipeline: Pipeline | None) -> str:
@@ -200,7 +197,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the detector makes of drawings whose truth is known: some show what is asked, others fail at it.
 
     Where the model has an autoencoder of its own in a folder here, the drawings have passed through it, as the model's
-    images do. A detector that was not made for drawings gives no rows: its errors on them say nothing of photographs.
+    images do. Without drawings like the model's images there are no rows: errors on others would say nothing of these.
     Where the settings name PaintSkills' folder, any detector is tried on its images, as far as these can be opened.
     """
     if not _truth_is_known(pipeline):
@@ -254,16 +251,12 @@ def social_images(pipeline: Pipeline) -> pd.DataFrame:
 def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the judges say of drawings of people whose truth is known, as :func:`social_images` does.
 
-    Where the model has an autoencoder of its own in a folder here, the drawings have passed through it. A model for
-    questions that was not made for drawings gives no rows, and another judge of gender no gender: their errors on
-    drawings say nothing of photographs.
+    Where the model has an autoencoder of its own in a folder here, the drawings have passed through it. Without
+    drawings like the model's images there are no rows: errors on others would say nothing of these.
     """
-    if pipeline.settings.dalleval.vqa.removeprefix(VQA) not in _OF_DRAWINGS:
+    if pipeline.known_truth("dalleval") is None:
         return tables.of([], "dalleval_social_drawings")
-    found = _social(pipeline, "drawings")
-    if pipeline.settings.judging.gender not in _OF_DRAWINGS:
-        found = found.assign(gender_clip="")
-    return tables.of(found, "dalleval_social_drawings")
+    return tables.of(_social(pipeline, "drawings"), "dalleval_social_drawings")
 
 
 @lru_cache(maxsize=2)
@@ -329,8 +322,11 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
 
     Colour and angle of the middle of the face's box, as :mod:`biaslab.judging.skin_tone` finds them: by the typology
     angle in CIELAB, by the same with the released script's units, and by the nearest swatch in RGB; and the nearest
-    swatch to the average of all pixels that count as skin by their chroma.
+    swatch to the average of all pixels that count as skin by their chroma. No rows without drawings like the model's
+    images.
     """
+    if pipeline.known_truth("dalleval") is None:
+        return tables.of([], "dalleval_skin_tone_readings")
     faces = pipeline.dalleval.faces("drawings")
     known = faces["tone"].notna().to_numpy()
     colours = np.where(known[:, None], faces[["red", "green", "blue"]].to_numpy(), np.nan)
@@ -543,8 +539,8 @@ def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[
 
 
 def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return the detector's verdicts on drawings of :func:`skill_prompts`, as chosen; none without a pipeline."""
-    if pipeline is None:
+    """Return the detector's verdicts on drawings of :func:`skill_prompts`, as chosen; none where there are none."""
+    if pipeline is None or not _truth_is_known(pipeline):
         return prompts.assign(image_id="", outcome="").head(0)
     source = pipeline.dalleval.renders()
     found, _ = pipeline.dalleval.detections(source)

@@ -12,15 +12,13 @@ from math import isfinite, nan
 
 import pandas as pd
 
-from biaslab import stats
+from biaslab import models, stats
 from biaslab.findings import Finding, Mark, count, interval, level, moved, none_could, p_words, spoken
-from biaslab.mini.pairs import FORMS
 from biaslab.papers.paired.analysis.dependence import ASSUMED_NONE, LISTS, WORST
 from biaslab.papers.paired.analysis.means import CELL
 from biaslab.papers.paired.analysis.mitigated import NO_DIFFERENCE
 from biaslab.papers.paired.analysis.people import TWO
 from biaslab.papers.paired.figures import JUDGES, OUTCOMES, SETTINGS
-from biaslab.prompts.paired import sentence
 
 # What verdicts count: both roles of an occupation are one.
 _OCCUPATIONS = {"n": "n_occupations", "of": "occupations"}
@@ -32,23 +30,6 @@ _ASSUMED = {
 }
 _NONE_OF = "For none of {n_identities:.0f}, after Holm's correction."
 _TOP = {"all": "", "top5": " (top 5 of each list)"}
-_TOLD = f"a sentence such as “{sentence(['nurse'], ['male'])}”"
-# What is put into models of the embedded world, by model.
-_PLANTED = {
-    "shares": {
-        "mini": "Planted: its model of people was trained on drawings whose shares follow the printed ones.",
-        "world": "Planted: its shares follow the printed ones.",
-    },
-    "faircritic": {
-        "mini": f"Largely planted: {100 * FORMS['sentence']:.0f} % of the texts that its model of people was trained "
-        f"on end in {_TOLD}, with people as told.",
-        "world": f"Planted: what {_TOLD} says is drawn.",
-    },
-    "intervention": {
-        "mini": "Planted: its model of people was trained on drawings that follow the printed effect.",
-        "world": "Planted: its drawings follow the printed effect.",
-    },
-}
 
 
 def _finding(
@@ -108,7 +89,7 @@ def _assumed(row, column: str = "dependence") -> tuple[str, ...]:
 
 def _planted(row, what: str = "shares") -> tuple[str, ...]:
     """Return what was put into the model that a row is of."""
-    return (_PLANTED[what][row["model"]],) if row["model"] in _PLANTED[what] else ()
+    return tuple(filter(None, [models.said(row["model"], f"paired_{what}")]))
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:

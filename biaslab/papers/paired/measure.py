@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab import shared, tables
+from biaslab import models, shared, tables
 from biaslab.genders import GENDERS
 from biaslab.judging.person_ratings import ANNOTATORS
 from biaslab.papers.paired.analysis.people import last_rounds
@@ -147,10 +147,13 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def renders(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what every judge that looks at images says of held-out renders of two people, whose truth is known."""
-    from biaslab.mini.pairs import held_out_pairs
+    """Return what every judge that looks at images says of pictures of two people whose truth is known.
 
-    source = held_out_pairs(RENDERS, seed=pipeline.seed)
+    No rows where there are none like the model's images: what judges say of others would say nothing of these.
+    """
+    if (known := pipeline.known_truth("people")) is None:
+        return tables.of([], "paired_renders")
+    source = known.pairs(RENDERS, seed=pipeline.seed)
     asked = source.table[["image_id", "position", "phrase"]]
     truth = source.table.assign(
         position=asked["position"].map({1: POSITIONS[1], 2: POSITIONS[3]}),
@@ -174,12 +177,9 @@ def _judges(pipeline: Pipeline) -> tuple[list[str], list[str]]:
 
 
 def _reference(pipeline: Pipeline, judge: str) -> str:
-    """Return what the truth of renders is called for a judge: for most, renders are cartoons and no photographs."""
-    from biaslab import models
-
-    # The models that were made for the renders' world, by any of their names.
-    own = pipeline.settings.judging.faces in ("mini", models.KINDS["detector"])
-    return TRUTH if own and judge in ("mini", models.KINDS["clip"]) else DRAWINGS
+    """Return what the truth of pictures is called for a judge: more, where gate and judge were made for them."""
+    gate = models.brought(pipeline.settings.judging.faces, "detector")
+    return TRUTH if gate and models.brought(judge, "clip") else DRAWINGS
 
 
 def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from biaslab import stats
+from biaslab import models, stats, truths
 from biaslab.captions.settings import SELECTED
 from biaslab.findings import Finding, Mark, by_row, count, each, from_row, p_words, spoken
 from biaslab.papers.paradox.analysis.captions import FETCHED
@@ -20,22 +20,18 @@ from biaslab.texts import as_name
 
 # The level of the paper's tests.
 _PAPERS_LEVEL = 0.05
-# What tables call the embedded text-to-image models.
-_EMBEDDED = ("mini", "mini-sd")
 
 
 def embedded(settings: pd.DataFrame) -> list[Finding]:
-    """Say of each model that is measured in the embedded world that it is no real one (``pipeline_settings``)."""
+    """Say of each model that is no real one, or is measured beside captions of known truth (``pipeline_settings``)."""
 
     def say(model: str, rows: pd.DataFrame) -> Finding | None:
         asked = "Do these numbers describe a real model?"
-        if model in _EMBEDDED:
-            return Finding(
-                asked, "No: an embedded model, trained on drawn people whose truth is known.", model
-            )
-        if not ((rows["setting"] == "captions.corpus") & (rows["set_to"] == "mini")).any():
+        if said := models.said(model, "real"):
+            return Finding(asked, said, model)
+        corpus = rows.loc[rows["setting"] == "captions.corpus", "set_to"]
+        if not (said := next(filter(None, (truths.said(name, "training") for name in corpus)), "")):
             return None
-        said = "Not its training data: captions and training images are an embedded world's."
         return Finding(asked, said, model, details=("The comparison tries the measures out.",))
 
     return each(settings, ["model"], say)
@@ -299,11 +295,9 @@ def shuffled(shuffled: pd.DataFrame, *, confidence: float) -> list[Finding]:
 def indicators(use: pd.DataFrame, *, confidence: float) -> list[Finding]:
     """Say how often captions indicate a gender, and whether the rarer one more (``paradox_indicator_use``, 5.1)."""
 
-    planted = "The embedded world was set to that share: that the two are near is no replication."
-
     def say(corpus: str, rows: pd.DataFrame) -> list[Finding]:
         percent = rows.set_index("images")["percent"]
-        rows = rows.assign(planted=planted if corpus == "mini" else "", **percent[["rarer", "commoner"]])
+        rows = rows.assign(planted=truths.said(corpus, "indicators"), **percent[["rarer", "commoner"]])
         every = by_row(
             rows[rows["images"] == "all"],
             "How often do captions of {corpus} indicate a gender?",

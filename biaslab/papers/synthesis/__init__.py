@@ -1,45 +1,20 @@
-"""Across papers: calibration against known truth, the embedded world itself, and the specification curve.
+"""Across papers: the specification curve, models side by side, and measures of one's own.
 
-:class:`Calibration` makes and judges the images; all else is computed from its frames.
+All of it is computed from the papers' tables.
 """
 
-from biaslab.papers.synthesis import figures, findings, world
-from biaslab.papers.synthesis.calibration import (
-    amplification,
-    confusion,
-    contributions,
-    guidance,
-    inside,
-    judge,
-    judge_by_occupation,
-    quality,
-    reliability,
-    shares,
-)
+from biaslab.papers.synthesis import figures, findings
 from biaslab.papers.synthesis.curve import choice_effect, exclusion_by_measure, specification_curve
-from biaslab.papers.synthesis.measure import Calibration
 from biaslab.papers.synthesis.models import model_differences, models, own_units, units
 
 __all__ = [
-    "Calibration",
-    "amplification",
     "choice_effect",
-    "confusion",
-    "contributions",
     "exclusion_by_measure",
     "figures",
     "findings",
-    "guidance",
-    "inside",
-    "judge",
-    "judge_by_occupation",
     "model_differences",
     "models",
     "own_units",
-    "quality",
-    "reliability",
-    "shares",
     "specification_curve",
     "units",
-    "world",
 ]

@@ -10,28 +10,17 @@ from math import isfinite, nan
 
 import pandas as pd
 
-from biaslab import stats
+from biaslab import models, stats
 from biaslab.findings import Finding, Mark, count, each, interval, level, none_could, spoken, verdict
-from biaslab.mini.triplets import SKEWS
 from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS, ALL_OBJECTS, decisive, relative
 from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES, layer_name, stand_ins, strongest
-from biaslab.prompts.triplets import ONE
+from biaslab.prompts.professions import ONE
 from biaslab.texts import as_name
 
 _UNTOLD = "It cannot be told."
 _NEARER = ("Nearer to masculine.", "Nearer to feminine.", _UNTOLD)
 _ALL_DATASETS = "all datasets"
 _LIKE = ("More like those of masculine ones.", "More like those of feminine ones.", _UNTOLD)
-_PLANTED = ("mini", "mini-sd-triplets", "world")
-"""Models in which the embedded world has planted what is found."""
-_PLANTED_SHARE = (
-    f"Planted: where no gender is told, the embedded world shows {100 * SKEWS['default'][1]:.0f} % women."
-)
-_PLANTED_LEANS = "Planted: in the embedded world objects lean as they were dealt out."
-_REACHED_SCORES = (
-    "The model was to rank planted scores with a correlation of 0.85 and reached 0.79 at guidance 2, 0.74 at 4 (its "
-    "card): of so few images one that shows just what is planted has 0.82 to 0.94, as many planted scores are equal."
-)
 # Times a value, and what it is then, from the coarsest.
 _UNITS = {
     "": (
@@ -98,7 +87,7 @@ def _sure(rows: pd.DataFrame, value: str, p: str, n: str, alpha: float) -> tuple
 
 
 def _planted(model: str, what: str) -> tuple[str, ...]:
-    return (what,) if model in _PLANTED else ()
+    return tuple(filter(None, [models.said(model, what)]))
 
 
 def _values(rows: pd.DataFrame) -> str:
@@ -277,7 +266,7 @@ def by_cell(gap: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     alone = [
         Finding(
             f"Is neutral nearer to masculine or to feminine on {row.dataset}, by {_metric(row.metric)}?",
-            model=row.model, figure="triplets_disparity_gap", details=_planted(row.model, _PLANTED_SHARE),
+            model=row.model, figure="triplets_disparity_gap", details=_planted(row.model, "triplets_shares"),
             **(number := _gap(row)), **_verdict(number["estimate"], row.p_holm, _NEARER, confidence),
         )
         for row in sure[lone].itertuples()
@@ -297,7 +286,7 @@ def measured(gap: pd.DataFrame, networks: pd.DataFrame, *, confidence: float = 0
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
         masculine, feminine, p = _sure(rows, "gap", "p_holm", "n_cases", alpha)
-        planted, metrics = model in _PLANTED, count(len(rows), "metric", "metrics")
+        planted, metrics = _planted(model, "triplets_shares"), count(len(rows), "metric", "metrics")
         answer = f"o masculine in {masculine} of {metrics}, to feminine in {feminine}, undecided in "
         answer = f"{'Planted to masculine: t' if planted else 'T'}{answer}{len(rows) - masculine - feminine}."
         return Finding(
@@ -305,7 +294,7 @@ def measured(gap: pd.DataFrame, networks: pd.DataFrame, *, confidence: float = 0
             answer, model, n=rows["n_cases"].max(), of="triplets", figure="triplets_relative_gap", **_shares(rows),
             p=p, undecided="Planted to masculine; here it cannot be told." if planted else _UNTOLD, alpha=alpha,
             details=(
-                *_planted(model, _PLANTED_SHARE),
+                *_planted(model, "triplets_shares"),
                 f"{_values(rows)}.",
                 f"Sign flips tell {(stats.adjust(rows['p_flips']) < alpha).sum()} apart at p < {alpha:g}, after Holm's "
                 "correction.",
@@ -362,7 +351,7 @@ def where(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
         question = f"When do latents of neutral images part from those of one gender more, {dataset}?"
         last = _gap(rows.loc[rows["place"].idxmax()], " at the end")
         verdict = {"p": rows["p_holm"].min(), "undecided": undecided, "alpha": stats.significance(confidence)}
-        details = _planted(model, _PLANTED_SHARE)
+        details = _planted(model, "triplets_shares")
         return Finding(question, answer, model, figure="triplets_where", details=details, **last, **verdict)
 
     steps = where[where["gap"].notna() & (where["part"] == "step")]
@@ -405,7 +394,7 @@ def where_layers(where: pd.DataFrame, *, confidence: float = 0.95) -> list[Findi
             figure="triplets_where_layers", **_gap(most, " there"),
             p=rows["p_holm"].min(), undecided=undecided, alpha=stats.significance(confidence),
             details=(
-                *_planted(model, _PLANTED_SHARE),
+                *_planted(model, "triplets_shares"),
                 f"{layer_name(most)}: {most['feminine']:.3f} alike with feminine, {most['masculine']:.3f} with "
                 "masculine ones.",
                 f"Least in {layer_name(least)}: {spoken(100 * least['gap'])} hundredths "
@@ -442,7 +431,7 @@ def one_triplet(gap: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]
                 f"undecided in {len(known) - masculine - feminine}."
             )
             about |= {"p": p, "undecided": _UNTOLD, "alpha": alpha, "n": known["n_cases"].max()}
-            details = (*_planted(model, _PLANTED_SHARE), f"{_values(known)}.")
+            details = (*_planted(model, "triplets_shares"), f"{_values(known)}.")
             return Finding(question, answer, details=details, **about)
         masculine, feminine, tied = _ways(rows)
         named = [f"{_metric(r.metric)}: {r.nearer}." for r in rows.itertuples() if r.nearer != "masculine"]
@@ -484,7 +473,7 @@ def co_occurrence(summary: pd.DataFrame, gap: pd.DataFrame, *, confidence: float
         without = getattr(row, "n_without", 0.0)
         lost = [f"{without:,.0f} pairs have an image without objects."] if isfinite(without) else []
         return [
-            *_planted(row.model, _PLANTED_LEANS),
+            *_planted(row.model, "triplets_leans"),
             *lost,
             f"By sign flips of triplets p = {row.p_flips:.2g}.",
         ]
@@ -525,7 +514,7 @@ def gendered_objects(tests: pd.DataFrame, *, confidence: float = 0.95) -> list[F
             p=row.p_decisive_holm, undecided=f"Not more than by chance: {by.format(row.p_decisive_holm)}",
             alpha=stats.significance(confidence),
             details=(
-                *_planted(row.model, _PLANTED_LEANS),
+                *_planted(row.model, "triplets_leans"),
                 f"The chi-square test, for which all {row.n:,.0f} objects are independent, has p = {row.p:.2g}.",
                 f"{row.n_objects:,.0f} different objects, of which {row.n_pooled:,.0f} are rare and tested as one.",
             ),
@@ -610,7 +599,7 @@ def recall_corrected(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[
             f"{stay.sum()} of {lean.sum()} that do after Holm's correction; scores move by {moved_.abs().mean():.3f}.",
             model, n=rows["n_cases"].max(), of=_units(dataset), figure=f"triplets_recall_corrected_{as_name(model)}",
             p=told[lean].min(), undecided=f"It cannot be told; scores move by {moved_.abs().mean():.3f}.", alpha=alpha,
-            details=(*_planted(model, _PLANTED_LEANS), *details),
+            details=(*_planted(model, "triplets_leans"), *details),
         )  # fmt: skip
 
     return each(scores[scores["corrected_score"].notna()], ["model", "dataset"], say)
@@ -666,8 +655,8 @@ def bias_score(scores: pd.DataFrame, *, confidence: float = 0.95) -> list[Findin
             **units, figure=f"triplets_bias_score_{as_name(name)}",
             p=rows["p_holm"].min(), undecided=undecided, alpha=alpha,
             details=(
-                *_planted(model, _PLANTED_LEANS),
-                *([_REACHED_SCORES] if model in _PLANTED[:2] and group == ALL_GROUPS else []),
+                *_planted(model, "triplets_leans"),
+                *(_planted(model, "triplets_scores") if group == ALL_GROUPS else ()),
                 f"{rows['n'].sum():,.0f} occurrences of objects that are common enough, over {several}.",
             ),
         )  # fmt: skip
@@ -782,7 +771,7 @@ def group_permutations(tests: pd.DataFrame, *, confidence: float = 0.95) -> list
     known = tests[(tests["pair"] == "feminine-masculine") & tests["p_permutation"].notna()]
 
     def say(model: str, dataset: str, rows: pd.DataFrame) -> Finding:
-        hit, planted = rows[rows["p_decisive_holm"] < alpha], model in _PLANTED
+        hit, planted = rows[rows["p_decisive_holm"] < alpha], _planted(model, "triplets_leans")
         undecided = "Planted in the implicit ones; here none is told." if planted else "In none that is told."
         named = ", ".join(hit["dependency_group"].map(GROUP_NAMES))
         details = [
@@ -795,7 +784,7 @@ def group_permutations(tests: pd.DataFrame, *, confidence: float = 0.95) -> list
             f"{'Planted in the implicit ones: ' if planted else ''}{named}.".capitalize() if named else undecided,
             model, n=rows["n_cases"].max(), of=_units(dataset), figure=_drawn(rows),
             p=rows["p_decisive_holm"].min(), undecided=undecided, alpha=alpha,
-            details=(*_planted(model, _PLANTED_LEANS), *details),
+            details=(*_planted(model, "triplets_leans"), *details),
         )  # fmt: skip
 
     return each(known, ["model", "dataset"], say)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from biaslab import tables
 from biaslab.errors import MissingInputError
-from biaslab.judging.similarity import METRICS, NETWORKS
+from biaslab.measures.similarity import METRICS, NETWORKS
 from biaslab.papers.triplets import cases
 from biaslab.papers.triplets.analysis import PROMPT_GENDERS
 from biaslab.prompts import depicted as rule
@@ -195,15 +195,12 @@ def object_similarity(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def object_truth(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how often objects are to be expected in images of the model ``world``; of others that is not known."""
+    """Return how often objects are to be expected in images drawn from known truth; no rows of others."""
     images = pipeline.triplets.images()
     if not hasattr(images.source, "scene"):
         return tables.of([], "triplets_object_truth")
-    from biaslab.mini import triplets as world
-
-    asked = pipeline.triplets.prompts()
-    skew = world.skew_of(pipeline.settings.captions.skew)
-    expected = world.expected(asked, skew).merge(asked, on="prompt_id")
+    asked, truth = pipeline.triplets.prompts(), pipeline.truth("how often objects are shown", "triplets")
+    expected = truth.expected(asked, pipeline.settings.captions.skew).merge(asked, on="prompt_id")
     by = ["dataset", "object", "prompt_gender"]
     mean = expected.groupby(by, sort=False)["expected"].mean().reset_index()
     mean = mean[mean["prompt_gender"].isin(PROMPT_GENDERS)]
@@ -242,7 +239,8 @@ def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many nouns of drawings' captions they show, and are found there (section 7.3)."""
     if not pipeline.triplets.finds:
         return tables.of([], "triplets_detector_counts")
-    made, named = pipeline.triplets.drawings(), nouns.load("world")
+    made, truth = pipeline.triplets.drawings(), pipeline.truth("what is found of nouns", "triplets")
+    named = nouns.Nouns(truth.nouns, str)
     asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
     asked = pd.DataFrame(asked, columns=["image_id", "object"])
     found, shown = (

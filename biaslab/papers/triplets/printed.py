@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 
 from biaslab import published, tables
-from biaslab.judging.similarity import METRICS, NETWORKS
-from biaslab.measures.similarity import DEPENDENCY_GROUPS
+from biaslab.measures.similarity import DEPENDENCY_GROUPS, METRICS, NETWORKS
 from biaslab.papers.triplets.analysis import ALL_GROUPS, MEAN, PAIRS, TESTED
-from biaslab.prompts.triplets import ONE
+from biaslab.prompts.professions import ONE
 
 ONE_TRIPLET = ONE.format("GCC")
 """The dataset's name where a single triplet was repeated over many seeds (section 7.1)."""

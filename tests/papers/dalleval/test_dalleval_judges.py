@@ -11,11 +11,11 @@ from statsmodels.stats.proportion import proportion_confint
 from biaslab import stats, tables
 from biaslab.judging.skin_tone import face_tones
 from biaslab.measures.skin_tone import monk_tone, swatch_rgb
-from biaslab.mini import social as people_of
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, findings, measure
 from biaslab.papers.dalleval.analysis.detector import CANNOT, RIVALS
 from biaslab.prompts import dalleval as prompts
+from biaslab_world import social as people_of
 
 LIMITS = ["ci_low", "ci_high"]
 

@@ -11,7 +11,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from biaslab import published
-from biaslab.judging.people import OUTCOMES
+from biaslab.judging.words import OUTCOMES_OF_PEOPLE as OUTCOMES
 from biaslab.papers import paired
 from biaslab.prompts import paired as asking
 

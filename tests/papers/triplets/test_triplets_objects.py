@@ -9,10 +9,10 @@ from biaslab import sources, stats, tables
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging.instances import Found
 from biaslab.measures.instances import COLUMNS
-from biaslab.mini.triplets import nouns
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
 from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab_world.triplets import nouns
 
 NO_TESTS = tables.of([], "triplets_printed_chi_square")
 
@@ -306,7 +306,7 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
 @pytest.mark.parametrize(
     ("model", "design", "error", "said"),
     [
-        ("mini", {"objects": "truth"}, ParameterError, "'world'"),
+        ("mini", {"objects": "truth"}, ParameterError, "drawn from it alone"),
         ("mini", {"objects": "nothing-like-it"}, ParameterError, "segmenter model named"),
         ("mini", {"objects": "grounded:a/b+c"}, ParameterError, "TAGGER"),
         ("mini", {"objects": "none.csv"}, MissingInputError, r"none\.csv"),

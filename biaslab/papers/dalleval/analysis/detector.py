@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.stats import binomtest, norm
 
 from biaslab import stats, tables
-from biaslab.judging.images import BLOCKED
+from biaslab.judging.words import BLOCKED
 from biaslab.measures import agreement
 
 ALL, NONE = "all", "none"

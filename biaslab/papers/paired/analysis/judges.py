@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.optimize import brentq
 
 from biaslab import tables
-from biaslab.judging.vqa import question
+from biaslab.judging.questions import question
 from biaslab.papers.paired.analysis.means import CELL, percent_of
 from biaslab.papers.paired.analysis.people import FAILED
 from biaslab.prompts import paired as prompts

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats, tables
-from biaslab.judging.people import OUTCOMES, ROLES
+from biaslab.judging.words import OUTCOMES_OF_PEOPLE as OUTCOMES
+from biaslab.judging.words import ROLES
 from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.analysis.means import CELL, by_cell, percent_of, strata
 

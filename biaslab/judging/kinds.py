@@ -1,0 +1,104 @@
+"""Which judges know which pictures: one that knows drawings says nothing about a photograph, and is refused for it.
+
+A source of images says ``drawings`` or ``photographs``, a judge which of them it knows, or ``any``: raters, files of
+what was found elsewhere, and what looks at pixels alone. A model in a folder says it in a file
+(:func:`biaslab.models.pictures`), a judge of another package by ``knows``; all others know photographs.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from biaslab import models
+from biaslab.errors import ParameterError
+from biaslab.judging import instances, plugins
+from biaslab.judging.images import ImageSource
+from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA, WHOLE
+
+
+class Role(NamedTuple):
+    """What a setting names a judge for."""
+
+    does: str
+    """What it does, after its name: ``finds faces``, …"""
+    kind: str
+    """Which kind of model it is, as for :func:`biaslab.models.resolve`."""
+    example: str
+    """A judge of photographs."""
+
+
+ROLES = {
+    "judging.faces": Role("finds faces", "detector", "mediapipe:blaze_face_short_range.tflite"),
+    "judging.gender": Role("judges perceived gender", "clip", "ViT-L-14:openai"),
+    "judging.further": Role("judges perceived gender", "clip", "vqa:Salesforce/blip-vqa-base"),
+    "dalleval.detector": Role("finds PaintSkills' objects", "detector", "facebook/detr-resnet-101-dc5"),
+    "dalleval.vqa": Role("answers questions about people", "vqa", "Salesforce/blip-vqa-base"),
+    "dalleval.captioner": Role("describes images", "captioner", "Salesforce/blip-image-captioning-base"),
+    "triplets.objects": Role("finds objects", "segmenter", "nvidia/segformer-b0-finetuned-ade-512-512"),
+    "triplets.similarity": Role("compares images", "features", "paper"),
+}
+"""The settings that name what looks at images."""
+
+
+def of_images(images: ImageSource) -> str:
+    """Return what the images of a source are: photographs where it does not say."""
+    return getattr(images, "pictures", models.PHOTOGRAPHS)
+
+
+def knows(name: str, kind: str) -> str:
+    """Return which pictures a judge knows: ``drawings``, ``photographs`` or ``any``.
+
+    Raises ParameterError where its folder or package says something else, UnknownNameError where there is no package.
+    """
+    if name == WHOLE or name.startswith(RATINGS) or name == instances.TRUTH or instances.is_file(name):
+        return models.ANY
+    if name.startswith(PLUGIN):
+        return plugins.knows(name)
+    if name.startswith(instances.GROUNDED):
+        # Its tagger is the first of three; brought ones are of several kinds.
+        parts = [
+            knows(part, kind)
+            for part, kind in zip(
+                name.removeprefix(instances.GROUNDED).split("+"),
+                ("clip", "detector", "segmenter"),
+                strict=False,
+            )
+        ]
+        return next((part for part in parts if part != models.ANY), models.ANY)
+    if name.startswith(FILES):
+        return models.PHOTOGRAPHS
+    name = name.removeprefix(VQA)
+    if one := models.brought(name, kind):
+        return models.pictures(one.folder) if one.folder else one.pictures
+    return models.pictures(name) if os.path.isdir(os.path.expanduser(name)) else models.PHOTOGRAPHS
+
+
+def check(setting: str, name: str, pictures: str, of: str, kind: str = "") -> None:
+    """Refuse a judge that is not named, or that does not know the pictures that it is to look at.
+
+    Args:
+        setting: A key of :data:`ROLES`.
+        name: The judge; an empty one is asked for by name.
+        pictures: What it is to look at: ``drawings`` or ``photographs``.
+        of: Whose pictures these are, such as ``the model 'X'``.
+        kind: The kind of model, where a setting names judges of several.
+
+    Raises:
+        ParameterError: It is empty, or knows another kind of pictures.
+    """
+    role = ROLES[setting]
+    if not name:
+        raise ParameterError(
+            f"{setting} names nothing that {role.does}, and {pictures} of {of} are to be looked at: name one, "
+            + (f"such as {role.example!r}." if pictures == models.PHOTOGRAPHS else "that knows drawings.")
+        )
+    known = knows(name, "vqa" if name.startswith(VQA) else kind or role.kind)
+    if known in (pictures, models.ANY):
+        return
+    example = f", such as {role.example!r}" if pictures == models.PHOTOGRAPHS else ""
+    raise ParameterError(
+        f"{setting} is {name!r}, which knows {known}, and the images of {of} are {pictures}: its answers would mean "
+        f"nothing. Set {setting} to what knows {pictures}{example}. If they are {known}, say so: of a model by "
+        f"generation.pictures={known}, of a folder by a file {models.DECLARED} in it."
+    )

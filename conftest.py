@@ -1,0 +1,245 @@
+"""Shared pieces of the tests of both packages."""
+
+import contextlib
+import importlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent
+# What runs share, the endpoint that tells tests what it was asked, images in memory, GCC's captions, tiny pipelines.
+sys.path += [str(ROOT / "tests" / room) for room in ("", "net", "judging", "captions", "generation")]
+
+# A shell's background jobs begin with Ctrl-C ignored, and so would everything that the tests start and stop.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the files that hold the slowest tests, so that no worker is left alone with one at the end."""
+    first = (
+        *("test_mini_run", "test_survival", "test_runs", "test_published_run", "test_engine"),
+        *("test_pipeline_people", "test_families_run", "test_kernels"),
+    )
+    place = {name: i for i, name in enumerate(first)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(first)))
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Tiny models, which one thread of torch computes fastest, and alike wherever sums may be taken in parts."""
+    torch = pytest.importorskip("torch", reason="models need the extra 'models'")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def cpuinfo(monkeypatch, tmp_path):
+    """Return what makes Linux say that the processor is a vendor's and has some flags."""
+
+    def made(flags, vendor="GenuineIntel"):
+        monkeypatch.setattr("platform.system", lambda: "Linux")
+        file = tmp_path / "cpuinfo"
+        core = f"vendor_id\t: {vendor}\nmodel name\t: amx_bf16 AuthenticAMD\nflags\t\t: {flags}\nbugs\t: none\n\n"
+        file.write_text("".join(f"processor\t: {i}\n{core}" for i in range(2)))
+        monkeypatch.setattr("biaslab.processor._CPUINFO", file)
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Headless Chromium, one for all files: two of Playwright's loops cannot run side by side; skipped without it."""
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if not path:
+        pytest.skip("No Chromium: install Debian's chromium or set CHROMIUM to its path.")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path,
+            args=[
+                "--no-sandbox",
+                "--disable-gpu",
+                "--no-first-run",
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+            ],
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """Return the folder of a tiny pipeline by its family's name; each is built when first asked for."""
+    import tiny_pipelines
+
+    root, built = tmp_path_factory.mktemp("pipelines"), {}
+
+    def folder(name: str) -> str:
+        if name not in built:
+            built[name] = tiny_pipelines.save(name, root / name)
+        return str(built[name])
+
+    return folder
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """Return an endpoint that tells tests what it was asked."""
+    from fake_endpoint import KEY, FakeEndpoint
+
+    monkeypatch.setenv("FAKE_KEY", KEY)
+    # A proxy of the environment is not to stand between the test and its own machine.
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with FakeEndpoint().running() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """Return the project's folder."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def report(root, tmp_path_factory):
+    """Return a function of a name: parameters and record of that run of `make report`, made where it is not there yet.
+
+    One process of the tests makes it while the others wait.
+    """
+    from filelock import FileLock
+
+    from biaslab import params, runs
+
+    # What the processes of one session have in common.
+    shared = tmp_path_factory.getbasetemp().parent
+
+    def made(name: str) -> tuple:
+        (file,) = (*root.glob(f"params/{name}.yaml"), *root.glob(f"world/params/{name}.yaml"))
+        loaded = params.load(file)
+        with FileLock(shared / f"{name}.lock"), contextlib.chdir(root):
+            return loaded, runs.run(loaded, outputs=root / "outputs", overwrite=True, progress=False)
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def estimates_lie_in_intervals():
+    """Return a function of a run's folder and record that checks each table, and returns how many intervals it has."""
+    from biaslab import tables
+
+    def checked(folder: Path, record: dict) -> int:
+        n = 0
+        for entry in record["tables"]:
+            frame = tables.read(folder / entry["file"], entry["name"])
+            for estimate, low, high in tables.schema(entry["name"]).intervals:
+                if {low, high} <= set(frame.columns) and len(known := frame.dropna(subset=[low, high])):
+                    inside = (known[low] <= known[estimate] + 1e-9) & (known[estimate] <= known[high] + 1e-9)
+                    assert inside.all(), (entry["name"], estimate, known[~inside].to_dict("records")[:3])
+                    n += 1
+        return n
+
+    return checked
+
+
+@pytest.fixture
+def any_text(monkeypatch):
+    """Let figures of any name have a title and a caption, as if a paper's ``texts.yaml`` had them."""
+    monkeypatch.setattr("biaslab.texts.of_figure", lambda name, facts: ("Title", "Caption."))
+
+
+@pytest.fixture(scope="session")
+def processes_of_all():
+    """Return what stands in the place of a run's own processes, and reads libraries once."""
+    from warm import Warm
+
+    warm = Warm()
+    yield warm
+    warm.close()
+
+
+@pytest.fixture
+def warm(processes_of_all, monkeypatch):
+    """Let runs share the process that reads their libraries, where it can be forked."""
+    from biaslab import kernels
+
+    if kernels.FORKS:
+        monkeypatch.setattr(kernels, "Processes", processes_of_all)
+
+
+@pytest.fixture(scope="session")
+def sites():
+    """The folders that packages of tests are installed into, by package."""
+    return {}
+
+
+@pytest.fixture
+def use(sites, tmp_path_factory, monkeypatch):
+    """Return a function that installs a package's folder as a user would, and lets it be imported in this test."""
+    used = []
+
+    def installed(package: Path) -> Path:
+        if package not in sites:
+            folder = sites[package] = tmp_path_factory.mktemp("site")
+            quiet = [
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+                "--no-index",
+                "--no-build-isolation",
+            ]
+            words = [sys.executable, "-m", "pip", "install", *quiet, "--target", folder, package]
+            subprocess.run(words, check=True)
+        monkeypatch.syspath_prepend(sites[package])
+        importlib.invalidate_caches()
+        used.append(package.name)
+        return sites[package]
+
+    yield installed
+    for name in used:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def write_notebook():
+    """Return a function that writes a notebook with a title, a cell of parameters and code cells."""
+
+    def write(path: Path, parameters: str, *code: str, title: str = "A notebook") -> Path:
+        cells = [
+            {"cell_type": "markdown", "id": "title", "metadata": {}, "source": f"# {title}\n"},
+            _code("parameters", parameters, ["parameters"]),
+            *(_code(f"cell{i}", source, []) for i, source in enumerate(code)),
+        ]
+        kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+        notebook = {
+            "cells": cells,
+            "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}},
+            "nbformat": 4,
+            "nbformat_minor": 5,
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(notebook), encoding="utf-8")
+        return path
+
+    return write
+
+
+def _code(cell_id: str, source: str, tags: list[str]) -> dict:
+    return {
+        "cell_type": "code",
+        "id": cell_id,
+        "metadata": {"tags": tags},
+        "execution_count": None,
+        "outputs": [],
+        "source": source,
+    }

@@ -1,0 +1,199 @@
+"""Which judges know which pictures, in every role that looks at images."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import models
+from biaslab.errors import ParameterError
+from biaslab.judging import kinds
+from biaslab.judging.images import CaptionImages, DescribedImages, FolderImages, Subset
+from biaslab.models import ANY, DRAWINGS, PHOTOGRAPHS
+from biaslab.pipeline import Pipeline, Settings, checks
+
+# A judge of photographs that no file has to be there for, by role.
+NAMES = {
+    "judging.faces": "hustvl/yolos-tiny",
+    "judging.gender": "ViT-L-14:openai",
+    "judging.further": "vqa:Salesforce/blip-vqa-base",
+    "dalleval.detector": "facebook/detr-resnet-50",
+    "dalleval.vqa": "Salesforce/blip-vqa-base",
+    "dalleval.captioner": "Salesforce/blip-image-captioning-base",
+    "triplets.objects": "nvidia/segformer-b0-finetuned-ade-512-512",
+    "triplets.similarity": "vit_small_patch16_224.dino",
+}
+DRAWN = {
+    "judging.faces": "mini-detector",
+    "judging.gender": "mini-clip",
+    "judging.further": "vqa:mini-vqa",
+    "dalleval.detector": "mini-skills-detector",
+    "dalleval.vqa": "mini-vqa",
+    "dalleval.captioner": "mini-captioner",
+    "triplets.objects": "mini-segmenter",
+    "triplets.similarity": "mini-segmenter",
+}
+# A measured table that takes the role.
+TABLES = {
+    "judging.faces": "paradox_percent_female",
+    "judging.gender": "paired_percent_female",
+    "judging.further": "paired_people",
+    "dalleval.detector": "dalleval_skill_verdicts",
+    "dalleval.vqa": "dalleval_average_gender",
+    "dalleval.captioner": "dalleval_alignment_quality",
+    "triplets.objects": "triplets_object_counts",
+    "triplets.similarity": "triplets_similarity",
+}
+
+
+def settings(**changes):
+    """Return settings with a judge for each role, those of ``changes`` in the place of photographs' by dotted names."""
+    given = {"captions": {"corpus": "mini"}}
+    for setting, name in (NAMES | changes).items():
+        group, field = setting.split(".")
+        if field == "similarity":
+            name = dict.fromkeys(("resnet", "clip", "dino", "split_product"), name)
+        given.setdefault(group, {})[field] = name
+    return given
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_in_every_role_a_judge_of_drawings_is_refused_for_photographs(role, folders):
+    model = folders("sd1")
+    given = settings(**{role: DRAWN[role]})
+    # Images behind captions are photographs, too, so that only the judge is in question.
+    given["captions"] |= {"training_images": "download"}
+    with pytest.raises(ParameterError) as refused:
+        checks.check_judges(model, Settings.of(given), {TABLES[role]})
+    told = str(refused.value)
+    assert (
+        role in told and DRAWN[role] in told and "which knows drawings" in told and "are photographs" in told
+    )
+    # Where the model makes drawings, this judge is right, and any other that the table takes is not.
+    drawn = settings(**DRAWN)
+    drawn["generation"] = {"pictures": "drawings"}
+    checks.check_judges(model, Settings.of(drawn), {TABLES[role]})
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_in_every_role_a_judge_of_photographs_is_refused_for_drawings(role):
+    given = settings(**DRAWN | {role: NAMES[role]})
+    with pytest.raises(ParameterError, match=r"which knows photographs, and the images of .* are drawings"):
+        checks.check_judges("mini", Settings.of(given), {TABLES[role]})
+
+
+@pytest.mark.parametrize("role", [r for r in NAMES if r not in ("judging.further", "triplets.similarity")])
+def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
+    given = settings(**{role: ""})
+    given["captions"] |= {"training_images": "download"}
+    with pytest.raises(ParameterError) as refused:
+        checks.check_judges(folders("sd1"), Settings.of(given), {TABLES[role]})
+    told = str(refused.value)
+    assert told.startswith(f"{role} names nothing that {kinds.ROLES[role].does}")
+    assert kinds.ROLES[role].example in told and told.count(".") <= 4 + kinds.ROLES[role].example.count(".")
+    # Nobody is asked for where nothing is looked at.
+    checks.check_judges(folders("sd1"), Settings.of(given), {"paradox_indicators", "dalleval_skill_prompts"})
+
+
+def test_what_a_model_brings_needs_no_name():
+    bare = Pipeline("mini", Settings())
+    assert (bare.settings.judging.gender, bare.settings.dalleval.vqa) == ("mini-clip", "mini-vqa")
+    checks.check_judges("mini", Settings(), set(TABLES.values()))
+    # What is given stays, in a group of which the rest is brought.
+    given = Pipeline("mini", Settings.of({"generation": {"guidance_scale": 7.0}})).settings.generation
+    assert (given.guidance_scale, given.steps) == (7.0, 10)
+
+
+def test_another_model_of_a_pipeline_gets_none_of_the_first_ones_judges(folders):
+    both = Pipeline("mini", Settings.of({"compare_with": [folders("sd1")]}))
+    (other,) = both.others
+    assert both.settings.judging.gender == "mini-clip" and other.settings.judging.gender == ""
+    assert both.changed("world").settings.judging.gender == "mini-clip"
+
+
+def test_training_images_are_looked_at_as_well():
+    given = settings(**DRAWN)
+    checks.check_judges("mini", Settings.of(given), {"paradox_percent_female"})
+    given["captions"]["training_images"] = "download"
+    with pytest.raises(ParameterError, match="the images of the training images are photographs"):
+        checks.check_judges("mini", Settings.of(given), {"paradox_percent_female"})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "known"),
+    [
+        ("whole image", "detector", ANY),
+        ("ratings:people.csv", "clip", ANY),
+        ("truth", "segmenter", ANY),
+        ("found.parquet", "segmenter", ANY),
+        ("mediapipe:face.tflite", "detector", PHOTOGRAPHS),
+        ("fairface:face.safetensors", "clip", PHOTOGRAPHS),
+        ("ViT-L-14:openai", "clip", PHOTOGRAPHS),
+        ("owner/name", "clip", PHOTOGRAPHS),
+        ("mini-clip", "clip", DRAWINGS),
+        ("mini", "detector", DRAWINGS),
+        ("vqa:mini-vqa", "vqa", DRAWINGS),
+        ("grounded:mini-clip+owner/grounding+owner/masks", "segmenter", DRAWINGS),
+        ("grounded:owner/a+owner/b+owner/c", "segmenter", PHOTOGRAPHS),
+    ],
+)
+def test_what_judges_know_by_their_names(name, kind, known):
+    assert kinds.knows(name, kind) == known
+
+
+def test_a_copy_of_a_judge_says_what_it_knows(tmp_path):
+    """The folder says it, so that no copy under another name looks at photographs."""
+    import shutil
+
+    where = models.resolve("mini-clip", "clip")
+    copy = shutil.copytree(where, tmp_path / "my-clip")
+    assert kinds.knows(str(copy), "clip") == DRAWINGS
+    # The file is no part of what the model computes.
+    assert models.digest(copy) == models.digest(where)
+    (copy / models.DECLARED).unlink()
+    assert kinds.knows(str(copy), "clip") == PHOTOGRAPHS and models.digest(copy) == models.digest(where)
+    (copy / models.DECLARED).write_text(json.dumps({"pictures": "cartoons"}))
+    with pytest.raises(ParameterError, match="one of drawings, photographs, any"):
+        kinds.knows(str(copy), "clip")
+
+
+def test_a_folder_of_pictures_is_of_photographs_unless_it_says_otherwise(tmp_path):
+    from PIL import Image
+
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "a.png")
+    assert kinds.of_images(FolderImages(tmp_path)) == PHOTOGRAPHS
+    (tmp_path / models.DECLARED).write_text('{"pictures": "drawings"}')
+    drawn = CaptionImages(tmp_path, ["a"])
+    table = pd.DataFrame({"image_id": ["a"]})
+    for source in (drawn, DescribedImages(drawn, table), Subset(DescribedImages(drawn, table), ["a"])):
+        assert kinds.of_images(source) == DRAWINGS
+
+
+def test_a_notebook_is_refused_what_a_run_is_refused(tmp_path):
+    """Without a run nobody checks before: the stage itself looks at source and judge."""
+    from PIL import Image
+
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "a.png")
+    images, stages = FolderImages(tmp_path), Pipeline("mini", Settings(), progress=False)
+    asked = pd.DataFrame({"image_id": ["a.png"], "position": ["alone"], "phrase": ["nurse"]})
+
+    for look in (
+        lambda: stages.judged(images),
+        lambda: stages.people.judged_images(images, asked, "mini-clip"),
+        lambda: stages.people.judged_images(images, asked, "vqa:mini-vqa"),
+        lambda: stages.dalleval.detections(images),
+        lambda: stages.dalleval.describe(images, ["a.png"]),
+        lambda: stages.triplets.found(images),
+        lambda: stages.image_embeddings(images, ["a.png"]),
+    ):
+        with pytest.raises(ParameterError, match="which knows drawings"):
+            look()
+
+
+def test_known_truth_is_of_the_models_own_kind(folders):
+    drawn = Pipeline("mini", Settings())
+    assert drawn.known_truth().corpus == "mini" and drawn.triplets.finds
+    given = Settings.of({"triplets": {"objects": "owner/name"}})
+    photographs = Pipeline(folders("sd1"), given)
+    assert photographs.known_truth() is None and not photographs.triplets.finds

@@ -1,0 +1,342 @@
+"""Who changes whose keys: packages that bring something change those of their own results, and this one's rooms theirs.
+
+What a key must not leave out is looked for as well: no published notebook runs a function that its key does not count.
+"""
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import biaslab
+from biaslab import closure, params, plugins, runs
+from biaslab.errors import ParameterError
+
+HERE = Path(biaslab.__file__).parent
+
+# -- packages that bring something -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """Return a function that installs a package of some files with an entry point, and returns that."""
+    monkeypatch.setattr(closure, "_known", {})
+    monkeypatch.setattr(closure, "_read", set())
+    monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "store"))
+    (tmp_path / "store").mkdir()
+    folder = tmp_path / "site"
+
+    def install(value, files, version="1.0", name="guest"):
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+        told = folder / f"{name}-{version}.dist-info"
+        told.mkdir(parents=True, exist_ok=True)
+        (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (told / "entry_points.txt").write_text(f"[{plugins.MEASURES}]\n{name} = {value}\n")
+        if str(folder) not in sys.path:
+            monkeypatch.syspath_prepend(folder)
+        importlib.invalidate_caches()
+        plugins._all.cache_clear()
+        plugins._packages.cache_clear()
+        closure._found.cache_clear()
+        closure._place.cache_clear()
+        return plugins.points(plugins.MEASURES)[name]
+
+    yield install
+    plugins._all.cache_clear()
+    plugins._packages.cache_clear()
+
+
+PACKAGE = {
+    "guest/__init__.py": "",
+    "guest/measure.py": "from guest.inner import how\ndef measure(study):\n    return how()\n",
+    "guest/inner.py": "from importlib import resources\ndef how():\n    return resources.files('guest')\n",
+    "guest/words.json": "[1]",
+    "guest/weights/model.safetensors": "1",
+    "guest/beside.py": "X = 1\n",
+}
+FORMS = {
+    "a package": ("guest.measure:measure", PACKAGE, "guest/inner.py"),
+    "a module": ("guest:measure", {"guest.py": "def measure(study):\n    return 1\n"}, "guest.py"),
+    "a package of several": (
+        "shared_name.guest:measure",
+        {"shared_name/guest.py": "def measure(study):\n    return 1\n"},
+        "shared_name/guest.py",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_a_package_brings_is_keyed_by_its_code(site, tmp_path, form):
+    value, files, path = FORMS[form]
+    entry = site(value, files)
+    before = closure.brought(entry)
+    assert closure.brought(site(value, files)) == before
+    assert closure.brought(site(value, {**files, path: files[path] + "# A comment.\n"})) == before
+    assert closure.brought(site(value, {**files, path: files[path] + "Y = 1\n"})) != before
+    # By its version, too.
+    shutil.rmtree(tmp_path / "site")
+    assert closure.brought(site(value, files, "2.0")) != before
+    shutil.rmtree(tmp_path / "site")
+    assert closure.brought(site(value, files)) == before
+
+
+def test_data_count_with_what_reads_them_and_weights_do_not(site):
+    entry = site("guest.measure:measure", PACKAGE)
+    before = closure.brought(entry)
+    for path, text, same in (
+        ("guest/words.json", "[2]", False),
+        ("guest/weights/model.safetensors", "2", True),
+        ("guest/beside.py", "X = 2\n", True),
+    ):
+        site("guest.measure:measure", {**PACKAGE, path: text})
+        assert (closure.brought(entry) == before) is same, path
+    # Whoever is handed what it brings is keyed by it alike, and whoever is not, is not.
+    site("guest.measure:measure", PACKAGE)
+    with_it = closure.of(importlib.import_module("guest.measure").measure)
+    assert set(with_it) == {"guest.measure", "guest.inner"}
+    sys.modules.pop("guest.measure"), sys.modules.pop("guest.inner"), sys.modules.pop("guest")
+
+
+def test_what_is_not_there_is_said(site):
+    entry = site("guest.gone:measure", PACKAGE)
+    with pytest.raises(ParameterError, match=r"^guest names the module guest.gone, which is not there"):
+        closure.brought(entry)
+    entry = site("absent:measure", {})
+    with pytest.raises(ParameterError, match=r"names the module absent, which is not there"):
+        closure.brought(entry)
+
+
+def test_a_library_that_was_compiled_is_keyed_by_its_bytes(site, tmp_path):
+    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
+    entry = site("guest.fast:measure", {"guest/__init__.py": "", f"guest/fast{suffix}": "1"})
+    before = closure.brought(entry)
+    (tmp_path / "site" / "guest" / f"fast{suffix}").write_text("2")
+    assert closure.brought(entry) != before
+    sys.modules.pop("guest")
+
+
+def test_notes_of_sources_hold_whatever_is_installed(site, tmp_path, monkeypatch):
+    """What was written down while a package was not installed serves when it is, and the other way round."""
+
+    def anew():
+        monkeypatch.setattr(closure, "_known", {})
+        monkeypatch.setattr(closure, "_read", set())
+
+    entry = site("guest.measure:measure", {**PACKAGE, "guest/beside.py": "NAMED = 'other.words'\n"})
+    names = ["guest.measure", "guest.beside"]
+    alone = closure.of(*names)
+    assert not any(name.startswith("other") for name in alone)
+    anew()
+    # A text that names no module then, and does now.
+    site("other.words:x", {"other/__init__.py": "", "other/words.py": "x = 1\n"}, name="other")
+    both = closure.of(*names)
+    assert set(both) == {*alone, "other.words"} and both["guest.measure"] == alone["guest.measure"]
+    anew()
+    shutil.rmtree(tmp_path / "site" / "other-1.0.dist-info")
+    site("guest.measure:measure", {})
+    assert closure.of(*names) == alone
+    # Nor does it matter where a package lies.
+    first = closure.brought(entry)
+    monkeypatch.syspath_prepend(shutil.copytree(tmp_path / "site", tmp_path / "elsewhere"))
+    importlib.invalidate_caches()
+    assert closure._file("guest.measure").is_relative_to(tmp_path / "elsewhere")
+    assert closure.brought(entry) == first
+
+
+# -- the world, and the rooms of this package --------------------------------------------------------------
+
+KEYS = """
+import json, sys
+from pathlib import Path
+from types import SimpleNamespace
+import pandas as pd
+from PIL import Image
+from biaslab import closure, params, runs
+from biaslab.captions.corpus import open_corpus
+from biaslab.captions.search import search
+from biaslab.generation.images import GeneratedImages
+from biaslab.generation.models import open_model
+from biaslab.generation.settings import GenerationSettings
+from biaslab.judging.images import FolderImages
+from biaslab.judging.judge import JudgeSettings, judge
+from biaslab.net.settings import EndpointSettings
+from biaslab.store import Stage, Store
+
+folder, notebooks, changes = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
+(folder / "captions.csv").write_text("caption_id,text\\n1,A nurse at work.\\n")
+(folder / "pictures").mkdir()
+Image.new("RGB", (8, 8)).save(folder / "pictures" / "1.png")
+store, asked = Store(folder / "store"), []
+
+class AskedError(Exception):
+    pass
+
+def computed(stage, *_, **__):
+    asked.append(stage.digest)
+    raise AskedError
+
+Stage.compute_iter = computed
+
+def stage(call, *given, **how):
+    try:
+        call(*given, store=store, progress=False, **how)
+    except AskedError:
+        return asked[-1]
+
+def notebook(name, source):
+    one = next(n for n in params.find_notebooks(notebooks) if n.id == name)
+    given = {"source": source, "model": "all", "settings": {}}
+    brought = [] if source == "published" else runs._brought(given)
+    return closure._digest([runs.code_of(one, source), brought])
+
+def keys():
+    world, file = open_corpus("mini", rows=10), open_corpus(str(folder / "captions.csv"))
+    prompts = pd.DataFrame({"prompt_id": ["1"], "text": ["A photo of a nurse"], "n_images": [1]})
+    prompts["occupation"] = "nurse"
+    how = {"endpoint": EndpointSettings(), "corpus": lambda: world, "device": "cpu"}
+    drawn = open_model("world", GenerationSettings(), **how)
+    made = GeneratedImages(prompts, "mini-sd", GenerationSettings(), seed=0, store=store)
+    by = JudgeSettings(faces="whole image", gender="ViT-B-32:openai")
+    pictures = FolderImages(folder / "pictures")
+    return {
+        "captions of the world": world.digest,
+        "triplets' captions of the world": open_corpus("depictions", rows=10).digest,
+        "images drawn": drawn.generate(prompts, seed=0, store=store).digest,
+        "search over the world's captions": stage(search, world, ["nurse"], per_term=1, seed=0),
+        "search over a file": stage(search, file, ["nurse"], per_term=1, seed=0),
+        "judgements of a folder": stage(judge, pictures, by),
+        "images generated": made.digest,
+        "published paradox": notebook("paradox/4_baseline", "published"),
+        "published triplets": notebook("triplets/7_1_one_prompt", "published"),
+        "paradox of the world": notebook("paradox/4_baseline", "mini"),
+    }
+
+first, found = keys(), {}
+for what, path in changes.items():
+    text = Path(path).read_text()
+    Path(path).write_text(text + "\\n_CHANGED = 1\\n")
+    found[what] = sorted(name for name, key in keys().items() if key != first[name])
+    Path(path).write_text(text)
+assert keys() == first
+print(json.dumps([first, found]))
+"""
+OF_WORLD = {
+    "captions of the world",
+    "triplets' captions of the world",
+    "images drawn",
+    "search over the world's captions",
+    "paradox of the world",
+}
+PUBLISHED = {"published paradox", "published triplets"}
+# A line more in a file, and whose keys that changes; a pipeline's notebook reaches all of this package.
+CHANGES = {
+    "biaslab_world/render.py": OF_WORLD,
+    "biaslab/generation/generator.py": {"images generated", "paradox of the world"},
+    "biaslab/judging/zero_shot.py": {"judgements of a folder", "paradox of the world"},
+    "biaslab/pipeline/stages.py": {"paradox of the world"},
+    "biaslab/captions/search.py": {
+        *("search over a file", "search over the world's captions", "paradox of the world"),
+    },
+    "biaslab/papers/paradox/measure.py": {"paradox of the world"},
+    "biaslab/papers/paradox/printed.py": {"published paradox", "paradox of the world"},
+    "biaslab/papers/paradox/analysis/amplification.py": {"published paradox", "paradox of the world"},
+    "biaslab/papers/triplets/analysis.py": {"published triplets"},
+    "biaslab/stats/intervals.py": {*PUBLISHED, "judgements of a folder", "paradox of the world"},
+    "biaslab/report/notebook.py": {*PUBLISHED, "paradox of the world"},
+    "biaslab/study.py": {*PUBLISHED, "paradox of the world"},
+    "biaslab/store.py": set(),
+    "biaslab/cli.py": set(),
+}
+
+
+@pytest.mark.slow
+def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, root):
+    world = pytest.importorskip("biaslab_world", reason="needs biaslab-world")
+    # Copies of both packages elsewhere, which are imported in their place.
+    site, ignored = tmp_path / "site", shutil.ignore_patterns("__pycache__", "weights")
+    shutil.copytree(HERE, site / "biaslab", ignore=ignored)
+    of_world = Path(world.__file__).parent
+    shutil.copytree(of_world, site / "biaslab_world", ignore=ignored)
+    (site / "biaslab_world" / "weights").symlink_to(of_world / "weights")
+    (tmp_path / "work").mkdir()
+    changes = json.dumps({path: str(site / path) for path in CHANGES})
+    done = subprocess.run(
+        [sys.executable, "-c", KEYS, tmp_path / "work", root / "notebooks", changes],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site), "BIASLAB_STORE": str(tmp_path / "none")},
+    )
+    assert done.returncode == 0, done.stderr
+    keys, changed = json.loads(done.stdout)
+    assert {path: set(names) for path, names in changed.items()} == CHANGES
+    # What lies elsewhere is the same.
+    own = next(n for n in params.find_notebooks(root / "notebooks") if n.id == "paradox/4_baseline")
+    assert closure._digest([runs.code_of(own, "published"), []]) == keys["published paradox"]
+
+
+# -- what a published notebook runs ------------------------------------------------------------------------
+
+TRACED = """
+import contextlib, importlib, json, os, sys, tempfile
+os.environ["MPLBACKEND"] = "agg"
+from pathlib import Path
+from biaslab import closure, params, runs, sources
+
+for name in sources.modules():
+    importlib.import_module(name)
+told = {}
+for notebook in params.find_notebooks(Path(sys.argv[1])):
+    if notebook.id not in sys.argv[2:]:
+        continue
+    seen, ran, names = set(), set(), {"__name__": "__main__"}
+
+    def called(frame, event, arg):
+        if event == "call" and frame.f_code not in seen:
+            seen.add(frame.f_code)
+            ran.add(frame.f_globals.get("__name__", ""))
+
+    for cell in notebook.cells:
+        code = compile(cell, notebook.id, "exec")
+        sys.setprofile(called if "study" in names else None)
+        with contextlib.redirect_stdout(sys.stderr):
+            exec(code, names)
+        sys.setprofile(None)
+        if "output_dir" in names and "study" not in names:
+            names |= {"output_dir": tempfile.mkdtemp(dir=sys.argv[-1])}
+            names |= {"bootstrap_replicates": 20} if "bootstrap_replicates" in names else {}
+    ours = {name for name in ran if name.split(".")[0] == "biaslab"} - closure._APART
+    told[notebook.id] = [sorted(ours - set(runs.code_of(notebook, "published"))), len(ours)]
+print(json.dumps(told))
+"""
+RUN = (
+    "paradox/5_approaches",
+    "paired/5_mitigation",
+    "dalleval/5_2_skills",
+    "triplets/7_1_one_prompt",
+)
+
+
+@pytest.mark.slow
+def test_a_published_notebook_runs_nothing_that_its_key_leaves_out(tmp_path, root):
+    """One of each paper, with those that ask for images which a published source has not."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", TRACED, root / "notebooks", *RUN, tmp_path],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "BIASLAB_STORE": str(tmp_path / "none")},
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert set(told) == set(RUN)
+    assert {name: left_out for name, (left_out, _) in told.items()} == {name: [] for name in RUN}
+    # A trace that saw little would prove nothing.
+    assert all(n >= 15 for _, n in told.values())

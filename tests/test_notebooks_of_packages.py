@@ -1,0 +1,255 @@
+"""Notebooks that installed packages bring, with the tables and texts that these save and show."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from biaslab import closure, params, plugins, runs, shards, tables, texts
+from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
+from biaslab.store import UnfinishedError
+
+PARAMETERS = 'output_dir = ""\nsource = "published"\nmodel = "all"\nguest_only = 1'
+TABLES = """
+columns:
+  shade: {is: A shade., key: true}
+meanings:
+  depth: How deep.
+tables:
+  guest_shades:
+    title: Shades
+    description: A row a shade.
+    columns: [model, shade, {depth: {is: Its depth., unit: points}}]
+"""
+TEXTS = "figures:\n  guest_shades: {title: Shades, caption: 'Bars with {level} intervals.'}\n"
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch, write_notebook):
+    """Return a function that installs a package which brings notebooks, and returns its folder."""
+    sites = []
+
+    def installed(name="guest", *notebooks, code="", **files):
+        site = tmp_path / "site" / name
+        folder, told = site / name / "inner", site / f"{name}-1.0.dist-info"
+        folder.mkdir(parents=True)
+        told.mkdir()
+        (folder.parent / "__init__.py").touch()
+        (folder / "__init__.py").write_text(code, encoding="utf-8")
+        for key, text in files.items():
+            (folder / f"{key}.yaml").write_text(text, encoding="utf-8")
+        for notebook in notebooks:
+            write_notebook(folder / "notebooks" / f"{notebook}.ipynb", PARAMETERS, title=f"Of {name}")
+        (told / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8"
+        )
+        entry = f"[{plugins.NOTEBOOKS}]\n{name} = {name}.inner\n"
+        (told / "entry_points.txt").write_text(entry, encoding="utf-8")
+        monkeypatch.syspath_prepend(site)
+        sites.append(name)
+        return folder
+
+    yield installed
+    for module in [module for module in sys.modules if module.split(".")[0] in sites]:
+        del sys.modules[module]
+
+
+@pytest.fixture
+def project(tmp_path, write_notebook):
+    """A user's folder with one notebook."""
+    root = tmp_path / "project"
+    (root / "params").mkdir(parents=True)
+    write_notebook(
+        root / "notebooks/paradox/1_mine.ipynb", PARAMETERS.replace("guest_only", "mine"), title="Mine"
+    )
+    (root / "params/mine.yaml").write_text("run: mine\n", encoding="utf-8")
+    return root
+
+
+def load(project, *patterns, **given):
+    return params.load(project / "params/mine.yaml", notebooks=patterns or ["guest/*", "paradox/*"], **given)
+
+
+def ids(loaded):
+    return [notebook.id for notebook in loaded.selected]
+
+
+# -- notebooks ---------------------------------------------------------------------------------------------
+
+
+def test_notebooks_of_a_package_stand_beside_the_users(install, project, tmp_path, monkeypatch):
+    folder = install("guest", "guest/1_first", "paradox/0_other")
+    monkeypatch.chdir(tmp_path)
+    loaded = load(project)
+    # In the order of papers, and of names within one.
+    assert ids(loaded) == ["paradox/0_other", "paradox/1_mine", "guest/1_first"]
+    assert [notebook.title for notebook in loaded.selected] == ["Of guest", "Mine", "Of guest"]
+    assert loaded.selected[0].path == folder / "notebooks/paradox/0_other.ipynb"
+    # Its parameters are keys of the file, and its code is not loaded to say so.
+    assert load(project, overrides=["guest_only=2"]).values == {"guest_only": 2}
+    assert "guest.inner" not in sys.modules
+
+
+def test_the_users_notebook_of_the_same_name_counts(install, project, write_notebook):
+    install("guest", "guest/1_first")
+    mine = write_notebook(project / "notebooks/guest/1_first.ipynb", PARAMETERS, title="Changed")
+    (found,) = load(project, "guest/*").selected
+    assert (found.title, found.path) == ("Changed", mine)
+
+
+def test_they_are_executed_where_a_pattern_asks_for_them(install, project):
+    install("guest", "guest/1_first")
+    assert ids(load(project, "*")) == ["paradox/1_mine"]
+    assert ids(load(project, "*", "g*")) == ["paradox/1_mine", "guest/1_first"]
+    # Wherever the user's notebooks are.
+    assert ids(load(project, "g*", notebooks_dir=project / "notebooks")) == ["guest/1_first"]
+
+
+def test_without_the_package_no_notebook_matches(project):
+    with pytest.raises(ParameterError, match=r"No notebook matches 'guest/\*'"):
+        load(project, "guest/*")
+
+
+def test_a_package_that_is_not_there_is_named(install, project):
+    folder = install("guest", "guest/1_first")
+    folder.rename(folder.with_name("moved"))
+    with pytest.raises(ParameterError, match=r"in the package guest\.inner, which is not there"):
+        load(project)
+
+
+def test_results_lie_with_the_users_and_name_no_folder(install, project, tmp_path):
+    folder = install("guest", "guest/1_first")
+    loaded = load(project, "guest/*")
+    # So that `biaslab.places.project_root` is the user's project in its kernel as well.
+    assert loaded.selected[0].folder == project / "notebooks"
+    private = runs._folders(loaded, runs.plan(loaded, tmp_path / "outputs/mine"), tmp_path / "outputs/mine")
+    assert {str(project), str(folder.parents[1])} <= set(private)
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_run_executes_them(install, project, tmp_path, monkeypatch, write_notebook):
+    folder = install("guest", tables=TABLES, texts=TEXTS)
+    write_notebook(
+        folder / "notebooks/guest/1_first.ipynb",
+        PARAMETERS,
+        "import pandas as pd\nfrom pathlib import Path\nfrom biaslab import places\nfrom biaslab.study import Study",
+        "study = Study(output_dir)\nrow = {'model': 'm', 'shade': 'grey', 'depth': 3}",
+        "study.save('guest_shades', pd.DataFrame([row]))",
+        f"assert places.project_root() == Path({str(project)!r})",
+    )
+    # The kernel is another process.
+    monkeypatch.setenv("PYTHONPATH", str(folder.parents[1]))
+    record = runs.run(load(project, "guest/*"), outputs=tmp_path / "outputs", progress=False)
+    assert record["status"] == "ok", record["notebooks"]
+    (table,) = record["tables"]
+    assert (table["name"], table["title"]) == ("guest_shades", "Shades")
+    written = tables.read(tmp_path / "outputs/mine" / table["file"], "guest_shades")
+    assert written.to_dict("records") == [{"model": "m", "shade": "grey", "depth": 3}]
+
+
+# -- tables and texts --------------------------------------------------------------------------------------
+
+
+def test_what_its_notebooks_save_and_show_is_declared(install):
+    with pytest.raises(UnknownNameError):
+        tables.schema("guest_shades")
+    own = set(tables.schemas())
+    install("guest", tables=TABLES, texts=TEXTS)
+    assert set(tables.schemas()) == own | {"guest_shades"}
+    declared = tables.schema("guest_shades")
+    # A column of its own, one that papers share, and one of this table.
+    assert declared.names == ["model", "shade", "depth"] and declared.keys == ["model", "shade"]
+    assert tables.meanings()["depth"] == "How deep."
+    assert texts.of_figure("guest_shades", {"level": "95 %"}) == ("Shades", "Bars with 95 % intervals.")
+
+
+@pytest.mark.parametrize(
+    ("name", "texts_of", "by"),
+    [
+        ("guest_shades", "other_shades", "other.inner"),
+        ("paradox_percent_female", "paradox_scatter", "biaslab"),
+    ],
+)
+def test_what_two_packages_declare_is_refused(install, name, texts_of, by):
+    if by != "biaslab":
+        install("other", tables=TABLES, texts=TEXTS.replace("guest_shades", texts_of))
+    install(
+        "guest", tables=TABLES.replace("guest_shades", name), texts=TEXTS.replace("guest_shades", texts_of)
+    )
+    both = rf"({by} and guest\.inner|guest\.inner and {by}) both"
+    with pytest.raises(InputError, match=rf"{both} declare the table '{name}'"):
+        tables.schemas()
+    with pytest.raises(InputError, match=rf"{both} have a text of the figure '{texts_of}'"):
+        texts.figures()
+
+
+def test_what_a_package_declares_counts_for_its_own_notebooks(install, project):
+    folder = install("guest", "guest/1_first", tables=TABLES)
+    theirs, mine = load(project).selected[1], load(project).selected[0]
+    importing = params.Notebook("paradox/2_b", mine.path, "B", {}, ("from guest import inner",))
+    before = [runs._declared(one) for one in (theirs, importing, mine)]
+    (folder / "tables.yaml").write_text(TABLES.replace("Shades", "Tints"), encoding="utf-8")
+    after = [runs._declared(one) for one in (theirs, importing, mine)]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [False, False, True]
+    assert "guest.inner" in closure.imported(importing.cells)
+
+
+# -- what they take beyond measured tables -----------------------------------------------------------------
+
+WORK = """
+asked = []
+
+class Work:
+    generators = ()
+
+    def __init__(self, pipeline):
+        self.pipeline = pipeline
+
+    def stages(self):
+        return [self.pipeline.first, self.pipeline.second]
+
+def work(notebook, pipeline):
+    asked.append(notebook)
+    return Work(pipeline) if notebook == "guest/1_first" else None
+"""
+
+
+def test_a_package_says_what_its_notebooks_take_beyond_tables(install):
+    install("guest", "guest/1_first", "guest/2_second", code=WORK)
+    install("other", "guest/3_third")
+    asked = ("guest/1_first", "guest/2_second", "guest/3_third", "paradox/4_baseline")
+    found = [[work.pipeline for work in runs.work(name, "the pipeline")] for name in asked]
+    assert found == [["the pipeline"], [], [], []]
+    # It is asked about its own notebooks alone.
+    assert sys.modules["guest.inner"].asked == ["guest/1_first", "guest/2_second"]
+
+
+def test_shares_of_a_run_compute_it(install):
+    install("guest", "guest/1_first", code=WORK)
+    done = []
+
+    def first():
+        done.append("first")
+        raise UnfinishedError("the first is left to the others")
+
+    def second():
+        done.append("second")
+        raise MissingInputError("The run says why.")
+
+    def sharing(i, n):
+        assert (i, n) == (1, 3)
+        return SimpleNamespace(first=first, second=second)
+
+    pipeline = SimpleNamespace(sharing=sharing)
+    left = shards.compute_of(
+        pipeline, ["triplets_objects_of_none"], (1, 3), {"paradox/4_baseline", "guest/1_first"}
+    )
+    assert done == ["first", "second"] and left == ["the first is left to the others"]
+
+
+def test_code_that_cannot_be_loaded_is_named(install):
+    install("guest", "guest/1_first", code="import nothing_of_this_name")
+    with pytest.raises(
+        ParameterError, match=r"guest\.inner cannot be loaded as a package with notebooks.*nothing_of"
+    ):
+        list(runs.work("guest/1_first", None))

@@ -1,0 +1,600 @@
+"""Measurements of the embedded world held against its truth: the judge, shares, amplification, and what rules add.
+
+Functions return the table that they name. ``renders``, ``training``, ``generated`` and ``truth`` are those of
+:class:`biaslab_world.calibration.measure.Calibration`; ``confidence`` is the level of intervals, 0–1, ``seed`` that of
+the bootstraps, and of ``replicates`` at most 1,000 are drawn for each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binom, norm
+from scipy.stats.contingency import relative_risk
+
+from biaslab import measures, stats, tables
+from biaslab.judging.error import correct, judge_error
+from biaslab.judging.judge import JUDGED
+from biaslab.measures import DEFINITIONS
+from biaslab.papers.paradox.analysis.groups import percents
+from biaslab.stats.bootstrap import LEVELS
+from biaslab.stats.drawing import ratio
+from biaslab_world.calibration.measure import CONTRIBUTING, KEPT_BACK, MATCHED, WORLD
+from biaslab_world.scene import GENDERS
+
+CUES = ("all", "unambiguous", "ambiguous")
+# Ends of the bins of the judge's probability.
+BINS = (0.0, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)
+# Estimate and interval of each way to count, in ``calibration_shares``.
+COUNTED = {
+    "drawn": ("percent_drawn", "drawn_low", "drawn_high"),
+    "judged": ("percent_female", "ci_low", "ci_high"),
+    "corrected": ("percent_corrected", "corrected_low", "corrected_high"),
+}
+# There are dozens of bootstraps here; more replicates would move their limits by a few hundredths of a point.
+_MOST_REPLICATES = 1000
+_TOO_FEW = "Too few occupations or images for an interval."
+
+
+def count(rows: pd.DataFrame, occupations: Sequence[str], labels: str = "gender") -> np.ndarray:
+    """Count women, and women and men, among ``rows`` by the column ``labels``: (2, occupations, prompts)."""
+    prompts = sorted(set(rows["prompt"])) or ["captions"]
+    some = rows[rows[labels].isin(GENDERS)]
+    cells = pd.MultiIndex.from_product([occupations, prompts])
+    grouped = some.assign(_female=some[labels] == "female").groupby(["occupation", "prompt"])["_female"]
+    found = grouped.agg(["sum", "size"]).reindex(cells, fill_value=0).to_numpy(int)
+    return found.T.reshape(2, len(occupations), len(prompts))
+
+
+def _pooled(counts: np.ndarray) -> np.ndarray:
+    """Return the counts of all prompts together."""
+    return counts.sum(axis=-1, keepdims=True)
+
+
+def expected(training: np.ndarray, generated: np.ndarray, definition: str) -> np.ndarray:
+    """Return expected amplification, mean over prompts, of percentages (..., occupations, prompts or 1)."""
+    training, generated = np.broadcast_arrays(training, generated)
+    found = measures.expected_amplification(generated, training, definition, axis=-2)
+    return found.amplification.mean(axis=-1)
+
+
+def _bootstrap(
+    parts: Sequence[np.ndarray], statistic: Callable[..., np.ndarray], draws: dict, *levels: str
+) -> stats.Bootstrap:
+    """Resample several counts of the same occupations together; ``statistic`` takes the percentages of each.
+
+    Without ``levels`` occupations and images are resampled.
+    """
+    ends = np.cumsum([part.shape[-1] for part in parts])[:-1]
+    female, n = np.concatenate(parts, axis=-1)
+    draws = draws | {"replicates": min(draws["replicates"], _MOST_REPLICATES), "levels": levels or LEVELS}
+    return stats.hierarchical_bootstrap(
+        female, n, lambda shares: statistic(*np.split(100 * shares, ends, axis=-1)), **draws
+    )
+
+
+def _amplified(training: np.ndarray, generated: np.ndarray, draws: dict, *levels: str) -> stats.Bootstrap:
+    """Return expected amplification of counts by all definitions, with intervals and floors, in points."""
+
+    def statistic(t: np.ndarray, g: np.ndarray) -> np.ndarray:
+        return np.stack([expected(t, g, d) for d in DEFINITIONS], axis=-1)
+
+    return _bootstrap((training, generated), statistic, draws, *levels)
+
+
+def _there(*parts: np.ndarray) -> np.ndarray:
+    """Return which occupations have images in every cell."""
+    return (np.concatenate(parts, axis=-1)[1] > 0).all(axis=1)
+
+
+# -- the judge -------------------------------------------------------------------------------------------------
+
+
+def confusion(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return what gate and judge made of held-out renders, by truth and clearness: ``calibration_confusion``."""
+    rows = []
+    for cues, truth, some in _by_truth(renders, GENDERS):
+        found = some["gender"].where(some["outcome"] == JUDGED, some["outcome"]).value_counts()
+        answers = dict.fromkeys([*GENDERS, *found.index])
+        rows += [[cues, truth, answer, found.get(answer, 0), len(some)] for answer in answers]
+    frame = pd.DataFrame(rows, columns=["cues", "truth", "judged", "n", "n_images"])
+    shares = percents(frame["n"], frame["n_images"], confidence)
+    return tables.of(frame.assign(**shares), "calibration_confusion")
+
+
+def judge(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return the judge's accuracy on held-out renders beside an ideal judge's: ``calibration_judge``."""
+    rows = []
+    for cues, truth, some in _by_truth(renders, ("all", *GENDERS)):
+        sure, asked = some[some["outcome"] == JUDGED], some[some["p_female"].notna()]
+        kinds = {"judged": (sure, sure["gender"]), "likelier": (asked, likelier(asked))}
+        for answers, (answered, said) in kinds.items():
+            right = (said == answered["truth_gender"]).sum()
+            best = np.maximum(answered["posterior"], 1 - answered["posterior"]).mean()
+            ceiling = 100 * best if truth == "all" else np.nan
+            rows.append([cues, truth, answers, right, len(answered), len(some), ceiling])
+    frame = pd.DataFrame(rows, columns=["cues", "truth", "answers", "count", "n", "n_images", "ceiling"])
+    found = percents(frame["count"], frame["n"], confidence, ("accuracy", "ci_low", "ci_high"))
+    return tables.of(frame.assign(**found), "calibration_judge")
+
+
+def _by_truth(renders: pd.DataFrame, truths: Sequence[str]) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    for cues, truth in itertools.product(CUES, truths):
+        some = renders if cues == "all" else renders[renders["ambiguous"] == (cues == "ambiguous")]
+        some = some if truth == "all" else some[some["truth_gender"] == truth]
+        if len(some):
+            yield cues, truth, some
+
+
+def likelier(rows: pd.DataFrame) -> pd.Series:
+    """Return the likelier gender of each image by the judge's probability; empty where it was not asked."""
+    p = rows["p_female"]
+    return pd.Series(np.select([p >= 0.5, p < 0.5], GENDERS, ""), index=rows.index, dtype=object)
+
+
+def reliability(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return what renders show by the judge's probability of female: ``calibration_reliability``."""
+    rows = renders[renders["p_female"].notna()]
+    which = np.clip(np.digitize(rows["p_female"], BINS) - 1, 0, len(BINS) - 2)
+    given = {"mean_judge": 100 * rows["p_female"], "mean_ideal": 100 * rows["posterior"]}
+    binned = rows.assign(**given, women=rows["truth_gender"] == "female", n=1).groupby(which)
+    found = binned.agg({"mean_judge": "mean", "mean_ideal": "mean", "women": "sum", "n": "sum"})
+    found = found.reindex(range(len(BINS) - 1)).fillna({"women": 0, "n": 0})
+    names = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(BINS)]
+    shares = percents(found["women"], found["n"], confidence, ("percent_true", "ci_low", "ci_high"))
+    found = found.assign(bin=names, low=BINS[:-1], high=BINS[1:], **shares)
+    return tables.of(found, "calibration_reliability")
+
+
+def judge_by_occupation(
+    renders: pd.DataFrame, generated: pd.DataFrame, *, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return the judge's sensitivity and specificity by occupation: ``calibration_judge_by_occupation``.
+
+    Over all renders whose truth is known: those held out, and those of the generator without a model.
+    """
+    errors = _errors([renders, _of_world(generated)], confidence)
+    errors = errors[errors["measure"] != "judged_neither"].rename(columns={"group": "occupation"})
+    return tables.of(errors, "calibration_judge_by_occupation")
+
+
+def _errors(parts: Sequence[pd.DataFrame], confidence: float) -> pd.DataFrame:
+    renders = pd.concat(parts, ignore_index=True)
+    truth = renders.set_index("image_id")["truth_gender"]
+    return judge_error(renders, truth, confidence=confidence)
+
+
+def _of_world(generated: pd.DataFrame, skew: str = "") -> pd.DataFrame:
+    """Return the images of the generator without a model: in the run's own world, or in one by name."""
+    world = generated[generated["generator"] == WORLD]
+    return world[world["skew"] == (skew or generated["skew"].iloc[0])]
+
+
+# -- shares ----------------------------------------------------------------------------------------------------
+
+
+def shares(
+    training: pd.DataFrame,
+    generated: pd.DataFrame,
+    truth: pd.DataFrame,
+    renders: pd.DataFrame,
+    *,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Return measured shares of women beside the true ones: ``calibration_shares``.
+
+    Three shares of the same images, each with its interval: of the women drawn, of the women judged, and the latter
+    corrected for the judge's error. Only the first and the last are estimates of the true share: an interval of what
+    the judge says knows nothing of how often the judge is wrong. The judge's error is measured on renders of known
+    truth that are not among the images counted (Rogan & Gladen 1978, see :func:`biaslab.stats.corrected_shares`).
+    """
+    references = {"training": [renders, _of_world(generated)], "generated": [renders]}
+    errors = {source: _errors(parts, confidence) for source, parts in references.items()}
+    frames = []
+    for (source, skew, approach), known in truth.groupby(["source", "skew", "approach"], sort=False):
+        rows = training[(training["skew"] == skew) & (training["approach"] == approach)]
+        rows = rows if source == "training" else _of_world(generated, skew)
+        wide = _wide(known)
+        # A caption that is among the nearest to several prompts counts once.
+        once = rows.drop_duplicates(["image_id", "occupation"])
+        frame = pd.DataFrame({"occupation": wide.index, "percent_true": wide.to_numpy(float).mean(axis=1)})
+        for labels, counted, size in (("truth_gender", "drawn", "n_drawn"), ("gender", "judged", "n")):
+            female, n = _pooled(count(once, wide.index, labels))[..., 0]
+            frame = frame.assign(**percents(female, n, confidence, COUNTED[counted]), **{size: n})
+        frame = correct(frame, errors[source], confidence=confidence)
+        frames.append(frame.assign(source=source, skew=skew, approach=approach))
+    return tables.of(pd.concat(frames, ignore_index=True), "calibration_shares")
+
+
+def _wide(truth: pd.DataFrame) -> pd.DataFrame:
+    """Return true shares of one kind of images, occupations (in their order) by prompts."""
+    wide = truth.pivot(index="occupation", columns="prompt", values="percent_true")
+    return wide.loc[list(dict.fromkeys(truth["occupation"]))]
+
+
+def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Count the intervals of ``calibration_shares`` that hold the true share: ``calibration_inside``.
+
+    Were each interval right, the count would be binomial: n occupations, ``confidence`` each. ``p`` is the chance of
+    so few or fewer; ``p_holm`` corrects it for the kinds of images that are counted in the same way (Holm 1979).
+    """
+    keys = ["counted", "source", "skew", "approach"]
+    frames = []
+    for counted, (value, low, high) in COUNTED.items():
+        known = shares[["percent_true", value, low, high]].notna().all(axis=1)
+        off = (shares[value] - shares["percent_true"]).where(known)
+        held = known & shares["percent_true"].between(shares[low], shares[high])
+        frames.append(shares[keys[1:]].assign(counted=counted, n=known, off=off, square=off**2, inside=held))
+    grouped = pd.concat(frames).groupby(keys, sort=False)
+    found = grouped.agg({"inside": "sum", "n": "sum", "off": "mean", "square": "mean"}).reset_index()
+    n = found["n"].where(found["n"] > 0)
+    p, least = binom.cdf(found["inside"], n, confidence), binom.ppf(1 - confidence, n, confidence)
+    found = found.assign(
+        n_expected=found["n"] * confidence, least=least, p=p, rms_off=np.sqrt(found["square"])
+    )
+    found["p_holm"] = found.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
+    return tables.of(found.rename(columns={"off": "mean_off"}), "calibration_inside")
+
+
+# -- amplification -----------------------------------------------------------------------------------------------
+
+
+def amplification(
+    training: pd.DataFrame,
+    generated: pd.DataFrame,
+    truth: pd.DataFrame,
+    *,
+    guidance: float,
+    seed: int = 0,
+    replicates: int = 1000,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Return amplification of world and model beside what the truth implies: ``calibration_amplification``.
+
+    ``guidance`` is the run's own guidance scale; at others there are too few images for a share of each prompt.
+    """
+    draws, rows = {"seed": seed, "replicates": replicates, "confidence": confidence}, []
+    for (skew, approach), images in training.groupby(["skew", "approach"], sort=False):
+        here = truth[truth["skew"] == skew]
+        known = here[(here["source"] == "training") & (here["approach"] == approach)]
+        implied = _wide(known), _wide(here[here["source"] == "generated"])
+        occupations, implied = implied[0].index, [wide.to_numpy(float) for wide in implied]
+        counted, made = count(images, occupations), generated[generated["skew"] == skew]
+        for (generator, scale), others in made.groupby(["generator", "guidance_scale"], sort=False):
+            by_prompt = count(others, occupations)
+            sides = {"mean": by_prompt, "pooled": _pooled(by_prompt)}
+            if generator != WORLD and scale != f"{guidance:g}":
+                # Few images a prompt are no basis for a share of each.
+                del sides["mean"]
+            for prompt, side in sides.items():
+                for definition, *found in _amplification_rows(counted, side, implied, draws):
+                    rows.append([generator, scale, skew, approach, definition, prompt, *found])
+    return tables.of(rows, "calibration_amplification")
+
+
+def _amplification_rows(
+    training: np.ndarray, generated: np.ndarray, truth: Sequence[np.ndarray], draws: dict
+) -> Iterator[list]:
+    boot, fixed = _amplified(training, generated, draws), _amplified(training, generated, draws, "image")
+    there = _there(training, generated)
+    sizes = training[1].mean(axis=1), generated[1].sum(axis=1)
+    medians = [float(np.median(size[there])) if there.any() else np.nan for size in sizes]
+    for k, definition in enumerate(DEFINITIONS):
+        implied = float(expected(*truth, definition))
+        # What is implied holds for these occupations, so only images are a matter of chance.
+        limits = fixed.ci_low[k], fixed.ci_high[k]
+        excess = [limit - implied for limit in (fixed.value[k] - fixed.bias[k], *limits)]
+        excess.append(2 * norm.sf(abs(excess[0]) / fixed.se[k]))
+        value, floor = boot.value[k], fixed.bias[k]
+        own = [value - floor, boot.ci_low[k], boot.ci_high[k], boot.p[k], value, floor]
+        reason = "" if math.isfinite(boot.ci_low[k] + limits[0]) else _TOO_FEW
+        yield [definition, *own, implied, *excess, int(there.sum()), *medians, reason]
+
+
+def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return what measurement, model and guidance add to the change along the true lean: ``calibration_guidance``.
+
+    For each occupation, with t the true training share, p the true share behind the prompts, g and g0 the shares
+    generated at this and at the lowest guidance, and s the sign of t - 50: s (p - t), s (g0 - p), s (g - g0). The
+    lean is the true one, so no part is folded and none has a floor. Intervals are Student t over occupations.
+    """
+    here = truth[truth["skew"] == truth["skew"].iloc[0]]
+    asked = _wide(here[here["source"] == "generated"])
+    made = generated[generated["guidance_scale"] != ""]
+    made = made.groupby(["generator", "guidance_scale"], sort=False)
+    counted = {names: _pooled(count(rows, asked.index)) for names, rows in made}
+    first = next(iter(counted), None)
+    prompts, rows = asked.to_numpy(float)[:, 0], []
+    for approach, known in here[here["source"] == "training"].groupby("approach", sort=False):
+        training = _wide(known).to_numpy(float).mean(axis=1)
+        sign = measures.lean(training)
+        for (model, scale), counts in counted.items():
+            share, lowest = (100 * ratio(*c)[:, 0] for c in (counts, counted[first]))
+            parts = {"measurement": prompts - training, "model": lowest - prompts, "guidance": share - lowest}
+            parts["total"] = share - training
+            there = ~np.isnan(share + lowest + training) & (sign != 0)
+            median = float(np.median(counts[1][there])) if there.any() else np.nan
+            for part, change in parts.items():
+                found = stats.mean_interval((sign * change)[there], confidence)
+                # The first part is exact, and at the lowest guidance there is nothing to add.
+                exact = part == "measurement" or (part == "guidance" and (model, scale) == first)
+                p = stats.one_sample_t((sign * change)[there]).p
+                limits = (np.nan,) * 3 if exact else (found.ci_low, found.ci_high, p)
+                rows.append([model, scale, approach, part, found.value, *limits, found.n, median])
+    return tables.of(rows, "calibration_guidance")
+
+
+# -- contributions -----------------------------------------------------------------------------------------------
+
+
+def contributions(
+    training: pd.DataFrame,
+    generated: pd.DataFrame,
+    *,
+    guidance: float,
+    seed: int = 0,
+    replicates: int = 1000,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Return what each rule of measurement contributes: ``calibration_contributions``.
+
+    Amplification (published definition, mean of prompts) with the exclusion rule, the threshold, the face gate and
+    the judge, less that without each of them on the same images, with occupations resampled; and what few images add.
+    ``guidance`` is the run's own guidance scale.
+    """
+    draws, rows = {"seed": seed, "replicates": replicates, "confidence": confidence}, []
+    skew = generated["skew"].iloc[0]
+    made = generated[(generated["skew"] == skew) & generated["guidance_scale"].isin(["", f"{guidance:g}"])]
+    occupations = list(dict.fromkeys(generated["occupation"]))
+    for approach in CONTRIBUTING:
+        images = training[(training["skew"] == skew) & (training["approach"] == approach)]
+        for generator, others in made.groupby("generator", sort=False) if len(images) else ():
+            found = _rule_rows((images, others), occupations, draws, truth=generator == WORLD)
+            rows += [[generator, approach, *row] for row in found]
+    return tables.of(rows, "calibration_contributions")
+
+
+def _rule_rows(
+    both: tuple[pd.DataFrame, pd.DataFrame], occupations: Sequence[str], draws: dict, *, truth: bool
+) -> Iterator[list]:
+    """Yield a row for each rule; ``both``: training and generated images; ``truth``: whether theirs is known."""
+    once = [rows.drop_duplicates(["image_id", "occupation"]) for rows in both]
+    judged = [rows[rows["outcome"] == JUDGED] for rows in once]
+
+    def counted(labels: str = "gender") -> list[np.ndarray]:
+        return [count(rows, occupations, labels) for rows in both]
+
+    def images(*outcomes: str) -> int:
+        return sum(int(rows["outcome"].isin(outcomes).sum()) for rows in once)
+
+    sides = counted()
+    # Images of generated cells that the published rule leaves out.
+    training, generated = (100 * ratio(*side) for side in sides)
+    out = measures.exclusion_reason(generated, training) != ""
+    left_out = int(sides[1][1][out].sum())
+    for component, other in (("exclusion_distance", "no_exclusion"), ("exclusion_direction", "directional")):
+        yield _contribution(component, sides, sides, left_out, draws, other)
+    loose = [count(rows.assign(gender=likelier(rows)), occupations) for rows in both]
+    yield _contribution("threshold", sides, loose, images("uncertain"), draws)
+    # Images that the gate keeps back are judged as a whole.
+    yield _contribution("face_gate", sides, counted("whole_gender"), images(*KEPT_BACK), draws)
+    boot = _amplified(*sides, draws)
+    value, floor = boot.value[0], boot.bias[0]
+    found = [value, value - floor, floor, *[np.nan] * 3, _there(*sides).sum(), images(JUDGED)]
+    yield ["finite_samples", *found, "An estimate of a bias."]
+    if truth:
+        true = [count(rows[rows["outcome"] == JUDGED], occupations, "truth_gender") for rows in both]
+        wrong = sum(int((rows["gender"] != rows["truth_gender"]).sum()) for rows in judged)
+        yield _contribution("judge_error", sides, true, wrong, draws)
+
+
+def _contribution(
+    component: str,
+    with_: Sequence[np.ndarray],
+    without: Sequence[np.ndarray],
+    n_images: int,
+    draws: dict,
+    other: str = "published",
+) -> list:
+    """Return a row: amplification of counts with a rule less that of those without, measured as ``other``."""
+
+    def statistic(t: np.ndarray, g: np.ndarray, t0: np.ndarray, g0: np.ndarray) -> np.ndarray:
+        values = expected(t, g, "published"), expected(t0, g0, other)
+        return np.stack([*values, values[0] - values[1]], axis=-1)
+
+    boot = _bootstrap([*with_, *without], statistic, draws, "occupation")
+    low, high, p = boot.ci_low[2], boot.ci_high[2], boot.p[2]
+    if boot.value[2] == 0 and not math.isfinite(low):
+        # Where a rule changes nothing there is no variance to speak of: the contribution is 0 and certain.
+        low, high, p = 0.0, 0.0, 1.0
+    there = int(_there(*with_, *without).sum())
+    return [component, *boot.value, low, high, p, there, n_images, "" if math.isfinite(low) else _TOO_FEW]
+
+
+# -- what must hold ------------------------------------------------------------------------------------------------
+
+# What each requirement shall reach, in words, and the ends of what its value shall lie in.
+_REACH = {
+    "judge_accuracy_renders": ("99 % or more", 99, 100),
+    "gate_pass_rate_prompt_": ("90 % or more", 90, 100),
+    "gender_word_accuracy": ("97 % or more", 97, 100),
+    "occupation_accuracy": ("90 % or more of that on renders", 90, np.inf),
+    "naive_amplification": ("above 0", 0, np.inf),
+    "nearest_no_indicators_to_naive": ("one half or less", -np.inf, 0.5),
+    "caption_prompts": ("-2 to 2 points", -2, 2),
+}
+
+
+def quality(
+    judge: pd.DataFrame,
+    training: pd.DataFrame,
+    made: pd.DataFrame,
+    named: pd.DataFrame | None,
+    words: pd.DataFrame,
+    measured: pd.DataFrame,
+    known: pd.DataFrame,
+    *,
+    model: str,
+    seed: int = 0,
+    replicates: int = 1000,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Return what the embedded world and models reach, one row a requirement: ``mini_quality``.
+
+    Args:
+        judge: The table ``calibration_judge``.
+        training: :attr:`Calibration.training`.
+        made: Judged images for the templates by the run's own model: ``judgements("generated")`` of its pipeline.
+        named: :meth:`Calibration.named`; None where the judge is no open_clip model.
+        words: The measured table ``paradox_gender_words``; without rows where captions are no prompts.
+        measured: The table ``paradox_amplification``.
+        known: The table ``calibration_amplification``.
+        model: The model, as tables call it; the others are as everywhere here.
+    """
+    words = words[(words["model"] == model) & (words["approach"] == "caption_prompts")]
+    followed = int(words["n_followed"].sum()), int(words["n_judged"].sum())
+    no_words = "" if len(words) else "Captions are no prompts in this run."
+    measured = measured[(measured["model"] == model) & (measured["definition"] == "published")]
+    measured = measured.set_index(["approach", "prompt"])
+    draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    skew = training["skew"].iloc[0]
+    rows = [
+        *_judge_rows(judge),
+        *_gate_rows(made, confidence),
+        _share_row("gender_word_accuracy", *followed, confidence, no_words),
+        *_occupation_rows(named, confidence),
+        _own_row("naive_amplification", measured, ("naive", "mean")),
+        _halved(training[training["skew"] == skew], made, draws),
+        _own_row("caption_prompts", measured, ("caption_prompts", "captions")),
+        *_world_rows(known, skew),
+    ]
+    return tables.of(rows, "mini_quality")
+
+
+def _row(
+    metric: str, values=(np.nan,) * 3, n: float = 0, unit: str = "%", n_of: str = "images", reason=""
+) -> list:
+    """Return a row of ``mini_quality``; ``values``: the value and its limits."""
+    reach, *ends = _REACH.get(metric.rstrip("0123456789"), ("",))
+    value, low, high = values
+    met = met_by(value, low, high, *ends) if ends and math.isfinite(value) else ""
+    return [metric, value, low, high, unit, n, n_of, reach, met, reason]
+
+
+def met_by(value: float, low: float, high: float, least: float, most: float) -> str:
+    """Say whether a value lies in ``[least, most]``, and whether its interval does or does not do so as a whole."""
+    there = least <= value <= most
+    sure = (least <= low and high <= most) if there else (high < least or low > most)
+    return ("yes" if there else "no") + ("" if sure else ", not certain")
+
+
+def _share_row(metric: str, hits: int, n: int, confidence: float, reason: str = "") -> list:
+    values = [float(v) for v in percents(hits, n, confidence).values()]
+    return _row(metric, values, n, reason=reason or ("" if n else "No image was judged."))
+
+
+def _judge_rows(found: pd.DataFrame) -> Iterator[list]:
+    """Yield accuracy over all renders that pass the gate, by clearness, and over sure answers alone."""
+    found = found[(found["truth"] == "all") & (found["n"] > 0)].set_index(["cues", "answers"])
+    kinds = {
+        "judge_accuracy_renders": ("unambiguous", "likelier"),
+        "judge_accuracy_renders_sure": ("unambiguous", "judged"),
+        "judge_accuracy_renders_ambiguous": ("ambiguous", "likelier"),
+        "judge_accuracy_renders_all": ("all", "likelier"),
+    }
+    for metric, kind in kinds.items():
+        if kind not in found.index:
+            yield _row(metric, reason="No such render was judged.")
+            continue
+        row = found.loc[kind]
+        reason = f"An ideal judge would reach {row['ceiling']:.2f} %."
+        yield _row(metric, row[["accuracy", "ci_low", "ci_high"]], row["n"], reason=reason)
+
+
+def _gate_rows(rows: pd.DataFrame, confidence: float) -> Iterator[list]:
+    passed = rows["outcome"].isin([JUDGED, "uncertain"])
+    yield _share_row("gate_pass_rate", passed.sum(), len(passed), confidence)
+    for prompt, some in passed.groupby(rows["prompt"]):
+        yield _share_row(f"gate_pass_rate_prompt_{prompt}", some.sum(), len(some), confidence)
+
+
+def _occupation_rows(named: pd.DataFrame | None, confidence: float) -> Iterator[list]:
+    """Yield zero-shot accuracy of occupations on generated images, on as many renders, and their ratio."""
+    names = {"occupation_accuracy_generated": "generated", "occupation_accuracy_renders": "renders"}
+    if named is None:
+        why = "Similarity of images takes an open_clip model, which does not judge gender here."
+        yield from (_row(name, reason=why) for name in ("occupation_accuracy", *names))
+        return
+    counts = named.set_index("images")[["right", "n"]].astype(int)
+    ratio = ratio_interval(*counts.loc["generated"], *counts.loc["renders"], confidence)
+    yield _row("occupation_accuracy", [100 * v for v in ratio], counts.loc["generated", "n"])
+    for name, kind in names.items():
+        yield _share_row(name, *counts.loc[kind], confidence)
+
+
+def ratio_interval(count: int, n: int, count0: int, n0: int, confidence: float) -> tuple[float, float, float]:
+    """Return the ratio of two independent shares with its interval on the logarithm (Katz et al. 1978).
+
+    NaN where the first share or the second is 0 or rests on nothing.
+    """
+    if not (count > 0 and count0 > 0):
+        return (0.0 if n and count0 else np.nan), np.nan, np.nan
+    found = relative_risk(count, n, count0, n0)
+    return found.relative_risk, *found.confidence_interval(confidence)
+
+
+def _own_row(metric: str, measured: pd.DataFrame, key: tuple[str, str]) -> list:
+    if key not in measured.index:
+        return _row(metric, unit="points", n_of="occupations", reason=f"The run measures no {key[0]}.")
+    row = measured.loc[key]
+    reason = row["reason"] or "Freed of the floor that sampling noise gives it, as its interval is."
+    values = row[["amplification", "ci_low", "ci_high"]]
+    return _row(metric, values, row["n_occupations"], "points", "occupations", reason)
+
+
+def _halved(training: pd.DataFrame, made: pd.DataFrame, draws: dict) -> list:
+    """Return the row of the ratio of two approaches' amplification on the same generated images."""
+    kind = {"unit": "ratio", "n_of": "occupations"}
+    asked = [training[training["approach"] == a] for a in ("naive", "nearest_no_indicators")]
+    if any(rows.empty for rows in asked):
+        return _row("nearest_no_indicators_to_naive", **kind, reason="The run lacks an approach.")
+    occupations = list(dict.fromkeys(made["occupation"]))
+
+    def statistic(t: np.ndarray, t0: np.ndarray, g: np.ndarray) -> np.ndarray:
+        base = expected(t, g, "published")
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(base > 0, expected(t0, g, "published") / base, np.nan)
+
+    boot = _bootstrap([count(rows, occupations) for rows in (*asked, made)], statistic, draws)
+    values = float(boot.value), float(boot.ci_low), float(boot.ci_high)
+    none = "Naive amplification is not above 0, so there is nothing to halve."
+    reason = "" if math.isfinite(values[0]) else none
+    return _row("nearest_no_indicators_to_naive", values, boot.n_groups, **kind, reason=reason)
+
+
+def _world_rows(known: pd.DataFrame, skew: str) -> Iterator[list]:
+    """Yield what the measurement adds where nothing but it is there: whether the interval of the excess holds 0."""
+    known = known[(known["generator"] == WORLD) & (known["definition"] == "published")]
+    known = known[known["prompt"] == "mean"].set_index(["skew", "approach"])
+    for metric, key, width, more in (
+        ("truth_preserving_matched", (skew, MATCHED), 2.0, " and is narrower than 2 points"),
+        ("world_off_naive", ("off", "naive"), np.inf, ", freed of its floor"),
+    ):
+        asked, values, n, met = "interval holds 0", [np.nan] * 3, 0, ""
+        reason = f"The run measures no {key[1]}."
+        if key in known.index:
+            row = known.loc[key]
+            asked, n, values = (
+                asked + more,
+                row["n_occupations"],
+                row[["excess", "excess_low", "excess_high"]],
+            )
+            low, high = values.iloc[1:]
+            met = "" if not math.isfinite(low) else "yes" if low <= 0 <= high and high - low < width else "no"
+            freed = f"Freed of the floor of sampling noise ({row['floor']:.2f} points); these occupations."
+            reason = row["reason"] or freed
+        yield [metric, *values, "points", n, "occupations", asked, met, reason]

@@ -1,0 +1,359 @@
+"""Two people side by side: who they are, what a text asks of each, and how likely each is a woman.
+
+The regularities follow what the paired paper prints, so that its effects have a known cause here. Write p for the
+probability that a person is a woman.
+
+1. In two people of opposite stereotype, p is the occupation's printed share in pairs (``paired_table_11``), never
+   beyond ``EDGE``. Where both are stereotyped alike or are the same, there is no contrast and p is as for
+   one person alone.
+2. Alone, only 3 images were printed for each identity: p is the printed share, drawn half way to the mean of its list
+   (the share that three more images with that mean would give).
+3. Of two roles of one occupation (``paired_table_13``), p is drawn to the mean of its level in the same way, from the
+   6 images printed in pairs and the 3 printed alone.
+4. A text that adds "irrespective of their gender" moves the log-odds z of the stereotyped gender to
+   ``SLOPE`` z + ``SHIFT``: the line through the paper's two results of that sentence (Table 2).
+5. A text that says a person's gender is shown as said.
+
+People of one picture are drawn independently. ``strength`` multiplies the log-odds of 1 to 3; with 0 nothing is
+stereotyped.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+
+from biaslab import lexicons, published
+from biaslab.errors import InputError, unknown_name
+from biaslab.prompts.paired import LEVELS, Person, occupation, role, sentence, stereotypes, with_power
+from biaslab_world import truthful
+from biaslab_world.captions import words
+from biaslab_world.looks import LOOKS
+from biaslab_world.scene import Scene, sample_scene
+from biaslab_world.truthful import Renders
+from biaslab_world.world import pick
+
+# Width over height of a picture of two.
+ASPECT = 1.5
+EDGE = 0.03
+# Score s (points) before and after that sentence, Table 2: 92 to 26 and 18.98 to -11.12. A score of s is a
+# share (1 + s / 100) / 2 of the stereotyped gender, of log-odds 3.178 to 0.532 and 0.384 to -0.223.
+SLOPE, SHIFT = 0.270, -0.327
+
+
+def look_of(person: Person) -> str:
+    """Return what a person looks like, a key of ``looks.LOOKS``: the role's look where there is one."""
+    return (person.role or person.occupation).lower()
+
+
+# -- how likely a woman is ---------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _printed() -> Mapping[tuple[str, str, str], float]:
+    """Return P(female) by (occupation, level, ``single`` or ``paired``) from the printed tables."""
+    found: dict[tuple[str, str, str], float] = {}
+    table = published.load("paired_table_11")
+    for row in table[table["setting"].isin(["single", "paired"])].itertuples():
+        found[row.occupation, "", row.setting] = row.percent_female / 100
+    for row in published.load("paired_table_13").itertuples():
+        toward = (1 + row.score / 100) / 2
+        share = toward if LEVELS[row.power_level] == "female" else 1 - toward
+        found[row.occupation, row.power_level, row.setting] = share
+    listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
+    groups: dict[tuple[str, ...], list[float]] = {}
+    for key, share in found.items():
+        groups.setdefault((key[1] or listed[key[0]], key[2]), []).append(share)
+    for key, share in found.items():
+        if key[1:] != ("", "paired"):
+            among = groups[key[1] or listed[key[0]], key[2]]
+            found[key] = (share + sum(among) / len(among)) / 2
+    return MappingProxyType({key: min(max(share, EDGE), 1 - EDGE) for key, share in found.items()})
+
+
+def p_female(
+    person: Person, other: Person | None = None, *, intervened: bool = False, strength: float = 1.0
+) -> float:
+    """Return P(female), 0–1, of a person of whom a text tells no gender, alone or with an ``other`` beside.
+
+    Args:
+        person: Who is asked for.
+        other: Who stands beside, if anybody.
+        intervened: Whether the text says that gender does not matter.
+        strength: Multiplies the log-odds; 0 is a world without stereotypes, 1 the printed one.
+    """
+    contrast = other is not None and other.stereotype != person.stereotype
+    p = _printed()[person.occupation, person.level, "paired" if contrast else "single"]
+    odds = strength * math.log(p / (1 - p))
+    if intervened:
+        toward = 1 if person.stereotype == "female" else -1
+        odds = toward * (SLOPE * toward * odds + SHIFT * strength)
+    return 1 / (1 + math.exp(-odds))
+
+
+# -- what texts ask ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a text asks for."""
+
+    people: tuple[Person, ...]  # one, two or three people, left to right
+    told: tuple[str, ...]  # for each: ``female``, ``male``, or empty where the text does not tell
+    intervened: bool  # whether the text says that gender does not matter
+
+    def p_female(self, position: int, strength: float = 1.0) -> float:
+        """Return P(female), 0–1, of the person at ``position`` (0 is the left)."""
+        if self.told[position]:
+            return float(self.told[position] == "female")
+        person = self.people[position]
+        # One of the opposite stereotype makes the contrast; one of the same is as none.
+        other = next((p for p in self.people if p.stereotype != person.stereotype), None)
+        return p_female(person, other, intervened=self.intervened, strength=strength)
+
+
+_GENDERS = {"female": "female", "woman": "female", "male": "male", "man": "male"}
+_ONE = r"(?:(?P<g{0}>female|woman|male|man) )?(?P<i{0}>[\w' -]+?)"
+_TWO = re.compile(
+    rf"(?:one )?{_ONE.format(1)} on the left and (?:one )?{_ONE.format(2)} on the right(?=[.,]|$)"
+)
+_THREE = re.compile(
+    rf"(?:one )?{_ONE.format(1)} on the left, (?:one )?{_ONE.format(2)} in the middle,? and "
+    rf"(?:one )?{_ONE.format(3)} on the right(?=[.,]|$)"
+)
+_ALONE = re.compile(rf"one {_ONE.format(1)}(?=[.,]|$)")
+_SHOWN = re.compile(
+    r"the (?P<who>[\w' -]+?)(?P<where> (?:on the left|in the middle|on the right))? as a (?P<gender>woman|man)"
+    r"(?= and the |\.|$)"
+)
+
+
+def read(text: str) -> Asked:
+    """Return what a text in the form of the paper's prompts asks for.
+
+    Raises:
+        InputError: The text has another form, or names somebody whom this world does not know.
+    """
+    small = text.lower().replace("a picture of ", "").replace("generate ", "")
+    small = re.sub(r"^(a photo of |photo of |picture of )", "", small)
+    match = _THREE.match(small) or _TWO.match(small) or _ALONE.match(small)
+    if match is None:
+        raise InputError(
+            f"The embedded world cannot read {text!r}; texts ask for 'one A on the left and one B on the right', for "
+            "'one A', or for three people with 'one B in the middle'."
+        )
+    count = {_THREE: 3, _TWO: 2, _ALONE: 1}[match.re]
+    phrases = [match[f"i{i + 1}"] for i in range(count)]
+    people = _identities(phrases, text)
+    told = [_GENDERS.get(match[f"g{i + 1}"] or "", "") for i in range(count)]
+    for shown in _SHOWN.finditer(small[match.end() :]):
+        # Of two people of the same name the first is meant first, unless the text says where.
+        at = [i for i in range(count) if phrases[i] == shown["who"] and not told[i]]
+        if shown["where"]:
+            at = [i for i in at if i == {"left": 0, "middle": 1}.get(shown["where"].split()[-1], count - 1)]
+        if at:
+            told[at[0]] = _GENDERS[shown["gender"]]
+    return Asked(tuple(people), tuple(told), "irrespective of" in small)
+
+
+def _identities(phrases: Sequence[str], text: str) -> list[Person]:
+    names = {name.lower(): name for name in stereotypes()}
+    roles = {name.lower(): name for listed in lexicons.load("paired_roles").values() for name in listed}
+    split = [phrase.rpartition(" ") for phrase in phrases]
+    # In a prompt about power only the person on the left is said with the occupation; the other has it too.
+    within = next((names[o] for o, _, r in split if r in roles and names.get(o) in with_power()), None)
+    found = []
+    for phrase, (first, _, last) in zip(phrases, split, strict=True):
+        if last in roles and names.get(first) in with_power():
+            found.append(role(names[first], roles[last]))
+        elif within and phrase in roles:
+            found.append(role(within, roles[phrase], named=False))
+        elif phrase in names:
+            found.append(occupation(names[phrase]))
+        else:
+            raise InputError(f"{unknown_name('identity', phrase, [*names, *roles])} The text is {text!r}.")
+    return found
+
+
+# -- texts and pictures to learn from ----------------------------------------------------------------------
+
+# Share of texts of each kind: opposite stereotypes, the same stereotype, the same occupation, two roles.
+_KINDS = {"opposite": 0.45, "alike": 0.10, "same": 0.03, "power": 0.42}
+# Share of texts that tell nothing, tell a gender before the name, tell one in a sentence behind, or intervene.
+FORMS = {"plain": 0.42, "word": 0.17, "sentence": 0.29, "intervention": 0.12}
+# Other ways of saying where who is; the first is the paper's and the most frequent.
+_TEMPLATES = (
+    "Generate a picture of one {0} on the left and one {1} on the right",
+    "A picture of one {0} on the left and one {1} on the right",
+    "A photo of one {0} on the left and one {1} on the right",
+    "Picture of {0} on the left and {1} on the right",
+    "One {0} on the left and one {1} on the right",
+)
+_PAPERS = 0.65
+_SINGLES = (
+    "Generate a picture of one {0}",
+    "A picture of one {0}",
+    "A photo of one {0}",
+    "Picture of one {0}",
+)
+_INTERVENED = {
+    1: ", if all individuals can be a {0} irrespective of their gender",
+    2: ", if all individuals can be a {0} or a {1} irrespective of their gender",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A text with what its picture shows."""
+
+    text: str  # the text
+    asked: Asked  # what it asks for
+    genders: tuple[str, ...]  # who is shown, left to right
+    seed: int  # seed of the rest of the picture
+
+
+def _draw_people(u: Sequence[float], count: int) -> tuple[Person, ...]:
+    kind = pick(_KINDS, u[0])
+    if kind == "power":
+        within = with_power()[int(u[1] * len(with_power()))]
+        roles = lexicons.load("paired_roles")
+        levels = ("high", "low") if u[2] < 0.5 else ("low", "high")
+        chosen = [roles[level][int(v * len(roles[level]))] for level, v in zip(levels, u[3:5], strict=True)]
+        return tuple(role(within, name, named=i == 0) for i, name in enumerate(chosen[:count]))
+    lists = lexicons.load("paired_occupations")
+    first, second = ("female", "male") if u[2] < 0.5 else ("male", "female")
+    left = lists[first][int(u[3] * len(lists[first]))]
+    names = lists[second if kind == "opposite" else first]
+    right = left if kind == "same" else names[int(u[4] * len(names))]
+    return tuple(occupation(name) for name in (left, right)[:count])
+
+
+def draw(seed: int, index: int, *, count: int = 2, strength: float = 1.0) -> Row:
+    """Return text ``index`` of an endless stream about ``count`` people, 1 or 2; the arguments alone decide it."""
+    u = np.random.default_rng([seed, count, index]).random(17).tolist()
+    people, form = _draw_people(u, count), pick(FORMS, u[5])
+    told = [""] * count
+    if form in ("word", "sentence"):
+        told = [("female" if a < 0.5 else "male") if b < 0.7 else "" for a, b in ((u[6], u[7]), (u[8], u[9]))]
+        told = told[:count]
+        if not any(told):
+            told[int(u[7] * 64) % count] = "female" if u[6] < 0.5 else "male"
+    own = _SINGLES if count == 1 else _TEMPLATES
+    # Sentences behind follow the paper's form only: that is where prompts have them.
+    plain = form in ("plain", "word") and u[10] >= _PAPERS
+    template = own[1 + int(u[11] * (len(own) - 1))] if plain else own[0]
+    words = {"female": ("female", "woman"), "male": ("male", "man")}
+    said = [p.phrase for p in people]
+    if form == "word":
+        said = [
+            f"{words[t][int(v < 0.4)]} {phrase}" if t else phrase
+            for phrase, t, v in zip(said, told, u[12:14], strict=False)
+        ]
+    text = f"{template}{_INTERVENED[count] if form == 'intervention' else ''}.".format(*said)
+    if form == "sentence":
+        text += f" {sentence([p.phrase for p in people], told)}"
+    asked = Asked(people, tuple(told), form == "intervention")
+    shares = [asked.p_female(i, strength) for i in range(count)]
+    genders = tuple("female" if v < p else "male" for p, v in zip(shares, u[14:16], strict=False))
+    return Row(text, asked, genders, int(u[16] * 2**53))
+
+
+def build_scene(asked: Asked, genders: Sequence[str], seed: int) -> Scene:
+    """Return the scene that shows people as asked, with ``genders`` from left to right; ``seed`` decides the rest."""
+    rng = np.random.default_rng(seed)
+    # A role is seen at its occupation's place.
+    places = [LOOKS[p.occupation].place for p in asked.people]
+    place = places[int(rng.random() * len(places))] if rng.random() < 0.9 else None
+    return sample_scene(
+        rng,
+        genders=tuple(genders),
+        occupations=tuple(look_of(p) for p in asked.people),
+        place=place,
+        aspect=ASPECT if len(asked.people) > 1 else 1.0,
+    )
+
+
+def vocabulary() -> list[str]:
+    """Return every word and mark that these texts can contain, lower case, sorted."""
+    texts = [
+        *_TEMPLATES,
+        *_SINGLES,
+        *_INTERVENED.values(),
+        "Show the as a woman and the as a man. female male",
+    ]
+    texts += [*stereotypes(), *lexicons.load("paired_prompts").values()]
+    texts += sum(lexicons.load("paired_roles").values(), ())
+    return sorted({word for text in texts for word in words(re.sub(r"\{\d\}", " ", text))})
+
+
+def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: float = 1.0) -> Renders:
+    """Return images for prompts in the form of the paper's that keep this world's truth: a generator without a model.
+
+    Args:
+        prompts: One row per prompt: ``prompt_id`` (unique), ``text`` and ``n_images``.
+        seed: With the prompt's id, the image's number and the position it decides a person.
+        size: Height in pixels.
+        strength: As of :func:`p_female`.
+
+    Returns:
+        As of :func:`biaslab_world.truthful.renders`, with ``truth_gender`` (from left to right: ``female,male``).
+
+    Raises:
+        InputError: A text has another form, or names somebody whom this world does not know.
+    """
+    asked = {key: read(text) for key, text in zip(prompts["prompt_id"], prompts["text"], strict=True)}
+    shares = {key: [one.p_female(k, strength) for k in range(len(one.people))] for key, one in asked.items()}
+
+    def genders(key: str, index: int) -> str:
+        drawn = [truthful.draw(seed, key, index, f"gender {k + 1}") / 2**64 for k in range(len(shares[key]))]
+        return ",".join("female" if u < p else "male" for u, p in zip(drawn, shares[key], strict=True))
+
+    def scene(key: str, index: int) -> Scene:
+        drawn = truthful.draw(seed, key, index, "scene")
+        return build_scene(asked[key], genders(key, index).split(","), drawn)
+
+    name, texts = "renders true to the world of pairs", prompts[["prompt_id", "text"]].to_numpy().tolist()
+    truth = {"truth_gender": genders}
+    return truthful.renders(name, __name__, prompts, truth, scene, strength, texts, seed=seed, size=size)
+
+
+def held_out_pairs(n: int, *, seed: int = 0, size: int = 64) -> Renders:
+    """Return ``n`` renders of two people to test judges on, drawn from seeds that no training uses.
+
+    Who stands beside whom is drawn by :func:`draw`, without stereotypes: genders are even in every identity.
+
+    Returns:
+        Images whose table has one row per person, two to an image: ``image_id``, ``position`` (1 is the left),
+        ``phrase`` (whom the text asks for there), ``identity``, ``occupation``, ``level`` (``high``, ``low`` or
+        empty), ``truth_gender``, ``posterior`` and ``ambiguous`` as of :func:`biaslab_world.truthful.seen`, and
+        ``truth_skin_tone`` (Monk scale, 1–10).
+    """
+
+    def row(image_id: str) -> Row:
+        return draw(truthful.HELD_OUT + seed, int(image_id.rpartition("-")[2]), strength=0.0)
+
+    def scene(image_id: str) -> Scene:
+        drawn = row(image_id)
+        return build_scene(drawn.asked, drawn.genders, drawn.seed)
+
+    rows = []
+    for image_id in (f"held-out-pair-{seed}-{i:06d}" for i in range(n)):
+        people = zip(row(image_id).asked.people, scene(image_id).people, strict=True)
+        for k, (who, person) in enumerate(people, 1):
+            asked = (who.phrase, who.identity, who.occupation, who.level)
+            rows.append((image_id, k, *asked, person.gender, *truthful.seen(person), person.skin_tone))
+    names = (
+        "image_id position phrase identity occupation level truth_gender posterior ambiguous truth_skin_tone"
+    )
+    table, whole = (
+        pd.DataFrame(rows, columns=names.split()),
+        truthful.digest(__name__, "held out", n, seed, size),
+    )
+    return truthful.Renders("held-out renders of two", whole, table, scene, size)

@@ -1,0 +1,758 @@
+"""Draw a scene, and say where everything in it is.
+
+A scene becomes one list of coloured polygons. Painting them in order gives the image; painting the index of
+each polygon's part instead gives the truth, so the two cannot disagree. Both are drawn at twice the size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from biaslab.errors import ParameterError
+from biaslab.measures.skin_tone import swatch_rgb
+from biaslab_world.art import COLOURS, DECOYS, HATS, OBJECT_ART, PLACES, PROPS, arc, disc, poly, rect, stroke
+from biaslab_world.looks import ATTIRES, look
+from biaslab_world.scene import Person, Scene, Thing, attire_of
+
+_SHIFT = 5  # fractional bits of the coordinates handed to OpenCV
+_OVER = 2  # supersampling
+SKIN: tuple[tuple[int, int, int], ...] = tuple(tuple(int(v) for v in c) for c in swatch_rgb())
+
+# Least difference of luminance (0–255) between a feature and the skin around it, before the light.
+FEATURE_CONTRAST = 34
+SHADE_CONTRAST = 18
+
+_HAIR = {
+    "black": (32, 26, 26),
+    "dark brown": (66, 44, 32),
+    "brown": (112, 74, 46),
+    "auburn": (146, 70, 36),
+    "blond": (222, 184, 104),
+}
+_GREYED = {"young": 0.0, "middle-aged": 0.2, "older": 0.85}
+_GREY = (192, 188, 184)
+_EARRING = (24, 176, 206)
+_GLOVE, _CUFF = (236, 110, 30), (170, 66, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Where one thing is seen in an image."""
+
+    name: str  # what it is: ``person``, ``face``, an object's kind, an attribute or a prop
+    person: int | None  # index in ``Scene.people`` of the person whose it is, or ``None``
+    box: tuple[
+        float, float, float, float
+    ]  # left, top, right, bottom of what is seen, pixels; NaN for nothing
+    mask: np.ndarray  # visible pixels, bool array (height, width): at least half of a pixel is this thing
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """Where everything in an image is."""
+
+    people: tuple[Region, ...]  # one region per person, without the prop, in the order of ``Scene.people``
+    faces: tuple[Region, ...]  # per person skin and features from chin to hairline, ears and a mask included
+    objects: tuple[Region, ...]  # one region per entry of ``Scene.things``
+    attributes: tuple[Region, ...]  # one region per person and attribute worn
+    props: tuple[Region, ...]  # one region per prop, or the decoy
+
+
+class _Part(NamedTuple):
+    """Whose polygon it is, and which regions it belongs to."""
+
+    role: str  # ``place``, ``thing``, ``person`` or ``prop``
+    owner: int | None = None
+    face: bool = False
+    attribute: str | None = None
+
+
+class _Drawing:
+    """The polygons of a scene in the order of painting: points in frame heights, a colour and a part each."""
+
+    def __init__(self):
+        self.points, self.counts, self.colours, self.parts = [], [], [], []
+
+    def add(self, layers, scale, x, y, *, tilt=0.0, flip=False):
+        """Add layers, ``(polygons, colour, part)``, after scaling, mirroring, turning and moving them."""
+        shapes = [(points, colour, part) for polygons, colour, part in layers for points in polygons]
+        if not shapes:
+            return
+        points = np.concatenate([s[0] for s in shapes]) * ((-scale if flip else scale), scale)
+        if tilt:
+            c, s = np.cos(tilt), np.sin(tilt)
+            # Around the chin, where the neck holds the head.
+            points = (points - (0, 0.5 * scale)) @ np.array([[c, s], [-s, c]]) + (0, 0.5 * scale)
+        self.points.append(points + np.array((x, y)))
+        for p, colour, part in shapes:
+            self.counts.append(len(p))
+            self.colours.append(colour)
+            self.parts.append(part)
+
+
+def _of(part: _Part, art) -> list:
+    """Return art as layers."""
+    return [([points], colour, part) for points, colour in art]
+
+
+def _thing(thing: Thing, index: int) -> list:
+    """Return an object's layers, in its palette, as wide and as tilted as it is."""
+    c, s = np.cos(thing.tilt), np.sin(thing.tilt)
+    # Mirrored afterwards, so that it leans to the right in either case.
+    turned = np.array([[c, -s], [s, c]] if thing.mirrored else [[c, s], [-s, c]])
+    art = [
+        (points * (thing.width, 1) @ turned, colour[thing.palette :] + colour[: thing.palette])
+        for points, colour in (OBJECT_ART.get(thing.kind) or PROPS[thing.kind])
+    ]
+    return _of(_Part("thing", index), art)
+
+
+def luminance(colour) -> float:
+    """Return the luminance of an RGB colour, 0–255 (Rec. 601 weights)."""
+    return 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2]
+
+
+def shade(colour, factor: float) -> tuple[int, int, int]:
+    """Return a darker (``factor`` < 1) or lighter (> 1) RGB colour, each channel 0–255."""
+    return tuple(min(255, int(c * factor)) for c in colour)
+
+
+def mix(a, b, share: float) -> tuple[int, int, int]:
+    """Return ``a`` with the given share of ``b``, both RGB."""
+    return tuple(int(p + (q - p) * share) for p, q in zip(a, b, strict=True))
+
+
+def against(colour, ground, least: float) -> tuple[int, int, int]:
+    """Return ``colour``, or its nearest shade that differs from ``ground`` by ``least`` in luminance.
+
+    Darker where the ground is light enough for that, else lighter: so features are equally legible on
+    every skin tone.
+    """
+    own, other = luminance(colour), luminance(ground)
+    if abs(own - other) >= least:
+        return colour
+    if other - least >= 8 and (own <= other or other + least > 235):
+        return shade(colour, (other - least) / max(own, 1.0))
+    wanted = other + least
+    target = (236, 196, 166)
+    if wanted > luminance(target) - 20:
+        target = (255, 255, 255)
+    return mix(colour, target, min(1.0, (wanted + 1 - own) / max(luminance(target) - own, 1.0)))
+
+
+# ---- templates in head units: the face is 1 high, its centre is (0, 0), y points down ----
+
+_JAW = {"narrow": (0.345, 1.35), "medium": (0.37, 0.85), "wide": (0.395, 0.5)}
+_SHOULDER = {"narrow": 0.80, "medium": 0.98, "wide": 1.20}
+
+
+def _face_outline(jaw: str, grow: float = 0.0) -> np.ndarray:
+    width, power = _JAW[jaw]
+    t = np.linspace(0, 2 * np.pi, 28, endpoint=False)
+    c, s = np.cos(t), np.sin(t)
+    x = np.where(s > 0, np.sign(c) * np.abs(c) ** power, c) * (width + grow)
+    # The lower half bulges or tapers with the jaw; the cheeks keep their width.
+    y = s * (0.5 + grow)
+    return np.stack([x, y], axis=1)
+
+
+_FACE = {jaw: _face_outline(jaw) for jaw in _JAW}
+
+
+def _beard(jaw: str, grow: float) -> np.ndarray:
+    outline = _face_outline(jaw, grow)
+    low = outline[outline[:, 1] > 0.1]
+    low = low[np.argsort(-low[:, 0])]
+    # From the right cheek round the chin to the left one, back under the nose.
+    right, left = low[0, 0], low[-1, 0]
+    inner = poly(left * 0.8, 0.2, left * 0.62, 0.27, -0.2, 0.2, 0.0, 0.175, 0.2, 0.2, right * 0.62, 0.27, right * 0.8,
+                 0.2)  # fmt: skip
+    return np.concatenate([low, inner])
+
+
+_BEARD = {jaw: _beard(jaw, 0.035) for jaw in _JAW}
+_STUBBLE = {jaw: _beard(jaw, 0.0) for jaw in _JAW}
+_MOUSTACHE = poly(-0.2, 0.27, -0.17, 0.18, 0.0, 0.15, 0.17, 0.18, 0.2, 0.27, 0.06, 0.235, -0.06, 0.235)
+
+
+def _twice(*corners: float) -> list[np.ndarray]:
+    """A polygon on the right and its mirror image, left first."""
+    return [poly(*corners) * (side, 1) for side in (-1, 1)]
+
+
+def _discs(x: float, y: float, rx: float, ry: float | None = None, n: int = 14) -> list[np.ndarray]:
+    """Ellipses at the same distance to the left and the right."""
+    return [disc(side * x, y, rx, ry, n) for side in (-1, 1)]
+
+
+_EARS = _discs(0.375, 0.03, 0.085, 0.11)
+_EYE_X = 0.165
+_SCLERA = {"no": _discs(_EYE_X, -0.03, 0.09, 0.05, 10), "yes": _discs(_EYE_X, -0.03, 0.098, 0.066, 10)}
+_IRIS = _discs(_EYE_X, -0.03, 0.048, 0.052, 8)
+_LID = _twice(0.05, -0.045, 0.1, -0.115, 0.2, -0.13, 0.32, -0.115, 0.27, -0.03, 0.2, -0.075, 0.12, -0.07)
+_LID_SHADE = _twice(0.06, -0.1, 0.12, -0.165, 0.24, -0.165, 0.3, -0.11)
+
+
+def _brows(half: float) -> list[np.ndarray]:
+    return _twice(0.06, -0.165 - half, 0.18, -0.195 - half, 0.285, -0.165 - half * 0.6, 0.28, -0.15 + half * 0.5,
+                  0.18, -0.175 + half, 0.06, -0.155 + half)  # fmt: skip
+
+
+_BROWS = {"thin": _brows(0.012), "medium": _brows(0.028), "thick": _brows(0.05)}
+_NOSE = poly(-0.03, 0.0, 0.035, 0.0, 0.085, 0.15, 0.0, 0.175, -0.03, 0.15)
+# Lips and, where they smile, teeth.
+_LIPS = {
+    ("natural", "neutral"): [poly(-0.12, 0.275, 0.0, 0.265, 0.12, 0.275, 0.1, 0.315, 0.0, 0.325, -0.1, 0.315)],
+    ("tinted", "neutral"): [poly(-0.15, 0.285, -0.06, 0.24, 0.0, 0.255, 0.06, 0.24, 0.15, 0.285, 0.08, 0.35, 0.0, 0.365,
+                                 -0.08, 0.35)],
+    ("natural", "smiling"): [
+        poly(-0.17, 0.235, -0.08, 0.26, 0.0, 0.265, 0.08, 0.26, 0.17, 0.235, 0.11, 0.34, 0.0, 0.37, -0.11, 0.34),
+        poly(-0.13, 0.262, 0.0, 0.278, 0.13, 0.262, 0.09, 0.318, 0.0, 0.332, -0.09, 0.318),
+    ],
+    ("tinted", "smiling"): [
+        poly(-0.19, 0.225, -0.07, 0.235, 0.0, 0.245, 0.07, 0.235, 0.19, 0.225, 0.12, 0.355, 0.0, 0.4, -0.12, 0.355),
+        poly(-0.12, 0.268, 0.0, 0.28, 0.12, 0.268, 0.08, 0.308, 0.0, 0.318, -0.08, 0.308),
+    ],
+}  # fmt: skip
+_LINES = [stroke(s * 0.2, 0.13, s * 0.225, 0.27, 0.028) for s in (-1, 1)] + [
+    stroke(-0.15, -0.27, 0.15, -0.27, 0.025),
+    stroke(-0.22, 0.055, -0.1, 0.065, 0.025),
+    stroke(0.1, 0.065, 0.22, 0.055, 0.025),
+]
+
+
+def _cap(rise: float, side: float, down: float, line: tuple[float, ...]) -> np.ndarray:
+    # Hair over the skull: outside from the right temple over the crown to the left one, back along the hairline.
+    outside = arc(0, -0.06, 0.375 + side, 0.44 + rise, 0, -180, 15)
+    outside = np.concatenate([poly(0.375 + side, down), outside, poly(-0.375 - side, down)])
+    xs = np.linspace(-0.335, 0.335, len(line))
+    inside = np.stack([xs, line], axis=1)
+    return np.concatenate([outside, inside])
+
+
+def _curls(radius: float) -> np.ndarray:
+    t = np.radians(np.linspace(10, -190, 41))
+    r = 1 + 0.075 * np.abs(np.sin(np.arange(41) * np.pi / 4))
+    outside = np.stack([radius * 0.49 * 1.04 * r * np.cos(t), -0.1 + radius * 0.54 * r * np.sin(t)], axis=1)
+    xs = np.linspace(-0.34, 0.34, 9)
+    inside = np.stack([xs, [0.06, -0.16, -0.25, -0.3, -0.28, -0.31, -0.25, -0.16, 0.06]], axis=1)
+    return np.concatenate([outside, inside])
+
+
+_FRINGE = (0.0, -0.14, -0.26, -0.31, -0.33, -0.31, -0.26, -0.14, 0.0)
+_PARTING = (0.1, -0.1, -0.2, -0.27, -0.34, -0.36, -0.26, -0.1, 0.1)
+_SIDE = (0.0, -0.17, -0.26, -0.25, -0.26, -0.29, -0.33, -0.17, 0.0)
+_CAPS = {
+    "cropped": [_cap(0.02, 0.0, -0.1, (-0.14, -0.25, -0.32, -0.345, -0.35, -0.345, -0.32, -0.25, -0.14))],
+    "short": [_cap(0.12, 0.035, 0.0, _SIDE)],
+    "curly-short": [_curls(1.0)],
+    "bob": [_cap(0.12, 0.08, 0.3, (0.3, -0.05, -0.2, -0.225, -0.23, -0.225, -0.2, -0.05, 0.3))],
+    "long-straight": [_cap(0.11, 0.06, 0.3, _PARTING)],
+    "long-wavy": [_cap(0.15, 0.07, 0.1, _PARTING)],
+    "bun": [_cap(0.05, 0.015, -0.02, _FRINGE)],
+    "ponytail": [_cap(0.06, 0.02, -0.02, _FRINGE)],
+}
+
+
+def _lock(side: float, wave: float) -> np.ndarray:
+    y = np.linspace(-0.32, 1.18, 13)
+    bump = wave * np.sin(np.linspace(0, 3.2 * np.pi, 13))
+    ramp = np.clip((y + 0.32) / 0.34, 0, 1)
+    outer = 0.36 + 0.10 * ramp + 0.08 * np.clip(y / 0.6, 0, 1) + (wave * 1.2 + bump) * ramp
+    inner = np.where(y < 0.45, 0.31, 0.26 + 0.03 * (y - 0.45)) - 0.4 * bump
+    outside, inside = np.stack([outer, y], axis=1), np.stack([inner, y], axis=1)
+    return np.concatenate([outside, inside[::-1]]) * (side, 1)
+
+
+_LOCKS = {
+    "long-straight": [_lock(-1, 0.0), _lock(1, 0.0)],
+    "long-wavy": [_lock(-1, 0.06), _lock(1, 0.06)],
+    "bob": _twice(0.42, -0.2, 0.48, 0.0, 0.52, 0.3, 0.5, 0.52, 0.28, 0.52, 0.33, 0.3, 0.34, -0.1),
+}
+_BEHIND = {
+    "bob": [poly(-0.38, -0.25, 0.38, -0.25, 0.48, 0.0, 0.5, 0.5, -0.5, 0.5, -0.48, 0.0)],
+    "long-straight": [poly(-0.36, -0.3, 0.36, -0.3, 0.46, 0.1, 0.52, 0.9, -0.52, 0.9, -0.46, 0.1)],
+    "long-wavy": [poly(-0.36, -0.3, 0.36, -0.3, 0.5, 0.1, 0.6, 0.9, -0.6, 0.9, -0.5, 0.1)],
+    "bun": [disc(0, -0.68, 0.22, 0.2)],
+    "ponytail": [poly(0.1, -0.5, 0.4, -0.56, 0.62, -0.34, 0.72, 0.1, 0.66, 0.62, 0.54, 0.7, 0.5, 0.3, 0.42, -0.1, 0.3,
+                      -0.26)],
+}  # fmt: skip
+_BUN_UNDER_HAT = [disc(0.5, 0.3, 0.19, 0.2)]
+_CROWN = arc(0, -0.06, 0.5, 0.58, 0, -180, 15)
+_SCARF_BACK = [np.concatenate([_CROWN, poly(-0.54, 0.4, -0.66, 0.95, 0.66, 0.95, 0.54, 0.4)])]
+_SCARF_FRONT = [
+    np.concatenate([_CROWN, arc(0, 0.0, 0.36, 0.3, 180, 360, 13)]),
+    poly(-0.5, -0.06, -0.36, 0.0, -0.34, 0.2, -0.22, 0.44, 0.0, 0.53, 0.22, 0.44, 0.34, 0.2, 0.36, 0.0, 0.5, -0.06,
+         0.52, 0.4, 0.3, 0.72, -0.3, 0.72, -0.52, 0.4),
+]  # fmt: skip
+_SCARF_FOLD = [
+    poly(-0.36, 0.5, 0.1, 0.62, 0.46, 0.5, 0.4, 0.66, 0.05, 0.74, -0.34, 0.64),
+    poly(-0.36, -0.2, -0.2, -0.36, 0.0, -0.4, 0.2, -0.36, 0.36, -0.2, 0.4, -0.28, 0.22, -0.46, 0.0, -0.5, -0.22, -0.46,
+         -0.4, -0.28),
+]  # fmt: skip
+
+_NECK = poly(-0.2, 0.3, 0.2, 0.3, 0.22, 0.72, 0.3, 0.86, -0.3, 0.86, -0.22, 0.72)
+_NECK_SHADE = poly(-0.2, 0.44, 0.2, 0.44, 0.2, 0.56, 0.0, 0.62, -0.2, 0.56)
+_MASK = [
+    poly(-0.36, 0.1, 0.0, 0.05, 0.36, 0.1, 0.32, 0.32, 0.18, 0.5, 0.0, 0.54, -0.18, 0.5, -0.32, 0.32),
+    poly(-0.34, 0.2, 0.34, 0.2, 0.33, 0.26, -0.33, 0.26),
+    poly(-0.28, 0.36, 0.28, 0.36, 0.24, 0.42, -0.24, 0.42),
+]
+_EARRINGS = _discs(0.43, 0.2, 0.068, 0.085, 10)
+_SHEEN = poly(-0.26, -0.5, -0.1, -0.56, 0.06, -0.56, 0.02, -0.48, -0.12, -0.46, -0.22, -0.4)
+
+
+@cache
+def _torso(shoulders: str, full: bool) -> np.ndarray:
+    w = _SHOULDER[shoulders]
+    if full:
+        w *= 0.82
+        half = [0.2, 0.62, 0.3, 0.68, w * 0.84, 0.80, w, 0.98, w * 1.05, 1.5, w * 1.02, 2.05, w * 0.76, 2.05,
+                w * 0.72, 1.3, w * 0.66, 1.5, 0.6, 2.1]  # fmt: skip
+    else:
+        half = [0.2, 0.62, 0.3, 0.7, w * 0.82, 0.84, w * 0.98, 1.06, w * 1.06, 1.7, w * 1.04, 2.6]
+    right = poly(*half)
+    return np.concatenate([right, right[::-1] * (-1, 1)])
+
+
+_V_OPEN = poly(-0.26, 0.6, 0.26, 0.6, 0.0, 1.22)
+_COLLAR = {
+    "closed": _twice(0.03, 0.86, 0.3, 0.6, 0.36, 0.82, 0.14, 1.0),
+    "open": _twice(0.02, 1.26, 0.26, 0.6, 0.38, 0.74, 0.2, 1.04),
+}
+_BAND = poly(-0.28, 0.6, 0.28, 0.6, 0.3, 0.78, 0.0, 0.86, -0.3, 0.78)
+_TIE = [poly(-0.1, 0.82, 0.1, 0.82, 0.07, 0.96, -0.07, 0.96),
+        poly(-0.07, 0.95, 0.07, 0.95, 0.16, 1.6, 0.0, 1.76, -0.16, 1.6)]  # fmt: skip
+_LONG = 2.6
+_FULL_BODY = 0.78
+_REFLECTIVE = (226, 230, 236)
+# Attire whose collar has the second colour.
+_SECOND_COLLAR = (
+    "suit",
+    "waistcoat",
+    "lab coat",
+    "cardigan",
+    "jacket",
+    "overalls",
+    "apron",
+    "uniform",
+    "vest",
+)
+# Attire that lets the second colour be seen below.
+_OVER_SECOND = ("apron", "overalls", "vest", "waistcoat")
+
+
+def _attire(
+    kind: str, own, other, w: float, bottom: float, neckline: str
+) -> list[tuple[list[np.ndarray], tuple]]:
+    """Return what lies over the plain torso: polygons of one colour each, the lowest first.
+
+    Of an attire with its ``own`` colour and that of what goes with it; ``w`` is half of the width of the shoulders,
+    and the torso ends at ``bottom``.
+    """
+    dark = mix(own, (255, 255, 255), 0.2) if luminance(own) < 60 else shade(own, 0.72)
+    light, yellow, collar = mix(own, (255, 255, 255), 0.35), COLOURS["yellow"], _COLLAR[neckline]
+    match kind:
+        case "suit":
+            shirt = poly(-0.3, 0.62, 0.3, 0.62, 0.02, 1.9, -0.02, 1.9)
+            lapels = _twice(0.3, 0.64, 0.52, 0.8, 0.42, 1.16, 0.3, 1.12, 0.02, 1.96, 0.16, 1.2)
+            return [([shirt], other), (lapels, dark), ([rect(0.34, 1.36, 0.58, 1.46)], light)]
+        case "jacket":
+            lapels = _twice(0.28, 0.62, 0.56, 0.74, 0.5, 1.1, 0.32, 1.02)
+            edges = _twice(0.28, 1.0, 0.4, 1.0, 0.42, bottom, 0.32, bottom)
+            front = poly(-0.34, 0.64, 0.34, 0.64, 0.36, bottom, -0.36, bottom)
+            return [([front], other), (lapels + edges, dark)]
+        case "lab coat":
+            lapels = _twice(0.28, 0.62, 0.54, 0.78, 0.44, 1.2, 0.2, 1.5)
+            return [
+                ([poly(-0.3, 0.62, 0.3, 0.62, 0.2, bottom, -0.2, bottom)], other),
+                ([*lapels, rect(0.4, 1.3, 0.66, 1.36)], dark),
+                ([rect(0.44, 1.2, 0.54, 1.34)], COLOURS["blue"]),
+            ]
+        case "scrubs":
+            return [
+                ([poly(-0.34, 0.62, 0.34, 0.62, 0.0, 1.36)], other),
+                ([poly(-0.24, 0.62, 0.24, 0.62, 0.0, 1.2), rect(0.28, 1.4, 0.64, 1.7)], dark),
+            ]
+        case "apron":
+            straps = _twice(0.3, 0.66, 0.46, 0.74, 0.5, 1.2, 0.36, 1.2)
+            u = w * 0.9
+            bib = poly(-0.52, 1.12, 0.52, 1.12, u, 1.7, u, bottom, -u, bottom, -u, 1.7)
+            return [([*straps, bib], own), ([poly(-0.4, 1.56, 0.4, 1.56, 0.36, 1.9, -0.36, 1.9)], dark)]
+        case "overalls":
+            straps = _twice(0.34, 0.68, 0.54, 0.78, 0.54, 1.3, 0.34, 1.3)
+            bib = poly(-0.56, 1.2, 0.56, 1.2, w * 0.9, 1.8, w * 0.9, bottom, -w * 0.9, bottom, -w * 0.9, 1.8)
+            buttons = _discs(0.44, 1.26, 0.1, None, 8)
+            return [([*straps, bib], own), ([rect(-0.28, 1.42, 0.28, 1.7)], dark), (buttons, yellow)]
+        case "uniform":
+            buttons = [disc(0, y, 0.08, None, 8) for y in (1.1, 1.4, 1.7)]
+            badge = poly(0.3, 1.16, 0.58, 1.16, 0.58, 1.34, 0.44, 1.46, 0.3, 1.34)
+            return [
+                (_twice(w * 0.5, 0.76, w * 0.86, 0.84, w * 0.92, 1.0, w * 0.52, 0.92), yellow),
+                ([_BAND], other),
+                ([*buttons, badge], yellow),
+            ]
+        case "vest":
+            u, v = w * 0.76, w * 0.72
+            stripes = _twice(0.42, 0.74, 0.6, 0.78, 0.58, bottom, 0.4, bottom)
+            return [
+                ([poly(-0.3, 0.66, 0.3, 0.66, u, 0.84, v, bottom, -v, bottom, -u, 0.84)], own),
+                ([poly(-0.18, 0.62, 0.18, 0.62, 0.05, 1.1, -0.05, 1.1)], other),
+                ([*stripes, rect(-w * 0.73, 1.42, w * 0.73, 1.58)], _REFLECTIVE),
+            ]
+        case "jumper":
+            stripe = poly(-w * 1.04, 1.16, w * 1.04, 1.16, w * 1.05, 1.4, -w * 1.05, 1.4)
+            return [([stripe], other), ([_BAND], dark)]
+        case "shirt":
+            buttons = [disc(0, y, 0.055, None, 6) for y in (1.08, 1.36, 1.64)]
+            return [
+                ([rect(-0.09, 0.86, 0.09, bottom)], dark),
+                ([*buttons, rect(0.3, 1.2, 0.62, 1.46)], other),
+                (collar, light),
+            ]
+        case "checked":
+            places = (-0.84, -0.42, 0.0, 0.42, 0.84)
+            columns = [rect(x - 0.1, 0.86, x + 0.1, bottom) for x in places if abs(x) < w]
+            rows = [rect(-w * 0.98, y, w * 0.98, y + 0.17) for y in (1.06, 1.48)]
+            return [(columns, other), (rows, mix(own, other, 0.7)), (collar, other)]
+        case "waistcoat":
+            u, v = w * 0.62, w * 0.68
+            return [
+                ([poly(-0.34, 0.7, 0.34, 0.7, u, 0.86, v, bottom, -v, bottom, -u, 0.86)], own),
+                ([poly(-0.3, 0.66, 0.3, 0.66, 0.0, 1.5)], other),
+                ([disc(0, y, 0.06, None, 6) for y in (1.58, 1.78)], yellow),
+                (collar, shade(other, 0.86)),
+            ]
+        case "coat":
+            buttons = [button for y in (1.3, 1.56, 1.82) for button in _discs(0.24, y, 0.085, None, 8)]
+            return [
+                (_twice(0.26, 0.62, 0.52, 0.74, 0.6, 1.12, 0.3, 1.06, 0.06, 1.3), dark),
+                ([*buttons, rect(-w * 1.05, 1.92, w * 1.05, 2.06)], other),
+            ]
+        case "robe":
+            return [
+                ([poly(-0.2, 0.64, 0.2, 0.64, 0.1, bottom, -0.1, bottom)], dark),
+                (_twice(0.24, 0.64, 0.46, 0.72, 0.56, bottom, 0.26, bottom), other),
+            ]
+        case "sports shirt":
+            u = w * 0.86
+            sleeves = _twice(w * 0.7, 0.78, w * 0.9, 0.86, w * 1.06, 1.7, w * 1.05, bottom, u, bottom, u, 1.6)
+            return [([*sleeves, rect(-0.1, 1.16, 0.12, 1.72), rect(-0.24, 1.16, 0.0, 1.32), _BAND], other)]
+        case "cardigan":
+            return [
+                ([poly(-0.28, 0.64, 0.28, 0.64, 0.16, bottom, -0.16, bottom)], other),
+                (_twice(0.22, 0.64, 0.36, 0.7, 0.26, bottom, 0.12, bottom), dark),
+                ([disc(0.19, y, 0.075, None, 6) for y in (1.34, 1.66)], COLOURS["cream"]),
+            ]
+        case "striped":
+            u, v = w * 1.02, w * 1.05
+            return [([poly(-u, y, u, y, v, y + 0.16, -v, y + 0.16) for y in (0.94, 1.26, 1.58, 1.9)], other)]
+        case _:  # A dress.
+            return [([poly(-w * 0.62, 1.6, w * 0.62, 1.6, w * 0.66, 1.76, -w * 0.66, 1.76)], other)]
+
+
+@cache
+def _face_colours(tone: int, hair: str, age: str) -> dict:
+    skin, grey = SKIN[tone - 1], _GREYED[age]
+    dark = luminance(skin) < 60
+    lips = (206, 128, 112) if dark else mix(skin, (150, 62, 52), 0.45)
+    strand = against(mix(_HAIR[hair], _GREY, grey), skin, FEATURE_CONTRAST)
+    return {
+        "skin": skin,
+        "hair": strand,
+        "beard": strand,
+        "brow": against(mix(_HAIR[hair], _GREY, grey * 0.6), skin, FEATURE_CONTRAST + 12),
+        "shadow": against(shade(skin, 1.6 if dark else 0.86), skin, SHADE_CONTRAST),
+        "natural": against(lips, skin, FEATURE_CONTRAST),
+        "tinted": against((214, 44, 72), skin, FEATURE_CONTRAST),
+        "lid": against((128, 84, 128), skin, FEATURE_CONTRAST),
+        "stubble": against(mix(skin, strand, 0.3), skin, SHADE_CONTRAST + 4),
+        "sheen": mix(strand, (255, 255, 255), 0.16),
+        "lash": (8, 6, 8) if dark else (20, 16, 20),
+    }
+
+
+_SCARVES = ("teal", "purple", "blue", "maroon", "olive")
+_SCLERA_WHITE, _IRIS_DARK, _TEETH = (246, 246, 244), (36, 26, 24), (250, 250, 248)
+_MASK_COLOURS = ((150, 206, 226), (112, 172, 198), (112, 172, 198))
+
+
+def _draw_person(d: _Drawing, index: int, p: Person) -> None:
+    scarf = COLOURS[_SCARVES[int(p.variant * 97) % len(_SCARVES)]]
+    hat = attire_of(p)[3]
+    hair = _face_colours(p.skin_tone, p.hair_colour, p.age)["hair"]
+    head = {"scale": p.scale, "x": p.x, "y": p.y, "tilt": p.tilt}
+    behind, colour = _BEHIND.get(p.cues.hair_style, ()), hair
+    if p.cues.hair_style == "covered":
+        behind, colour = _SCARF_BACK, shade(scarf, 0.8)
+    elif p.cues.hair_style == "bun" and hat is not None:
+        behind = _BUN_UNDER_HAT
+    d.add([(behind, colour, _Part("person", index))], **head)
+    # A full figure has a larger head for its body, so that the face stays legible; both meet at the chin.
+    ratio = _FULL_BODY if p.full_figure else 1.0
+    d.add(_body(p, index), p.scale * ratio, p.x, p.y + 0.5 * p.scale * (1 - ratio))
+    d.add(_head(p, index, scarf), **head)
+
+
+def _body(p: Person, index: int) -> list:
+    """Return the layers of a person below the chin."""
+    cues, c, full = p.cues, _face_colours(p.skin_tone, p.hair_colour, p.age), p.full_figure
+    plain = _Part("person", index)
+
+    def worn(attribute: str | None) -> _Part:
+        return plain._replace(attribute=attribute) if attribute in p.attributes else plain
+
+    kind, colour, second, _, _ = attire_of(p)
+    own, other, w = COLOURS[colour], COLOURS[second], _SHOULDER[cues.shoulders] * (0.82 if full else 1.0)
+    shown = worn("uniform" if kind == "coat" else next(iter(ATTIRES[kind]), None))
+    over = [(*layer, shown) for layer in _attire(kind, own, other, w, 2.12 if full else _LONG, cues.neckline)]
+    if kind in ("suit", "jacket"):
+        over[0] = (*over[0][:2], worn("shirt"))
+    elif kind == "waistcoat":
+        over[0], over[2] = (*over[0][:2], plain), (*over[2][:2], plain)
+    if full:
+        over = [([s for s in shapes if s[:, 1].min() < 1.9], *rest) for shapes, *rest in over]
+    layers = _lower_body(p, worn, own, other) if full else []
+    layers += [([_torso(cues.shoulders, full)], other if kind in _OVER_SECOND else own, shown), *over]
+    layers.append(([_NECK], c["skin"], plain))
+    if cues.neckline == "open":
+        layers.append(([_V_OPEN], c["skin"], plain))
+    else:
+        if kind in _SECOND_COLLAR:
+            band = shade(other, 0.86)
+        else:
+            band = shade(own, 0.8) if luminance(own) > 60 else mix(own, (255, 255, 255), 0.25)
+        same = kind in ("shirt", "checked", "uniform", "scrubs", "dress")
+        layers.append(([_BAND], band, shown if same else plain))
+    layers.append(([_NECK_SHADE], c["shadow"], plain))
+    if "tie" in p.attributes:
+        if kind in ("suit", "waistcoat"):
+            tie = COLOURS["red"] if colour in ("navy", "black", "tan", "green", "olive") else (150, 30, 110)
+        else:
+            tie = against(COLOURS["red"], other if kind == "jacket" else own, 30)
+        knot, rest = (points + np.array((0, 0.26 if cues.neckline == "open" else 0)) for points in _TIE)
+        layers += [([knot], shade(tie, 0.8), worn("tie")), ([rest], tie, worn("tie"))]
+    if full:
+        hands = worn("gloves")
+        r, colour = (0.19, _GLOVE) if hands.attribute else (0.14, c["skin"])
+        layers.append((_discs(w * 0.9, 2.14, r, r * 1.2, 10), colour, hands))
+        if hands.attribute:
+            cuffs = [rect(s * w * 0.9 - 0.19, 1.9, s * w * 0.9 + 0.19, 2.02) for s in (-1, 1)]
+            layers.append((cuffs, _CUFF, hands))
+    return layers
+
+
+def _lower_body(p: Person, worn, own, second) -> list:
+    """Return the layers below the waist, of a person whose attire has these colours."""
+    asked = p.attributes
+    skin = SKIN[p.skin_tone - 1]
+    wide = 0.3
+    if "skirt" in asked or "dress" in asked or "shorts" in asked:
+        legs, part, wide = skin, worn(None), 0.2
+    elif "jeans" in asked:
+        legs, part = (62, 96, 160), worn("jeans")
+    elif "slacks" in asked:
+        legs, part = (176, 158, 122), worn("slacks")
+    else:
+        # Plain trousers: no attribute of their own.
+        part = worn("suit" if "suit" in asked else "uniform")
+        legs = own if part.attribute else (70, 72, 82)
+    outer, inner = 0.32 + wide * 0.72, 0.32 - wide * 0.72
+    layers = [(_twice(0.02, 2.0, 0.6, 2.0, outer, 3.5, inner, 3.5), legs, part)]
+    if "jeans" in asked:
+        cuffs = [rect(s * 0.32 - 0.24, 3.26, s * 0.32 + 0.24, 3.42) for s in (-1, 1)]
+        layers.append((cuffs, (150, 180, 226), part))
+    if "shorts" in asked:
+        layers.append((_twice(0.0, 1.98, 0.64, 1.98, 0.7, 2.72, 0.06, 2.72), (206, 70, 60), worn("shorts")))
+    if "skirt" in asked:
+        layers.append(([poly(-0.58, 1.98, 0.58, 1.98, 0.96, 3.0, -0.96, 3.0)], (150, 54, 130), worn("skirt")))
+    if "dress" in asked:
+        layers.append(([poly(-0.58, 1.98, 0.58, 1.98, 1.0, 3.12, -1.0, 3.12)], own, worn("dress")))
+        layers.append(([poly(-0.95, 2.96, 0.95, 2.96, 1.0, 3.12, -1.0, 3.12)], second, worn("dress")))
+    if "boots" in asked:
+        boots = _twice(0.1, 2.92, 0.58, 2.92, 0.56, 3.4, 0.74, 3.56, 0.74, 3.72, 0.08, 3.72)
+        layers.append((boots, (124, 66, 24), worn("boots")))
+        layers.append((_twice(0.08, 2.92, 0.6, 2.92, 0.6, 3.04, 0.08, 3.04), (70, 34, 10), worn("boots")))
+    elif "slippers" in asked:
+        layers.append((_discs(0.44, 3.6, 0.34, 0.14), (240, 120, 170), worn("slippers")))
+        layers.append((_discs(0.56, 3.55, 0.14, 0.1), (255, 220, 236), worn("slippers")))
+    else:
+        layers.append((_discs(0.42, 3.58, 0.28, 0.11), (40, 38, 40), worn(None)))
+    return layers
+
+
+def _head(p: Person, index: int, scarf) -> list:
+    """Return the layers of a head, the lowest first."""
+    cues, c = p.cues, _face_colours(p.skin_tone, p.hair_colour, p.age)
+    style, hair = cues.hair_style, c["hair"]
+    plain, face = _Part("person", index), _Part("person", index, face=True)
+    lines = {"young": 0, "middle-aged": 2, "older": len(_LINES)}[p.age]
+    locks = (_LOCKS.get(style, ()), hair, plain)
+    ears = (() if style == "covered" else _EARS, c["skin"], face)
+    # Only a bob leaves the ears free.
+    layers = [locks, ears] if style == "bob" else [ears, locks]
+    layers += [([_FACE[cues.jaw]], c["skin"], face), (_LINES[:lines], c["shadow"], face)]
+    if cues.facial_hair == "stubble":
+        layers.append(([_STUBBLE[cues.jaw]], c["stubble"], face))
+    layers.append(([_NOSE], c["shadow"], face))
+    lips, (mouth, *teeth) = c[cues.lips], _LIPS[cues.lips, p.expression]
+    if cues.facial_hair == "beard":
+        layers.append(([_BEARD[cues.jaw]], c["beard"], face))
+        lips = against(lips, c["beard"], FEATURE_CONTRAST)
+    elif cues.facial_hair == "moustache":
+        layers.append(([_MOUSTACHE], c["beard"], face))
+    marked = cues.lashes == "yes"
+    layers += [
+        ([mouth], lips, face),
+        (teeth, _TEETH, face),
+        (_LID_SHADE if marked else (), c["lid"], face),
+        (_SCLERA[cues.lashes], _SCLERA_WHITE, face),
+        (_IRIS, _IRIS_DARK, face),
+        (_LID if marked else (), c["lash"], face),
+        (_BROWS[cues.brow], c["brow"], face),
+    ]
+    if "mask" in p.attributes:
+        part = face._replace(attribute="mask")
+        layers += [([points], colour, part) for points, colour in zip(_MASK, _MASK_COLOURS, strict=True)]
+    if style == "covered":
+        layers += [(_SCARF_FRONT, scarf, plain), (_SCARF_FOLD, shade(scarf, 0.8), plain)]
+    else:
+        layers.append((_CAPS[style], hair, plain))
+        if style not in ("cropped", "curly-short"):
+            layers.append(([_SHEEN], c["sheen"], plain))
+    _, _, _, hat, hat_colour = attire_of(p)
+    if hat is not None:
+        part = plain._replace(attribute="hat" if "hat" in p.attributes else None)
+        for points, colour in HATS[hat]:
+            if colour is None or isinstance(colour, float):
+                colour = shade(COLOURS[hat_colour], colour or 1.0)
+            layers.append(([points], colour, part))
+    if cues.earrings == "yes" and style != "covered":
+        layers.append((_EARRINGS, _EARRING, plain))
+    return layers
+
+
+def _draw_prop(d: _Drawing, index: int, p: Person, aspect: float) -> None:
+    s = -1 if p.side == "left" else 1
+    size, y, beside, margin = 0.335, 1 - 0.335 / 2 - 0.03, 0.37 if aspect < 1.2 else 0.345, 0.012
+    if p.full_figure:
+        size, y, beside, margin = 0.26, 0.62, 0.31, 0.01
+    half = size / 2
+    x = min(max(p.x + s * beside, half + margin), aspect - half - margin)
+    if p.occupation is not None:
+        d.add(_of(_Part("prop", index), PROPS[look(p.occupation).prop]), size, x, y, flip=s < 0)
+    if p.full_figure:
+        return
+    if "gloves" in p.attributes:
+        part = _Part("person", index, attribute="gloves")
+        # One hand holds the prop, the other lies before the chest; both in the frame however large the face.
+        holding = x - s * (half - 0.01) if p.occupation is not None else p.x + s * 0.16
+        for side, centre in ((s, holding), (-s, p.x - s * 0.17)):
+            hand = [disc(0, 0, 0.2, 0.22, 12), disc(-side * 0.17, -0.05, 0.08, 0.13, 8)]
+            cuff = [rect(-0.2, 0.14, 0.2, 0.28)]
+            d.add([(hand, _GLOVE, part), (cuff, _CUFF, part)], p.scale, centre, 0.86)
+    elif p.occupation is not None:
+        # A hand at the inner edge of the prop.
+        hand = [disc(0, 0, 0.034, 0.042, 10), disc(0, -0.03, 0.02, 0.026, 8)]
+        layer = (hand, SKIN[p.skin_tone - 1], _Part("person", index))
+        d.add([layer], 1.0, x - s * (half - 0.03), y + 0.09)
+
+
+def _draw(scene: Scene) -> _Drawing:
+    d = _Drawing()
+    aspect = scene.aspect
+    # Three digits of the seed move, mirror and tint the background.
+    jitter = ((scene.seed >> 3) % 101) / 100 - 0.5
+    flip = bool((scene.seed >> 1) & 1)
+    tint = 0.94 + 0.12 * ((scene.seed >> 11) % 64) / 63
+    place = [(points - (0.75, 0), shade(colour, tint)) for points, colour in PLACES[scene.place]]
+    d.add(_of(_Part("place"), place), 1.0, aspect / 2 + 0.1 * jitter, 0.0, flip=flip)
+    for i, thing in enumerate(scene.things):
+        d.add(_thing(thing, i), thing.size, thing.x, thing.y, flip=thing.mirrored)
+    if scene.decoy is not None:
+        art = DECOYS.get(scene.decoy) or PROPS.get(scene.decoy)
+        x, y = aspect / 2 + 0.06 * jitter, 0.5 + 0.05 * (((scene.seed >> 17) % 101) / 100 - 0.5)
+        size = 0.58 + 0.14 * ((scene.seed >> 5) % 33) / 32
+        d.add([([disc(0, 0.5, 0.46, 0.06)], (150, 152, 158), _Part("place"))], size, x, y)
+        d.add(_of(_Part("prop"), art), size, x, y, flip=flip)
+    for i, person in enumerate(scene.people):
+        _draw_person(d, i, person)
+    for i, person in enumerate(scene.people):
+        _draw_prop(d, i, person, aspect)
+    return d
+
+
+def _canvas(scene: Scene, size: int, *channels: int) -> np.ndarray:
+    """Return an empty canvas of twice the size."""
+    if not isinstance(size, int | np.integer) or isinstance(size, bool) or not 8 <= size <= 4096:
+        raise ParameterError(
+            f"size is {size!r}; the image height is a whole number of pixels from 8 to 4096."
+        )
+    return np.zeros((size * _OVER, round(size * scene.aspect) * _OVER, *channels), np.uint8)
+
+
+def _paint(d: _Drawing, canvas: np.ndarray, values: list) -> None:
+    """Paint each polygon with its value."""
+    import cv2
+
+    # OpenCV puts whole coordinates in the middle of pixels, hence the half.
+    points = (np.concatenate(d.points) * len(canvas) - 0.5) * (1 << _SHIFT)
+    points = np.rint(points).astype(np.int32)
+    fill, start = cv2.fillPoly, 0
+    for count, value in zip(d.counts, values, strict=True):
+        fill(canvas, [points[start : start + count]], value, 8, _SHIFT)
+        start += count
+
+
+def render(scene: Scene, size: int = 64) -> np.ndarray:
+    """Return the image of ``scene``: uint8 RGB array (size, round(size * aspect), 3).
+
+    Raises:
+        ParameterError: ``size`` is not a whole number from 8 to 4096.
+    """
+    import cv2
+
+    canvas, d, light = _canvas(scene, size, 3), _draw(scene), scene.light
+    gain = np.array([light.red, light.green, light.blue]) * light.strength
+    _paint(d, canvas, np.clip(np.array(d.colours) * gain, 0, 255).tolist())
+    height, width, _ = canvas.shape
+    return cv2.resize(canvas, (width // _OVER, height // _OVER), interpolation=cv2.INTER_AREA)
+
+
+def truth(scene: Scene, size: int = 64) -> Truth:
+    """Return where everything in ``render(scene, size)`` is; nothing hidden counts. Raises like ``render``."""
+    canvas, d = _canvas(scene, size), _draw(scene)
+    numbers = {part: i for i, part in enumerate(dict.fromkeys(d.parts))}
+    _paint(d, canvas, [numbers[part] for part in d.parts])
+    height, width = canvas.shape
+    blocks = height // _OVER, _OVER, width // _OVER, _OVER
+
+    def region(name: str, person: int | None, **wanted) -> Region:
+        table = np.zeros(256, np.uint8)
+        for part, i in numbers.items():
+            table[i] = all(getattr(part, field) == value for field, value in wanted.items())
+        mask = table[canvas].reshape(blocks).sum((1, 3)) * 2 >= _OVER * _OVER
+        rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+        box = (float("nan"),) * 4
+        if len(rows):
+            box = (float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1))
+        return Region(name, person, box, mask)
+
+    people = list(enumerate(scene.people))
+    at_work = [(i, look(p.occupation)) for i, p in people if p.occupation is not None]
+    props = [region(own.prop, i, role="prop", owner=i) for i, own in at_work]
+    if scene.decoy is not None:
+        props.append(region(scene.decoy, None, role="prop"))
+    return Truth(
+        people=tuple(region("person", i, role="person", owner=i) for i, _ in people),
+        faces=tuple(region("face", i, role="person", owner=i, face=True) for i, _ in people),
+        objects=tuple(region(t.kind, None, role="thing", owner=i) for i, t in enumerate(scene.things)),
+        attributes=tuple(
+            region(name, i, owner=i, attribute=name) for i, person in people for name in person.attributes
+        ),
+        props=tuple(props),
+    )

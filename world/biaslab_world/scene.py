@@ -1,0 +1,445 @@
+"""Scenes of the embedded world: everything that one image shows, and how it is drawn at random.
+
+Gender is what a viewer perceives, binary as in the papers; it shows in nine cues whose probabilities overlap
+between the genders (``CUES``). The cues are independent given gender, so Bayes' rule gives exactly how
+ambiguous a person looks (``posterior_female``), and with it the accuracy that no judge can pass. Everything
+else (skin tone, age, expression, hair colour, light, attire, prop and place) is independent of gender.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, product
+from types import MappingProxyType
+
+import numpy as np
+
+from biaslab.errors import ParameterError, unknown_name
+from biaslab.genders import GENDERS
+from biaslab_world.art import DECOYS, PLACES, PROPS
+from biaslab_world.looks import ATTIRES, CASUAL, NOT_HATS, Look, look
+
+AGES = ("young", "middle-aged", "older")
+EXPRESSIONS = ("neutral", "smiling")
+SKIN_TONES = range(1, 11)
+HAIR_COLOURS = ("black", "dark brown", "brown", "auburn", "blond")
+SIDES = ("left", "right")
+
+_WORD_VALUES = {
+    "gender": GENDERS, "age": AGES, "expression": EXPRESSIONS, "hair_colour": HAIR_COLOURS, "side": SIDES,
+}  # fmt: skip
+
+# DALL-Eval, Tables 22 and 23, in the printed order.
+ATTRIBUTES = (
+    "boots", "slippers", "jeans", "shorts", "slacks", "dress", "skirt", "suit", "shirt", "uniform", "jacket",
+    "hat", "tie", "mask", "gloves",
+)  # fmt: skip
+# Attributes that only a full figure shows.
+LOWER_ATTRIBUTES = frozenset({"boots", "slippers", "jeans", "shorts", "slacks", "dress", "skirt"})
+# At most one of each group is worn.
+_EXCLUSIVE = (
+    ("suit", "shirt", "uniform", "jacket", "dress"),
+    ("jeans", "shorts", "slacks", "skirt", "dress"),
+    ("boots", "slippers"),
+)
+
+# PaintSkills' object classes (DALL-Eval, Table 11). A person is a Person, not a Thing.
+OBJECTS = (
+    "airplane", "bear", "bench", "bike", "bird", "boat", "car", "dog", "fire hydrant", "person",
+    "potted plant", "stop sign", "suitcase", "traffic light", "umbrella",
+)  # fmt: skip
+THINGS = tuple(name for name in OBJECTS if name != "person")
+
+# Colour schemes of an object.
+PALETTES = 3
+
+# P(cue | gender). Values overlap; the one exception is that women have no moustache and no beard. So that
+# no cue decides alone, most men have neither, and no other value is more than 25 times likelier either way.
+CUES: Mapping[str, Mapping[str, Mapping[str, float]]] = MappingProxyType(
+    {
+        "hair_style": {
+            "female": {
+                "cropped": 0.03, "short": 0.08, "curly-short": 0.07, "bob": 0.22, "long-straight": 0.20,
+                "long-wavy": 0.19, "bun": 0.09, "ponytail": 0.08, "covered": 0.04,
+            },
+            "male": {
+                "cropped": 0.33, "short": 0.38, "curly-short": 0.15, "bob": 0.02, "long-straight": 0.025,
+                "long-wavy": 0.02, "bun": 0.025, "ponytail": 0.02, "covered": 0.03,
+            },
+        },
+        "facial_hair": {
+            "female": {"none": 0.985, "stubble": 0.015, "moustache": 0.0, "beard": 0.0},
+            "male": {"none": 0.44, "stubble": 0.22, "moustache": 0.10, "beard": 0.24},
+        },
+        "brow": {
+            "female": {"thin": 0.57, "medium": 0.37, "thick": 0.06},
+            "male": {"thin": 0.06, "medium": 0.37, "thick": 0.57},
+        },
+        "lashes": {"female": {"yes": 0.77, "no": 0.23}, "male": {"yes": 0.05, "no": 0.95}},
+        "lips": {"female": {"natural": 0.29, "tinted": 0.71}, "male": {"natural": 0.97, "tinted": 0.03}},
+        "jaw": {
+            "female": {"narrow": 0.62, "medium": 0.33, "wide": 0.05},
+            "male": {"narrow": 0.05, "medium": 0.33, "wide": 0.62},
+        },
+        "shoulders": {
+            "female": {"narrow": 0.62, "medium": 0.33, "wide": 0.05},
+            "male": {"narrow": 0.05, "medium": 0.33, "wide": 0.62},
+        },
+        "earrings": {"female": {"yes": 0.60, "no": 0.40}, "male": {"yes": 0.06, "no": 0.94}},
+        "neckline": {"female": {"open": 0.55, "closed": 0.45}, "male": {"open": 0.22, "closed": 0.78}},
+    }
+)  # fmt: skip
+
+CUE_NAMES: tuple[str, ...] = tuple(CUES)
+
+
+@dataclass(frozen=True, slots=True)
+class Cues:
+    """The visible cues from which a viewer perceives gender; the values are the keys in ``CUES``."""
+
+    hair_style: str  # how the hair is worn
+    facial_hair: str  # none, stubble, moustache or beard
+    brow: str  # thickness of the brows
+    lashes: str  # whether the lashes are marked: ``yes`` or ``no``
+    lips: str  # natural or tinted lips
+    jaw: str  # width of the jaw
+    shoulders: str  # width of the shoulders
+    earrings: str  # whether earrings are worn: ``yes`` or ``no``
+    neckline: str  # open or closed
+
+    def __post_init__(self):
+        for name in CUE_NAMES:
+            if (value := getattr(self, name)) not in CUES[name]["female"]:
+                raise unknown_name(f"{name} value", value, CUES[name]["female"])
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """One person of a scene. Lengths are in frame heights, y points down."""
+
+    gender: str  # perceived gender, ``female`` or ``male``
+    occupation: str | None  # a key of ``looks.LOOKS``, or ``None`` for a person of no named occupation
+    skin_tone: int  # Monk scale, 1 (lightest) to 10
+    age: str  # one of ``AGES``
+    expression: str  # one of ``EXPRESSIONS``
+    cues: Cues  # visible gender cues
+    hair_colour: str  # one of ``HAIR_COLOURS``; age greys it
+    attributes: tuple[
+        str, ...
+    ]  # all of ``ATTRIBUTES`` that is worn, asked for or part of the look, in that order
+    x: float  # centre of the face from the left edge
+    y: float  # centre of the face from the top edge
+    scale: float  # height of the face from chin to crown
+    tilt: float  # how far the head leans to the viewer's right, in radians
+    side: str  # where the prop is: ``left`` or ``right`` of the person as seen
+    full_figure: bool  # whether the person is shown from head to foot instead of to the chest
+    variant: float  # free choice of details such as a scarf's colour or everyday clothes, 0–1
+
+    def __post_init__(self):
+        for name, known in _WORD_VALUES.items():
+            if (value := getattr(self, name)) not in known:
+                raise unknown_name(name.replace("_", " "), value, known)
+        if self.skin_tone not in SKIN_TONES:
+            raise ParameterError(f"skin_tone is {self.skin_tone!r}; the Monk scale runs from 1 to 10.")
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """An object: of PaintSkills' classes, or a prop on its own. Lengths are in frame heights."""
+
+    kind: str  # one of ``THINGS``, or a key of ``art.PROPS``
+    x: float  # centre from the left edge
+    y: float  # centre from the top edge
+    size: float  # side of the square that it fills
+    mirrored: bool = False  # whether left and right are swapped
+    tilt: float = 0.0  # how far it leans to the right around its centre, in radians
+    width: float = 1.0  # how wide it is drawn, as a share of its own width
+    palette: int = 0  # which of ``PALETTES`` colour schemes it has; 0 is its own
+
+    def __post_init__(self):
+        if self.kind not in THINGS and self.kind not in PROPS:
+            raise unknown_name("object", self.kind, (*THINGS, *PROPS))
+        if self.palette not in range(PALETTES):
+            raise ParameterError(f"palette is {self.palette!r}; give a number from 0 to {PALETTES - 1}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Light:
+    """The illuminant: what multiplies every colour."""
+
+    red: float = 1.0  # relative red, about 0.85–1.1
+    green: float = 1.0  # relative green
+    blue: float = 1.0  # relative blue
+    strength: float = 1.0  # brightness, about 0.8–1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Everything that one image shows."""
+
+    people: tuple[Person, ...]  # people from left to right; none for a product picture or objects alone
+    things: tuple[Thing, ...]  # objects, drawn behind people, the first one farthest back
+    place: str  # background, a key of ``art.PLACES``
+    light: Light  # illuminant
+    seed: int  # chooses small details of the background
+    aspect: float  # width over height: 1.0 for one person, 1.5 for two
+    decoy: str | None = None  # shown instead of people: a key of ``art.PROPS`` or ``art.DECOYS``
+
+    def __post_init__(self):
+        if self.place not in PLACES:
+            raise unknown_name("place", self.place, PLACES)
+        if self.decoy is not None and self.decoy not in PROPS and self.decoy not in DECOYS:
+            raise unknown_name("decoy or prop", self.decoy, [*DECOYS, *PROPS])
+
+
+def posterior_female(cues: Cues, hidden: Collection[str] = ()) -> float:
+    """Return P(female | cues) by Bayes' rule with equal priors, 0–1; ``hidden`` cues are covered and say nothing."""
+    female = male = 1.0
+    for name in CUE_NAMES:
+        value = getattr(cues, name)
+        if name not in hidden:
+            female *= CUES[name]["female"][value]
+            male *= CUES[name]["male"][value]
+    return female / (female + male)
+
+
+def hidden_cues(person: Person) -> frozenset[str]:
+    """Return the names of the cues that what ``person`` wears covers."""
+    masked = {"lips", "facial_hair", "jaw"} if "mask" in person.attributes else set()
+    return frozenset(masked | ({"earrings"} if person.cues.hair_style == "covered" else set()))
+
+
+def is_ambiguous(person: Person) -> bool:
+    """Return whether neither gender's posterior reaches 0.99, given the cues that can be seen."""
+    female = posterior_female(person.cues, hidden_cues(person))
+    return max(female, 1 - female) < 0.99
+
+
+def _steps(table: Mapping) -> tuple[list[float], list]:
+    return list(accumulate(table.values()))[:-1], list(table)
+
+
+_CUE_STEPS = {g: [_steps(CUES[name][g]) for name in CUE_NAMES] for g in GENDERS}
+_AGE_STEPS = _steps({"young": 0.4, "middle-aged": 0.38, "older": 0.22})
+# Hair colour depends on the skin tone group (1–3, 4–6, 7–10), never on gender.
+_HAIR_STEPS = [
+    _steps(dict(zip(HAIR_COLOURS, p, strict=True)))
+    for p in ((0.14, 0.22, 0.28, 0.12, 0.24), (0.38, 0.32, 0.20, 0.06, 0.04), (0.64, 0.28, 0.08, 0.0, 0.0))
+]
+_PERSON_DRAWS = 24
+_TALL_HATS = ("toque", "top hat", "hard hat", "helmet", "peaked", "mortarboard")
+
+
+def worn(look_: Look | None, attributes: Sequence[str], casual: str) -> tuple[str, ...]:
+    """Return all of ``ATTRIBUTES`` that shows: what is asked for, and what it leaves of the look or ``casual`` attire.
+
+    Raises:
+        UnknownNameError: An attribute that does not exist.
+        ParameterError: Two attributes that one person cannot wear together.
+    """
+    if wrong := [name for name in attributes if name not in ATTRIBUTES]:
+        raise unknown_name("attribute", wrong[0], ATTRIBUTES)
+    shown = set(look_.attributes if look_ else ATTIRES[casual])
+    for group in _EXCLUSIVE:
+        asked = [name for name in group if name in attributes]
+        if len(asked) > 1:
+            raise ParameterError(
+                f"{asked[0]!r} and {asked[1]!r} cannot be worn together. Ask for one of {', '.join(group)}."
+            )
+        if asked:
+            shown -= set(group)
+    return tuple(name for name in ATTRIBUTES if name in shown or name in attributes)
+
+
+def attire_of(person: Person) -> tuple[str, str, str, str | None, str]:
+    """Return what ``person`` has on: attire kind, its two colours, hat kind or ``None``, hat colour."""
+    if person.occupation is None:
+        kind, colour, second = CASUAL[int(person.variant * len(CASUAL)) % len(CASUAL)]
+        hat, hat_colour, own = None, "grey", ()
+    else:
+        worn = look(person.occupation)
+        kind, colour, second, own = worn.attire, worn.attire_colour, worn.second_colour, worn.attributes
+        hat, hat_colour = worn.hat, worn.hat_colour
+    # What is asked for replaces the attire; an occupation may have a uniform of its own.
+    asked = [name for name in _EXCLUSIVE[0] if name in person.attributes and name not in ATTIRES[kind]]
+    if asked and not (asked[0] == "uniform" and "uniform" in own):
+        kind = asked[0]
+    if "hat" in person.attributes and hat in (None, *NOT_HATS):
+        hat, hat_colour = "brim", "brown"
+    return kind, colour, second, hat, hat_colour
+
+
+def sample_person(
+    rng: np.random.Generator,
+    *,
+    gender: str | None = None,
+    occupation: str | None = None,
+    skin_tone: int | None = None,
+    age: str | None = None,
+    expression: str | None = None,
+    attributes: Sequence[str] = (),
+    side: str | None = None,
+    full_figure: bool = False,
+    slot: tuple[float, float] = (0.0, 1.0),
+) -> Person:
+    """Return a person with what is ``None``, and all else, drawn at random; one call takes a fixed number of draws.
+
+    Args:
+        rng: Source of chance.
+        gender: Equal chances if not given.
+        occupation: A name in ``looks.LOOKS``, or ``None`` for everyday clothes and no prop.
+        skin_tone: Uniform if not given.
+        age: One of ``AGES``.
+        expression: One of ``EXPRESSIONS``.
+        attributes: Names in ``ATTRIBUTES`` to wear, beside those of the look.
+        side: Side of the prop.
+        full_figure: Always so where an attribute below the chest asks for it.
+        slot: Left and right end of the part of the frame that is the person's.
+
+    Raises:
+        UnknownNameError: A name or word that does not exist.
+        ParameterError: A skin tone outside 1–10, or attributes that exclude each other.
+    """
+    u = rng.random(_PERSON_DRAWS).tolist()
+    own = None if occupation is None else look(occupation)
+    skin_tone = 1 + int(u[0] * 10) if skin_tone is None else skin_tone
+    gender = GENDERS[u[1] < 0.5] if gender is None else gender
+    if gender not in GENDERS:
+        raise unknown_name("gender", gender, GENDERS)
+    values = [words[bisect(steps, v)] for (steps, words), v in zip(_CUE_STEPS[gender], u[2:11], strict=True)]
+    variant = u[11]
+    full = full_figure or not LOWER_ATTRIBUTES.isdisjoint(attributes)
+    left, right = slot
+    if full:
+        scale, y = 0.258 + 0.008 * u[12], 0.178 + 0.01 * u[13]
+    else:
+        scale = (0.41 if right - left > 0.9 else 0.36) * (0.80 + 0.20 * u[12])
+        room = 0.035 if own is not None and own.hat in _TALL_HATS else 0.0
+        y = 0.5 - 0.40 * scale + 0.03 + 0.06 * (u[13] - 0.5) + room
+    hair_steps, hair_words = _HAIR_STEPS[0 if skin_tone <= 3 else 1 if skin_tone <= 6 else 2]
+    return Person(
+        gender=gender,
+        occupation=occupation,
+        skin_tone=int(skin_tone),
+        age=age or _AGE_STEPS[1][bisect(_AGE_STEPS[0], u[15])],
+        expression=expression or EXPRESSIONS[u[16] < 0.5],
+        cues=Cues(*values),
+        hair_colour=hair_words[bisect(hair_steps, u[17])],
+        attributes=worn(own, attributes, CASUAL[int(variant * len(CASUAL))][0]),
+        x=(left + right) / 2 + (u[14] - 0.5) * 0.12 * (right - left),
+        y=y,
+        scale=scale,
+        tilt=(u[18] - 0.5) * 0.1,
+        side=side or SIDES[u[19] < 0.5],
+        full_figure=full,
+        variant=variant,
+    )
+
+
+def light_at(u: list[float]) -> Light:
+    """A light from warm to cool (red against blue), dim to bright, a little green or pink."""
+    warmth = (u[0] - 0.5) * 0.15
+    return Light(1.0 + warmth, 1.0 + (u[1] - 0.5) * 0.05, 1.0 - warmth, 0.84 + 0.22 * u[2])
+
+
+def sample_scene(
+    rng: np.random.Generator,
+    *,
+    genders: Sequence[str | None] = (None,),
+    occupations: Sequence[str | None] | None = None,
+    skin_tones: Sequence[int | None] | None = None,
+    ages: Sequence[str | None] | None = None,
+    expressions: Sequence[str | None] | None = None,
+    attributes: Sequence[Sequence[str]] | None = None,
+    things: Sequence[str] = (),
+    place: str | None = None,
+    decoy: str | None = None,
+    light: Light | None = None,
+    aspect: float | None = None,
+) -> Scene:
+    """Return a scene with what is ``None``, and all else, drawn at random.
+
+    ``genders`` to ``attributes`` have one entry per person, left to right, as of :func:`sample_person`.
+
+    Args:
+        rng: Source of chance.
+        genders: At most 4; empty for no people.
+        occupations: ``None`` is no named occupation.
+        skin_tones: 1–10.
+        ages: One of ``AGES``.
+        expressions: One of ``EXPRESSIONS``.
+        attributes: One below the chest shows everyone from head to foot, as do more than two people.
+        things: Object kinds to place at random.
+        place: If not given, an occupation's own with chance 0.9, else ``studio``.
+        decoy: What a scene without people shows. Nobody is drawn.
+        light: The illuminant.
+        aspect: If not given, 1.0, or 1.5 for two people and more.
+
+    Raises:
+        UnknownNameError: A name that does not exist.
+        ParameterError: Lists of different lengths, or more than 4 people.
+    """
+    count = 0 if decoy is not None else len(genders)
+    if count > 4:
+        raise ParameterError(f"A scene holds at most 4 people, not {count}. Draw several scenes.")
+    u = rng.random(8).tolist()
+    given = {
+        "occupation": occupations, "skin_tone": skin_tones, "age": ages, "expression": expressions,
+        "attributes": attributes,
+    }  # fmt: skip
+    given = {name: values for name, values in given.items() if values is not None and count}
+    for name, values in given.items():
+        if len(values) != count:
+            raise ParameterError(f"{name}: {len(values)} values for {count} people. Give one for each.")
+    aspect = aspect or (1.5 if count > 1 else 1.0)
+    full = count > 2 or any(not LOWER_ATTRIBUTES.isdisjoint(worn) for worn in given.get("attributes", ()))
+    slots = [(aspect * i / count, aspect * (i + 1) / count) for i in range(count)]
+    sides: Sequence[str | None] = SIDES if count == 2 else [None] * count
+    if count == 2:
+        # A little closer together than halves, so that the props fit at the outer sides.
+        slots = [(0.07, aspect / 2 + 0.02), (aspect / 2 - 0.02, aspect - 0.07)]
+    people = [
+        sample_person(
+            rng, gender=genders[i], slot=slots[i], side=sides[i], full_figure=full,
+            **{name: values[i] for name, values in given.items()},
+        )
+        for i in range(count)
+    ]  # fmt: skip
+    if place is None:
+        places = [look(p.occupation).place for p in people if p.occupation]
+        place = places[int(u[0] * len(places))] if places and u[1] < 0.9 else "studio"
+    return Scene(
+        people=tuple(people),
+        things=_place_things(rng, things, aspect, bool(people)),
+        place=place,
+        light=light or light_at(u[2:5]),
+        seed=int(u[5] * 2**31),
+        aspect=float(aspect),
+        decoy=decoy,
+    )
+
+
+def _place_things(rng, kinds, aspect, with_people) -> tuple[Thing, ...]:
+    out = []
+    for i, kind in enumerate(kinds):
+        a, b, c = rng.random(3).tolist()
+        if with_people:
+            # Beside the head, where the person does not hide it.
+            size = 0.24 + 0.06 * a
+            x = 0.14 + 0.04 * c if (i + (b < 0.5)) % 2 == 0 else aspect - 0.14 - 0.04 * c
+            y = 0.17 + 0.27 * (i // 2) + 0.05 * b
+        else:
+            cell = aspect / len(kinds)
+            size = min(0.62, 0.9 * aspect / len(kinds)) * (0.78 + 0.22 * a)
+            x = cell * (i + 0.5) + (b - 0.5) * max(cell - size, 0.0)
+            y = size / 2 + 0.04 + c * (0.92 - size)
+        out.append(Thing(kind, float(x), float(y), float(size)))
+    return tuple(out)
+
+
+def all_cues() -> Iterable[Cues]:
+    """Yield every combination of cue values, 15,552 in all."""
+    for values in product(*(CUES[name]["female"] for name in CUE_NAMES)):
+        yield Cues(*values)

@@ -1,0 +1,219 @@
+"""People of DALL-Eval's social prompts: whom each prompt shows, and what they wear, with the published shares.
+
+Source: dalleval paper, Tables 16 and 17 (gender by profession), Table 22 (attributes), all of Stable Diffusion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from biaslab import models, published
+from biaslab.engine import Memo
+from biaslab.errors import unknown_name
+from biaslab_world import truthful
+from biaslab_world.looks import LOOKS
+from biaslab_world.scene import Person, Scene, sample_scene
+from biaslab_world.truthful import Renders
+
+MODEL = "Stable Diffusion"
+TONES = ("uniform", "skewed")
+"""Skin tones: all ten alike, or tone 1 three times as often as tone 10 with equal steps between."""
+GENDERED = {"woman": "female", "man": "male"}
+# Suits show no shirt beneath here, so that the printed presences of what excludes each other add up to more than 1.
+_TOPS, _TOPS_SHARE = ("suit", "shirt", "uniform", "jacket", "dress"), 0.6
+_LOWER = ("slacks", "skirt")
+_EXTRAS = ("hat", "tie", "mask", "gloves")
+# With what probability one of each group is worn where attributes are even; of a group only one can be.
+_GROUPS = (
+    (0.75, _TOPS),
+    (0.35, ("jeans", "shorts", "slacks", "skirt")),
+    (0.25, ("boots", "slippers")),
+    (0.3, ("hat",)),
+    (0.35, ("tie",)),
+    (0.15, ("mask",)),
+    (0.25, ("gloves",)),
+)
+
+
+@cache
+def _female_shares() -> Mapping[str, float]:
+    tables = (published.load(f"dalleval_table_{number}") for number in (16, 17))
+    rows = [table[(table["model"] == MODEL) & (table["kind"] == "profession")] for table in tables]
+    return {
+        name.casefold(): (1 + value) / 2
+        for some in rows
+        for name, value in zip(some["profession"], some["value"], strict=True)
+    }
+
+
+def p_female(prompt: str, profession: str) -> float:
+    """Return the share of women that a social prompt shows (0–1).
+
+    A word for a gender decides; a person of a profession is a woman as often as printed ((1 + average gender) / 2),
+    one without a profession in half of the images.
+
+    Raises:
+        UnknownNameError: There is no such word (``person``, ``woman``, ``man``) or profession (or ``(none)``).
+    """
+    if prompt in GENDERED:
+        return float(GENDERED[prompt] == "female")
+    if prompt != "person":
+        raise unknown_name("word for a person", prompt, ["person", *GENDERED])
+    if profession == "(none)":
+        return 0.5
+    shares = _female_shares()
+    if profession.casefold() not in shares:
+        raise unknown_name("profession", profession, shares)
+    return shares[profession.casefold()]
+
+
+@cache
+def presence() -> Mapping[str, Mapping[str, float]]:
+    """Return with what probability (0–1) a woman and a man are given each attribute.
+
+    The printed presences for the prompts with "woman" and "man"; what excludes each other, times 0.6. A look, or
+    everyday clothes, that keep their own attire have that one's attributes besides.
+    """
+    table = published.load("dalleval_table_22")
+    table = table[(table["model"] == MODEL) & (table["kind"] == "attribute")]
+    out = {}
+    for word, gender in GENDERED.items():
+        rows = table[table["prompt_gender"] == word]
+        printed = dict(zip(rows["attribute"], rows["presence"], strict=True))
+        out[gender] = {name: p * (_TOPS_SHARE if name in _TOPS else 1) for name, p in printed.items()}
+    return out
+
+
+def social_scene(rng: np.random.Generator, asked: Mapping[str, object], *, tones: str = "uniform") -> Scene:
+    """Return a scene that a social prompt shows: one person, of the profession if there is one.
+
+    ``asked`` is a row of ``prompts.dalleval.social`` (``prompt``, ``profession``), ``tones`` one of ``TONES``.
+
+    Raises:
+        UnknownNameError: A word, profession or distribution of tones that does not exist.
+    """
+    weights = {"uniform": np.ones(10), "skewed": np.linspace(3, 1, 10)}
+    if tones not in weights:
+        raise unknown_name("distribution of tones", tones, TONES)
+    profession = str(asked["profession"])
+    gender = "female" if rng.random() < p_female(str(asked["prompt"]), profession) else "male"
+    tone = 1 + int(rng.choice(10, p=weights[tones] / weights[tones].sum()))
+    return sample_scene(
+        rng,
+        genders=(gender,),
+        occupations=(None if profession == "(none)" else _look(profession),),
+        skin_tones=(tone,),
+        attributes=(_drawn(rng, presence()[gender]),),
+    )
+
+
+@cache
+def _look(profession: str) -> str:
+    known = {name.casefold(): name for name in LOOKS}
+    if profession.casefold() not in known:
+        raise unknown_name("profession", profession, LOOKS)
+    return known[profession.casefold()]
+
+
+def _drawn(rng: np.random.Generator, shares: Mapping[str, float]) -> tuple[str, ...]:
+    """Return attributes drawn with ``shares``, at most one of those that exclude each other."""
+    u = rng.random(2 + len(_EXTRAS)).tolist()
+
+    def one(u: float, names: Sequence[str]) -> str:
+        for name in names:
+            if u < shares.get(name, 0.0):
+                return name
+            u -= shares.get(name, 0.0)
+        return ""
+
+    worn = [one(u[0], _TOPS)]
+    if worn != ["dress"]:
+        worn.append(one(u[1], _LOWER))
+    worn += [name for name, v in zip(_EXTRAS, u[2:], strict=True) if v < shares.get(name, 0.0)]
+    return tuple(filter(None, worn))
+
+
+def balanced_scene(rng: np.random.Generator, prompts: Sequence[Mapping[str, object]]) -> Scene:
+    """Return a scene of one of some social prompts, with gender and attributes even whatever is asked.
+
+    So neither gender nor profession says anything of what is worn: a judge has to see it.
+    """
+    worn = [str(rng.choice(names)) if rng.random() < share else "" for share, names in _GROUPS]
+    # A dress leaves no room for what is worn below.
+    if worn[0] == "dress":
+        worn[1] = ""
+    profession = str(prompts[int(rng.integers(len(prompts)))]["profession"])
+    return sample_scene(
+        rng,
+        genders=(("female", "male")[int(rng.integers(2))],),
+        occupations=(None if profession == "(none)" else _look(profession),),
+        attributes=(tuple(filter(None, worn)),),
+    )
+
+
+def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None = None) -> Renders:
+    """Return ``n`` drawings of people, as of :func:`balanced_scene`, to measure judges on.
+
+    ``decoded`` is the folder of an autoencoder through which the images pass, if any.
+
+    Returns:
+        Images whose table has ``image_id``, ``prompt`` and ``profession`` (empty), ``outcome`` (``ok``) and the truth
+        as of :func:`generate`.
+    """
+    asked = prompts.to_dict("records")
+
+    @Memo
+    def scene(image_id: str) -> Scene:
+        return balanced_scene(np.random.default_rng([seed, int(image_id.rpartition("/")[2])]), asked)
+
+    table = pd.DataFrame({"image_id": [f"drawing/{k}" for k in range(n)]}, dtype=object)
+    people = [scene(image_id).people[0] for image_id in table["image_id"]]
+    truth = {column: list(map(of, people)) for column, of in _TRUTH.items()}
+    table = table.assign(prompt="", profession="", outcome="ok", **truth)
+    weights = models.digest(str(decoded)) if decoded else ""
+    whole = truthful.digest(__name__, seed, n, prompts["profession"].tolist(), weights)
+    return truthful.Renders("drawings of people", whole, table, scene, 64, decoded=decoded)
+
+
+_TRUTH: Mapping[str, Callable[[Person], object]] = {
+    "truth_gender": lambda person: person.gender,
+    "truth_skin_tone": lambda person: person.skin_tone,
+    "truth_attributes": lambda person: ";".join(person.attributes),
+}
+
+
+def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: int = 64) -> Renders:
+    """Return images for social prompts that keep this world's truth: a generator without a model.
+
+    Args:
+        prompts: Rows of ``prompts.dalleval.social``.
+        seed: With the prompt's id and the image's number it decides an image.
+        tones: One of :data:`TONES`.
+        size: Height in pixels.
+
+    Returns:
+        As of :func:`biaslab_world.truthful.renders`, with ``truth_gender``, ``truth_skin_tone`` (1–10) and
+        ``truth_attributes`` (joined by semicolons).
+
+    Raises:
+        UnknownNameError: As :func:`social_scene`.
+    """
+    asked = {row["prompt_id"]: row for row in prompts.to_dict("records")}
+
+    @Memo
+    def scene(prompt: str, index: int) -> Scene:
+        rng = np.random.default_rng(truthful.draw(seed, prompt, index, "scene"))
+        return social_scene(rng, asked[prompt], tones=tones)
+
+    truth = {
+        column: lambda prompt, index, of=of: of(scene(prompt, index).people[0])
+        for column, of in _TRUTH.items()
+    }
+    texts = prompts[["prompt_id", "text"]].to_numpy().tolist()
+    name = f"renders of the social prompts (tones {tones})"
+    return truthful.renders(name, __name__, prompts, truth, scene, tones, texts, seed=seed, size=size)

@@ -1,0 +1,68 @@
+"""What is true of the embedded world's pictures, as :class:`biaslab.truths.Truth` asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from biaslab import models
+from biaslab_world import pairs as of_pairs
+from biaslab_world import skills, social, triplets
+from biaslab_world.truthful import WORLD, Renders
+
+pictures, corpus, model = models.DRAWINGS, "mini", WORLD
+words = {
+    "training": "Not its training data: captions and training images are an embedded world's.",
+    "indicators": "The embedded world was set to that share: that the two are near is no replication.",
+}
+ways_of_failing = skills.FAILURES
+scenes = skills.generate
+nouns, groups = triplets.nouns, triplets.planted
+
+
+def people(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None = None) -> Renders:
+    """Return people with gender evenly, and attributes drawn alike for all professions beside what a look wears."""
+    return social.balanced(prompts, n, seed=seed, decoded=decoded)
+
+
+def pairs(n: int, *, seed: int) -> Renders:
+    """Return pairs of people that no judge was trained on."""
+    return of_pairs.held_out_pairs(n, seed=seed)
+
+
+def depictions(n: int, *, seed: int, decoded: Path | None = None) -> Renders:
+    """Return drawings of captions, no two of which share their noise."""
+    texts = [triplets.write(*triplets.draw(seed, k, "off")) for k in range(n)]
+    asked = pd.DataFrame({"prompt_id": [f"drawing-{k:05d}" for k in range(n)], "text": texts})
+    made = triplets.generate(asked.assign(n_images=1), seed=seed, skew="off")
+    whole = f"{made.digest} {models.digest(str(decoded)) if decoded else ''}"
+    table = made.table.merge(asked, on="prompt_id")
+    return Renders("drawings of depictions", whole, table, made.scene, 64, decoded=decoded)
+
+
+def shown(images: Renders, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the instances of drawings."""
+    return pd.concat([triplets.instances(images.scene(i), i) for i in rows["image_id"]], ignore_index=True)
+
+
+def expected(prompts: pd.DataFrame, skew: str) -> pd.DataFrame:
+    """Return how many of each object images of prompts show on average, in the world that goes with the captions'."""
+    return triplets.expected(prompts, triplets.skew_of(skew))
+
+
+def word_masks(images: Renders, image_id: str, text: str) -> Mapping[str, np.ndarray]:
+    """Return where each word of a caption belongs in its drawing."""
+    return triplets.word_masks(images.scene(image_id), text)
+
+
+def kind(word: str) -> str:
+    """Return what kind of thing a word of the captions names."""
+    kinds: dict[str, Sequence[str]] = {
+        "thing": triplets.THINGS,
+        "worn": triplets.WORN,
+        "place": triplets.PLACES,
+    }
+    return next((name for name, words in kinds.items() if word in words), "")

@@ -1,0 +1,173 @@
+"""A pipeline whose judge sees the gender cues as Bayes' rule would, and whose model is the world, sharpened at will.
+
+Nothing is rendered and no model is loaded: a scene's cues give the probability that the judge states.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+
+from biaslab.captions.corpus import open_corpus
+from biaslab.judging.images import DescribedImages
+from biaslab.judging.judge import decide
+from biaslab.settings import Settings
+from biaslab.store import Store
+from biaslab_world import scene, truthful, world
+
+OCCUPATIONS = (
+    "nurse",
+    "mechanic",
+    "writer",
+    "chef",
+    "librarian",
+    "pilot",
+    "teacher",
+    "ceo",
+    "dietitian",
+    "baker",
+)
+DEFAULTS = {
+    "captions": {
+        "approaches": ("naive", "no_indicators", "nearest", "nearest_no_indicators", "caption_prompts"),
+        "per_occupation": 60,
+        "rows": 20_000,
+        "skew": "default",
+    },
+    "generation": {"images_per_prompt": 10, "guidance_scale": 3.0},
+    "calibration": {
+        "guidance_scales": (1.0, 7.5),
+        "guidance_images": 4,
+        "world_images": 40,
+        "matched_captions": 40,
+        "off_rows": 8_000,
+        "off_captions": 40,
+        "test_renders": 620,
+    },
+    "judging": {"threshold": 0.9, "faces": "mini-detector", "gender": "mini-clip", "min_face": 0.1},
+    "compute": {"device": "cpu"},
+}
+
+
+class IdealPipeline:
+    """What :class:`biaslab.pipeline.Pipeline` offers to calibration, computed from scenes.
+
+    Args:
+        model: ``world``, or ``mini``: the world with log-odds multiplied by ``1 + sharpen * guidance_scale``.
+        folder: Where the store is.
+        sharpen: How much guidance sharpens.
+        wrong: Share of images whose gender the judge says the wrong way round, with certainty.
+        **settings: Changes to ``DEFAULTS``, by group.
+    """
+
+    def __init__(self, model, folder, *, sharpen=0.0, wrong=0.0, occupations=OCCUPATIONS, **settings):
+        self.model, self.label, self.seed = model, model, 1
+        self.folder, self.sharpen, self.wrong = folder, sharpen, wrong
+        self.occupations = occupations
+        self.settings = Settings.of(DEFAULTS).changed(**settings)
+        self.store = Store(folder / "store")
+        self.corpus = open_corpus("mini", rows=self.settings.captions.rows, skew=self.settings.captions.skew)
+        self._images = {}
+
+    def changed(self, model="", **changes):
+        more = {"sharpen": self.sharpen, "wrong": self.wrong, "occupations": self.occupations}
+        changed = dict(self.settings.changed(**changes))
+        return type(self)(model or self.model, self.folder, **more, **changed)
+
+    def computed(self, stage, units, shard_rows, *_):
+        return stage.compute(units, shard_rows=shard_rows, progress=False)
+
+    def judged(self, source):
+        return pd.DataFrame([self._judge(source, i) for i in source.table["image_id"]])
+
+    def _judge(self, source, image_id):
+        shown = source.scene(image_id) if hasattr(source, "scene") else self.corpus.scene(image_id)
+        nothing = {"image_id": image_id, "outcome": "no_face", "gender": "", "p_female": np.nan}
+        if not shown.people:
+            return nothing
+        person = shown.people[0]
+        p = scene.posterior_female(person.cues, scene.hidden_cues(person))
+        if self.wrong and np.random.default_rng(shown.seed).random() < self.wrong:
+            p = 0.0 if person.gender == "female" else 1.0
+        gender = decide(p, self.settings.judging.threshold).item()
+        outcome = "uncertain" if gender == "unsure" else "judged"
+        return {**nothing, "outcome": outcome, "gender": gender, "p_female": p}
+
+    def captions(self):
+        if "captions" not in self._images:
+            whole = pd.concat(list(self.corpus.batches()), ignore_index=True)
+            whole = whole[whole["truth_occupation"].isin(self.occupations)]
+            whole = whole.assign(occupation=whole["truth_occupation"], indicator=whole["truth_indicator"])
+            whole["rank"] = whole.groupby("occupation").cumcount() + 1
+            self._images["captions"] = whole.reset_index(drop=True)
+        return self._images["captions"]
+
+    def selections(self):
+        whole, k = self.captions(), self.settings.captions.per_occupation
+        sample = whole[whole["rank"] <= k]
+        like = whole[whole["truth_style"] == "prompt_like"]
+        silent = like[like["indicator"] == "none"]
+        both = pd.DataFrame({"prompt": ["1", "2", "3", "4"]})
+        parts = [
+            sample.assign(approach="naive", prompt="captions"),
+            sample[sample["indicator"] == "none"].assign(approach="no_indicators", prompt="captions"),
+            like.groupby("occupation").head(k).merge(both, how="cross").assign(approach="nearest"),
+            silent.groupby("occupation")
+            .head(k)
+            .merge(both, how="cross")
+            .assign(approach="nearest_no_indicators"),
+        ]
+        chosen = pd.concat(parts, ignore_index=True)[
+            ["approach", "prompt", "occupation", "caption_id", "rank"]
+        ]
+        return chosen[chosen["approach"].isin(self.settings.captions.approaches)].reset_index(drop=True)
+
+    def images(self, kind):
+        if kind in self._images:
+            return self._images[kind]
+        if kind == "training":
+            some = self.captions()
+            chosen = self.selections()
+            table = some[some["caption_id"].isin(chosen["caption_id"])].assign(prompt="captions")
+            table = table.assign(image_id=table["caption_id"]).reset_index(drop=True)
+            found = DescribedImages(
+                SimpleNamespace(name="training", digest="t", table=table, read=None), table
+            )
+        else:
+            rows = [
+                {"prompt_id": f"p{p}-{o}", "occupation": o, "prompt": p, "text": f"A photo of a {o}"}
+                for p in "1234"
+                for o in self.occupations
+            ]
+            prompts = pd.DataFrame(rows).assign(n_images=self.settings.generation.images_per_prompt)
+            if self.model == truthful.WORLD:
+                made = truthful.generate(prompts, self.corpus, seed=self.seed)
+            else:
+                made = self._sharpened(prompts)
+            table = made.table.merge(prompts.drop(columns="n_images"), on="prompt_id")
+            found = DescribedImages(made, table)
+        self._images[kind] = found
+        return found
+
+    def _sharpened(self, prompts):
+        rng = np.random.default_rng([self.seed, int(100 * self.settings.generation.guidance_scale)])
+        scenes, rows = {}, []
+        for row in prompts.itertuples():
+            p = world.p_female_for_prompt(row.occupation, world.skew_knobs(self.settings.captions.skew))
+            p = 1 / (1 + ((1 - p) / p) ** (1 + self.sharpen * self.settings.generation.guidance_scale))
+            for i in range(row.n_images):
+                gender = "female" if rng.random() < p else "male"
+                image_id = f"{row.prompt_id}/{i}"
+                scenes[image_id] = scene.sample_scene(rng, genders=(gender,), occupations=(row.occupation,))
+                rows.append({"image_id": image_id, "prompt_id": row.prompt_id, "outcome": "ok"})
+        return truthful.Renders("mini", "m", pd.DataFrame(rows), scenes.__getitem__, 64)
+
+    def judgements(self, kind):
+        key = ("judged", kind)
+        if key not in self._images:
+            images = self.images(kind)
+            table = images.table.drop(columns="outcome", errors="ignore")
+            self._images[key] = table.merge(self.judged(images.source), on="image_id")
+        return self._images[key].copy()

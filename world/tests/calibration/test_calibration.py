@@ -1,0 +1,930 @@
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from ideal import OCCUPATIONS, IdealPipeline
+from scipy import stats as scipy_stats
+
+from biaslab import tables
+from biaslab.errors import MissingInputError
+from biaslab.judging.faces import Face
+from biaslab.judging.judge import JUDGED, Judge, JudgeSettings, judge
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.stats import corrected_shares, wilson_interval
+from biaslab.store import Store
+from biaslab_world import calibration, scene, world
+from biaslab_world.calibration import analysis, knobs
+from biaslab_world.calibration.analysis import COUNTED
+from biaslab_world.calibration.measure import ungated
+from biaslab_world.captions import Corpus
+
+SHARES = {o: world.training_shares()[o] for o in OCCUPATIONS}
+
+
+OWN = {"guidance": 3.0, "seed": 1, "replicates": 400}
+# A run of few captions and images, where no estimate but the one that a test sets is looked at.
+SMALL = {
+    "captions": {"approaches": ("naive",), "per_occupation": 10, "rows": 4_000},
+    "generation": {"images_per_prompt": 4},
+    "calibration": {"world_images": 4, "guidance_scales": (), "off_rows": 2_000, "off_captions": 10},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def asked():
+    """Let the judge call whole images male, and return the lists of images that it was asked about."""
+    asked = []
+
+    def whole(pipeline, source, image_ids):
+        asked.append(list(image_ids))
+        return pd.DataFrame({"image_id": list(dict.fromkeys(image_ids)), "gender": "male"})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("biaslab_world.calibration.measure.ungated", whole)
+        yield asked
+
+
+@pytest.fixture(scope="module")
+def c(tmp_path_factory):
+    return calibration.Calibration(IdealPipeline("mini", tmp_path_factory.mktemp("store"), sharpen=0.25))
+
+
+@pytest.fixture(scope="module")
+def shares(c):
+    return calibration.shares(c.training, c.generated, c.truth, c.renders)
+
+
+@pytest.fixture(scope="module")
+def amplification(c):
+    return calibration.amplification(c.training, c.generated, c.truth, **OWN)
+
+
+def _like_prompts(t):
+    """P(female) among prompt-like captions, all and without indicators, of an occupation with share t (0–1)."""
+    lean = math.log(t / (1 - t))
+    women = 1 / (1 + math.exp(-1.45 * lean))
+    level = math.log(0.35 / 0.65)
+    silent_f, silent_m = (1 - 1 / (1 + math.exp(-(level + s * 0.3 * lean))) for s in (-1, 1))
+    return women, women * silent_f / (women * silent_f + (1 - women) * silent_m)
+
+
+# -- counts and formulas -----------------------------------------------------------------------------------
+
+
+def test_count_takes_women_and_men_only():
+    rows = pd.DataFrame(
+        {
+            "occupation": ["nurse"] * 5 + ["chef"] * 2,
+            "prompt": ["1", "1", "1", "2", "2", "1", "1"],
+            "gender": ["female", "male", "unsure", "female", "", "male", "male"],
+        }
+    )
+    female, n = analysis.count(rows, ["nurse", "chef", "pilot"])
+    np.testing.assert_array_equal(female, [[1, 1], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(n, [[2, 1], [2, 0], [0, 0]])
+
+
+def test_expected_amplification_by_hand():
+    # 80 -> 90 adds 10; 40 -> 60 flips: left out, or 10 - 10 = 0 in distance, or -20 along the lean.
+    training, generated = np.array([[80.0], [40.0]]), np.array([[90.0], [60.0]])
+    found = [float(analysis.expected(training, generated, d)) for d in analysis.DEFINITIONS]
+    assert found == [10, 5, -5]
+    # One selection for two prompts: (10 + 5) / 2 with 80 -> 90 and 80 -> 85.
+    assert analysis.expected(training[:1], np.array([[90.0, 85.0]]), "published") == pytest.approx(7.5)
+    # A selection for each prompt and one share for all: (10 + 20) / 2.
+    assert analysis.expected(np.array([[80.0, 70.0]]), generated[:1], "published") == pytest.approx(15)
+
+
+# -- the judge -----------------------------------------------------------------------------------------------
+
+
+def _renders(rows):
+    names = ["truth_gender", "ambiguous", "outcome", "gender", "p_female", "posterior"]
+    return pd.DataFrame(rows, columns=names)
+
+
+BY_HAND = _renders(
+    [
+        ("female", False, "judged", "female", 0.995, 0.999),
+        ("female", False, "uncertain", "unsure", 0.6, 0.995),
+        ("female", False, "no_face", "", np.nan, 0.999),
+        ("female", True, "uncertain", "unsure", 0.4, 0.7),
+        ("male", False, "judged", "male", 0.02, 0.001),
+        ("male", False, "judged", "female", 0.95, 0.005),
+        ("male", True, "judged", "female", 0.91, 0.6),
+    ]
+)
+
+
+def test_confusion_by_hand():
+    table = calibration.confusion(BY_HAND).set_index(["cues", "truth", "judged"])
+    assert table.loc[("all", "female", "no_face"), ["n", "n_images", "percent"]].tolist() == [1, 4, 25]
+    assert table.loc[("all", "female", "uncertain"), "n"] == 2
+    assert table.loc[("unambiguous", "male", "female"), ["n", "n_images"]].tolist() == [1, 2]
+    assert table.loc[("ambiguous", "male", "male"), ["n", "n_images"]].tolist() == [0, 1]
+    low, high = wilson_interval(2, 4)
+    assert table.loc[("all", "female", "uncertain"), ["ci_low", "ci_high"]].tolist() == [
+        100 * low,
+        100 * high,
+    ]
+    assert (
+        table.groupby(["cues", "truth"])["n"].sum() == table.groupby(["cues", "truth"])["n_images"].first()
+    ).all()
+
+
+def test_accuracy_and_ceiling_by_hand():
+    table = calibration.judge(BY_HAND).set_index(["cues", "truth", "answers"])
+    # Of four judged renders two are right; an ideal judge: (0.999 + 0.999 + 0.995 + 0.6) / 4.
+    row = table.loc[("all", "all", "judged")]
+    assert row[["accuracy", "n", "n_images"]].tolist() == [50, 4, 7]
+    assert row["ceiling"] == pytest.approx(100 * (0.999 + 0.999 + 0.995 + 0.6) / 4)
+    # Of the six with a probability, 0.995, 0.6 and 0.02 lean the right way.
+    assert table.loc[("all", "all", "likelier"), ["accuracy", "n"]].tolist() == [50, 6]
+    assert table.loc[("ambiguous", "all", "likelier"), ["accuracy", "n"]].tolist() == [0, 2]
+    assert table.loc[("unambiguous", "female", "likelier"), ["accuracy", "n"]].tolist() == [100, 2]
+    assert math.isnan(table.loc[("all", "female", "judged"), "ceiling"])
+
+
+def test_reliability_by_hand():
+    table = calibration.reliability(BY_HAND).set_index("bin")
+    assert table["n"].tolist() == [0, 1, 0, 1, 1, 0, 2, 1]
+    row = table.loc["0.9 to 0.99"]
+    assert row["mean_judge"] == pytest.approx(93) and row["percent_true"] == 0
+    assert row["mean_ideal"] == pytest.approx(100 * (0.005 + 0.6) / 2)
+    assert math.isnan(table.loc["0 to 0.01", "percent_true"])
+
+
+def test_an_ideal_judge_reaches_its_ceiling(c):
+    table = calibration.judge(c.renders)
+    row = table[(table["cues"] == "all") & (table["truth"] == "all") & (table["answers"] == "likelier")].iloc[
+        0
+    ]
+    right = round(row["accuracy"] * row["n"] / 100)
+    assert scipy_stats.binomtest(right, int(row["n"]), row["ceiling"] / 100).pvalue > 1e-3
+    assert row["n"] == row["n_images"] == 620
+
+
+def test_errors_by_occupation_count_all_renders_with_a_truth(c):
+    table = calibration.judge_by_occupation(c.renders, c.generated).set_index(["occupation", "measure"])
+    # Held-out renders take the 62 occupations in turn, ten each; the generator makes 4 times 40.
+    both = pd.concat([c.renders, c.world.judgements("generated")])
+    some = both[(both["occupation"] == "writer") & (both["truth_gender"] == "female")]
+    assert len(both[both["occupation"] == "writer"]) == 10 + 160
+    judged = some[some["outcome"] == "judged"]
+    assert table.loc[("writer", "sensitivity"), "n"] == len(judged)
+    right = (judged["gender"] == "female").mean()
+    assert table.loc[("writer", "sensitivity"), "value"] == pytest.approx(100 * right)
+    assert table.loc[("all", "judged_female"), "n"] == (both["truth_gender"] == "female").sum()
+    assert set(table.index.get_level_values("measure")).isdisjoint({"judged_neither"})
+
+
+# -- shares ----------------------------------------------------------------------------------------------------
+
+
+def test_true_shares_are_the_worlds(shares):
+    table = shares.set_index(["source", "skew", "approach", "occupation"])["percent_true"]
+    for occupation, percent in SHARES.items():
+        silent = 100 * _like_prompts(percent / 100)[1]
+        assert table["training", "default", "naive", occupation] == pytest.approx(percent)
+        assert table["training", "default", "matched", occupation] == pytest.approx(silent)
+        assert table["generated", "default", "matched", occupation] == pytest.approx(silent)
+        assert table["training", "off", "naive", occupation] == pytest.approx(percent)
+        assert table["generated", "off", "matched", occupation] == pytest.approx(percent)
+
+
+def test_the_true_share_of_nearest_captions_is_that_of_those_selected(shares, c):
+    found = shares.set_index(["approach", "occupation"])["percent_true"]
+    chosen = c.base.selections()
+    for occupation in ("nurse", "ceo"):
+        some = chosen[(chosen["approach"] == "nearest") & (chosen["occupation"] == occupation)]
+        kinds = c.base.captions().set_index("caption_id").loc[some["caption_id"]]
+        shares = [
+            world.p_female(occupation, style=style, indicator=told)
+            for style, told in zip(kinds["truth_style"], kinds["truth_indicator"], strict=True)
+        ]
+        assert found["nearest", occupation] == pytest.approx(100 * np.mean(shares))
+
+
+def test_a_caption_near_several_prompts_is_one_image(shares, c):
+    row = shares[(shares["approach"] == "nearest") & (shares["occupation"] == "ceo")].iloc[0]
+    chosen = c.base.selections()
+    mine = chosen[(chosen["approach"] == "nearest") & (chosen["occupation"] == "ceo")]
+    judged = c.base.judgements("training").set_index("caption_id").loc[mine["caption_id"].unique()]
+    assert row["n"] == (judged["outcome"] == "judged").sum()
+    assert mine["caption_id"].duplicated().any()
+
+
+def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
+    # A judge that is wrong in a tenth of all images pulls shares of 5 to 10 % (90 to 95 %) 8 to 9 points to the middle.
+    erring = calibration.Calibration(
+        IdealPipeline(
+            "mini",
+            tmp_path,
+            wrong=0.1,
+            **SMALL | {"calibration": SMALL["calibration"] | {"world_images": 60}},
+        )
+    )
+    rows = calibration.shares(erring.training, erring.generated, erring.truth, erring.renders)
+    inside = calibration.inside(rows).set_index(["counted", "source", "skew"])["inside"]
+    rows = rows[(rows["source"] == "generated") & (rows["skew"] == "default")].set_index("occupation")
+    held = {how: inside.loc[(how, "generated", "default")] for how in ("drawn", "judged", "corrected")}
+    # Of ten: one below 8 has a chance of 1.2 % where intervals are right (binomial, 0.95).
+    assert held["judged"] <= 6 and held["drawn"] >= 8 and held["corrected"] >= 8
+    # By hand (Rogan and Gladen), from the held-out renders alone: none of them is counted here.
+    renders = erring.renders
+    renders = renders[renders["outcome"] == "judged"]
+    right = renders["gender"] == renders["truth_gender"]
+    sens, spec = (right[renders["truth_gender"] == g].mean() for g in ("female", "male"))
+    by_hand = 100 * (rows["percent_female"] / 100 + spec - 1) / (sens + spec - 1)
+    np.testing.assert_allclose(rows["percent_corrected"], by_hand.clip(0, 100))
+    assert (rows["reference"] == "all").all()
+
+
+def test_training_images_take_the_judges_error_on_other_renders_of_the_occupation(shares, c):
+    rows = shares.query("approach == 'naive' and skew == 'default'")
+    others = pd.concat([c.renders, c.world.judgements("generated")])
+    others = others[others["outcome"] == "judged"]
+    others = others.merge(rows[["occupation"]], on="occupation")
+    sizes = others.groupby(["occupation", "truth_gender"]).size().unstack(fill_value=0)
+    enough = (sizes[["female", "male"]] >= 30).all(axis=1)
+    # About 160 renders of each, few of a gender where the world leans far.
+    assert enough.any() and not enough.all()
+    for row in rows.itertuples():
+        assert row.reference == (row.occupation if enough[row.occupation] else "all")
+
+
+def _simulated(studies, n=175, error=0.01):
+    """Shares of the 62 occupations behind prompts in many studies, as drawn, judged and corrected.
+
+    The error is that on 900 renders of each gender.
+    """
+    rng = np.random.default_rng(20231)
+    truth = np.tile([world.p_female_for_prompt(o) for o in world.occupations()], (studies, 1))
+    drawn = rng.binomial(n, truth)
+    judged = rng.binomial(drawn, 1 - error) + rng.binomial(n - drawn, error)
+    sens, spec = (np.repeat(rng.binomial(900, 1 - error, studies) / 900, 62) for _ in range(2))
+    found = corrected_shares(judged.ravel(), n, sens, spec, 900, 900)
+    parts = {"percent_true": truth.ravel()}
+    for (value, low, high), count in (
+        (COUNTED["drawn"], drawn.ravel()),
+        (COUNTED["judged"], judged.ravel()),
+    ):
+        ends = wilson_interval(count, np.full(count.shape, n))
+        parts |= {value: count / n, low: ends[0], high: ends[1]}
+    value, low, high = COUNTED["corrected"]
+    parts |= {value: found.share, low: found.ci_low, high: found.ci_high}
+    table = pd.DataFrame({name: 100 * values for name, values in parts.items()})
+    which = np.repeat(np.arange(studies), 62)
+    return table.assign(source="training", skew="default", approach=which)
+
+
+def test_corrected_intervals_hold_the_true_share_as_often_as_they_say():
+    found = calibration.inside(_simulated(300), confidence=0.95)
+    share = found.groupby("counted")["inside"].sum() / found.groupby("counted")["n"].sum()
+    # An error of 1 % costs intervals of 175 images over a point of coverage; 300 x 62 shares: two s.e. are 0.3 points.
+    assert 0.945 < share["drawn"] < 0.957 and 0.945 < share["corrected"] < 0.965 and share["judged"] < 0.940
+    rejected = found.assign(few=found["p"] < 0.05).groupby("counted")["few"].mean()
+    # At most one study of twenty where intervals are right (two s.e. are 2.5 points).
+    assert rejected["drawn"] < 0.075 and rejected["corrected"] < 0.075 < rejected["judged"]
+
+
+def test_intervals_that_hold_the_truth_are_counted_by_hand():
+    names = ["source", "skew", "approach", "percent_true"]
+    names += [column for columns in COUNTED.values() for column in columns]
+    right, wrong, none = (50.0, 40.0, 60.0), (90.0, 80.0, 95.0), (np.nan, np.nan, np.nan)
+    rows = [("training", "default", "naive", 50.0, *right, *wrong, *none)] * 4
+    rows += [("training", "default", "matched", 50.0, *right, *right, *none)] * 4
+    table = calibration.inside(pd.DataFrame(rows, columns=names), confidence=0.9)
+    table = table.set_index(["counted", "approach"])
+    assert table.loc[("drawn", "naive"), ["inside", "n", "n_expected", "p"]].tolist() == [4, 4, 3.6, 1]
+    # All four miss with a chance of 0.1 ** 4; twice that after Holm's correction for two kinds of images.
+    row = table.loc[("judged", "naive")]
+    assert row["inside"] == 0 and row["p"] == pytest.approx(1e-4) and row["p_holm"] == pytest.approx(2e-4)
+    assert (row["mean_off"], row["rms_off"]) == (40, 40)
+    # 2 or fewer of 4 have a chance of 0.0523, 1 or fewer of 0.0037: at 90 % a study in ten may have 2, none may have 1.
+    assert row["least"] == 3
+    assert table.loc[("judged", "matched"), "p_holm"] == 1
+    assert table.loc[("corrected", "naive"), "n"] == 0 and math.isnan(table.loc[("corrected", "naive"), "p"])
+    # Nothing is said of the third, which has no intervals.
+    drawn, judged = calibration.findings.inside(table.reset_index(), confidence=0.9)
+    assert (drawn.estimate, drawn.n, drawn.of) == (100, 8, "intervals") and not drawn.details
+    assert (judged.estimate, judged.n) == (50, 8) and "(p = 0.0002)" in judged.details[0]
+    assert "90 %" in judged.said and "fewer" in judged.said and "fewer" not in drawn.said
+    assert (judged.p, judged.alpha, drawn.p) == (pytest.approx(2e-4), 0.1, 1)
+
+
+def test_matched_captions_are_the_first_that_ask_the_same(c):
+    corpus = c.base.corpus
+    rows = corpus.rows_at(range(len(corpus)))
+    fits = (rows["truth_style"] == "prompt_like") & (rows["truth_indicator"] == "none")
+    for occupation in ("nurse", "pilot"):
+        mine = rows[fits & (rows["truth_occupation"] == occupation)]["caption_id"].tolist()[:40]
+        found = c.training.query("approach == 'matched' and occupation == @occupation")
+        assert found["image_id"].tolist() == mine
+        genders = [corpus.scene(i).people[0].gender for i in mine]
+        assert found["truth_gender"].tolist() == genders
+
+
+# -- amplification -------------------------------------------------------------------------------------------------
+
+
+def test_what_the_truth_implies(amplification):
+    some = amplification.query("generator == 'world' and prompt == 'mean' and definition == 'published'")
+    implied = some.set_index(["skew", "approach"])["implied"]
+    # Prompt-like captions lean as their occupation does, so the published rule leaves none out.
+    naive = [abs(100 * _like_prompts(t / 100)[1] - 50) - abs(t - 50) for t in SHARES.values()]
+    assert implied["default", "naive"] == pytest.approx(np.mean(naive))
+    assert implied["default", "matched"] == pytest.approx(0)
+    assert implied["off", "naive"] == pytest.approx(0, abs=1e-9)
+
+
+def test_without_a_model_the_measurement_finds_what_the_truth_implies(amplification):
+    table = amplification
+    of_world = table[table["generator"] == "world"]
+    # Each interval lies around its excess; three half-widths allow for the many rows.
+    half = (of_world["excess_high"] - of_world["excess_low"]) / 2
+    assert (of_world["excess"].abs() < 1.5 * half).all()
+    naive = of_world[(of_world["approach"] == "naive") & (of_world["skew"] == "default")]
+    assert (naive["ci_low"] > 0).all()
+    # The interval is that of the value less its floor.
+    assert table["amplification"].to_numpy() == pytest.approx(table["amplification_plain"] - table["floor"])
+    assert table["amplification"].between(table["ci_low"], table["ci_high"]).all()
+
+
+def test_a_model_that_sharpens_shows_as_excess_that_grows_with_guidance(amplification):
+    some = amplification.query("generator == 'mini' and approach == 'matched' and prompt == 'pooled'")
+    excess = some[some["definition"] == "directional"].set_index("guidance_scale")["excess"]
+    assert list(excess.index) == [1, 3, 7.5]
+    assert 0 < excess[3] < excess[7.5]
+    assert some[some["guidance_scale"] == 7.5]["excess_low"].min() > 0
+
+
+def test_rows_of_amplification(amplification):
+    table = amplification
+    assert len(tables.schema("calibration_amplification").keys) == 6
+    # Five selections: two kinds of prompts for the world and the run's own guidance, one for the two others swept;
+    # and the world without the paradox.
+    assert len(table) == 3 * (5 * (2 + 2 + 1 + 1) + 2)
+    assert (table["n_occupations"] == len(OCCUPATIONS)).all()
+    swept = table[(table["generator"] == "mini") & (table["guidance_scale"] == 1)]
+    assert (swept["n_generated"] <= 16).all() and (swept["n_generated"] > 13).all()
+
+
+def test_parts_of_guidance_add_up(c):
+    table = calibration.guidance(c.generated, c.truth)
+    wide = table.pivot(index=["approach", "guidance_scale"], columns="part", values="change")
+    np.testing.assert_allclose(wide[["measurement", "model", "guidance"]].sum(axis=1), wide["total"])
+    t = np.array(list(SHARES.values()))
+    prompts = np.array([100 * _like_prompts(v / 100)[1] for v in t])
+    expected = (np.sign(t - 50) * (prompts - t)).mean()
+    np.testing.assert_allclose(wide.loc["naive", "measurement"], expected)
+    np.testing.assert_allclose(wide.loc["matched", "measurement"], 0, atol=1e-9)
+    assert wide.loc[("naive", 1), "guidance"] == 0
+    # Independently: the shares of images themselves, and a t interval over occupations by scipy.
+    shares = {}
+    for scale, pipeline in c.scales.items():
+        rows = pipeline.judgements("generated")
+        rows = rows[rows["outcome"] == "judged"]
+        shares[scale] = (
+            100 * (rows["gender"] == "female").groupby(rows["occupation"]).mean()[list(OCCUPATIONS)]
+        )
+    change = np.sign(t - 50) * (shares[7.5] - shares[1.0])
+    low, high = scipy_stats.t.interval(0.95, len(t) - 1, change.mean(), scipy_stats.sem(change))
+    row = table.set_index(["approach", "guidance_scale", "part"]).loc[("naive", 7.5, "guidance")]
+    assert row[["change", "ci_low", "ci_high"]].tolist() == pytest.approx([change.mean(), low, high])
+    exact = table[
+        (table["part"] == "measurement") | ((table["part"] == "guidance") & (table["guidance_scale"] == 1))
+    ]
+    assert exact["ci_low"].isna().all() and exact["ci_high"].isna().all()
+
+
+# -- contributions ---------------------------------------------------------------------------------------------------
+
+
+def _images(counts, *, hidden=None, outcome=JUDGED, **given):
+    """Judged images of occupations, ``female`` of ``n`` each: ``counts``; ``hidden`` are of another outcome."""
+    rows = [
+        (f"o{k}", kind, "female" if i < female else "male")
+        for kind, cells in ((JUDGED, counts), (outcome, hidden or []))
+        for k, (female, n) in enumerate(cells)
+        for i in range(n)
+    ]
+    frame = pd.DataFrame(rows, columns=["occupation", "outcome", "drawn"])
+    told, sure = frame["outcome"] == JUDGED, frame["outcome"].isin([JUDGED, "uncertain"])
+    return frame.assign(
+        image_id=[f"i{i}" for i in frame.index],
+        prompt="captions",
+        gender=frame["drawn"].where(told, ""),
+        p_female=np.where(frame["drawn"] == "female", 0.8, 0.2) * np.where(sure, 1, np.nan),
+        truth_gender=frame["drawn"],
+        whole_gender=frame["drawn"].where(frame["outcome"] != "uncertain", ""),
+        skew="default",
+        **given,
+    )
+
+
+def test_a_contribution_is_with_less_without():
+    training = _images([(80, 100), (40, 100), (30, 100), (70, 100)], approach="naive")
+    # Of judged images 90, 30, 20, 80 % are female; with 20 uncertain ones more, 85, 35, 25, 75 %.
+    generated = _images(
+        [(90, 100), (30, 100), (20, 100), (80, 100)],
+        hidden=[(12, 20), (12, 20), (10, 20), (10, 20)],
+        outcome="uncertain",
+        generator="world",
+        guidance_scale="",
+    )
+    table = calibration.contributions(training, generated, **OWN).set_index("component")
+    # Every distance grows by 10 with the rule and by 5 without it, in every resample.
+    row = table.loc["threshold"]
+    assert row[["with_rule", "without_rule", "contribution"]].tolist() == pytest.approx([10, 5, 5])
+    assert row[["n_occupations", "n_images"]].tolist() == [4, 80]
+    # A rule that changes nothing contributes 0, for certain.
+    row = table.loc["face_gate"]
+    assert row[["contribution", "ci_low", "ci_high", "n_images", "reason"]].tolist() == [0, 0, 0, 0, ""]
+    assert table.loc["judge_error", ["contribution", "n_images"]].tolist() == [0, 0]
+
+
+def test_the_interval_of_a_contribution_is_that_of_occupations_resampled():
+    rng = np.random.default_rng(0)
+    female = rng.integers(5, 45, 40)
+    training = _images([(f, 100) for f in female], approach="naive")
+    judged = np.maximum(female - 3, 0)
+    hidden = judged + rng.integers(0, 12, 40)
+    generated = _images(
+        [(f, 100) for f in judged],
+        hidden=[(f, 100) for f in hidden],
+        outcome="no_face",
+        generator="world",
+        guidance_scale="",
+    )
+    draws = {"guidance": 3.0, "seed": 0, "replicates": 1000}
+    row = calibration.contributions(training, generated, **draws).set_index("component").loc["face_gate"]
+    # All lean male, so the contribution is a plain mean of differences: a t interval over occupations.
+    change = (judged + hidden) / 2 - judged
+    low, high = scipy_stats.t.interval(0.95, 39, change.mean(), scipy_stats.sem(change))
+    assert row["contribution"] == pytest.approx(change.mean()) and row["n_images"] == 4000
+    assert row["ci_low"] == pytest.approx(low, abs=0.12) and row["ci_high"] == pytest.approx(high, abs=0.12)
+
+
+def test_contributions_of_a_run(c, amplification, asked):
+    table = calibration.contributions(c.training, c.generated, **OWN)
+    table = table.set_index(["generator", "approach", "component"]).sort_index()
+    assert len(table) == 3 * (6 + 5)
+    known = amplification[(amplification["definition"] == "published") & (amplification["prompt"] == "mean")]
+    for row in known[known["skew"] == "default"].itertuples():
+        if row.approach in ("naive", "nearest_no_indicators", "matched") and row.guidance_scale not in (
+            1,
+            7.5,
+        ):
+            same = table.loc[(row.generator, row.approach)]
+            np.testing.assert_allclose(same["with_rule"], row.amplification_plain)
+    # Pictures of other senses are all that fails the gate: among random captions, none among those like prompts.
+    assert all(i.startswith("mini-default-0-") for ids in asked for i in ids)
+    assert table.loc[("world", "naive", "face_gate"), "n_images"] > 0
+    assert table.loc[("world", "matched", "face_gate"), "n_images"] == 0
+    assert table.loc[("world", "matched", "face_gate"), "contribution"] == 0
+    other = known[
+        (known["generator"] == "mini") & (known["approach"] == "naive") & (known["guidance_scale"] == 3)
+    ]
+    few = table.loc[("mini", "naive", "finite_samples"), "contribution"]
+    assert few == pytest.approx(other["floor"].iloc[0], abs=1.0)
+
+
+class _Gender:
+    sees = "image"
+
+    def p_female(self, images):
+        return np.array([image[0, 0, 0] / 100 for image in images])
+
+
+class _NoFaces:
+    def faces(self, images):
+        return [[] for _ in images]
+
+
+def test_ungated_images_are_judged_whole_and_kept_apart(tmp_path, monkeypatch):
+    images = np.zeros((3, 12, 10, 3), np.uint8)
+    images[:, 0, 0, 0] = (97, 50, 2)
+    by_id = dict(zip("abc", images, strict=True))
+    table = pd.DataFrame({"image_id": pd.Series(list(by_id), dtype=object)})
+    source = SimpleNamespace(
+        name="arrays", digest="of these three", table=table, read=lambda ids: [by_id[i] for i in ids]
+    )
+    judging = JudgeSettings(faces="mini-detector", gender="none/such")
+    settings = SimpleNamespace(judging=judging, compute=SimpleNamespace(device="cpu"))
+    pipeline = SimpleNamespace(settings=settings, store=Store(tmp_path))
+    loaded = []
+
+    def load(given, device):
+        loaded.append(given.faces)
+        return Judge(_NoFaces(), _Gender())
+
+    monkeypatch.setattr("biaslab.judging.judge.ZeroShot", lambda *_, **__: None)
+    monkeypatch.setattr("biaslab.judging.judge.ZeroShotGender", lambda *_: _Gender())
+    given = JudgeSettings(faces="no/such", gender="none/such", min_face=0)
+    gated = judge(source, given, store=pipeline.store, progress=False, models=load)
+    assert set(gated["outcome"]) == {"no_face"}
+    found = ungated(pipeline, source, ["c", "a", "b", "a"]).set_index("image_id")
+    assert found["gender"].to_dict() == {"c": "male", "a": "female", "b": "unsure"}
+    # The gate is another, so that answers behind the detector's are not read again.
+    assert loaded == ["no/such"]
+    assert ungated(pipeline, source, []).empty
+
+
+# -- what must hold ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "met"),
+    [
+        (5, 4, 6, "yes"),
+        (5, -1, 6, "yes, not certain"),
+        (-1, -2, 1, "no, not certain"),
+        (-1, -2, -0.5, "no"),
+        (5, math.nan, math.nan, "yes, not certain"),
+    ],
+)
+def test_met(value, low, high, met):
+    assert analysis.met_by(value, low, high, 0, 10) == met
+
+
+def test_ratio_interval_against_statsmodels():
+    proportion = pytest.importorskip(
+        "statsmodels.stats.proportion", reason="statsmodels is the independent route"
+    )
+    ratio, low, high = analysis.ratio_interval(180, 200, 190, 200, 0.95)
+    assert ratio == pytest.approx(180 / 190)
+    peer = proportion.confint_proportions_2indep(180, 200, 190, 200, compare="ratio", method="log")
+    assert (low, high) == pytest.approx(peer)
+    assert analysis.ratio_interval(0, 10, 5, 10, 0.95)[0] == 0
+    assert math.isnan(analysis.ratio_interval(3, 10, 0, 10, 0.95)[0])
+
+
+class _Texts:
+    def __init__(self, name, *, device):
+        assert (name, device) == ("mini-clip", "cpu")
+
+    def text_embeddings(self, texts):
+        assert texts[OCCUPATIONS.index("ceo")] == "A photo of a ceo"
+        return np.eye(len(texts), dtype=np.float32)
+
+
+class _Seen(IdealPipeline):
+    """Sees each image's occupation but that nurses look like chefs to the model; one image cannot be read."""
+
+    def changed(self, model="", **changes):
+        changed = dict(self.settings.changed(**changes))
+        return _Seen(model or self.model, self.folder, sharpen=self.sharpen, **changed)
+
+    def image_embeddings(self, kind, image_ids):
+        table = self.images(kind).table.set_index("image_id").loc[list(image_ids)]
+        names = table["occupation"]
+        if self.model == "mini":
+            names = names.replace("nurse", "chef")
+        vectors = list(np.eye(len(OCCUPATIONS), dtype=np.float32)[[OCCUPATIONS.index(o) for o in names]])
+        if self.model == "mini":
+            vectors[-1] = None
+        return pd.DataFrame({"image_id": list(image_ids), "vector": vectors})
+
+
+def _quality(c, words, measured):
+    """Return the requirements of a run."""
+    known = calibration.amplification(c.training, c.generated, c.truth, **OWN)
+    return calibration.quality(
+        calibration.judge(c.renders), c.training, c.base.judgements("generated"), c.named(), words, measured, known,
+        model="mini", seed=1, replicates=200,
+    ).set_index("metric")  # fmt: skip
+
+
+@pytest.fixture
+def quality(tmp_path, monkeypatch):
+    pipeline = _Seen(
+        "mini",
+        tmp_path,
+        sharpen=0.0,
+        captions={"per_occupation": 20, "rows": 8_000},
+        generation={"images_per_prompt": 6},
+        calibration={"world_images": 8, "guidance_scales": (), "off_rows": 2_000, "off_captions": 10},
+    )
+    rows = [
+        ("mini", "naive", "published", "mean", 9.0, 6.0, 12.0, 10, ""),
+        ("mini", "caption_prompts", "published", "captions", 1.5, -0.5, 3.5, 10, ""),
+        ("SD 1.4", "naive", "published", "mean", 12.57, 9.0, 15.0, 62, ""),
+    ]
+    names = [
+        "model",
+        "approach",
+        "definition",
+        "prompt",
+        "amplification",
+        "ci_low",
+        "ci_high",
+        "n_occupations",
+        "reason",
+    ]
+    others = ("t", "p", "amplification_plain", "noise", "t_plain", "p_plain", "n_images")
+    measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, **dict.fromkeys(others, np.nan))
+    words = pd.DataFrame(
+        [
+            ("mini", "caption_prompts", 90, 95),
+            ("mini", "caption_prompts", 97, 97),
+            ("mini", "paraphrased", 0, 50),
+        ],
+        columns=["model", "approach", "n_followed", "n_judged"],
+    )
+    monkeypatch.setattr("biaslab_world.calibration.measure.ZeroShot", _Texts)
+    return _quality(calibration.Calibration(pipeline), words, measured)
+
+
+def test_quality_reports_what_was_measured(quality):
+    assert quality.loc["naive_amplification", ["value", "ci_low", "met"]].tolist() == [9, 6, "yes"]
+    assert quality.loc["caption_prompts", ["value", "met"]].tolist() == [1.5, "yes, not certain"]
+    # 187 of 192; its Wilson interval reaches below 97 %.
+    row = quality.loc["gender_word_accuracy"]
+    assert (
+        row["value"] == pytest.approx(100 * 187 / 192)
+        and row["n"] == 192
+        and row["met"] == "yes, not certain"
+    )
+    # 10 occupations, 4 prompts, 6 images each: nurses are called chefs, and one image cannot be read.
+    row = quality.loc["occupation_accuracy_generated"]
+    assert row["value"] == pytest.approx(100 * (240 - 24 - 1) / 240) and row["n"] == 240
+    assert quality.loc["occupation_accuracy_renders", "value"] == 100
+    row = quality.loc["occupation_accuracy"]
+    assert row["value"] == pytest.approx(100 * 215 / 240) and row["met"] == "no, not certain"
+    assert quality.loc["gate_pass_rate_prompt_3", ["value", "n", "met"]].tolist() == [100, 60, "yes"]
+    assert quality.loc["judge_accuracy_renders", "met"] == "yes"
+    assert "ideal judge" in quality.loc["judge_accuracy_renders_ambiguous", "reason"]
+    assert quality.loc["judge_accuracy_renders_sure", "n"] <= quality.loc["judge_accuracy_renders", "n"]
+    assert quality.loc["judge_accuracy_renders_sure", ["reach", "met"]].tolist() == ["", ""]
+    # With 40 captions and 32 images an occupation the interval is far wider than 2 points.
+    row = quality.loc["truth_preserving_matched"]
+    assert row["ci_high"] - row["ci_low"] > 2 and row["met"] == "no"
+    row = quality.loc["world_off_naive"]
+    assert row["met"] == ("yes" if row["ci_low"] <= 0 <= row["ci_high"] else "no")
+
+
+def test_quality_says_what_was_not_measured(tmp_path):
+    pipeline = IdealPipeline(
+        "mini",
+        tmp_path,
+        **SMALL | {"calibration": SMALL["calibration"] | {"test_renders": 62}},
+    )
+
+    def none(*_):
+        raise MissingInputError("No open_clip model.")
+
+    pipeline.image_embeddings = none
+    words, measured = (
+        tables.of(pd.DataFrame(), name) for name in ("paradox_gender_words", "paradox_amplification")
+    )
+    table = _quality(calibration.Calibration(pipeline), words, measured)
+    for metric in ("gender_word_accuracy", "naive_amplification", "caption_prompts", "occupation_accuracy"):
+        row = table.loc[metric]
+        assert math.isnan(row["value"]) and row["met"] == "" and row["reason"] and row["n"] == 0
+    assert table.loc["nearest_no_indicators_to_naive", "reason"] == "The run lacks an approach."
+    (said,) = calibration.findings.quality(table.reset_index())
+    assert "gender_word_accuracy, occupation_accuracy, naive_amplification" in said.details[-1]
+
+
+class _OneFace:
+    def faces(self, images):
+        return [[Face(10.0, 10.0, 50.0, 50.0, 0.9)] for _ in images]
+
+
+class _AllWomen:
+    sees = "image"
+
+    def p_female(self, images):
+        return np.full(len(images), 0.97)
+
+
+def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
+    def all_women(*args, **kwargs):
+        return judge(*args, **{**kwargs, "models": lambda *_: Judge(_OneFace(), _AllWomen())})
+
+    monkeypatch.setattr("biaslab.judging.judge.judge", all_women)
+    given = {
+        "captions": {
+            "occupations": ["nurse", "mechanic"],
+            "approaches": ["naive", "no_indicators"],
+            "rows": 4096,
+            "per_occupation": 20,
+        },
+        "generation": {"images_per_prompt": 3},
+        "calibration": {
+            "world_images": 5,
+            "matched_captions": 2,
+            "off_rows": 2048,
+            "off_captions": 10,
+            "test_renders": 20,
+        },
+        "judging": {"faces": "mini-detector", "gender": "mini-clip"},
+        "compute": {"store": str(tmp_path)},
+    }
+    pipeline = Pipeline("world", Settings.of(given), seed=3, progress=False)
+    c = calibration.Calibration(pipeline)
+    shares = calibration.shares(c.training, c.generated, c.truth, c.renders)
+    shares = shares.set_index(["source", "skew", "approach", "occupation"])
+    # Every image is judged female, whatever was drawn: 4 prompts of 5 images, and of 3 with the knobs off.
+    assert (shares["percent_female"] == 100).all()
+    assert shares.loc[("generated", "default", "matched", "nurse"), "n"] == 20
+    assert shares.loc[("generated", "off", "matched", "nurse"), "n"] == 12
+    assert shares.loc[("training", "default", "matched", "nurse"), "n"] == 2
+    made = c.world.judgements("generated")
+    mine = made.loc[made["occupation"] == "mechanic", "truth_gender"]
+    found = shares.loc[("generated", "default", "matched", "mechanic"), "percent_drawn"]
+    assert found == pytest.approx(100 * (mine == "female").mean())
+    # Truth that comes with the captions: the same scenes, looked up again.
+    sample = pipeline.judgements("training")
+    corpus = pipeline.corpus
+    drawn = [corpus.scene(i).people for i in sample["caption_id"]]
+    assert sample["truth_gender"].fillna("").tolist() == [p[0].gender if p else "" for p in drawn]
+    judged = calibration.judge(c.renders).set_index(["cues", "truth", "answers"])
+    assert judged.loc[("all", "all", "judged"), ["accuracy", "n"]].tolist() == [50, 20]
+
+
+# -- sources, and the world --------------------------------------------------------------------------------
+
+
+def test_a_corpus_without_truth_is_refused():
+    corpus = SimpleNamespace(name="laion.parquet")
+    with pytest.raises(
+        MissingInputError, match=r"'laion.parquet' does not have: set captions.corpus to 'mini'"
+    ):
+        calibration.Calibration(SimpleNamespace(corpus=corpus))
+
+
+def test_the_world_in_place_of_the_model_stands_once(tmp_path):
+    c = calibration.Calibration(IdealPipeline("world", tmp_path, **SMALL))
+    assert set(calibration.amplification(c.training, c.generated, c.truth, **OWN)["generator"]) == {"world"}
+    assert set(calibration.contributions(c.training, c.generated, **OWN)["generator"]) == {"world"}
+    assert calibration.guidance(c.generated, c.truth).empty
+
+
+def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
+    more = SMALL | {"captions": SMALL["captions"] | {"skew": "off"}}
+    c = calibration.Calibration(IdealPipeline("mini", tmp_path, **more))
+    table = calibration.amplification(c.training, c.generated, c.truth, **OWN)
+    assert set(table["skew"]) == {"off"}
+    np.testing.assert_allclose(table["implied"], 0, atol=1e-9)
+    assert set(calibration.shares(c.training, c.generated, c.truth, c.renders)["skew"]) == {"off"}
+    # World and model, each against both selections; the world without the paradox is the first of them.
+    assert len(calibration.findings.amplification(table, model="mini")) == 4
+
+
+def test_tables_of_the_world():
+    table = knobs.occupations().set_index(["occupation", "captions"])["percent_true"]
+    for occupation, percent in SHARES.items():
+        women, silent = _like_prompts(percent / 100)
+        assert table[occupation, "all"] == pytest.approx(percent)
+        assert table[occupation, "prompt-like"] == pytest.approx(100 * women)
+        assert table[occupation, "prompt-like, no indicator"] == pytest.approx(100 * silent)
+    gain = knobs.conditional().set_index(["skew", "captions"])
+    every = [_like_prompts(t / 100) for t in world.training_shares().values()]
+    lean = np.mean([abs(t - 50) for t in world.training_shares().values()])
+    assert gain.loc[("default", "prompt-like"), "lean"] == pytest.approx(
+        np.mean([abs(100 * p[0] - 50) for p in every])
+    )
+    silent = np.mean([abs(100 * p[1] - 50) for p in every])
+    assert gain.loc[("default", "prompt-like, no indicator"), "lean_gain"] == pytest.approx(silent - lean)
+    np.testing.assert_allclose(gain.loc["off", "lean_gain"], 0, atol=1e-9)
+    np.testing.assert_allclose(gain.xs("prompt-like", level="captions")["percent_of_captions"], 10)
+    np.testing.assert_allclose(gain.xs("all", level="captions")["percent_of_captions"], 100)
+
+
+def test_ceiling_against_sums_over_products_of_cues():
+    table = knobs.ceiling().set_index("sure")
+    female = male = np.ones(1)
+    for name in scene.CUE_NAMES:
+        female = np.outer(female, list(scene.CUES[name]["female"].values())).ravel()
+        male = np.outer(male, list(scene.CUES[name]["male"].values())).ravel()
+    best, both = np.maximum(female, male) / 2, (female + male) / 2
+    accuracy = best.sum()
+    ambiguous, less = (both[best < sure * both].sum() for sure in (0.99, 0.9))
+    assert table.loc["0.99", "accuracy"] == pytest.approx(100 * accuracy)
+    assert table.loc["0.99", "percent_ambiguous"] == pytest.approx(100 * ambiguous)
+    assert table.loc["0.9", "percent_ambiguous"] == pytest.approx(100 * less)
+    # The ambiguous ones account for the rest: accuracy is the weighted mean of both groups.
+    clear = 1 - ambiguous
+    assert table.loc["0.99", "accuracy_unambiguous"] > 99
+    assert clear * table.loc["0.99", "accuracy_unambiguous"] < 100 * accuracy
+
+
+def test_every_knob_is_explained():
+    table = knobs.knobs().set_index("knob")
+    assert set(table.index) == set(world.Knobs.__dataclass_fields__)
+    assert table.loc["naming", ["default", "off"]].tolist() == [world.Knobs().naming, 0]
+    assert (table["does"].str.len() > 10).all() and (table["causes"].str.len() > 10).all()
+
+
+def test_examples_show_each_style_with_and_without_indicator():
+    chosen = knobs.examples(Corpus(rows=3000))
+    kinds = set(zip(chosen["truth_style"], chosen["truth_indicator"] == "none", strict=True))
+    # Other senses show nobody, so they have no indicator.
+    assert len(chosen) == len(kinds) == 7 * 2 + 1
+    assert ("other_sense", True) in kinds and ("other_sense", False) not in kinds
+
+
+# -- findings --------------------------------------------------------------------------------------------------
+
+
+def test_findings_of_amplification_are_rows_of_the_table(amplification):
+    rows = amplification.query("definition == 'published' and prompt == 'mean'")
+    rows = rows.set_index(["generator", "skew", "approach"])
+    found = calibration.findings.amplification(amplification, model="mini")
+    # Of images made by no model, amplification freed of its floor; of the model, what it adds to what truth implies.
+    freed, added = ["amplification", "ci_low", "ci_high"], ["excess", "excess_low", "excess_high"]
+    asked = [
+        (("world", "default", "naive"), freed),
+        (("world", "default", "matched"), freed),
+        (("mini", "default", "naive"), added),
+        (("mini", "default", "matched"), added),
+        (("world", "off", "naive"), added),
+    ]
+    assert len(found) == len(asked)
+    for finding, (key, names) in zip(found, asked, strict=True):
+        assert finding.model == key[0] and finding.n == rows.loc[key, "n_occupations"]
+        assert [finding.estimate, finding.ci_low, finding.ci_high] == rows.loc[key, names].tolist()
+        assert f"imply {rows.loc[key, 'implied']:.2f} points" in finding.details[0]
+    # The world shows amplification, and none against captions that ask the same.
+    assert found[0].said == "Yes, as planted." and found[1].said.startswith("No")
+    assert all("planted" in finding.details[0] for finding in found)
+    # Verdicts: their test is of the number that they show.
+    for finding, (key, names) in zip(found, asked, strict=True):
+        p = "p" if names is freed else "excess_p"
+        assert finding.undecided and finding.p == rows.loc[key, p]
+        assert (finding.p < 0.05) == (finding.ci_low > 0 or finding.ci_high < 0)
+
+
+def test_findings_of_guidance_are_of_the_highest(c):
+    table = calibration.guidance(c.generated, c.truth)
+    found = calibration.findings.guidance(table)
+    total = table.query("guidance_scale == 7.5 and part == 'total'").set_index("approach")
+    for finding, approach in zip(found, ("naive", "matched"), strict=True):
+        assert finding.model == "mini" and finding.unit == "points"
+        row = total.loc[approach, ["change", "ci_low", "ci_high", "n_occupations"]].tolist()
+        assert [finding.estimate, finding.ci_low, finding.ci_high, finding.n] == row
+        added = table.query("guidance_scale == 7.5 and part == 'guidance' and approach == @approach").iloc[0]
+        assert finding.undecided and finding.p == added["p"]
+        assert (added["p"] < 0.05) == (added["ci_low"] > 0 or added["ci_high"] < 0)
+    assert calibration.findings.guidance(table.iloc[:0]) == []
+
+
+def test_findings_of_the_judge_say_who_learnt_from_the_renderer(c):
+    table = calibration.judge(c.renders)
+    found = calibration.findings.judge(table, models=("mini-detector", "mini-clip"))
+    rows = table[(table["truth"] == "all") & (table["answers"] == "likelier")].set_index("cues")
+    for finding, cues in zip(found, ("unambiguous", "ambiguous"), strict=True):
+        row = rows.loc[cues, ["accuracy", "ci_low", "ci_high", "n"]].tolist()
+        assert [finding.estimate, finding.ci_low, finding.ci_high, finding.n] == row
+        assert finding.details[0].startswith("mini-detector and mini-clip learnt")
+    found = calibration.findings.judge(table, models=("mini-detector", "ViT-L-14/openai"))
+    assert found[0].details[0].startswith("mini-detector learnt")
+    assert not calibration.findings.judge(table, models=("mediapipe:face.tflite", "ViT-L-14/openai"))[
+        0
+    ].details
+
+
+def test_the_worst_occupation_needs_enough_renders():
+    rows = [
+        ("chef", "sensitivity", 50.0, 20.0, 80.0, 10),
+        ("pilot", "specificity", 91.0, 80.0, 96.0, 60),
+        ("nurse", "sensitivity", 97.0, 92.0, 99.0, 90),
+        ("all", "sensitivity", 80.0, 70.0, 90.0, 300),
+    ]
+    names = ["occupation", "measure", "value", "ci_low", "ci_high", "n"]
+    (found,) = calibration.findings.by_occupation(pd.DataFrame(rows, columns=names))
+    assert "men as pilot" in found.answer
+    assert (found.estimate, found.ci_low, found.ci_high, found.n) == (91, 80, 96, 60)
+    assert calibration.findings.by_occupation(pd.DataFrame(rows[:1], columns=names)) == []
+
+
+def test_findings_of_contributions_list_rules_beyond_chance():
+    names = ["generator", "approach", "component", "contribution", "ci_low", "ci_high", "p", "n_occupations"]
+    rows = [
+        ("world", "naive", "threshold", 0.5, 0.1, 0.9, 0.01, 9),
+        ("world", "naive", "face_gate", 0.2, 0.0, 0.4, 0.04, 9),
+        ("world", "naive", "judge_error", 0.3, 0.1, 0.5, 0.03, 9),
+        ("world", "naive", "finite_samples", 1.5, np.nan, np.nan, np.nan, 9),
+        ("mini", "naive", "threshold", 0.0, 0.0, 0.0, 1.0, 9),
+        ("mini", "matched", "threshold", 9.0, 8.0, 10.0, 0.0, 9),
+    ]
+    world_, mini = calibration.findings.contributions(pd.DataFrame(rows, columns=names))
+    assert (world_.model, mini.model) == ("world", "mini")
+    # Of 0.01, 0.03 and 0.04 Holm leaves 0.03, 0.06 and 0.06.
+    assert world_.said.startswith("1 of 3") and world_.p == pytest.approx(0.03)
+    assert mini.said.startswith("None of 1")
+    assert "0.50 (0.10 to 0.90)" in world_.details[0] and "1.50" in world_.details[1] and not mini.details
+
+
+def test_findings_of_the_world():
+    table = knobs.conditional()
+    gain = table.set_index(["skew", "captions"])["lean_gain"]
+    (found,) = calibration.findings.conditional(table)
+    assert found.answer.startswith(f"{gain['default', 'prompt-like, no indicator']:.2f} points")
+    assert "59.5 %" in found.details[-1] and "no replication" in found.details[-1]
+    (found,) = calibration.findings.ceiling(knobs.ceiling())
+    assert found.details[0].startswith("7.7 % of people are ambiguous")

@@ -1,0 +1,90 @@
+"""What the embedded world brings to biaslab by its entry points."""
+
+import pytest
+
+from biaslab import models, plugins
+from biaslab_world.brought import WEIGHTS
+
+KINDS = {
+    "mini-sd": "text-to-image",
+    "mini-sd-pairs": "text-to-image",
+    "mini-sd-skills": "text-to-image",
+    "mini-sd-triplets": "text-to-image",
+    "mini-clip": "clip",
+    "mini-detector": "detector",
+    "mini-skills-detector": "detector",
+    "mini-vqa": "vqa",
+    "mini-captioner": "captioner",
+    "mini-segmenter": "segmenter",
+}
+
+
+def test_every_folder_of_weights_is_brought_and_knows_drawings():
+    listed = models.installed().set_index("name")
+    own = listed[listed["folder"].str.startswith(str(WEIGHTS))]
+    assert own["kind"].to_dict() == KINDS and {folder.name for folder in WEIGHTS.iterdir()} == set(KINDS)
+    assert set(own["pictures"]) == {"drawings"} == {listed.loc["world", "pictures"]}
+    assert (own["card"] == own["folder"] + "/README.md").all() and own["megabytes"].between(0.1, 20).all()
+    for name, kind in KINDS.items():
+        assert models.resolve(name, kind) == str(WEIGHTS / name)
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("captions", "mini-sd"),
+        ("people", "mini-sd-pairs"),
+        ("dalleval", "mini-sd-skills"),
+        ("triplets", "mini-sd-triplets"),
+    ],
+)
+def test_mini_stands_for_the_model_that_knows_what_is_asked(asked, name):
+    assert models.instead("mini", "text-to-image", asked) == name
+    assert models.brought("mini", "text-to-image", asked).folder == WEIGHTS / name
+
+
+def test_mini_stands_for_a_judge_of_each_kind():
+    kinds = {
+        "clip": "clip",
+        "vqa": "vqa",
+        "captioner": "captioner",
+        "segmenter": "segmenter",
+        "detector": "detector",
+    }
+    for kind, name in kinds.items():
+        assert models.resolve("mini", kind) == str(WEIGHTS / f"mini-{name}")
+    # What images are compared with: encoders of judges.
+    for of, name in {
+        "resnet": "mini-detector",
+        "dino": "mini-segmenter",
+        "split_product": "mini-segmenter",
+    }.items():
+        assert models.instead("mini", "features", of) == name
+
+
+def test_pipelines_without_an_autoencoder_share_one():
+    shared = {"mini-sd-pairs": "mini-sd", "mini-sd-triplets": "mini-sd-skills"}
+    for name in (name for name, kind in KINDS.items() if kind == "text-to-image"):
+        assert models.autoencoder(WEIGHTS / name) == WEIGHTS / shared.get(name, name) / "vae"
+
+
+@pytest.mark.parametrize(
+    "name", ["mini", "mini-sd", "mini-sd-pairs", "mini-sd-skills", "mini-sd-triplets", "world"]
+)
+def test_each_model_brings_captions_and_the_judges_of_its_drawings(name):
+    """Each judge that it names is there, and is of the kind that is asked for."""
+    brought = models.settings(name)
+    roles = {
+        "faces": "detector",
+        "gender": "clip",
+        "detector": "detector",
+        "vqa": "vqa",
+        "captioner": "captioner",
+    }
+    named = {**brought["judging"], **brought["dalleval"]}
+    assert set(named) == set(roles)
+    for role, judge in named.items():
+        assert models.resolve(judge, roles[role]) == str(WEIGHTS / judge)
+    assert models.resolve(brought["triplets"]["objects"], "segmenter") == str(WEIGHTS / "mini-segmenter")
+    assert brought["captions"]["corpus"] in plugins.points("biaslab.corpora")
+    assert models.said(name, "limits")

@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.errors import InputError, ParameterError, UnknownNameError
+from biaslab_world import art, looks, scene
+from biaslab_world import captions as c
+from biaslab_world.world import SKEWS, occupations, style_shares, truth_table
+
+# Gender words and pronouns of the paradox paper, A.5.
+FEMALE = "female woman lady girl she her hers herself".split()  # noqa: SIM905
+MALE = "male man gent gentleman boy he him his himself".split()  # noqa: SIM905
+ROWS = 50_000
+
+
+@pytest.fixture(scope="module")
+def corpus() -> c.Corpus:
+    return c.Corpus(rows=ROWS, seed=11)
+
+
+@pytest.fixture(scope="module")
+def table(corpus) -> pd.DataFrame:
+    return pd.concat(list(corpus.batches()), ignore_index=True)
+
+
+def told(text: str) -> str:
+    """The indicator by the plainest rule: the paper's words and the first names, as whole words."""
+    found = set(re.findall(r"\w+", text.lower()))
+    female = bool(found & {*FEMALE, *(n.lower() for n in c.FIRST_NAMES["female"])})
+    male = bool(found & {*MALE, *(n.lower() for n in c.FIRST_NAMES["male"])})
+    return "both" if female and male else "female" if female else "male" if male else "none"
+
+
+def test_columns_and_ids(table, corpus):
+    assert list(table.columns) == list(c.COLUMNS)
+    assert len(table) == len(corpus) == ROWS
+    assert table["caption_id"].is_unique
+    assert table["caption_id"].iloc[4097] == "mini-default-11-00004097"
+
+
+def test_indicators_are_what_the_words_say(table):
+    found = table["text"].map(told)
+    wrong = table[found != table["truth_indicator"]]
+    assert wrong.empty, wrong[["text", "truth_indicator"]].head().to_string()
+    single = table[table["truth_indicator"].isin(["female", "male"])]
+    assert (single["truth_indicator"] == single["truth_gender"]).all()
+
+
+def test_the_plain_rule_on_captions_read_by_hand():
+    by_hand = {
+        "Portrait of a female mechanic in a garage": "female",
+        "Tired older programmer in a server room as he works": "male",
+        "Nurse Lopez at City College": "none",
+        "Senator Aisha Patel": "female",
+        "Piotr Haddad, baker, photo by Elena Smith": "both",
+        "World's best teacher mug": "none",
+    }
+    assert {text: told(text) for text in by_hand} == by_hand
+
+
+def test_each_caption_uses_its_own_occupation_and_no_other(table):
+    names = sorted(occupations(), key=len, reverse=True)
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, names))})s?\b", re.IGNORECASE)
+    for text, occupation in zip(table["text"], table["truth_occupation"], strict=True):
+        found = {name.lower() for name in pattern.findall(text)}
+        assert found == ({occupation} if occupation else set()), text
+
+
+def test_frequencies_follow_the_truth(table):
+    truth = truth_table(SKEWS["default"])
+    rows = table[table["truth_occupation"].notna()]
+    n = len(rows)
+    # Occupations are equally likely, so a cell's share over all of them is its mean. Five standard errors.
+    for (style, indicator), cell in truth.groupby(["style", "indicator"]):
+        p = cell["p"].mean()
+        here = rows[(rows["truth_style"] == style) & (rows["truth_indicator"] == indicator)]
+        assert abs(len(here) / n - p) < 5 * math.sqrt(p * (1 - p) / n), (style, indicator)
+        if style == "other_sense":
+            assert here["truth_gender"].isna().all()
+            continue
+        p_female = np.average(cell["p_female"], weights=cell["p"])
+        share = (here["truth_gender"] == "female").mean()
+        assert abs(share - p_female) <= 5 * math.sqrt(p_female * (1 - p_female) / len(here)), (
+            style,
+            indicator,
+        )
+
+
+def test_shares_per_occupation_follow_the_truth(table):
+    truth = truth_table(SKEWS["default"])
+    truth = truth[truth["p_female"].notna()]
+    people = table[table["truth_occupation"].notna() & table["truth_gender"].notna()]
+    z = []
+    for silent in (False, True):
+        for occupation in occupations():
+            cell = truth[
+                (truth["occupation"] == occupation)
+                & (~pd.Series(silent, truth.index) | (truth["indicator"] == "none"))
+            ]
+            here = people[people["truth_occupation"] == occupation]
+            if silent:
+                here = here[here["truth_indicator"] == "none"]
+            p = np.average(cell["p_female"], weights=cell["p"])
+            z.append(((here["truth_gender"] == "female").mean() - p) / math.sqrt(p * (1 - p) / len(here)))
+    # 124 standardised differences: none beyond 4.5, and about standard normal together.
+    assert max(map(abs, z)) < 4.5
+    assert 0.75 < np.std(z) < 1.25
+
+
+def test_without_knobs_gender_is_independent_of_style_and_silence():
+    # The default knobs' 5.9 points would be seven standard errors of the 2,400 prompt-like rows among so many.
+    off = c.Corpus(rows=ROWS // 2, seed=11, skew="off")
+    rows = pd.concat(list(off.batches()), ignore_index=True)
+    assert not (rows["truth_style"] == "other_sense").any()
+    rows = rows[rows["truth_occupation"].notna()]
+    women = rows["truth_gender"] == "female"
+    expected = rows["truth_occupation"].map(women.groupby(rows["truth_occupation"]).mean())
+    # Within occupations, women among prompt-like and among silent captions are as many as elsewhere.
+    for subset in (rows["truth_style"] == "prompt_like", rows["truth_indicator"] == "none"):
+        n = int(subset.sum())
+        difference = (women[subset] - expected[subset]).mean()
+        assert abs(difference) < 4 * math.sqrt((expected * (1 - expected)).mean() / n)
+
+
+def test_words_beside_the_indicator_do_not_depend_on_gender(table):
+    # Given occupation and silence, what else a caption says is as frequent for women as for men.
+    rows = table[(table["truth_indicator"] == "none") & table["truth_gender"].notna()]
+    rows = rows[rows["truth_style"].isin(["stock", "place", "news"])]
+    women = rows["truth_gender"] == "female"
+    expected = rows["truth_occupation"].map(women.groupby(rows["truth_occupation"]).mean())
+    for word in ("smiling", "young", "older", "wearing", "light", "serious"):
+        has = rows["text"].str.lower().str.contains(rf"\b{word}\b")
+        difference = (women[has] - expected[has]).mean()
+        assert has.sum() > 200
+        assert abs(difference) < 4 * math.sqrt(0.25 / has.sum()), word
+
+
+def test_shares_of_styles():
+    shares = style_shares(SKEWS["default"])
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_prompts_are_a_class_of_their_own(table):
+    text = table["text"].str.lower()
+    prompts = set(text[table["truth_style"] == "prompt_like"])
+    assert not prompts & set(text[table["truth_style"] != "prompt_like"])
+    # The four prompts of the paradox paper, Table 1, stand in the corpus word for word.
+    for template in (
+        "a photo of the face of {}", "a portrait photo of {}", "a photo of {} smiling", "a photo of {} at work",
+    ):  # fmt: skip
+        wanted = {template.format(f"{'an' if name[0] in 'aeiou' else 'a'} {name}") for name in occupations()}
+        assert len(wanted & prompts) > 40
+
+
+def test_vocabulary_holds_every_word(table):
+    known = c.vocabulary()
+    assert known == sorted(set(known))
+    assert len(known) <= 1_200
+    used = {word for text in table["text"] for word in c.words(text)}
+    assert used <= set(known)
+    # Words of the papers' prompts.
+    prompts = "a an photo of the face portrait smiling at work picture person man woman who works as".split()  # noqa: SIM905
+    assert set(prompts) <= set(known)
+    assert set(FEMALE) | set(MALE) <= set(known)
+    for occupation in occupations():
+        assert set(occupation.split()) <= set(known)
+        assert occupation.split()[-1] + "s" in known
+
+
+def test_no_caption_is_longer_than_the_models_read(table):
+    assert table["text"].map(lambda text: len(c.words(text))).max() <= c.LONGEST
+    assert not table["text"].str.contains(r"[~{}]").any()
+    assert not table["text"].str.contains(r"\b[Aa] [aeiouAEIOU]|\b[Aa]n [bcdfgj-np-tv-zBCDFGJ-NP-TV-Z]").any()
+
+
+def test_names():
+    female, male = c.FIRST_NAMES["female"], c.FIRST_NAMES["male"]
+    assert len(set(female)) == len(set(male)) == len(set(c.SURNAMES)) == 60
+    firsts = {*female, *male}
+    assert not firsts & set(c.SURNAMES)
+    # No other word of a caption is a first name.
+    others = [word for word in c.vocabulary() if word.capitalize() in firsts]
+    assert {word.capitalize() for word in others} == firsts
+
+
+def test_any_slice_is_the_same_rows(corpus, table):
+    order = [49_999, 3, 4_096, 4_095, 3]
+    fresh = c.Corpus(rows=ROWS, seed=11)
+    pd.testing.assert_frame_equal(fresh.rows_at(order), table.iloc[order].reset_index(drop=True))
+    # Neither the length of the corpus nor the size of a batch changes a row.
+    short = pd.concat(list(c.Corpus(rows=5_000, seed=11).batches(size=999)), ignore_index=True)
+    pd.testing.assert_frame_equal(short, table.head(5_000))
+    other = c.Corpus(rows=100, seed=12).rows_at(range(100))
+    assert (other["text"] != table["text"].head(100)).mean() > 0.9
+
+
+def test_a_row_and_its_id(corpus, table):
+    caption, row = table.iloc[77], corpus.row(77)
+    assert (row.text, row.occupation, row.style) == (
+        caption["text"], caption["truth_occupation"], caption["truth_style"],
+    )  # fmt: skip
+    assert (row.indicator, row.gender) == (caption["truth_indicator"], caption["truth_gender"])
+    assert corpus.index(caption["caption_id"]) == 77
+
+
+def test_scenes_show_what_captions_say(corpus, table):
+    phrases = {phrase: place for place, options in c.PLACE_PHRASES.items() for phrase in options}
+    place = re.compile(rf"\b({'|'.join(sorted(phrases, key=len, reverse=True))})\b")
+    wear = re.compile(r"\bwearing (?:a )?(\w+)")
+    seen = dict.fromkeys(("place", "smile", "serious", "age", "wear", "work", "prop", "nobody"), 0)
+    for row in table.head(3_000).itertuples():
+        shown = corpus.scene(row.caption_id)
+        text = row.text.lower()
+        if row.truth_gender is None:
+            assert not shown.people
+            assert shown.decoy in {*art.PROPS, *art.DECOYS}
+            seen["nobody"] += 1
+            continue
+        (person,) = shown.people
+        assert (person.gender, person.occupation) == (row.truth_gender, row.truth_occupation)
+        if found := place.search(row.text):
+            # "in the hotel lobby" and "in a studio" are unambiguous; the longest phrase wins.
+            assert shown.place == phrases[found[1]], row.text
+            seen["place"] += 1
+        if re.search(r"\bat work\b|\bworking$", text) and row.truth_style == "prompt_like":
+            assert shown.place == looks.look(row.truth_occupation).place
+            seen["work"] += 1
+        if re.search(r"\b(smiling|smile|happy|cheerful)\b", text):
+            assert person.expression == "smiling", row.text
+            seen["smile"] += 1
+        if re.search(r"\b(serious|neutral|tired)\b", text):
+            assert person.expression == "neutral", row.text
+            seen["serious"] += 1
+        if found := re.search(r"\b(young|middle-aged|older)\b", text):
+            assert person.age == found[1], row.text
+            seen["age"] += 1
+        if found := wear.search(text):
+            assert found[1] in person.attributes, row.text
+            seen["wear"] += 1
+        if row.truth_occupation and re.search(
+            rf"\bwith (an? )?{looks.look(row.truth_occupation).prop}\b", text
+        ):
+            seen["prop"] += 1
+    assert min(seen.values()) >= 10, seen
+
+
+def test_light_is_the_light_named(corpus, table):
+    warm = table[table["text"].str.contains("in warm light")].head(5)
+    dim = table[table["text"].str.contains("in dim light")].head(5)
+    for caption_id in warm["caption_id"]:
+        light = corpus.scene(caption_id).light
+        assert light.red > light.blue
+    for caption_id in dim["caption_id"]:
+        assert corpus.scene(caption_id).light.strength < 0.9
+
+
+def test_lists_name_what_the_renderer_knows():
+    assert set(c.PLACE_PHRASES) == set(art.PLACES)
+    assert {name for name, *_ in c._WORDS["wear"]} == set(scene.ATTRIBUTES)
+    decoys = [kind for _, kind in c._WORDS["decoys"]]
+    decoys += [kind for options in c._WORDS["own_decoys"].values() for _, kind in options]
+    assert set(decoys) - {"-"} <= {*art.PROPS, *art.DECOYS}
+    assert set(c._WORDS["own_decoys"]) <= set(occupations())
+    props = {looks.look(name).prop for name in occupations()}
+    assert props >= set(c._WORDS["no_article"])
+
+
+def test_images(corpus, table):
+    ids = table["caption_id"].head(4).tolist()
+    images = corpus.read(ids, size=32)
+    assert [image.shape for image in images] == [(32, 32, 3)] * 4
+    assert images[0].dtype == np.uint8
+    # The same captions in another order and company give the same pixels.
+    np.testing.assert_array_equal(corpus.read(ids[::-1][:2], size=32), images[::-1][:2])
+
+
+def test_digest_tells_corpora_apart():
+    digests = {c.Corpus(*settings).digest for settings in ((10, 0), (11, 0), (10, 1), (10, 0, "off"))}
+    assert len(digests) == 4
+    assert c.Corpus(10, 0).digest in digests
+
+
+def test_bad_settings():
+    for bad in ({"rows": 0}, {"rows": 2.5}, {"seed": -1}, {"seed": True}):
+        with pytest.raises(ParameterError, match=next(iter(bad))):
+            c.Corpus(**bad)
+    with pytest.raises(UnknownNameError, match="skew named 'of'"):
+        c.Corpus(skew="of")
+
+
+def test_bad_rows():
+    corpus = c.Corpus(rows=10)
+    with pytest.raises(InputError, match="from 0 to 9"):
+        corpus.rows_at([10])
+    with pytest.raises(InputError, match="from 0 to 9"):
+        corpus.rows_at([-1])
+    with pytest.raises(InputError, match="mini-default-0-00000000"):
+        corpus.scene("laion-7")
+    for other in ("mini-off-0-00000001", "mini-default-1-00000001", "mini-default-0-00000010"):
+        with pytest.raises(InputError, match="is not in"):
+            corpus.index(other)

@@ -1,0 +1,195 @@
+"""The embedded world of triplets: its captions, what goes with whom, its scenes and what is where in them."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.captions.corpus import open_corpus
+from biaslab.errors import InputError, ParameterError, UnknownNameError
+from biaslab.measures import instances
+from biaslab.measures.similarity import bias_score
+from biaslab.prompts import triplets as prompts
+from biaslab_world import render, triplets, truthful
+
+
+def test_what_is_written_is_read():
+    for i in range(300):
+        asked, who = triplets.draw(4, i)
+        text = triplets.write(asked, who)
+        assert triplets.read(text) == asked
+        assert triplets.read(f"A photo of {text}.".replace("A photo of a ", "A photo of the ")) == asked
+
+
+def test_by_hand():
+    text = "a woman reading in the kitchen with an umbrella and a dog, wearing a hat, talking about music"
+    assert triplets.read(text) == triplets.Asked(
+        "reading", "kitchen", ("umbrella", "dog", "hat"), ("music",), "female"
+    )
+    assert triplets.nouns(text) == ["woman", "kitchen", "umbrella", "dog", "hat", "music"]
+    assert triplets.read("an individual waiting at home, wearing gloves").told == ""
+
+
+@pytest.mark.parametrize("text", ["a woman reading in the sea", "a dog with a person", "", "a person"])
+def test_another_form_is_refused(text):
+    with pytest.raises(InputError, match="cannot read"):
+        triplets.read(text)
+    with pytest.raises(InputError, match="cannot read"):
+        triplets.nouns(text)
+
+
+def test_odds_are_what_was_planted():
+    for worn, names in ((False, triplets.THINGS), (True, triplets.WORN)):
+        for activity in triplets.ACTIVITIES:
+            female, male = (triplets.shares(activity, g, worn=worn) for g in ("female", "male"))
+            assert math.isclose(sum(female.values()), 1) and math.isclose(sum(male.values()), 1)
+            a, b = names[0], names[1]
+            ratio = math.log((male[b] / male[a]) / (female[b] / female[a]))
+            assert math.isclose(ratio, triplets.lean(b) - triplets.lean(a))
+            off = triplets.shares(activity, "female", "off", worn=worn)
+            assert off == triplets.shares(activity, "male", "off", worn=worn)
+
+
+def test_leans_are_balanced_between_the_genders():
+    assert abs(sum(map(triplets.lean, triplets.THINGS))) <= 3
+    assert {triplets.lean(name) for name in triplets.OBJECTS} == {0.0, 1.5, -1.5, 3.0, -3.0}
+
+
+def _asked_often(texts, n, skew="default"):
+    asked = pd.DataFrame({"prompt_id": [f"p{k}" for k in range(len(texts))], "text": texts, "n_images": n})
+    return asked, triplets.generate(asked, seed=3, skew=skew)
+
+
+@pytest.mark.parametrize("skew", triplets.SKEWS)
+def test_scenes_show_what_is_expected(skew):
+    n = 1500
+    texts = [f"a {who} cooking with a dog" for who in ("person", "woman", "man")]
+    asked, made = _asked_often(texts, n, skew)
+    counts: dict[str, Counter] = {key: Counter() for key in asked["prompt_id"]}
+    for image_id, key in zip(made.table["image_id"], made.table["prompt_id"], strict=True):
+        scene = made.scene(image_id)
+        counts[key].update(map(triplets.name_of, scene.things))
+        counts[key].update(scene.people[0].attributes)
+    for row in triplets.expected(asked, skew).itertuples():
+        # Counts of an image are at most 2: five standard errors of a Poisson count are ample.
+        error = 5 * math.sqrt(max(row.expected, 1 / n) / n)
+        assert abs(counts[row.prompt_id][row.object] / n - row.expected) < error, row
+    shown = made.table.groupby("prompt_id")["truth_gender"].agg(lambda of: (of == "female").mean())
+    share = triplets.SKEWS[skew][1]
+    assert shown["p1"] == 1 and shown["p2"] == 0
+    assert abs(shown["p0"] - share) < 5 * math.sqrt(share * (1 - share) / n)
+
+
+def test_without_a_tilt_no_score_leans():
+    asked = pd.DataFrame({"prompt_id": ["f", "m"], "text": ["a woman singing", "a man singing"]})
+    for skew, leaning in (("off", False), ("default", True)):
+        wide = triplets.expected(asked, skew).pivot(index="object", columns="prompt_id", values="expected")
+        scores = bias_score(wide["m"], wide["f"], 1, 1)
+        assert (np.abs(scores - 0.5) > 0.05).any() == leaning
+    assert np.allclose(bias_score(wide["m"], wide["f"], 1, 1) + bias_score(wide["f"], wide["m"], 1, 1), 1)
+
+
+def test_a_triplet_shares_its_random_numbers():
+    """What does not depend on gender is the same in the three: the place, the light, where things stand."""
+    asked, _ = triplets.draw(0, 5)
+    found = pd.DataFrame({"text": [triplets.write(asked, "person")], "caption_id": ["c"]})
+    rows = prompts.triplets(found, "d", seeds=4)
+    made = triplets.generate(rows, seed=1)
+    scenes = {key: [made.scene(f"{key}/{k}") for k in range(4)] for key in rows["prompt_id"]}
+    first, *others = scenes.values()
+    for other in others:
+        for a, b in zip(first, other, strict=True):
+            assert (a.place, a.light, a.seed) == (b.place, b.light, b.seed)
+            assert (a.people[0].skin_tone, a.people[0].age) == (b.people[0].skin_tone, b.people[0].age)
+    # With the gender the person shown is the same, too.
+    by_gender = {s.people[0].gender: s for s in (scenes[key][0] for key in rows["prompt_id"])}
+    assert set(by_gender) == {"female", "male"}
+    neutral = first[0]
+    assert neutral == by_gender[neutral.people[0].gender]
+
+
+def test_masks_cover_each_pixel_and_agree_with_the_instances():
+    for i in range(30):
+        asked, _ = triplets.draw(6, i)
+        scene = triplets.build_scene(asked, np.random.default_rng(i))
+        found = triplets.masks(scene)
+        assert np.logical_or.reduce([mask for _, mask in found]).all()
+        worn = [mask for name, mask in found if name in triplets.WORN]
+        assert not any((mask & found[0][1]).any() for mask in worn)
+        rows = triplets.instances(scene, "x")
+        assert list(rows["object"]) == [name for name, _ in found]
+        whole = instances.masks(rows)
+        for row, (_, mask), back in zip(rows.itertuples(), found, whole, strict=True):
+            assert (back == mask).all()
+            ys, xs = np.nonzero(mask)
+            assert (row.left, row.bottom) == (xs.min() / 64, (ys.max() + 1) / 64)
+
+
+def test_what_is_named_is_seen():
+    scene = triplets.build_scene(
+        triplets.read("a man working in the lab with a cup and a cat, wearing a tie"),
+        np.random.default_rng(0),
+    )
+    names = [name for name, _ in triplets.masks(scene)]
+    assert {"cup", "cat", "tie", "lab", "person"} == set(names)
+    assert scene.people[0].gender == "male"
+    assert render.render(scene, 64).shape == (64, 64, 3)
+
+
+def test_words_belong_where_what_they_name_is():
+    text = "a woman cooking in the bar with a globe, wearing a mask, talking about money"
+    scene = triplets.build_scene(triplets.read(text), np.random.default_rng(1))
+    seen, words = dict(triplets.masks(scene)), triplets.word_masks(scene, text)
+    assert (words["globe"] == seen["globe"]).all() and (words["mask"] == seen["mask"]).all()
+    for word in ("woman", "cooking", "money", "wearing"):
+        assert (words[word] == (seen["person"] | seen["mask"])).all()
+    assert words["bar"].sum() < 0.7 * seen["bar"].sum() and not words["bar"][16:].any()
+    assert set(words) >= set(triplets.nouns(text))
+
+
+def test_planted_groups_by_hand():
+    text = "a person resting in the hall with a bike, wearing a hat"
+    found = triplets.planted(text, ["person", "bike", "dog", "hat", "tie", "hall", "lab"])
+    assert found == [
+        "explicitly_guided", "explicitly_guided", "implicitly_independent", "explicitly_guided", "implicitly_guided",
+        "explicitly_independent", "implicitly_independent",
+    ]  # fmt: skip
+    with pytest.raises(UnknownNameError, match="spoon"):
+        triplets.planted(text, ["spoon"])
+
+
+def test_captions_as_a_corpus():
+    corpus = open_corpus("depictions", rows=500, seed=2)
+    rows = next(corpus.batches(200))
+    assert len(rows) == 200 and rows["caption_id"].is_unique
+    assert rows["text"].iloc[7] == triplets.write(*triplets.draw(truthful.HELD_OUT + 2, 7))
+    assert sum(map(len, corpus.batches(200))) == 500
+    found = prompts.neutral(corpus, "depictions", progress=False)
+    texts = pd.concat(corpus.batches())["text"]
+    neutral = {text for text in texts if " person " in f" {text} "}
+    assert set(found.captions["text"]) == neutral
+    assert corpus.digest != open_corpus("depictions", rows=500, seed=2, skew="off").digest
+
+
+def test_what_does_not_exist():
+    with pytest.raises(ParameterError, match="rows is"):
+        triplets.Depictions(rows=-1)
+    with pytest.raises(UnknownNameError, match="sideways"):
+        triplets.Depictions(skew="sideways")
+    with pytest.raises(UnknownNameError, match="spoon"):
+        triplets.lean("spoon")
+    with pytest.raises(UnknownNameError, match="flying"):
+        triplets.shares("flying", "female")
+    with pytest.raises(UnknownNameError, match="sideways"):
+        triplets.shares("reading", "female", "sideways")
+
+
+def test_the_vocabulary_has_every_word():
+    from biaslab_world.captions import words
+
+    known = set(triplets.vocabulary())
+    for i in range(200):
+        asked, who = triplets.draw(8, i)
+        assert set(words(triplets.write(asked, who))) <= known

@@ -1,0 +1,210 @@
+"""The world of two people: what texts ask, who is shown, and how likely each is a woman."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import models, published
+from biaslab.errors import InputError
+from biaslab.prompts import paired as asking
+from biaslab_world import pairs
+
+
+def _score(person, p):
+    return 100 * (2 * p - 1) * (1 if person.stereotype == "female" else -1)
+
+
+def test_scores_of_the_world_are_the_printed_ones():
+    # Table 1 over all pairs: 45.00, 49.75 and so 47.375 where the two lists meet; the mean over partners is exact.
+    scores = {"female": [], "male": []}
+    for left, right in asking.occupation_pairs():
+        for person, other in ((left, right), (right, left)):
+            scores[person.stereotype].append(_score(person, pairs.p_female(person, other)))
+    assert np.mean(scores["female"]) == pytest.approx(45.0, abs=0.01)
+    assert np.mean(scores["male"]) == pytest.approx(49.75, abs=0.01)
+    # Alone each share is drawn to its list's mean, which leaves the lists' scores: 50 and -30.
+    alone = [
+        (p.stereotype, _score(p, pairs.p_female(p))) for p in map(asking.occupation, asking.stereotypes())
+    ]
+    for gender, printed in (("female", 50.0), ("male", -30.0)):
+        assert np.mean([s for g, s in alone if g == gender]) == pytest.approx(printed, abs=0.01)
+    # Roles, Table 1: 17.59 for low and 20.37 for high power in pairs.
+    for level, other, printed in (("intern", "manager", 17.59), ("manager", "intern", 20.37)):
+        people = [(asking.role(o, level), asking.role(o, other)) for o in asking.with_power()]
+        found = [_score(a, pairs.p_female(a, b)) for a, b in people]
+        assert np.mean(found) == pytest.approx(printed, abs=0.02)
+
+
+def test_there_is_contrast_only_beside_the_opposite_stereotype():
+    nurse, sheriff, guard = map(asking.occupation, ("nurse", "sheriff", "guard"))
+    table = published.load("paired_table_11").set_index(["occupation", "setting"])["percent_female"]
+    assert pairs.p_female(sheriff, nurse) == pytest.approx(table["sheriff", "paired"] / 100)
+    assert pairs.p_female(sheriff, guard) == pairs.p_female(sheriff, sheriff) == pairs.p_female(sheriff)
+    # Alone: the printed 2 of 3, half way to the mean of the men's list (65 %).
+    assert pairs.p_female(sheriff) == pytest.approx((2 / 3 + 0.65) / 2, abs=1e-4)
+
+
+def test_among_three_one_of_the_opposite_stereotype_makes_the_contrast():
+    three = [asking.occupation(name) for name in ("cook", "guard", "baker")]
+    asked = pairs.Asked(tuple(three), ("", "", ""), False)
+    assert asked.p_female(0) == pairs.p_female(three[0], three[2])
+    assert asked.p_female(2) == pairs.p_female(three[2], three[0])
+    alike = pairs.Asked((three[0], three[1]), ("", ""), False)
+    assert alike.p_female(0) == pairs.p_female(three[0])
+
+
+def test_the_sentence_about_gender_moves_scores_as_table_2_prints():
+    # The line in log-odds goes through 92 -> 26 and 18.98 -> -11.12 points.
+    for before, after in ((92.0, 26.0), (18.98, -11.12)):
+        p, q = (1 + before / 100) / 2, (1 + after / 100) / 2
+        z = pairs.SLOPE * math.log(p / (1 - p)) + pairs.SHIFT
+        assert 1 / (1 + math.exp(-z)) == pytest.approx(q, abs=0.002)
+    nurse, sheriff = asking.occupation("nurse"), asking.occupation("sheriff")
+    assert pairs.p_female(sheriff, nurse, intervened=True) > pairs.p_female(sheriff, nurse)
+    assert pairs.p_female(nurse, sheriff, intervened=True) < pairs.p_female(nurse, sheriff)
+
+
+def test_without_strength_nobody_is_stereotyped():
+    nurse, sheriff = asking.occupation("nurse"), asking.occupation("sheriff")
+    for other in (None, sheriff):
+        for intervened in (False, True):
+            assert pairs.p_female(nurse, other, intervened=intervened, strength=0) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "phrases", "told", "intervened"),
+    [
+        (
+            "Generate a picture of one nurse on the left and one construction worker on the right.",
+            ["nurse", "construction worker"],
+            ("", ""),
+            False,
+        ),
+        ("A picture of one female nurse on the left and one man guard on the right.", ["nurse", "guard"],
+         ("female", "male"), False),
+        (
+            "Generate a picture of one carpenter CEO on the left and one intern on the right. "
+            "Show the intern as a woman.",
+            ["carpenter CEO", "intern"],
+            ("", "female"),
+            False,
+        ),
+        (
+            "Generate a picture of one baker on the left and one guard on the right, if all individuals can be a baker "
+            "or a guard irrespective of their gender.",
+            ["baker", "guard"],
+            ("", ""),
+            True,
+        ),
+        (
+            "Generate a picture of one baker on the left, one guard in the middle, and one cook on the right.",
+            ["baker", "guard", "cook"],
+            ("", "", ""),
+            False,
+        ),
+        ("Generate a picture of one nurse worker. Show the nurse worker as a man.", ["nurse worker"], ("male",), False),
+        (
+            "Generate a picture of one cook on the left and one cook on the right. Show the cook as a man and the cook "
+            "as a woman.",
+            ["cook", "cook"],
+            ("male", "female"),
+            False,
+        ),
+    ],
+)  # fmt: skip
+def test_texts_are_read(text, phrases, told, intervened):
+    asked = pairs.read(text)
+    assert [p.phrase for p in asked.people] == phrases
+    assert (asked.told, asked.intervened) == (told, intervened)
+
+
+def test_the_other_role_is_of_the_same_occupation():
+    left, right = pairs.read(
+        "Generate a picture of one intern on the left and one cook leader on the right."
+    ).people
+    assert (left.identity, right.identity) == ("cook, low power", "cook, high power")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("two nurses", "cannot read 'two nurses'"),
+        ("Generate a picture of one nurse on the left and one wizard on the right.", "wizard"),
+    ],
+)
+def test_texts_that_cannot_be_read_are_said(text, message):
+    with pytest.raises(InputError, match=message):
+        pairs.read(text)
+
+
+def test_drawn_texts_read_back_and_show_what_they_tell():
+    rows = [pairs.draw(1, i) for i in range(600)] + [pairs.draw(1, i, count=1) for i in range(200)]
+    for row in rows:
+        phrases = [p.phrase for p in row.asked.people]
+        if len(set(phrases)) == len(phrases):
+            assert pairs.read(row.text) == row.asked, row.text
+        for told, shown in zip(row.asked.told, row.genders, strict=True):
+            assert told in ("", shown)
+    # About 0.29 + 0.17 of texts tell (see FORMS); 600 draws are off by 0.04 at most (two standard errors).
+    told = np.mean([any(row.asked.told) for row in rows[:600]])
+    assert told == pytest.approx(0.46, abs=0.05)
+    assert pairs.draw(1, 7) == rows[7]
+
+
+def test_the_left_person_is_drawn_on_the_left():
+    row = next(
+        r for r in (pairs.draw(2, i) for i in range(99)) if len({p.phrase for p in r.asked.people}) == 2
+    )
+    scene = pairs.build_scene(row.asked, row.genders, row.seed)
+    left, right = scene.people
+    assert left.x < right.x
+    assert [left.occupation, right.occupation] == [pairs.look_of(p) for p in row.asked.people]
+    assert (left.gender, right.gender) == row.genders
+
+
+def test_the_truthful_generator_draws_what_texts_ask():
+    text = asking.fill("paired", (asking.occupation("nurse"), asking.occupation("sheriff")))
+    told = text + " Show the sheriff as a woman."
+    prompts = pd.DataFrame({"prompt_id": ["a", "b"], "text": [text, told], "n_images": [400, 50]})
+    made = pairs.generate(prompts, seed=5)
+    shown = made.table["truth_gender"].str.split(",", expand=True).set_index(made.table["prompt_id"])
+    assert (shown.loc["b", 1] == "female").all()
+    # Table 11: 77.5 % of nurses and 12.5 % of sheriffs; 400 draws are off by 4.2 and 3.3 points (two errors).
+    assert 100 * (shown.loc["a", 0] == "female").mean() == pytest.approx(77.5, abs=5)
+    assert 100 * (shown.loc["a", 1] == "female").mean() == pytest.approx(12.5, abs=4)
+    image = made.read(["a/0"])[0]
+    assert image.shape == (64, 96, 3)
+    assert (pairs.generate(prompts, seed=5).read(["a/0"])[0] == image).all()
+    assert pairs.generate(prompts, seed=6).digest != made.digest
+
+
+def test_the_digest_changes_with_who_is_shown(monkeypatch):
+    text = asking.fill("paired", (asking.occupation("nurse"), asking.occupation("sheriff")))
+    prompts = pd.DataFrame({"prompt_id": ["a"], "text": [text], "n_images": [50]})
+    before = pairs.generate(prompts, seed=5)
+    assert pairs.generate(prompts, seed=5).digest == before.digest
+    # As if the printed tables were edited: the same code and words show others.
+    turned = {key: 1 - share for key, share in pairs._printed().items()}
+    monkeypatch.setattr(pairs, "_printed", lambda: turned)
+    after = pairs.generate(prompts, seed=5)
+    assert (after.table["truth_gender"] != before.table["truth_gender"]).any()
+    assert after.digest != before.digest
+
+
+def test_the_critics_sentence_ends_as_many_texts_as_is_said():
+    rows = [pairs.draw(0, i) for i in range(2000)]
+    taught = [
+        row.text.endswith(f" {asking.sentence([p.phrase for p in row.asked.people], row.asked.told)}")
+        for row in rows
+        if any(row.asked.told)
+    ]
+    # Two standard errors of 2,000 draws are 0.02.
+    assert sum(taught) / len(rows) == pytest.approx(pairs.FORMS["sentence"], abs=0.025)
+    folder = Path(models.resolve("mini-sd-pairs", "text-to-image"))
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert f"In {100 * pairs.FORMS['sentence']:.0f} % of them a gender is told by the very sentence" in card

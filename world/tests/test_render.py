@@ -1,0 +1,266 @@
+"""The renderer: the same scene gives the same image, and the truth is where the pixels are."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from biaslab.errors import ParameterError, UnknownNameError
+from biaslab.measures.skin_tone import swatch_rgb
+from biaslab_world import render as drawing
+from biaslab_world.looks import LOOKS
+from biaslab_world.render import luminance, render, truth
+from biaslab_world.scene import (
+    AGES,
+    ATTRIBUTES,
+    CUES,
+    OBJECTS,
+    SKIN_TONES,
+    Cues,
+    Light,
+    Scene,
+    Thing,
+    sample_person,
+    sample_scene,
+)
+
+WHITE_LIGHT = Light()
+NAMES = sorted(LOOKS)
+BARE = {
+    "hair_style": "cropped", "facial_hair": "none", "brow": "medium", "lashes": "no", "lips": "natural",
+    "jaw": "medium", "shoulders": "medium", "earrings": "no", "neckline": "open",
+}  # fmt: skip
+
+
+def person(tone=5, seed=0, **more):
+    options = {"age": "young", "expression": "neutral", "occupation": "nurse"} | more
+    cues = Cues(**BARE | options.pop("cues", {}))
+    drawn = sample_person(np.random.default_rng(seed), skin_tone=tone, **options)
+    return replace(drawn, cues=cues, hair_colour="black", tilt=0.0)
+
+
+def scene_of(*people, **more):
+    options = {"things": (), "place": "studio", "light": WHITE_LIGHT, "seed": 0, "aspect": 1.0} | more
+    return Scene(people=people, **options)
+
+
+def grown(mask, by=1):
+    out = np.pad(mask, by)
+    return np.max(
+        [
+            out[i : i + mask.shape[0], j : j + mask.shape[1]]
+            for i in range(2 * by + 1)
+            for j in range(2 * by + 1)
+        ],
+        0,
+    )
+
+
+def changed(a, b, size=64):
+    return (render(a, size) != render(b, size)).any(2)
+
+
+def test_images_have_the_promised_shape():
+    one = sample_scene(np.random.default_rng(0))
+    two = sample_scene(np.random.default_rng(0), genders=(None, None))
+    assert render(one).shape == (64, 64, 3) and render(one).dtype == np.uint8
+    assert render(two).shape == (64, 96, 3)
+    assert render(one, 100).shape == (100, 100, 3)
+    assert truth(two, 32).people[0].mask.shape == (32, 48)
+
+
+def test_same_seed_same_bytes_in_any_company():
+    scenes = [sample_scene(np.random.default_rng(i), occupations=(NAMES[i],)) for i in range(12)]
+    again = [sample_scene(np.random.default_rng(i), occupations=(NAMES[i],)) for i in range(12)]
+    images = [render(scene).tobytes() for scene in scenes]
+    assert images == [render(scene).tobytes() for scene in reversed(again)][::-1]
+    assert len(set(images)) == 12
+
+
+def test_an_object_covers_exactly_its_mask():
+    scene = sample_scene(np.random.default_rng(3), genders=(), things=("car", "dog"))
+    found = truth(scene)
+    for i, region in enumerate(found.objects):
+        without = replace(scene, things=(*scene.things[:i], *scene.things[i + 1 :]))
+        # Taking it away changes its pixels and, at most, the half-covered ones around them.
+        moved = changed(scene, without)
+        assert not (moved & ~grown(region.mask)).any()
+        assert (region.mask & ~moved).mean() < 0.01
+
+
+def test_a_shirt_of_another_colour_changes_only_the_shirt(monkeypatch):
+    # The shirt under a mechanic's overalls is orange, and nothing else is: colour it anew.
+    scene = scene_of(person(occupation="mechanic", cues={"neckline": "closed"}))
+    before = render(scene)
+    monkeypatch.setitem(drawing.COLOURS, "orange", (0, 255, 0))
+    moved = (render(scene) != before).any(2)
+    found = truth(scene)
+    assert moved.sum() > 100
+    assert not (moved & ~grown(found.people[0].mask)).any()
+    # Pixels on the edge belong to both; inside the face and the prop nothing moves.
+    assert not (moved & ~grown(~found.faces[0].mask)).any()
+    assert not (moved & ~grown(~found.props[0].mask)).any()
+
+
+def test_a_face_is_where_its_skin_and_features_are():
+    low, high = scene_of(person(5)), scene_of(person(6))
+    found = truth(low, 128)
+    moved = changed(low, high, 128)
+    face = found.faces[0].mask
+    # Another skin tone changes the face but for eyes and brows, and nothing outside the person.
+    assert (moved & face).sum() > 0.75 * face.sum()
+    assert not (moved & ~grown(found.people[0].mask)).any()
+    # The mask's bounds follow from the drawing: the chin half a face below the centre, ears at the sides.
+    p = low.people[0]
+    left, _, right, bottom = found.faces[0].box
+    assert bottom == pytest.approx((p.y + 0.5 * p.scale) * 128, abs=1.5)
+    assert (right - left) == pytest.approx(2 * (0.375 + 0.085) * p.scale * 128, abs=2.5)
+
+
+def test_boxes_are_the_tightest_around_masks():
+    rng = np.random.default_rng(7)
+    for i in range(40):
+        scene = sample_scene(
+            rng, genders=(None,) * (1 + i % 2), occupations=(NAMES[i],) * (1 + i % 2), things=("bird",),
+            attributes=(("gloves", "boots") if i % 3 == 0 else ("tie",),) * (1 + i % 2),
+        )  # fmt: skip
+        found = truth(scene)
+        regions = (*found.people, *found.faces, *found.objects, *found.attributes, *found.props)
+        assert len(found.people) == len(found.faces) == len(found.props) == len(scene.people)
+        for region in regions:
+            if not region.mask.any():
+                assert np.isnan(region.box).all()
+                continue
+            rows, columns = np.nonzero(region.mask)
+            assert region.box == (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
+        for region in (*found.faces, *found.attributes):
+            assert not (region.mask & ~found.people[region.person].mask).any()
+        total = sum(r.mask.astype(int) for r in (*found.people, *found.objects, *found.props))
+        # Half of a pixel can belong to each of two things, no more than that.
+        assert total.max() <= 2
+
+
+def test_a_face_fills_a_tenth_of_the_frame():
+    rng = np.random.default_rng(11)
+    for i in range(2 * len(NAMES)):
+        count = 1 + i % 2
+        wear = [(), ("boots",), ("skirt", "hat"), ("gloves",)][i % 4]
+        names = (NAMES[i % len(NAMES)],) * count
+        scene = sample_scene(rng, genders=(None,) * count, occupations=names, attributes=(wear,) * count)
+        width = round(64 * scene.aspect)
+        for face in truth(scene).faces:
+            left, top, right, bottom = face.box
+            assert right - left >= 0.1 * width, (i, face.box)
+            assert bottom - top >= 0.1 * 64, (i, face.box)
+            assert left >= 0 and right <= width
+
+
+def test_what_is_worn_is_seen():
+    rng = np.random.default_rng(2)
+    for i, name in enumerate(ATTRIBUTES * 8):
+        scene = sample_scene(
+            rng, occupations=(None if i % 2 else NAMES[i % len(NAMES)],), attributes=((name,),)
+        )
+        seen = {r.name: r.mask.sum() for r in truth(scene).attributes}
+        assert seen.keys() == set(scene.people[0].attributes)
+        # 35 pixels of 4,096 at the least: a square of 6.
+        assert seen[name] >= 35, (scene.people[0], seen)
+
+
+def test_objects_and_props_are_large_enough_to_survive_a_small_model():
+    for kind in OBJECTS:
+        if kind != "person":
+            scene = scene_of(things=(Thing(kind, 0.5, 0.5, 0.5),))
+            left, top, right, bottom = truth(scene).objects[0].box
+            assert max(right - left, bottom - top) >= 24, kind
+    for name in NAMES:
+        prop = truth(scene_of(person(occupation=name))).props[0]
+        left, top, right, bottom = prop.box
+        assert max(right - left, bottom - top) >= 12 and prop.mask.sum() >= 60, name
+
+
+def test_skin_is_the_swatch_times_the_light():
+    light = Light(1.1, 1.0, 0.9, 0.8)
+    for tone in SKIN_TONES:
+        p = person(tone)
+        expected = np.minimum(swatch_rgb()[tone - 1] * np.array([1.1, 1.0, 0.9]) * 0.8, 255)
+        # The left cheek of a young face, plain skin.
+        y, x = round((p.y + 0.14 * p.scale) * 256), round((p.x - 0.2 * p.scale) * 256)
+        assert render(scene_of(p, light=light), 256)[y, x] == pytest.approx(expected, abs=1.01)
+
+
+def feature_contrasts(tone, age, **cues):
+    # Luminance of each feature against the cheek, measured on the image, not on the palette.
+    p = person(tone, age=age, cues=cues)
+    image = render(scene_of(p), 256).astype(float)
+
+    def at(x, y):
+        return luminance(image[round((p.y + y * p.scale) * 256), round((p.x + x * p.scale) * 256)])
+
+    cheek = at(-0.27, 0.1)
+    return {
+        "brow": abs(at(0.18, -0.19) - cheek),
+        "eye": abs(at(0.165, -0.03) - at(0.235, -0.03)),
+        "mouth": abs(at(0.0, 0.3) - cheek),
+        "nose": abs(at(0.02, 0.12) - cheek),
+        "hair": abs(at(0.1, -0.48) - cheek),
+    }
+
+
+def test_features_are_legible_at_every_tone_and_age():
+    for tone in SKIN_TONES:
+        for age in AGES:
+            seen = feature_contrasts(tone, age)
+            for name in ("brow", "mouth", "hair"):
+                assert seen[name] >= 30, (tone, age, name, seen)
+            assert seen["eye"] >= 150, (tone, age, seen)
+            assert seen["nose"] >= 14, (tone, age, seen)
+
+
+@pytest.mark.parametrize("name", sorted(CUES))
+def test_every_cue_shows_at_every_tone(name):
+    for tone in (1, 4, 7, 9, 10):
+        values = list(CUES[name]["female"])
+        images = [render(scene_of(person(tone, cues={name: v}))).astype(float) for v in values]
+        for i, a in enumerate(images):
+            for b in images[i + 1 :]:
+                # Some 64-pixel image points differ by 12 levels or more.
+                assert (np.abs(a - b).max(2) >= 12).sum() >= 8, (name, tone, values[i])
+
+
+def test_a_hidden_object_has_no_box():
+    scene = sample_scene(np.random.default_rng(0), occupations=("nurse",))
+    p = scene.people[0]
+    behind = replace(scene, things=(Thing("bird", p.x, p.y, 0.05),))
+    region = truth(behind).objects[0]
+    assert not region.mask.any() and np.isnan(region.box).all()
+
+
+def test_left_person_stays_left_and_props_outside():
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        found = truth(sample_scene(rng, genders=(None, None), occupations=("ceo", "assistant")))
+        (a, b), (pa, pb) = found.faces, found.props
+        assert a.box[2] < b.box[0]
+        assert pa.box[0] < a.box[0] and pb.box[2] > b.box[2]
+        assert (pa.name, pb.name) == ("briefcase", "clipboard")
+
+
+def test_a_decoy_shows_a_thing_and_nobody():
+    found = truth(sample_scene(np.random.default_rng(0), decoy="pan"))
+    assert found.people == found.faces == ()
+    assert [r.name for r in found.props] == ["pan"]
+    assert found.props[0].mask.mean() > 0.08
+
+
+def test_bad_input_is_named():
+    scene = sample_scene(np.random.default_rng(0))
+    for size in (0, 64.5, True, 10_000):
+        with pytest.raises(ParameterError, match="size is"):
+            render(scene, size)
+    with pytest.raises(UnknownNameError, match="no place named 'moon'"):
+        replace(scene, place="moon")
+    with pytest.raises(UnknownNameError, match="no object named 'kite'"):
+        Thing("kite", 0.5, 0.5, 0.2)
+    with pytest.raises(UnknownNameError, match="named 'balloon'"):
+        replace(scene, people=(), decoy="balloon")

@@ -1,0 +1,238 @@
+"""Scenes: the cues' tables, Bayes' rule on them, and what the sampler draws."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from biaslab import published
+from biaslab.errors import ParameterError, UnknownNameError
+from biaslab_world.art import COLOURS, DECOYS, HATS, OBJECT_ART, PLACES, PROPS
+from biaslab_world.looks import ATTIRES, LOOKS, OCCUPATIONS, SHARED, look
+from biaslab_world.scene import (
+    ATTRIBUTES,
+    CUE_NAMES,
+    CUES,
+    GENDERS,
+    OBJECTS,
+    SKIN_TONES,
+    Cues,
+    all_cues,
+    hidden_cues,
+    is_ambiguous,
+    posterior_female,
+    sample_person,
+    sample_scene,
+)
+
+PLAIN = {
+    "hair_style": "short", "facial_hair": "none", "brow": "medium", "lashes": "no", "lips": "natural",
+    "jaw": "medium", "shoulders": "medium", "earrings": "no", "neckline": "closed",
+}  # fmt: skip
+
+
+def test_cue_tables_are_distributions():
+    for name in CUE_NAMES:
+        assert list(CUES[name]["female"]) == list(CUES[name]["male"])
+        for gender in GENDERS:
+            assert sum(CUES[name][gender].values()) == pytest.approx(1, abs=1e-12)
+
+
+def test_only_beard_and_moustache_belong_to_one_gender():
+    alone = {
+        (name, value)
+        for name in CUE_NAMES
+        for value, female in CUES[name]["female"].items()
+        if not 0.03 < female / (female + CUES[name]["male"][value]) < 0.97
+    }
+    assert alone == {("facial_hair", "beard"), ("facial_hair", "moustache")}
+    assert CUES["facial_hair"]["male"]["none"] > 0.4
+
+
+def test_posterior_by_hand():
+    # Products of the printed probabilities, hair to neckline. Jaw and shoulders medium and brow medium are
+    # equally likely either way (0.33, 0.33, 0.37) and cancel.
+    #   female: 0.08 * 0.985 * 0.23 * 0.29 * 0.40 * 0.45 = 9.4607e-4
+    #   male:   0.38 * 0.44 * 0.95 * 0.97 * 0.94 * 0.78  = 1.12970e-1
+    #   9.4607e-4 / (9.4607e-4 + 1.12970e-1) = 0.0083050
+    assert posterior_female(Cues(**PLAIN)) == pytest.approx(0.008305, abs=2e-6)
+    # Lashes say 0.77 against 0.05 instead of 0.23 against 0.95: the odds grow 63.61 times.
+    odds = 0.008305 / (1 - 0.008305) * (0.77 / 0.23) * (0.95 / 0.05)
+    assert posterior_female(Cues(**PLAIN | {"lashes": "yes"})) == pytest.approx(odds / (1 + odds), abs=1e-4)
+    assert posterior_female(Cues(**PLAIN | {"facial_hair": "beard"})) == 0
+
+
+def test_a_hidden_cue_says_nothing():
+    beard = Cues(**PLAIN | {"facial_hair": "beard"})
+    none = posterior_female(Cues(**PLAIN))
+    # Without facial hair the odds lose the factor 0.985 / 0.44.
+    odds = none / (1 - none) / (0.985 / 0.44)
+    assert posterior_female(beard, hidden=["facial_hair"]) == pytest.approx(odds / (1 + odds))
+
+
+def test_a_mask_can_make_a_person_ambiguous():
+    cues = Cues(**PLAIN | {"facial_hair": "moustache", "hair_style": "bob", "earrings": "yes"})
+    bare, masked = (
+        replace(sample_person(np.random.default_rng(0), gender="male", attributes=worn), cues=cues)
+        for worn in ((), ("mask",))
+    )
+    assert not is_ambiguous(bare)
+    assert hidden_cues(masked) == {"lips", "facial_hair", "jaw"}
+    assert is_ambiguous(masked)
+
+
+def test_sampled_people_reach_the_ceiling_of_all_cues_and_no_more():
+    best = unclear = total = 0.0
+    count = 0
+    for cues in all_cues():
+        p = {g: np.prod([CUES[name][g][getattr(cues, name)] for name in CUE_NAMES]).item() for g in GENDERS}
+        both = (p["female"] + p["male"]) / 2
+        total += both
+        best += max(p.values()) / 2
+        if both and max(p.values()) / 2 < 0.99 * both:
+            unclear += both
+        count += 1
+    assert count == 9 * 4 * 3 * 2 * 2 * 3 * 3 * 2 * 2
+    assert total == pytest.approx(1)
+    assert 0.985 < best < 0.995
+    assert 0.04 < unclear < 0.08
+    rng = np.random.default_rng(4)
+    people = [sample_person(rng) for _ in range(6000)]
+    right = [(posterior_female(p.cues) > 0.5) == (p.gender == "female") for p in people]
+    # Standard error of a share of 0.99 at n = 6000 is 0.0013; four of them.
+    assert np.mean(right) == pytest.approx(best, abs=0.0052)
+    assert np.mean([posterior_female(p.cues) for p in people]) == pytest.approx(0.5, abs=0.03)
+
+
+def test_everything_else_is_independent_of_gender():
+    n = 4000
+    rng = np.random.default_rng(5)
+    people = {g: [sample_person(rng, gender=g) for _ in range(n)] for g in GENDERS}
+    for field in ("skin_tone", "age", "expression", "hair_colour", "side"):
+        shares = [Counter(getattr(p, field) for p in people[g]) for g in GENDERS]
+        for value in shares[0] | shares[1]:
+            # Difference of two shares of at most a half: standard error 0.0112; four of them.
+            assert abs(shares[0][value] - shares[1][value]) / n < 0.045, (field, value)
+    tones = Counter(p.skin_tone for p in people["female"])
+    assert set(tones) == set(SKIN_TONES)
+    assert max(tones.values()) - min(tones.values()) < 0.04 * n
+
+
+def test_what_is_given_is_kept():
+    scene = sample_scene(
+        np.random.default_rng(0), genders=("female", "male"), occupations=("ceo", "assistant"),
+        skin_tones=(2, 9), ages=("older", "young"), expressions=("smiling", "neutral"), place="park",
+        attributes=((), ("gloves",)), things=("dog", "car"),
+    )  # fmt: skip
+    left, right = scene.people
+    assert (left.gender, left.occupation, left.skin_tone, left.age, left.expression) == (
+        "female", "ceo", 2, "older", "smiling",
+    )  # fmt: skip
+    assert (right.gender, right.occupation, right.skin_tone) == ("male", "assistant", 9)
+    assert left.x < right.x and (left.side, right.side) == ("left", "right")
+    assert left.attributes == ("suit", "tie") and right.attributes == ("gloves",)
+    assert scene.place == "park" and scene.aspect == 1.5
+    assert [thing.kind for thing in scene.things] == ["dog", "car"]
+
+
+def test_same_seed_same_scene():
+    draw = [sample_scene(np.random.default_rng(8), genders=(None, None)) for _ in range(2)]
+    assert draw[0] == draw[1]
+    assert draw[0] != sample_scene(np.random.default_rng(9), genders=(None, None))
+
+
+def test_attributes_replace_what_they_exclude():
+    rng = np.random.default_rng(0)
+    assert sample_person(rng, occupation="ceo", attributes=("dress",)).attributes == ("dress", "tie")
+    assert sample_person(rng, occupation="nurse", attributes=("hat",)).attributes == ("uniform", "hat")
+    assert sample_person(rng, attributes=("boots", "jeans")).full_figure
+    assert not sample_person(rng, attributes=("tie", "mask")).full_figure
+    with pytest.raises(ParameterError, match="'suit' and 'uniform' cannot be worn together"):
+        sample_person(rng, attributes=("uniform", "suit"))
+
+
+def test_decoys_show_nobody():
+    scene = sample_scene(np.random.default_rng(0), decoy="calculator", occupations=("accountant",))
+    assert scene.people == () and scene.decoy == "calculator" and scene.aspect == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"genders": ("femal",)}, UnknownNameError, "no gender named 'femal'.*'female'"),
+        ({"occupations": ("acountant",)}, UnknownNameError, "no occupation named 'acountant'.*'accountant'"),
+        ({"skin_tones": (11,)}, ParameterError, "skin_tone is 11; the Monk scale runs from 1 to 10"),
+        ({"ages": ("old",)}, UnknownNameError, "no age named 'old'.*'older'"),
+        ({"attributes": (("glove",),)}, UnknownNameError, "no attribute named 'glove'.*'gloves'"),
+        ({"things": ("bicycle",)}, UnknownNameError, "no object named 'bicycle'"),
+        ({"things": ("person",)}, UnknownNameError, "no object named 'person'"),
+        ({"place": "ofice"}, UnknownNameError, "no place named 'ofice'.*'office'"),
+        ({"decoy": "mugs"}, UnknownNameError, "named 'mugs'.*'mug'"),
+        ({"genders": (None, None), "occupations": ("nurse",)}, ParameterError, "1 values for 2 people"),
+        ({"genders": (None,) * 5}, ParameterError, "at most 4 people, not 5"),
+    ],
+)
+def test_bad_input_is_named(arguments, error, text):
+    with pytest.raises(error, match=text):
+        sample_scene(np.random.default_rng(0), **arguments)
+
+
+def test_bad_cues_are_named():
+    with pytest.raises(UnknownNameError, match="no brow value named 'bushy'"):
+        Cues(**PLAIN | {"brow": "bushy"})
+
+
+def papers_names():
+    tables = [
+        ("paradox_table_6", "occupation"), ("dalleval_table_13", "profession"),
+        ("paired_table_3", "occupation"), ("paired_table_3", "printed_name"), ("paired_table_4", "role"),
+    ]  # fmt: skip
+    return {name for table, column in tables for name in published.load(table)[column]}
+
+
+def test_every_occupation_of_the_papers_has_a_look():
+    assert papers_names() <= set(LOOKS)
+    assert set(OCCUPATIONS) <= papers_names()
+    for name, value in LOOKS.items():
+        assert value.attire in ATTIRES, name
+        assert value.hat is None or value.hat in HATS, name
+        assert value.prop in PROPS and value.place in PLACES, name
+        assert {value.attire_colour, value.second_colour, value.hat_colour} <= set(COLOURS), name
+        assert set(value.attributes) <= set(ATTRIBUTES), name
+
+
+def differences(a, b):
+    a, b = look(a), look(b)
+    return (
+        ((a.attire, a.attire_colour) != (b.attire, b.attire_colour))
+        + (a.hat != b.hat)
+        + (a.prop != b.prop)
+        + (a.place != b.place)
+    )
+
+
+def test_the_62_occupations_differ_in_two_respects_at_least():
+    names = sorted(set(published.load("paradox_table_6")["occupation"]))
+    assert len(names) == 62
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    assert [pair for pair in pairs if differences(*pair) < 2] == []
+
+
+def test_only_shared_looks_are_equal():
+    alike = {frozenset((a, b)) for a in LOOKS for b in LOOKS if a < b and LOOKS[a] == LOOKS[b]}
+    family = {name: SHARED.get(name, name) for name in LOOKS}
+    assert all(len({family[name] for name in pair}) == 1 for pair in alike)
+
+
+def test_an_unknown_occupation_names_near_matches():
+    with pytest.raises(UnknownNameError, match="Did you mean 'hairdresser'"):
+        look("hairdreser")
+
+
+def test_attributes_and_objects_are_the_papers():
+    printed = published.load("dalleval_table_23").query("kind == 'attribute'")["attribute"]
+    assert tuple(dict.fromkeys(printed)) == ATTRIBUTES
+    assert set(OBJECTS) - {"person"} == set(OBJECT_ART)
+    assert len(OBJECTS) == 15
+    assert not set(PROPS) & set(DECOYS)

@@ -1,0 +1,301 @@
+"""Scenes of PaintSkills: what they show by the drawing's own truth, and how they fail."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from biaslab.errors import ParameterError, UnknownNameError, loading
+from biaslab.papers.dalleval.analysis.verdicts import RULES, verdicts
+from biaslab.prompts import dalleval as prompts
+from biaslab_world.art import PLACES as ALL_PLACES
+from biaslab_world.render import render, truth
+from biaslab_world.scene import Thing
+from biaslab_world.skills import FAILURES, PLACES, failed, generate, skill_scene, truth_boxes
+
+
+@pytest.fixture(scope="module")
+def asked():
+    """Return 60 prompts of each skill, among them every number and relation."""
+    scenes = prompts.skills().assign(image_id=lambda t: t["prompt_id"])
+    return pd.concat([rows.sample(60, random_state=2) for _, rows in scenes.groupby("skill")])
+
+
+def boxes(rows, scene_of):
+    found = [truth_boxes(scene_of(i, row), row["image_id"]) for i, row in enumerate(rows.to_dict("records"))]
+    found = pd.concat(found, ignore_index=True)
+    return found.assign(**{f"p_{name}": found["label"] == name for name in prompts.CLASSES})
+
+
+def visible_shares(scene, size=64):
+    """Return which share of each object is seen (0–1): objects first, then people."""
+    whole = truth(scene, size)
+    shares = []
+    for i, thing in enumerate(scene.things):
+        alone = truth(replace(scene, things=(thing,), people=()), size).objects[0].mask.sum()
+        shares.append(float(whole.objects[i].mask.sum() / alone))
+    for i, person in enumerate(scene.people):
+        alone = truth(replace(scene, things=(), people=(person,)), size).people[0].mask.sum()
+        shares.append(float(whole.people[i].mask.sum() / alone))
+    return shares
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_scenes_show_what_is_asked_for_by_every_rule(asked, rule):
+    found = boxes(asked, lambda i, row: skill_scene(np.random.default_rng([1, i]), row))
+    assert set(asked["n"]) == {1, 2, 3, 4} and set(asked["relation"]) >= set(prompts.RELATIONS)
+    assert verdicts(found, asked, rule=rule)["correct"].all()
+
+
+def test_objects_are_seen_and_lie_inside(asked):
+    for i, row in enumerate(asked.to_dict("records")):
+        scene = skill_scene(np.random.default_rng([2, i]), row)
+        assert min(visible_shares(scene)) >= 0.7
+        assert scene.place in PLACES and scene.place in ALL_PLACES
+        found = truth_boxes(scene, "i")
+        assert len(found) == row["n"] + (row["skill"] == "spatial")
+    assert len(set(PLACES)) == 13
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_failures_fail_at_that_and_nothing_else(asked, failure):
+    of = {"other number": ["count"], "other relation": ["spatial"]}.get(failure, list(prompts.SKILLS))
+    rows = asked[asked["skill"].isin(of)]
+
+    def scene(i, row):
+        rng = np.random.default_rng([3, i])
+        return skill_scene(rng, failed(rng, row, failure, list(prompts.CLASSES)))
+
+    judged = verdicts(boxes(rows, scene), rows)
+    assert not judged["correct"].any()
+    expected = {
+        "other class": {"other objects"},
+        # None of one is shown where one was asked for and one is missing.
+        "other number": {"other number", "nothing found"},
+        "other relation": {"other relation"},
+        # Of a pair the other object is still there.
+        "missing": {"nothing found", "other objects"},
+    }
+    assert set(judged["outcome"]) == expected[failure]
+    with pytest.raises(ParameterError):
+        failed(np.random.default_rng(0), {"skill": "object", "n": 1}, "other number", [])
+
+
+def test_a_thing_leans_mirrors_narrows_and_changes_colour():
+    scene = skill_scene(
+        np.random.default_rng(4), {"skill": "object", "object": "car", "n": 1, "relation": "", "other": ""}
+    )
+    upright = Thing("car", 0.5, 0.5, 0.6)
+
+    def drawn(**changes):
+        shown = replace(scene, things=(replace(upright, **changes),))
+        return render(shown, 96), truth(shown, 96).objects[0]
+
+    image, region = drawn()
+    mirrored, other = drawn(mirrored=True)
+    # The frame's middle is the car's: mirroring it mirrors its pixels, but for the edges' rounding.
+    assert (other.mask == region.mask[:, ::-1]).mean() > 0.99
+    assert (mirrored != image).any()
+    width = region.box[2] - region.box[0]
+    narrow = drawn(width=0.75)[1].box
+    assert narrow[2] - narrow[0] == pytest.approx(0.75 * width, abs=2)
+    for flip in (False, True):
+        # Leaning to the right lifts what lies left: its highest pixels move right of the middle.
+        mask = drawn(tilt=0.26, mirrored=flip)[1].mask
+        left, right = mask[:, :48].any(axis=1).argmax(), mask[:, 48:].any(axis=1).argmax()
+        plain = drawn(mirrored=flip)[1].mask
+        before = plain[:, :48].any(axis=1).argmax() - plain[:, 48:].any(axis=1).argmax()
+        assert left - right < before
+    colour, same = drawn(palette=1)
+    assert (same.mask == region.mask).all()
+    # Channels turn round, but for the light that falls on them.
+    y, x = np.argwhere(region.mask & (image[..., 2] > image[..., 0] + 40))[0]
+    assert colour[y, x].argmax() == (image[y, x].argmax() - 1) % 3
+
+
+def test_what_does_not_exist_is_refused():
+    row = {"skill": "object", "object": "car", "n": 1, "relation": "", "other": ""}
+    for change in (
+        {"skill": "color"},
+        {"object": "spoon"},
+        {"skill": "spatial", "other": "dog", "relation": "near"},
+    ):
+        with pytest.raises(UnknownNameError):
+            skill_scene(np.random.default_rng(0), row | change)
+    with pytest.raises(ParameterError):
+        skill_scene(np.random.default_rng(0), row | {"skill": "count", "n": 5})
+    with pytest.raises(UnknownNameError):
+        failed(np.random.default_rng(0), row, "blurred", [])
+    with pytest.raises(ParameterError):
+        Thing("car", 0.5, 0.5, 0.3, palette=3)
+
+
+# -- images ------------------------------------------------------------------------------------------------
+
+SHARES = {"other class": 0.1, "other number": 0.2, "other relation": 0.15, "missing": 0.05}
+# Of each skill what can be planted: other numbers in counts, other relations in relations, the rest in any.
+PLANTED = {
+    "object": {"other class": 0.1, "missing": 0.05, "": 0.85},
+    "count": {"other class": 0.1, "other number": 0.2, "missing": 0.05, "": 0.65},
+    "spatial": {"other class": 0.1, "other relation": 0.15, "missing": 0.05, "": 0.7},
+}
+
+
+def test_failures_are_planted_with_their_shares(asked):
+    rows = asked[asked.groupby("skill").cumcount() < 20].assign(n_images=100)
+    table = generate(rows, seed=1, failures=SHARES).table
+    skill = table["prompt_id"].map(rows.set_index("prompt_id")["skill"])
+    for name, shares in PLANTED.items():
+        counts = table.loc[skill == name, "truth_failure"].value_counts()
+        assert counts.sum() == 2000 and set(counts.index) == set(shares)
+        for failure, share in shares.items():
+            assert stats.binomtest(int(counts[failure]), 2000, share).pvalue > 1e-4, (name, failure)
+
+
+def test_images_show_what_is_asked_but_where_a_failure_is_planted(asked):
+    rows = asked[asked.groupby("skill").cumcount() < 25].assign(n_images=2)
+    made = generate(rows.drop(columns="image_id"), seed=2, failures=SHARES)
+    table = made.table
+    assert table["image_id"].tolist() == [f"{p}/{i}" for p in rows["prompt_id"] for i in (0, 1)]
+    assert set(table["outcome"]) == {"ok"} and set(table["seed"]) == {2}
+    assert set(table["truth_failure"]) == {"", *FAILURES}
+    found = pd.concat([truth_boxes(made.scene(i), i) for i in table["image_id"]], ignore_index=True)
+    found = found.assign(**{f"p_{name}": found["label"] == name for name in prompts.CLASSES})
+    units = table[["image_id", "prompt_id"]].merge(rows.drop(columns="image_id"), on="prompt_id")
+    judged = verdicts(found, units).set_index("image_id")["correct"]
+    assert judged[table["image_id"]].tolist() == (table["truth_failure"] == "").tolist()
+
+
+@pytest.mark.parametrize("failure", ["", *FAILURES])
+@pytest.mark.parametrize("skill", prompts.SKILLS)
+def test_the_number_that_is_shown_is_said(asked, skill, failure):
+    rows = asked[asked["skill"] == skill].iloc[:40].drop(columns="image_id").assign(n_images=2)
+    made = generate(rows, seed=4, failures={failure: 1.0} if failure else {})
+    shown = pd.concat([truth_boxes(made.scene(i), i) for i in made.table["image_id"]], ignore_index=True)
+    counts = shown.groupby(["image_id", "label"]).size()
+    both = made.table.merge(rows, on="prompt_id")
+    found = [counts.get((row.image_id, row.object), 0) for row in both.itertuples()]
+    # Of two of a class in relation it counts one, so that the other, which is always there, does not count.
+    beside = (both["object"] == both["other"]).astype(int)
+    assert (both["truth_n"] + beside).tolist() == found
+    wrong = set(both["truth_failure"]) == {failure} and failure in ("other class", "missing")
+    assert (both["truth_n"] == 0).all() if wrong else (both["truth_n"] > 0).any()
+    if failure == "other number" and skill == "count":
+        off = (both["truth_n"] - both["n"]).abs()
+        assert set(off) == {1, 2} and set(both["truth_n"]) <= set(range(5))
+    elif not wrong:
+        assert (both["truth_n"] == both["n"]).all()
+
+
+@pytest.mark.parametrize(("failure", "skill"), [("other number", "count"), ("other relation", "spatial")])
+def test_a_failure_that_a_skill_cannot_have_does_not_count(failure, skill, asked):
+    rows = asked.assign(n_images=2)
+    table = generate(rows, seed=3, failures={failure: 1.0}).table
+    fails = table["prompt_id"].map(rows.set_index("prompt_id")["skill"]) == skill
+    assert table["truth_failure"].tolist() == [failure if f else "" for f in fails]
+    # Nor does another failure take its place.
+    table = generate(rows, seed=3, failures={failure: 0.7, "missing": 0.3}).table
+    missing = table.loc[~fails, "truth_failure"] == "missing"
+    assert stats.binomtest(int(missing.sum()), len(missing), 0.3).pvalue > 1e-4
+
+
+def test_without_failures_every_image_is_right(asked):
+    rows = asked.iloc[:5].assign(n_images=2)
+    made = generate(rows, seed=1)
+    assert (made.table["truth_failure"] == "").all()
+    # An image in which nothing fails is the same whether or not others do.
+    some = generate(rows, seed=1, failures={"missing": 0.5})
+    kept = some.table.loc[some.table["truth_failure"] == "", "image_id"]
+    assert 0 < len(kept) < 10
+    for a, b in zip(made.read(list(kept)), some.read(list(kept)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert some.digest != made.digest
+
+
+def test_an_image_depends_on_seed_prompt_and_number_only(asked):
+    first = generate(asked.iloc[:6].assign(n_images=2), seed=5, failures=SHARES)
+    more = generate(asked.iloc[::-1].assign(n_images=3), seed=5, failures=SHARES)
+    fails = more.table.set_index("image_id")["truth_failure"]
+    assert first.table["truth_failure"].tolist() == fails[first.table["image_id"]].tolist()
+    ids = list(first.table["image_id"][:6])
+    for a, b in zip(first.read(ids), more.read(ids[::-1])[::-1], strict=True):
+        assert a.shape == (64, 64, 3) and a.dtype == np.uint8
+        np.testing.assert_array_equal(a, b)
+    other = generate(asked.iloc[:6].assign(n_images=2), seed=6, failures=SHARES)
+    assert any((a != b).any() for a, b in zip(first.read(ids), other.read(ids), strict=True))
+    assert len({first.digest, more.digest, other.digest}) == 3
+
+
+@pytest.mark.parametrize(
+    ("failures", "error", "said"),
+    [
+        ({"missing": 1.01}, ParameterError, r"1\.01"),
+        ({"missing": -0.1}, ParameterError, r"-0\.1"),
+        ({"missing": float("nan")}, ParameterError, "nan"),
+        ({"missing": 0.6, "other class": 0.5}, ParameterError, r"0\.6.*0\.5"),
+        ({"mising": 0.1}, UnknownNameError, r"'mising'.*'missing'"),
+    ],
+)
+def test_shares_of_failures_that_cannot_be_are_refused(failures, error, said, asked):
+    with pytest.raises(error, match=said):
+        generate(asked.iloc[:1].assign(n_images=1), seed=0, failures=failures)
+
+
+def test_an_autoencoder_waits_for_another_model_that_loads(monkeypatch):
+    """While diffusers loads, modules that other threads make have no values: a judge's were seen to be empty."""
+    diffusers = pytest.importorskip("diffusers", reason="decoding needs the extra 'models'")
+    from biaslab_world.decoding import through_autoencoder
+
+    class Begun(Exception):
+        pass
+
+    def begin(*_, **__):
+        begun.set()
+        raise Begun
+
+    begun, images = threading.Event(), np.zeros((1, 64, 64, 3), np.uint8)
+    monkeypatch.setattr(diffusers.AutoencoderKL, "from_pretrained", begin)
+    with ThreadPoolExecutor(1) as pool:
+        with loading("another", "a model"):
+            ahead = pool.submit(through_autoencoder, Path("autoencoder"), images)
+            assert not begun.wait(0.5)
+        with pytest.raises(ParameterError, match="autoencoder cannot be loaded as an autoencoder: Begun"):
+            ahead.result()
+    assert begun.is_set()
+
+
+def test_images_pass_through_an_autoencoder(asked, tmp_path):
+    torch = pytest.importorskip("torch", reason="decoding needs the extra 'models'")
+    from diffusers import AutoencoderKL
+
+    torch.manual_seed(0)
+    vae = AutoencoderKL(
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        block_out_channels=(8, 8),
+        layers_per_block=1,
+        latent_channels=4,
+        norm_num_groups=4,
+    )
+    vae.save_pretrained(tmp_path)
+    rows = asked.iloc[:3].assign(n_images=1)
+    plain, decoded = (generate(rows, seed=1, decoded=folder) for folder in (None, tmp_path))
+    ids = list(plain.table["image_id"])
+    pd.testing.assert_frame_equal(plain.table, decoded.table)
+    images, found = plain.read(ids), decoded.read(ids)
+    # By diffusers' own steps, in float32: bfloat16 has eight bits, so most levels differ by one or two.
+    pixels = torch.tensor(np.stack(images)).permute(0, 3, 1, 2) / 127.5 - 1
+    with torch.no_grad():
+        back = vae.eval()(pixels).sample.permute(0, 2, 3, 1).clamp(-1, 1).numpy()
+    expected = (back + 1) * 127.5
+    assert all(image.shape == (64, 64, 3) and image.dtype == np.uint8 for image in found)
+    assert np.abs(np.stack(found) - expected).mean() < 2
+    # What the random autoencoder makes of them is something else.
+    assert np.abs(np.stack(images) - expected).mean() > 20 and expected.std() > 5
+    assert decoded.digest != plain.digest
+    assert decoded.read([]) == []

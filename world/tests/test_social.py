@@ -1,0 +1,332 @@
+"""People of DALL-Eval's social prompts: the printed shares are those of what is drawn."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from biaslab import published
+from biaslab.errors import UnknownNameError
+from biaslab.prompts import dalleval as prompts
+from biaslab_world import social
+from biaslab_world.looks import CASUAL, look
+from biaslab_world.scene import Person
+
+BARE = "(none)"
+
+
+def people(n, seed, *, prompt="person", profession=BARE, **options) -> list[Person]:
+    rng, row = np.random.default_rng(seed), {"prompt": prompt, "profession": profession}
+    return [social.social_scene(rng, row, **options).people[0] for _ in range(n)]
+
+
+def fits(hits, share) -> bool:
+    """Return whether as many hits come once in ten thousand times or more, where each has this chance."""
+    hits = list(hits)
+    if share in (0, 1):
+        return sum(hits) == share * len(hits)
+    return stats.binomtest(sum(hits), len(hits), share).pvalue > 1e-4
+
+
+# -- who is shown ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("profession", "average"),
+    [
+        # Tables 16 and 17, Stable Diffusion: -1 is only men, 1 only women.
+        ("accountant", -0.56),
+        ("author", 0.11),
+        ("juggler", -1.0),
+        ("lecturer", -0.56),
+        ("manager", 0.33),
+        ("writer", -0.11),
+    ],
+)
+def test_a_profession_has_women_as_printed(profession, average):
+    assert social.p_female("person", profession) == pytest.approx((1 + average) / 2)
+    assert social.p_female("person", profession.upper()) == social.p_female("person", profession)
+
+
+def test_all_professions_have_the_share_of_the_printed_tables():
+    printed = pd.concat([published.load("dalleval_table_16"), published.load("dalleval_table_17")])
+    printed = printed[(printed["model"] == "Stable Diffusion") & (printed["kind"] == "profession")]
+    averages = dict(zip(printed["profession"].str.casefold(), printed["value"], strict=True))
+    assert len(prompts.professions()) == len(averages) == 83
+    for name in prompts.professions():
+        assert social.p_female("person", name) == pytest.approx((1 + averages[name.casefold()]) / 2)
+
+
+@pytest.mark.parametrize("profession", [BARE, "juggler", "nurse"])
+def test_a_word_for_a_gender_decides(profession):
+    assert social.p_female("woman", profession) == 1
+    assert social.p_female("man", profession) == 0
+    assert {p.gender for p in people(50, 1, prompt="woman", profession=profession)} == {"female"}
+    assert {p.gender for p in people(50, 1, prompt="man", profession=profession)} == {"male"}
+
+
+@pytest.mark.parametrize("profession", [BARE, "accountant", "juggler", "manager", "nurse"])
+def test_women_are_drawn_with_that_share(profession):
+    some = people(2000, 2, profession=profession)
+    share = 0.5 if profession == BARE else social.p_female("person", profession)
+    assert fits((p.gender == "female" for p in some), share)
+    expected = None if profession == BARE else profession
+    assert {p.occupation for p in some} == {expected}
+
+
+# -- what they wear ----------------------------------------------------------------------------------------
+
+TOPS = ("suit", "shirt", "uniform", "jacket", "dress")
+
+
+@pytest.mark.parametrize(("word", "gender"), [("woman", "female"), ("man", "male")])
+def test_presences_are_the_printed_ones(word, gender):
+    table = published.load("dalleval_table_22").query(
+        "model == 'Stable Diffusion' and kind == 'attribute' and prompt_gender == @word"
+    )
+    printed = dict(zip(table["attribute"], table["presence"], strict=True))
+    found = social.presence()[gender]
+    assert found.keys() == printed.keys() <= set(prompts.ATTRIBUTES)
+    for name, value in printed.items():
+        assert found[name] == pytest.approx(value * (0.6 if name in TOPS else 1))
+    # Of what excludes each other there is never more than one in all.
+    assert sum(found[name] for name in TOPS) < 1 and found["slacks"] + found["skirt"] < 1
+
+
+def test_presences_by_hand():
+    # A woman's suit 0.19, a man's tie 0.2 (Table 22).
+    assert social.presence()["female"]["suit"] == pytest.approx(0.114)
+    assert social.presence()["male"]["tie"] == 0.2
+
+
+@pytest.mark.parametrize(("word", "gender"), [("woman", "female"), ("man", "male")])
+def test_attributes_are_worn_with_those_shares(word, gender):
+    some, given = people(3000, 3, prompt=word), social.presence()[gender]
+    # Who is given nothing for the upper body wears everyday clothes, each as often: 3 of 8 are shirts, 1 is a jacket.
+    left = 1 - sum(given[name] for name in TOPS)
+    assert [kind for kind, *_ in CASUAL].count("jacket") == 1 and len(CASUAL) == 8
+    shares = {
+        **{name: given[name] for name in ("suit", "uniform", "dress", "hat", "tie", "mask", "gloves")},
+        "shirt": given["shirt"] + left * 3 / 8,
+        "jacket": given["jacket"] + left * 1 / 8,
+        # A dress leaves no room below.
+        **{name: given[name] * (1 - given["dress"]) for name in ("slacks", "skirt")},
+        **dict.fromkeys(("boots", "slippers", "jeans", "shorts"), 0),
+    }
+    assert shares.keys() == prompts.ATTRIBUTES.keys()
+    for name, share in shares.items():
+        assert fits((name in p.attributes for p in some), share), name
+    assert all(sum(name in p.attributes for name in TOPS) <= 1 for p in some)
+    assert not any({"dress", "skirt"} <= set(p.attributes) for p in some)
+
+
+def test_a_look_keeps_its_attire_where_nothing_else_is_worn():
+    own = set(look("nurse").attributes)
+    assert own, "a nurse's look must have attributes of its own"
+    some = people(1000, 4, prompt="woman", profession="nurse")
+    given = social.presence()["female"]
+    (top,) = own & set(TOPS)
+    left = 1 - sum(given[name] for name in TOPS)
+    assert fits((top in p.attributes for p in some), given[top] + left)
+    for name in own - {top}:
+        assert all(name in p.attributes for p in some)
+
+
+# With what probability one of each group is worn where attributes are even, each of it as often.
+EVEN = (
+    (0.75, TOPS),
+    (0.35, ("jeans", "shorts", "slacks", "skirt")),
+    (0.25, ("boots", "slippers")),
+    *[(0.3, ("hat",)), (0.35, ("tie",)), (0.15, ("mask",)), (0.25, ("gloves",))],
+)
+
+
+def given(monkeypatch):
+    """Return a list that gets the attributes which scenes are asked to show."""
+    asked, own = [], social.sample_scene
+
+    def noted(rng, **options):
+        asked.append(options["attributes"][0])
+        return own(rng, **options)
+
+    monkeypatch.setattr(social, "sample_scene", noted)
+    return asked
+
+
+def test_what_a_balanced_scene_wears_says_nothing_of_gender_or_profession(monkeypatch):
+    asked, rng = given(monkeypatch), np.random.default_rng(5)
+    rows = [{"profession": BARE}, {"profession": "juggler"}, {"profession": "nurse"}]
+    some = [social.balanced_scene(rng, rows).people[0] for _ in range(3000)]
+    assert len(asked) == 3000
+    women = np.array([p.gender == "female" for p in some])
+    assert fits(women, 0.5)
+    for name in (None, "juggler", "nurse"):
+        of = np.array([p.occupation == name for p in some])
+        assert fits(of, 1 / 3) and fits(women[of], 0.5)
+    no_dress = 1 - 0.75 / 5
+    for share, names in EVEN:
+        for name in names:
+            worn = np.array([name in of for of in asked])
+            # A dress, one of five tops, leaves no room for what is worn below.
+            expected = (
+                share / len(names) * (no_dress if name in ("jeans", "shorts", "slacks", "skirt") else 1)
+            )
+            assert fits(worn, expected), name
+            assert fits(women[worn], 0.5), name
+            for profession in (None, "juggler", "nurse"):
+                assert fits(worn[np.array([p.occupation == profession for p in some])], expected), name
+    assert {name for of in asked for name in of} == set(prompts.ATTRIBUTES)
+    for of, person in zip(asked, some, strict=True):
+        assert all(sum(name in names for name in of) <= 1 for _, names in EVEN)
+        assert "dress" not in of or not {"jeans", "shorts", "slacks", "skirt"} & set(of)
+        assert set(of) <= set(person.attributes)
+
+
+def test_drawings_say_who_they_show():
+    asked = prompts.social()
+    made = social.balanced(asked, 600, seed=3)
+    table = made.table
+    assert table["image_id"].is_unique and len(table) == 600 and set(table["outcome"]) == {"ok"}
+    # Nothing was asked for that tells anything of them.
+    assert set(table["prompt"]) == set(table["profession"]) == {""}
+    people = [made.scene(image_id).people for image_id in table["image_id"]]
+    assert all(len(of) == 1 for of in people)
+    for (person,), row in zip(people, table.itertuples(), strict=True):
+        assert (person.gender, person.skin_tone) == (row.truth_gender, row.truth_skin_tone)
+        assert ";".join(person.attributes) == row.truth_attributes
+    assert fits(table["truth_gender"] == "female", 0.5)
+    # One of 83 professions, or none: three of 252 prompts.
+    professions = pd.Series([(person.occupation or BARE).casefold() for (person,) in people])
+    assert set(professions) <= set(asked["profession"].str.casefold()) and professions.nunique() > 70
+    images = made.read(["drawing/0", "drawing/599"])
+    assert all(image.shape == (64, 64, 3) and image.dtype == np.uint8 for image in images)
+    assert social.balanced(asked, 0, seed=3).table.empty
+
+
+def test_a_drawing_depends_on_seed_and_number_only():
+    asked, truths = prompts.social(), ["truth_gender", "truth_skin_tone", "truth_attributes"]
+    few, more, other = (social.balanced(asked, n, seed=seed) for n, seed in ((20, 1), (30, 1), (20, 2)))
+    pd.testing.assert_frame_equal(few.table, more.table.iloc[:20])
+    assert (few.table[truths] != other.table[truths]).any(axis=None)
+    for a, b in zip(few.read(["drawing/3"]), more.read(["drawing/3"]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    digests = [made.digest for made in (few, more, other, social.balanced(asked.iloc[:-3], 20, seed=1))]
+    assert len(set(digests)) == 4 and social.balanced(asked.copy(), 20, seed=1).digest == few.digest
+
+
+def test_drawings_pass_through_an_autoencoder_and_stay_true(tmp_path):
+    torch = pytest.importorskip("torch", reason="decoding needs the extra 'models'")
+    from diffusers import AutoencoderKL
+
+    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
+    for name in ("one", "two"):
+        torch.manual_seed(len(name) + ord(name[0]))
+        vae = AutoencoderKL(
+            **blocks, block_out_channels=(8, 8), layers_per_block=1, latent_channels=4, norm_num_groups=4
+        )
+        vae.save_pretrained(tmp_path / name)
+    asked = prompts.social()
+    plain, first, second = (
+        social.balanced(asked, 3, seed=1, decoded=folder)
+        for folder in (None, tmp_path / "one", tmp_path / "two")
+    )
+    pd.testing.assert_frame_equal(plain.table, first.table)
+    ids = list(plain.table["image_id"])
+    images = [np.stack(made.read(ids)).astype(int) for made in (plain, first, second)]
+    # Random autoencoders make something else of them, each its own.
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        assert np.abs(images[a] - images[b]).mean() > 5
+    assert len({made.digest for made in (plain, first, second)}) == 3
+
+
+# -- skin tones --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tones", "weights"),
+    [
+        ("uniform", [1] * 10),
+        # Three times as often at one end, equal steps of 2/9 between.
+        ("skewed", [3 - 2 * k / 9 for k in range(10)]),
+    ],
+)
+def test_tones_have_their_distribution(tones, weights):
+    some = people(3000, 6, tones=tones)
+    counts = np.bincount([p.skin_tone for p in some], minlength=11)[1:]
+    assert counts.sum() == 3000
+    expected = 3000 * np.array(weights) / math.fsum(weights)
+    assert stats.chisquare(counts, expected).pvalue > 1e-4
+
+
+# -- images ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def asked():
+    table = prompts.social(3)
+    return table[table["profession"].isin([BARE, "nurse", "juggler", "tv presenter"])]
+
+
+def test_the_table_says_what_is_shown(asked):
+    made = social.generate(asked, seed=1)
+    table = made.table
+    assert len(asked) == 12 and len(table) == 36
+    assert table["image_id"].is_unique
+    assert (table["image_id"] == table["prompt_id"] + "/" + table["index"].astype(str)).all()
+    assert sorted(set(table["index"])) == [0, 1, 2]
+    assert set(table["outcome"]) == {"ok"} and set(table["seed"]) == {1}
+    of = asked.set_index("prompt_id")
+    for row in table.itertuples():
+        (person,) = made.scene(row.image_id).people
+        assert (person.gender, person.skin_tone) == (row.truth_gender, row.truth_skin_tone)
+        assert ";".join(person.attributes) == row.truth_attributes
+        profession = of.loc[row.prompt_id, "profession"]
+        assert (person.occupation or BARE).casefold() == profession.casefold()
+        word = of.loc[row.prompt_id, "prompt"]
+        assert row.truth_gender == social.GENDERED.get(word, row.truth_gender)
+    images = made.read(table["image_id"][:2])
+    assert all(image.shape == (64, 64, 3) and image.dtype == np.uint8 for image in images)
+    assert social.generate(asked, seed=1, size=48).read(table["image_id"][:1])[0].shape == (48, 48, 3)
+
+
+def test_an_image_depends_on_seed_prompt_and_number_only(asked):
+    first = social.generate(asked, seed=7)
+    more = social.generate(prompts.social(5).sample(frac=0.5, random_state=1).assign(n_images=5), seed=7)
+    truths = ["truth_gender", "truth_skin_tone", "truth_attributes"]
+    a, b = (made.table.set_index("image_id")[truths] for made in (first, more))
+    both = a.index.intersection(b.index)
+    assert len(both) >= 9
+    pd.testing.assert_frame_equal(a.loc[both], b.loc[both])
+    ids = list(both[:4])
+    for x, y in zip(first.read(ids), more.read(ids[::-1])[::-1], strict=True):
+        np.testing.assert_array_equal(x, y)
+    other = social.generate(asked, seed=8)
+    assert any((x != y).any() for x, y in zip(first.read(ids), other.read(ids), strict=True))
+
+
+def test_what_changes_images_changes_their_digest(asked):
+    made = [
+        social.generate(asked, seed=1),
+        social.generate(asked, seed=2),
+        social.generate(asked, seed=1, tones="skewed"),
+        social.generate(asked, seed=1, size=48),
+        social.generate(asked[:-1], seed=1),
+    ]
+    assert len({one.digest for one in made}) == 5
+    assert social.generate(asked.copy(), seed=1).digest == made[0].digest
+
+
+def test_what_does_not_exist_is_named(asked):
+    rng = np.random.default_rng(0)
+    with pytest.raises(UnknownNameError, match="'child'"):
+        social.p_female("child", BARE)
+    with pytest.raises(UnknownNameError, match="'astronautt'"):
+        social.p_female("person", "astronautt")
+    with pytest.raises(UnknownNameError, match=r"'acountant'.*'accountant'"):
+        social.social_scene(rng, {"prompt": "woman", "profession": "acountant"})
+    with pytest.raises(UnknownNameError, match=r"'skewd'.*'skewed'"):
+        social.social_scene(rng, {"prompt": "woman", "profession": BARE}, tones="skewd")
+    with pytest.raises(UnknownNameError, match="'even'"):
+        social.generate(asked, seed=0, tones="even")

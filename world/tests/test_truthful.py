@@ -1,0 +1,159 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from biaslab.errors import InputError, UnknownNameError
+from biaslab_world import truthful, world
+from biaslab_world.captions import Corpus
+from biaslab_world.looks import look
+from biaslab_world.scene import is_ambiguous, posterior_female
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return Corpus(rows=4096)
+
+
+def _templates(occupations, n, text="A photo of the face of a {}"):
+    rows = [
+        {"prompt_id": f"p1-{o}", "occupation": o, "text": text.format(o), "n_images": n} for o in occupations
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_a_prompt_gets_women_with_the_worlds_probability(corpus):
+    prompts = _templates(["nurse", "mechanic", "writer"], 2000)
+    table = truthful.generate(prompts, corpus, seed=3).table
+    for occupation in prompts["occupation"]:
+        some = table[table["prompt_id"] == f"p1-{occupation}"]
+        # By hand from the published training share t: u = s(1.45 ln(t / (1 - t))), then the odds of staying silent.
+        t = world.training_shares()[occupation] / 100
+        lean = math.log(t / (1 - t))
+        women = 1 / (1 + math.exp(-1.45 * lean))
+        level = math.log(0.35 / 0.65)
+        silent = [1 - 1 / (1 + math.exp(-(level + sign * 0.3 * lean))) for sign in (-1, 1)]
+        p = women * silent[0] / (women * silent[0] + (1 - women) * silent[1])
+        assert some["truth_p_female"].tolist() == pytest.approx([p] * 2000)
+        n_women = int((some["truth_gender"] == "female").sum())
+        assert stats.binomtest(n_women, 2000, p).pvalue > 1e-4
+
+
+def test_the_picture_shows_what_the_table_says(corpus):
+    made = truthful.generate(_templates(["nurse", "pilot"], 20), corpus, seed=0)
+    for row in made.table.itertuples():
+        (person,) = made.scene(row.image_id).people
+        assert person.gender == row.truth_gender
+        assert person.occupation == row.prompt_id.removeprefix("p1-")
+    assert all(image.shape == (64, 64, 3) for image in made.read(made.table["image_id"][:3]))
+
+
+def test_smiling_and_at_work_are_heeded(corpus):
+    smiling = truthful.generate(_templates(["nurse"], 12, "A photo of a {} smiling"), corpus, seed=0)
+    at_work = truthful.generate(_templates(["nurse"], 12, "A photo of a {} at work"), corpus, seed=0)
+    assert {smiling.scene(i).people[0].expression for i in smiling.table["image_id"]} == {"smiling"}
+    assert {at_work.scene(i).place for i in at_work.table["image_id"]} == {look("nurse").place}
+
+
+def test_an_image_depends_on_seed_prompt_and_number_only(corpus):
+    some = _templates(["nurse", "pilot"], 3)
+    more = _templates(["chef", "pilot", "nurse"], 5)
+    a, b = (truthful.generate(p, corpus, seed=7) for p in (some, more))
+    genders = b.table.set_index("image_id")["truth_gender"]
+    assert a.table["truth_gender"].tolist() == genders[a.table["image_id"]].tolist()
+    ids = a.table["image_id"].tolist()[::-1]
+    for x, y in zip(a.read(ids), b.read(ids), strict=True):
+        np.testing.assert_array_equal(x, y)
+    other = truthful.generate(some, corpus, seed=8)
+    assert (other.read(ids)[0] != a.read(ids)[0]).any()
+    off = truthful.generate(some, Corpus(rows=4096, skew="off"), seed=7)
+    assert len({a.digest, b.digest, other.digest, off.digest}) == 4
+    assert truthful.generate(some, Corpus(rows=4096), seed=7).digest == a.digest
+
+
+def test_a_caption_is_answered_as_captions_of_its_kind_are(corpus):
+    rows = corpus.rows_at(range(1500))
+    rows = rows[rows["truth_occupation"].notna()]
+    prompts = pd.DataFrame(
+        {
+            "prompt_id": "c-" + rows["caption_id"],
+            "occupation": rows["truth_occupation"],
+            "text": rows["text"],
+            "n_images": 1,
+            "caption_id": rows["caption_id"],
+        }
+    )
+    made = truthful.generate(prompts, corpus, seed=1)
+    told = rows.drop(columns="truth_gender").assign(prompt_id="c-" + rows["caption_id"])
+    table = made.table.merge(told, on="prompt_id")
+    truth = world.truth_table().set_index(["occupation", "style", "indicator"])["p_female"]
+    keys = list(zip(table["truth_occupation"], table["truth_style"], table["truth_indicator"], strict=True))
+    np.testing.assert_allclose(table["truth_p_female"], truth[keys])
+    # Who is named is who is shown, and another sense of a word shows nobody.
+    for told in ("female", "male"):
+        assert set(table.loc[table["truth_indicator"] == told, "truth_gender"]) == {told}
+    decoys = table[table["truth_style"] == "other_sense"]
+    assert len(decoys) and set(decoys["truth_gender"]) == {""}
+    first = decoys.iloc[0]
+    assert made.scene(first["image_id"]).people == ()
+    assert made.scene(first["image_id"]).decoy == corpus.scene(first["caption_id"]).decoy
+    # A picture of its own, of the same place where the caption says one.
+    silent = table[(table["truth_style"] == "place") & (table["truth_indicator"] == "none")].iloc[0]
+    assert made.scene(silent["image_id"]).seed != corpus.scene(silent["caption_id"]).seed
+
+
+def test_a_caption_about_no_occupation_is_answered_too(corpus):
+    rows = corpus.rows_at(range(1500))
+    plain = rows[rows["truth_occupation"].isna()].head(30)
+    prompts = pd.DataFrame(
+        {
+            "prompt_id": plain["caption_id"],
+            "occupation": "nurse",
+            "n_images": 1,
+            "caption_id": plain["caption_id"],
+        }
+    )
+    table = truthful.generate(prompts, corpus, seed=1).table
+    expected = {"female": 1.0, "male": 0.0, "none": 0.5}
+    assert table["truth_p_female"].tolist() == [expected[told] for told in plain["truth_indicator"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"occupation": ["wizard"]}, UnknownNameError, "wizard"),
+        ({"caption_id": ["mini-off-0-00000001"]}, InputError, "mini-off-0-00000001"),
+        ({"caption_id": ["laion-1"]}, InputError, "laion-1"),
+    ],
+)
+def test_what_cannot_be_generated_is_refused(corpus, change, error, says):
+    given = {"prompt_id": ["a"], "occupation": ["nurse"], "n_images": [1], **change}
+    prompts = pd.DataFrame(given)
+    with pytest.raises(error, match=says):
+        truthful.generate(prompts, corpus, seed=0)
+
+
+def test_a_prompt_twice_and_an_unknown_image_are_refused(corpus):
+    prompts = _templates(["nurse"], 1)
+    with pytest.raises(InputError, match="'p1-nurse' is given twice"):
+        truthful.generate(pd.concat([prompts, prompts]), corpus, seed=0)
+    with pytest.raises(InputError, match="p1-nurse/1"):
+        truthful.generate(prompts, corpus, seed=0).read(["p1-nurse/1"])
+
+
+def test_held_out_renders_are_even_and_say_how_clear_they_are():
+    made = truthful.held_out(248)
+    table = made.table
+    # 62 occupations, two of each gender.
+    assert (table.groupby(["occupation", "truth_gender"]).size() == 2).all() and len(table) == 248
+    for row in table.head(20).itertuples():
+        (person,) = made.scene(row.image_id).people
+        assert (person.gender, person.occupation) == (row.truth_gender, row.occupation)
+        if "mask" not in person.attributes and person.cues.hair_style != "covered":
+            assert row.posterior == pytest.approx(posterior_female(person.cues))
+        assert row.ambiguous == is_ambiguous(person)
+    fewer, other = truthful.held_out(6), truthful.held_out(6, seed=1)
+    np.testing.assert_array_equal(made.read(["held-out-0-000005"])[0], fewer.read(["held-out-0-000005"])[0])
+    assert (fewer.read(["held-out-0-000005"])[0] != other.read(["held-out-1-000005"])[0]).any()

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import published
+from biaslab.errors import ParameterError, UnknownNameError
+from biaslab_world.world import (
+    INDICATORS,
+    SKEWS,
+    STYLES,
+    Knobs,
+    occupations,
+    p_female,
+    p_female_for_prompt,
+    skew_knobs,
+    style_shares,
+    truth_table,
+)
+
+ODD = Knobs(
+    naming=2.5, prompt_skew=1.7, prompt_like=0.3, indicators=0.2, prompt_indicators=0.8, names=0.5, both=0.3,
+    other_sense=0.25,
+)  # fmt: skip
+WORLDS = [*SKEWS.values(), ODD]
+
+
+@pytest.fixture(scope="module")
+def printed() -> pd.Series:
+    table = published.load("paradox_table_6")
+    return table[table["source"] == "training"].set_index("occupation")["percent_female"]
+
+
+def share(rows: pd.DataFrame) -> pd.Series:
+    """Percentage of women per occupation among rows that show a person, by plain summing."""
+    rows = rows[rows["p_female"].notna()]
+    women = (rows["p"] * rows["p_female"]).groupby(rows["occupation"]).sum()
+    return 100 * women / rows["p"].groupby(rows["occupation"]).sum()
+
+
+def lean_gain(rows: pd.DataFrame, printed: pd.Series) -> float:
+    """Points by which the rows lean further than all captions, mean over occupations."""
+    return float(((share(rows) - 50).abs() - (printed - 50).abs()).mean())
+
+
+@pytest.mark.parametrize("knobs", WORLDS)
+def test_overall_shares_are_the_published_ones(knobs, printed):
+    table = truth_table(knobs)
+    pd.testing.assert_series_equal(
+        share(table).sort_index(),
+        printed.sort_index(),
+        check_names=False,
+        check_exact=False,
+        rtol=0,
+        atol=1e-10,
+    )
+
+
+@pytest.mark.parametrize("knobs", WORLDS)
+def test_the_table_is_a_distribution_over_every_style_and_indicator(knobs):
+    table = truth_table(knobs)
+    assert list(table.columns) == ["occupation", "style", "indicator", "p", "p_female"]
+    # 6 styles that show a person times 4 indicators, and other senses, which name no gender.
+    assert len(table) == 62 * (6 * 4 + 1)
+    np.testing.assert_allclose(table.groupby("occupation")["p"].sum(), 1, atol=1e-12)
+    assert (table["p"] >= 0).all()
+    nobody = table["style"] == "other_sense"
+    assert table.loc[nobody, "p_female"].isna().all()
+    assert table.loc[~nobody, "p_female"].between(0, 1).all()
+    assert (table.loc[table["indicator"] == "female", "p_female"] == 1).all()
+    assert (table.loc[table["indicator"] == "male", "p_female"] == 0).all()
+
+
+def test_hand_computed_cell():
+    # Mechanic: t = 0.176, odds 0.176 / 0.824 = 0.2135922. One knob at a time, levels at one half.
+    knobs = Knobs(
+        naming=1.0, prompt_skew=1.0, prompt_like=0.5, indicators=0.5, prompt_indicators=0.5, both=0.0
+    )
+    odds = 0.176 / 0.824
+    # Prompt-like odds are odds ** 2 = 0.0456216, so the share is 0.0436311; the rest has 2 t - 0.0436311.
+    prompts = odds**2 / (1 + odds**2)
+    assert p_female("mechanic", style="prompt_like", knobs=knobs) == pytest.approx(prompts, rel=1e-12)
+    assert p_female("mechanic", style="stock", knobs=knobs) == pytest.approx(2 * 0.176 - prompts, rel=1e-12)
+    # Odds of being named are odds ** -0.5 for women and odds ** 0.5 for men, so "not named" has the
+    # probabilities odds ** 0.5 / (1 + odds ** 0.5) and 1 / (1 + odds ** 0.5): ratio odds ** 0.5.
+    expected = odds**2 * odds**0.5
+    assert p_female_for_prompt("mechanic", knobs) == pytest.approx(expected / (1 + expected), rel=1e-12)
+
+
+def test_naming_is_the_power_of_the_odds_ratio():
+    knobs = Knobs(naming=0.6)
+    table = truth_table(knobs).query("occupation == 'mechanic' and style == 'stock'").set_index("indicator")
+    women, men = table["p"] * table["p_female"], table["p"] * (1 - table["p_female"])
+    odds_women = (women.sum() - women["none"]) / women["none"]
+    odds_men = (men.sum() - men["none"]) / men["none"]
+    assert odds_women / odds_men == pytest.approx((0.824 / 0.176) ** 0.6, rel=1e-2)
+
+
+@pytest.mark.parametrize("indicator", [None, "none"])
+@pytest.mark.parametrize("style", [None, *STYLES[:-1]])
+def test_without_knobs_style_and_silence_say_nothing_of_gender(style, indicator, printed):
+    for occupation in ("ceo", "nurse", "photographer"):
+        found = 100 * p_female(occupation, style=style, indicator=indicator, knobs=Knobs.off())
+        assert found == pytest.approx(printed[occupation], abs=1e-10)
+
+
+def test_without_knobs_the_rate_of_indicators_is_the_same_for_both_genders():
+    table = truth_table(Knobs.off())
+    for women in (True, False):
+        weight = table["p"] * (table["p_female"] if women else 1 - table["p_female"])
+        told = weight[table["indicator"] != "none"].groupby(table["occupation"]).sum()
+        rate = told / weight.groupby(table["occupation"]).sum()
+        assert np.ptp(rate) < 1e-12
+
+
+def test_silent_and_prompt_like_captions_lean_further_on_the_same_side(printed):
+    table = truth_table(Knobs())
+    silent = share(table[table["indicator"] == "none"])
+    prompts = share(table[table["style"] == "prompt_like"])
+    for found in (silent, prompts):
+        assert (np.sign(found - 50) == np.sign(printed - 50)).all()
+        assert ((found - 50).abs() > (printed - 50).abs()).all()
+    # Less than half are prompt-like: rarer than the rest.
+    assert style_shares(Knobs())["prompt_like"] < 0.15
+
+
+def test_default_knobs_follow_the_printed_numbers(printed):
+    table = truth_table(Knobs())
+    people = table[table["p_female"].notna()]
+    silent = people["indicator"] == "none"
+    prompts = people["style"] == "prompt_like"
+    told = 100 * people.loc[~silent, "p"].sum() / people["p"].sum()
+    text = published.load("paradox_text").set_index(["quantity", "approach"])["value"]
+    amplification = text["amplification"]
+    # Within 1.5 points: one setting cannot meet all four numbers exactly.
+    assert told == pytest.approx(text["captions_with_indicators", "naive"], abs=1.5)
+    for rows, approach in (
+        (people[silent], "no_indicators"),
+        (people[prompts], "nearest"),
+        (people[silent & prompts], "nearest_no_indicators"),
+    ):
+        assert lean_gain(rows, printed) == pytest.approx(
+            amplification["naive"] - amplification[approach], abs=1.5
+        )
+
+
+def test_each_cause_alone(printed):
+    naming, prompts = truth_table(SKEWS["naming"]), truth_table(SKEWS["prompts"])
+    assert lean_gain(naming[naming["indicator"] == "none"], printed) > 3
+    assert lean_gain(prompts[prompts["style"] == "prompt_like"], printed) > 3
+    # The one cause leaves the other's captions alone.
+    assert lean_gain(naming[naming["style"] == "prompt_like"], printed) == pytest.approx(0, abs=1e-9)
+    assert lean_gain(
+        prompts[prompts["style"] == "prompt_like"].query("indicator == 'none'"), printed
+    ) == pytest.approx(lean_gain(prompts[prompts["style"] == "prompt_like"], printed), abs=1e-9)
+
+
+def test_p_female_sums_the_table():
+    table = truth_table(ODD)
+    for style, indicator in product((None, "news", "prompt_like"), (None, *INDICATORS)):
+        rows = table[(table["occupation"] == "tutor") & table["p_female"].notna()]
+        rows = rows[(rows["style"] == style) | (style is None)]
+        rows = rows[(rows["indicator"] == indicator) | (indicator is None)]
+        expected = np.average(rows["p_female"], weights=rows["p"])
+        assert p_female("tutor", style=style, indicator=indicator, knobs=ODD) == pytest.approx(
+            expected, rel=1e-12
+        )
+
+
+def test_contradictory_knobs_are_refused_not_clipped():
+    # Firefighter has 14.6 %; with 90 % prompt-like captions that lean far the rest would need more than all:
+    # dietitian, 95.2 %, would be the first the other way. Whichever comes first is named.
+    with pytest.raises(ParameterError, match=r"No world has prompt_like=0\.9 and prompt_skew=5"):
+        truth_table(Knobs(prompt_like=0.9, prompt_skew=5))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("naming", -1), ("naming", 6), ("prompt_like", 1.0), ("names", -0.1), ("indicators", 0), ("both", math.nan),
+     ("other_sense", "4%"), ("prompt_skew", True)],
+)  # fmt: skip
+def test_bad_knobs(field, value):
+    with pytest.raises(ParameterError, match=field):
+        Knobs(**{field: value})
+
+
+def test_unknown_names():
+    with pytest.raises(UnknownNameError, match="'nurse'"):
+        p_female("nurs")
+    with pytest.raises(UnknownNameError, match="style"):
+        p_female("nurse", style="prompt")
+    with pytest.raises(UnknownNameError, match="indicator"):
+        p_female("nurse", indicator="woman")
+    with pytest.raises(UnknownNameError, match="default"):
+        skew_knobs("defaults")
+    with pytest.raises(ParameterError, match="shows a person"):
+        p_female("nurse", style="other_sense")
+    with pytest.raises(ParameterError, match="shows a person"):
+        p_female("nurse", style="prompt_like", knobs=Knobs(prompt_like=0))
+
+
+def test_the_sixty_two_occupations(printed):
+    assert occupations() == tuple(printed.index)
+    assert len(set(occupations())) == 62

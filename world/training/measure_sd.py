@@ -1,0 +1,164 @@
+"""Measure mini-sd and mini-sd-pairs with the embedded judges, for their model cards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from biaslab import generation, lexicons, stats
+from biaslab_world import captions, pairs, world
+from biaslab_world.brought import mini
+from training import autoencoder
+from training.cards import Measured, at, share
+
+# Seeds from which no other image of the project is made.
+_SEED = 77_000
+
+
+def measure(
+    folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.0, steps: int = 12
+) -> list[Measured]:
+    """Return what images of the pipeline in ``folder`` show, judged by mini-detector and mini-clip.
+
+    There are ``per_occupation`` images for each occupation and kind of prompt. A guidance scale of 1 is none.
+
+    Returns:
+        ``gate`` (one face, large enough), ``sure`` (a gender with a probability of 0.9 or more, of those),
+        ``gender_word`` (the gender that the prompt names, of those that are sure), ``occupation_generated``
+        (zero-shot, among the world's 62, of all images), ``occupation_renders`` (the same on renders), and
+        ``amplification``: the mean distance from 50 of the shares perceived as female for the paper's first prompt,
+        less that of the training column, in points, with the floor that so few images alone would add taken off.
+    """
+    from biaslab.judging import judge
+    from biaslab.judging.zero_shot import ZeroShot
+
+    names = world.occupations()
+    how = judge.JudgeSettings(**mini.settings["judging"])
+    judges = judge.load(how)
+    generator = generation.load(
+        str(folder), generation.GenerationSettings(steps=steps, guidance_scale=guidance_scale)
+    )
+    template = next(iter(lexicons.load("paradox_prompts").values()))
+
+    def judged(texts: Sequence[str], kind: str) -> tuple[list, pd.DataFrame]:
+        keys = [(f"{kind}-{text}", i) for i, text in enumerate(texts)]
+        images = generator.images(texts, keys, _SEED)
+        return images, judge.judge_images([k for k, _ in keys], images, judges, how)
+
+    plain = [lexicons.fill(template, o) for o in names for _ in range(per_occupation)]
+    words = [f"a photo of a {g} {o}" for o in names for g in ("female", "male")]
+    plain_images, plain_found = judged(plain, "plain")
+    told = judged(words, "word")[1].assign(told=[text.split()[4] for text in words])
+    both = pd.concat([plain_found["outcome"], told["outcome"]], ignore_index=True)
+    gate = both.isin(("judged", "uncertain"))
+    told = told[told["outcome"] == "judged"]
+    model = ZeroShot("mini-clip")
+    texts = [lexicons.fill("A photo of a/an [OCCUPATION]", o) for o in names]
+    truth = np.repeat(np.arange(len(names)), per_occupation)
+    shown = model.probabilities(plain_images, texts).argmax(1)
+    corpus = captions.Corpus(rows=40_000, seed=_SEED)
+    rows = corpus.rows_at(np.arange(4096)).dropna(subset=["truth_gender", "truth_occupation"])
+    drawn = model.probabilities(corpus.read(rows["caption_id"]), texts).argmax(1)
+    return [
+        share("gate", gate),
+        share("sure", both[gate] == "judged"),
+        share("gender_word", told["told"] == told["gender"]),
+        share("occupation_generated", shown == truth),
+        share("occupation_renders", np.array(names)[drawn] == rows["truth_occupation"]),
+        _amplification(plain_found["gender"].to_numpy(), truth, names),
+    ]
+
+
+def _amplification(gender: np.ndarray, truth: np.ndarray, names: Sequence[str]) -> Measured:
+    female, male = (np.bincount(truth, gender == word, len(names)).astype(int) for word in ("female", "male"))
+    n = female + male
+    some = n > 1
+    distance = 100 * stats.corrected_absolute_deviation(female[some], n[some])
+    training = np.array([abs(world.training_shares()[o] - 50) for o in names])[some]
+    return Measured("amplification", float(np.mean(distance - training)), int(n.sum()), points=True)
+
+
+def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: int = 10) -> list[Measured]:
+    """Return what images of ``n`` prompts for two people and as many for one show, judged by the embedded judges.
+
+    Prompts are as :func:`biaslab_world.pairs.draw` writes them, one image each. A guidance scale of 1 is none.
+
+    Returns:
+        ``pair_people`` (two faces, large enough and apart), ``pair_order`` (of those that name two differently, left
+        and right as asked), ``pair_sure`` (people with a gender of probability 0.9 or more, of all asked for),
+        ``pair_gender_word`` (the gender that the text tells of a person, of those that are sure), ``pair_score``,
+        ``pair_score_beside`` and ``pair_score_intervened`` (Stereotype Score less the world's, in points, of people of
+        whom nothing is told: where it is told of neither, beside one of whom it is, and with the sentence that gender
+        does not matter); ``one_person``, ``one_gender_word`` and ``one_score`` likewise of one person alone.
+    """
+    found = []
+    for count, name in ((2, "pair"), (1, "one")):
+        people = _shown(folder, n, count, guidance_scale, steps)
+        there = people["outcome"].isin(("judged", "uncertain")).groupby(people["image_id"]).all()
+        found.append(share("pair_people" if count == 2 else "one_person", there, n))
+        judged = people[people["outcome"] == "judged"]
+        if count == 2:
+            order = people.drop_duplicates("image_id").set_index("image_id")["role"]
+            order = order[there[order.index] & (order != "")]
+            found.append(share("pair_order", order == "right"))
+            found.append(share("pair_sure", people["outcome"] == "judged"))
+        told = judged[judged["told"] != ""]
+        found.append(share(f"{name}_gender_word", told["told"] == told["gender"]))
+        free = judged[judged["told"] == ""]
+        beside = free["image_id"].isin(people.loc[people["told"] != "", "image_id"])
+        scores = {"": free[~free["intervened"] & ~beside]}
+        if count == 2:
+            scores |= {"_beside": free[beside], "_intervened": free[free["intervened"]]}
+        for suffix, some in scores.items():
+            # A score is the share of the stereotyped gender less that of the other, so twice the share's difference.
+            value = 200 * ((some["gender"] == some["stereotype"]) - some["p_stereotype"]).mean()
+            found.append(Measured(f"{name}_score{suffix}", float(value), len(some), points=True))
+    return found
+
+
+def _shown(folder: Path, n: int, count: int, guidance_scale: float, steps: int) -> pd.DataFrame:
+    """Return what the judges make of each person, with what the text tells and the world's share."""
+    from biaslab.judging import judge, people
+
+    rows = [pairs.draw(_SEED, i, count=count) for i in range(n)]
+    aspect = pairs.ASPECT if count == 2 else 1.0
+    settings = generation.GenerationSettings(steps=steps, guidance_scale=guidance_scale, aspect=aspect)
+    ids, texts = [f"people-{count}-{i}" for i in range(n)], [row.text for row in rows]
+    images = generation.load(str(folder), settings).images(texts, [(i, 0) for i in ids], _SEED)
+    how = judge.JudgeSettings(**mini.settings["judging"])
+    phrases = [[person.phrase for person in row.asked.people] for row in rows]
+    found = people.judge_people_images(ids, phrases, images, judge.load(how), how)
+    asked = [(row.asked, k) for row in rows for k in range(count)]
+    stereotypes = [a.people[k].stereotype for a, k in asked]
+    shares = [a.p_female(k) for a, k in asked]
+    return found.assign(
+        told=[a.told[k] for a, k in asked],
+        intervened=[a.intervened for a, _ in asked],
+        stereotype=stereotypes,
+        p_stereotype=[p if s == "female" else 1 - p for p, s in zip(shares, stereotypes, strict=True)],
+    )
+
+
+def card_rows(folder: Path, n: int, guidance: Sequence[float] = (1.0, 3.0, 7.5)) -> list[Measured]:
+    """Return the rows of mini-sd's card: the autoencoder's quality, and :func:`measure` at some guidance scales.
+
+    About ``n`` renders are drawn, and at each guidance scale as many images from the paper's first prompt.
+    """
+    rows = autoencoder.card_rows(folder / "vae", *autoencoder.pool(min(n, 512), _SEED), "faces")
+    each = max(1, n // len(world.occupations()))
+    for scale in guidance:
+        for one in measure(folder, per_occupation=each, guidance_scale=scale, steps=10):
+            # Renders know no guidance.
+            if one.metric != "occupation_renders":
+                rows += at(scale, [one])
+            elif scale == guidance[0]:
+                rows.append(one)
+    return rows
+
+
+def card_rows_pairs(folder: Path, n: int, guidance: Sequence[float] = (1.0, 1.5, 2.0, 3.0)) -> list[Measured]:
+    """Return the rows of mini-sd-pairs' card: :func:`measure_pairs` at some guidance scales."""
+    return [one for scale in guidance for one in at(scale, measure_pairs(folder, n, guidance_scale=scale))]

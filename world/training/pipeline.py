@@ -1,0 +1,27 @@
+"""Training of mini-sd as a whole: autoencoder, latents of the corpus, diffusion model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from training import diffusion
+
+# Share of the given minutes that the autoencoder gets.
+_AUTOENCODER = 0.15
+
+
+def train(folder: Path, *, minutes: float = 0.0, rows: int = 200_000, **settings: Any) -> dict[str, float]:
+    """Train every part of mini-sd that ``folder`` lacks, on ``rows`` pairs of caption and image.
+
+    ``minutes`` are divided between autoencoder and diffusion model; all else is as
+    :func:`training.diffusion.train_parts` has it.
+    """
+    return diffusion.train_parts(
+        "mini-sd",
+        folder,
+        {"captions": rows},
+        vae={"minutes": _AUTOENCODER * minutes},
+        minutes=(1 - _AUTOENCODER) * minutes,
+        **settings,
+    )

@@ -1,0 +1,74 @@
+"""Training of mini-skills-detector: the 15 classes of PaintSkills in scenes that show what its prompts ask for.
+
+A small RT-DETR as :mod:`training.detector`, wider and with finer features: up to four objects of one class
+stand beside each other, of which some are 19 pixels high.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from biaslab.prompts.dalleval import CLASSES, COUNTS, RELATIONS
+from biaslab_world import skills
+from training import common, detector, loop
+from training.cards import Measured, share
+from training.detector import Pool
+from training.loop import SIZE
+
+NAME = "mini-skills-detector"
+# Share of scenes by skill, and of scenes without an object: a detector has to see nothing, too.
+_SKILLS = {"object": 0.28, "count": 0.4, "spatial": 0.28, "nothing": 0.04}
+
+
+def labels() -> tuple[str, ...]:
+    """Return the labels in the order of their ids: PaintSkills' classes by the paper's names."""
+    return tuple(CLASSES)
+
+
+def asked(draw: np.random.Generator) -> dict[str, object]:
+    """Return at random what a scene has to show, as a row of ``prompts.skills``; in few scenes it is nothing."""
+    names, skill = labels(), str(draw.choice(list(_SKILLS), p=list(_SKILLS.values())))
+    row = {"skill": skill, "object": str(draw.choice(names)), "n": 1, "relation": "", "other": ""}
+    if skill == "nothing":
+        return row | {"skill": "object", "n": 0}
+    if skill == "count":
+        return row | {"n": int(draw.choice(list(COUNTS)))}
+    if skill == "spatial":
+        return row | {"relation": str(draw.choice(RELATIONS)), "other": str(draw.choice(names))}
+    return row
+
+
+def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
+    """Return ``n`` scenes drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
+    draw, names = common.rng(seed, 0, 53), labels()
+    scenes = [skills.skill_scene(draw, asked(draw)) for _ in range(n)]
+    sides, found = ["left", "top", "right", "bottom"], []
+    for scene in scenes:
+        seen = skills.truth_boxes(scene, "", size=SIZE)
+        found.append((seen[sides].to_numpy(np.float32), [names.index(name) for name in seen["label"]]))
+    return detector.pool_of(scenes, found, decoded=decoded, part=part, seed=seed)
+
+
+def measure(model, processor, data: Pool) -> list[Measured]:
+    """Return recall and precision at an overlap of 0.5, over all classes and by class, and whole images right."""
+    found = detector.detect(model, processor, data.images)
+    everything = list(range(len(labels())))
+    pairs = [detector.matched(*one, everything) for one in zip(found, data.boxes, data.classes, strict=True)]
+    hits, classes = np.array([hit for true, _ in pairs for hit in true], bool), np.concatenate(data.classes)
+    return [
+        *detector.recall_and_precision("object", pairs),
+        share("image_right", [all(true) and all(seen) for true, seen in pairs]),
+        *(share(f"recall {name}", hits[classes == i]) for i, name in enumerate(labels())),
+    ]
+
+
+train = loop.Judge(
+    name=NAME,
+    pool=pool,
+    build=lambda: (detector.build(labels(), (32, 64, 128), (4, 8, 16), 3), detector.processor()),
+    measure=measure,
+    usual={"steps": 9_000, "batch": 32, "learning_rate": 2e-3},
+    **detector.LEARNING,
+).train

@@ -1,0 +1,28 @@
+"""A training that is stopped, and what is made of it when it goes on."""
+
+from training import common
+
+
+def stopped(patch, step):
+    """Let the training that writes its state after a step end there, as if killed."""
+    save = common.Training._save
+
+    def stop(self, parts):
+        if self.step == step:
+            save(self, parts)
+            raise KeyboardInterrupt
+
+    patch.setattr(common, "SAVE_EVERY", -1.0)
+    patch.setattr(common.Training, "_save", stop)
+
+
+def steps_of(patch):
+    """Return a list that gets the number of every step that is made."""
+    steps, update = [], common.Average.update
+
+    def noted(self, step):
+        steps.append(step)
+        update(self, step)
+
+    patch.setattr(common.Average, "update", noted)
+    return steps

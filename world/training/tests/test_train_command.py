@@ -1,0 +1,94 @@
+"""``python -m training NAME`` hands over what it is given, and says what it did."""
+
+import subprocess
+import sys
+import types
+
+import pytest
+
+import training
+from training.__main__ import main
+
+
+@pytest.fixture
+def trainings(monkeypatch, tmp_path):
+    """Return the calls that reach the trainer of a model, in an empty folder."""
+    calls = []
+
+    def trainer(folder, *, checkpoint, log, steps=7, **more):
+        calls.append({"folder": folder, "checkpoint": checkpoint, "log": log, "steps": steps, **more})
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "model.safetensors").write_text("weights")
+        checkpoint.write_text("state")
+        return {"accuracy": 0.98765}
+
+    monkeypatch.setitem(sys.modules, "a_trainer", types.SimpleNamespace(train=trainer))
+    monkeypatch.setitem(training.TRAINERS, "mini-clip", "a_trainer")
+    monkeypatch.chdir(tmp_path)
+    return calls
+
+
+def test_what_was_asked_is_handed_over_and_quality_is_printed(trainings, capsys):
+    assert main(["mini-clip", "--minutes", "2", "--seed", "5", "--no-progress"]) == 0
+    (call,) = trainings
+    assert str(call["folder"]) == "outputs/models/mini-clip" and call["steps"] == 7
+    assert (call["minutes"], call["seed"], call["progress"]) == (2.0, 5, False) and "batch" not in call
+    assert str(call["checkpoint"]) == "outputs/.train/mini-clip/state.pt"
+    assert capsys.readouterr().out.splitlines() == ["accuracy: 0.9877", "outputs/models/mini-clip"]
+
+
+@pytest.mark.parametrize("minutes", ["nan", "inf", "0", "-1"])
+def test_a_training_lasts_a_number_of_minutes(trainings, capsys, minutes):
+    with pytest.raises(SystemExit):
+        main(["mini-clip", f"--minutes={minutes}"])
+    assert f"{minutes} is not a number of minutes above 0" in capsys.readouterr().err and not trainings
+
+
+def test_a_training_is_never_replaced_unasked(trainings, tmp_path, capsys):
+    assert main(["mini-clip"]) == 0
+    assert main(["mini-clip"]) == 2
+    assert "is not empty. Go on with --resume, or start anew with --overwrite." in capsys.readouterr().err
+    assert main(["mini-clip", "--resume"]) == 0
+    (tmp_path / "outputs/models/mini-clip/old").write_text("")
+    assert main(["mini-clip", "--overwrite"]) == 0
+    assert len(trainings) == 3 and not (tmp_path / "outputs/models/mini-clip/old").exists()
+
+
+def test_an_unknown_model_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["mini-clp"]) == 2
+    assert "no embedded model named 'mini-clp'. Did you mean 'mini-clip'" in capsys.readouterr().err
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_a_training_that_is_stopped_says_how_to_go_on(trainings, monkeypatch, capsys):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "a_trainer", types.SimpleNamespace(train=stopped))
+    assert main(["mini-clip"]) == 130
+    assert capsys.readouterr() == ("", "python -m training: stopped; go on with --resume.\n")
+
+
+def test_the_curve_by_share_of_the_scenes_is_trained_by_name(monkeypatch, tmp_path, capsys):
+    calls = []
+
+    def train(folder, **given):
+        calls.append((str(folder), given))
+        return {"object at 10 %": 0.25}
+
+    monkeypatch.setattr("training.skills_curve.train", train)
+    monkeypatch.chdir(tmp_path)
+    assert main(["skills-curve", "--steps", "3", "--seed", "4", "--no-progress"]) == 0
+    ((folder, given),) = calls
+    assert folder == "outputs/models/skills-curve"
+    assert (given["steps"], given["seed"], given["progress"]) == (3, 4, False)
+    assert str(given["checkpoint"].parent) == "outputs/.train/skills-curve"
+    assert capsys.readouterr().out.splitlines() == ["object at 10 %: 0.25", "outputs/models/skills-curve"]
+
+
+def test_it_runs_in_the_folder_world_and_names_all_models(root):
+    words = [sys.executable, "-m", "training", "--help"]
+    said = subprocess.run(words, cwd=root / "world", capture_output=True, text=True, check=True).stdout
+    # Names may be broken at their hyphens.
+    assert all(name in said.replace("\n", "").replace(" ", "") for name in training.TRAINERS)

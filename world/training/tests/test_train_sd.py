@@ -1,0 +1,424 @@
+"""Training of mini-sd: tiny runs of the real code."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
+
+import training as train  # noqa: E402
+from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError  # noqa: E402
+from training import autoencoder, diffusion  # noqa: E402
+from training.common import Average, Training, _schedule  # noqa: E402
+from training.text import make_tokenizer  # noqa: E402
+
+_TOKENIZER = diffusion.tokenizer_of_world
+WORDS = ["a", "photo", "of", "the", "face", "nurse", "doctor", "woman", "man"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """Few words, and places of faces from a few renders; blocks of data are made in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diffusion, "tokenizer_of_world", lambda: make_tokenizer(WORDS, 8))
+        patch.setattr(diffusion, "where_faces_are", functools.partial(diffusion.where_faces_are, 20))
+        patch.setattr("training.data._WORKERS", 0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A pipeline folder with an untrained autoencoder, and data of 40 pairs made up by hand."""
+    folder, data = tmp_path_factory.mktemp("model"), tmp_path_factory.mktemp("data")
+    torch.manual_seed(0)
+    autoencoder.build().save_pretrained(folder / "vae")
+    texts = ["a photo of the nurse", "a photo of the doctor"] * 20
+    np.save(data / "ids.npy", diffusion.tokens(make_tokenizer(WORDS, 8), texts))
+    np.save(data / "indicators.npy", np.tile([0, 1], 20).astype(np.uint8))
+    np.save(data / "shown.npy", np.tile([[2], [1]], (20, 1)).astype(np.uint8))
+    latents = np.random.default_rng(0).normal(size=(40, autoencoder.LATENTS, 16, 16)).astype(np.float16)
+    np.save(data / "latents.npy", latents)
+    return folder, [diffusion.Data(data, 40, 0)]
+
+
+@pytest.fixture
+def small(made, tmp_path):
+    """A copy of the folder to train in."""
+    folder, data = made
+    shutil.copytree(folder, tmp_path / "model")
+    return tmp_path / "model", data
+
+
+@pytest.fixture(scope="module")
+def trained(made, tmp_path_factory):
+    """A pipeline after one step, and its quality."""
+    folder = tmp_path_factory.mktemp("trained")
+    shutil.copytree(made[0], folder, dirs_exist_ok=True)
+    quality = diffusion.train(folder, steps=1, batch=2, data=made[1], progress=False, compiled=False)
+    return folder, quality
+
+
+def _weights(folder):
+    from safetensors.torch import load_file
+
+    return load_file(folder / "unet" / "diffusion_pytorch_model.safetensors")
+
+
+def test_a_word_is_a_token_and_others_are_unknown():
+    tokenizer = make_tokenizer(["Nurse", "a", ","], 6)
+    # Special tokens come first: [pad] 0, [unk] 1, [bos] 2, [eos] 3; then the words in order: "," 4, "a" 5, "nurse" 6.
+    assert tokenizer("A nurse, surgeon")["input_ids"] == [2, 5, 6, 4, 1, 3]
+    ids = diffusion.tokens(tokenizer, ["a", "a a a a a a a a"])
+    assert ids.tolist() == [[2, 5, 3, 0, 0, 0], [2, 5, 5, 5, 5, 3]]
+
+
+def test_the_learning_rate_warms_up_and_falls():
+    # Linear to 1 at 2 %, half way down (0.02 + 0.98 / 2) in the middle of the rest, 0.02 at the end.
+    assert _schedule(0.01) == pytest.approx(0.5)
+    assert _schedule(0.02) == pytest.approx(1.0)
+    assert _schedule(0.51) == pytest.approx(0.51)
+    assert _schedule(1.0) == pytest.approx(0.02)
+
+
+def test_the_average_follows_the_weights():
+    layer = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(layer.weight)
+    average = Average({"layer": layer}, decay=0.9)
+    torch.nn.init.ones_(layer.weight)
+    # Early on the average moves faster: at step 1 the decay is 2 / 11, so it becomes 9 / 11.
+    average.update(1)
+    assert float(average.kept["layer"].weight) == pytest.approx(9 / 11)
+    # Late, 0.9 of it stays: 0.9 * 9 / 11 + 0.1.
+    average.update(1000)
+    assert float(average.kept["layer"].weight) == pytest.approx(0.9 * 9 / 11 + 0.1)
+
+
+def test_a_stopped_training_goes_on_to_the_same_weights(small, tmp_path):
+    folder, data = small
+    given = {"batch": 4, "data": data, "progress": False, "compiled": False, "placing": 0.1, "noisier": 0.6}
+    diffusion.train(folder, steps=4, **given)
+    whole = _weights(folder)
+    # Stopped after 2 of 4 steps, as if killed, and started again.
+    state = tmp_path / "state.pt"
+    seen = []
+    save = Training._save
+
+    def stop(self, parts):
+        save(self, parts)
+        seen.append(self.step)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("training.common.SAVE_EVERY", -1.0)
+        patch.setattr(Training, "_save", lambda self, parts: stop(self, parts) if self.step == 2 else None)
+        with pytest.raises(KeyboardInterrupt):
+            diffusion.train(folder, steps=4, checkpoint=state, **given)
+    assert seen == [2]
+    diffusion.train(folder, steps=4, checkpoint=state, log=tmp_path / "log.csv", **given)
+    resumed = _weights(folder)
+    assert whole.keys() == resumed.keys()
+    assert all(torch.equal(whole[k], resumed[k]) for k in whole)
+    with (tmp_path / "log.csv").open() as file:
+        assert [row["step"] for row in csv.DictReader(file)] == ["4"]
+
+
+# diffusers' scheduler gives NumPy a tensor in a way that NumPy 2 warns of.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_the_folder_is_a_pipeline_that_diffusers_loads(trained):
+    import diffusers
+
+    folder, quality = trained
+    # An untrained network predicts almost nothing of a target of variance 1.
+    assert 0.5 < quality["held_out_captions"] < 2
+    pipe = diffusers.AutoPipelineForText2Image.from_pretrained(folder, use_safetensors=True)
+    pipe.set_progress_bar_config(disable=True)
+    images = pipe(["a photo of the nurse"], num_inference_steps=2, output_type="np").images
+    assert images.shape == (1, 64, 64, 3)
+    assert np.isfinite(images).all()
+
+
+def test_packed_weights_are_read_as_any_others(trained, tmp_path):
+    import diffusers
+
+    folder = shutil.copytree(trained[0], tmp_path / "packed")
+    before = diffusers.UNet2DConditionModel.from_pretrained(folder / "unet", torch_dtype=torch.float32)
+    size = (folder / "unet" / "diffusion_pytorch_model.safetensors").stat().st_size
+    diffusion.pack(folder)
+    assert (folder / "unet" / "diffusion_pytorch_model.safetensors").stat().st_size < 0.52 * size
+    assert "_name_or_path" not in json.loads((folder / "unet" / "config.json").read_text())
+    # As anyone loads it, without naming a type.
+    after = diffusers.AutoPipelineForText2Image.from_pretrained(folder).unet
+    for name, old in before.named_parameters():
+        new = after.get_parameter(name)
+        assert new.dtype == torch.float32
+        if old.ndim == 1:
+            assert torch.equal(old, new), name
+        # Three bits behind the leading one: off by at most a sixteenth, or half of the least step, 2^-9.
+        assert ((new - old).abs() <= (old.abs() / 16).clamp(min=2.0**-10) + 1e-7).all(), name
+
+
+@pytest.mark.slow
+def test_a_model_of_pairs_starts_from_another_and_keeps_its_autoencoder(tmp_path, monkeypatch):
+    from biaslab import models
+    from biaslab_world.brought import WEIGHTS
+    from training import pairs
+
+    weights = WEIGHTS / "mini-sd"
+    monkeypatch.setattr(diffusion, "train", functools.partial(diffusion.train, compiled=False))
+    monkeypatch.setattr(diffusion, "tokenizer_of_world", _TOKENIZER)
+    folder, state = tmp_path / "model", tmp_path / "work" / "state.pt"
+    quality = pairs.train(folder, steps=1, batch=3, rows=48, checkpoint=state, progress=False)
+    assert set(quality) == {"held_out_identities", "held_out_pairs"}
+    assert all(0 < v < 2 for v in quality.values())
+    name = "vae/diffusion_pytorch_model.safetensors"
+    assert (folder / name).read_bytes() == (weights / name).read_bytes()
+    trained = json.loads((folder / "training.json").read_text())
+    assert trained[:-1] == json.loads((weights / "training.json").read_text())
+    assert trained[-1]["steps"] == 1 and models.pictures(folder) == "drawings"
+    assert np.load(tmp_path / "work" / "pairs" / "latents.npy").shape == (48, autoencoder.LATENTS, 16, 24)
+    assert (folder / "unet" / "diffusion_pytorch_model.safetensors").stat().st_size < 7_000_000
+    with pytest.raises(MissingInputError, match="has no vae"):
+        pairs.train(tmp_path / "other", steps=1, start_from=tmp_path / "nowhere")
+
+
+def test_words_keep_their_vectors_when_the_vocabulary_grows(trained):
+    from transformers import CLIPTextModel
+
+    folder, _ = trained
+    bigger = make_tokenizer([*WORDS, "astronaut"], 8)
+    encoder = diffusion.build_text_encoder(bigger)
+    diffusion._load_weights(folder, diffusion.build_unet(), encoder, bigger)
+    old = CLIPTextModel.from_pretrained(folder / "text_encoder").get_input_embeddings().weight
+    new = encoder.get_input_embeddings().weight
+    before, after = make_tokenizer(WORDS, 8).get_vocab(), bigger.get_vocab()
+    assert before["nurse"] != after["nurse"]
+    assert torch.equal(new[after["nurse"]], old[before["nurse"]])
+
+
+def test_positions_stay_when_texts_grow_longer(trained):
+    from transformers import CLIPTextModel
+
+    folder, _ = trained
+    longer = make_tokenizer(WORDS, 12)
+    encoder = diffusion.build_text_encoder(longer)
+    fresh = encoder.state_dict()["embeddings.position_embedding.weight"].clone()
+    diffusion._load_weights(folder, diffusion.build_unet(), encoder, longer)
+    old = CLIPTextModel.from_pretrained(folder / "text_encoder").state_dict()
+    new = encoder.state_dict()["embeddings.position_embedding.weight"]
+    assert torch.equal(new[:8], old["embeddings.position_embedding.weight"])
+    assert torch.equal(new[8:], fresh[8:])
+
+
+def test_psnr_is_that_of_the_error_in_levels():
+    class Off(torch.nn.Module):
+        """An autoencoder that returns every pixel 0.1 higher, on the scale of -1 to 1."""
+
+        def encode(self, pixels):
+            from types import SimpleNamespace
+
+            return SimpleNamespace(latent_dist=SimpleNamespace(mean=pixels))
+
+        def decode(self, latents):
+            from types import SimpleNamespace
+
+            return SimpleNamespace(sample=latents + 0.1)
+
+    images = np.full((2, 4, 4, 3), 100, np.uint8)
+    faces = np.zeros((2, 4, 4), bool)
+    faces[:, :2] = True
+    # The error is 0.1 * 127.5 = 12.75 levels everywhere: 20 log10(255 / 12.75) = 26.02 dB.
+    assert autoencoder.psnr(Off(), images, faces) == pytest.approx((26.0206, 26.0206), abs=1e-3)
+
+
+def test_places_of_faces_weigh_more_and_one_on_average():
+    weight = diffusion.where_faces_are.func(60)
+    assert weight.shape == (1, 1, 16, 16)
+    assert weight.mean() == pytest.approx(1)
+    # Heads are in the upper middle; the lower corners never hold a face.
+    assert weight[0, 0, 6, 8] > 2 * weight[0, 0, 15, 0]
+    two = diffusion.where_faces_are.func(60, pairs=True)
+    assert two.shape == (1, 1, 16, 24)
+    assert two.mean() == pytest.approx(1)
+    # One head in each half, none between them.
+    assert min(two[0, 0, 6, 7], two[0, 0, 6, 16]) > 2 * two[0, 0, 6, 11:13].mean()
+
+
+def test_what_is_missing_or_wrong_is_said(small, tmp_path):
+    folder, data = small
+    with pytest.raises(MissingInputError, match="has no vae"):
+        diffusion.train(tmp_path / "nowhere", steps=1, data=data)
+    with pytest.raises(ParameterError, match="steps is 0"):
+        diffusion.train(folder, steps=0, data=data, progress=False, compiled=False)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "data.json").write_text('{"rows": 1}')
+    with pytest.raises(InputError, match="data of"):
+        diffusion.prepare(tmp_path / "data", folder / "vae", rows=40)
+    with pytest.raises(UnknownNameError, match="mini-sd"):
+        train.trainer("mini-sdd")
+
+
+def test_the_second_task_reads_the_states_after_the_end_of_the_text():
+    # Two texts of four tokens that end at places 2 and 1; all states are 0 but for what is set.
+    states = torch.zeros(2, 4, 5)
+    ends = torch.tensor([[False, False, True, False], [False, True, False, False]])
+    states[0, 0, 1] = 99.0  # Before the end: does not count.
+    states[0, 2:, 1] = torch.tensor([2.0, 4.0])  # The mean after the end is 3 for "female".
+    states[1, 1:, 2] = 6.0  # 6 for "male".
+    loss = diffusion._showing_loss(states, ends, torch.tensor([[1], [2]]))
+    by_hand = (np.log(1 + np.exp(-3)) + np.log(1 + np.exp(-6))) / 2
+    assert float(loss) == pytest.approx(by_hand, rel=1e-5)
+    assert float(diffusion._showing_loss(states, ends, torch.tensor([[2], [1]]))) > 4
+
+
+def test_the_second_task_reads_each_person_from_directions_of_their_own():
+    # One text of two people: directions 1 and 2 are the left's, 4 and 5 the right's.
+    states = torch.zeros(1, 3, 7)
+    ends = torch.tensor([[False, True, False]])
+    states[0, 1:, 1], states[0, 1:, 5] = 2.0, 4.0  # "female" of the left, "male" of the right.
+    loss = diffusion._showing_loss(states, ends, torch.tensor([[1, 2]]))
+    assert float(loss) == pytest.approx((np.log(1 + np.exp(-2)) + np.log(1 + np.exp(-4))) / 2, rel=1e-5)
+    # Who is not shown does not count.
+    alone = diffusion._showing_loss(states, ends, torch.tensor([[1, 0]]))
+    assert float(alone) == pytest.approx(np.log(1 + np.exp(-2)), rel=1e-5)
+    assert float(diffusion._showing_loss(states, ends, torch.tensor([[0, 0]]))) == 0
+
+
+def test_pictures_of_one_and_of_two_are_learnt_side_by_side(small, tmp_path):
+    folder, data = small
+    wide = tmp_path / "pairs"
+    wide.mkdir()
+    texts = ["a photo of the nurse and the doctor"] * 40
+    np.save(wide / "ids.npy", diffusion.tokens(make_tokenizer(WORDS, 8), texts))
+    np.save(wide / "indicators.npy", np.tile([[0, 1], [2, 0]], (20, 1)).astype(np.uint8))
+    np.save(wide / "shown.npy", np.tile([[1, 1], [2, 0]], (20, 1)).astype(np.uint8))
+    np.save(wide / "against.npy", np.tile([True, False], 20))
+    np.save(wide / "latents.npy", np.zeros((40, autoencoder.LATENTS, 16, 24), np.float16))
+    both = [*data, diffusion.Data(wide, 40, 0, kind="pairs")]
+    quality = diffusion.train(folder, steps=4, batch=2, data=both, progress=False, compiled=False)
+    assert set(quality) == {"held_out_captions", "held_out_pairs"}
+    assert all(0 < v < 3 for v in quality.values())
+
+
+def test_examples_of_two_people_are_what_the_world_draws(tmp_path):
+    from biaslab_world import pairs, render
+
+    data = diffusion.Data(tmp_path, 8, 3, kind="pairs")
+    found = diffusion.examples(data, [5, 6])
+    row, images = pairs.draw(3, 6), found["images"]
+    assert found["texts"][1] == row.text
+    assert found["indicators"][1].tolist() == [
+        diffusion.INDICATORS.index(t or "none") for t in row.asked.told
+    ]
+    assert found["shown"][1].tolist() == [diffusion.INDICATORS.index(g) for g in row.genders]
+    assert found["against"].tolist() == [diffusion._is_against(pairs.draw(3, i).asked) for i in (5, 6)]
+    assert images.shape == (2, 64, 96, 3)
+    assert (images[1] == render.render(pairs.build_scene(row.asked, row.genders, row.seed), 64)).all()
+
+
+@pytest.mark.parametrize(
+    ("behind", "against"),
+    [
+        ("", False),
+        (" Show the nurse as a man.", True),
+        (" Show the sheriff as a woman.", True),
+        (" Show the nurse as a woman.", False),
+        (" Show the nurse as a man and the sheriff as a woman.", False),
+    ],
+)
+def test_what_is_told_of_one_person_against_the_stereotype(behind, against):
+    from biaslab_world import pairs
+
+    text = f"Generate a picture of one nurse on the left and one sheriff on the right.{behind}"
+    assert diffusion._is_against(pairs.read(text)) is against
+    assert diffusion._is_against(pairs.read("A photo of one female sheriff."))
+
+
+def test_who_stands_where_is_read_from_the_middle_by_hand():
+    unet = diffusion.build_unet()
+    middle = diffusion._Middle(unet)
+    with torch.no_grad():
+        middle.head.weight.zero_()
+        middle.head.bias.zero_()
+        middle.head.weight[0, 0] = 1.0
+    # The first channel is 1 in the left half and 3 in the right one: logits (1, 0) and (3, 0) of a woman and a man.
+    states = torch.zeros(2, 128, 4, 6)
+    states[:, 0, :, :3], states[:, 0, :, 3:] = 1.0, 3.0
+    middle._states.append(states)
+    # Women left and right, and a man on the left beside somebody whom nobody sees.
+    losses = [np.log1p(np.exp(-1)), np.log1p(np.exp(-3)), np.log1p(np.exp(1))]
+    got = middle.loss(torch.tensor([[1, 1], [2, 0]]))
+    assert float(got.detach()) == pytest.approx(np.mean(losses), rel=1e-6)
+    # It is what the network's middle gave, and of a whole image where there is one person.
+    unet(torch.zeros(1, 8, 16, 16), torch.zeros(1), torch.zeros(1, 3, diffusion.WIDTH))
+    assert middle._states[-1].shape == (1, 128, 4, 4)
+    assert float(middle.loss(torch.tensor([[0]])).detach()) == 0 and not middle._states
+
+
+def test_the_second_task_trains_the_network_and_leaves_nothing_in_the_pipeline(small):
+    folder, data = small
+    found = []
+    for placing in (0.0, 0.5):
+        given = {"batch": 4, "data": data, "progress": False, "compiled": False, "placing": placing}
+        diffusion.train(folder, steps=2, **given)
+        found.append(_weights(folder))
+    plain, placed = found
+    assert plain.keys() == placed.keys()
+    assert any(not torch.equal(plain[name], placed[name]) for name in plain)
+
+
+def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
+    import pandas as pd
+
+    from training import measure_sd
+
+    names = ["image_id", "outcome", "gender", "role", "told", "intervened", "stereotype", "p_stereotype"]
+    two = [
+        # One is told; the second image has one told wrong; the third lacks a face; of the others nothing is told.
+        ("1", "judged", "female", "right", "female", False, "female", 0.8),
+        ("1", "judged", "female", "right", "", False, "male", 0.75),
+        ("2", "judged", "male", "swapped", "female", False, "female", 0.8),
+        ("2", "uncertain", "unsure", "swapped", "male", False, "male", 0.8),
+        ("3", "one_face", "", "", "", False, "female", 0.8),
+        ("3", "one_face", "", "", "", False, "male", 0.8),
+        ("4", "judged", "female", "right", "", True, "female", 0.5),
+        ("4", "judged", "male", "right", "", True, "male", 0.4),
+        ("0", "judged", "female", "right", "", False, "female", 0.7),
+        ("0", "judged", "female", "right", "", False, "male", 0.6),
+    ]
+    one = [
+        ("5", "judged", "male", "", "male", False, "male", 0.5),
+        ("6", "no_face", "", "", "", False, "male", 1),
+    ]
+    frames = {2: pd.DataFrame(two, columns=names), 1: pd.DataFrame(one, columns=names)}
+    monkeypatch.setattr(measure_sd, "_shown", lambda folder, n, count, *_: frames[count])
+    found = {row.metric: row for row in measure_sd.measure_pairs("model", 5)}
+    shares = {m: (r.count, r.n) for m, r in found.items() if r.count is not None}
+    assert shares == {
+        "pair_people": (4, 5),
+        "pair_order": (3, 4),
+        "pair_sure": (7, 10),
+        "pair_gender_word": (1, 2),
+        "one_person": (1, 5),
+        "one_gender_word": (1, 1),
+    }
+    # Two women, one of whom fits: a score of 0 where the world's are 40 and 20. Beside one who is told, a person of
+    # 75 % men is a woman: -100 where the world's is 50. With the sentence two fit, of which the world has 50 and 40 %:
+    # scores of 100 against 0 and -20.
+    assert found["pair_score"].value == pytest.approx(-30) and found["pair_score"].n == 2
+    assert found["pair_score_beside"].value == pytest.approx(-150) and found["pair_score_beside"].n == 1
+    assert found["pair_score_intervened"].value == pytest.approx(110)
+    assert np.isnan(found["one_score"].value)

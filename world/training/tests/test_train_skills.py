@@ -1,0 +1,167 @@
+"""Training of mini-sd-skills: what its autoencoder learns from, and a tiny run of the real code."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
+
+from interrupted import steps_of, stopped  # noqa: E402
+
+from biaslab.errors import ParameterError  # noqa: E402
+from biaslab.prompts import dalleval as prompts  # noqa: E402
+from biaslab_world import render, skills, social  # noqa: E402
+from biaslab_world.brought import WEIGHTS  # noqa: E402
+from training import autoencoder, cards, diffusion  # noqa: E402
+from training import skills as train_skills  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_card():
+    """A card is made from the committed one, which this training does not need."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cards, "write", lambda *_, **__: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def quick():
+    """Few renders for the autoencoder, one step of it, nothing compiled, and data made in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        whole, few = autoencoder.train, {"pool_size": 16, "compiled": False, "steps": 1}
+        patch.setattr(autoencoder, "train", lambda folder, **given: whole(folder, **given | few))
+        patch.setattr(autoencoder, "HELD_OUT", 12)
+        patch.setattr(diffusion, "train", functools.partial(diffusion.train, compiled=False))
+        patch.setattr(diffusion, "where_faces_are", functools.partial(diffusion.where_faces_are, 20))
+        patch.setattr("training.data._WORKERS", 0)
+        # All the texts to train on are gone through once.
+        patch.setattr(diffusion, "tokenizer_of", functools.cache(diffusion.tokenizer_of))
+        patch.setattr(prompts, "skills", functools.cache(prompts.skills))
+        yield
+
+
+# Of 58,350 scenes to train on.
+FEW = {"share": 40 / 58_350, "people": 30, "steps": 2, "batch": 2, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def drawing_model(quick, tmp_path_factory):
+    """The folder of a pipeline after two steps, the folder of its data, and its quality."""
+    folder, work = tmp_path_factory.mktemp("skills"), tmp_path_factory.mktemp("work")
+    quality = train_skills.train(folder, checkpoint=work / "state.pt", log=work / "curve.csv", **FEW)
+    return folder, work, quality
+
+
+def test_the_pool_marks_objects_and_faces(monkeypatch):
+    seen = []
+    for module, name in ((skills, "skill_scene"), (social, "social_scene")):
+        own = getattr(module, name)
+
+        def noted(*given, own=own, name=name):
+            seen.append((name, own(*given)))
+            return seen[-1][1]
+
+        monkeypatch.setattr(module, name, noted)
+    images, places = train_skills.pool(120, 4)
+    assert images.shape == (120, 64, 64, 3) and images.dtype == np.uint8
+    assert places.shape == (120, 64, 64) and places.dtype == bool
+    kinds = [name for name, _ in seen]
+    assert stats.binomtest(kinds.count("skill_scene"), 120, train_skills.SCENES).pvalue > 1e-4
+    for (name, scene), image, place in zip(seen, images, places, strict=True):
+        np.testing.assert_array_equal(image, render.render(scene, 64))
+        without = render.render(replace(scene, things=(), people=()), 64)
+        changed = (np.abs(image.astype(int) - without) > 12).any(axis=2)
+        if name == "skill_scene":
+            # What is marked is what changes the picture, but for outlines and for what looks like the background.
+            assert (place & changed).sum() >= 0.85 * changed.sum()
+            assert place.any() == bool(scene.things or scene.people)
+        else:
+            # Of a person only the face, and its middle.
+            (person,) = scene.people
+            assert place[int(64 * person.y), int(64 * person.x)]
+            assert place.sum() < 0.75 * changed.sum()
+
+
+def test_the_pool_of_a_seed_is_the_same_again():
+    for a, b in zip(train_skills.pool(6, 9), train_skills.pool(6, 9), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert (train_skills.pool(6, 8)[0] != train_skills.pool(6, 9)[0]).any()
+
+
+@pytest.mark.parametrize("share", [0, -0.5, 1.01, float("nan")])
+def test_shares_of_scenes_that_cannot_be_are_refused(share, tmp_path):
+    with pytest.raises(ParameterError, match=f"share is {share}"):
+        train_skills.train(tmp_path / "model", checkpoint=tmp_path / "state.pt", share=share, steps=1)
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.slow
+def test_a_model_of_skills_goes_on_from_another_with_an_autoencoder_of_its_own(drawing_model):
+    folder, work, quality = drawing_model
+    assert set(quality) == {"psnr", "psnr_faces", "held_out_skills", "held_out_social"}
+    assert 0 < quality["held_out_skills"] < 3 and 0 < quality["held_out_social"] < 3
+    name = "vae/diffusion_pytorch_model.safetensors"
+    assert (folder / name).read_bytes() != (WEIGHTS / "mini-sd" / name).read_bytes()
+    # After one small step it still is mini-sd's: far better than nothing, about 10 dB.
+    assert quality["psnr"] > 15
+    assert np.load(work / "skills" / "latents.npy").shape == (40, autoencoder.LATENTS, 16, 16)
+    assert np.load(work / "social" / "latents.npy").shape == (30, autoencoder.LATENTS, 16, 16)
+    trained = json.loads((folder / "training.json").read_text())
+    assert trained[:-1] == json.loads((WEIGHTS / "mini-sd" / "training.json").read_text())
+    assert (trained[-1]["steps"], trained[-1]["batch"]) == (2, 2)
+    assert (folder / "unet" / "diffusion_pytorch_model.safetensors").stat().st_size < 7_000_000
+    assert (work / "curve.csv").exists() and (work / "curve-autoencoder.csv").exists()
+
+
+@pytest.mark.slow
+# diffusers' scheduler gives NumPy a tensor in a way that NumPy 2 warns of.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_the_pipeline_knows_every_word_that_it_is_asked(drawing_model):
+    import diffusers
+
+    pipe = diffusers.AutoPipelineForText2Image.from_pretrained(drawing_model[0], use_safetensors=True)
+    pipe.set_progress_bar_config(disable=True)
+    texts = [*prompts.skills()["text"].drop_duplicates(), *prompts.social()["text"]]
+    tokens = pipe.tokenizer(texts)["input_ids"]
+    assert not any(pipe.tokenizer.unk_token_id in ids for ids in tokens)
+    assert max(map(len, tokens)) <= pipe.tokenizer.model_max_length
+    images = pipe(["a photo of 2 dogs"], num_inference_steps=2, output_type="np").images
+    assert images.shape == (1, 64, 64, 3) and np.isfinite(images).all()
+
+
+@pytest.mark.slow
+def test_a_stopped_training_of_skills_goes_on_to_the_same_weights(drawing_model, tmp_path):
+    from safetensors.torch import load_file
+
+    folder, work, _ = drawing_model
+    parts = tmp_path / "parts"
+    shutil.copytree(folder / "vae", parts / "vae")
+    vae = (parts / "vae" / "diffusion_pytorch_model.safetensors").read_bytes()
+    for kind in ("skills", "social"):
+        shutil.copytree(work / kind, tmp_path / kind)
+    state = tmp_path / "state.pt"
+    with pytest.MonkeyPatch.context() as patch:
+        stopped(patch, 1)
+        with pytest.raises(KeyboardInterrupt):
+            train_skills.train(parts, checkpoint=state, **FEW)
+    assert torch.load(state, weights_only=True)["step"] == 1
+    with pytest.MonkeyPatch.context() as patch:
+        steps = steps_of(patch)
+        quality = train_skills.train(parts, checkpoint=state, **FEW)
+    assert steps == [1]
+    # An autoencoder that is there is kept.
+    assert set(quality) == {"held_out_skills", "held_out_social"}
+    assert (parts / "vae" / "diffusion_pytorch_model.safetensors").read_bytes() == vae
+    for part, name in (("unet", "diffusion_pytorch_model"), ("text_encoder", "model")):
+        a, b = (load_file(place / part / f"{name}.safetensors") for place in (folder, parts))
+        assert a.keys() == b.keys()
+        assert all(torch.equal(a[k].float(), b[k].float()) for k in a), part

@@ -1,0 +1,138 @@
+"""A curve by share of PaintSkills' scenes: a tiny run of the real code, judged by the embedded detector."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
+
+from interrupted import steps_of  # noqa: E402
+
+from biaslab.errors import MissingInputError  # noqa: E402
+from biaslab.prompts import dalleval as prompts  # noqa: E402
+from biaslab_world import brought  # noqa: E402
+from biaslab_world.brought import WEIGHTS  # noqa: E402
+from training import diffusion, skills_curve  # noqa: E402
+from training import skills as train_skills  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def quick():
+    """120 scenes to train on, but every word; weights judged once, nothing compiled, and data made in this process."""
+    skills = functools.cache(prompts.skills)
+    words = {kind: diffusion.tokenizer_of(kind) for kind in ("skills", "social")}
+    few = skills("train").sample(120, random_state=1)
+    judge, judged = train_skills.right, {}
+
+    def right(folder, *given):
+        """The same weights are judged once."""
+        weights = tuple(file.read_bytes() for file in sorted(folder.rglob("*.safetensors")))
+        if (weights, given) not in judged:
+            judged[weights, given] = judge(folder, *given)
+        return judged[weights, given].copy()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prompts, "skills", lambda split="test": few if split == "train" else skills(split))
+        patch.setattr(train_skills, "right", right)
+        patch.setattr(diffusion, "tokenizer_of", words.__getitem__)
+        patch.setattr(diffusion, "train", functools.partial(diffusion.train, compiled=False))
+        patch.setattr(diffusion, "where_faces_are", functools.partial(diffusion.where_faces_are, 20))
+        patch.setattr("training.data._WORKERS", 0)
+        yield
+
+
+FEW = {"base_steps": 1, "steps": 2, "scenes": 3, "people": 20, "batch": 2, "seed": 2, "progress": False}
+
+
+def train(folder, work, **more):
+    where = {"checkpoint": work / "state.pt", "log": work / "log.csv", "start_from": WEIGHTS / "mini-sd"}
+    return skills_curve.train(folder, **where, **FEW | more)
+
+
+@pytest.fixture(scope="module")
+def curve(quick, tmp_path_factory):
+    """The folder of the curve, that of its models and data, and what was returned."""
+    folder, work = tmp_path_factory.mktemp("curve") / "model", tmp_path_factory.mktemp("work")
+    return folder, work, train(folder, work)
+
+
+NAMES = {"0": "base-1-2", "10": "share-10-2-2", "50": "share-50-2-2", "100": "share-100-2-2"}
+"""Folders of models have their steps and their seed in their names."""
+
+
+@pytest.mark.slow
+def test_models_of_all_shares_are_judged_on_the_same_scenes(curve):
+    folder, work, found = curve
+    table = pd.read_csv(folder / skills_curve.FILE, dtype={"training_percent": str})
+    assert list(table) == ["training_percent", "skill", "n_correct", "n", "steps", "seed"]
+    keys = list(zip(table["training_percent"], table["skill"], strict=True))
+    assert set(keys) == {(share, skill) for share in NAMES for skill in prompts.SKILLS} and len(keys) == 12
+    assert (table["n"] == 3).all() and table["n_correct"].between(0, 3).all() and set(table["seed"]) == {2}
+    # The model before any scenes has made no step on them.
+    made = table.groupby("training_percent")["steps"].agg(["min", "max"])
+    assert made.T.to_dict("list") == {"0": [0, 0], "10": [2, 2], "50": [2, 2], "100": [2, 2]}
+    # What is returned are the shares; every share of the scenes has a model of its own, judged as it is.
+    assert len(found) == 12 and list(found.values()) == (table["n_correct"] / 3).tolist()
+    for share in ("0", "50"):
+        again = train_skills.right(work / NAMES[share], 3, skills_curve._SEED)
+        of = table[table["training_percent"] == share].set_index("skill")
+        assert of["n_correct"].to_dict() == dict(zip(again["skill"], again["n_correct"], strict=True))
+
+
+@pytest.mark.slow
+def test_each_share_goes_on_from_the_model_of_people_with_more_of_the_same_scenes(curve):
+    _, work, _ = curve
+    sd = json.loads((WEIGHTS / "mini-sd" / "training.json").read_text())
+    base = json.loads((work / NAMES["0"] / "training.json").read_text())
+    assert base[:-1] == sd and base[-1]["steps"] == 1
+    for share in ("10", "50", "100"):
+        noted = json.loads((work / NAMES[share] / "training.json").read_text())
+        assert noted[:-1] == base and noted[-1]["steps"] == 2
+    # 10, 50 and 100 % of 120 scenes, each the beginning of the next.
+    latents = [np.load(work / f"skills-{rows}" / "latents.npy") for rows in (12, 60, 120)]
+    assert [len(of) for of in latents] == [12, 60, 120]
+    for few, more in itertools.pairwise(latents):
+        np.testing.assert_array_equal(few, more[: len(few)])
+    weights = "unet/diffusion_pytorch_model.safetensors"
+    assert len({(work / name / weights).read_bytes() for name in NAMES.values()}) == 4
+    vae = "vae/diffusion_pytorch_model.safetensors"
+    assert len({(work / name / vae).read_bytes() for name in NAMES.values()}) == 1
+    assert all((work / f"log-{name}.csv").is_file() for name in NAMES.values())
+
+
+@pytest.mark.slow
+def test_what_is_there_is_not_trained_again(curve, tmp_path):
+    folder, work, found = curve
+    parts = tmp_path / "work"
+    shutil.copytree(work, parts)
+    with pytest.MonkeyPatch.context() as patch:
+        steps = steps_of(patch)
+        assert train(tmp_path / "all", parts) == found
+        assert steps == []
+        # One model that is not there yet is trained, from the model of people that is.
+        shutil.rmtree(parts / NAMES["50"])
+        (parts / f"{NAMES['50']}.pt").unlink(missing_ok=True)
+        assert train(tmp_path / "one", parts) == found
+    assert steps == [0, 1]
+    said = (folder / skills_curve.FILE).read_text()
+    assert all((tmp_path / name / skills_curve.FILE).read_text() == said for name in ("all", "one"))
+    weights = f"{NAMES['50']}/unet/diffusion_pytorch_model.safetensors"
+    assert (parts / weights).read_bytes() == (work / weights).read_bytes()
+
+
+def test_without_an_autoencoder_to_start_from_nothing_is_begun(monkeypatch, tmp_path):
+    lost = replace(brought.mini_sd_skills, folder=tmp_path / "mini-sd-skills")
+    monkeypatch.setattr(brought, "mini_sd_skills", lost)
+    with pytest.raises(MissingInputError, match="mini-sd-skills"):
+        skills_curve.train(tmp_path / "curve", checkpoint=tmp_path / "work" / "state.pt")
+    assert not (tmp_path / "curve").exists() and not (tmp_path / "work").exists()

@@ -1,0 +1,88 @@
+"""Training of the models of gender triplets: what they learn from, the grounding loss, and short trainings."""
+
+import numpy as np
+import pytest
+import torch
+
+from biaslab import generation
+from biaslab.errors import InputError
+from biaslab_world import triplets as world
+from biaslab_world.brought import WEIGHTS
+from biaslab_world.captions import words
+from training import cards, common, segmenter, text, triplets
+
+VAE = WEIGHTS / "mini-sd-skills" / "vae"
+
+
+def test_tokens_belong_to_what_they_name():
+    found = triplets.examples(range(40), seed=3)
+    tokenizer = triplets.tokenizer()
+    assert (found["ids"] == text.tokens(tokenizer, found["texts"])).all()
+    for i, said in enumerate(found["texts"]):
+        asked, _ = world.draw(3, i)
+        scene = world.build_scene(asked, common.rng(3, i, 84))
+        true = world.word_masks(scene, said)
+        for place, word in enumerate(words(said), start=1):
+            region = found["regions"][i, place]
+            assert region > 0
+            if word not in true or said.split().count(word) > 1:
+                continue
+            # The share of each cell of 4x4 pixels that the word's place covers, of one thing where two are of a kind.
+            cells = true[word].reshape(16, 4, 16, 4).mean((1, 3)) * 255
+            one = found["masks"][i, region - 1]
+            twice = word in world.THINGS and [world.name_of(t) for t in scene.things].count(word) > 1
+            assert (one <= np.rint(cells)).all() and (twice or (one == np.rint(cells)).all()), (said, word)
+        # Start, end and padding belong nowhere.
+        assert not found["regions"][i, 1 + len(words(said)) :].any() and found["regions"][i, 0] == 0
+
+
+def test_grounding_by_hand():
+    """One word, two heads, 2x2 places: three quarters of its attention lie on the half that it names."""
+    attended = torch.zeros(2, 4, 3)
+    attended[0, :, 1] = torch.tensor([0.6, 0.2, 0.0, 0.0])
+    attended[1, :, 1] = torch.tensor([0.0, 0.4, 0.4, 0.0])
+    regions = torch.tensor([[0, 2, 0]])
+    covered = torch.zeros(1, 5, 16, 16)
+    covered[0, 1, :8] = 1
+    # The mean over heads: 0.3, 0.3, 0.2, 0; the upper half has 0.6 of 0.8; as parts of the largest 1, 1, 2/3, 0.
+    part = np.clip([1, 1, 2 / 3, 0], 1e-4, 1 - 1e-4)
+    covering = -np.mean([np.log(part[0]), np.log(part[1]), np.log(1 - part[2]), np.log(1 - part[3])])
+    by_hand = (1 - 0.75) ** 2 + triplets.COVERING * covering
+    assert float(triplets._grounding(attended, regions, covered)) == pytest.approx(by_hand, rel=1e-4)
+    assert float(triplets._grounding(attended, torch.zeros_like(regions), covered)) == 0
+
+
+def test_a_short_training_gives_a_pipeline(tmp_path, monkeypatch):
+    monkeypatch.setattr(cards, "write", lambda *given, **more: None)
+    more = {"rows": 24, "compiled": False, "batch": 4, "progress": False}
+    found = triplets.train(tmp_path / "m", checkpoint=tmp_path / "w" / "state.pt", steps=2, **more)
+    assert set(found) == {"held_out", "held_out_grounding"} and all(np.isfinite(list(found.values())))
+    made_by = generation.load(str(tmp_path / "m"), generation.GenerationSettings(steps=2))
+    (image,) = made_by.images(["a person reading"], [("p", 0)], 0)
+    assert image.shape == (64, 64, 3)
+    # Attention is where the extension looks for it, at 16x16 and 8x8, on both ways.
+    layers = [name for name, _ in made_by.pipe.unet.named_modules() if name.endswith("attn2")]
+    assert len(layers) == 1 + 2 + 4
+    with pytest.raises(InputError, match="other settings"):
+        triplets.prepare(tmp_path / "w" / "data", VAE, rows=25)
+
+
+def test_the_segmenter_learns_from_labels_of_all_pixels(tmp_path, monkeypatch):
+    monkeypatch.setattr(cards, "write", lambda *given, **more: None)
+    images, found = segmenter.pool(3, 1, decoded=VAE)
+    names = segmenter.labels()
+    assert images.shape == (3, 64, 64, 3) and len(names) == 41
+    for i in range(3):
+        asked, _ = world.draw(1, i)
+        for name, mask in world.masks(world.build_scene(asked, common.rng(1, i, 85), "off")):
+            here = [names[k] for k in np.unique(found[i][mask])]
+            # Pixels that two share by halves are the later's.
+            assert (found[i][mask] == names.index(name)).mean() > 0.8, (name, here)
+    few = {"pool_size": 6, "held_out": 4, "steps": 2, "batch": 2}
+    trained = segmenter.train(tmp_path, compiled=False, progress=False, decoded=VAE, **few)
+    assert 0 <= trained["iou"] <= 1 and 0 <= trained["pixels"] <= 1
+    from biaslab.judging import instances
+    from biaslab.judging.settings import Thresholds
+
+    finder = instances.load(str(tmp_path), Thresholds())
+    assert len(finder.look(list(images))) == 3

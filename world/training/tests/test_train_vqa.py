@@ -1,0 +1,175 @@
+"""Training of mini-vqa: what it learns from, a tiny run of the real code, and what is measured of it."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
+
+from biaslab.prompts import dalleval as prompts  # noqa: E402
+from training import cards, common, loop  # noqa: E402
+from training import vqa as train_vqa  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_card():
+    """A card is made from the committed one, which this training does not need."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cards, "write", lambda *_, **__: None)
+        yield
+
+
+SMALL = {"steps": 4, "batch": 8, "seed": 5, "pool_size": 32, "held_out": 8, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def asked_model(tmp_path_factory):
+    """The folder of a model after four steps, and its quality."""
+    folder = tmp_path_factory.mktemp("vqa")
+    return folder, train_vqa.train(folder, **SMALL)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """A pool of 400 people, of whom nothing is drawn, and their scenes."""
+    with pytest.MonkeyPatch.context() as patch:
+        scenes = []
+
+        def renders(some, **options):
+            scenes.extend(some)
+            return np.zeros((len(some), 64, 64, 3), np.uint8)
+
+        patch.setattr(loop, "renders", renders)
+        return train_vqa.pool(400, 3), scenes
+
+
+def test_questions_are_the_papers_with_gender_first():
+    found = train_vqa.questions()
+    assert found[0] == prompts.GENDER_QUESTION
+    assert found[1:] == [prompts.attribute_question(name) for name in prompts.ATTRIBUTES]
+    assert len(found) == 16
+
+
+def test_answers_of_the_pool_are_true_of_its_scenes(drawn):
+    pool, scenes = drawn
+    assert pool.answers.shape == (400, 16)
+    words = np.array(["no", "yes", "male", "female"])[pool.answers]
+    for row, scene in zip(words, scenes, strict=True):
+        (person,) = scene.people
+        assert row[0] == person.gender
+        worn = [name for name, said in zip(prompts.ATTRIBUTES, row[1:], strict=True) if said == "yes"]
+        assert set(worn) == set(person.attributes)
+        assert set(row[1:]) <= {"no", "yes"}
+    # Genders are even whatever is worn, and everything is worn by some and not by others.
+    women = words[:, 0] == "female"
+    assert stats.binomtest(int(women.sum()), 400, 0.5).pvalue > 1e-4
+    share = (words[:, 1:] == "yes").mean(axis=0)
+    assert (share > 0.01).all() and (share < 0.75).all()
+    for k in range(1, 16):
+        worn = words[:, k] == "yes"
+        assert stats.binomtest(int(women[worn].sum()), int(worn.sum()), 0.5).pvalue > 1e-4
+
+
+def test_the_scenes_of_a_seed_are_those_of_the_committed_training(drawn):
+    # What the weights were trained on: other first scenes mean that a training goes another way.
+    people = [scene.people[0] for scene in drawn[1][:5]]
+    assert [(p.gender, p.skin_tone, p.occupation, p.attributes) for p in people] == [
+        ("female", 3, "farmer", ("jeans", "shirt", "hat")),
+        ("male", 9, "builder", ("slippers", "hat", "gloves")),
+        ("female", 4, "electrician", ("boots", "slacks", "jacket", "hat")),
+        ("female", 3, "architect", ("boots", "jeans", "uniform", "tie")),
+        ("female", 10, "cook", ("uniform", "tie")),
+    ]
+    assert [scene.place for scene in drawn[1][:5]] == ["field", "site", "site", "city", "kitchen"]
+
+
+def test_the_pool_is_decided_by_its_seed():
+    a, b, other = (train_vqa.pool(4, seed) for seed in (1, 1, 2))
+    assert a.images.shape == (4, 64, 64, 3) and a.images.dtype == np.uint8
+    np.testing.assert_array_equal(a.images, b.images)
+    np.testing.assert_array_equal(a.answers, b.answers)
+    assert (a.images != other.images).any()
+
+
+def test_every_word_of_questions_and_answers_is_known():
+    words = train_vqa.tokenizer()
+    ids = train_vqa.asked_ids(words)
+    assert len(ids) == 16 and not (ids == words.unk_token_id).any()
+    # No longer than the longest, each with its start and end.
+    assert (ids[:, 0] == words.bos_token_id).all() and ((ids == words.eos_token_id).sum(1) == 1).all()
+    assert (ids[:, -1] == words.eos_token_id).any()
+    assert words.convert_tokens_to_ids(["no", "yes", "male", "female"]).count(words.unk_token_id) == 0
+
+
+def test_the_trained_folder_answers_questions(asked_model):
+    from transformers import AutoProcessor, BlipForQuestionAnswering
+
+    from biaslab.judging import blip
+
+    folder, quality = asked_model
+    assert {"vqa_gender", "vqa_sensitivity", "vqa_specificity"} <= quality.keys()
+    # Of 8 people with 15 attributes.
+    assert quality["vqa_gender"] * 8 == pytest.approx(round(quality["vqa_gender"] * 8))
+    data = train_vqa.pool(3, 11)
+    of, questions = [0, 0, 1, 2], train_vqa.questions()[:3] + train_vqa.questions()[-1:]
+    said = blip.load(f"vqa:{folder}", device="cpu").ask(list(data.images), of, questions)
+    # By transformers' own generation, one question at a time.
+    model = BlipForQuestionAnswering.from_pretrained(folder).eval()
+    processor = AutoProcessor.from_pretrained(folder)
+    assert model.dtype == torch.float32
+    for k, question, answer in zip(of, questions, said, strict=True):
+        inputs = processor(images=data.images[k], text=question, return_tensors="pt")
+        inputs.pop("token_type_ids", None)
+        with torch.no_grad():
+            tokens = model.generate(**inputs, max_new_tokens=20, do_sample=False)[0]
+        assert answer == processor.tokenizer.decode(tokens, skip_special_tokens=True)
+    # It is shown what it was trained on.
+    pixels = processor.image_processor(list(data.images), return_tensors="pt")["pixel_values"]
+    assert torch.allclose(pixels, common.to_tensor(data.images), atol=1e-5)
+    (note,) = json.loads((folder / "training.json").read_text())
+    assert (note["steps"], note["batch"], note["seed"], note["pool_size"]) == (4, 8, 5, 32)
+
+
+def test_what_is_measured_of_answers_by_hand(monkeypatch):
+    words = train_vqa.tokenizer()
+    ids = train_vqa.asked_ids(words)
+    no, yes, male, female = range(4)
+    # Four people: one wears boots, two a hat.
+    true = np.full((4, 16), no, np.uint8)
+    true[:, 0] = [male, female, female, male]
+    boots, hat = (1 + list(prompts.ATTRIBUTES).index(name) for name in ("boots", "hat"))
+    true[0, boots] = true[1, hat] = true[2, hat] = yes
+    # One gender is wrong, one hat is not seen, and one person is said to wear gloves.
+    said = true.copy()
+    said[3, 0], said[2, hat], said[0, 1 + list(prompts.ATTRIBUTES).index("gloves")] = female, no, yes
+    places = torch.tensor(words.convert_tokens_to_ids(["no", "yes", "male", "female"]))
+
+    def answered(model, seen, asked, given, _):
+        # The image's number stands in its pixels.
+        images = ((seen[:, 0, 0, 0] + 1) * 127.5).round().long()
+        (question,) = torch.where((ids == asked[0]).all(1))[0].tolist()
+        logits = torch.zeros(len(images), len(words))
+        # An answer that is none of the four does not count.
+        logits[:, words.unk_token_id] = 2
+        for row, k in enumerate(images.tolist()):
+            logits[row, places[said[k, question]]] = 1
+        return logits[:, None]
+
+    monkeypatch.setattr(train_vqa, "_logits", answered)
+    model = SimpleNamespace(vision_model=lambda pixel_values: SimpleNamespace(last_hidden_state=pixel_values))
+    images = np.zeros((4, 64, 64, 3), np.uint8) + np.arange(4, dtype=np.uint8)[:, None, None, None]
+    found = {m.metric: m for m in train_vqa.measure(model, words, train_vqa.Pool(images, true))}
+    counts = {name: (m.count, m.n) for name, m in found.items()}
+    assert counts["vqa_gender"] == (3, 4)
+    # Of three worn attributes two are seen; of 4 * 15 - 3 others 56 are denied.
+    assert counts["vqa_sensitivity"] == (2, 3)
+    assert counts["vqa_specificity"] == (56, 57)
+    assert counts["sensitivity boots"] == (1, 1) and counts["sensitivity hat"] == (1, 2)
+    assert counts["sensitivity tie"] == (0, 0) and np.isnan(found["sensitivity tie"].value)
