@@ -269,7 +269,9 @@ def _published(given: argparse.Namespace) -> None:
 def _models(_: argparse.Namespace) -> None:
     from biaslab import models
 
-    print(models.installed().to_string(index=False))
+    found = models.installed()
+    none = "No installed package brings a model. Those of others are named by folder or hub name."
+    print(none if found.empty else found.to_string(index=False))
 
 
 def _ledger(given: argparse.Namespace) -> None:

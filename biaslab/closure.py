@@ -61,6 +61,8 @@ _READS = frozenset(("__file__", "files", "resources"))
 _NO_DATA = frozenset((".md", ".py", ".pyc"))
 # The folder of a package whose files, weights of models, are inputs with digests of their own.
 _WEIGHTS = "weights"
+# Larger files are known by size and time of change.
+_HASHED = 64_000_000
 # What may be the name of a module.
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _ROOT = Path(__file__).parent
@@ -110,9 +112,10 @@ def digest(*works: Any, **how: Any) -> str:
 
 
 def brought(entry: metadata.EntryPoint) -> str:
-    """Return a digest of what an entry point of another package gives: package, version, and the code that it reaches.
+    """Return a digest of what an entry point of another package gives.
 
-    Raises ParameterError where its module is missing.
+    Package and version count, the code that it reaches, and what lies in the package's folders ``weights``. Raises
+    ParameterError where its module is missing.
     """
     spec = None
     if _file(entry.module) is None:
@@ -125,7 +128,9 @@ def brought(entry: metadata.EntryPoint) -> str:
             )
     package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else ""
     code = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest() if spec else of(entry.module)
-    return _digest([package, entry.value, code])
+    folders = _place(entry.module.split(".")[0], tuple(sys.path))[1]
+    weights = [_data_digest(found) for folder in folders for found in sorted(folder.rglob(_WEIGHTS))]
+    return _digest([package, entry.value, code, weights])
 
 
 def used(cells: Iterable[str], *, apart: Callable[[ast.Call], list[ast.expr]] = lambda call: []) -> set[str]:
@@ -388,7 +393,7 @@ def _data_digest(package: Path) -> str:
 
 @functools.cache
 def _hashed_content(file: Path, mtime: int, size: int) -> bytes:
-    return hashlib.sha256(file.read_bytes()).digest()
+    return hashlib.sha256(file.read_bytes() if size <= _HASHED else f"{size} {mtime}".encode()).digest()
 
 
 # What sources hold, by path: time of change, size, and what :func:`_summary` returns.

@@ -1,8 +1,8 @@
 """Models by name: what installed packages bring, a folder, or a name on the Hugging Face hub.
 
-A name is all that differs between them. Weights are read from safetensors only: the other
-formats are pickles, which can run code when they are opened. Code that comes with a model is never run: a folder is
-looked through before any library sees it (:func:`check_folder`), and none is fetched from the hub.
+A name is all that differs between them. Weights are read from safetensors only: the other formats are pickles, which
+can run code when they are opened. Code that comes with a model is never run: a folder is looked through before any
+library sees it (:func:`check_folder`), and none is fetched from the hub.
 """
 
 from __future__ import annotations
@@ -108,10 +108,10 @@ def names(kind: str) -> list[str]:
     return [name for name, one in found.items() if one and kind in (one.kind, "features")]
 
 
-def pictures(where: str | Path) -> str:
-    """Return which pictures a model in a folder makes or knows, by its file :data:`DECLARED`; of others photographs.
+def pictures(where: str | Path, *, judge: bool = False) -> str:
+    """Return which pictures a folder holds, or a model in it makes, by its file :data:`DECLARED`; else photographs.
 
-    Raises ParameterError where the file says something else.
+    Of a ``judge`` which it knows, which may be ``any``. Raises ParameterError where the file says something else.
     """
     file = Path(os.path.expanduser(where), DECLARED)
     if not file.is_file():
@@ -120,8 +120,8 @@ def pictures(where: str | Path) -> str:
         told = json.loads(file.read_text(encoding="utf-8"))["pictures"]
     except (OSError, ValueError, TypeError, KeyError):
         told = None
-    if told not in (*PICTURES, ANY):
-        raise ParameterError(f'{file} must say {{"pictures": …}}: one of {", ".join((*PICTURES, ANY))}.')
+    if told not in (allowed := (*PICTURES, ANY) if judge else PICTURES):
+        raise ParameterError(f'{file} must say {{"pictures": …}}: one of {", ".join(allowed)}.')
     return told
 
 
@@ -455,7 +455,7 @@ def installed() -> pd.DataFrame:
             if one.folder is not None and _complete(one):
                 size = round(sum(p.stat().st_size for p in one.folder.rglob("*") if p.is_file()) / 1e6, 1)
                 card = str(one.folder / "README.md") if (one.folder / "README.md").is_file() else ""
-            shows = pictures(one.folder) if one.folder else one.pictures
+            shows = pictures(one.folder, judge=group == plugins.JUDGES) if one.folder else one.pictures
             rows.append((name, one.kind, shows, str(one.folder or ""), size, card))
     return pd.DataFrame(rows, columns=["name", "kind", "pictures", "folder", "megabytes", "card"])
 

@@ -193,7 +193,8 @@ def _kept_texts(pipeline: Pipeline, kind: str) -> pd.DataFrame | None:
 
 def _is_small(pipeline: Pipeline) -> bool:
     # Captions that are written as they are read cost next to nothing, however many there are.
-    return 0 < pipeline.settings.captions.rows <= SEARCHED or pipeline.corpus.written
+    rows = pipeline.settings.captions.rows
+    return not pipeline.has_captions or 0 < rows <= SEARCHED or pipeline.corpus.written
 
 
 def _of_captions(pipeline: Pipeline, paper: str, kind: str) -> Asked:

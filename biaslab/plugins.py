@@ -95,7 +95,7 @@ def _all(path: tuple[str, ...]) -> dict[str, dict[str, metadata.EntryPoint]]:
             other = named.setdefault(one.name, one)
             if other.value != one.value:
                 raise ParameterError(
-                    f"Two installed packages bring {one.name!r} (entry points {group!r}): {other.value} and {one.value}. "
-                    "Uninstall one of them."
+                    f"Two installed packages bring {one.name!r} (entry points {group!r}): {other.value} and "
+                    f"{one.value}. Uninstall one of them."
                 )
     return by_group

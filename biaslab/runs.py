@@ -221,8 +221,8 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
         if not doing:
             raise ParameterError(planned[0].reason)
         if sources.makes_images(values["source"]):
-            names = {name for notebook in doing for name in notebook.takes}
-            sources.check_work(names, **_some(values, "source", "model", "settings", "seed"))
+            names, needed = (set().union(*(getattr(n, of) for n in doing)) for of in ("takes", "needs"))
+            sources.check_work(names, needed=needed, **_some(values, "source", "model", "settings", "seed"))
         jobs += planned
     return jobs
 
@@ -434,36 +434,42 @@ def _folders(params: RunParams, jobs: list[Job], folder: Path) -> tuple[str, ...
 def _fingerprint(job: Job, record: Mapping) -> str:
     inputs = record["inputs"].get(_input(job.parameters), "")
     text = hashlib.sha256(job.notebook.path.read_bytes()).hexdigest()
-    code = code_of(job.notebook, job.parameters.get("source", "published"))
-    images = sources.makes_images(job.parameters.get("source"))
+    source = job.parameters.get("source")
+    code = code_of(job.notebook, source)
+    images = source is None or sources.makes_images(source)
     packages = {k: v for k, v in record["packages"].items() if images or k not in _OF_MODELS.split()}
-    brought = _brought(job.parameters) if images and not job.reason else []
+    brought = [] if job.reason or source == "published" else _brought(job.parameters)
     whole = [job.slug, text, job.given, inputs, code, brought, _declared(job.notebook), packages]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def code_of(notebook: Notebook, source: str) -> dict[str, str]:
+def code_of(notebook: Notebook, source: str | None) -> dict[str, str]:
     """Return digests of the code that a notebook's results and page come from, as :func:`biaslab.closure.of` does.
 
     A notebook names what measures a table, and the source gives it: measured here, where it makes images, and else as
-    it is printed or lies in files. So what makes and judges images counts only where it does.
+    it is printed or lies in files. So what makes and judges images counts only where it does; and where the notebook
+    opens a pipeline by itself, or takes no source (None) and may.
     """
     from biaslab import report
 
-    images = sources.makes_images(source)
-    cells = closure.used(notebook.cells) if images else closure.used(notebook.cells, apart=_asked)
+    cells = closure.used(notebook.cells)
+    images = source is None or sources.makes_images(source) or _of_room(cells, "biaslab.pipeline")
+    cells = cells if images else closure.used(notebook.cells, apart=_asked)
     papers = {name.partition("_")[0] for name in notebook.takes}
     # How images were made is a table, too.
     papers |= {tables.PAPERS[0]} if images else set()
     # Measures of other packages may take any table.
-    if not papers.issubset(tables.PAPERS) or any(
-        f"{n}.".startswith("biaslab.measures.plugins.") for n in cells
-    ):
+    if not papers.issubset(tables.PAPERS) or _of_room(cells, "biaslab.measures.plugins"):
         papers = set(tables.PAPERS)
     rooms = ("printed", "measure") if images else ("printed",)
     taken = [m for m in sources.modules() if m.split(".")[2] in papers and m.endswith(rooms)]
     follow = {} if images else {"follow": _of_tables}
     return closure.of(Study, report.render_notebook, *taken, *sorted(cells), **follow)
+
+
+def _of_room(names: Iterable[str], room: str) -> bool:
+    """Return whether some names are of a package or module."""
+    return any(f"{name}.".startswith(f"{room}.") for name in names)
 
 
 def _asked(call: ast.Call) -> list[ast.expr]:
@@ -476,27 +482,37 @@ def _of_tables(module: str, name: str) -> bool:
 
     No pipeline is opened, and what measures is given none: it says that there is nothing, by itself.
     """
-    return not f"{name}.".startswith("biaslab.pipeline.") and not module.endswith(".measure")
+    return not _of_room([name], "biaslab.pipeline") and not module.endswith(".measure")
 
 
 def _brought(parameters: Mapping[str, Any]) -> list[str]:
-    """Return digests of what installed packages bring to a pipeline: by their names, and the truth of its pictures."""
+    """Return what tells of installed packages that have a part in a notebook's results.
+
+    Where images are made these are digests of what a pipeline names, and of the truth of its pictures, and of all that
+    is brought where nobody says what is made. Tables may be of what they bring, of which they say a sentence or two:
+    there it is their versions.
+    """
+    points = [(group, *item) for group in plugins.GROUPS for item in plugins.points(group).items()]
+    source = parameters.get("source")
+    if source is None:
+        return sorted({closure.brought(point) for _, _, point in points})
+    if not sources.makes_images(source):
+        return sorted({f"{point.dist.name} {point.dist.version}" for _, _, point in points if point.dist})
     from biaslab import truths
     from biaslab.pipeline import Pipeline, Settings
 
-    model = sources.pipeline_model(parameters["source"], parameters.get("model", "all"))
+    model = sources.pipeline_model(source, parameters.get("model", "all"))
     first = Pipeline(model, Settings.of(parameters.get("settings") or {}))
     pipelines = (first, *first.others)
     said = json.dumps([[one.model, one.settings.model_dump()] for one in pipelines], default=str)
     asked = ("captions", "people", "dalleval", "triplets")
     shown = {one.image_model(of).pictures for one in pipelines for of in asked}
     found = set()
-    for group in plugins.GROUPS:
-        for name, point in plugins.points(group).items():
-            # By itself, or in a name such as plugin:NAME:ARGUMENT.
-            named = re.search(rf'["+:]{re.escape(name)}["+:]', said)
-            if named or (group == plugins.TRUTH and truths.named(name).pictures in shown):
-                found.add(closure.brought(point))
+    for group, name, point in points:
+        # By itself, or in a name such as plugin:NAME:ARGUMENT.
+        named = re.search(rf'["+:]{re.escape(name)}["+:]', said)
+        if named or (group == plugins.TRUTH and truths.named(name).pictures in shown):
+            found.add(closure.brought(point))
     return sorted(found)
 
 

@@ -236,6 +236,7 @@ def has(name: str, *, source: str, beside: Iterable[str] = ("published",)) -> bo
 def check_work(
     names: Iterable[str],
     *,
+    needed: Iterable[str] | None = None,
     source: str = PIPELINE,
     seed: int = 0,
     model: str = "all",
@@ -243,13 +244,17 @@ def check_work(
 ) -> None:
     """Look for what would stop a run later in what the tables ``names`` take: judges, captions, prompts.
 
-    Raises as :func:`biaslab.pipeline.checks.check_judges` and the checks beside it.
+    Where no captions are named, of the tables that take them only the ``needed`` ones are looked at (all, unless these
+    are given). Raises as :func:`biaslab.pipeline.checks.check_judges` and the checks beside it.
     """
-    from biaslab.pipeline import checks
+    from biaslab.pipeline import Pipeline, checks
 
     names = set(names).intersection(tables.schemas())
     first, settings = _given(source, model, settings)
     of = {paper: {name for name in names if name.startswith(f"{paper}_")} for paper in tables.PAPERS}
+    if not Pipeline(first, settings).has_captions and needed is not None:
+        of["paradox"] &= set(needed)
+        names -= {name for name in names - set(needed) if tables.schema(name).images or name in OF_CAPTIONS}
     for given in ((one, settings) for one in (first, *settings.others)):
         if of["paradox"]:
             images = any(tables.schema(name).images for name in names)

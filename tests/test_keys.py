@@ -51,6 +51,8 @@ def site(tmp_path, monkeypatch):
     yield install
     plugins._all.cache_clear()
     plugins._packages.cache_clear()
+    for module in [m for m in sys.modules if m.split(".")[0] in ("guest", "other", "shared_name")]:
+        del sys.modules[module]
 
 
 PACKAGE = {
@@ -87,21 +89,25 @@ def test_what_a_package_brings_is_keyed_by_its_code(site, tmp_path, form):
     assert closure.brought(site(value, files)) == before
 
 
-def test_data_count_with_what_reads_them_and_weights_do_not(site):
+def test_data_count_with_what_reads_them_and_weights_with_the_package(site):
     entry = site("guest.measure:measure", PACKAGE)
     before = closure.brought(entry)
     for path, text, same in (
         ("guest/words.json", "[2]", False),
-        ("guest/weights/model.safetensors", "2", True),
+        ("guest/weights/model.safetensors", "2", False),
         ("guest/beside.py", "X = 2\n", True),
     ):
         site("guest.measure:measure", {**PACKAGE, path: text})
         assert (closure.brought(entry) == before) is same, path
-    # Whoever is handed what it brings is keyed by it alike, and whoever is not, is not.
+    # Stages that are handed what it brings are keyed by its code and data; of weights their inputs tell.
     site("guest.measure:measure", PACKAGE)
-    with_it = closure.of(importlib.import_module("guest.measure").measure)
-    assert set(with_it) == {"guest.measure", "guest.inner"}
-    sys.modules.pop("guest.measure"), sys.modules.pop("guest.inner"), sys.modules.pop("guest")
+    measure = importlib.import_module("guest.measure").measure
+    code = closure.of(measure)
+    assert set(code) == {"guest.measure", "guest.inner"}
+    site("guest.measure:measure", {**PACKAGE, "guest/weights/model.safetensors": "3"})
+    assert closure.of(measure) == code
+    site("guest.measure:measure", {**PACKAGE, "guest/words.json": "[3]"})
+    assert closure.of(measure) != code
 
 
 def test_what_is_not_there_is_said(site):
@@ -119,7 +125,6 @@ def test_a_library_that_was_compiled_is_keyed_by_its_bytes(site, tmp_path):
     before = closure.brought(entry)
     (tmp_path / "site" / "guest" / f"fast{suffix}").write_text("2")
     assert closure.brought(entry) != before
-    sys.modules.pop("guest")
 
 
 def test_notes_of_sources_hold_whatever_is_installed(site, tmp_path, monkeypatch):
@@ -190,9 +195,9 @@ def stage(call, *given, **how):
     except AskedError:
         return asked[-1]
 
-def notebook(name, source):
+def notebook(name, source, model="all"):
     one = next(n for n in params.find_notebooks(notebooks) if n.id == name)
-    given = {"source": source, "model": "all", "settings": {}}
+    given = {"source": source, "model": model, "settings": {}}
     brought = [] if source == "published" else runs._brought(given)
     return closure._digest([runs.code_of(one, source), brought])
 
@@ -216,6 +221,7 @@ def keys():
         "published paradox": notebook("paradox/4_baseline", "published"),
         "published triplets": notebook("triplets/7_1_one_prompt", "published"),
         "paradox of the world": notebook("paradox/4_baseline", "mini"),
+        "paradox of photographs": notebook("paradox/4_baseline", "pipeline", "owner/name"),
     }
 
 first, found = keys(), {}
@@ -235,22 +241,22 @@ OF_WORLD = {
     "paradox of the world",
 }
 PUBLISHED = {"published paradox", "published triplets"}
-# A line more in a file, and whose keys that changes; a pipeline's notebook reaches all of this package.
+# A pipeline's notebook reaches all of this package.
+MADE = {"paradox of the world", "paradox of photographs"}
+# A line more in a file, and whose keys that changes.
 CHANGES = {
     "biaslab_world/render.py": OF_WORLD,
-    "biaslab/generation/generator.py": {"images generated", "paradox of the world"},
-    "biaslab/judging/zero_shot.py": {"judgements of a folder", "paradox of the world"},
-    "biaslab/pipeline/stages.py": {"paradox of the world"},
-    "biaslab/captions/search.py": {
-        *("search over a file", "search over the world's captions", "paradox of the world"),
-    },
-    "biaslab/papers/paradox/measure.py": {"paradox of the world"},
-    "biaslab/papers/paradox/printed.py": {"published paradox", "paradox of the world"},
-    "biaslab/papers/paradox/analysis/amplification.py": {"published paradox", "paradox of the world"},
+    "biaslab/generation/generator.py": {"images generated", *MADE},
+    "biaslab/judging/zero_shot.py": {"judgements of a folder", *MADE},
+    "biaslab/pipeline/stages.py": MADE,
+    "biaslab/captions/search.py": {"search over a file", "search over the world's captions", *MADE},
+    "biaslab/papers/paradox/measure.py": MADE,
+    "biaslab/papers/paradox/printed.py": {"published paradox", *MADE},
+    "biaslab/papers/paradox/analysis/amplification.py": {"published paradox", *MADE},
     "biaslab/papers/triplets/analysis.py": {"published triplets"},
-    "biaslab/stats/intervals.py": {*PUBLISHED, "judgements of a folder", "paradox of the world"},
-    "biaslab/report/notebook.py": {*PUBLISHED, "paradox of the world"},
-    "biaslab/study.py": {*PUBLISHED, "paradox of the world"},
+    "biaslab/stats/intervals.py": {*PUBLISHED, "judgements of a folder", *MADE},
+    "biaslab/report/notebook.py": {*PUBLISHED, *MADE},
+    "biaslab/study.py": {*PUBLISHED, *MADE},
     "biaslab/store.py": set(),
     "biaslab/cli.py": set(),
 }
@@ -280,6 +286,57 @@ def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, roo
     # What lies elsewhere is the same.
     own = next(n for n in params.find_notebooks(root / "notebooks") if n.id == "paradox/4_baseline")
     assert closure._digest([runs.code_of(own, "published"), []]) == keys["published paradox"]
+
+
+# -- what counts for a notebook ----------------------------------------------------------------------------
+
+IMPORTED = "from biaslab.papers import paradox\nfrom biaslab.study import Study"
+
+
+def counted(source, *cells, takes=()):
+    """Return the modules that count for a notebook with some cells, without the package's name."""
+    notebook = params.Notebook("paradox/x", Path("x"), "X", {}, cells=cells, takes=frozenset(takes))
+    return {name.removeprefix("biaslab.") for name in runs.code_of(notebook, source)}
+
+
+def test_what_a_study_is_asked_for_counts_where_it_is_measured():
+    asked = (IMPORTED, "study.measured(paradox.percent_female)", "study.has(paradox.measure.settings)")
+    taken = {"takes": ["paradox_percent_female"]}
+    measure, printed = "papers.paradox.measure", "papers.paradox.printed"
+    for source in ("published", "ratings", "outputs/mine"):
+        found = counted(source, *asked, **taken)
+        assert printed in found and not {measure, "pipeline", "pipeline.stages"} & found, source
+        made = {name for name in found if name.split(".")[0] in ("attribution", "generation", "net")}
+        assert made == {"generation.settings", "net.settings"}, source
+    found = counted("pipeline", *asked, **taken)
+    assert {measure, printed, "pipeline.stages", "generation.generator"} <= found
+    # Otherwise than asked, what measures is given no pipeline, and leads nowhere.
+    found = counted("published", *asked, "paradox.settings(None)", **taken)
+    assert measure in found and "judging.judge" not in found and "pipeline" not in found
+
+
+def test_printed_numbers_count_of_the_papers_that_are_taken():
+    def printed(*cells, takes=()):
+        return {
+            name.split(".")[1]
+            for name in counted("published", *cells, takes=takes)
+            if name.endswith(".printed")
+        }
+
+    assert printed() == set()
+    assert printed(takes=["paired_run_score", "dalleval_mad"]) == {"paired", "dalleval"}
+    # Nobody knows whose these are.
+    everyone = {"paradox", "paired", "dalleval", "triplets"}
+    assert printed(takes=["name_name"]) == everyone
+    assert printed("from biaslab.measures import plugins\nplugins.load(name)") == everyone
+
+
+def test_all_counts_where_a_notebook_may_open_a_pipeline_by_itself():
+    whole = {"pipeline.stages", "generation.generator", "judging.judge"}
+    assert whole <= counted("published", "from biaslab.pipeline import Pipeline\nPipeline('a', None)")
+    assert whole <= counted("published", "import biaslab.pipeline.stages")
+    assert whole <= counted(None, IMPORTED)
+    assert not whole & counted("published", IMPORTED)
 
 
 # -- what a published notebook runs ------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from biaslab import published, sources, tables
 from biaslab.attribution import AttendedImages
-from biaslab.errors import InputError, ParameterError
+from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.generation import GeneratedImages, image_seed
 from biaslab.papers import triplets
 from biaslab.pipeline import Pipeline, Settings, checks
@@ -181,6 +181,34 @@ def test_the_embedded_world_has_triplets(tmp_path):
     checks.check_triplets("mini", given)
     sets = triplets.measure.prompt_sets(p)
     assert sets[["dataset", "triplets"]].to_numpy().tolist() == [["depictions", 5]]
+
+
+def test_without_captions_there_are_the_professions(tmp_path, folders):
+    given = Settings.of(
+        {
+            "triplets": {"professions": 2, "seeds": 3, "one_triplet": 5, "objects": "mini-segmenter"},
+            "generation": {"pictures": "drawings"},
+            "compute": {"store": str(tmp_path)},
+        }
+    )
+    p = Pipeline(folders("sd1"), given, seed=5, progress=False)
+    assert not p.has_captions and not p.has_images
+    prompts = triplets.measure.prompts(p)
+    once, repeated = (rows for _, rows in prompts.groupby("dataset", sort=False))
+    assert set(once["dataset"]) == {"Profession"} and set(repeated["dataset"]) == {"Profession (one triplet)"}
+    # The first triplet once more, from noise of its own.
+    assert repeated["text"].tolist() == once["text"].tolist()[:3] and set(repeated["n_images"]) == {5}
+    assert prompts["prompt_id"].is_unique and not set(repeated["noise_id"]) & set(once["noise_id"])
+    for empty in (triplets.measure.funnel(p), triplets.measure.excluded_words(p)):
+        assert empty.empty
+    # Nobody asks for captions that nothing needs; what needs them asks, before the work.
+    names = {"triplets_prompts", "paradox_percent_female", "dalleval_image_quality"}
+    dumped = given.model_dump()
+    sources.check_work(names, needed={"triplets_prompts"}, model=p.model, settings=dumped)
+    with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
+        sources.check_work(names, model=p.model, settings=dumped)
+    with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
+        Pipeline(p.model, given.changed(triplets={"professions": 0})).triplets.prompts()
 
 
 # -- images ------------------------------------------------------------------------------------------

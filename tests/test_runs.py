@@ -199,16 +199,16 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
     notebook.write_text("1")
     record = {"inputs": {}, "packages": {"numpy": "2.0"}}
     a = params.Notebook("paradox/a", notebook, "A", {})
-    job = runs.Job(a, {}, "", tmp_path, {"seed": 1, "output_dir": "x"})
+    job = runs.Job(a, {}, "", tmp_path, {"seed": 1, "source": "published", "output_dir": "x"})
     cells = ("from biaslab import lexicons",)
     more = runs.replace(job, notebook=runs.replace(a, cells=cells))
     fingerprint = runs._fingerprint
 
     first = fingerprint(job, record)
-    elsewhere = runs.replace(job, folder=Path("y"), parameters={"seed": 1, "output_dir": "z"})
+    elsewhere = runs.replace(job, folder=Path("y"), parameters={**job.parameters, "output_dir": "z"})
     assert fingerprint(elsewhere, record) == first
     others = [
-        fingerprint(runs.replace(job, parameters={"seed": 2}), record),
+        fingerprint(runs.replace(job, parameters={**job.parameters, "seed": 2}), record),
         fingerprint(job, {**record, "packages": {"numpy": "2.1"}}),
         fingerprint(runs.replace(job, parameters={"seed": 1, "source": "f"}), record),
         fingerprint(
@@ -217,7 +217,10 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
         fingerprint(more, record),
     ]
     # What models compute with counts where there are images.
-    assert fingerprint(job, {**record, "packages": {"numpy": "2.0", "torch": "2.9"}}) == first
+    other = {**record, "packages": {"numpy": "2.0", "torch": "2.9"}}
+    assert fingerprint(job, other) == first
+    images = runs.replace(job, parameters={"seed": 1})
+    assert fingerprint(images, other) != fingerprint(images, record)
     notebook.write_text("2")
     others.append(fingerprint(job, record))
     assert len({first, *others}) == 7

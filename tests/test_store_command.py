@@ -8,7 +8,7 @@ from functools import partial
 import pandas as pd
 import pytest
 
-from biaslab import cli, closure, pruning, store
+from biaslab import cli, closure, plugins, pruning, store
 from biaslab.captions.indicators import indicate
 from biaslab.errors import RunError
 from biaslab.net.journal import Journal
@@ -135,6 +135,14 @@ def test_what_cannot_be_compared_goes_only_when_asked_for(root, capsys):
         assert any(reason in line and folder.name in line for line in said.splitlines())
     _, said, _ = run(capsys, "prune", "--yes", "--unknown")
     assert "Deleted 4 results" in said and states(root) == {now: CURRENT}
+
+
+def test_results_of_what_a_package_brings_go_with_its_code(root, monkeypatch):
+    folder = compute(root, {"somebody.model": "0" * 16})
+    assert states(root) == {folder: UNKNOWN}
+    # Installed, it is known to hold something else.
+    monkeypatch.setattr(plugins, "packages", lambda: frozenset(("somebody",)))
+    assert states(root) == {folder: UNREAD}
 
 
 def test_broken_folders_are_named_and_left(root, capsys):

@@ -163,7 +163,7 @@ def open_corpus(
 
     Raises:
         InputError: A file cannot be read, is of an unknown kind, or has no such column.
-        MissingInputError: There is no such corpus.
+        MissingInputError: There is no such corpus, or none is named.
         ParameterError: ``rows`` is negative, or ``columns`` names something that cannot be mapped or an unknown
             schema.
     """
@@ -172,7 +172,7 @@ def open_corpus(
     columns = columns or {}
     _check_columns(columns)
     if not name:
-        raise ParameterError(
+        raise MissingInputError(
             "captions.corpus names no captions: set it to a file or pattern of files, or to the hub name of a data set."
         )
     if name in (brought := plugins.points(plugins.CORPORA)):

@@ -86,7 +86,10 @@ class DownloadSettings(Group):
 
     @property
     def digest(self) -> str:
-        """Sixteen hex digits of what decides which pictures are saved and how; not of how fast."""
+        """Sixteen hex digits of what decides which pictures are saved and how; not of how fast.
+
+        What was fetched once is found by it, in stores of any version: it never changes.
+        """
         which = (
             self.size,
             self.format,

@@ -57,6 +57,7 @@ class EndpointImages(MadeImages):
         # The way that a picture comes does not make it another one.
         asked = {k: v for k, v in settings.image_fields.items() if k != "response_format"}
         rows = list(units.itertuples(index=False))
+        # What was paid for is found by this and by the folder, in stores of any version: neither ever changes.
         self._keys = [digest([asked, r.prompt_id, r.text, int(r.index_), int(seed)]) for r in rows]
         self._by_id: dict[str, tuple[str, Bought]] = {}
 

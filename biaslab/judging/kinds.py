@@ -7,7 +7,6 @@ what was found elsewhere, and what looks at pixels alone. A model in a folder sa
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 from biaslab import models
@@ -39,6 +38,8 @@ ROLES = {
     "triplets.similarity": Role("compares images", "features", "paper"),
 }
 """The settings that name what looks at images."""
+# Which kinds of models the parts of what finds objects by their tags are.
+_GROUNDED = ("clip", "detector", "segmenter")
 
 
 def of_images(images: ImageSource) -> str:
@@ -56,22 +57,18 @@ def knows(name: str, kind: str) -> str:
     if name.startswith(PLUGIN):
         return plugins.knows(name)
     if name.startswith(instances.GROUNDED):
-        # Its tagger is the first of three; brought ones are of several kinds.
-        parts = [
-            knows(part, kind)
-            for part, kind in zip(
-                name.removeprefix(instances.GROUNDED).split("+"),
-                ("clip", "detector", "segmenter"),
-                strict=False,
-            )
-        ]
-        return next((part for part in parts if part != models.ANY), models.ANY)
+        parts = zip(name.removeprefix(instances.GROUNDED).split("+"), _GROUNDED, strict=False)
+        known = {knows(part, kind) for part, kind in parts} - {models.ANY}
+        if len(known) > 1:
+            raise ParameterError(f"{name} has parts that know drawings and parts that know photographs.")
+        return next(iter(known), models.ANY)
     if name.startswith(FILES):
         return models.PHOTOGRAPHS
     name = name.removeprefix(VQA)
     if one := models.brought(name, kind):
-        return models.pictures(one.folder) if one.folder else one.pictures
-    return models.pictures(name) if os.path.isdir(os.path.expanduser(name)) else models.PHOTOGRAPHS
+        return models.pictures(one.folder, judge=True) if one.folder else one.pictures
+    # What is no folder here says nothing.
+    return models.pictures(name, judge=True)
 
 
 def check(setting: str, name: str, pictures: str, of: str, kind: str = "") -> None:

@@ -82,7 +82,8 @@ def ask(
     """
     fields = {"model": endpoint.model, "temperature": 0.0, **(options or {})}
     digests = [digest([dict(m) for m in messages]) for messages in conversations]
-    # An answer depends on no code of ours, so no change of code has it paid for again.
+    # An answer depends on no code of ours, so no change of code has it paid for again; nor does what it is kept by ever
+    # change.
     inputs = {"url": endpoint.url, "settings": fields}
     path = store.stage("answers", inputs).folder / "answers.jsonl" if store is not None else None
     journal = Journal(path, _STAYS + ROOM)

@@ -289,7 +289,9 @@ def check_triplets(
             attention cannot be seen.
     """
     pipeline = Pipeline(model, settings, seed=seed, progress=False)
-    settings, written = pipeline.settings, pipeline.corpus.written
+    settings = pipeline.settings
+    known = not pipeline.has_captions and settings.triplets.professions
+    written = known or pipeline.corpus.written
     # Who finds nouns may be missing where nobody asks for groups.
     named = nouns.load(settings.triplets.nouns) if groups else None
     if images:

@@ -156,10 +156,15 @@ class Stages:
         kinds.check(setting, name, kinds.of_images(images), images.name, kind)
 
     @property
+    def has_captions(self) -> bool:
+        """Whether the settings name captions; what needs them raises MissingInputError where they do not."""
+        return bool(self.settings.captions.corpus)
+
+    @property
     def has_images(self) -> bool:
         """Whether there are images behind the captions, or URLs of them that are to be fetched."""
-        s = self.settings.captions
-        return bool(s.corpus) and (bool(s.training_images) or self.corpus.images is not None)
+        fetched = bool(self.settings.captions.training_images)
+        return self.has_captions and (fetched or self.corpus.images is not None)
 
     @property
     def no_images(self) -> str:
@@ -466,7 +471,7 @@ class Stages:
         """What images behind captions are: drawings or photographs."""
         if folder := self.settings.captions.training_images:
             return models.PHOTOGRAPHS if folder == DOWNLOAD else models.pictures(folder)
-        return kinds.of_images(self.corpus.images)
+        return kinds.of_images(self.corpus.images) if self.has_captions else models.PHOTOGRAPHS
 
     def check_gate(self, judge: str, images: ImageSource) -> None:
         """Refuse a gender judge, or the face detector before it, that does not know images (:meth:`check_judge`)."""

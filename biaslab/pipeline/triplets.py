@@ -46,9 +46,12 @@ class Triplets(Part):
     def neutral(self) -> asking.Neutral:
         """Return the neutral captions of the corpus, as many as the settings ask for, and what became of the others.
 
-        Raises InputError where the corpus cannot be read.
+        None where the settings name no captions, and ask for triplets of professions alone. Raises InputError where the
+        corpus cannot be read.
         """
         pipeline, s = self._pipeline, self._pipeline.settings
+        if s.triplets.professions and not pipeline.has_captions:
+            return asking.NO_CAPTIONS
         how = {"filter": s.triplets.filter, "sample": s.triplets.triplets, "names": s.captions.names}
         return pipeline.run(asking.neutral, self.corpus, self.dataset, seed=pipeline.seed, **how)
 
@@ -62,14 +65,18 @@ class Triplets(Part):
         """
         s, found = self._pipeline.settings.triplets, self.neutral()
         check_neutral(self._pipeline, found)
-        frames = [asking.triplets(found.captions, self.dataset, seeds=s.seeds, placebo=s.placebo)]
-        if s.one_triplet and len(found.captions):
-            how = {"seeds": s.one_triplet, "placebo": s.placebo}
-            one = asking.triplets(found.captions[:1], ONE.format(self.dataset), **how)
-            # Noise of its own, as its images may follow those of the same triplet.
-            frames.append(one.assign(noise_id=one["noise_id"] + " repeated"))
+        frames = []
+        if len(found.captions):
+            frames.append(asking.triplets(found.captions, self.dataset, seeds=s.seeds, placebo=s.placebo))
+            if s.one_triplet:
+                how = {"seeds": s.one_triplet, "placebo": s.placebo}
+                one = asking.triplets(found.captions[:1], ONE.format(self.dataset), **how)
+                # Noise of its own, as its images may follow those of the same triplet.
+                frames.append(one.assign(noise_id=one["noise_id"] + " repeated"))
         if s.professions:
             frames.append(self.professions())
+            if s.one_triplet and not len(found.captions):
+                frames.append(asking.repeated(frames[0], s.one_triplet))
         whole = pd.concat(frames, ignore_index=True)
         first, told = list(whole)[:4], ["topic", "profession"]
         whole = whole.reindex(columns=list(dict.fromkeys([*first, *told, *whole])))

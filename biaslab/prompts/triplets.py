@@ -24,7 +24,7 @@ from biaslab.captions.corpus import Corpus
 from biaslab.engine import advance
 from biaslab.errors import ParameterError
 from biaslab.prompts.depicted import ascii_lower, shows_people
-from biaslab.prompts.professions import PROFESSION, sentences
+from biaslab.prompts.professions import ONE, PROFESSION, sentences
 from biaslab.store import Store
 
 MEMBERS = ("neutral", "feminine", "masculine")
@@ -89,6 +89,14 @@ class Neutral(NamedTuple):
     words: pd.DataFrame
     """One row a word of Table 2: dataset, type, word, n_excluded: captions with person or people that hold it or its
     plural; one with several words counts for each."""
+
+
+NO_CAPTIONS = Neutral(
+    pd.DataFrame(columns=["triplet_id", "caption_id", "text"], dtype=object),
+    pd.DataFrame(columns=["dataset", "step", "n_captions", "n_excluded", "excluded_by"], dtype=object),
+    pd.DataFrame(columns=["dataset", "type", "word", "n_excluded"], dtype=object),
+)
+"""Of no captions at all."""
 
 
 @cache
@@ -325,6 +333,18 @@ def professions(
     for place, column in enumerate(("topic", "profession"), start=4):
         frame.insert(place, column, table[column].repeat(len(frame) // len(table)).to_numpy(object))
     return frame
+
+
+def repeated(prompts: pd.DataFrame, seeds: int) -> pd.DataFrame:
+    """Return the prompts of the first triplet as a data set of its own, with ``seeds`` images of each (section 7.1)."""
+    first = prompts[prompts["triplet_id"] == prompts["triplet_id"].iloc[0]].reset_index(drop=True)
+    return first.assign(
+        dataset=ONE.format(first["dataset"].iloc[0]),
+        prompt_id=first["prompt_id"] + "-repeated",
+        # Noise of its own, as its images may follow those of the same triplet.
+        noise_id=first["noise_id"] + " repeated",
+        n_images=seeds,
+    )
 
 
 def _long(

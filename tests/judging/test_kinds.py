@@ -134,12 +134,17 @@ def test_training_images_are_looked_at_as_well():
         ("mini-clip", "clip", DRAWINGS),
         ("mini", "detector", DRAWINGS),
         ("vqa:mini-vqa", "vqa", DRAWINGS),
-        ("grounded:mini-clip+owner/grounding+owner/masks", "segmenter", DRAWINGS),
+        ("grounded:mini-clip+mini-detector+mini-segmenter", "segmenter", DRAWINGS),
         ("grounded:owner/a+owner/b+owner/c", "segmenter", PHOTOGRAPHS),
     ],
 )
 def test_what_judges_know_by_their_names(name, kind, known):
     assert kinds.knows(name, kind) == known
+
+
+def test_parts_of_a_judge_know_the_same():
+    with pytest.raises(ParameterError, match="parts that know drawings and parts that know photographs"):
+        kinds.knows("grounded:mini-clip+owner/grounding+owner/masks", "segmenter")
 
 
 def test_a_copy_of_a_judge_says_what_it_knows(tmp_path):

@@ -123,7 +123,7 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
     everyone = people(pipeline)
     some = everyone[everyone["setting"].isin(["single", "paired"]) & everyone["gender"].isin(GENDERS)]
     # Several images of one prompt are as many samplings.
-    index = some["image_id"].str.rpartition("/")[2].astype(int) + 1
+    index = some["image_id"].str.rsplit("/", n=1).str[-1].astype(int) + 1
     run = np.where(some["aspect"] == "power", some["run"], index).astype(int)
     some = some.assign(run=run, female=some["gender"] == "female")
     rows, keys = [], ["model", "aspect", "setting", "run"]

@@ -174,20 +174,25 @@ def by_approach(amplification: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def changes(change: pd.DataFrame) -> Figure:
-    """Draw each approach's change from its reference, by definition, a panel a model (``paradox_approach_change``)."""
+    """Draw each approach's change from its reference, by definition, a panel a model (``paradox_approach_change``).
+
+    Hollow where too few occupations leave the images' noise in, so that there is no interval.
+    """
     some = change[~change["prompt"].str.isdigit()]
     less = [
         APPROACH_NAMES[a] + ("" if r == "naive" else f"\nless: {APPROACH_NAMES[r].lower()}")
         for a, r in zip(some["approach"], some["reference"], strict=True)
     ]
     return forms.estimates(
-        some.assign(pair=less),
+        some.assign(pair=less, known=some["ci_low"].notna()),
         "change",
         row="pair",
         hue="definition",
         look=DEFINITIONS,
         panel="model",
         label="Change of amplification (points)",
+        filled="known",
+        filled_names=("image noise taken out", "too few: left in, no interval"),
     )
 
 

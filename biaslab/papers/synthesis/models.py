@@ -113,12 +113,13 @@ def models(
     add("dalleval", AVERAGE, "−1 to 1", some, estimate=some["average"], floor=0.0, of="professions")
     # Of these nothing is known but the plain deviation.
     only_plain = mads["evidence"] == "printed"
-    in_unit = mads["category"].map(_RANGES)
-    value = {end: mads[f"corrected_{end}"] for end in ("floor", "ci_low", "ci_high")}
-    value |= {"estimate": mads["corrected_mad"], "plain": mads["mad"]}
-    add("dalleval", DEVIATION, in_unit, mads[~only_plain], **value, of="prompts")
-    value = {"estimate": mads["mad"], "plain": mads["mad"]}
-    add("dalleval", PRINTED_DEVIATION, in_unit, mads[only_plain], **value, of="prompts")
+    some = mads[~only_plain]
+    value = {end: some[f"corrected_{end}"] for end in ("floor", "ci_low", "ci_high")}
+    value |= {"estimate": some["corrected_mad"], "plain": some["mad"]}
+    add("dalleval", DEVIATION, some["category"].map(_RANGES), some, **value, of="prompts")
+    some = mads[only_plain]
+    value = {"estimate": some["mad"], "plain": some["mad"]}
+    add("dalleval", PRINTED_DEVIATION, some["category"].map(_RANGES), some, **value, of="prompts")
     some = accuracy[(accuracy["evaluator"] == "detector") & (accuracy["images"] == "test")]
     some = some[some["skill"] != "average"]
     shuffled = references[(references["reference"] == "shuffled") & (references["judge"] == "detector")]

@@ -7,6 +7,8 @@ class Brightness:
     """Perceived as female: the mean brightness of the whole image, 0 to 1, times a factor."""
 
     sees = "image"
+    # Of drawings and photographs alike.
+    knows = "any"
 
     def __init__(self, argument, *, device, batch_size):
         self.factor = float(argument or 1)

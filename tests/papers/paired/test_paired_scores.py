@@ -40,6 +40,13 @@ def test_published_shares_are_the_printed_ones_and_whole_people():
     assert np.abs(both["percent_female_x"] - both["percent_female_y"]).max() < 0.005
 
 
+def test_where_nobody_is_judged_no_sampling_has_a_score(monkeypatch):
+    row = {"model": "m", "aspect": "occupation", "setting": "single", "image_id": "single-nurse/0"}
+    row |= {"run": 1, "stereotype": "female", "identity": "nurse", "gender": "unsure"}
+    monkeypatch.setattr(paired.measure, "people", lambda pipeline: pd.DataFrame([row]))
+    assert paired.measure.run_score(None).empty
+
+
 # Means of the printed scores (tables 11 and 13): 20 and 36 identities a list.
 FACTS = [
     ("occupation", "single", 50.00, -30.00, 10.00),

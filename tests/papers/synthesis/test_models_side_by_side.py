@@ -263,6 +263,14 @@ def test_printed_deviations_with_chance_left_in_have_a_measure_of_their_own():
     assert table.loc["mine", ["estimate", "plain", "floor"]].tolist() == [0.05, 0.09, 0.02]
 
 
+def test_deviations_stand_alone_where_nothing_printed_is_beside_them():
+    """As in an audit: no row is of the measure that only printed deviations have."""
+    row = {"category": "skin_tone", "mad": 0.09, "corrected_mad": 0.05, "corrected_floor": 0.02}
+    mads = [row | {"model": name, "evidence": "computed"} for name in ("a", "b")]
+    table = synthesis.models(**of_models(mads=tables.of(mads, "dalleval_mad")))
+    assert table["model"].tolist() == ["a", "b"] and table["measure"].nunique() == 1
+
+
 def test_gaps_of_several_data_sets_are_averaged_and_of_one_stay():
     rows = pd.DataFrame(
         {"model": ["a", "a", "b"], "dataset": ["x", "y", "x"], "metric": "clip", "gap": [0.1, 0.3, 0.5],
