@@ -179,7 +179,7 @@ def estimates(
             ax.set_xlim(*xlim)
         if columns > 1:
             # Numbers of small steps are long, and stand in one another in a narrow panel.
-            ax.locator_params(axis="x", nbins=4)
+            ax.locator_params(axis="x", nbins=max(2, 6 - columns))
         # Every other row is shaded, so that the eye keeps to one.
         for k in range(0, len(names) if len(names) > 1 else 0, 2):
             ax.axhspan(k - 0.5, k + 0.5, color=style.LIGHT, alpha=0.35, lw=0, zorder=0)
