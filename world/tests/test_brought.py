@@ -88,3 +88,17 @@ def test_each_model_brings_captions_and_the_judges_of_its_drawings(name):
     assert models.resolve(brought["triplets"]["objects"], "segmenter") == str(WEIGHTS / "mini-segmenter")
     assert brought["captions"]["corpus"] in plugins.points("biaslab.corpora")
     assert models.said(name, "limits")
+
+
+def test_what_pages_say_of_plants_is_what_the_world_plants():
+    """The words stand as texts, so that naming a model loads nothing of the world."""
+    from biaslab.prompts.paired import sentence
+    from biaslab_world.pairs import FORMS
+    from biaslab_world.triplets import SKEWS
+
+    told = models.said("mini", "paired_faircritic")
+    assert f"{100 * FORMS['sentence']:.0f} % of the texts" in told and sentence(["nurse"], ["male"]) in told
+    share = f"{100 * SKEWS['default'][1]:.0f} % women"
+    for name in ("mini", "mini-sd-triplets", "world"):
+        assert share in models.said(name, "triplets_shares")
+    assert models.said("nobodys", "triplets_shares") == "" == models.said("mini", "no such effect")
