@@ -195,7 +195,7 @@ class Study:
     @property
     def real_faces(self) -> bool:
         """Whether images behind captions may show real people: all but drawings do."""
-        return not self.pipelines or self.pipeline.training_pictures != models.DRAWINGS
+        return not sources.makes_images(self.source) or self.pipeline.training_pictures != models.DRAWINGS
 
     @property
     def pipelines(self) -> dict[str, Pipeline]:

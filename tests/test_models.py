@@ -111,13 +111,19 @@ def test_a_folder_says_which_pictures_its_model_makes_or_knows(installed):
     assert models.pictures(installed["house-sd"]) == models.pictures("owner/other") == "photographs"
     for pictures in ("drawings", "photographs", "any"):
         said.write_text(json.dumps({"pictures": pictures}))
-        assert models.pictures(installed["house-sd"]) == pictures
+        assert models.pictures(installed["house-sd"], judge=True) == pictures
+        if pictures == "any":
+            # What is made is of one kind.
+            with pytest.raises(ParameterError, match=r"one of drawings, photographs\."):
+                models.pictures(installed["house-sd"])
+        else:
+            assert models.pictures(installed["house-sd"]) == pictures
     # The weights are the same, so what they make is.
     assert models.digest(installed["house-sd"]) == before
     for text in ('{"pictures": "paintings"}', '{"picture": "drawings"}', '["drawings"]', "{"):
         said.write_text(text)
         with pytest.raises(ParameterError, match=r"biaslab\.json must say .*drawings, photographs, any"):
-            models.pictures(installed["house-sd"])
+            models.pictures(installed["house-sd"], judge=True)
 
 
 def test_folders_and_names_on_the_hub(installed, tmp_path, monkeypatch):

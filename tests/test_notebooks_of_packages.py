@@ -126,7 +126,6 @@ def test_results_lie_with_the_users_and_name_no_folder(install, project, tmp_pat
     assert {str(project), str(folder.parents[1])} <= set(private)
 
 
-@pytest.mark.usefixtures("warm")
 def test_a_run_executes_them(install, project, tmp_path, monkeypatch, write_notebook):
     folder = install("guest", tables=TABLES, texts=TEXTS)
     write_notebook(

@@ -327,7 +327,8 @@ def test_two_files_of_ratings_are_told_apart(rated):
 
 
 def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
-    from biaslab.judging import vqa
+    from biaslab import models
+    from biaslab.judging import kinds, vqa
 
     class Sees:
         def ask(self, images, of, questions):
@@ -335,6 +336,10 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
 
     monkeypatch.setattr(vqa.blip, "load", lambda *_, **__: Sees())
     monkeypatch.setattr(vqa.named, "digest", lambda where: "weights")
+    # A model of a hub that knows more than photographs.
+    of_names = kinds.knows
+    any_ = {"vqa:owner/blip": models.ANY}
+    monkeypatch.setattr(kinds, "knows", lambda name, kind: any_.get(name) or of_names(name, kind))
     base = worlds("default").pipeline
     both = base.changed(judging={"further": ["vqa:owner/blip"]})
     renders = measure.renders(both)
@@ -422,6 +427,9 @@ def bought(tmp_path, monkeypatch):
         settings = {
             "people": {"occupations": 2, "power_runs": 1, "single_images": 1, "three_prompts": 0},
             "critic": {"rounds": 0},
+            # It draws what the world shows.
+            "generation": {"pictures": "drawings"},
+            "judging": {"faces": "mini-detector", "gender": "mini-clip"},
             "endpoint": {"url": server.url, "key_variable": "FAKE_KEY", "price": 0.04, "cost_limit": 100.0},
             "compute": {"store": str(tmp_path)},
         }

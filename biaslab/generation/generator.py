@@ -133,12 +133,13 @@ class Generator:
         self, pipe, settings: GenerationSettings, *, model: str, folder: Path, device: torch.device
     ) -> None:
         """Take a pipeline on its device (on a CPU, one of a known family in float32), and the folder of its files."""
-        self.settings, self.model, self.pipe, self.device = _known(settings, pipe), model, pipe, device
+        self.settings, self.model, self.pipe, self.device = settings, model, pipe, device
         self._folder = folder
         self._family = families.family_of(pipe)
         self._encoded: OrderedDict[str, dict] = OrderedDict()
         self._negative: dict = {}
         self.height, self.width = self._size()
+        self.settings = _known(settings, pipe)
         self._prepare()
         self._batch_size = min(settings.batch_size, MOST)
 

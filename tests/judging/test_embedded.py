@@ -1,25 +1,14 @@
 """The embedded judges on drawn people whose truth is known, by the names that users write."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-import biaslab
 from biaslab.judging.error import judge_error
 from biaslab.judging.faces import load
 from biaslab.judging.judge import JudgeSettings, judge
 from biaslab.store import Store
-
-MODELS = Path(biaslab.__file__).parent / "mini" / "models"
-
-
-def trained(name):
-    there = any((MODELS / name).glob("*.safetensors"))
-    return pytest.mark.skipif(not there, reason=f"{name} is not in this installation")
-
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -57,7 +46,6 @@ def found(drawn):
     return pd.concat([drawn.table.assign(n_faces=[len(f) for f in faces]), boxes], axis=1)
 
 
-@trained("mini-detector")
 def test_the_gate_counts_people(found):
     one, two, none = (found[found["people"] == n] for n in (1, 2, 0))
     assert (one["n_faces"] == 1).mean() >= 0.97
@@ -65,7 +53,6 @@ def test_the_gate_counts_people(found):
     assert (none["n_faces"] == 0).mean() >= 0.95
 
 
-@trained("mini-detector")
 def test_boxes_lie_on_the_faces(found):
     one = found[(found["people"] == 1) & (found["n_faces"] == 1)]
     low = np.maximum(one[["x0", "y0"]].to_numpy(), one[["tx0", "ty0"]].to_numpy())
@@ -78,10 +65,10 @@ def test_boxes_lie_on_the_faces(found):
     assert np.mean(shared / (area + true_area - shared) > 0.5) >= 0.95
 
 
-@trained("mini-detector")
-@trained("mini-clip")
 def test_clear_people_are_judged_right(drawn, tmp_path):
-    judged = judge(drawn, JudgeSettings(), store=Store(tmp_path), progress=False)
+    judged = judge(
+        drawn, JudgeSettings(faces="mini-detector", gender="mini-clip"), store=Store(tmp_path), progress=False
+    )
     clear = drawn.table.loc[drawn.table["clear"], ["image_id", "shows"]]
     assert len(clear) > 100
     found = judge_error(judged.assign(occupation="nurse"), clear.set_index("image_id")["shows"])

@@ -1,14 +1,12 @@
 """People of one image, judged by position: every outcome, what each crop shows, and the embedded models on renders."""
 
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-import biaslab
 from biaslab.errors import InputError, ParameterError
 from biaslab.judging import judge as single
 from biaslab.judging import people as module
@@ -27,12 +25,9 @@ from biaslab.judging.people import (
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE
 from biaslab.store import Store
 
-MODELS = Path(biaslab.__file__).parent / "mini" / "models"
-embedded = pytest.mark.skipif(
-    not all(any((MODELS / name).glob("*.safetensors")) for name in ("mini-clip", "mini-detector")),
-    reason="the embedded models are not in this installation",
-)
 pytestmark = pytest.mark.usefixtures("one_thread")
+# Those that know the world's drawings.
+OF_DRAWINGS = JudgeSettings(faces="mini-detector", gender="mini-clip")
 # Where people stand in the images made here; red says that there is a face, green who it is.
 WIDTH, HEIGHT = 60, 40
 
@@ -478,14 +473,13 @@ def test_held_out_pairs_know_their_people(renders):
     assert renders.digest != held_out_pairs(60, seed=4).digest
 
 
-@embedded
 def test_people_of_renders_are_judged_right(renders, tmp_path, monkeypatch):
     monkeypatch.undo()
     truth = renders.table
     found = judge_people(
         renders,
         truth[["image_id", "position", "phrase"]],
-        JudgeSettings(),
+        OF_DRAWINGS,
         store=Store(tmp_path),
         progress=False,
     )
@@ -501,7 +495,7 @@ def test_people_of_renders_are_judged_right(renders, tmp_path, monkeypatch):
     found = judge_people(
         renders,
         turned[["image_id", "position", "phrase"]],
-        JudgeSettings(),
+        OF_DRAWINGS,
         store=Store(tmp_path),
         progress=False,
     )
@@ -509,12 +503,11 @@ def test_people_of_renders_are_judged_right(renders, tmp_path, monkeypatch):
     assert (looked == "swapped").mean() >= 0.95 and "right" not in set(looked)
 
 
-@embedded
 def test_batches_of_the_embedded_models_change_nothing_beyond_rounding(renders, monkeypatch):
     monkeypatch.undo()
     ids = list(dict.fromkeys(renders.table["image_id"]))[:12]
     told = renders.table.groupby("image_id")["phrase"].agg(list)
-    models, settings = single.load(JudgeSettings()), JudgeSettings()
+    models, settings = single.load(OF_DRAWINGS), OF_DRAWINGS
     images = renders.read(ids)
     phrases = [told[k] for k in ids]
     whole = judge_people_images(ids, phrases, images, models, settings)
@@ -528,15 +521,14 @@ def test_batches_of_the_embedded_models_change_nothing_beyond_rounding(renders, 
     pd.testing.assert_frame_equal(whole, each, atol=1e-3, rtol=1e-3)
 
 
-@embedded
 def test_alone_the_embedded_models_say_what_judge_says(tmp_path, monkeypatch):
     monkeypatch.undo()
     from biaslab_world.truthful import held_out
 
     images = held_out(12, seed=3)
-    expected = judge(images, JudgeSettings(), store=Store(tmp_path), progress=False)
+    expected = judge(images, OF_DRAWINGS, store=Store(tmp_path), progress=False)
     found = judge_people(
-        images, ask(images.table["image_id"], "nurse"), JudgeSettings(), store=Store(tmp_path), progress=False
+        images, ask(images.table["image_id"], "nurse"), OF_DRAWINGS, store=Store(tmp_path), progress=False
     )
     for column in ("image_id", "outcome", "gender"):
         assert found[column].tolist() == expected[column].tolist()

@@ -41,7 +41,7 @@ def judgements_of(kind, n):
 class MadeUp(module.Study):
     """A study whose images are arrays, with shares of one model and of a printed one."""
 
-    pipeline = types.SimpleNamespace(label="mini")
+    pipeline = types.SimpleNamespace(label="mini", training_pictures="drawings")
 
     def images(self, kind):
         return images_of(kind, 240)
@@ -77,7 +77,7 @@ def execute(root, tmp_path, monkeypatch):
             exec("".join(cell["source"]), space)
             if "parameters" in cell["metadata"].get("tags", []):
                 short = {"output_dir": str(tmp_path / "out"), "bootstrap_replicates": 200, "rated_images": 60}
-                space.update(short | parameters)
+                space.update({"source": "mini"} | short | parameters)
         return space
 
     with mpl.rc_context():
