@@ -173,7 +173,10 @@ _VOCABULARIES = ("tokenizer.json", "vocab.json", "added_tokens.json")
 # What is fetched of a model on the hub: configurations, vocabularies and weights.
 CONFIGURATIONS = ("*.json", "*.txt", "*.model", "*.jinja")
 _NEVER_RUN = "Code that comes with a model is never run."
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[A-Za-z0-9][\w./-]*)?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+# Seconds that the hub may take to say which commit a name stands for.
+_PATIENCE = 10
 # Files up to this size are known by their content, larger ones by size and time.
 _HASHED = 64_000_000
 # How the files end that decide what a model does; cards and curves may change beside them.
@@ -184,7 +187,8 @@ def resolve(name: str, kind: str) -> str:
     """Return the folder of the model ``name``, or ``name`` itself if it is one on the hub.
 
     Args:
-        name: A name that an installed package brings, a folder, or a name on the hub (``owner/name``).
+        name: A name that an installed package brings, a folder, or a name on the hub: ``owner/name``, or
+            ``owner/name@revision`` for a branch, a tag or a commit.
         kind: One of :data:`HUB`.
 
     Raises:
@@ -261,6 +265,48 @@ def local(where: str) -> Path:
     return Path(where) if Path(where).is_dir() else fetched(where)
 
 
+def on_hub(name: str) -> tuple[str, str | None]:
+    """Return repository and revision of ``owner/name@revision``; None where none is named, which means ``main``."""
+    repository, _, revision = name.partition("@")
+    return repository, revision or None
+
+
+COMMITS = "BIASLAB_COMMITS"
+"""Environment variable with the commits that a run's process has found (JSON), for the processes of its notebooks: one
+name stands for one commit in all of them, however long the run takes."""
+# Names on the hub -> their commits, as far as this process has asked.
+_commits: dict[str, str] = json.loads(os.environ.get(COMMITS, "{}"))
+
+
+def commit(name: str) -> str:
+    """Return the commit of a model on the hub, 40 hex digits, as its name stands now: asked once in each process.
+
+    Where the hub does not answer, that of the copy in its cache on this machine; empty where there is none.
+    """
+    repository, revision = on_hub(name)
+    if revision and _COMMIT.fullmatch(revision):
+        return revision
+    if name not in _commits:
+        from huggingface_hub import HfApi, constants
+
+        try:
+            found = HfApi().model_info(repository, revision=revision, timeout=_PATIENCE).sha or ""
+        # Many kinds; what is wrong is told where the model is fetched.
+        except Exception:
+            cache = Path(constants.HF_HUB_CACHE, f"models--{repository.replace('/', '--')}")
+            kept = cache / "refs" / (revision or "main")
+            found = kept.read_text(encoding="ascii").strip() if kept.is_file() else ""
+        if not found:
+            return ""
+        _commits[name] = found
+    return _commits[name]
+
+
+def commits() -> dict[str, str]:
+    """Return the commits of the models on the hub that this process has asked for, by their names."""
+    return dict(sorted(_commits.items()))
+
+
 def fetched(name: str, weights: Sequence[str] = ("*.safetensors",), skip: Sequence[str] = ()) -> Path:
     """Return the folder of the model ``name`` of the hub, fetched without code or pickles, and looked through.
 
@@ -273,7 +319,9 @@ def fetched(name: str, weights: Sequence[str] = ("*.safetensors",), skip: Sequen
     from huggingface_hub import snapshot_download
 
     patterns = [*CONFIGURATIONS, *weights]
-    folder = Path(snapshot_download(name, allow_patterns=patterns, ignore_patterns=list(skip) or None))
+    repository, revision = on_hub(name)
+    which = {"revision": commit(name) or revision, "ignore_patterns": list(skip) or None}
+    folder = Path(snapshot_download(repository, allow_patterns=patterns, **which))
     check_folder(folder)
     return folder
 
@@ -414,11 +462,13 @@ def digest(where: str | Path) -> str:
     """Return a digest of what :func:`resolve` returned, so that other weights give other results.
 
     Of a folder, configurations, vocabularies and safetensors count: up to 64 MB with their content, beyond with size
-    and time of change. A name on the hub stands for itself.
+    and time of change. Of a name on the hub its repository and :func:`commit`, or the name where that is not known.
     """
     folder = Path(where)
     if not folder.is_dir():
-        return str(where)
+        name = str(where)
+        known = commit(name) if _HUB_NAME.fullmatch(name) else ""
+        return f"{on_hub(name)[0]}@{known}" if known else name
     whole = hashlib.sha256()
     files = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*")}
     if (vae := autoencoder(folder)) and vae.parent != folder:

@@ -34,6 +34,7 @@ from biaslab import (
     coverage,
     kernels,
     limits,
+    models,
     places,
     plugins,
     shared,
@@ -713,6 +714,7 @@ def _side_by_side(
         # Notebooks run in their own folders; the store is where it is for this process.
         places.ROOT_VARIABLE: str(places.default_root().absolute()),
         ATTEMPT: str(jobs[0].attempt),
+        models.COMMITS: json.dumps(models.commits()),
         # The kernel of this environment, even where the user has one of the same name at home.
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
@@ -1060,6 +1062,8 @@ def _provenance(params: RunParams) -> dict:
         "notebook_defaults": {n.id: dict(n.parameters) for n in params.selected},
         "sweep": params.sweep,
         "seeds": {"seed": params.default("seed")},
+        # Asked for as the inputs were looked at.
+        "commits": models.commits(),
         "biaslab": {"version": __version__, **git_state(Path(__file__).parent)},
         "packages": {"python": platform.python_version(), **found},
         "platform": {

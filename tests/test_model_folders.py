@@ -248,7 +248,7 @@ def test_what_is_fetched_from_the_hub_brings_no_code(tmp_path, monkeypatch, code
     """The hub's client is asked for nothing else, and what lay in its cache before is looked through."""
     folder, asked = whole(kind, tmp_path / "model"), []
 
-    def download(name, *, allow_patterns, ignore_patterns):
+    def download(name, *, revision, allow_patterns, ignore_patterns):
         asked.append((name, *allow_patterns))
         return str(folder)
 

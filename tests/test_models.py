@@ -249,3 +249,83 @@ def test_one_thread_loads_at_a_time():
     for thread in threads:
         thread.join()
     assert seen == [1, 1, 1, 1]
+
+
+# -- commits on the hub ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """What the hub says is the commit of a name and revision; it does not answer for others."""
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    said, asked = {}, []
+
+    def model_info(self, repository, *, revision=None, timeout):
+        asked.append((repository, revision))
+        if (repository, revision) not in said:
+            raise ConnectionError("no network")
+        return types.SimpleNamespace(sha=said[repository, revision])
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(models, "_commits", {})
+    return types.SimpleNamespace(said=said, asked=asked, cache=tmp_path / "hub")
+
+
+def test_a_name_on_the_hub_is_known_by_its_commit(hub):
+    assert models.digest("owner/name") == "owner/name"
+    hub.said["owner/name", None] = "a" * 40
+    assert models.digest("owner/name") == f"owner/name@{'a' * 40}"
+    # One process asks once, so that one run is of one commit.
+    hub.said["owner/name", None] = "b" * 40
+    assert models.digest("owner/name") == f"owner/name@{'a' * 40}" and len(hub.asked) == 2
+    assert models.commits() == {"owner/name": "a" * 40}
+
+
+def test_a_revision_is_part_of_the_name(hub):
+    hub.said["owner/name", "v1.4"] = "c" * 40
+    assert models.resolve("owner/name@v1.4", "text-to-image") == "owner/name@v1.4"
+    assert models.digest("owner/name@v1.4") == f"owner/name@{'c' * 40}"
+    # The same commit by whatever name has the same key; a commit needs no hub to say which it is.
+    assert models.digest(f"owner/name@{'c' * 40}") == models.digest("owner/name@v1.4")
+    assert hub.asked == [("owner/name", "v1.4")]
+    for name in ("owner/name@", "owner/name@../up", "owner@v1/name"):
+        with pytest.raises(ParameterError):
+            models.resolve(name, "text-to-image")
+
+
+def test_without_a_network_the_copy_here_says_its_commit(hub):
+    refs = hub.cache / "models--owner--name" / "refs"
+    refs.mkdir(parents=True)
+    (refs / "main").write_text("d" * 40)
+    assert models.commit("owner/name") == "d" * 40 and models.commit("owner/name@other") == ""
+
+
+def test_what_is_fetched_is_that_commit(hub, monkeypatch, tmp_path):
+    import huggingface_hub
+
+    hub.said["owner/name", "v1"] = "e" * 40
+    fetched = []
+
+    def snapshot_download(repository, **how):
+        fetched.append((repository, how["revision"]))
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    models.fetched("owner/name@v1")
+    models.fetched("owner/gone@v2")
+    assert fetched == [("owner/name", "e" * 40), ("owner/gone", "v2")]
+
+
+def test_a_runs_notebooks_take_its_commits(monkeypatch):
+    """Theirs are other processes, which start later."""
+    import subprocess
+    import sys
+
+    told = {"owner/name": "f" * 40}
+    monkeypatch.setenv(models.COMMITS, json.dumps(told))
+    code = "from biaslab import models; print(models.digest('owner/name'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"owner/name@{'f' * 40}"

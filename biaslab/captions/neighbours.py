@@ -81,7 +81,7 @@ class Encoder:
 
     @cached_property
     def digest(self) -> str:
-        """What identifies the model: the default's SHA-256, a folder's :func:`biaslab.models.digest`, else its name.
+        """What identifies the model: the default's SHA-256, else :func:`biaslab.models.digest` of folder or hub name.
 
         Its vectors depend on :attr:`precision` as well.
 
@@ -91,7 +91,7 @@ class Encoder:
         """
         if self.name == DEFAULT:
             return _file_digest(str(_checked_default()))
-        return models.digest(self.name) if Path(self.name).is_dir() else f"name:{self.name}"
+        return models.digest(self.name if Path(self.name).is_dir() else _on_hub(self.name))
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return a unit vector per text, float32 (n, width).
@@ -301,6 +301,11 @@ def _file_digest(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _on_hub(name: str) -> str:
+    """Return the name of an encoder on the hub: the library's own go by their last name."""
+    return name if "/" in name else f"sentence-transformers/{name}"
+
+
 @lru_cache(maxsize=2)
 def _model(name: str, device: str, precision: str):
     try:
@@ -316,8 +321,7 @@ def _model(name: str, device: str, precision: str):
         if Path(where).is_dir() and name != DEFAULT:
             models.check_folder(where)
         elif name != DEFAULT:
-            # The library's own models go by their last name.
-            where = str(models.fetched(name if "/" in name else f"sentence-transformers/{name}"))
+            where = str(models.fetched(_on_hub(name)))
         with models.without_bars():
             model = SentenceTransformer(
                 where,

@@ -35,7 +35,9 @@ def fetch(name: str) -> Path:
 
     try:
         with quiet(bars=True):
-            index = Path(hf_hub_download(where, "model_index.json"))
+            repository, revision = models.on_hub(where)
+            which = models.commit(where) or revision
+            index = Path(hf_hub_download(repository, "model_index.json", revision=which))
             # Before gigabytes are fetched; what else lies there is not for us.
             parts = models.check_index(index)
             weights = [f"{part}/*.safetensors" for part in parts]

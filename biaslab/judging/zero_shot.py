@@ -183,7 +183,12 @@ def _named(name: str) -> tuple[str, str | None, dict, str]:
             raise models.not_safetensors(f"{name} has none", fix)
     # It may leave its tokenizer to another model of the hub: files of words, which open_clip fetches by itself.
     own = any(any(folder.glob(pattern)) for pattern in _TOKENIZERS)
-    return f"local-dir:{folder}", None, {}, f"local-dir:{folder}" if own else f"hf-hub:{where}"
+    return (
+        f"local-dir:{folder}",
+        None,
+        {},
+        f"local-dir:{folder}" if own else f"hf-hub:{models.on_hub(where)[0]}",
+    )
 
 
 def _tagged(architecture: str, tag: str) -> tuple[str, str, dict, str]:

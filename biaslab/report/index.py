@@ -132,6 +132,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "coverage_status": COVERAGE_STATUS,
         "provenance": _provenance(run),
         "packages": _mapping(run, "packages"),
+        "commits": _mapping(run, "commits"),
         "parameters": _flat(_mapping(run, "parameters")),
         "defaults": _flat(_mapping(run, "notebook_defaults")),
     }

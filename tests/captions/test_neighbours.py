@@ -414,7 +414,7 @@ def test_all_that_decides_a_folder_s_vectors_identifies_it(tmp_path):
     assert len(set(digests)) == 6
     (tmp_path / "README.md").write_text("A card.")
     assert Encoder(str(tmp_path)).digest == digests[-1]
-    assert Encoder("someone/some-model").digest == "name:someone/some-model"
+    assert Encoder("someone/some-model").digest == "someone/some-model"
 
 
 def test_a_replaced_package_is_refused(tmp_path, monkeypatch):

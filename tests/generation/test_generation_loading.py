@@ -157,13 +157,13 @@ class Hub:
     def __init__(self, files: Path, cache: Path):
         self.files, self.snapshot = files, cache / "models--owner--tiny" / "snapshots" / "0123abcd"
 
-    def file(self, name, file):
+    def file(self, name, file, *, revision=None):
         assert name == "owner/tiny"
         (self.snapshot / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(self.files / file, self.snapshot / file)
         return str(self.snapshot / file)
 
-    def download(self, name, *, allow_patterns, ignore_patterns):
+    def download(self, name, *, revision, allow_patterns, ignore_patterns):
         from huggingface_hub.utils import filter_repo_objects
 
         names = [p.relative_to(self.files).as_posix() for p in self.files.rglob("*") if p.is_file()]
