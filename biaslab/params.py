@@ -322,13 +322,21 @@ def _plain_loader() -> type:
     return Loader
 
 
+_OF_A_MODEL = re.compile(r"(?:settings\.)?models\.(.+)\.(\w+)\.(\w+)")
+
+
 def _overrides(texts: Sequence[str], given: dict, available: list[Notebook]) -> dict[str, Any]:
-    """Return the values that ``--set`` gives; ``generation.steps=20`` changes one of the settings."""
+    """Return the values that ``--set`` gives; ``generation.steps=20`` changes one of the settings.
+
+    ``models.NAME.generation.steps=4`` changes it for one of the models that are compared.
+    """
     found: dict[str, Any] = {}
     mappings = {k for n in available for k, v in n.parameters.items() if isinstance(v, dict)}
     for text in texts:
         key, value = _override(text, available)
-        name, *path = key.split(".")
+        # Names of models have dots in them.
+        of_a_model = _OF_A_MODEL.fullmatch(key)
+        name, *path = ("models", *of_a_model.groups()) if of_a_model else key.split(".")
         if path and name not in mappings and "settings" in mappings:
             name, path = "settings", [name, *path]
         if not path or name not in mappings:

@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from biaslab import values
 from biaslab.captions.settings import CaptionSettings
-from biaslab.errors import ParameterError
+from biaslab.errors import ParameterError, name_help
 from biaslab.generation.settings import GenerationSettings
 from biaslab.groups import Group, Numbers, Texts, Whole, field
 from biaslab.judging.settings import JudgeSettings
@@ -17,6 +17,13 @@ from biaslab.mitigation.settings import CriticSettings
 from biaslab.net.settings import EndpointSettings
 from biaslab.prompts.settings import DallEvalDesign, PeopleDesign, TripletsDesign
 
+# What may be set of a single model: how its images are made, and not what is asked for or how often.
+_COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")
+OF_A_MODEL = {
+    "generation": tuple(name for name in GenerationSettings.model_fields if name not in _COUNTS),
+    "people": ("guidance_scale", "aspect"),
+    "triplets": ("guidance_scale",),
+}
 # What stands beside a run's own model where it is none of other models.
 PUBLISHED, NONE = "published", "none"
 
@@ -89,6 +96,11 @@ class Settings(Group):
         min_length=1,
     )
 
+    models: dict[str, Any] = field(
+        {},
+        "Settings of single models by their names, such as `{NAME: {generation: {steps: 4}}}`: each that is compared "
+        "may have its own of how images are made, while all are asked for the same.",
+    )
     measures: Texts = field(
         (),
         "Measures of other packages, by the names of their entry points `biaslab.measures`; models stand side by side "
@@ -100,6 +112,37 @@ class Settings(Group):
         if NONE in self.compare_with and len(self.compare_with) > 1:
             raise ParameterError(f"compare_with is {list(self.compare_with)!r}; 'none' stands alone.")
         return self
+
+    @model_validator(mode="after")
+    def _of_single_models(self) -> Self:
+        for name, given in self.models.items():
+            groups = given if isinstance(given, Mapping) else {"": given}
+            for group, inner in groups.items():
+                known, fields = (
+                    OF_A_MODEL.get(group, ()),
+                    inner if isinstance(inner, Mapping) else {"": inner},
+                )
+                for wrong in (each for each in fields if each not in known):
+                    allowed = [f"{g}.{each}" for g, names in OF_A_MODEL.items() for each in names]
+                    asked = ".".join(filter(None, (str(group), str(wrong))))
+                    raise ParameterError(
+                        f"models.{name} is {given!r}; of a single model may be set how its images are made, such as "
+                        f"{{'generation': {{'steps': 4}}}}. {name_help(asked, allowed)}"
+                    )
+            # Values are checked as those of all models are.
+            try:
+                self._changed_for(name)
+            except ParameterError as error:
+                raise ParameterError(f"models.{name}: {str(error).removeprefix('settings: ')}") from None
+        return self
+
+    def for_model(self, name: str) -> Self:
+        """Return the settings of a model: those of all, and its own by its name."""
+        return self._changed_for(name) if name in self.models else self
+
+    def _changed_for(self, name: str) -> Self:
+        # Without those of single models, which would be checked without end.
+        return self.changed(models={}, **self.models[name])
 
     @property
     def others(self) -> tuple[str, ...]:

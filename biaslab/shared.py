@@ -92,8 +92,8 @@ def _texts(value: Any) -> Iterable[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _texts(inner)
+        for key, inner in value.items():
+            yield from (*_texts(key), *_texts(inner))
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _texts(inner)

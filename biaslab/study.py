@@ -175,7 +175,8 @@ class Study:
         given = Settings.of(self._given_settings)
         if not sources.makes_images(self.source):
             return given
-        return given.filled(models.settings(sources.pipeline_model(self.source, self.model)))
+        model = sources.pipeline_model(self.source, self.model)
+        return given.for_model(model).filled(models.settings(model))
 
     @cached_property
     def pipeline(self) -> Pipeline:

@@ -43,6 +43,8 @@ class ImageModel:
     """The folder of the autoencoder that its images come out of, where it has one here."""
     pictures: str = models.PHOTOGRAPHS
     """What its images are: one of :data:`biaslab.models.PICTURES`."""
+    sends: bool = False
+    """Whether the settings of generation reach it; what they say of images is said of no other."""
     truthful: bool = False
     """Whether it draws what is true of captions: its images are drawn when they are read, and are no model's."""
 
@@ -153,6 +155,8 @@ def open_model(
 
 class DiffusersModel(ImageModel):
     """A pipeline that diffusers loads."""
+
+    sends = True
 
     def __init__(self, name: str, settings: GenerationSettings, *, device: str) -> None:
         self.label = Path(name).name if os.path.isdir(name) else name

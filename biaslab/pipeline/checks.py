@@ -17,7 +17,7 @@ from biaslab.captions.corpus import FileCorpus, open_corpus
 from biaslab.captions.corpus import absolute as absolute_corpus
 from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
-from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.errors import InputError, MissingInputError, ParameterError, name_help
 from biaslab.judging import blip, faces, fairface, inception, instances, kinds, similarity, skill_ratings
 from biaslab.judging.images import CaptionImages, FolderImages
 from biaslab.judging.instances import GROUNDED, TRUTH
@@ -79,6 +79,8 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
     if beside := found.get("compare_with"):
         beside = [beside] if isinstance(beside, str) else beside
         found["compare_with"] = [v if v in (PUBLISHED, NONE) else absolute("compare_with", v) for v in beside]
+    if isinstance(found.get("models"), Mapping):
+        found["models"] = {_absolute(name): of for name, of in found["models"].items()}
     return _absolute(model), found
 
 
@@ -113,6 +115,11 @@ def check(model: str, settings: Settings) -> None:
         one.triplets.at_guidance()
         for made_by in (one.image_model(), one.image_model("people", several=True)):
             made_by.check(pipeline.occupations, n_images)
+    here = (model, *settings.others)
+    if unknown := [name for name in settings.models if name not in here]:
+        raise ParameterError(
+            f"models sets {unknown[0]!r}, which is no model of this run. {name_help(unknown[0], here)}"
+        )
     labels = [one.label for one in (pipeline, *pipeline.others)]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise ParameterError(

@@ -94,9 +94,9 @@ class Stages:
         progress_file: Path | None = None,
     ) -> None:
         self.model = model
-        # Other models bring other settings for what is not given.
+        # Other models have, and bring, other settings.
         self._given = settings
-        self.settings = settings.filled(models.settings(model))
+        self.settings = settings.for_model(model).filled(models.settings(model))
         self.seed = seed
         self.progress = progress
         self.progress_file = progress_file

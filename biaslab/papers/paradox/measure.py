@@ -288,7 +288,11 @@ def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def settings(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what the pipeline was told to do: table ``pipeline_settings``."""
-    rows = [("model", pipeline.label, "The text-to-image model."), *pipeline.settings.describe()]
+    """Return what the pipeline was told to do: table ``pipeline_settings``; nothing that its model is not sent."""
+    made_by = pipeline.image_model()
+    # How many there are is asked of every model, and how they are made is not.
+    unsent = set() if made_by.sends else {f"generation.{name}" for name in pipeline.settings.generation.look}
+    told = [row for row in pipeline.settings.describe() if row[0] not in unsent]
+    rows = [("model", made_by.label, "The text-to-image model."), *told]
     frame = pd.DataFrame(rows, columns=["setting", "set_to", "description"])
     return tables.of(frame.assign(model=pipeline.label), "pipeline_settings")

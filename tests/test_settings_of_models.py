@@ -1,0 +1,105 @@
+"""Models that are compared have settings of their own for how their images are made, and are asked for the same."""
+
+import pytest
+
+from biaslab import params, sources
+from biaslab.errors import ParameterError
+from biaslab.papers import paradox
+from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab.study import Study
+
+TURBO = {"generation": {"steps": 1, "guidance_scale": 0.0}, "people": {"guidance_scale": 0.5}}
+
+
+def compared(first, other, **more):
+    given = {"compare_with": [other], "models": {other: TURBO}, "generation": {"steps": 30}} | more
+    return Pipeline(first, Settings.of(given), progress=False)
+
+
+def test_each_has_its_own_and_all_else_is_that_of_all(folders):
+    pipeline = compared("mini", folders("sd1"))
+    (other,) = pipeline.others
+    assert (pipeline.settings.generation.steps, pipeline.settings.people.guidance_scale) == (30, 2.0)
+    assert (other.settings.generation.steps, other.settings.generation.guidance_scale) == (1, 0.0)
+    assert other.settings.people.guidance_scale == 0.5
+    # Its own goes before what a model brings, and what a model brings before a default.
+    own = Pipeline("mini", Settings.of({"models": {"mini": TURBO}})).settings
+    assert own.generation.steps == 1 and own.judging.gender == "mini-clip"
+    assert own.people.occupations == pipeline.settings.people.occupations
+
+
+def test_a_pipeline_with_other_settings_keeps_those_of_single_models(folders):
+    pipeline = compared("mini", folders("sd1")).changed(people={"occupations": 3})
+    (other,) = pipeline.others
+    assert other.settings.generation.steps == 1 and other.settings.people.occupations == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"generation": {"stps": 4}}, r"models\.a/b is .*Did you mean 'generation\.steps'"),
+        ({"generation": {"images_per_prompt": 4}}, "of a single model may be set how its images are made"),
+        ({"captions": {"rows": 4}}, "of a single model may be set how its images are made"),
+        ({"generation": 4}, "of a single model may be set how its images are made"),
+        (4, "of a single model may be set how its images are made"),
+        ({"generation": {"steps": 0}}, r"models\.a/b: generation\.steps is 0; allowed is 1 to 1000 steps"),
+    ],
+)
+def test_what_cannot_be_set_of_one_model_is_refused(given, message):
+    with pytest.raises(ParameterError, match=message):
+        Settings.of({"models": {"a/b": given}})
+
+
+def test_a_model_that_is_not_in_the_run_is_refused():
+    settings = Settings.of({"models": {"mni": TURBO}})
+    with pytest.raises(
+        ParameterError, match=r"models sets 'mni', which is no model of this run\. Did you mean 'mini'"
+    ):
+        checks.check("mini", settings)
+
+
+def test_names_with_dots_are_set_on_the_command_line(root):
+    name = "stabilityai/sdxl-turbo-1.0@v1.1"
+    loaded = params.load(
+        root / "world/params/mini.yaml",
+        overrides=[
+            f"models.{name}.generation.steps=4",
+            f"settings.models.{name}.generation.guidance_scale=0",
+        ],
+    )
+    assert loaded.values["settings"]["models"] == {name: {"generation": {"steps": 4, "guidance_scale": 0}}}
+    # What the file sets for all stays.
+    assert loaded.values["settings"]["generation"]["steps"] == 3
+
+
+def test_names_of_folders_do_not_depend_on_the_working_folder(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
+    model, found = checks.resolve_paths("mine", {"models": {"mine": TURBO, "owner/name": TURBO}})
+    assert model == str(tmp_path / "mine") and set(found["models"]) == {model, "owner/name"}
+
+
+def test_tables_and_captions_say_what_each_was_sent(folders, tmp_path):
+    sd1 = folders("sd1")
+    more = {"compute": {"store": str(tmp_path)}, "endpoint": {"url": "http://127.0.0.1:9/v1", "price": 0.0}}
+    given = {
+        "compare_with": [sd1],
+        "models": {sd1: TURBO},
+        "generation": {"steps": 30, "images_per_prompt": 2},
+    }
+    pipeline = Pipeline("mini", Settings.of(given | more), progress=False)
+    bought = Pipeline("endpoint:dall-e-3", pipeline.settings, progress=False)
+    rows = [
+        paradox.measure.settings(one).set_index("setting")["set_to"]
+        for one in (pipeline, *pipeline.others, bought)
+    ]
+    assert [of["generation.steps"] for of in rows[:2]] == ["30", "1"]
+    # Of a model that is elsewhere nobody knows, and nothing was asked; how many were asked for is known.
+    assert not {"generation.steps", "generation.guidance_scale", "generation.scheduler"} & set(rows[2].index)
+    assert rows[2]["generation.images_per_prompt"] == "2" and rows[2]["model"] == "dall-e-3"
+    study = Study(tmp_path / "out", source="pipeline", model="mini", settings=given | more)
+    assert study.settings.generation.steps == 30
+    made = study.made
+    assert "mini (an embedded model, no real one): guidance 1.5 (2 of people in pairs), 30 steps." in made
+    assert "sd1: guidance 0 (0.5 of people in pairs), 1 steps." in made
+    assert sources.has("pipeline_settings", source="pipeline")
