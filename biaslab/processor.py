@@ -1,13 +1,42 @@
-"""What the processor computes fastest with: one rule for all that chooses a type of numbers."""
+"""What there is to compute with: one rule for all that chooses a device, or a type of numbers."""
 
 from __future__ import annotations
 
+import glob
 import platform
 from pathlib import Path
 
 # Where Linux says what the processor can do.
 _CPUINFO = Path("/proc/cpuinfo")
 _AMD = "AuthenticAMD"
+# Files that a GPU's driver has on Linux, and where vendors' numbers are, with those of NVIDIA and AMD.
+_GPU_FILES = ("/dev/nv[ihg]*", "/dev/nvmap", "/dev/dxg", "/dev/kfd", "/proc/driver/nvidia")
+_PCI_VENDORS, _GPU_VENDORS = "/sys/bus/pci/devices/*/vendor", ("0x10de", "0x1002")
+
+
+def has_cuda() -> bool:
+    """Return whether torch finds a GPU. Its import takes a second, so it is asked only where there may be one.
+
+    Linux has files of a GPU's driver; it makes them when it is first used, so the hardware counts too.
+    """
+    if platform.system() == "Linux" and not any(glob.glob(pattern) for pattern in _GPU_FILES):
+        vendors = {Path(path).read_text().strip() for path in glob.glob(_PCI_VENDORS)}
+        if vendors.isdisjoint(_GPU_VENDORS):
+            return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def accelerator() -> str:
+    """Return the device that ``auto`` stands for: ``cuda``, else ``mps`` (of Apple's processors), else ``cpu``."""
+    if has_cuda():
+        return "cuda"
+    if platform.system() != "Darwin":
+        return "cpu"
+    import torch
+
+    return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def favours_bfloat16() -> bool:

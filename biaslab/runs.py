@@ -37,6 +37,7 @@ from biaslab import (
     models,
     places,
     plugins,
+    processor,
     shared,
     sources,
     store,
@@ -652,11 +653,15 @@ def _only_one(folder: Path) -> Iterator[None]:
 def _at_a_time(params: RunParams) -> int:
     """Return how many notebooks are executed at a time; 0 is one per processor.
 
-    Each has workers of its own, of which one team can fill a cluster.
+    Each has workers of its own, of which one team can fill a cluster; and where images are made each holds the models,
+    of which a GPU has room for one.
     """
     settings = params.values.get("settings")
     compute = (settings.get("compute") if isinstance(settings, Mapping) else None) or {}
-    return params.jobs or int(bool(compute.get("workers")) or compute.get("engine") == "ray")
+    alone = bool(compute.get("workers")) or compute.get("engine") == "ray"
+    if not (params.jobs or alone) and sources.makes_images(params.default("source")):
+        alone = (compute.get("device", "auto").replace("auto", processor.accelerator())) != "cpu"
+    return params.jobs or int(alone)
 
 
 def _execute(

@@ -31,7 +31,9 @@ PUBLISHED, NONE = "published", "none"
 class ComputeSettings(Group):
     """Where work runs and where results are kept."""
 
-    device: str = field("auto", "Where models run: `auto` (a GPU where there is one), `cpu`, `cuda`, ….")
+    device: str = field(
+        "auto", "Where models run: `auto` (CUDA, else MPS, else the CPU), `cpu`, `cuda`, `mps`, …."
+    )
     engine: Literal["local", "ray"] = field(
         "local", "Where work runs: `local` (this machine) or `ray` (a cluster)."
     )

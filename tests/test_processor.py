@@ -54,3 +54,22 @@ def test_other_systems_and_hidden_processors_go_by_torch(cpuinfo, monkeypatch, n
         assert processor.favours_bfloat16() == favours
     processor._CPUINFO.unlink()
     assert processor.favours_bfloat16() == favours
+
+
+@pytest.mark.parametrize(
+    ("system", "cuda", "mps", "found"),
+    [
+        ("Linux", True, False, "cuda"),
+        ("Linux", False, True, "cpu"),
+        ("Darwin", False, True, "mps"),
+        ("Darwin", False, False, "cpu"),
+        ("Windows", True, False, "cuda"),
+    ],
+)
+def test_a_device_is_chosen_by_what_is_there(monkeypatch, system, cuda, mps, found):
+    """No such device is here: what torch and the system say is made up."""
+    torch = pytest.importorskip("torch", reason="models need the extra 'models'")
+    monkeypatch.setattr("platform.system", lambda: system)
+    monkeypatch.setattr(processor, "has_cuda", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    assert processor.accelerator() == found

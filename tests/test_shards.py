@@ -34,3 +34,21 @@ def test_notebooks_run_one_at_a_time_where_work_runs_in_workers(compute, jobs, a
     run = params.RunParams(run="mine", jobs=jobs, values={"settings": {"compute": compute}})
     assert runs._at_a_time(run) == at_a_time
     assert runs._at_a_time(params.RunParams(run="mine", jobs=jobs)) == jobs
+
+
+@pytest.mark.parametrize(
+    ("source", "device", "here", "jobs", "at_a_time"),
+    [
+        ("mini", "auto", "cuda", 0, 1),
+        ("mini", "auto", "cpu", 0, 0),
+        ("mini", "cpu", "cuda", 0, 0),
+        ("mini", "cuda:1", "cpu", 0, 1),
+        ("mini", "auto", "cuda", 2, 2),
+        ("published", "auto", "cuda", 0, 0),
+    ],
+)
+def test_a_gpu_has_room_for_one_notebook(monkeypatch, source, device, here, jobs, at_a_time):
+    """No GPU is here: that there is one is made up."""
+    monkeypatch.setattr("biaslab.processor.accelerator", lambda: here)
+    values = {"source": source, "settings": {"compute": {"device": device}}}
+    assert runs._at_a_time(params.RunParams(run="mine", jobs=jobs, values=values)) == at_a_time

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import importlib.util
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -32,9 +30,6 @@ _SHARD = 8192
 _BLOCK, _SCORES, _QUERIES = 65536, 2**20, 2048
 # Tokens that a model takes at once.
 _TOKENS = 8192
-# Files that a GPU's driver has on Linux, and where vendors' numbers are, with those of NVIDIA and AMD.
-_GPU_FILES = ("/dev/nv[ihg]*", "/dev/nvmap", "/dev/dxg", "/dev/kfd", "/proc/driver/nvidia")
-_PCI_VENDORS, _GPU_VENDORS = "/sys/bus/pci/devices/*/vendor", ("0x10de", "0x1002")
 # Cosines are rounded to this many digits before they are ranked, so that equal texts rank by their order and not by
 # the last bits of a matrix product, which depend on how it is cut.
 _DIGITS = 6
@@ -74,7 +69,7 @@ class Encoder:
             return self.dtype
         device = self.device
         if device == "auto":
-            device = "cuda" if _has_cuda() else "cpu"
+            device = processor.accelerator()
         if device.startswith("cuda"):
             return "float16"
         return "bfloat16" if device == "cpu" and processor.favours_bfloat16() else "float32"
@@ -260,20 +255,6 @@ def _largest(row: np.ndarray, k: int) -> np.ndarray:
     above = np.flatnonzero(row > least)
     chosen = np.concatenate([above, np.flatnonzero(row == least)[: k - len(above)]])
     return chosen[np.lexsort((chosen, -row[chosen]))]
-
-
-def _has_cuda() -> bool:
-    """Return whether torch finds a GPU. Its import takes a second, so it is asked only where there may be one.
-
-    Linux has files of a GPU's driver; it makes them when it is first used, so the hardware counts too.
-    """
-    if platform.system() == "Linux" and not any(glob.glob(pattern) for pattern in _GPU_FILES):
-        vendors = {Path(path).read_text().strip() for path in glob.glob(_PCI_VENDORS)}
-        if vendors.isdisjoint(_GPU_VENDORS):
-            return False
-    import torch
-
-    return torch.cuda.is_available()
 
 
 def _checked_default() -> Path:

@@ -7,26 +7,26 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from biaslab import models
+from biaslab import models, processor
 from biaslab.errors import ParameterError, loading, name_help
 from biaslab.judging.words import DTYPES
 
 
 def device(name: str):
-    """Return the torch device ``name``; ``"auto"`` is the first GPU, or the CPU where there is none.
+    """Return the torch device ``name``; ``"auto"`` is that of :func:`biaslab.processor.accelerator`.
 
     Raises ParameterError where there is no such device.
     """
     import torch
 
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(processor.accelerator())
     try:
         found = torch.device(name)
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise ParameterError(f"device is {name!r}: {reason} Use auto, cpu or cuda.") from None
+        raise ParameterError(f"device is {name!r}: {reason} Use auto, cpu, cuda or mps.") from None
     return found
 
 

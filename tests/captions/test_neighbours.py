@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import models
+from biaslab import models, processor
 from biaslab.captions import neighbours
 from biaslab.captions.neighbours import DEFAULT, DEFAULT_SHA256, Encoder, embed, embedding_stage, nearest
 from biaslab.errors import InputError, ParameterError
@@ -255,14 +255,14 @@ def machine(monkeypatch, tmp_path, cpuinfo):
 
     def made(system="Linux", flags="fpu avx512f", gpu_file=False, vendors=("0x8086", "0x1af4")):
         cpuinfo(flags)
-        monkeypatch.setattr(neighbours.platform, "system", lambda: system)
+        monkeypatch.setattr("platform.system", lambda: system)
         (tmp_path / "gpu0").unlink(missing_ok=True)
         if gpu_file:
             (tmp_path / "gpu0").touch()
-        monkeypatch.setattr(neighbours, "_GPU_FILES", (str(tmp_path / "none"), str(tmp_path / "gpu*")))
+        monkeypatch.setattr(processor, "_GPU_FILES", (str(tmp_path / "none"), str(tmp_path / "gpu*")))
         for i, vendor in enumerate(vendors):
             (tmp_path / f"pci{i}").write_text(f"{vendor}\n")
-        monkeypatch.setattr(neighbours, "_PCI_VENDORS", str(tmp_path / "pci*"))
+        monkeypatch.setattr(processor, "_PCI_VENDORS", str(tmp_path / "pci*"))
 
     return made
 
@@ -322,7 +322,7 @@ def test_other_systems(machine, torch_says, monkeypatch, tmp_path):
 def test_linux_and_torch_agree_on_gpus_here():
     import torch
 
-    assert neighbours._has_cuda() == torch.cuda.is_available()
+    assert processor.has_cuda() == torch.cuda.is_available()
 
 
 def test_precision(machine):
