@@ -1,0 +1,34 @@
+"""A hub on this machine, in the place of the Hugging Face hub, for this process and those that it starts."""
+
+import pytest
+
+CACHED = {"HF_HOME": "", "HF_HUB_CACHE": "hub", "HF_XET_CACHE": "xet"}
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """Return a hub that serves nothing yet, asked by whoever asks the Hugging Face hub, with an empty cache."""
+    huggingface_hub = pytest.importorskip("huggingface_hub", reason="models need the extra 'models'")
+    from fake_hub import Hub
+    from huggingface_hub import constants, hf_api
+
+    with Hub().running() as running:
+        # Read when it is imported, here and in processes that are started.
+        given = {"HF_ENDPOINT": running.url, "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1"}
+        given |= {name: str(tmp_path / "huggingface" / below) for name, below in CACHED.items()}
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
+        for name in ("HF_TOKEN", "HF_HUB_OFFLINE"):
+            monkeypatch.delenv(name, raising=False)
+        for name in CACHED:
+            monkeypatch.setattr(constants, name, given[name])
+        monkeypatch.setattr(constants, "ENDPOINT", running.url)
+        template = f"{running.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(hf_api.api, "endpoint", running.url)
+        # Connections that were opened before know other proxies.
+        huggingface_hub.close_session()
+        yield running
+        huggingface_hub.close_session()
