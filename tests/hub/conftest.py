@@ -1,5 +1,7 @@
 """A hub on this machine, in the place of the Hugging Face hub, for this process and those that it starts."""
 
+from pathlib import Path
+
 import pytest
 
 CACHED = {"HF_HOME": "", "HF_HUB_CACHE": "hub", "HF_XET_CACHE": "xet"}
@@ -32,3 +34,29 @@ def hub(monkeypatch, tmp_path):
         huggingface_hub.close_session()
         yield running
         huggingface_hub.close_session()
+
+
+@pytest.fixture(scope="session")
+def repositories(tmp_path_factory):
+    """Return the folder of a tiny repository by its name; each is built when it is first asked for."""
+    pytest.importorskip("torch", reason="models need the extra 'models'")
+    import tiny_repositories
+
+    root, built = tmp_path_factory.mktemp("repositories"), {}
+
+    def folder(name: str) -> Path:
+        if name not in built:
+            built[name] = tiny_repositories.save(name, root / name)
+        return built[name]
+
+    return folder
+
+
+@pytest.fixture
+def stocked(hub, repositories):
+    """Return the hub with every tiny repository there is."""
+    import tiny_repositories
+
+    for name in tiny_repositories.NAMES:
+        hub.serve(name, repositories(name))
+    return hub

@@ -4,6 +4,7 @@ It speaks what huggingface_hub's client asks: a model's description, its tree an
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import threading
@@ -15,6 +16,17 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 WEIGHTS = (".safetensors", ".bin", ".ckpt", ".pt", ".pth", ".msgpack", ".h5", ".onnx")
 GATED, PRIVATE = "gated", "private"
+
+
+def digest(file: Path) -> str:
+    """Return the SHA-256 digest of a file."""
+    state = file.stat()
+    return _digest(file, state.st_size, state.st_mtime_ns)
+
+
+@functools.cache
+def _digest(file: Path, *_: int) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 class Request(NamedTuple):
@@ -53,7 +65,6 @@ class Hub:
     def __init__(self):
         self.repositories: dict[str, Repository] = {}
         self.log: list[Request] = []
-        self._hashes: dict[Path, str] = {}
         self._mutex = threading.Lock()
 
     @property
@@ -64,18 +75,12 @@ class Hub:
         """Let a repository have a folder's files as its newest commit; of these, those whose path is to be kept."""
         found = {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*")) if p.is_file()}
         files = {path: file for path, file in found.items() if keep(path)}
-        content = json.dumps([(path, self.hash(file)) for path, file in files.items()])
+        content = json.dumps([(path, digest(file)) for path, file in files.items()])
         commit = hashlib.sha1(content.encode()).hexdigest()
         repository = self.repositories.setdefault(name, Repository())
         repository.commits.pop(commit, None)
         repository.commits[commit] = files
         return repository
-
-    def hash(self, file: Path) -> str:
-        """Return the SHA-256 digest of a file, which does not change."""
-        if file not in self._hashes:
-            self._hashes[file] = hashlib.sha256(file.read_bytes()).hexdigest()
-        return self._hashes[file]
 
     def fetched(self, *endings: str, of: str = "") -> int:
         """Return how many bytes of files were sent whose names end so (by default: of weights), of one model or all."""
@@ -172,7 +177,7 @@ class Hub:
         return self._send(asked, 200, json.dumps(told).encode())
 
     def _entry(self, path: str, file: Path) -> dict:
-        size, sha256 = file.stat().st_size, self.hash(file)
+        size, sha256 = file.stat().st_size, digest(file)
         entry = {"type": "file", "oid": sha256[:40], "size": size, "path": path}
         large = {"lfs": {"oid": sha256, "size": size, "pointerSize": 134}} if path.endswith(WEIGHTS) else {}
         return entry | large
@@ -185,9 +190,9 @@ class Hub:
             return _refuse(self, asked, 404, "EntryNotFound", "Entry not found")
         data = file.read_bytes()
         headers = {
-            "ETag": f'"{self.hash(file)}"',
+            "ETag": f'"{digest(file)}"',
             "X-Repo-Commit": commit,
-            "X-Linked-Etag": f'"{self.hash(file)}"',
+            "X-Linked-Etag": f'"{digest(file)}"',
             "X-Linked-Size": str(len(data)),
             "Accept-Ranges": "bytes",
         }
