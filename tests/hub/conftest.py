@@ -1,5 +1,6 @@
 """A hub on this machine, in the place of the Hugging Face hub, for this process and those that it starts."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -7,33 +8,40 @@ import pytest
 CACHED = {"HF_HOME": "", "HF_HUB_CACHE": "hub", "HF_XET_CACHE": "xet"}
 
 
-@pytest.fixture
-def hub(monkeypatch, tmp_path):
-    """Return a hub that serves nothing yet, asked by whoever asks the Hugging Face hub, with an empty cache."""
+@contextlib.contextmanager
+def standing_in(cache: Path):
+    """Yield a hub that serves nothing yet, asked by whoever asks the Hugging Face hub, with a cache in a folder."""
     huggingface_hub = pytest.importorskip("huggingface_hub", reason="models need the extra 'models'")
     from fake_hub import Hub
     from huggingface_hub import constants, hf_api
 
-    with Hub().running() as running:
+    with Hub().running() as running, pytest.MonkeyPatch.context() as patch:
         # Read when it is imported, here and in processes that are started.
         given = {"HF_ENDPOINT": running.url, "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1"}
-        given |= {name: str(tmp_path / "huggingface" / below) for name, below in CACHED.items()}
+        given |= {name: str(cache / below) for name, below in CACHED.items()}
         for name, value in given.items():
-            monkeypatch.setenv(name, value)
+            patch.setenv(name, value)
         for name in ("HF_TOKEN", "HF_HUB_OFFLINE"):
-            monkeypatch.delenv(name, raising=False)
+            patch.delenv(name, raising=False)
         for name in CACHED:
-            monkeypatch.setattr(constants, name, given[name])
-        monkeypatch.setattr(constants, "ENDPOINT", running.url)
+            patch.setattr(constants, name, given[name])
+        patch.setattr(constants, "ENDPOINT", running.url)
         template = f"{running.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(hf_api.api, "endpoint", running.url)
+        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        patch.setattr(constants, "HF_HUB_OFFLINE", False)
+        patch.setattr(hf_api.api, "endpoint", running.url)
         # Connections that were opened before know other proxies.
         huggingface_hub.close_session()
         yield running
         huggingface_hub.close_session()
+
+
+@pytest.fixture
+def hub(tmp_path):
+    """Return a hub that serves nothing yet, in the place of the real one, with an empty cache."""
+    with standing_in(tmp_path / "huggingface") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
@@ -52,11 +60,22 @@ def repositories(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def stocked(hub, repositories):
-    """Return the hub with every tiny repository there is."""
+def _with_all(hub, repositories):
     import tiny_repositories
 
     for name in tiny_repositories.NAMES:
         hub.serve(name, repositories(name))
     return hub
+
+
+@pytest.fixture
+def stocked(hub, repositories):
+    """Return the hub with every tiny repository there is."""
+    return _with_all(hub, repositories)
+
+
+@pytest.fixture(scope="module")
+def stocked_for_all(repositories, tmp_path_factory):
+    """Return such a hub for all tests of a file, which fetch a model once."""
+    with standing_in(tmp_path_factory.mktemp("huggingface")) as running:
+        yield _with_all(running, repositories)

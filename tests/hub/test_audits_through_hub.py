@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import sys
 
 import blaze_face
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 import tiny_repositories as tiny
 from PIL import Image
+from warm import Warm
 
 from biaslab import cli, kernels
 from biaslab.judging.names import WHOLE
@@ -23,7 +25,7 @@ pytestmark = [
 IMAGES = {
     **{
         f"generation.{k}": v
-        for k, v in {"height": 64, "width": 64, "steps": 2, "images_per_prompt": 2}.items()
+        for k, v in {"height": 32, "width": 32, "steps": 2, "images_per_prompt": 2}.items()
     },
     "generation.caption_prompts_per_occupation": 2,
     "bootstrap_replicates": 200,
@@ -41,23 +43,26 @@ LEAST = {
 OCCUPATIONS = ("nurse", "engineer")
 
 
-@pytest.fixture
-def started(stocked, repositories, monkeypatch, tmp_path):
-    """Stand in a folder of the run's own, where processes know tiny models by the names of open_clip's."""
-    own, path = kernels.Processes, os.pathsep.join([os.path.dirname(tiny.__file__), *map(str, tiny_path())])
+@pytest.fixture(scope="module")
+def processes(stocked_for_all):
+    """Return processes of all runs, which read libraries once, and know tiny models by the names of open_clip's."""
+    modules = (tiny, tiny.tiny_blip, tiny.tiny_pipelines)
+    with pytest.MonkeyPatch.context() as patch:
+        # Where they find what builds these.
+        patch.setenv(
+            "PYTHONPATH", os.pathsep.join([*(os.path.dirname(m.__file__) for m in modules), *sys.path])
+        )
+        warm = Warm()
+        yield lambda environment, *reads: warm(environment, tiny.read, *reads)
+        warm.close()
 
-    def processes(environment, *reads):
-        found = os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH", "")]))
-        return own({**environment, "PYTHONPATH": found}, tiny.read, *reads)
 
+@pytest.fixture(autouse=True)
+def stand_apart(processes, monkeypatch, tmp_path):
+    """Stand in a folder of the run's own, with an empty store."""
     monkeypatch.setattr(kernels, "Processes", processes)
     monkeypatch.delenv("BIASLAB_STORE", raising=False)
     monkeypatch.chdir(tmp_path)
-    return stocked
-
-
-def tiny_path():
-    return {os.path.dirname(m.__file__) for m in (tiny.tiny_blip, tiny.tiny_pipelines)}
 
 
 @pytest.fixture
@@ -117,7 +122,7 @@ def dotted(*groups):
     return {f"{group}.{name}": value for group in groups for name, value in LEAST[group].items()}
 
 
-def test_an_audit_by_name(root, tmp_path, started, faces):
+def test_an_audit_by_name(root, tmp_path, faces):
     sets = IMAGES | dotted("people", "dalleval", "triplets") | {"judging.faces": faces}
     record = ran(root, tmp_path, ["audit", tiny.SD14, "--size", "quick"], sets)
     assert said(record) == {}
@@ -134,7 +139,7 @@ def test_an_audit_by_name(root, tmp_path, started, faces):
         ("paired-sdxl", ["people"]),
     ],
 )
-def test_a_file_of_parameters(root, tmp_path, started, faces, captions, name, groups):
+def test_a_file_of_parameters(root, tmp_path, faces, captions, name, groups):
     sets = IMAGES | dotted(*groups)
     if groups == ["captions"]:
         sets |= captions
