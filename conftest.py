@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent
-# What runs share, the endpoint that tells tests what it was asked, images in memory, GCC's captions, tiny pipelines.
-sys.path += [str(ROOT / "tests" / room) for room in ("", "net", "judging", "captions", "generation")]
+# What runs share, the endpoint that tells tests what it was asked, images in memory, GCC's captions, tiny pipelines,
+# a hub.
+sys.path += [str(ROOT / "tests" / room) for room in ("", "net", "judging", "captions", "generation", "hub")]
 
 # A shell's background jobs begin with Ctrl-C ignored, and so would everything that the tests start and stop.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from biaslab import models
-from biaslab.errors import InputError, ParameterError, loading
+from biaslab.errors import InputError, ParameterError, loading, name_help
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
 
@@ -42,9 +42,14 @@ def find(name: str) -> str:
     if "/" not in name and not os.path.isdir(os.path.expanduser(name)):
         import timm
 
-        listed = timm.get_pretrained_cfg(name, allow_unregistered=False) if timm.is_model(name) else None
-        if listed is not None and listed.hf_hub_id:
-            return listed.hf_hub_id
+        if timm.is_model(name):
+            # An architecture that timm knows, with weights that it may not know.
+            listed = timm.list_pretrained(f"{name.partition('.')[0]}.*")
+            if "." in name and name not in listed:
+                raise ParameterError(f"timm lists no weights {name!r}. {name_help(name, listed)}")
+            known = timm.get_pretrained_cfg(name, allow_unregistered=False)
+            if known is not None and known.hf_hub_id:
+                return known.hf_hub_id
     return models.resolve(name, "features")
 
 

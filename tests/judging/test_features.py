@@ -116,6 +116,11 @@ def test_names_of_timm_are_found_on_the_hub():
     assert find("resnet50.tv_in1k") == "timm/resnet50.tv_in1k"
     with pytest.raises(ParameterError, match=r"vit_small_patch16_224\.dino"):
         find("vit_smal_patch16_224.dino")
+    # timm's own error for weights that it does not know is none of ours.
+    with pytest.raises(
+        ParameterError, match=r"no weights 'vit_small_patch16_224\.dion'.* 'vit_small_patch16_224\.dino'"
+    ):
+        find("vit_small_patch16_224.dion")
     with pytest.raises(ParameterError, match=r"no folder '\./nowhere'"):
         find("./nowhere")
 

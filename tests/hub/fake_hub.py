@@ -1,0 +1,231 @@
+"""A hub of models on this machine: folders under real names, what goes wrong with them, and a log of what was asked.
+
+It speaks what huggingface_hub's client asks: a model's description, its tree and files at a commit.
+"""
+
+import contextlib
+import functools
+import hashlib
+import json
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+WEIGHTS = (".safetensors", ".bin", ".ckpt", ".pt", ".pth", ".msgpack", ".h5", ".onnx")
+GATED, PRIVATE = "gated", "private"
+
+
+def digest(file: Path) -> str:
+    """Return the SHA-256 digest of a file."""
+    state = file.stat()
+    return _digest(file, state.st_size, state.st_mtime_ns)
+
+
+@functools.cache
+def _digest(file: Path, *_: int) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+class Request(NamedTuple):
+    """A request, and what was answered."""
+
+    method: str
+    path: str
+    status: int
+    sent: int
+    """Bytes of the body."""
+
+
+@dataclass
+class Repository:
+    """A model on the hub; ``main`` is the last of its commits, older ones are served by their names."""
+
+    commits: dict[str, dict[str, Path]] = field(default_factory=dict)
+    """Files by commit, each by its path in the repository."""
+    closed: str = ""
+    """Its files are ``gated``, or nobody may know of it, as it is ``private``."""
+    renamed: str = ""
+    """The name that it has now."""
+    refusals: int = 0
+    """How many of the next requests are answered that there are too many."""
+    breaks: int = 0
+    """How many of the next files of weights break off in their middle."""
+
+    @property
+    def commit(self) -> str:
+        return list(self.commits)[-1]
+
+
+class Hub:
+    """A server of repositories by name."""
+
+    def __init__(self):
+        self.repositories: dict[str, Repository] = {}
+        self.log: list[Request] = []
+        self._mutex = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def serve(self, name: str, folder: Path, keep=lambda path: True) -> Repository:
+        """Let a repository have a folder's files as its newest commit; of these, those whose path is to be kept."""
+        found = {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*")) if p.is_file()}
+        files = {path: file for path, file in found.items() if keep(path)}
+        content = json.dumps([(path, digest(file)) for path, file in files.items()])
+        commit = hashlib.sha1(content.encode()).hexdigest()
+        repository = self.repositories.setdefault(name, Repository())
+        repository.commits.pop(commit, None)
+        repository.commits[commit] = files
+        return repository
+
+    def fetched(self, *endings: str, of: str = "") -> int:
+        """Return how many bytes of files were sent whose names end so (by default: of weights), of one model or all."""
+        begin = f"/{of}/resolve/" if of else "/"
+        return sum(
+            r.sent
+            for r in self.log
+            if r.method == "GET" and r.path.startswith(begin) and r.path.endswith(endings or WEIGHTS)
+        )
+
+    @contextlib.contextmanager
+    def running(self):
+        hub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args):
+                pass
+
+            def do_GET(self):
+                # A client that has gone wants no answer.
+                with contextlib.suppress(ConnectionError):
+                    hub._answer(self, b"")
+
+            do_HEAD = do_GET
+
+            def do_POST(self):
+                hub._answer(self, self.rfile.read(int(self.headers["Content-Length"])))
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._server.shutdown()
+            thread.join()
+            self._server.server_close()
+
+    # -- answers -------------------------------------------------------------------------------------------
+
+    def _answer(self, asked: BaseHTTPRequestHandler, body: bytes) -> None:
+        address = urlsplit(asked.path)
+        parts = unquote(address.path).strip("/").split("/")
+        described = parts[:2] == ["api", "models"]
+        if described:
+            parts = parts[2:]
+        name, rest = "/".join(parts[:2]), parts[2:]
+        repository = self.repositories.get(name)
+        if repository is None or repository.closed == PRIVATE:
+            # Nobody is logged in here, and is not told whether there is one.
+            _refuse(self, asked, 401, "RepoNotFound", "Repository not found")
+        elif repository.renamed:
+            place = asked.path.replace(name, repository.renamed, 1)
+            self._send(asked, 307, b"", {"Location": place})
+        elif self._one_less(repository, "refusals"):
+            self._send(asked, 429, b"", {"Retry-After": "0"})
+        else:
+            what, revision, path = [*rest[:2], *["", ""][len(rest[:2]) :], "/".join(rest[2:])]
+            commit = repository.commit if revision in ("", "main") else revision
+            if commit not in repository.commits:
+                _refuse(self, asked, 404, "RevisionNotFound", f"Invalid rev id: {revision}")
+            elif described:
+                self._describe(asked, name, repository, what, commit, path, body)
+            elif what == "resolve":
+                self._resolve(asked, repository, commit, path)
+            else:
+                _refuse(self, asked, 404, "", "Not found")
+
+    def _describe(self, asked, name, repository, what, commit, at, body) -> None:
+        files = repository.commits[commit]
+        if what in ("", "revision"):
+            siblings = [{"rfilename": path} for path in files]
+            gated = "manual" if repository.closed == GATED else False
+            told = {
+                "_id": "1",
+                "id": name,
+                "sha": commit,
+                "private": False,
+                "gated": gated,
+                "siblings": siblings,
+            }
+            return self._send(asked, 200, json.dumps(told).encode())
+        if what == "tree":
+            within = [path for path in files if path.startswith(f"{at}/" if at else "")]
+        elif what == "paths-info":
+            wanted = json.loads(body)["paths"] if body[:1] == b"{" else parse_qs(body.decode())["paths"]
+            within = [path for path in files if path in wanted]
+        else:
+            return _refuse(self, asked, 404, "", "Not found")
+        told = [self._entry(path, files[path]) for path in within]
+        return self._send(asked, 200, json.dumps(told).encode())
+
+    def _entry(self, path: str, file: Path) -> dict:
+        size, sha256 = file.stat().st_size, digest(file)
+        entry = {"type": "file", "oid": sha256[:40], "size": size, "path": path}
+        large = {"lfs": {"oid": sha256, "size": size, "pointerSize": 134}} if path.endswith(WEIGHTS) else {}
+        return entry | large
+
+    def _resolve(self, asked, repository: Repository, commit: str, path: str) -> None:
+        file = repository.commits[commit].get(path)
+        if repository.closed == GATED:
+            return _refuse(self, asked, 403, "GatedRepo", "Access to this model is restricted.")
+        if file is None:
+            return _refuse(self, asked, 404, "EntryNotFound", "Entry not found")
+        data = file.read_bytes()
+        headers = {
+            "ETag": f'"{digest(file)}"',
+            "X-Repo-Commit": commit,
+            "X-Linked-Etag": f'"{digest(file)}"',
+            "X-Linked-Size": str(len(data)),
+            "Accept-Ranges": "bytes",
+        }
+        status = 200
+        if wanted := asked.headers.get("Range"):
+            start, _, end = wanted.removeprefix("bytes=").partition("-")
+            size, data = len(data), data[int(start) : int(end) + 1 if end else None]
+            headers["Content-Range"] = f"bytes {start}-{int(start) + len(data) - 1}/{size}"
+            status = 206
+        whole = True
+        if asked.command == "GET" and path.endswith(WEIGHTS):
+            whole = not self._one_less(repository, "breaks")
+        return self._send(asked, status, data, headers, whole=whole)
+
+    def _one_less(self, repository: Repository, what: str) -> bool:
+        """Count one down of what a repository is to do a number of times; return whether it was to."""
+        with self._mutex:
+            left = getattr(repository, what)
+            setattr(repository, what, max(0, left - 1))
+        return left > 0
+
+    def _send(self, asked, status: int, body: bytes, headers=(), *, whole: bool = True) -> None:
+        asked.send_response(status)
+        for key, value in {**dict(headers), "Content-Length": str(len(body))}.items():
+            asked.send_header(key, value)
+        asked.end_headers()
+        sent = b"" if asked.command == "HEAD" else body if whole else body[: len(body) // 2]
+        # Before the client can have read it and looked.
+        with self._mutex:
+            self.log.append(Request(asked.command, urlsplit(asked.path).path, status, len(sent)))
+        asked.wfile.write(sent)
+        asked.close_connection = asked.close_connection or not whole
+
+
+def _refuse(hub: Hub, asked, status: int, code: str, text: str) -> None:
+    hub._send(asked, status, b"", {"X-Error-Code": code, "X-Error-Message": text, "X-Request-Id": "test"})

@@ -1,0 +1,165 @@
+"""Audits of real names, end to end through a hub: tiny checkpoints, every judge that the files of parameters name."""
+
+import itertools
+import json
+import os
+import sys
+
+import blaze_face
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_repositories as tiny
+from PIL import Image
+from warm import Warm
+
+from biaslab import cli, kernels
+from biaslab.judging.names import WHOLE
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not kernels.FORKS, reason="open_clip's tiny models are known to processes that fork"),
+]
+
+# The least that each notebook takes, of small images.
+IMAGES = {
+    **{
+        f"generation.{k}": v
+        for k, v in {"height": 32, "width": 32, "steps": 2, "images_per_prompt": 2}.items()
+    },
+    "generation.caption_prompts_per_occupation": 2,
+    "bootstrap_replicates": 200,
+}
+CAPTIONS = {"per_occupation": 4, "candidates_per_occupation": 8, "nearest_per_prompt": 3}
+PEOPLE = {"occupations": 1, "power_runs": 1, "single_images": 1, "three_prompts": 2}
+SCENES = {"scenes": 2, "professions": 2, "social_images": 2, "detector_renders": 10}
+TRIPLETS = {"triplets": 2, "seeds": 1, "professions": 2, "one_triplet": 2, "detector_drawings": 10}
+LEAST = {
+    "captions": CAPTIONS | {"occupations": ["nurse", "engineer"]},
+    "people": PEOPLE | {"aspect": 1},
+    "dalleval": SCENES,
+    "triplets": TRIPLETS,
+}
+OCCUPATIONS = ("nurse", "engineer")
+
+
+@pytest.fixture(scope="module")
+def processes(stocked_for_all):
+    """Return processes of all runs, which read libraries once, and know tiny models by the names of open_clip's."""
+    modules = (tiny, tiny.tiny_blip, tiny.tiny_pipelines)
+    with pytest.MonkeyPatch.context() as patch:
+        # Where they find what builds these.
+        patch.setenv(
+            "PYTHONPATH", os.pathsep.join([*(os.path.dirname(m.__file__) for m in modules), *sys.path])
+        )
+        warm = Warm()
+        yield lambda environment, *reads: warm(environment, tiny.read, *reads)
+        warm.close()
+
+
+@pytest.fixture(autouse=True)
+def stand_apart(processes, monkeypatch, tmp_path):
+    """Stand in a folder of the run's own, with an empty store."""
+    monkeypatch.setattr(kernels, "Processes", processes)
+    monkeypatch.delenv("BIASLAB_STORE", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def faces(tmp_path):
+    """Return the face detector that files of parameters name, or none."""
+    return (
+        f"mediapipe:{blaze_face.save(tmp_path / 'blaze_face_short_range.tflite')}"
+        if blaze_face.is_there()
+        else WHOLE
+    )
+
+
+@pytest.fixture
+def captions(tmp_path):
+    """Write captions that name two occupations and say a gender or none, and an image behind each."""
+    words = itertools.product(
+        OCCUPATIONS, ("woman", "man", "person"), ("in a park", "at work", "with a red hat")
+    )
+    rows = [(f"A {who} who is a {job} {where}.", f"{k:03}") for k, (job, who, where) in enumerate(words)]
+    rows += [
+        (f"The {job} {where}.", f"1{k:02}")
+        for k, (job, _, where) in enumerate(itertools.product(OCCUPATIONS, "ab", ("smiles", "reads a book")))
+    ]
+    rng, images = np.random.default_rng(0), tmp_path / "images"
+    images.mkdir()
+    for _, key in rows:
+        Image.fromarray(rng.integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(images / f"{key}.png")
+    file = tmp_path / "captions" / "part.parquet"
+    file.parent.mkdir()
+    pd.DataFrame(rows, columns=["TEXT", "key"]).to_parquet(file)
+    return {"captions.corpus": str(file), "captions.training_images": str(images)}
+
+
+def ran(root, tmp_path, words, sets):
+    """Run a command with settings, and return what it left behind."""
+    each = [
+        ("--set", f"{key}={json.dumps(value) if isinstance(value, list) else value}")
+        for key, value in sets.items()
+    ]
+    how = [
+        "--notebooks-dir",
+        str(root / "notebooks"),
+        "--outputs",
+        str(tmp_path / "out"),
+        "--no-progress",
+        "--set",
+        "jobs=2",
+    ]
+    cli.main([*words, *how, *itertools.chain.from_iterable(each)])
+    (record,) = tmp_path.glob("out/*/run.json")
+    r = json.loads(record.read_text(encoding="utf-8"))
+    print("SECONDS", words[1][-20:], {n["id"]: n["seconds"] for n in r["notebooks"]})
+    return r
+
+
+def dotted(*groups):
+    return {f"{group}.{name}": value for group in groups for name, value in LEAST[group].items()}
+
+
+def test_an_audit_by_name(root, tmp_path, faces):
+    sets = IMAGES | dotted("people", "dalleval", "triplets") | {"judging.faces": faces}
+    record = ran(root, tmp_path, ["audit", tiny.SD14, "--size", "quick"], sets)
+    assert said(record) == {}
+    assert record["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("name", "groups"),
+    [
+        ("sd14", ["captions"]),
+        ("sdxl", ["captions"]),
+        ("triplets-sd14", ["triplets"]),
+        ("dalleval-sd14", ["dalleval"]),
+        ("paired-sdxl", ["people"]),
+    ],
+)
+def test_a_file_of_parameters(root, tmp_path, faces, captions, name, groups):
+    sets = IMAGES | dotted(*groups)
+    if groups == ["captions"]:
+        sets |= captions
+    if groups == ["triplets"]:
+        (tmp_path / "neutral.txt").write_text("\n".join(NEUTRAL))
+        sets |= {"captions.corpus": str(tmp_path / "neutral.txt")}
+    else:
+        sets |= {"judging.faces": faces}
+    record = ran(root, tmp_path, ["run", str(root / f"params/{name}.yaml")], sets)
+    assert said(record) == {}
+    assert record["status"] == "ok"
+
+
+NEUTRAL = [
+    f"a person {does} {where}"
+    for does in ("walks", "sits", "stands")
+    for where in ("in a park", "on a beach", "by a red car")
+]
+
+
+def said(record):
+    """Return what became of notebooks that did not finish."""
+    return {n["id"]: f"{n['status']}: {n['reason']}" for n in record["notebooks"] if n["status"] != "ok"}

@@ -1,0 +1,142 @@
+"""What is refused before the first image is made: models in every role, with everything that may be wrong with them.
+
+What is not refused yet is met by the notebook that uses it, when images were made or bought.
+"""
+
+from typing import NamedTuple
+
+import pytest
+import tiny_repositories as tiny
+
+from biaslab import audit, cli, params, runs
+from biaslab.errors import BiaslabError
+from biaslab.judging.names import WHOLE
+
+
+class Role(NamedTuple):
+    """What a setting names a model for."""
+
+    setting: str
+    notebook: str
+    """One that uses it."""
+    name: str
+    served: str
+    """The repository behind the name."""
+    misspelt: str
+    other: str
+    """A model of another kind."""
+
+
+PAIRS, SIMILARITY = "paired/4_4_overall", "settings.triplets.similarity."
+OF_CLIP = ("ViT-B-32:openai", tiny.CLIP_B, "ViT-B-32:opneai", tiny.VQA)
+ROLES = {
+    "text-to-image": Role("model", PAIRS, tiny.SD14, tiny.SD14, "CompVis/stable-difusion-v1-4", tiny.VQA),
+    "faces": Role("settings.judging.faces", PAIRS, tiny.FACES, tiny.FACES, "owner/yolo-face", tiny.DETR),
+    "gender": Role("settings.judging.gender", PAIRS, *OF_CLIP),
+    "further": Role(
+        "settings.judging.further",
+        "paired/b_d_judges",
+        f"vqa:{tiny.VQA}",
+        tiny.VQA,
+        "vqa:Salesforce/blip-vqa-bsae",
+        f"vqa:{tiny.DETR}",
+    ),
+    "detector": Role(
+        "settings.dalleval.detector",
+        "dalleval/4_1_paintskills",
+        tiny.DETR,
+        tiny.DETR,
+        "facebook/detr-resnet-101-dc",
+        tiny.SEGFORMER,
+    ),
+    "vqa": Role(
+        "settings.dalleval.vqa",
+        "dalleval/5_3_gender",
+        tiny.VQA,
+        tiny.VQA,
+        "Salesforce/blip-vqa-bsae",
+        tiny.CAPTIONER,
+    ),
+    "captioner": Role(
+        "settings.dalleval.captioner",
+        "dalleval/d_alignment_quality",
+        tiny.CAPTIONER,
+        tiny.CAPTIONER,
+        "Salesforce/blip-image-captoining-base",
+        tiny.VQA,
+    ),
+    "objects": Role(
+        "settings.triplets.objects",
+        "triplets/5_co_occurrence",
+        tiny.SEGFORMER,
+        tiny.SEGFORMER,
+        "nvidia/segformer-b0-finetuned-ade",
+        tiny.DETR,
+    ),
+    **{
+        by: Role(SIMILARITY + by, "triplets/4_disparities", name, served, misspelt, tiny.SD14)
+        for by, name, served, misspelt in (
+            ("resnet", "resnet50.tv_in1k", tiny.RESNET, "resnet50.tv_1k"),
+            ("dino", "vit_small_patch16_224.dino", tiny.DINO_S, "vit_small_patch16_224.dion"),
+            ("split_product", "vit_base_patch8_224.dino", tiny.DINO_B, "vit_base_patch_8_224.dino"),
+        )
+    },
+    "clip": Role(SIMILARITY + "clip", "triplets/4_disparities", *OF_CLIP),
+}
+FAULTS = ("misspelt", "absent", "gated", "only .bin", "another kind")
+REFUSED = {(by, "misspelt") for by in ("resnet", "dino", "split_product")}
+"""What a plan refuses by now."""
+
+
+def planned(root, tmp_path, role: Role, name: str) -> None:
+    """Plan a run of one notebook, in which a role is a name's and all others are filled as they should be."""
+    captions = tmp_path / "captions.csv"
+    captions.write_text("image_id,text\n1,a nurse\n2,a pilot\n")
+    sets = {"judging.faces": WHOLE, "judging.gender": "ViT-B-32:openai", "dalleval.captions": captions}
+    sets |= {"dalleval.captioner": tiny.CAPTIONER}
+    given = audit.params_of([tiny.SD14], size="quick") | {"notebooks": [role.notebook]}
+    overrides = [*(f"settings.{key}={value}" for key, value in sets.items()), f"{role.setting}={name}"]
+    checked = params.load(runs.PARAMS, given=given, overrides=overrides, notebooks_dir=root / "notebooks")
+    runs.plan(checked, tmp_path / "run")
+
+
+@pytest.mark.parametrize("role", ROLES.values(), ids=ROLES)
+def test_what_is_right_is_not_refused(root, tmp_path, stocked, role):
+    planned(root, tmp_path, role, role.name)
+
+
+@pytest.mark.parametrize(
+    ("role", "fault"),
+    [
+        pytest.param(
+            role,
+            fault,
+            id=f"{name}-{fault}",
+            marks=()
+            if (name, fault) in REFUSED
+            else pytest.mark.xfail(
+                strict=True, raises=pytest.fail.Exception, reason="found only when it is used"
+            ),
+        )
+        for name, role in ROLES.items()
+        for fault in FAULTS
+    ],
+)
+def test_what_cannot_be_used_is_refused(root, tmp_path, stocked, repositories, role, fault):
+    name = {"misspelt": role.misspelt, "another kind": role.other}.get(fault, role.name)
+    repository = stocked.repositories[role.served]
+    repository.closed = {"absent": "private", "gated": "gated"}.get(fault, "")
+    if fault == "only .bin":
+        del stocked.repositories[role.served]
+        stocked.serve(role.served, repositories(role.served), lambda path: not path.endswith(".safetensors"))
+    with pytest.raises(BiaslabError) as refused:
+        planned(root, tmp_path, role, name)
+    assert name.rpartition(":")[2] in str(refused.value)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the model is fetched to time its images")
+def test_no_weights_are_fetched_before_every_name_is_known(root, stocked, capsys):
+    sets = ["--set", f"judging.faces={WHOLE}", "--set", "judging.gender=ViT-B-32:opneai"]
+    words = ["audit", tiny.SD14, "--size", "quick", "--dry-run", *sets]
+    cli.main([*words, "--notebooks-dir", str(root / "notebooks")])
+    assert stocked.fetched() == 0

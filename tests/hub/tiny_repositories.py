@@ -1,0 +1,317 @@
+"""Tiny random checkpoints with the names, formats and lists of files of repositories on the Hugging Face hub.
+
+What another library would load, and biaslab must not, lies beside them as in the real repositories: the same weights as
+pickles, in half precision, for other frameworks, and checkpoints in one file. Those are no weights at all.
+"""
+
+import functools
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import tiny_blip
+import tiny_grounding
+import tiny_pipelines
+
+SD14, SD15 = "CompVis/stable-diffusion-v1-4", "stable-diffusion-v1-5/stable-diffusion-v1-5"
+SDXL = "stabilityai/stable-diffusion-xl-base-1.0"
+DETR, SEGFORMER = "facebook/detr-resnet-101-dc5", "nvidia/segformer-b0-finetuned-ade-512-512"
+VQA, BLIP2 = "Salesforce/blip-vqa-base", "Salesforce/blip2-flan-t5-xxl"
+CAPTIONER = "Salesforce/blip-image-captioning-base"
+# open_clip finds ViT-L-14:openai and ViT-B-32:openai there.
+CLIP_L, CLIP_B = "timm/vit_large_patch14_clip_224.openai", "timm/vit_base_patch32_clip_224.openai"
+RESNET = "timm/resnet50.tv_in1k"
+# A detector of faces in transformers' format; this name is no real one.
+FACES = "owner/yolos-face"
+DINO_S, DINO_B = "timm/vit_small_patch16_224.dino", "timm/vit_base_patch8_224.dino"
+
+# What open_clip builds under the names of two architectures, where :func:`shrink` was called.
+_CLIP = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 224, "layers": 1, "width": 32, "head_width": 16, "patch_size": 32},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1},
+}
+ARCHITECTURES = {"ViT-L-14": CLIP_L, "ViT-B-32": CLIP_B}
+# The classes of a detector of COCO in the order of their numbers, some of which stand for none.
+_COCO = (
+    "N/A, person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant, "
+    "N/A, stop sign, parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, giraffe, "
+    "N/A, backpack, umbrella, N/A, N/A, handbag, tie, suitcase, frisbee, skis, snowboard, sports ball, kite, "
+    "baseball bat, baseball glove, skateboard, surfboard, tennis racket, bottle, N/A, wine glass, cup, fork, "
+    "knife, spoon, bowl, banana, apple, sandwich, orange, broccoli, carrot, hot dog, pizza, donut, cake, "
+    "chair, couch, potted plant, bed, N/A, dining table, N/A, N/A, toilet, N/A, tv, laptop, mouse, remote, "
+    "keyboard, cell phone, microwave, oven, toaster, sink, refrigerator, N/A, book, clock, vase, scissors, "
+    "teddy bear, hair drier, toothbrush"
+)
+
+
+def save(name: str, folder: Path) -> Path:
+    """Save the repository of a name in a folder, and return it."""
+    import torch
+
+    from biaslab.generation.loading import quiet
+
+    folder.mkdir(parents=True)
+    torch.manual_seed(11)
+    with quiet():
+        _SAVED[name](folder)
+    (folder / "README.md").write_text("---\nlicense: other\n---\n")
+    (folder / ".gitattributes").write_text("*.safetensors filter=lfs diff=lfs merge=lfs -text\n")
+    return folder
+
+
+def shrink() -> None:
+    """Let open_clip build tiny models under the names of two of its architectures, in this process."""
+    from open_clip import factory
+
+    for name in ARCHITECTURES:
+        factory._MODEL_CONFIGS[name] = json.loads(json.dumps(_CLIP))
+
+
+def read(libraries, *given) -> None:
+    """Read libraries as the processes of a run do, and :func:`shrink`: notebooks begin in copies of this process."""
+    libraries(*given)
+    shrink()
+
+
+def _beside(folder: Path, *paths: str) -> None:
+    """Put files into a folder that nobody is to read."""
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(b"not to be read " * 100)
+
+
+# -- text to image -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _vocabulary() -> tuple[dict[str, int], list[str]]:
+    """Return CLIP's words and how they are joined, as open_clip carries them."""
+    from open_clip.tokenizer import bytes_to_unicode, default_bpe
+
+    lines = gzip.decompress(Path(default_bpe()).read_bytes()).decode().split("\n")
+    merges = lines[1 : 49152 - 256 - 2 + 1]
+    letters = list(bytes_to_unicode().values())
+    words = [*letters, *(c + "</w>" for c in letters), *("".join(m.split()) for m in merges)]
+    return {w: k for k, w in enumerate([*words, "<|startoftext|>", "<|endoftext|>"])}, merges
+
+
+def _tokenizer():
+    import transformers
+
+    words, merges = _vocabulary()
+    marks = {"bos_token": "<|startoftext|>", **dict.fromkeys(("eos_token", "unk_token"), "<|endoftext|>")}
+    pairs = [tuple(m.split()) for m in merges]
+    return transformers.CLIPTokenizer(
+        vocab=words, merges=pairs, **marks, pad_token="<|endoftext|>", model_max_length=77
+    )
+
+
+def _text_encoder(*, projection: bool = False):
+    import transformers
+
+    config = transformers.CLIPTextConfig(
+        vocab_size=49408,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=77,
+        projection_dim=16,
+        bos_token_id=49406,
+        eos_token_id=49407,
+    )
+    kind = transformers.CLIPTextModelWithProjection if projection else transformers.CLIPTextModel
+    return kind(config)
+
+
+def _save_pipeline(folder: Path, pipe, *beside: str, pickles: bool) -> None:
+    """Save a pipeline with the same in half precision, and where there are ``pickles`` these of each file."""
+    import torch
+
+    tiny_pipelines._spread(pipe)
+    pipe.save_pretrained(folder, safe_serialization=True)
+    parts = list(folder.rglob("*.safetensors"))
+    half = pipe.to(torch.float16)
+    half.save_pretrained(folder, variant="fp16", safe_serialization=True)
+    assert len(list(folder.rglob("*.fp16.safetensors"))) == len(parts)
+    for file in list(folder.rglob("*.safetensors")) if pickles else ():
+        stem = file.stem.replace("model", "pytorch_model") if file.stem.startswith("model") else file.stem
+        _beside(folder, (file.parent / f"{stem}.bin").relative_to(folder).as_posix())
+    _beside(folder, *beside)
+
+
+def _sd1(folder: Path, *beside: str) -> None:
+    pipe = tiny_pipelines.checked()
+    pipe.register_modules(tokenizer=_tokenizer(), text_encoder=_text_encoder())
+    _save_pipeline(folder, pipe, *beside, pickles=True)
+
+
+def _sd14(folder: Path) -> None:
+    _sd1(
+        folder, "unet/diffusion_pytorch_model.non_ema.safetensors", "unet/diffusion_pytorch_model.non_ema.bin"
+    )
+
+
+def _sd15(folder: Path) -> None:
+    kinds = [f"v1-5-pruned{kind}" for kind in ("", "-emaonly")]
+    single = [f"{kind}.{ending}" for kind in kinds for ending in ("ckpt", "safetensors")]
+    unet = [f"unet/diffusion_pytorch_model.non_ema.{ending}" for ending in ("safetensors", "bin")]
+    _sd1(folder, *single, *unet, "v1-inference.yaml")
+
+
+def _sdxl(folder: Path) -> None:
+    pipe = tiny_pipelines.sdxl()
+    pipe.register_modules(
+        tokenizer=_tokenizer(),
+        tokenizer_2=_tokenizer(),
+        text_encoder=_text_encoder(),
+        text_encoder_2=_text_encoder(projection=True),
+    )
+    others = ("flax_model.msgpack", "model.onnx", "openvino_model.bin", "openvino_model.xml")
+    parts = ("text_encoder", "text_encoder_2", "unet", "vae_decoder", "vae_encoder")
+    beside = [f"{part}/{other}" for part in parts for other in others]
+    beside += ["sd_xl_base_1.0.safetensors", "sd_xl_base_1.0_0.9vae.safetensors", "01.png", "LICENSE.md"]
+    beside += ["sd_xl_offset_example-lora_1.0.safetensors", "unet/model.onnx_data"]
+    _save_pipeline(folder, pipe, *beside, pickles=False)
+    for part in ("vae_decoder", "vae_encoder"):
+        (folder / part / "config.json").write_text("{}")
+    shutil.copytree(folder / "vae", folder / "vae_1_0")
+
+
+# -- judges ------------------------------------------------------------------------------------------------
+
+
+def _detr(folder: Path) -> None:
+    import transformers
+
+    labels = _COCO.split(", ")
+    assert len(labels) == 91
+    # As the real one names its backbone: of timm, and to be fetched with weights of its own.
+    told = {
+        "architectures": ["DetrForObjectDetection"],
+        "model_type": "detr",
+        "backbone": "resnet10t",
+        "use_timm_backbone": True,
+        "use_pretrained_backbone": True,
+        "dilation": True,
+        "num_channels": 3,
+        "d_model": 32,
+        **{f"{part}_{size}": n for part in ("encoder", "decoder") for size, n in _SMALL.items()},
+        "num_hidden_layers": 1,
+        "num_queries": 10,
+        "id2label": {str(k): label for k, label in enumerate(labels)},
+        "label2id": {label: k for k, label in enumerate(labels)},
+    }
+    config = transformers.DetrConfig.from_dict(told)
+    transformers.DetrForObjectDetection(config).save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(told))
+    prepared = {
+        "size": 64,
+        "max_size": 128,
+        "do_resize": True,
+        "do_normalize": True,
+        "format": "coco_detection",
+    }
+    mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    prepared |= {"feature_extractor_type": "DetrFeatureExtractor", "image_mean": mean, "image_std": std}
+    (folder / "preprocessor_config.json").write_text(json.dumps(prepared))
+    _beside(folder, "pytorch_model.bin")
+
+
+_SMALL = {"layers": 1, "attention_heads": 2, "ffn_dim": 32}
+
+
+def _faces(folder: Path) -> None:
+    import transformers
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    labels = {"id2label": {0: "person", 1: "face"}, "label2id": {"person": 0, "face": 1}}
+    sizes |= {"image_size": [32, 32], "patch_size": 16, "num_detection_tokens": 6}
+    transformers.YolosForObjectDetection(transformers.YolosConfig(**sizes, **labels)).save_pretrained(folder)
+    transformers.YolosImageProcessor(size=tiny_grounding.SIZE, do_pad=False).save_pretrained(folder)
+
+
+def _segformer(folder: Path) -> None:
+    labels = {0: "wall", 1: "building", 2: "sky", 3: "person", 4: "chair", 5: "car", 6: "book", 7: "flower"}
+    tiny_grounding.segformer(folder, labels)
+    _beside(folder, "pytorch_model.bin", "tf_model.h5")
+
+
+def _vqa(folder: Path) -> None:
+    tiny_blip.save_blip(folder)
+    _beside(folder, "pytorch_model.bin", "tf_model.h5")
+
+
+def _captioner(folder: Path) -> None:
+    tiny_blip.save_blip(folder, "BlipForConditionalGeneration")
+    _beside(folder, "pytorch_model.bin", "tf_model.h5")
+
+
+def _blip2(folder: Path) -> None:
+    import transformers
+
+    tiny_blip.save_blip2(folder, "t5")
+    model = transformers.Blip2ForConditionalGeneration.from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    # The real one comes in parts, too.
+    model.save_pretrained(folder, max_shard_size="40KB")
+    names = sorted(p.stem for p in folder.glob("*.safetensors"))
+    _beside(folder, *(f"pytorch_{name}.bin" for name in names), "pytorch_model.bin.index.json")
+    (folder / "pytorch_model.bin.index.json").write_text("{}")
+
+
+def _clip(architecture: str, folder: Path) -> None:
+    import open_clip
+    import torch
+    from safetensors.torch import save_file
+
+    model = open_clip.CLIP(**json.loads(json.dumps(_CLIP)), quick_gelu=True)
+    weights = {k: v.contiguous() for k, v in model.state_dict().items()}
+    # As sure of itself as the real ones are, and more moved by what it sees than a network that begins to learn.
+    weights["logit_scale"] = torch.tensor(100.0).log()
+    weights |= {k: v * 3 for k, v in weights.items() if k.startswith("visual.") and v.dim() > 1}
+    save_file(weights, folder / "open_clip_model.safetensors")
+    (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": _CLIP, "preprocess_cfg": {}}))
+    (folder / "config.json").write_text(json.dumps({"model_type": "clip"}))
+    _tokenizer().save_pretrained(folder)
+    _beside(folder, "open_clip_pytorch_model.bin", "pytorch_model.bin", "model.safetensors")
+
+
+def _timm(architecture: str, arguments: dict, folder: Path) -> None:
+    import timm
+    from safetensors.torch import save_file
+
+    name, _, tag = architecture.partition(".")
+    model = timm.create_model(name, num_classes=1000 if tag == "tv_in1k" else 0, **arguments)
+    known = timm.get_pretrained_cfg(architecture).to_dict()
+    kept = ("tag", "input_size", "interpolation", "crop_pct", "mean", "std", "num_classes", "pool_size")
+    config = {"architecture": name, "num_classes": model.num_classes, "num_features": model.num_features}
+    config |= {"pretrained_cfg": {k: known[k] for k in kept if k in known}, "model_args": arguments}
+    (folder / "config.json").write_text(json.dumps(config))
+    weights = {k: v.contiguous() for k, v in model.state_dict().items()}
+    save_file(weights, folder / "model.safetensors")
+    _beside(folder, "pytorch_model.bin")
+
+
+_TRANSFORMER = {"embed_dim": 16, "depth": 1, "num_heads": 2}
+_SAVED = {
+    SD14: _sd14,
+    SD15: _sd15,
+    SDXL: _sdxl,
+    DETR: _detr,
+    FACES: _faces,
+    SEGFORMER: _segformer,
+    VQA: _vqa,
+    CAPTIONER: _captioner,
+    BLIP2: _blip2,
+    CLIP_L: functools.partial(_clip, "ViT-L-14"),
+    CLIP_B: functools.partial(_clip, "ViT-B-32"),
+    RESNET: functools.partial(
+        _timm, "resnet50.tv_in1k", {"layers": [1, 1, 1, 1], "channels": [8, 16, 24, 32]}
+    ),
+    DINO_S: functools.partial(_timm, "vit_small_patch16_224.dino", _TRANSFORMER),
+    DINO_B: functools.partial(_timm, "vit_base_patch8_224.dino", _TRANSFORMER),
+}
+NAMES = tuple(_SAVED)
