@@ -561,7 +561,7 @@ def variation(variation: pd.DataFrame, *, confidence: float) -> list[Finding]:
             ),
         ]
 
-    return each(variation, ["model"], say)
+    return each(variation[variation["n"] > 0], ["model"], say)
 
 
 def printed_spread(spread: pd.DataFrame) -> list[Finding]:
