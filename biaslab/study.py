@@ -358,7 +358,10 @@ class Study:
             self._records["figures"] = [r for r in self._records["figures"] if r["name"] != name]
             self._write_records()
             said = " ".join(text.get_text() for ax in figure.axes for text in ax.texts)
-            print(said or f"Nothing is drawn for the figure {name}: every value is missing, and its table says why.")
+            print(
+                said
+                or f"Nothing is drawn for the figure {name}: every value is missing, and its table says why."
+            )
             plt.close(figure)
             return
         if "confidence" in facts:

@@ -11,7 +11,6 @@ import pandas as pd
 
 from biaslab import stats, tables
 from biaslab.captions.indicators import without_gender
-from biaslab.errors import InputError
 from biaslab.genders import GENDERS
 from biaslab.judging import skill_ratings as skill_rated
 from biaslab.judging.inception import INCEPTION
@@ -409,7 +408,9 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
     if (path := pipeline.settings.dalleval.inception) and real is not None:
         features = {name: _vectors(pipeline, *of, INCEPTION + path) for name, of in sets.items()}
         rows += _distances(features, groups, "Inception", pipeline.seed)
-    found = pd.DataFrame(rows).fillna({"reason": ""})
+    # Where no image can be read no row has a value.
+    columns = ["images", "metric", "value", "ci_low", "ci_high", "floor", "n", "reason"]
+    found = pd.DataFrame(rows, columns=columns).fillna({"reason": ""})
     found.loc[found["value"].notna() & found["ci_low"].isna(), "reason"] = "captions of too few occupations"
     return _table(pipeline, found, "dalleval_image_quality")
 

@@ -450,15 +450,11 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
 def _variation(group: Group, confidence: float) -> pd.DataFrame:
     """Return the spread of each occupation; without a value where none of its images was judged."""
     judged = np.isfinite(group.generated).any(axis=1)
-    known = _known_variation(group.only(judged), confidence)
-    return (
-        known.set_index("occupation")
-        .reindex(group.occupations)
-        .rename_axis("occupation")
-        .reset_index()
-        .assign(model=group.model, approach=group.approach)
-        .fillna({"n": 0, "reason": _NOBODY})
-    )
+    known = _known_variation(group.only(judged), confidence).set_index("occupation")
+    whole = known.reindex(group.occupations).rename_axis("occupation").reset_index()
+    whole = whole.assign(model=group.model, approach=group.approach)
+    whole.loc[~judged, "n"], whole["reason"] = 0, whole["reason"].astype(object).where(judged, _NOBODY)
+    return whole
 
 
 def _known_variation(group: Group, confidence: float) -> pd.DataFrame:
