@@ -308,7 +308,7 @@ class Study:
             tables.write(frame, path)
         self._record("tables", {"name": name})
         if frame.empty:
-            print(f"The source has no measurements for the table {name}.")
+            print(f"The source has no measurements for the table {name}, or nobody could be judged.")
         return frame
 
     def show(
@@ -359,7 +359,10 @@ class Study:
             self._records["figures"] = [r for r in self._records["figures"] if r["name"] != name]
             self._write_records()
             said = " ".join(text.get_text() for ax in figure.axes for text in ax.texts)
-            print(said or f"There is nothing to draw for the figure {name}.")
+            print(
+                said
+                or f"Nothing is drawn for the figure {name}: every value is missing, and its table says why."
+            )
             plt.close(figure)
             return
         if "confidence" in facts:
@@ -406,7 +409,7 @@ class Study:
             self._record("findings", finding.as_record() | told)
             print(finding)
         if not each:
-            print("The source has no measurements for this finding.")
+            print("The source has no measurements for this finding, or nobody could be judged.")
 
     @property
     def printed_models(self) -> set[str]:

@@ -54,7 +54,9 @@ def test_a_figure_that_draws_nothing_is_no_result(study, capsys, draw):
     assert records(study)["figures"] == [] and not list(study.output_dir.glob("figures/*"))
     said = capsys.readouterr().out
     expected = (
-        "Nobody was asked." if draw is words else "There is nothing to draw for the figure paired_told."
+        "Nobody was asked."
+        if draw is words
+        else "Nothing is drawn for the figure paired_told: every value is missing, and its table says why."
     )
     assert said == f"{expected}\n"
     assert not plt.fignum_exists(figure.number)
@@ -133,7 +135,9 @@ def test_a_figure_is_withdrawn_where_other_data_leave_nothing_to_draw(study, cap
     study.show("paired_told", drawn(table.head(0)))
     assert [f["name"] for f in records(study)["figures"]] == ["paired_lean"]
     assert {f.stem for f in study.output_dir.glob("figures/*")} == {"paired_lean"}
-    assert capsys.readouterr().out.endswith("The source has no measurements for this figure.\n")
+    assert capsys.readouterr().out.endswith(
+        "The source has no measurements for this figure, or nobody could be judged.\n"
+    )
 
 
 def test_findings_are_printed_and_recorded_once(study, capsys):
@@ -149,7 +153,10 @@ def test_findings_are_printed_and_recorded_once(study, capsys):
 def test_no_finding_is_said_and_not_recorded(study, capsys):
     study.find([], main=True)
     assert records(study)["findings"] == []
-    assert capsys.readouterr().out == "The source has no measurements for this finding.\n"
+    assert (
+        capsys.readouterr().out
+        == "The source has no measurements for this finding, or nobody could be judged.\n"
+    )
 
 
 def test_findings_of_printed_numbers_say_so(study):
@@ -162,7 +169,10 @@ def test_an_empty_table_is_written_and_said_to_be_empty(study, capsys):
     empty = pd.DataFrame(columns=tables.schema("world_ceiling").names)
     study.save("world_ceiling", empty)
     assert tables.read(study.output_dir / "tables" / "world_ceiling.csv", "world_ceiling").empty
-    assert capsys.readouterr().out == "The source has no measurements for the table world_ceiling.\n"
+    assert (
+        capsys.readouterr().out
+        == "The source has no measurements for the table world_ceiling, or nobody could be judged.\n"
+    )
 
 
 def test_a_report_lists_no_table_without_rows(tmp_path):

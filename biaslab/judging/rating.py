@@ -60,18 +60,16 @@ def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] =
 def sample(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     """Draw ``n`` images, spread as evenly as they allow over sources, within each over models, then occupations.
 
-    Fewer are drawn where there are fewer, and an image that stands in several rows of a source and model at most once.
+    Fewer are drawn where there are fewer (none where nobody was judged), and an image that stands in several rows of a
+    source and model at most once.
     Returned are rows of ``images`` (image_id, source, occupation, model where there are several, …) with a new first
     column ``item`` (1, 2, …) in random order, which says nothing of where an image comes from.
 
     Raises:
         ParameterError: ``n`` is below 1.
-        InputError: There is no image.
     """
     if n < 1:
         raise ParameterError(f"n is {n!r}; rate at least 1 image.")
-    if images.empty:
-        raise InputError("There is no image to rate: none was judged.")
     rng = np.random.default_rng(seed)
     images = images.sort_values(["source", "image_id"], kind="stable").reset_index(drop=True)
     among = ["source", *(["model"] if "model" in images else [])]
@@ -103,7 +101,7 @@ class Session:
 
     Raises:
         ParameterError: A name cannot be used, or the folder holds another sample.
-        InputError: There is no image to draw, or a file of labels is damaged.
+        InputError: A file of labels is damaged.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Every form takes a long table, names of its columns (an empty name: there is no such column) and, of the following,
 what applies to it. Rows, panels and colours come in the order of the table; missing values are left out; a table
-without rows gives a figure that says so.
+without rows, or of which every value is missing, gives a figure that says so.
 
 - ``value``: The column that is drawn, ``row``: the column whose values are rows, ``row_names``: what these are called.
 - ``hue``: The column that colours tell apart, ``look``: its colours, markers and names.
@@ -34,6 +34,7 @@ from biaslab.plots import style
 
 WIDTH = 9.2
 """Inches that a report gives a figure."""
+NO_VALUES = "Every value is missing: nobody could be judged, or nothing was measured. The table says why."
 _HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**")
 
 
@@ -140,6 +141,8 @@ def estimates(
     ``floor`` is a column with what chance alone gives, drawn as a grey mark; ``mark`` one with a value to compare with,
     a thin black mark; ``band`` the ends of what lies grey behind each estimate. A dot without a line has no interval.
     """
+    if table[value].isna().all():
+        return style.nothing(NO_VALUES)
     looks = _looks(table, hue, look)
 
     def beside(rows: pd.DataFrame) -> int:
@@ -224,6 +227,8 @@ def diagonal(
     number in large ones. Of a panel's points, the ``named`` farthest from the diagonal bear their ``names``. ``under``
     draws what lies below them, such as regions, for which ``keys`` are the legend's entries.
     """
+    if table[[x, y]].dropna().empty:
+        return style.nothing(NO_VALUES)
     looks = _looks(table, hue, look)
     several = panel and table[panel].nunique() > 1
     side = min(5.2, WIDTH / columns) if several else 5.2
@@ -290,6 +295,8 @@ def trends(
     Rows come in the order of ``x``: numbers stand to scale, texts and, where asked, numbers at ``even`` distances.
     Values of ``hue`` stand a little beside one another; ``sharey`` gives all panels one y axis.
     """
+    if table[value].isna().all():
+        return style.nothing(NO_VALUES)
     looks = _looks(table, hue, look)
     figure, parts = panels(table, panel, names=panel_names, columns=columns, height=3.4, sharey=sharey)
     name_axes(figure, *labels)
@@ -334,6 +341,8 @@ def heat_map(
     between two colours (None for shades of one). ``form`` is the format of numbers, ``text`` a column with what is
     written in their place.
     """
+    if table[value].isna().all():
+        return style.nothing(NO_VALUES)
     figure, parts = panels(
         table, panel, columns=columns, height=lambda rows: inch * rows[row].nunique() + 1.3
     )

@@ -65,6 +65,8 @@ def gender_counts(genders: pd.DataFrame) -> Figure:
 
     Only professions with each model's usual number of images are drawn, since others have other counts.
     """
+    if genders["n_female"].isna().all():
+        return style.nothing(forms.NO_VALUES)
     colors = MODELS.of(genders["model"].unique())
     figure, parts = forms.panels(genders, "model", columns=3, sharey=True)
     for ax, of in parts:

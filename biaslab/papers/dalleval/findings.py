@@ -487,12 +487,15 @@ def metric_agreement(agreement: pd.DataFrame) -> list[Finding]:
 
 
 def image_quality(quality: pd.DataFrame) -> list[Finding]:
-    """Say how often images find their caption, beside the images behind the captions and chance."""
+    """Say how often images find their caption, beside the images behind the captions and chance.
+
+    Of a model none of whose images can be read nothing is said.
+    """
 
     def say(model: str, of: pd.DataFrame) -> Finding:
         by = {row["images"]: row for row in of.to_dict("records")}
         row, why = by["generated"], ""
-        if real := by.get("captioned"):
+        if (real := by.get("captioned")) and isfinite(real["value"]):
             why = (
                 f"The images behind the captions find theirs in {spoken(real['value'])} % ({interval(real)})."
             )
@@ -502,7 +505,9 @@ def image_quality(quality: pd.DataFrame) -> list[Finding]:
             why, f"By chance it would be {spoken(row['floor'])} %.", of="captions", figure="image_quality",
         )  # fmt: skip
 
-    return each(quality[quality["metric"] == "R-precision"], ["model"], say)
+    rows = quality[quality["metric"] == "R-precision"]
+    made = set(rows.loc[(rows["images"] == "generated") & rows["value"].notna(), "model"])
+    return each(rows[rows["model"].isin(made)], ["model"], say)
 
 
 def gender_judges(judges: pd.DataFrame) -> list[Finding]:

@@ -11,7 +11,6 @@ import pandas as pd
 
 from biaslab import stats, tables
 from biaslab.captions.indicators import without_gender
-from biaslab.errors import InputError
 from biaslab.genders import GENDERS
 from biaslab.judging import skill_ratings as skill_rated
 from biaslab.judging.inception import INCEPTION
@@ -362,6 +361,7 @@ def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
 CAPTIONED = 1000
 """Captioned images among which a text retrieves (the paper: 5,000)."""
 _SPLITS = 20
+_UNREAD = "none of the images can be read"
 _HIGHER = ("R-precision", *captioning.METRICS)
 
 
@@ -395,6 +395,9 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
     rows = []
     vectors = {name: _vectors(pipeline, *of) for name, of in sets.items()}
     for name, (found, seen) in vectors.items():
+        if not len(found):
+            rows.append({"images": name, "metric": "R-precision", "n": 0, "reason": _UNREAD})
+            continue
         others = min(DISTRACTORS, len(found) - 1)
         each = r_precision(found @ texts[seen].T, distractors=others)
         row = {"images": name, "metric": "R-precision", "floor": 100 / (1 + others)}
@@ -405,7 +408,9 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
     if (path := pipeline.settings.dalleval.inception) and real is not None:
         features = {name: _vectors(pipeline, *of, INCEPTION + path) for name, of in sets.items()}
         rows += _distances(features, groups, "Inception", pipeline.seed)
-    found = pd.DataFrame(rows).fillna({"reason": ""})
+    # Where no image can be read no row has a value.
+    columns = ["images", "metric", "value", "ci_low", "ci_high", "floor", "n", "reason"]
+    found = pd.DataFrame(rows, columns=columns).fillna({"reason": ""})
     found.loc[found["value"].notna() & found["ci_low"].isna(), "reason"] = "captions of too few occupations"
     return _table(pipeline, found, "dalleval_image_quality")
 
@@ -416,9 +421,7 @@ def _vectors(
     """Return embeddings of the images that can be read, (n, dimensions), and which these are."""
     found = pipeline.image_embeddings(source, ids, name).set_index("image_id")["vector"].reindex(ids)
     seen = found.notna().to_numpy()
-    if not seen.any():
-        raise InputError(f"None of the {len(ids)} images of {source.name} can be read.")
-    return np.stack(list(found[seen])), seen
+    return np.stack(list(found[seen])) if seen.any() else np.empty((0, 0)), seen
 
 
 def _clustered(values: np.ndarray, groups: np.ndarray, low: float, high: float) -> dict:
@@ -431,7 +434,10 @@ def _clustered(values: np.ndarray, groups: np.ndarray, low: float, high: float) 
 def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, asked: pd.DataFrame) -> list[dict]:
     """Return rows of captioning metrics: what is said of images, against their captions."""
     said = pipeline.dalleval.describe(source, ids)
+    without = [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
     seen = np.flatnonzero(said["outcome"] == "")
+    if not len(seen):
+        return [{"metric": name, "n": 0, "reason": _UNREAD} for name in captioning.METRICS] + without
     captions, of = list(said["caption"].iloc[seen]), asked.iloc[seen]
     right = list(of["references"])
     found = captioning.caption_scores(captions, right, groups=of["group"], seed=pipeline.seed)
@@ -439,8 +445,7 @@ def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, asked: 
     # common without any image.
     half = len(right) // 2
     floor = captioning.caption_scores(captions, right[half:] + right[:half], seed=pipeline.seed)["value"]
-    rows = found.assign(floor=floor).to_dict("records")
-    return rows + [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
+    return found.assign(floor=floor).to_dict("records") + without
 
 
 def _distances(
@@ -452,6 +457,8 @@ def _distances(
         row = {"images": "generated", "metric": f"{metric}, {features} features"}
         if len(vectors) < 2:
             rows.append(row | {"n": 0, "reason": "no images behind the captions"})
+        elif not all(len(found) for found, _ in vectors.values()):
+            rows.append(row | {"n": 0, "reason": _UNREAD})
         else:
             images = [found for found, _ in vectors.values()]
             of = [groups[seen] for _, seen in vectors.values()]
@@ -499,7 +506,10 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
     table = table.iloc[np.sort(rng.permutation(len(table))[:CAPTIONED])]
     found = pipeline.image_embeddings("training", table["image_id"]).set_index("image_id")["vector"]
     found = found.reindex(table["image_id"])
-    table, images = table[found.notna().to_numpy()], np.stack(list(found.dropna()))
+    table = table[found.notna().to_numpy()]
+    if table.empty:
+        return tables.of([], "dalleval_gender_judges")
+    images = np.stack(list(found.dropna()))
     female, rows = (table["truth_gender"] == "female").to_numpy(), []
     groups = table["occupation"].to_numpy(str)
 

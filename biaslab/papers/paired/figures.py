@@ -234,7 +234,10 @@ def occupation_score(scores: pd.DataFrame, *, confidence: float) -> Figure:
 def power_score(scores: pd.DataFrame) -> Figure:
     """Draw how many roles have which score, beside a fair model's at the same n (``paired_power_score``)."""
     edges = np.array([-100, -60, -20, 20, 60, 100])
-    figure, parts = forms.panels(_named(scores.dropna(subset=["score"]), "setting"), "panel", sharey="row")
+    known = scores.dropna(subset=["score"])
+    if known.empty:
+        return style.nothing("Nobody in a role of power could be judged.")
+    figure, parts = forms.panels(_named(known, "setting"), "panel", sharey="row")
     looks = STEREOTYPES.of(LISTS)
     for ax, rows in parts:
         expected = np.zeros(len(edges) - 1)

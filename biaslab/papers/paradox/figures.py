@@ -360,6 +360,8 @@ def indicator_correlation(indicators: pd.DataFrame, correlation: pd.DataFrame) -
     Of ``paradox_indicators`` and, for the headings, ``paradox_indicator_correlation`` of one corpus.
     """
     known = indicators[indicators["n"] > 0].dropna(subset=["percent_female"])
+    if known.empty:
+        return style.nothing("Of no occupation's training images could anybody be judged.")
     shares = {"female": known["percent_female"], "male": 100 - known["percent_female"]}
     indicated = {g: known[f"percent_{g}_indicator"] + known["percent_both"] for g in shares}
     both = pd.concat([known.assign(gender=g, share=shares[g], indicated=indicated[g]) for g in shares])

@@ -276,6 +276,8 @@ def shuffled(shuffled: pd.DataFrame, *, confidence: float) -> list[Finding]:
     """
     rule = {"published": "By the published rule", "directional": "Along the training lean"}
     rows = _summary(shuffled[(shuffled["approach"] == "naive") & shuffled["definition"].isin(rule)])
+    # Where no occupation is left there is nothing to shuffle.
+    rows = rows[rows["shuffled"].notna()]
     ends = {"more": "shuffled", "ci_low": "shuffled_high", "ci_high": "shuffled_low"}
     more = {name: rows["amplification_plain"] - rows[end] for name, end in ends.items()}
     return by_row(
@@ -561,7 +563,7 @@ def variation(variation: pd.DataFrame, *, confidence: float) -> list[Finding]:
             ),
         ]
 
-    return each(variation, ["model"], say)
+    return each(variation[variation["n"] > 0], ["model"], say)
 
 
 def printed_spread(spread: pd.DataFrame) -> list[Finding]:

@@ -179,7 +179,9 @@ def _image_similarity(pipeline: Pipeline, chosen: pd.DataFrame, keys: list[str])
     left = _means(chosen.rename(columns={"caption_id": "image_id"}).merge(trained, on="image_id"), keys)
     right = _means(generated.merge(made, on="image_id"), keys[1:])
     both = left.merge(right, on=keys[1:], suffixes=("_training", "_generated"))
-    products = [float(a @ b) for a, b in zip(both["mean_training"], both["mean_generated"], strict=True)]
+    # Vectors of length 1 are so up to float32's rounding: images that are all alike would have a cosine beyond 1.
+    means = zip(both["mean_training"], both["mean_generated"], strict=True)
+    products = [float(np.clip(a @ b, -1, 1)) for a, b in means]
     return both.assign(image_similarity=products)[[*keys, "image_similarity", "n_training", "n_generated"]]
 
 

@@ -97,7 +97,7 @@ def amplification(table: pd.DataFrame, occupations: pd.DataFrame) -> Figure:
 
     From ``paradox_amplification`` (of several prompts, their mean) and ``paradox_occupation_amplification``.
     """
-    if table.empty:
+    if table["amplification"].isna().all():
         why = "There are not both training and generated images that were decided"
         return style.nothing(f"{why}: there is no amplification.")
     first = table.groupby("model")["prompt"].transform(lambda p: "mean" if "mean" in set(p) else p.iloc[0])

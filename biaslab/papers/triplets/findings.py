@@ -930,5 +930,7 @@ def detector(agreement: pd.DataFrame) -> list[Finding]:
         about = {"unit": "%", "n": row.n, "of": "nouns", "details": tuple(details)} | limits
         return Finding(asked[row.quantity], answer, row.model, row.percent, **about)
 
-    told = agreement["quantity"].isin(("detector_precision", "detector_recall"))
+    told = (
+        agreement["quantity"].isin(("detector_precision", "detector_recall")) & agreement["percent"].notna()
+    )
     return [say(row) for row in agreement[told].itertuples()]

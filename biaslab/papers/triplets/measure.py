@@ -292,7 +292,7 @@ def coverages(pipeline: Pipeline) -> pd.DataFrame:
 def dependency_example(pipeline: Pipeline | None) -> Example | None:
     """Return the image whose objects are in most groups, with what words and objects cover of it (figure 5).
 
-    None where no image is made here, or attention was not kept.
+    None where no image is made here or can be looked at, or attention was not kept.
     """
     from biaslab.attribution import word_masks
     from biaslab.measures.instances import masks
@@ -304,10 +304,13 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
         groups, nouns = stages.groups(), stages.prompt_nouns()
     except MissingInputError:
         return None
+    seen = stages.looked_at()
+    if seen.empty:
+        return None
     kinds = groups.groupby("image_id", sort=False)["dependency_group"].nunique()
     hidden = nouns.groupby("image_id")["hidden"].any().astype(int)
     kinds = kinds.add(hidden, fill_value=0)
-    image_id = str(kinds.reindex(stages.looked_at()["image_id"]).fillna(0).idxmax())
+    image_id = str(kinds.reindex(seen["image_id"]).fillna(0).idxmax())
     images = pipeline.triplets.images()
     (image,), (maps,) = images.read([image_id]), stages.maps().word_maps([image_id])
     text = images.table.set_index("image_id").loc[image_id, "text"]

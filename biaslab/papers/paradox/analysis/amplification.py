@@ -34,6 +34,7 @@ from biaslab.papers.paradox.analysis.groups import (
 from biaslab.papers.paradox.printed import MODEL
 
 OTHER_OCCUPATIONS = "No plain t-test: each prompt counts other occupations; the interval takes account of it."
+_NOBODY = "None of its images was judged."
 NO_SHARES = "No per-occupation shares are given, so there is no interval."
 # Shuffles and resamples of pairs of approaches: means and standard errors are then good to a few percent.
 _MOST_REPLICATES = 2000
@@ -435,17 +436,28 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
     no rows of their own.
 
     Raises:
-        MissingInputError: No model has shares for two prompts.
+        MissingInputError: No model was asked with two prompts.
     """
     several = [g for g in groups(shares) if len(g.prompts) > 1]
     naive = {g.model for g in several if g.approach == "naive"}
     own = [g for g in several if g.approach not in SELECTED[1:] or g.model not in naive]
-    if not own:
+    asked = shares[shares["source"] == "generated"].groupby(["model", "approach"])["prompt"].nunique()
+    if not (asked > 1).any():
         raise MissingInputError("The source has no model with shares for two prompts or more to compare.")
     return tables.joined([_variation(g, confidence) for g in own], "paradox_prompt_variation")
 
 
 def _variation(group: Group, confidence: float) -> pd.DataFrame:
+    """Return the spread of each occupation; without a value where none of its images was judged."""
+    judged = np.isfinite(group.generated).any(axis=1)
+    known = _known_variation(group.only(judged), confidence).set_index("occupation")
+    whole = known.reindex(group.occupations).rename_axis("occupation").reset_index()
+    whole = whole.assign(model=group.model, approach=group.approach)
+    whole.loc[~judged, "n"], whole["reason"] = 0, whole["reason"].astype(object).where(judged, _NOBODY)
+    return whole
+
+
+def _known_variation(group: Group, confidence: float) -> pd.DataFrame:
     g, n = group.generated, group.generated_n
     # A prompt of whose images none is judged has no share and no noise.
     known = np.where(np.isnan(g), np.nan, n).astype(float)

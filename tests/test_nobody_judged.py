@@ -1,0 +1,157 @@
+"""Where nobody can be judged every notebook finishes, draws nothing of people, and claims nothing.
+
+Images are made once, by the embedded models; what is shown in their place is black, withheld or unreadable, or judges
+answer neither.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from biaslab import params, runs, tables
+from biaslab.findings import Finding
+from biaslab.generation.images import GeneratedImages
+from biaslab.judging import blip, faces, objects, segmenters, zero_shot
+from biaslab.judging.images import DescribedImages, Unreadable
+from biaslab.pipeline.stages import Stages
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+
+SMALL = {
+    "captions.occupations": "[nurse, engineer]",
+    "captions.rows": 3000,
+    "captions.per_occupation": 8,
+    "captions.candidates_per_occupation": 10,
+    "captions.nearest_per_prompt": 3,
+    "generation.images_per_prompt": 2,
+    "generation.caption_prompts_per_occupation": 3,
+    "generation.steps": 1,
+    "people.occupations": 2,
+    "people.power_runs": 1,
+    "people.single_images": 1,
+    "people.three_prompts": 2,
+    "dalleval.scenes": 2,
+    "dalleval.professions": 2,
+    "dalleval.social_images": 1,
+    "dalleval.detector_renders": 10,
+    "triplets.triplets": 4,
+    "triplets.one_triplet": 2,
+    "triplets.detector_drawings": 10,
+    "settings.compare_with": "none",
+}
+# What rests on no image of these: texts and latents, and what the model's folder says of less training data.
+OF_NO_IMAGES = {"triplets/4_disparities", "triplets/7_1_one_prompt", "dalleval/5_2_skills"}
+OUTCOMES = {"black": "no_face", "blocked": "blocked", "unreadable": "unreadable", "neither": "uncertain"}
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    """Return the store of the cases whose judges are the embedded ones: their images differ by their digests."""
+    return tmp_path_factory.mktemp("made")
+
+
+def show(monkeypatch, case, instead, *, behind=True):
+    """Let each image that is made, and each ``behind`` a caption, be what ``instead`` makes of it."""
+    complete, image, training = GeneratedImages.complete, GeneratedImages._image, Stages._training_source
+
+    def completed(self, **how):
+        complete(self, **how).digest += case
+        if case == "blocked":
+            self.table["outcome"] = "blocked"
+        return self
+
+    def replaced(self, caption_ids):
+        found = training(self, caption_ids)
+        other = DescribedImages(found, found.table)
+        other.digest, other.read = found.digest + case, lambda ids: [instead(i) for i in found.read(ids)]
+        return other
+
+    monkeypatch.setattr(GeneratedImages, "complete", completed)
+    monkeypatch.setattr(GeneratedImages, "_image", lambda self, place: instead(image(self, place)))
+    if behind:
+        monkeypatch.setattr(Stages, "_training_source", replaced)
+
+
+def answer_neither(monkeypatch):
+    """Let judges find as many faces as are asked for, nobody clearly of a gender, no objects, and talk nonsense."""
+
+    def side_by_side(self, images):
+        people = [round(image.shape[1] / image.shape[0]) for image in images]
+        return [[faces.Face(64 * k + 4, 4, 64 * k + 60, 60, 0.9) for k in range(n)] for n in people]
+
+    def nothing(self, images):
+        return [(np.zeros((0, len(self._columns))), np.zeros((0, 4)))] * len(images)
+
+    monkeypatch.setattr(faces.DetectorFaces, "faces", side_by_side)
+    monkeypatch.setattr(zero_shot.ZeroShotGender, "p_female", lambda self, images: np.full(len(images), 0.5))
+    monkeypatch.setattr(blip.Model, "ask", lambda self, images, of, questions: ["mauve"] * len(questions))
+    monkeypatch.setattr(objects.Detector, "look", nothing)
+    monkeypatch.setattr(segmenters.Segmenter, "look", lambda self, images: [[] for _ in images])
+
+
+@pytest.mark.parametrize("case", OUTCOMES)
+def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, root, monkeypatch, capsys):
+    store = made_once
+    if case == "neither":
+        # Its judges' answers are kept apart, also of drawings whose truth is known; images are the same.
+        store = tmp_path / "store"
+        for stage in made_once.glob("generated*"):
+            shutil.copytree(stage, store / stage.name)
+    if case == "black":
+        show(monkeypatch, case, np.zeros_like)
+    elif case == "blocked":
+        show(monkeypatch, case, lambda image: Unreadable("blocked"), behind=False)
+    elif case == "unreadable":
+        show(monkeypatch, case, lambda image: Unreadable("damaged"))
+    else:
+        show(monkeypatch, case, lambda image: image)
+        answer_neither(monkeypatch)
+    # Few images decide nothing by themselves: here verdicts must be undecided whatever they rest on.
+    monkeypatch.setattr(Finding, "least", 0)
+    # Figures are drawn and not saved: what a run writes is tested with runs.
+    monkeypatch.setattr("biaslab.study._save_png", lambda figure, path, page: path.touch())
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
+    loaded = params.load(
+        root / "world" / "params" / "mini.yaml",
+        overrides=[
+            *("run=nobody", "bootstrap_replicates=200", f"compute.store={store}"),
+            *(f"{name}={value}" for name, value in SMALL.items()),
+        ],
+    )
+    here = root / "notebooks"
+    jobs = [job for job in runs.plan(loaded, tmp_path / "outputs") if job.notebook.path.is_relative_to(here)]
+    # All but those that a run leaves out: of ratings, and of printed numbers alone.
+    assert len(jobs) >= len(list(here.glob("*/*.ipynb"))) - 2 > 30 and not any(job.reason for job in jobs)
+    for job in jobs:
+        finish(job)
+        folder, name = Path(job.parameters["output_dir"]), job.notebook.id
+        records = json.loads((folder / "records.json").read_text(encoding="utf-8"))
+        for found in records["findings"]:
+            assert found["printed"] or not found["decided"] or name in OF_NO_IMAGES, (name, found)
+            assert "nan" not in json.dumps(found).lower().replace("-", " ").split(), (name, found)
+    measured = tmp_path / "outputs/.parts/measured"
+    for name in ("paradox_percent_female", "paired_percent_female"):
+        shares = tables.read(measured / f"{name}.csv", name)
+        shares = shares[shares["source"] == "generated"] if "source" in shares else shares
+        assert len(shares) and shares["percent_female"].isna().all() and (shares["n"] == 0).all()
+    # The reason is counted: all images have it.
+    counted = tables.read(measured / "paradox_judgement_outcomes.csv", "paradox_judgement_outcomes")
+    there = counted[(counted["n"] > 0) & (counted["source"] == "generated")]
+    assert set(there["outcome"]) == {OUTCOMES[case]} and (there["n"] == there["n_images"]).all()
+    said = capsys.readouterr().out
+    assert "or nobody could be judged" in said and "Every value is missing" in said
+
+
+def finish(job):
+    """Run the cells of a notebook in this process, as its parameters are given."""
+    space = {"display": print}
+    for cell in json.loads(job.notebook.path.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), space)
+            if "parameters" in cell["metadata"].get("tags", ()):
+                space |= job.parameters
+    assert not plt.get_fignums(), job.notebook.id
