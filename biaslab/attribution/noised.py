@@ -52,6 +52,7 @@ def attend(
         InputError: Sizes differ, or there are not as many lists of words as texts.
         ParameterError: The model is of another kind or makes images of another size, or attention cannot be taken from
             it.
+        RunError: The numbers overflow.
     """
     import torch
 
@@ -77,17 +78,18 @@ def attend(
         here = placed.of(chosen)
         with torch.inference_mode(), capture(pipe, here, by_step=True) as attention:
             seeds = [image_seed(seed, keys[i], 0) for i in chosen]
-            _denoise(pipe, [images[i] for i in chosen], [texts[i] for i in chosen], seeds)
+            _denoise(generator, [images[i] for i in chosen], [texts[i] for i in chosen], seeds)
         whole += word_maps(attention.maps(), here)
         for k, maps in enumerate(apart):
             maps += word_maps(attention.maps(step=k), here)
     return whole, apart
 
 
-def _denoise(pipe, images: list[np.ndarray], texts: list[str], seeds: Sequence[int]) -> None:
+def _denoise(generator: Generator, images: list[np.ndarray], texts: list[str], seeds: Sequence[int]) -> None:
     """Let the network look once at each level of noise."""
     import torch
 
+    pipe = generator.pipe
     # What schedulers add to a latent depends on the steps that they were last set to; this is what networks learn from.
     device, kept = pipe.unet.device, pipe.scheduler.alphas_cumprod
     pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).to(device, pipe.vae.dtype) / 127.5 - 1
@@ -100,7 +102,8 @@ def _denoise(pipe, images: list[np.ndarray], texts: list[str], seeds: Sequence[i
         t = torch.full((len(images),), round(level * len(kept)), device=device)
         share = kept[t[0].item()].to(device, encoded.dtype)
         noisy = share.sqrt() * encoded + (1 - share).sqrt() * noise
-        pipe.unet(noisy.to(pipe.unet.dtype), t, encoder_hidden_states=said.to(pipe.unet.dtype))
+        told = said.to(pipe.unet.dtype)
+        generator.check_finite(pipe.unet(noisy.to(pipe.unet.dtype), t, encoder_hidden_states=told)[0])
 
 
 class NoisedImages:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab import models, processor
+from biaslab import finite, models, processor
 from biaslab.errors import InputError, ParameterError, name_help
 
 if TYPE_CHECKING:
@@ -105,11 +105,9 @@ class Encoder:
         else:
             options = {"normalize_embeddings": True, "show_progress_bar": False, "convert_to_tensor": True}
             vectors = model.encode(list(texts), **options).float().cpu().numpy()
-        if not np.isfinite(vectors).all():
-            raise InputError(
-                f"The encoder {self.name!r} gives vectors that are no numbers in {self.precision}; set its dtype to "
-                "float32."
-            )
+        finite.checked(
+            vectors, f"The encoder {self.name!r}", self.precision, setting="captions.encoder_dtype"
+        )
         return np.ascontiguousarray(vectors, dtype=np.float32)
 
 

@@ -6,8 +6,9 @@ generator per image: slower, but as reproducible.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from biaslab.errors import ParameterError
@@ -96,7 +97,20 @@ def family_of(pipe) -> Family | None:
 
 
 def decode(vae, latents):
-    """Return the images of latents ``(images, channels, height, width)``: ``(images, 3, height, width)``, -1 to 1."""
+    """Return the images of latents ``(images, channels, height, width)``: ``(images, 3, height, width)``, -1 to 1.
+
+    Those that are not finite are decoded once more in float32.
+    """
+    images = _decode(vae, latents)
+    there = images.isfinite().flatten(1).all(dim=1)
+    if not there.all():
+        with in_float32(vae):
+            images = images.float()
+            images[~there] = _decode(vae, latents[~there])
+    return images
+
+
+def _decode(vae, latents):
     import torch
 
     config, latents = vae.config, latents.float()
@@ -107,6 +121,54 @@ def decode(vae, latents):
     else:
         latents = latents / config.scaling_factor + (config.get("shift_factor") or 0)
     return vae.decode(latents.to(vae.dtype), return_dict=False)[0]
+
+
+@contextlib.contextmanager
+def in_float32(network) -> Iterator[None]:
+    """Let a network compute in float32 meanwhile, with the weights that it has."""
+    import torch
+
+    kept = network.dtype
+    network.to(torch.float32)
+    try:
+        yield
+    finally:
+        network.to(kept)
+
+
+@contextlib.contextmanager
+def finite_decoding(pipe, check: Callable) -> Iterator[None]:
+    """Let a pipeline that decodes by itself decode a batch once more in float32 where its images are not finite.
+
+    ``check`` is called with what is decoded, before the pipeline cuts off what is beyond white and black.
+    """
+    import torch
+
+    decoders = [
+        part
+        for part in pipe.components.values()
+        if isinstance(part, torch.nn.Module) and callable(getattr(part, "decode", None))
+    ]
+
+    def twice(part, own):
+        def decode(latents, *args, **kwargs):
+            found = own(latents, *args, **kwargs)
+            # Images are first, in a tuple as in an output by name.
+            if not found[0].isfinite().all() and part.dtype != torch.float32:
+                with in_float32(part):
+                    found = own(latents.float(), *args, **kwargs)
+            check(found[0])
+            return found
+
+        return decode
+
+    for part in decoders:
+        part.decode = twice(part, part.decode)
+    try:
+        yield
+    finally:
+        for part in decoders:
+            del part.decode
 
 
 def cast_inputs(denoiser, dtype) -> None:

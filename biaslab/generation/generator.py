@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from biaslab import processor
+from biaslab import finite, processor
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import families, loading, texts
 from biaslab.generation.settings import GenerationSettings
@@ -138,6 +138,9 @@ class Generator:
         self._family = families.family_of(pipe)
         self._encoded: OrderedDict[str, dict] = OrderedDict()
         self._negative: dict = {}
+        # What a safety checker sees of an image, where it sees it as CLIP does.
+        if projection := getattr(getattr(pipe, "safety_checker", None), "visual_projection", None):
+            projection.register_forward_hook(lambda module, given, seen: self.check_finite(seen))
         self.height, self.width = self._size()
         self.settings = _known(settings, pipe)
         self._prepare()
@@ -359,6 +362,7 @@ class Generator:
 
         Raises:
             ParameterError: The pipeline has no network that reads text, or not one row of it for each prompt.
+            RunError: The numbers overflow.
         """
         whole, n = list(prompts), self.batch_size
         return [r for start in range(0, len(whole), n) for r in self._received(whole[start : start + n])]
@@ -387,7 +391,7 @@ class Generator:
                 f"{self.model} is a {type(self.pipe).__name__}, whose network does not receive a text as one row of "
                 "tokens, so prompts cannot be compared where it reads them."
             )
-        tokens = tokens[-n:].float().cpu().numpy()
+        tokens = self.check_finite(tokens[-n:].float().cpu().numpy())
         pooled = [None] * n if pooled is None else pooled[-n:].float().cpu().numpy()
         return [Received(*both) for both in zip(tokens, pooled, strict=True)]
 
@@ -461,12 +465,12 @@ class Generator:
     def _decoded(self, latents) -> tuple[list[np.ndarray], list[bool]]:
         import torch
 
-        self._check_finite(torch.isfinite(latents).all())
+        self.check_finite(latents)
         most = _DECODED_ON_CPU if self.device.type == "cpu" else _DECODED
         at_a_time = max(1, most // (self.height * self.width))
         pixels, blocked = [], []
         for some in latents.split(at_a_time):
-            images = families.decode(self.pipe.vae, some)
+            images = self.check_finite(families.decode(self.pipe.vae, some))
             blocked += self._blocked(images)
             levels = (images.float() / 2 + 0.5).clamp(0, 1).mul(255).round().to(torch.uint8)
             pixels += list(levels.permute(0, 2, 3, 1).contiguous().cpu().numpy())
@@ -489,18 +493,18 @@ class Generator:
             asked["negative_prompt"] = [self.settings.negative_prompt] * len(prompts)
         takes = inspect.signature(self.pipe.__call__).parameters
         given = {k: v for k, v in asked.items() if v is not None and k in takes}
-        found = self.pipe(prompt=prompts, output_type="np", **given)
+        with families.finite_decoding(self.pipe, self.check_finite):
+            found = self.pipe(prompt=prompts, output_type="np", **given)
         blocked = getattr(found, "nsfw_content_detected", None) or [False] * len(prompts)
-        images = np.asarray(found.images)
-        self._check_finite(np.isfinite(images).all())
+        images = self.check_finite(np.asarray(found.images))
         return list((images * 255).round().astype(np.uint8)), [bool(b) for b in blocked]
 
-    def _check_finite(self, finite) -> None:
-        if not finite:
-            raise RunError(
-                f"{self.model} gives numbers that are not finite in {self.settings.dtype}. Set dtype to bfloat16 or "
-                "float32."
-            )
+    def check_finite(self, numbers):
+        """Return numbers of the model's, an array or a tensor; raises RunError where one is not finite."""
+        if not finite.is_finite(numbers):
+            fix = finite.not_finite(self.settings.dtype, "generation.dtype", others="bfloat16 or float32")
+            raise RunError(f"{self.model} gives {fix}")
+        return numbers
 
     @contextlib.contextmanager
     def _own_noise_only(self) -> Iterator[None]:

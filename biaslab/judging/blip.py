@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from biaslab import finite
 from biaslab import models as named
 from biaslab.errors import ParameterError
 from biaslab.judging import loaded
@@ -58,7 +59,7 @@ class Model:
     def __init__(self, name: str, where: str, kind: str, device) -> None:
         import torch
 
-        self._device = device
+        self.name, self._device = name, device
         # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
         self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
         how = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."}
@@ -73,10 +74,14 @@ class Model:
     @property
     def _greedy(self) -> dict:
         # So that an answer depends on nothing but image and question, whatever the checkpoint suggests.
-        return {"max_new_tokens": self._longest, "do_sample": False, "num_beams": 1}
+        written = {"max_new_tokens": self._longest, "do_sample": False, "num_beams": 1}
+        return written | {"logits_processor": loaded.finite_words(self.name, self._dtype)}
 
     def ask(self, images: Sequence[np.ndarray], of: Sequence[int], questions: Sequence[str]) -> list[str]:
-        """Return the answer to each question; ``of`` is the index of the image that it is about."""
+        """Return the answer to each question; ``of`` is the index of the image that it is about.
+
+        Raises InputError where a number is not finite.
+        """
         seen = self._batches.run(images, self._look)
         tokens = [self._processor.tokenizer(self._prompt.format(q))["input_ids"] for q in questions]
         # Each row is the image's index and the question's tokens; rows of one length go together.
@@ -86,7 +91,7 @@ class Model:
     def _look(self, images: Sequence[np.ndarray]):
         given = {"return_tensors": "pt", "input_data_format": "channels_last"}
         pixels = self._processor.image_processor(loaded.writable(images), **given)["pixel_values"]
-        return self._see(pixels.to(self._device, self._dtype))
+        return finite.checked(self._see(pixels.to(self._device, self._dtype)), self.name, self._dtype)
 
     def _some(self, seen: list, rows: np.ndarray) -> list[str]:
         import torch

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from biaslab import finite
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import loaded
 from biaslab.judging.names import WHOLE
@@ -96,7 +97,7 @@ class DetectorFaces:
     def __init__(
         self, name: str, *, min_score: float = 0.5, device: str = "auto", batch_size: int = 0
     ) -> None:
-        self._device = loaded.device(device)
+        self.name, self._device = name, loaded.device(device)
         self._model, self._processor = loaded.detector(name, self._device)
         labels = {int(k): str(v) for k, v in self._model.config.id2label.items()}
         self._labels = [k for k, v in labels.items() if "face" in v.lower().replace("_", " ").split()]
@@ -108,7 +109,10 @@ class DetectorFaces:
         self._batches = loaded.Batches(self._device, batch_size)
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
-        """Return each image's faces, best first; images of one size are detected together."""
+        """Return each image's faces, best first; images of one size are detected together.
+
+        Raises InputError where a number is not finite.
+        """
         return self._batches.run(images, self._same_size)
 
     def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
@@ -116,7 +120,7 @@ class DetectorFaces:
         outputs = self._model(**self._processor(images=list(images), return_tensors="pt").to(self._device))
         # One way back from a GPU for the whole batch; post-processing takes each image apart.
         for name in ("logits", "pred_boxes"):
-            outputs[name] = outputs[name].float().cpu()
+            outputs[name] = finite.checked(outputs[name].float().cpu(), self.name, self._model.dtype)
         found = self._processor.post_process_object_detection(
             outputs, threshold=self.min_score, target_sizes=[(height, width)] * len(images)
         )
@@ -172,6 +176,7 @@ class MediaPipeFaces:
         for detection in self._detector.detect(seen).detections:
             box, score = detection.bounding_box, detection.categories[0].score
             corners = (box.origin_x, box.origin_y, box.origin_x + box.width, box.origin_y + box.height)
+            finite.checked(np.array([*corners, score]), "MediaPipe's face detector", "float32")
             found.append(Face(*np.clip(corners, 0.0, [width, height] * 2).tolist(), float(score)))
         return sorted(found, key=lambda face: -face.score)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab import models
+from biaslab import finite, models
 from biaslab.errors import MissingInputError, loading
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
@@ -56,7 +56,7 @@ class FairFaceGender:
         from safetensors.torch import load_file
         from torchvision.models import resnet34
 
-        self._device = loaded.device(device)
+        self.name, self._device = str(path), loaded.device(device)
         self._dtype = loaded.dtype(dtype, self._device)
         self._batches = loaded.Batches(self._device, batch_size)
         self._model = resnet34(weights=None)
@@ -66,7 +66,10 @@ class FairFaceGender:
         self._model.eval().to(self._device, self._dtype)
 
     def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the probability of perceived as female against as male, ``float32 (images,)``, of faces cut out."""
+        """Return the probability of perceived as female against as male, ``float32 (images,)``, of faces cut out.
+
+        Raises InputError where a number is not finite.
+        """
         # Faces come in as many sizes as there are images: brought to one first, they go through together.
         from PIL import Image
 
@@ -76,6 +79,7 @@ class FairFaceGender:
 
     def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
         outputs = self._model(_PIXELS(images, self._device, self._dtype)).float()
+        finite.checked(outputs, self.name, self._dtype, setting="judging.dtype")
         return outputs[:, [_MALE, _FEMALE]].softmax(dim=1)[:, 1].cpu().numpy()
 
 

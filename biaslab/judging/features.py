@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab import models
+from biaslab import finite, models
 from biaslab.errors import InputError, ParameterError, loading, name_help
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
@@ -98,9 +98,7 @@ class Features:
             return see(self._network.pixels(some, self._device)).float().cpu().numpy()
 
         found = np.stack(self._batches.run(images, same_size))
-        if not np.isfinite(found).all():
-            raise InputError(f"{self.name} gives features that are not finite; are its weights whole?")
-        return found
+        return finite.checked(found, self.name, next(self._network.model.parameters()).dtype)
 
 
 class _OfTimm:

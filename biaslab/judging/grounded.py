@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab import lexicons
+from biaslab import finite, lexicons
 from biaslab import models as named
 from biaslab.errors import ParameterError
 from biaslab.judging import loaded
@@ -63,7 +63,10 @@ class Grounded:
         self._masks = None if segmenter == NONE else _masks(segmenter, thresholds, device)
 
     def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
-        """Return the instances of each image; those without a tag have none."""
+        """Return the instances of each image; those without a tag have none.
+
+        Raises InputError where a model gives a number that is not finite.
+        """
         import torch
 
         with torch.inference_mode():
@@ -90,8 +93,12 @@ class _Ready:
     """A model that is whole, on its device, with its processor."""
 
     def __init__(self, auto: str, name: str, where: str, what: str, device: str) -> None:
-        self._device = loaded.device(device)
+        self._name, self._device = name, loaded.device(device)
         self._model, self._processor = loaded.ready(f"AutoModelFor{auto}", name, where, what, self._device)
+
+    def _checked(self, numbers):
+        """Return what the model gives; raises InputError where a number is not finite."""
+        return finite.checked(numbers, self._name, self._model.dtype)
 
 
 # -- tags --------------------------------------------------------------------------------------------------
@@ -151,7 +158,9 @@ class _ZeroShot(_Ready):
 
     def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
         pixels = self._processor.image_processor(images=loaded.writable(images), return_tensors="pt")
-        logits = self._model(**self._tokens, **pixels.to(self._device)).logits_per_image.float()
+        logits = self._checked(
+            self._model(**self._tokens, **pixels.to(self._device)).logits_per_image.float()
+        )
         return (logits.sigmoid() if self._alone else logits.softmax(-1)).cpu().numpy()
 
 
@@ -163,7 +172,9 @@ class _Florence(_Ready):
             given = {"text": _TASK, "images": loaded.writable([image])[0]}
             inputs = self._processor(**given, return_tensors="pt").to(self._device)
             # An answer that depends on nothing but the image.
-            answer = self._model.generate(**inputs, max_new_tokens=_LONGEST, num_beams=1, do_sample=False)
+            greedy = {"max_new_tokens": _LONGEST, "num_beams": 1, "do_sample": False}
+            words = loaded.finite_words(self._name, self._model.dtype)
+            answer = self._model.generate(**inputs, **greedy, logits_processor=words)
             text = self._processor.batch_decode(answer, skip_special_tokens=False)[0]
             size = image.shape[1::-1]
             told = self._processor.post_process_generation(text, task=_TASK, image_size=size)[_TASK]
@@ -185,7 +196,7 @@ class _Boxes(_Ready):
                 f"{named.HUB['grounding'][0]}."
             )
         super().__init__("ZeroShotObjectDetection", name, where, "a detector", device)
-        self._name, self._thresholds, self._listed = name, thresholds, kind in _GROUNDING_DINO
+        self._thresholds, self._listed = thresholds, kind in _GROUNDING_DINO
 
     def __call__(self, image: np.ndarray, tags: Sequence[str]) -> tuple[list[str], list[float], np.ndarray]:
         import torch
@@ -218,7 +229,11 @@ class _Boxes(_Ready):
             more |= {"input_ids": inputs["input_ids"], "text_threshold": self._thresholds.text}
         else:
             more["text_labels"] = [tags]
-        (found,) = self._processor.post_process_grounded_object_detection(self._model(**inputs), **more)
+        outputs = self._model(**inputs)
+        self._checked(outputs.pred_boxes)
+        # Places that no tag takes are below all numbers.
+        self._checked(outputs.logits[~outputs.logits.isneginf()])
+        (found,) = self._processor.post_process_grounded_object_detection(outputs, **more)
         return found
 
     def _chunks(self, tags: Sequence[str]) -> Iterator[list[str]]:
@@ -280,7 +295,7 @@ class _Prompted(_Ready):
         # Boxes come in double precision, which not every device has.
         inputs = {k: v.to(self._device, torch.float32) for k, v in inputs.items()}
         found = self._model(**inputs, multimask_output=False)
-        (masks,) = self._processor.post_process_masks(found.pred_masks.float().cpu(), *sizes)
+        (masks,) = self._processor.post_process_masks(self._checked(found.pred_masks.float().cpu()), *sizes)
         return list(masks[:, 0].numpy().astype(bool))
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from biaslab import finite
 from biaslab.errors import InputError, ParameterError, loading
 from biaslab.judging import loaded
 from biaslab.judging.names import file_digest
@@ -92,10 +93,13 @@ class Inception:
         self._batches = loaded.Batches(self._device, 0 if self._device.type != "cpu" else 16)
 
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the features of one or more images, ``uint8 (height, width, 3)``: ``float32 (images, 2048)``."""
+        """Return the features of images, ``uint8 (height, width, 3)``: ``float32 (images, 2048)``.
+
+        Raises InputError where there is no image, or a number is not finite.
+        """
         if not len(images):
             raise InputError("There is no image to take features of.")
-        return np.stack(self._batches.run(images, self._same_size))
+        return finite.checked(np.stack(self._batches.run(images, self._same_size)), "Inception-v3", "float32")
 
     def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
         import torch

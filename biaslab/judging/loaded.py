@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from biaslab import models, processor
+from biaslab import finite, models, processor
 from biaslab.errors import ParameterError, loading, name_help
 from biaslab.judging.words import DTYPES
 
@@ -167,3 +167,18 @@ def ready(
     with loading(name, what):
         beside = getattr(transformers, processor).from_pretrained(folder, trust_remote_code=False)
     return model.to(where), beside
+
+
+def finite_words(name: str, type_):
+    """Return what a model that writes is watched by: an InputError where a token's score is not finite.
+
+    Tokens that it must not write have a score below all numbers. ``type_`` is the type that it computes in.
+    """
+    from transformers import LogitsProcessor, LogitsProcessorList
+
+    class Watch(LogitsProcessor):
+        def __call__(self, input_ids, scores):
+            finite.checked(scores[~scores.isneginf()], name, type_)
+            return scores
+
+    return LogitsProcessorList([Watch()])

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from biaslab import finite
 from biaslab import models as named
 from biaslab.engine import Memo
 from biaslab.errors import ParameterError
@@ -114,7 +115,7 @@ class Detector:
     def __init__(
         self, name: str, classes: Mapping[str, Sequence[str]], *, device: str = "auto", batch_size: int = 0
     ) -> None:
-        self._device = loaded.device(device)
+        self.name, self._device = name, loaded.device(device)
         self._model, self._processor = loaded.detector(name, self._device)
         labels = {_folded(str(v)): int(k) for k, v in self._model.config.id2label.items()}
         self._columns = []
@@ -133,6 +134,7 @@ class Detector:
         """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``.
 
         Boxes are left, top, right and bottom, 0–1 of the image's width and height. Images of one size go together.
+        Raises InputError where a number is not finite.
         """
         return self._batches.run(images, self._same_size)
 
@@ -141,7 +143,10 @@ class Detector:
 
         inputs = self._processor(images=loaded.writable(images), return_tensors="pt").to(self._device)
         found = self._model(**inputs)
-        logits, boxes = found.logits.float(), found.pred_boxes.float()
+        logits, boxes = (
+            finite.checked(of.float(), self.name, self._model.dtype)
+            for of in (found.logits, found.pred_boxes)
+        )
         # DETR and YOLOS have a class of their own for "nothing here"; RT-DETR and its kin score each class apart.
         nothing = logits.shape[-1] > self._n_labels
         scores = (logits.softmax(-1) if nothing else logits.sigmoid())[..., self._columns]

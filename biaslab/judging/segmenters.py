@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from biaslab import finite
 from biaslab.errors import ParameterError
 from biaslab.judging import loaded
 from biaslab.judging.settings import Thresholds
@@ -60,7 +61,7 @@ class Segmenter:
         where, kind = loaded.of_transformers(name, "segmenter", "a segmenter")
         self._semantic = kind in modeling_auto.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES
         auto = f"AutoModelFor{'Semantic' if self._semantic else 'Universal'}Segmentation"
-        self._device = loaded.device(device)
+        self.name, self._device = name, loaded.device(device)
         found = loaded.ready(auto, name, where, "a segmenter", self._device, "AutoImageProcessor")
         self._model, self._processor = found
         self._labels = {int(k): folded(str(v)) for k, v in self._model.config.id2label.items()}
@@ -69,7 +70,10 @@ class Segmenter:
         self._batches = loaded.Batches(self._device)
 
     def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
-        """Return the instances of each image, ``uint8 (height, width, 3)`` RGB; images of one size go together."""
+        """Return the instances of each image, ``uint8 (height, width, 3)`` RGB; images of one size go together.
+
+        Raises InputError where a number is not finite.
+        """
         return self._batches.run(images, self._same_size)
 
     def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
@@ -80,7 +84,7 @@ class Segmenter:
         )
         found = []
         for one in seen:
-            scores = one["segmentation_scores"].float()
+            scores = finite.checked(one["segmentation_scores"].float(), self.name, self._model.dtype)
             # Of Mask2Former's kind they are sums of probabilities over its queries.
             shares = scores.softmax(0) if self._semantic else scores / scores.sum(0).clamp(min=1e-12)
             best = shares.max(0)

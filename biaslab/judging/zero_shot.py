@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab import models
-from biaslab.errors import InputError, ParameterError, loading, name_help
+from biaslab import finite, models
+from biaslab.errors import ParameterError, loading, name_help
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
 from biaslab.judging.words import GENDER_TEXTS
@@ -83,12 +83,12 @@ class ZeroShot:
         Arguments and errors as in :meth:`probabilities`.
         """
         cosines = self.image_embeddings(images) @ self.text_embeddings(texts).T
-        return self._scale * cosines.astype(np.float64)
+        return finite.checked(self._scale * cosines.astype(np.float64), self.name, "float32")
 
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the images' embeddings, ``float32 (images, dimensions)``, of length 1.
 
-        Raises InputError where one is not finite (``float16`` is too small for this model).
+        Raises InputError where a number is not finite (``float16`` is too small for this model).
         """
         found = self._batches.run(images, self._same_size)
         return np.stack(found) if found else self.text_embeddings(["a photo"])[:0]
@@ -97,18 +97,14 @@ class ZeroShot:
         import torch
 
         pixels = self._pixels(images, self._device, self._dtype)
-        found = torch.nn.functional.normalize(self._model.encode_image(pixels).float(), dim=-1).cpu().numpy()
-        if not np.isfinite(found).all():
-            raise InputError(
-                f"{self.name} gives embeddings that are not finite in {self._dtype}; set dtype to bfloat16 or "
-                "float32."
-            )
-        return found
+        found = torch.nn.functional.normalize(self._model.encode_image(pixels).float(), dim=-1)
+        return finite.checked(found.cpu().numpy(), self.name, self._dtype, setting="judging.dtype")
 
     def text_embeddings(self, texts: Sequence[str]) -> np.ndarray:
         """Return the texts' embeddings, ``float32 (texts, dimensions)``, of length 1; each is computed once.
 
-        Raises ParameterError where a text is empty or holds a word that the model's tokenizer does not know.
+        Raises ParameterError where a text is empty or holds a word that the model's tokenizer does not know, InputError
+        where a number is not finite.
         """
         import torch
 
@@ -119,7 +115,8 @@ class ZeroShot:
             with torch.inference_mode():
                 tokens = self._tokenizer(some).to(self._device)
                 found = torch.nn.functional.normalize(self._model.encode_text(tokens).float(), dim=-1)
-            self._texts.update(zip(some, found.cpu().numpy(), strict=True))
+            known = finite.checked(found.cpu().numpy(), self.name, "float32")
+            self._texts.update(zip(some, known, strict=True))
         return np.stack([self._texts[text] for text in texts])
 
     def _check_words(self, texts: Sequence[str]) -> None:

@@ -365,7 +365,7 @@ print(vectors.tobytes().hex(), *sorted({{"torch", "transformers", "sentence_tran
 
 def test_vectors_that_are_no_numbers_are_refused(monkeypatch):
     monkeypatch.setattr(neighbours, "_encoded", lambda model, texts: np.full((len(texts), 3), np.nan))
-    with pytest.raises(InputError, match="no numbers in bfloat16; set its dtype to float32"):
+    with pytest.raises(InputError, match=r"not finite in bfloat16\. Set captions\.encoder_dtype to float32"):
         Encoder(device="cpu", dtype="bfloat16").encode(["x"])
 
 

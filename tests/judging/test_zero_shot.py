@@ -101,7 +101,7 @@ def test_embeddings_that_are_not_finite_are_refused(clip_folder, images):
     broken = ZeroShot(str(clip_folder), dtype="bfloat16")
     with torch.no_grad():
         broken._model.visual.proj.fill_(float("inf"))
-    with pytest.raises(InputError, match=r"not finite in torch\.bfloat16"):
+    with pytest.raises(InputError, match=r"not finite in bfloat16\. Set judging\.dtype to float32"):
         broken.image_embeddings(images)
 
 
