@@ -240,7 +240,7 @@ def _allowed(kind: str) -> str:
 
 def near_help(name: str, kind: str) -> str:
     """Return the part of an error message that names models spelt like ``name``; empty where there are none."""
-    near = near_matches(name, [*names(kind), *HUB[kind]])
+    near = [one for one in near_matches(name, [*names(kind), *HUB[kind]]) if one != name]
     return f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
 
 

