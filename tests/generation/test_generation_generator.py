@@ -248,7 +248,7 @@ def test_settings_say_what_is_allowed(given, message):
 
 
 def test_devices_that_do_not_exist_are_refused(folders):
-    with pytest.raises(ParameterError, match=r"device is 'warp'.*Use auto, cpu or cuda"):
+    with pytest.raises(ParameterError, match=r"device is 'warp'.*Use auto, cpu, cuda or mps"):
         load(*settings(folders("sd1")), device="warp")
 
 
