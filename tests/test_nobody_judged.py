@@ -95,6 +95,8 @@ def answer_neither(monkeypatch):
 
 @pytest.mark.parametrize("case", OUTCOMES)
 def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, root, monkeypatch, capsys):
+    # Those of other tests in this process.
+    plt.close("all")
     store = made_once
     if case == "neither":
         # Its judges' answers are kept apart, also of drawings whose truth is known; images are the same.

@@ -102,8 +102,8 @@ def _denoise(generator: Generator, images: list[np.ndarray], texts: list[str], s
         t = torch.full((len(images),), round(level * len(kept)), device=device)
         share = kept[t[0].item()].to(device, encoded.dtype)
         noisy = share.sqrt() * encoded + (1 - share).sqrt() * noise
-        told = said.to(pipe.unet.dtype)
-        generator.check_finite(pipe.unet(noisy.to(pipe.unet.dtype), t, encoder_hidden_states=told)[0])
+        more = {"encoder_hidden_states": said.to(pipe.unet.dtype), "return_dict": False}
+        generator.check_finite(pipe.unet(noisy.to(pipe.unet.dtype), t, **more)[0])
 
 
 class NoisedImages:

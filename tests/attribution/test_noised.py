@@ -5,7 +5,7 @@ import pytest
 
 from biaslab.attribution import noised
 from biaslab.attribution.noised import attend
-from biaslab.errors import InputError, ParameterError
+from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import GenerationSettings, load
 
 TEXTS = ["a photo of a nurse", "the face of a pilot", "a photo of the face of a nurse"]
@@ -48,6 +48,18 @@ def test_the_network_sees_the_image_with_noise_of_its_schedule(mini, images, mon
         noises.append((noisy - a.sqrt() * latent) / (1 - a).sqrt())
     torch.testing.assert_close(*noises, rtol=1e-3, atol=1e-3)
     assert 0.9 < float(noises[0].std()) < 1.1
+
+
+def test_a_network_in_a_smaller_type_is_looked_at_too(images):
+    import torch
+
+    model = load("mini", GenerationSettings(steps=2, dtype="bfloat16", batch_size=2))
+    whole, _ = attend(model, images, TEXTS, WORDS, keys=KEYS)
+    assert len(whole) == 3
+    with torch.no_grad():
+        model.pipe.unet.conv_out.bias[0] = float("nan")
+    with pytest.raises(RunError, match=r"not finite in bfloat16\. Set generation\.dtype"):
+        attend(model, images, TEXTS, WORDS, keys=KEYS)
 
 
 def test_maps_are_those_of_each_image_and_level_alone(mini, images, monkeypatch):

@@ -229,6 +229,7 @@ def spread(**more):
         "flip_possible": "no",
         "sd_prompts": 9.0,
         "sd_noise": 8.0,
+        "n": 12,
     }
     return pd.DataFrame([row, row | {"lean_flips": "yes"}]).assign(**more)
 

@@ -1,6 +1,7 @@
 """Measured tables of the paradox, from a pipeline whose every caption and image is written out here."""
 
 from inspect import isfunction
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,9 @@ class Pipe:
 
     class corpus:
         name = "six captions"
+
+    def image_model(self):
+        return SimpleNamespace(label=self.label, sends=True)
 
     def __init__(self, **settings):
         self.settings = Settings.of({"captions": {"per_occupation": 4}}).changed(**settings)
