@@ -43,6 +43,19 @@ def one_thread():
 
 
 @pytest.fixture
+def plain_look():
+    """Start from matplotlib's own look, whatever a test before it set, and leave no figure behind."""
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.use("Agg")
+        yield
+        plt.close("all")
+
+
+@pytest.fixture
 def cpuinfo(monkeypatch, tmp_path):
     """Return what makes Linux say that the processor is a vendor's and has some flags."""
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import sys
 
 import blaze_face
@@ -128,6 +129,10 @@ def test_an_audit_by_name(root, tmp_path):
     record = ran(root, tmp_path, ["audit", tiny.SD14, "--size", "quick"], sets)
     assert said(record) == {}
     assert record["status"] == "ok"
+    # What it made images with, and who judged them, to the commit.
+    named = {tiny.SD14, tiny.VQA, tiny.DETR, tiny.SEGFORMER}
+    assert named <= set(record["commits"])
+    assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in record["commits"].values())
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Galleries: what is drawn where, in which words and colours; faces that nobody can recognise."""
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,15 +10,7 @@ from biaslab.judging.images import Unreadable
 from biaslab.plots import style
 from biaslab.plots.gallery import blur_faces, boxes_of, gallery, verdict
 
-mpl.use("Agg")
-
-
-@pytest.fixture(autouse=True)
-def plain_look():
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("plain_look")
 
 
 def judged(outcome, gender="", p=np.nan, boxes=()):

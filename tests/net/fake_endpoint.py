@@ -9,7 +9,9 @@ import socket
 import struct
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from loopback import served
 
 KEY = "sk-test-5f0e1d2c3b4a59687"
 
@@ -82,16 +84,8 @@ class FakeEndpoint:
             def log_message(self, *args):
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
+        with served(Handler) as self._server:
             yield self
-        finally:
-            self._server.shutdown()
-            thread.join()
-            self._server.server_close()
 
     def _handle(self, handler):
         body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))

@@ -1,7 +1,5 @@
 """Shared pieces of the tests of the Paired Stereotype Test: its tables from measured rows, computed when asked for."""
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
@@ -10,13 +8,8 @@ from biaslab.papers import paired
 
 
 @pytest.fixture(autouse=True)
-def plain_look():
-    """Start every test from matplotlib's own look, and leave no figure behind."""
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.use("Agg")
-        yield
-        plt.close("all")
+def drawn(plain_look):
+    """Give every test here matplotlib's own look."""
 
 
 @pytest.fixture
