@@ -377,22 +377,23 @@ def check_judges(model: str, settings: Settings, names: Collection[str]) -> None
         for paper in PAPERS
     }
     # What images of each kind are looked at by.
-    asked: dict[str, list[str]] = {}
-    if behind := {name for name in names if schema(name).images}:
-        asked["captions"] = [*_GATE]
-        if pipeline.has_images and behind & {
-            f"paradox_{n}" for n in ("percent_female", "judgement_outcomes")
-        }:
-            asked["training"] = [*_GATE]
+    asked: dict[str, list[str]] = {"captions": [], "training": []}
+    if any(schema(f"paradox_{name}").images for name in of["paradox"]):
+        asked = {"captions": [*_GATE], "training": [*_GATE]}
     if of["paired"] - {"prompts"}:
         asked["people"] = [*_GATE, "judging.further"]
     asked["dalleval"] = ["dalleval.detector"] if of["dalleval"].intersection(_OF_DETECTOR) else []
     if of["dalleval"].intersection(_OF_FACES):
         asked["dalleval"] += ["dalleval.vqa", *_GATE]
     if "alignment_quality" in of["dalleval"]:
-        asked.setdefault("captions", []).append("dalleval.captioner")
+        asked["captions"].append("dalleval.captioner")
+    # CLIP, by which images are compared, is the model that judges gender.
     if "image_quality" in of["dalleval"]:
-        asked.setdefault("captions", []).append("judging.gender")
+        asked["captions"].append("judging.gender")
+    if of["dalleval"] & {"image_quality", "gender_judges"} and not pipeline.settings.dalleval.captions:
+        asked["training"].append("judging.gender")
+    if not pipeline.has_images:
+        del asked["training"]
     asked["triplets"] = []
     if of["triplets"] & {"similarity", "reference_similarity", "guidance_similarity"}:
         asked["triplets"].append("triplets.similarity")

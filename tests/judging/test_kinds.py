@@ -112,12 +112,16 @@ def test_another_model_of_a_pipeline_gets_none_of_the_first_ones_judges(folders)
     assert both.changed("world").settings.judging.gender == "mini-clip"
 
 
-def test_training_images_are_looked_at_as_well():
+@pytest.mark.parametrize(
+    "table",
+    ["paradox_percent_female", "paradox_caption_pairs", "dalleval_image_quality", "dalleval_gender_judges"],
+)
+def test_training_images_are_looked_at_as_well(table):
     given = settings(**DRAWN)
-    checks.check_judges("mini", Settings.of(given), {"paradox_percent_female"})
+    checks.check_judges("mini", Settings.of(given), {table})
     given["captions"]["training_images"] = "download"
     with pytest.raises(ParameterError, match="the images of the training images are photographs"):
-        checks.check_judges("mini", Settings.of(given), {"paradox_percent_female"})
+        checks.check_judges("mini", Settings.of(given), {table})
 
 
 @pytest.mark.parametrize(
