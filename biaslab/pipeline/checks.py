@@ -392,7 +392,7 @@ def check_judges(model: str, settings: Settings, names: Collection[str]) -> None
         asked["captions"].append("judging.gender")
     if of["dalleval"] & {"image_quality", "gender_judges"} and not pipeline.settings.dalleval.captions:
         asked["training"].append("judging.gender")
-    if not pipeline.has_images:
+    if asked["training"] and not pipeline.has_images:
         del asked["training"]
     asked["triplets"] = []
     if of["triplets"] & {"similarity", "reference_similarity", "guidance_similarity"}:
