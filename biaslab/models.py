@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -135,6 +136,7 @@ HUB = {
         "black-forest-labs/FLUX.1-dev",
         "black-forest-labs/FLUX.1-schnell",
     ),
+    "encoder": ("sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers/all-mpnet-base-v2"),
     "clip": ("laion/CLIP-ViT-L-14-laion2B-s32B-b82K", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"),
     "detector": ("hustvl/yolos-tiny", "facebook/detr-resnet-50", "facebook/detr-resnet-101-dc5"),
     "vqa": (
@@ -175,8 +177,8 @@ CONFIGURATIONS = ("*.json", "*.txt", "*.model", "*.jinja")
 _NEVER_RUN = "Code that comes with a model is never run."
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[A-Za-z0-9][\w./-]*)?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-# Seconds that the hub may take to say which commit a name stands for.
-_PATIENCE = 10
+# Seconds that the hub may take to describe a model, and after which it is asked again where it has been asked too much.
+_PATIENCE, _WAITS, _TOO_MANY = 10, (1, 4), 429
 # Files up to this size are known by their content, larger ones by size and time.
 _HASHED = 64_000_000
 # How the files end that decide what a model does; cards and curves may change beside them.
@@ -286,20 +288,98 @@ def commit(name: str) -> str:
     repository, revision = on_hub(name)
     if revision and _COMMIT.fullmatch(revision):
         return revision
-    if name not in _commits:
-        from huggingface_hub import HfApi, constants
-
+    if name and name not in _commits:
         try:
-            found = HfApi().model_info(repository, revision=revision, timeout=_PATIENCE).sha or ""
-        # Many kinds; what is wrong is told where the model is fetched.
+            found = described(name).sha or ""
+        # Many kinds; what is wrong is told where the model is looked up.
         except Exception:
-            cache = Path(constants.HF_HUB_CACHE, f"models--{repository.replace('/', '--')}")
-            kept = cache / "refs" / (revision or "main")
+            kept = cached(repository) / "refs" / (revision or "main")
             found = kept.read_text(encoding="ascii").strip() if kept.is_file() else ""
         if not found:
             return ""
         _commits[name] = found
-    return _commits[name]
+    return _commits.get(name, "")
+
+
+def repository_of_tag(name: str) -> str:
+    """Return the repository on the hub of ``ARCHITECTURE:TAG``, as open_clip lists it; empty where it lists none."""
+    try:
+        from open_clip.pretrained import get_pretrained_cfg
+    except ImportError:
+        return ""
+    architecture, _, tag = name.partition(":")
+    return os.path.split(get_pretrained_cfg(architecture, tag).get("hf_hub") or "")[0]
+
+
+def digest_of_tag(name: str) -> str:
+    """Return a digest of open_clip's ``ARCHITECTURE:TAG``: its name with the commit of its repository, where known."""
+    if name not in _commits and (found := commit(repository_of_tag(name))):
+        _commits[name] = found
+    return f"{name}@{_commits[name]}" if name in _commits else name
+
+
+def described(name: str):
+    """Return what the hub says of a model: its commit, and its files with their sizes.
+
+    Raises what the hub's client raises where there is no such model, or the hub does not answer.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    repository, revision = on_hub(name)
+    for wait in (*_WAITS, None):
+        try:
+            return HfApi().model_info(
+                repository, revision=_commits.get(name, revision), timeout=_PATIENCE, files_metadata=True
+            )
+        except HfHubHTTPError as error:
+            answer = error.response
+            if wait is None or answer is None or answer.status_code != _TOO_MANY:
+                raise
+            asked = answer.headers.get("Retry-After", "")
+        time.sleep(min(float(asked), _PATIENCE) if asked.isdigit() else wait)
+    raise AssertionError
+
+
+def cached(repository: str) -> Path:
+    """Return the folder of a repository in the hub's cache on this machine, whether it is there or not."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE, f"models--{repository.replace('/', '--')}")
+
+
+def hub_problem(name: str, kind: str, error: BaseException) -> str:
+    """Return what is wrong with a model of the hub, and what to do, given what the hub's client raised."""
+    from huggingface_hub import errors as hub
+
+    # The client wraps what it met.
+    chain = [error]
+    while (within := chain[-1].__cause__ or chain[-1].__context__) and within not in chain:
+        chain.append(within)
+
+    def any_of(of: type) -> bool:
+        return any(isinstance(e, of) for e in chain)
+
+    if any_of(hub.GatedRepoError):
+        return (
+            f"{name} is open only to those who accept its terms: do so on its page on the hub, log in with "
+            "'hf auth login' and run again."
+        )
+    if any_of(hub.RevisionNotFoundError):
+        repository, revision = on_hub(name)
+        return (
+            f"{repository} has no revision {revision!r} on the hub. Name a branch, a tag or a commit of it."
+        )
+    if any_of(hub.RepositoryNotFoundError):
+        return (
+            f"The hub has no model {name!r}, or it is private. {near_help(name, kind)}A name on "
+            "the hub is made of owner and name, as in the address of the model's page."
+        )
+    reason = " ".join(str(chain[-1]).split()) or type(chain[-1]).__name__
+    return (
+        f"{name} is not on this machine and cannot be fetched from the hub ({reason:.200}). Run once with a network, "
+        "or give a folder that holds the model."
+    )
 
 
 def commits() -> dict[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from biaslab import runs
+from biaslab.pipeline import uses
 from biaslab.pipeline.people import ROUND
 from biaslab.store import Store, UnfinishedError
 
@@ -26,20 +27,6 @@ if TYPE_CHECKING:
     from biaslab.params import RunParams
     from biaslab.pipeline import Pipeline
 
-# Measured tables by the images that they take; a test measures each and counts.
-_OF_TEMPLATES = {f"paradox_{n}" for n in ("judgement_outcomes", "percent_female", "similarity")}
-_OF_AS_PROMPTS = {
-    f"paradox_{n}" for n in ("caption_pairs", "gender_words", "judgement_outcomes", "percent_female")
-}
-_OF_EVERYONE = {f"paired_{n}" for n in ("images", "pair_images", "people", "percent_female", "run_score")}
-_OF_SKILLS = {"dalleval_skill_accuracy", "dalleval_skill_verdicts"}
-_OF_SOCIAL = {f"dalleval_{n}" for n in ("attribute_presence", "average_gender", "average_skin_tone")}
-_OF_SOCIAL |= {"dalleval_skin_tone_counts", "dalleval_social_images"}
-_OF_CAPTIONED = {"dalleval_alignment_quality", "dalleval_image_quality"}
-_OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_", "layer_", "object_")}
-_OF_TRIPLETS |= {f"triplets_{n}" for n in ("objects", "object_counts", "object_images", "object_truth")}
-_OF_TRIPLETS |= {f"triplets_{n}" for n in ("coverages", "group_images", "group_object_counts")}
-_OF_GUIDANCE = "triplets_guidance_similarity"
 # A corpus of so many captions is searched for the plan; of a larger one, what settings allow is the most that it asks.
 SEARCHED = 50_000
 # The share of a store's work that has none of it.
@@ -117,28 +104,28 @@ def of_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Asked]:
     """Yield the images of a pipeline's own model that measured tables take, by the tables' names."""
     names, s = set(names), pipeline.settings
     for kind in pipeline.kinds if pipeline.has_images else ():
-        if names & (_OF_TEMPLATES if kind == "generated" else _OF_AS_PROMPTS):
+        if names & (uses.OF_TEMPLATES if kind == "generated" else uses.OF_AS_PROMPTS):
             yield _of_captions(pipeline, "paradox", kind)
-    if names & _OF_CAPTIONED:
+    if names & uses.OF_CAPTIONED:
         if s.dalleval.captions:
             yield _asked(pipeline, "dalleval", "captioned", pipeline.dalleval.caption_prompts())
         else:
             yield _of_captions(pipeline, "dalleval", "caption_prompts")
     yield from _of_people(pipeline, _kinds_of_people(pipeline, names))
     rated = {"dalleval_skill_ratings"} if s.dalleval.ratings else set()
-    for kind, of in (("skills", _OF_SKILLS | rated), ("social", _OF_SOCIAL)):
+    for kind, of in (("skills", uses.OF_SKILLS | rated), ("social", uses.OF_SOCIAL)):
         if names & of:
             yield _asked(pipeline, "dalleval", kind, pipeline.dalleval.prompts(kind), of="dalleval")
-    if names & (_OF_TRIPLETS | ({"triplets_detections"} if s.triplets.ratings else set())):
+    if names & (uses.OF_TRIPLETS | ({"triplets_detections"} if s.triplets.ratings else set())):
         yield _of_triplets(pipeline)
-    if _OF_GUIDANCE in names:
+    if uses.OF_GUIDANCE in names:
         yield from (_of_triplets(one) for one in pipeline.triplets.at_guidance().values())
 
 
 def _kinds_of_people(pipeline: Pipeline, names: set[str]) -> list[str]:
     """Return the kinds of images of people that tables take: all, those that judges or the critic look at, or none."""
     kinds = pipeline.people.kinds
-    if names & _OF_EVERYONE:
+    if names & uses.OF_EVERYONE:
         return list(kinds)
     wanted = {"single", "paired"} if "paired_judge_agreement" in names else set()
     if names & {"paired_critiques", "paired_prompts"}:

@@ -245,9 +245,9 @@ def check_work(
     """Look for what would stop a run later in what the tables ``names`` take: judges, captions, prompts.
 
     Where no captions are named, of the tables that take them only the ``needed`` ones are looked at (all, unless these
-    are given). Raises as :func:`biaslab.pipeline.checks.check_judges` and the checks beside it.
+    are given). Raises as the checks of :mod:`biaslab.pipeline.checks`; what is wrong with models is told together.
     """
-    from biaslab.pipeline import Pipeline, checks
+    from biaslab.pipeline import Pipeline, checks, uses
 
     names = set(names).intersection(tables.schemas())
     first, settings = _given(source, model, settings)
@@ -255,7 +255,10 @@ def check_work(
     if not Pipeline(first, settings).has_captions and needed is not None:
         of["paradox"] &= set(needed)
         names -= {name for name in names - set(needed) if tables.schema(name).images or name in OF_CAPTIONS}
-    for given in ((one, settings) for one in (first, *settings.others)):
+    each = [(one, settings) for one in (first, *settings.others)]
+    if problems := [said for given in each for said in checks.check_models(*given, names)]:
+        raise uses.together(problems)
+    for given in each:
         if of["paradox"]:
             images = any(tables.schema(name).images for name in names)
             checks.check_captions(*given, seed=seed, images=images)
@@ -270,8 +273,6 @@ def check_work(
             checks.check_triplets(*given, seed=seed, images=looked_at, groups=bool(names & OF_GROUPS))
         if names & (OF_OBJECTS | OF_GROUPS):
             checks.check_objects(*given)
-        # What is named is there; whether it is enough, and fits.
-        checks.check_judges(*given, names)
 
 
 def no_images(*, source: str, model: str = "all", settings: Mapping | None = None) -> str:

@@ -262,7 +262,7 @@ def hub(monkeypatch, tmp_path):
 
     said, asked = {}, []
 
-    def model_info(self, repository, *, revision=None, timeout):
+    def model_info(self, repository, *, revision=None, timeout, files_metadata):
         asked.append((repository, revision))
         if (repository, revision) not in said:
             raise ConnectionError("no network")

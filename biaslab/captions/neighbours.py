@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab import finite, models, processor
+from biaslab import finite, models, processor, repositories
 from biaslab.errors import InputError, ParameterError, name_help
 
 if TYPE_CHECKING:
+    from biaslab.repositories import Located
     from biaslab.store import Stage, Store
 
 DEFAULT = "all-MiniLM-L6-v2"
@@ -109,6 +110,19 @@ class Encoder:
             vectors, f"The encoder {self.name!r}", self.precision, setting="captions.encoder_dtype"
         )
         return np.ascontiguousarray(vectors, dtype=np.float32)
+
+
+def look_up(name: str) -> list[Located]:
+    """Return the files of an encoder, as :attr:`Encoder.name` has it; none of the default, which a package brings.
+
+    Raises:
+        InputError, ParameterError: It is not to be had, as far as can be known from here.
+    """
+    if name == DEFAULT:
+        _checked_default()
+        return []
+    where = name if Path(name).is_dir() else _on_hub(name)
+    return [repositories.look_up(name, "encoder", where).with_weights()]
 
 
 def embedding_stage(store: Store, encoder: Encoder) -> Stage:

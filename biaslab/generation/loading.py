@@ -7,84 +7,74 @@ import inspect
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from biaslab import models
+from biaslab import models, repositories
 from biaslab.errors import BiaslabError, ParameterError, loading, name_help
+from biaslab.repositories import Located
 
 # Arguments of a pipeline that needs more than text, and of one that makes something else than images.
 _IMAGE_INPUTS = {"image", "mask_image", "control_image", "video", "ip_image"}
 # Weights of the same parts in another precision, or of another stage of training.
 _VARIANTS = ("*.fp16*", "*.bf16*", "*.fp8*", "*.non_ema*")
+_ANY_WEIGHTS = (".safetensors", *models.OTHER_WEIGHTS)
 _OTHER_OUTPUTS = {"num_frames", "video_length", "fps", "frame_rate", "audio_length_in_s", "audio_end_in_s"}
+
+
+def look_up(name: str) -> Located:
+    """Return the files of the text-to-image model ``name``; of those on the hub only its index is fetched.
+
+    Raises:
+        ParameterError: The name is unknown, the hub does not have it or cannot be reached, or the model is no pipeline,
+            or has no safetensors for all its parts.
+        MissingInputError: The package that brings the model has lost its weights.
+    """
+    found = repositories.look_up(name, "text-to-image")
+    if "model_index.json" not in found.files:
+        raise ParameterError(f"{name} is no diffusers pipeline: it holds no model_index.json.")
+    parts = models.check_index(found.file("model_index.json"))
+    for part in parts:
+        # What has weights has a config.json; schedulers and tokenizers have files of other names.
+        if f"{part}/config.json" in found.files and not any(found.matching(_weights([part]), _VARIANTS)):
+            other = [
+                path for path in found.files if path.startswith(f"{part}/") and path.endswith(_ANY_WEIGHTS)
+            ]
+            raise ParameterError(
+                f"{name} has no weights as .safetensors, or not for all its parts: {part} has "
+                f"{', '.join(sorted(other)) or 'none'}. Other formats are refused, because they can run code when they "
+                "are opened, and weights of a variant alone cannot be loaded yet. Choose a copy of the model that has "
+                "them."
+            )
+    return found.with_weights(_weights(parts), _VARIANTS)
 
 
 def fetch(name: str) -> Path:
     """Return the folder of the text-to-image model ``name``, downloaded where it is on the hub.
 
-    Raises:
-        ParameterError: The name is unknown, the hub does not have it or cannot be reached, or the model brings code or
-            has no safetensors.
-        MissingInputError: The package that brings the model has lost its weights.
+    Raises as :func:`look_up`, and ParameterError where the model brings code.
     """
     where = models.resolve(name, "text-to-image")
     if Path(where).is_dir():
         return Path(where)
-    from huggingface_hub import hf_hub_download
-
+    # Before gigabytes are fetched; what else lies there is not for us.
+    located = look_up(name)
+    if located.repository.folder:
+        models.check_folder(located.repository.folder)
+        return located.repository.folder
     try:
         with quiet(bars=True):
-            repository, revision = models.on_hub(where)
-            which = models.commit(where) or revision
-            index = Path(hf_hub_download(repository, "model_index.json", revision=which))
-            # Before gigabytes are fetched; what else lies there is not for us.
-            parts = models.check_index(index)
-            weights = [f"{part}/*.safetensors" for part in parts]
-            folder = models.fetched(where, weights, skip=_VARIANTS)
+            parts = models.check_index(located.repository.file("model_index.json"))
+            return models.fetched(where, _weights(parts), skip=_VARIANTS)
     except BiaslabError:
         raise
     # The hub's client raises many kinds of errors; each becomes one that says what to do.
     except Exception as error:
-        raise ParameterError(_hub_problem(where, error)) from error
-    for part in parts:
-        # What has weights has a config.json; schedulers and tokenizers have files of other names.
-        if (folder / part / "config.json").is_file() and not any((folder / part).glob("*.safetensors")):
-            raise ParameterError(
-                f"{where} has no weights as .safetensors, or not for all its parts: {part} has none. Other formats are "
-                "refused, because they can run code when they are opened. Choose a copy of the model that has them."
-            )
-    return folder
+        raise ParameterError(models.hub_problem(name, "text-to-image", error)) from error
 
 
-def _hub_problem(name: str, error: BaseException) -> str:
-    from huggingface_hub import errors as hub
-
-    # The client wraps what it met.
-    chain = [error]
-    while (within := chain[-1].__cause__ or chain[-1].__context__) and within not in chain:
-        chain.append(within)
-
-    def any_of(kind: type) -> bool:
-        return any(isinstance(e, kind) for e in chain)
-
-    if any_of(hub.GatedRepoError):
-        return (
-            f"{name} is open only to those who accept its terms: do so on its page on the hub, log in with "
-            "'hf auth login' and run again."
-        )
-    if any_of(hub.RepositoryNotFoundError):
-        return (
-            f"The hub has no model {name!r}, or it is private. {models.near_help(name, 'text-to-image')}A name on "
-            "the hub is made of owner and name, as in the address of the model's page."
-        )
-    if any_of(hub.EntryNotFoundError) and not any_of(hub.LocalEntryNotFoundError):
-        return f"{name} is on the hub but is no diffusers pipeline: it has no model_index.json."
-    reason = " ".join(str(chain[-1]).split()) or type(chain[-1]).__name__
-    return (
-        f"{name} is not on this machine and cannot be fetched from the hub ({reason:.200}). Run once with a network, "
-        "or give a folder that holds the model."
-    )
+def _weights(parts: Iterable[str]) -> list[str]:
+    return [f"{part}/*.safetensors" for part in parts]
 
 
 def pipeline_class(folder: Path, name: str):

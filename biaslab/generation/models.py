@@ -16,13 +16,14 @@ import pandas as pd
 from biaslab import models
 from biaslab.captions.corpus import Corpus
 from biaslab.errors import ParameterError
-from biaslab.generation import generator, spaces, texts
+from biaslab.generation import generator, loading, spaces, texts
 from biaslab.generation.generator import Generator
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 from biaslab.judging.images import ImageSource
 from biaslab.net.settings import EndpointSettings
 from biaslab.prompts.settings import DallEvalDesign
+from biaslab.repositories import Located
 from biaslab.store import Store
 
 if TYPE_CHECKING:
@@ -47,6 +48,14 @@ class ImageModel:
     """Whether the settings of generation reach it; what they say of images is said of no other."""
     truthful: bool = False
     """Whether it draws what is true of captions: its images are drawn when they are read, and are no model's."""
+
+    def look_up(self) -> Located | None:
+        """Return its files, without reading or fetching its weights; None where it has none.
+
+        Raises:
+            ParameterError, MissingInputError: They are not to be had, as far as can be known from here.
+        """
+        return None
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look up what it needs for prompts of these occupations; what ``n_images`` cost is for messages.
@@ -179,6 +188,10 @@ class DiffusersModel(ImageModel):
 
     def _where(self) -> str:
         return models.resolve(self._name, "text-to-image")
+
+    def look_up(self) -> Located:
+        """Look for a pipeline with safetensors for all its parts."""
+        return loading.look_up(self._name)
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look it up; a folder must hold a pipeline."""

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from biaslab import finite
+from biaslab import finite, repositories
 from biaslab import models as named
 from biaslab.errors import ParameterError
 from biaslab.judging import loaded
 from biaslab.judging.names import VQA
+from biaslab.repositories import Repository
 
 _SMALL = 20_000_000  # parameters
 # What models of a kind are for.
@@ -44,13 +45,21 @@ def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
     return known[type_](name, where, kind, loaded.device(device))
 
 
+def check_config(repository: Repository) -> None:
+    """Refuse a model that is neither BLIP of its ``kind`` nor BLIP-2, by its configuration (ParameterError)."""
+    kind = repository.kind
+    known = {type_: made.of_class for type_, made in _KINDS[kind].items()}
+    repositories.check_type(repository, known, f"BLIP or BLIP-2 for {_FOR[kind]}", named.HUB[kind][0])
+
+
 class Model:
     """What all share: images are seen once, then asked about in batches of questions of one length.
 
     Questions are never padded: BLIP's decoder looks at padding, so that an answer would depend on its neighbours.
     """
 
-    _class: str
+    of_class: str
+    """Its class in transformers."""
     _prompt = "{}"
     _longest = 20  # tokens of an answer
     # Of a BLIP for questions that is loaded as one for captions, a part is left out without an error.
@@ -64,7 +73,7 @@ class Model:
         self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
         how = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."}
         model, self._processor = loaded.ready(
-            self._class, name, where, f"a {self._class} model", device, **how
+            self.of_class, name, where, f"a {self.of_class} model", device, **how
         )
         self._model = model.to(self._dtype)
         # On a CPU large batches help small models only.
@@ -122,7 +131,7 @@ class _Blip(Model):
 
 
 class _Questions(_Blip):
-    _class = "BlipForQuestionAnswering"
+    of_class = "BlipForQuestionAnswering"
 
     def _answer(self, seen, tokens):
         import torch
@@ -138,7 +147,7 @@ class _Questions(_Blip):
 
 
 class _Captions(_Blip):
-    _class = "BlipForConditionalGeneration"
+    of_class = "BlipForConditionalGeneration"
     _longest = 40
     _whole = True
 
@@ -148,7 +157,7 @@ class _Captions(_Blip):
 
 
 class _Blip2(Model):
-    _class = "Blip2ForConditionalGeneration"
+    of_class = "Blip2ForConditionalGeneration"
     _prompt = "Question: {} Answer:"
 
     def _see(self, pixels):

@@ -8,7 +8,7 @@ one), and MediaPipe's (:class:`MediaPipeFaces`), which the paradox paper uses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -88,6 +88,16 @@ def load(name: str, *, min_score: float = 0.5, device: str = "auto", batch_size:
     return DetectorFaces(name, min_score=min_score, device=device, batch_size=batch_size)
 
 
+def labels(known: Mapping, name: str) -> list[int]:
+    """Return the labels that are faces, of an object detector's ``id2label``; ParameterError where there are none."""
+    found = [int(k) for k, v in known.items() if "face" in str(v).lower().replace("_", " ").split()]
+    if not found:
+        raise ParameterError(
+            f"{name} detects no faces: none of its labels is 'face' ({', '.join(map(str, known.values())):.200})."
+        )
+    return found
+
+
 class DetectorFaces:
     """Faces by an object-detection model of transformers; boxes that cover each other count once.
 
@@ -99,12 +109,7 @@ class DetectorFaces:
     ) -> None:
         self.name, self._device = name, loaded.device(device)
         self._model, self._processor = loaded.detector(name, self._device)
-        labels = {int(k): str(v) for k, v in self._model.config.id2label.items()}
-        self._labels = [k for k, v in labels.items() if "face" in v.lower().replace("_", " ").split()]
-        if not self._labels:
-            raise ParameterError(
-                f"{name} detects no faces: none of its labels is 'face' ({', '.join(labels.values()):.200})."
-            )
+        self._labels = labels(self._model.config.id2label, name)
         self.min_score = float(min_score)
         self._batches = loaded.Batches(self._device, batch_size)
 

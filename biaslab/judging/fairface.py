@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from biaslab import finite, models
-from biaslab.errors import MissingInputError, loading
+from biaslab.errors import MissingInputError, ParameterError, loading
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
 
@@ -29,6 +29,12 @@ _OUTPUTS = 18
 _MALE, _FEMALE = 7, 8
 # What torchvision's ImageNet models take.
 _PIXELS = Pixels((224, 224), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bilinear", squash=True)
+
+
+def not_converted(path: str | Path) -> ParameterError:
+    """Return the error for a file of FairFace's weights as it is published."""
+    fix = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'fairface.safetensors')"
+    return models.not_safetensors(f"{path} is not .safetensors", f"Convert it: {fix}.")
 
 
 class FairFaceGender:
@@ -50,8 +56,7 @@ class FairFaceGender:
         if not str(file) or not path.is_file():
             raise MissingInputError(f"gender is '{FAIRFACE}{file}', but there is no such file. {WHERE}")
         if path.suffix != ".safetensors":
-            fix = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'fairface.safetensors')"
-            raise models.not_safetensors(f"{path} is not .safetensors", f"Convert it: {fix}.")
+            raise not_converted(path)
         import torch
         from safetensors.torch import load_file
         from torchvision.models import resnet34

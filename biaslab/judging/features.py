@@ -53,6 +53,14 @@ def find(name: str) -> str:
     return models.resolve(name, "features")
 
 
+def no_config(name: str) -> str:
+    """Return what is wrong with a network without a configuration."""
+    return (
+        f"{name} holds no config.json; give a folder that timm or transformers saved, or a name that timm lists, such "
+        "as vit_small_patch16_224.dino."
+    )
+
+
 class Features:
     """A network, its preprocessing, and the features that it has of images.
 
@@ -65,10 +73,7 @@ class Features:
         with loading(name, "a network of timm or transformers"), models.without_bars():
             folder = models.local(where)
             if not (folder / "config.json").is_file():
-                raise ParameterError(
-                    f"{name} holds no config.json; give a folder that timm or transformers saved, or a name that timm "
-                    "lists, such as vit_small_patch16_224.dino."
-                )
+                raise ParameterError(no_config(name))
             config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             self._network = _OfTimm(folder) if "architecture" in config else _Encoder(folder, config)
         self.name, self._device = name, loaded.device(device)

@@ -84,7 +84,7 @@ def located(tagger: str, detector: str, segmenter: str) -> list[str]:
     """Return the folders or hub names behind the three names, without loading any; ParameterError for unknown ones."""
     kinds = ((tagger, "tagger"), (detector, "grounding"), (segmenter, "masks"))
     return [
-        name if name == NONE or (kind == "tagger" and _of_open_clip(name)) else named.resolve(name, kind)
+        name if name == NONE or (kind == "tagger" and of_open_clip(name)) else named.resolve(name, kind)
         for name, kind in kinds
     ]
 
@@ -104,7 +104,7 @@ class _Ready:
 # -- tags --------------------------------------------------------------------------------------------------
 
 
-def _of_open_clip(name: str) -> bool:
+def of_open_clip(name: str) -> bool:
     """Return whether open_clip has the model: an embedded one, an architecture with weights, or a folder of its own."""
     if named.brought(name, "clip") or (":" in name and "/" not in name):
         return True
@@ -114,7 +114,7 @@ def _of_open_clip(name: str) -> bool:
 def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], device: str):
     """Return what says the tags of images."""
     kind = "open_clip"
-    if not _of_open_clip(name):
+    if not of_open_clip(name):
         where, kind = loaded.of_transformers(name, "tagger", "a tagger")
     if kind == "florence2":
         return _Florence("ImageTextToText", name, where, "a Florence-2 model", device)

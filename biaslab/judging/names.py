@@ -40,8 +40,10 @@ def files_digest(name: str, kind: str) -> str:
         return hashlib.sha256(json.dumps(each).encode()).hexdigest()
     if prefix:
         return models.digest(path) if path.is_dir() else name
-    if name == WHOLE or _ARCHITECTURE_AND_TAG.fullmatch(name):
+    if name == WHOLE:
         return name
+    if _ARCHITECTURE_AND_TAG.fullmatch(name):
+        return models.digest_of_tag(name)
     return models.digest(models.resolve(name, kind))
 
 

@@ -106,6 +106,23 @@ def table(
     return out
 
 
+def columns(known: Mapping, classes: Mapping[str, Sequence[str]], name: str) -> list[int]:
+    """Return the number of each class among the labels of an object detector, its ``id2label``.
+
+    Raises ParameterError where it does not know one of them.
+    """
+    labels, found = {_folded(str(v)): int(k) for k, v in known.items()}, []
+    for one, others in classes.items():
+        there = [labels[folded] for folded in map(_folded, (one, *others)) if folded in labels]
+        if not there:
+            raise ParameterError(
+                f"{name} does not detect {one!r}: its labels are {', '.join(labels):.300}. Choose a detector "
+                "of all classes that are asked for, such as facebook/detr-resnet-101-dc5."
+            )
+        found.append(there[0])
+    return found
+
+
 class Detector:
     """An object-detection model of transformers, asked about given classes; what else it sees does not count.
 
@@ -117,16 +134,7 @@ class Detector:
     ) -> None:
         self.name, self._device = name, loaded.device(device)
         self._model, self._processor = loaded.detector(name, self._device)
-        labels = {_folded(str(v)): int(k) for k, v in self._model.config.id2label.items()}
-        self._columns = []
-        for known in ((one, *others) for one, others in classes.items()):
-            there = [labels[folded] for folded in map(_folded, known) if folded in labels]
-            if not there:
-                raise ParameterError(
-                    f"{name} does not detect {known[0]!r}: its labels are {', '.join(labels):.300}. Choose a detector "
-                    "of all classes that are asked for, such as facebook/detr-resnet-101-dc5."
-                )
-            self._columns.append(there[0])
+        self._columns = columns(self._model.config.id2label, classes, name)
         self._n_labels = len(self._model.config.id2label)
         self._batches = loaded.Batches(self._device, batch_size)
 

@@ -5,17 +5,21 @@ Probabilities are the softmax over the texts of the model's own scale times the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from biaslab import finite, models
+from biaslab import finite, models, repositories
 from biaslab.errors import ParameterError, loading, name_help
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
 from biaslab.judging.words import GENDER_TEXTS
+from biaslab.repositories import Located
 
+# Files of weights of a model on the hub that open_clip reads.
+_WEIGHTS = ("open_clip*.safetensors",)
 # What a folder holds that has a tokenizer of its own.
 _TOKENIZERS = ("tokenizer*.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 
@@ -153,29 +157,38 @@ class ZeroShotGender:
         return self.classifier.probabilities(images, self._texts)[:, 1]
 
 
+def look_up(name: str) -> Located:
+    """Return the files of an open_clip model by its name, as for :class:`ZeroShot`; no weights are fetched.
+
+    Raises:
+        ParameterError, MissingInputError: It is not to be had, is no open_clip model, or has no safetensors.
+    """
+    if tagged := _tagged(name):
+        return tagged[0]
+    found = repositories.look_up(name, "clip")
+    if "open_clip_config.json" not in found.files:
+        raise ParameterError(
+            f"{name} holds no open_clip_config.json, so it is no open_clip model. A CLIP model saved by "
+            "transformers must be converted first."
+        )
+    return found.with_weights(_WEIGHTS if found.on_hub else repositories.SAFETENSORS)
+
+
 def _named(name: str) -> tuple[str, str | None, dict, str]:
     """Return open_clip's names of model and weights, options, and its name of the tokenizer, for a name of ours."""
-    import open_clip
-
-    architecture, colon, tag = name.partition(":")
-    if architecture in open_clip.list_models() and not Path(name).is_dir():
-        return _tagged(architecture, tag if colon else "")
-    if colon and "/" not in name and len(architecture) > 1:
-        known = [a for a in open_clip.list_models() if open_clip.list_pretrained_tags_by_model(a)]
-        raise ParameterError(
-            f"open_clip has no architecture {architecture!r}. {name_help(architecture, known)}"
-        )
+    if tagged := _tagged(name):
+        located, options = tagged
+        with loading(name, "an open_clip model"):
+            file = located.repository.file(located.weights[0])
+        architecture = name.partition(":")[0]
+        return architecture, str(file), options, architecture
     where = models.resolve(name, "clip")
     if Path(where).is_dir():
-        if not (Path(where) / "open_clip_config.json").is_file():
-            raise ParameterError(
-                f"{name} holds no open_clip_config.json, so it is no open_clip model. A CLIP model saved by "
-                "transformers must be converted first."
-            )
+        look_up(name)
         return f"local-dir:{where}", None, {}, f"local-dir:{where}"
     with loading(name, "an open_clip model"):
-        folder = models.fetched(where, ("open_clip*.safetensors",))
-        if not any(folder.glob("open_clip*.safetensors")):
+        folder = models.fetched(where, _WEIGHTS)
+        if not any(folder.glob(_WEIGHTS[0])):
             fix = "Choose a copy of the model that has weights which open_clip reads as .safetensors."
             raise models.not_safetensors(f"{name} has none", fix)
     # It may leave its tokenizer to another model of the hub: files of words, which open_clip fetches by itself.
@@ -188,10 +201,40 @@ def _named(name: str) -> tuple[str, str | None, dict, str]:
     )
 
 
-def _tagged(architecture: str, tag: str) -> tuple[str, str, dict, str]:
+def _tagged(name: str) -> tuple[Located, dict] | None:
+    """Return the files of ``ARCHITECTURE:TAG``, and options of open_clip for it; None where a name is no such."""
     import open_clip
-    from open_clip.pretrained import download_pretrained
 
+    architecture, colon, _ = name.partition(":")
+    if Path(name).is_dir() or "/" in name or (not colon and architecture not in open_clip.list_models()):
+        return None
+    # One letter before a colon is a drive.
+    if colon and len(architecture) == 1:
+        return None
+    settings, where = _settings_of(name), models.repository_of_tag(name)
+    if not where:
+        fix = "Choose weights that come as safetensors."
+        raise models.not_safetensors(f"The weights of {name} are a file of another format", fix)
+    found = repositories.look_up(name, "clip", where)
+    models.digest_of_tag(name)
+    file = os.path.split(settings["hf_hub"])[1]
+    safe = Path(file).with_suffix(".safetensors").name if file else open_clip.constants.HF_SAFE_WEIGHTS_NAME
+    # What open_clip knows of the weights, where it is given their file and not their name. OpenAI's were trained with
+    # another activation than open_clip's architecture of that name has.
+    options = {f"image_{k}": settings.get(k) for k in ("mean", "std", "interpolation", "resize_mode")}
+    return found.with_weights([safe]), options | {"force_quick_gelu": bool(settings.get("quick_gelu"))}
+
+
+def _settings_of(name: str) -> dict:
+    """Return what open_clip knows of ``ARCHITECTURE:TAG``; ParameterError where it knows none."""
+    import open_clip
+
+    architecture, _, tag = name.partition(":")
+    if architecture not in open_clip.list_models():
+        known = [a for a in open_clip.list_models() if open_clip.list_pretrained_tags_by_model(a)]
+        raise ParameterError(
+            f"open_clip has no architecture {architecture!r}. {name_help(architecture, known)}"
+        )
     tags = open_clip.list_pretrained_tags_by_model(architecture)
     if tag not in tags:
         asked = f"has no weights {tag!r}" if tag else "is an architecture without weights"
@@ -199,11 +242,4 @@ def _tagged(architecture: str, tag: str) -> tuple[str, str, dict, str]:
             f"{architecture} {asked}; name both, as in {architecture}:{(tags or ['TAG'])[0]}. "
             f"{name_help(tag, tags)}"
         )
-    settings = open_clip.get_pretrained_cfg(architecture, tag)
-    with loading(f"{architecture}:{tag}", "an open_clip model"):
-        file = Path(download_pretrained(settings))
-        if file.suffix != ".safetensors":
-            fix = "Choose weights that come as safetensors."
-            raise models.not_safetensors(f"The weights of {architecture}:{tag} are {file.name}", fix)
-    # OpenAI's weights were trained with another activation than open_clip's architecture of that name has.
-    return architecture, tag, {"force_quick_gelu": bool(settings.get("quick_gelu"))}, architecture
+    return open_clip.get_pretrained_cfg(architecture, tag)

@@ -8,7 +8,6 @@ import hashlib
 import logging
 import os
 from collections.abc import Collection, Mapping
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,18 @@ from biaslab.captions.corpus import FileCorpus, open_corpus
 from biaslab.captions.corpus import absolute as absolute_corpus
 from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
-from biaslab.errors import InputError, MissingInputError, ParameterError, name_help
-from biaslab.judging import blip, faces, fairface, inception, instances, kinds, similarity, skill_ratings
+from biaslab.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
+from biaslab.judging import blip, inception, instances, similarity, skill_ratings
 from biaslab.judging.images import CaptionImages, FolderImages
 from biaslab.judging.instances import GROUNDED, TRUTH
-from biaslab.judging.names import FILES, RATINGS, VQA, WHOLE, files_digest
+from biaslab.judging.names import FILES, VQA, files_digest
 from biaslab.measures import plugins as own_measures
-from biaslab.pipeline import Pipeline, dalleval
+from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.pipeline.stages import check_found
 from biaslab.pipeline.triplets import check_neutral
 from biaslab.prompts import nouns, paintskills
 from biaslab.prompts.triplets import neutral
 from biaslab.settings import NONE, PUBLISHED, Settings
-from biaslab.tables import PAPERS, schema
 
 _log = logging.getLogger(__name__)
 # Settings that name what is read, beside the model that generates.
@@ -127,14 +125,6 @@ def check(model: str, settings: Settings) -> None:
             "folder of another name."
         )
     settings = pipeline.settings
-    for name, kind in _judges(settings):
-        if name.startswith(FILES):
-            _check_file(name)
-        elif name.startswith(VQA):
-            blip.located(name)
-        # open_clip itself knows architectures with weights, as in ViT-L-14:openai.
-        elif name != WHOLE and ":" not in name:
-            models.resolve(name, kind)
     for name in settings.measures:
         own_measures.load(name)
     _ = pipeline.engine, settings.captions.corpus and pipeline.corpus.digest
@@ -150,19 +140,6 @@ def check(model: str, settings: Settings) -> None:
     elif s.captions.training_images and not os.path.isdir(s.captions.training_images):
         raise ParameterError(
             f"captions.training_images is {s.captions.training_images!r}, which is not a folder."
-        )
-
-
-def _check_file(name: str) -> None:
-    """Refuse the name of a judge whose file is not there."""
-    path = os.path.expanduser(name.split(":", 1)[1])
-    # Ratings may be a folder of files, one a rater.
-    there = os.path.exists if name.startswith(RATINGS) else os.path.isfile
-    if not there(path):
-        where = {faces.MEDIAPIPE: faces.WHERE, fairface.FAIRFACE: fairface.WHERE}
-        had = next((said for prefix, said in where.items() if name.startswith(prefix)), "")
-        raise ParameterError(
-            f"There is no file {path}; it was named as {name!r} in the settings. {had}".strip()
         )
 
 
@@ -223,19 +200,13 @@ def check_people(model: str, settings: Settings, *, seed: int = 0) -> None:
 
 
 def check_dalleval(model: str, settings: Settings, *, seed: int = 0) -> None:
-    """Look up who judges DALL-Eval's images, PaintSkills' folder, ratings, and whether the model knows the words.
-
-    Judges that are not named are left to :func:`check_judges`.
+    """Look up PaintSkills' folder and ratings, and whether the model knows the words of DALL-Eval's prompts.
 
     Raises:
-        ParameterError, InputError: A judge cannot be used, a file cannot be read, or a word is not known.
+        ParameterError, InputError: A file cannot be read, or a word is not known.
     """
     pipeline = Pipeline(model, settings, seed=seed, progress=False)
     s = pipeline.settings.dalleval
-    if s.detector:
-        models.resolve(s.detector, "detector")
-    if s.vqa:
-        blip.located(s.vqa)
     asked = {kind: pipeline.dalleval.prompts(kind) for kind in dalleval.KINDS}
     if s.paintskills:
         paintskills.boxes(s.paintskills, asked["skills"])
@@ -246,17 +217,13 @@ def check_dalleval(model: str, settings: Settings, *, seed: int = 0) -> None:
 
 
 def check_alignment(model: str, settings: Settings, *, seed: int = 0) -> None:
-    """Look up what alignment and quality take beside images: captions, their images, captioning model, weights.
+    """Look up what alignment and quality take beside images: captions and their images.
 
     Raises:
         ParameterError, InputError: A model or file cannot be used, or the model does not know a word.
     """
     pipeline = Pipeline(model, settings, seed=seed, progress=False)
     s = pipeline.settings.dalleval
-    if s.captioner:
-        blip.located(s.captioner, "captioner")
-    if s.inception:
-        inception.Inception(s.inception, device="cpu")
     if s.images and not os.path.isdir(s.images):
         raise ParameterError(f"dalleval.images is {s.images!r}, which is not a folder.")
     if not (s.captions or s.images or s.captioned):
@@ -303,8 +270,6 @@ def check_triplets(
     named = nouns.load(settings.triplets.nouns) if groups else None
     if images:
         made_by = pipeline.image_model("triplets")
-        for by, name in pipeline.triplets.networks.items():
-            similarity.weights(by, name)
         if settings.triplets.attention:
             made_by.check_attention()
         if written:
@@ -331,11 +296,11 @@ def check_triplets(
 
 
 def check_objects(model: str, settings: Settings) -> None:
-    """Look up what finds objects in images of triplets, and the files that it takes, without loading a model.
+    """Look up the vocabulary of what finds objects in images of triplets.
 
     Raises:
-        ParameterError: It is unknown, or the truth of images that have none.
-        MissingInputError, InputError: A file is not there or does not fit.
+        ParameterError: It is the truth of images that have none.
+        MissingInputError, InputError: The file is not there or does not fit.
     """
     pipeline = Pipeline(model, settings)
     s = pipeline.settings.triplets
@@ -344,87 +309,25 @@ def check_objects(model: str, settings: Settings) -> None:
             f"triplets.objects is {TRUTH!r}, which is known of images that are drawn from it alone, and model is "
             f"{model!r}; set triplets.objects to what finds objects."
         )
-    if instances.is_file(s.objects):
-        instances.read(s.objects)
-    elif s.objects not in ("", TRUTH):
-        instances.digest(s.objects)
     if s.vocabulary:
         instances.words(s.vocabulary)
 
 
-# Measured tables by the judges that they take, of DALL-Eval and of the paradox paper.
-_OF_DETECTOR = ("skill_verdicts", "skill_accuracy", "skill_ratings", "references", "detector_renders")
-_OF_QUESTIONS = (
-    "social_images",
-    "social_drawings",
-    "average_gender",
-    "average_skin_tone",
-    "skin_tone_counts",
-)
-_OF_FACES = (*_OF_QUESTIONS, "attribute_presence", "skin_tone_readings")
-_GATE = ("judging.gender", "judging.faces")
+def check_models(model: str, settings: Settings, names: Collection[str]) -> list[str]:
+    """Return what is wrong with the models that measured tables take, in sentences: with all of them at once.
 
-
-def check_judges(model: str, settings: Settings, names: Collection[str]) -> None:
-    """Refuse judges that are not named, or do not know what they are to look at, for the measured tables ``names``.
-
-    Raises:
-        ParameterError: A judge that one of these takes is not named, or knows another kind of pictures.
+    Judges must be named and know what they are to look at; what is named must be there, on this machine or on the hub,
+    and be of the right kind, as far as can be known without its weights.
     """
     pipeline = Pipeline(model, settings, progress=False)
-    of = {
-        paper: {name.removeprefix(f"{paper}_") for name in names if name.startswith(f"{paper}_")}
-        for paper in PAPERS
-    }
-    # What images of each kind are looked at by.
-    asked: dict[str, list[str]] = {"captions": [], "training": []}
-    if any(schema(f"paradox_{name}").images for name in of["paradox"]):
-        asked = {"captions": [*_GATE], "training": [*_GATE]}
-    if of["paired"] - {"prompts"}:
-        asked["people"] = [*_GATE, "judging.further"]
-    asked["dalleval"] = ["dalleval.detector"] if of["dalleval"].intersection(_OF_DETECTOR) else []
-    if of["dalleval"].intersection(_OF_FACES):
-        asked["dalleval"] += ["dalleval.vqa", *_GATE]
-    if "alignment_quality" in of["dalleval"]:
-        asked["captions"].append("dalleval.captioner")
-    # CLIP, by which images are compared, is the model that judges gender.
-    if "image_quality" in of["dalleval"]:
-        asked["captions"].append("judging.gender")
-    if of["dalleval"] & {"image_quality", "gender_judges"} and not pipeline.settings.dalleval.captions:
-        asked["training"].append("judging.gender")
-    if asked["training"] and not pipeline.has_images:
-        del asked["training"]
-    asked["triplets"] = []
-    if of["triplets"] & {"similarity", "reference_similarity", "guidance_similarity"}:
-        asked["triplets"].append("triplets.similarity")
-    if any(name.startswith(("object", "detect", "group", "coverages")) for name in of["triplets"]):
-        asked["triplets"].append("triplets.objects")
-    if "dalleval.detector" in asked["dalleval"] and (folder := pipeline.settings.dalleval.paintskills):
-        detector = pipeline.settings.dalleval.detector
-        kinds.check("dalleval.detector", detector, models.pictures(folder), "PaintSkills' folder")
-    for images, roles in asked.items():
-        for role in dict.fromkeys(roles):
-            _check_judge(pipeline, images, role)
-
-
-def _check_judge(pipeline: Pipeline, images: str, role: str) -> None:
-    """Refuse what a role names where it does not know images that the model makes, or ``training`` images."""
-    if images == "training":
-        shows, whose = pipeline.training_pictures, "the training images"
-    else:
-        made_by = pipeline.image_model(images)
-        shows, whose = made_by.pictures, f"the model {made_by.label!r}"
-    given = attrgetter(role)(pipeline.settings)
-    gender = pipeline.settings.judging.gender
-    if role == "judging.faces" and gender.startswith(RATINGS):
-        return
-    if role == "triplets.similarity":
-        for by, name in pipeline.triplets.networks.items():
-            if name:
-                kinds.check(role, name, shows, whose, "clip" if by == "clip" else "features")
-        return
-    for name in given if isinstance(given, tuple) else (given,):
-        kinds.check(role, name, shows, whose)
+    problems = []
+    for use in uses.of_tables(pipeline, names):
+        try:
+            uses.check_pictures(use)
+            uses.look_up(use, pipeline)
+        except BiaslabError as error:
+            problems.append(uses.problem(use, error))
+    return problems
 
 
 def _head(pipeline: Pipeline) -> tuple[Pipeline, int]:

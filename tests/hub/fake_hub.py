@@ -140,16 +140,20 @@ class Hub:
             if commit not in repository.commits:
                 _refuse(self, asked, 404, "RevisionNotFound", f"Invalid rev id: {revision}")
             elif described:
-                self._describe(asked, name, repository, what, commit, path, body)
+                sizes = parse_qs(address.query).get("blobs", [""])[0].lower() == "true"
+                self._describe(asked, name, repository, what, commit, path, body, sizes)
             elif what == "resolve":
                 self._resolve(asked, repository, commit, path)
             else:
                 _refuse(self, asked, 404, "", "Not found")
 
-    def _describe(self, asked, name, repository, what, commit, at, body) -> None:
+    def _describe(self, asked, name, repository, what, commit, at, body, sizes) -> None:
         files = repository.commits[commit]
         if what in ("", "revision"):
-            siblings = [{"rfilename": path} for path in files]
+            siblings = [
+                {"rfilename": path} | ({"size": file.stat().st_size} if sizes else {})
+                for path, file in files.items()
+            ]
             gated = "manual" if repository.closed == GATED else False
             told = {
                 "_id": "1",

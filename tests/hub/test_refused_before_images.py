@@ -84,8 +84,6 @@ ROLES = {
     "clip": Role(SIMILARITY + "clip", "triplets/4_disparities", *OF_CLIP),
 }
 FAULTS = ("misspelt", "absent", "gated", "only .bin", "another kind")
-REFUSED = {(by, "misspelt") for by in ("resnet", "dino", "split_product")}
-"""What a plan refuses by now."""
 
 
 def planned(root, tmp_path, role: Role, name: str) -> None:
@@ -105,23 +103,8 @@ def test_what_is_right_is_not_refused(root, tmp_path, stocked, role):
     planned(root, tmp_path, role, role.name)
 
 
-@pytest.mark.parametrize(
-    ("role", "fault"),
-    [
-        pytest.param(
-            role,
-            fault,
-            id=f"{name}-{fault}",
-            marks=()
-            if (name, fault) in REFUSED
-            else pytest.mark.xfail(
-                strict=True, raises=pytest.fail.Exception, reason="found only when it is used"
-            ),
-        )
-        for name, role in ROLES.items()
-        for fault in FAULTS
-    ],
-)
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("role", ROLES.values(), ids=ROLES)
 def test_what_cannot_be_used_is_refused(root, tmp_path, stocked, repositories, role, fault):
     name = {"misspelt": role.misspelt, "another kind": role.other}.get(fault, role.name)
     repository = stocked.repositories[role.served]
@@ -134,7 +117,6 @@ def test_what_cannot_be_used_is_refused(root, tmp_path, stocked, repositories, r
     assert name.rpartition(":")[2] in str(refused.value)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the model is fetched to time its images")
 def test_no_weights_are_fetched_before_every_name_is_known(root, stocked, capsys):
     sets = {"faces": WHOLE, "gender": "ViT-B-32:opneai"}
     sets = {f"judging.{k}": v for k, v in sets.items()} | {"people.occupations": 1, "people.aspect": 1}

@@ -99,7 +99,7 @@ class TestDetector:
             DetectorFaces(str(tmp_path))
 
     def test_another_kind_of_model_is_refused_by_name(self, clip_folder):
-        with pytest.raises(ParameterError, match="cannot be loaded as object detector"):
+        with pytest.raises(ParameterError, match="cannot be loaded as an object detector"):
             DetectorFaces(str(clip_folder))
 
 

@@ -11,7 +11,7 @@ from biaslab.errors import ParameterError
 from biaslab.judging import kinds
 from biaslab.judging.images import CaptionImages, DescribedImages, FolderImages, Subset
 from biaslab.models import ANY, DRAWINGS, PHOTOGRAPHS
-from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab.pipeline import Pipeline, Settings, uses
 
 # A judge of photographs that no file has to be there for, by role.
 NAMES = {
@@ -47,6 +47,12 @@ TABLES = {
 }
 
 
+def check(model, given, names):
+    """Refuse judges that do not know what they are to look at."""
+    for use in uses.of_tables(Pipeline(model, given, progress=False), names):
+        uses.check_pictures(use)
+
+
 def settings(**changes):
     """Return settings with a judge for each role, those of ``changes`` in the place of photographs' by dotted names."""
     given = {"captions": {"corpus": "mini"}}
@@ -65,7 +71,7 @@ def test_in_every_role_a_judge_of_drawings_is_refused_for_photographs(role, fold
     # Images behind captions are photographs, too, so that only the judge is in question.
     given["captions"] |= {"training_images": "download"}
     with pytest.raises(ParameterError) as refused:
-        checks.check_judges(model, Settings.of(given), {TABLES[role]})
+        check(model, Settings.of(given), {TABLES[role]})
     told = str(refused.value)
     assert (
         role in told and DRAWN[role] in told and "which knows drawings" in told and "are photographs" in told
@@ -73,14 +79,14 @@ def test_in_every_role_a_judge_of_drawings_is_refused_for_photographs(role, fold
     # Where the model makes drawings, this judge is right, and any other that the table takes is not.
     drawn = settings(**DRAWN)
     drawn["generation"] = {"pictures": "drawings"}
-    checks.check_judges(model, Settings.of(drawn), {TABLES[role]})
+    check(model, Settings.of(drawn), {TABLES[role]})
 
 
 @pytest.mark.parametrize("role", NAMES)
 def test_in_every_role_a_judge_of_photographs_is_refused_for_drawings(role):
     given = settings(**DRAWN | {role: NAMES[role]})
     with pytest.raises(ParameterError, match=r"which knows photographs, and the images of .* are drawings"):
-        checks.check_judges("mini", Settings.of(given), {TABLES[role]})
+        check("mini", Settings.of(given), {TABLES[role]})
 
 
 @pytest.mark.parametrize("role", [r for r in NAMES if r not in ("judging.further", "triplets.similarity")])
@@ -88,18 +94,18 @@ def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
     given = settings(**{role: ""})
     given["captions"] |= {"training_images": "download"}
     with pytest.raises(ParameterError) as refused:
-        checks.check_judges(folders("sd1"), Settings.of(given), {TABLES[role]})
+        check(folders("sd1"), Settings.of(given), {TABLES[role]})
     told = str(refused.value)
     assert told.startswith(f"{role} names nothing that {kinds.ROLES[role].does}")
     assert kinds.ROLES[role].example in told and told.count(".") <= 4 + kinds.ROLES[role].example.count(".")
     # Nobody is asked for where nothing is looked at.
-    checks.check_judges(folders("sd1"), Settings.of(given), {"paradox_indicators", "dalleval_skill_prompts"})
+    check(folders("sd1"), Settings.of(given), {"paradox_indicators", "dalleval_skill_prompts"})
 
 
 def test_what_a_model_brings_needs_no_name():
     bare = Pipeline("mini", Settings())
     assert (bare.settings.judging.gender, bare.settings.dalleval.vqa) == ("mini-clip", "mini-vqa")
-    checks.check_judges("mini", Settings(), set(TABLES.values()))
+    check("mini", Settings(), set(TABLES.values()))
     # What is given stays, in a group of which the rest is brought.
     given = Pipeline("mini", Settings.of({"generation": {"guidance_scale": 7.0}})).settings.generation
     assert (given.guidance_scale, given.steps) == (7.0, 10)
@@ -118,10 +124,10 @@ def test_another_model_of_a_pipeline_gets_none_of_the_first_ones_judges(folders)
 )
 def test_training_images_are_looked_at_as_well(table):
     given = settings(**DRAWN)
-    checks.check_judges("mini", Settings.of(given), {table})
+    check("mini", Settings.of(given), {table})
     given["captions"]["training_images"] = "download"
     with pytest.raises(ParameterError, match="the images of the training images are photographs"):
-        checks.check_judges("mini", Settings.of(given), {table})
+        check("mini", Settings.of(given), {table})
 
 
 @pytest.mark.parametrize(

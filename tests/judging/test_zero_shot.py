@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from biaslab.errors import InputError, MissingInputError, ParameterError
-from biaslab.judging import zero_shot
 from biaslab.judging.fairface import FairFaceGender, cut_out
 from biaslab.judging.loaded import Batches
 from biaslab.judging.pixels import Pixels
@@ -198,19 +197,6 @@ def test_names_that_cannot_be_loaded(clip_folder, tmp_path):
     (wrong / "open_clip_config.json").write_text(json.dumps(config))
     with pytest.raises(ParameterError, match="cannot be loaded as an open_clip model"):
         ZeroShot(str(wrong))
-
-
-def test_openais_weights_get_their_own_activation(monkeypatch):
-    # OpenAI trained with QuickGELU; with open_clip's architecture of that name alone, results would be off.
-    from open_clip import pretrained
-
-    monkeypatch.setattr(pretrained, "download_pretrained", lambda *_: "x.safetensors")
-    assert zero_shot._named("ViT-L-14:openai")[:3] == ("ViT-L-14", "openai", {"force_quick_gelu": True})
-    *other, tokenizer = zero_shot._named("ViT-L-14:laion2b_s32b_b82k")
-    assert other == ["ViT-L-14", "laion2b_s32b_b82k", {"force_quick_gelu": False}] and tokenizer == "ViT-L-14"
-    monkeypatch.setattr(pretrained, "download_pretrained", lambda *_: "/cache/open_clip_pytorch_model.bin")
-    with pytest.raises(ParameterError, match=r"open_clip_pytorch_model\.bin; .*\.safetensors only"):
-        zero_shot._named("ViT-L-14:openai")
 
 
 # -- FairFace ---------------------------------------------------------------------------------------------

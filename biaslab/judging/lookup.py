@@ -1,0 +1,144 @@
+"""What judges need, looked up before anything of theirs is loaded: packages, files, names, kinds of models, weights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from biaslab import models, repositories
+from biaslab.errors import MissingInputError, ParameterError
+from biaslab.judging import blip, faces, fairface, features, grounded, inception, instances, objects, plugins
+from biaslab.judging.fairface import FAIRFACE
+from biaslab.judging.instances import GROUNDED, TRUTH
+from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA, WHOLE
+from biaslab.judging.segmenters import NONE
+from biaslab.judging.zero_shot import look_up as look_up_clip
+from biaslab.repositories import Located, Repository
+
+
+def look_up(name: str, kind: str) -> list[Located]:
+    """Return the models behind the name of a judge; none where it is a file, or needs no weights.
+
+    Args:
+        name: As the settings have it.
+        kind: A key of :data:`biaslab.models.HUB`; of what has a prefix, that decides.
+
+    Raises:
+        ParameterError, InputError, UnknownNameError: It is not to be had, or is of another kind.
+        MissingInputError: A package or a file is not there.
+    """
+    if name in (WHOLE, TRUTH, NONE):
+        return []
+    if name.startswith(PLUGIN):
+        plugins.knows(name)
+        return []
+    if name.startswith(inception.INCEPTION):
+        inception.check_weights(name.removeprefix(inception.INCEPTION))
+        return []
+    if name.startswith(FILES):
+        _check_file(name)
+        return []
+    if kind == "segmenter" and instances.is_file(name):
+        instances.read(name)
+        return []
+    if name.startswith(GROUNDED):
+        parts = zip(instances.parts(name), ("tagger", "grounding", "masks"), strict=True)
+        return [located for part, of in parts for located in look_up(part, of)]
+    if name.startswith(VQA):
+        name, kind = name.removeprefix(VQA), "vqa"
+    if kind == "clip" or (kind == "tagger" and grounded.of_open_clip(name)):
+        return [look_up_clip(name)]
+    return [_KINDS[kind](repositories.look_up(name, kind, features.find(name) if kind == "features" else ""))]
+
+
+def _check_file(name: str) -> None:
+    """Refuse the name of a judge whose file, or package, is not there."""
+    path = os.path.expanduser(name.split(":", 1)[1])
+    # Ratings may be a folder of files, one a rater.
+    there = os.path.exists if name.startswith(RATINGS) else os.path.isfile
+    if not there(path):
+        where = {faces.MEDIAPIPE: faces.WHERE, FAIRFACE: fairface.WHERE}
+        had = next((said for prefix, said in where.items() if name.startswith(prefix)), "")
+        raise ParameterError(
+            f"There is no file {path}; it was named as {name!r} in the settings. {had}".strip()
+        )
+    if name.startswith(faces.MEDIAPIPE) and find_spec("mediapipe") is None:
+        raise MissingInputError(f"{name!r} needs the package mediapipe: pip install mediapipe.")
+    if name.startswith(FAIRFACE) and Path(path).suffix != ".safetensors":
+        raise fairface.not_converted(path)
+
+
+def _detector(repository: Repository) -> Located:
+    from transformers.models.auto import modeling_auto
+
+    known = modeling_auto.MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES
+    repositories.check_type(repository, known, "object detector", models.HUB["detector"][1])
+    return repository.with_weights()
+
+
+def _segmenter(repository: Repository) -> Located:
+    from transformers.models.auto import modeling_auto as auto
+
+    # Of what is in both, as its class is loaded.
+    known = {
+        **auto.MODEL_FOR_UNIVERSAL_SEGMENTATION_MAPPING_NAMES,
+        **auto.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES,
+    }
+    if repository.kind == "masks":
+        known = {*known, *auto.MODEL_FOR_MASK_GENERATION_MAPPING_NAMES}
+    repositories.check_type(repository, known, "segmenter", models.HUB[repository.kind][0])
+    return repository.with_weights()
+
+
+def _grounding(repository: Repository) -> Located:
+    from transformers.models.auto import modeling_auto as auto
+
+    known = auto.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING_NAMES
+    repositories.check_type(
+        repository, known, "detector that is asked about words", models.HUB["grounding"][0]
+    )
+    return repository.with_weights()
+
+
+def _tagger(repository: Repository) -> Located:
+    from transformers.models.auto import modeling_auto as auto
+
+    known = {"florence2", *auto.MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES}
+    repositories.check_type(repository, known, "tagger", models.HUB["tagger"][0])
+    return repository.with_weights()
+
+
+def _blip(repository: Repository) -> Located:
+    blip.check_config(repository)
+    return repository.with_weights()
+
+
+def _features(repository: Repository) -> Located:
+    if "config.json" not in repository.files:
+        raise ParameterError(features.no_config(repository.name))
+    return repository.with_weights()
+
+
+_KINDS: Mapping[str, Callable[[Repository], Located]] = {
+    "detector": _detector,
+    "segmenter": _segmenter,
+    "masks": _segmenter,
+    "grounding": _grounding,
+    "tagger": _tagger,
+    "vqa": _blip,
+    "captioner": _blip,
+    "features": _features,
+}
+
+
+def check_faces(located: Located) -> None:
+    """Refuse an object detector that knows no faces."""
+    faces.labels(located.repository.json("config.json").get("id2label") or {}, located.repository.name)
+
+
+def check_classes(located: Located, classes: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse an object detector that does not know one of some classes, as for :func:`objects.detect`."""
+    labels = located.repository.json("config.json").get("id2label") or {}
+    objects.columns(labels, classes, located.repository.name)

@@ -1,0 +1,196 @@
+"""What a model is made of, looked up before a byte of its weights is read or fetched: in a folder, or on the hub.
+
+Only configurations are fetched for that. Where the hub does not answer, what it has left on this machine is looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from biaslab import models
+from biaslab.errors import ParameterError
+
+SAFETENSORS = ("*.safetensors",)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A model's files, in a folder here or on the hub at a commit."""
+
+    name: str
+    """As it was given."""
+    kind: str
+    """A key of :data:`biaslab.models.HUB`."""
+    files: Mapping[str, int]
+    """Their sizes in bytes, by their paths."""
+    folder: Path | None = None
+    """Where they all are here; None where the hub has them."""
+    on_hub: str = ""
+    """Owner and name on the hub; empty of what was never there."""
+    commit: str = ""
+
+    def has(self, *patterns: str) -> bool:
+        """Return whether there is a file of one of these patterns."""
+        return any(self.matching(patterns))
+
+    def matching(self, patterns: Iterable[str], skip: Iterable[str] = ()) -> Iterator[str]:
+        """Yield paths of one of some patterns, but for those to ``skip``; ``*`` is any text, with slashes in it."""
+        from huggingface_hub.utils import filter_repo_objects
+
+        return filter_repo_objects(self.files, allow_patterns=[*patterns], ignore_patterns=[*skip] or None)
+
+    def json(self, path: str) -> dict[str, Any]:
+        """Return the object in a file, which is fetched; ParameterError where it is not to be had, or is none."""
+        try:
+            said = json.loads(self.file(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ParameterError(f"{self.name}: {path} cannot be read: {error}.") from None
+        if not isinstance(said, dict):
+            raise ParameterError(f"{self.name}: {path} holds no configuration.")
+        return said
+
+    def file(self, path: str) -> Path:
+        """Return a small file, fetched where it is on the hub; ParameterError where it is not to be had."""
+        if self.folder:
+            return self.folder / path
+        from huggingface_hub import hf_hub_download
+
+        try:
+            return Path(hf_hub_download(self.on_hub, path, revision=self.commit))
+        # The client has many errors.
+        except Exception as error:
+            raise ParameterError(models.hub_problem(self.name, self.kind, error)) from error
+
+    def with_weights(self, weights: Sequence[str] = SAFETENSORS, skip: Sequence[str] = ()) -> Located:
+        """Return what is loaded of it: configurations, and files of weights of these patterns but for those to skip.
+
+        Raises:
+            ParameterError: There are none as safetensors, or the hub does not send them to whoever asks from here.
+        """
+        found = list(self.matching(weights, skip))
+        if not found and self.on_hub and self.folder:
+            raise ParameterError(
+                f"The weights of {self.name} are not on this machine, and the hub does not answer. Run once with a "
+                "network, or give a folder that holds the model."
+            )
+        if not found:
+            others = sorted(f for f in self.files if f.endswith((*models.OTHER_WEIGHTS, ".safetensors")))
+            has = f"{self.name} has {', '.join(others[:3])}" if others else f"{self.name} has none"
+            raise models.not_safetensors(has, "Choose a copy of the model that has them.")
+        if not self.folder:
+            self._check_open(found[0])
+        return Located(self, tuple(found), (*self.matching(models.CONFIGURATIONS, skip), *found))
+
+    def _check_open(self, path: str) -> None:
+        """Ask for the head of a file: a model that is open to some is described to all."""
+        from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+        try:
+            get_hf_file_metadata(hf_hub_url(self.on_hub, path, revision=self.commit))
+        except Exception as error:
+            raise ParameterError(models.hub_problem(self.name, self.kind, error)) from error
+
+
+@dataclass(frozen=True)
+class Located:
+    """A model whose files are known."""
+
+    repository: Repository
+    weights: tuple[str, ...]
+    files: tuple[str, ...]
+    """All that is fetched, weights and configurations."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes the weights are."""
+        return sum(self.repository.files[path] for path in self.weights)
+
+    @cached_property
+    def download(self) -> int:
+        """How many bytes are yet to be fetched."""
+        of = self.repository
+        if of.folder:
+            return 0
+        from huggingface_hub import try_to_load_from_cache
+
+        here = (try_to_load_from_cache(of.on_hub, path, revision=of.commit) for path in self.files)
+        return sum(
+            of.files[path] for path, at in zip(self.files, here, strict=True) if not isinstance(at, str)
+        )
+
+
+def look_up(name: str, kind: str, where: str = "") -> Repository:
+    """Return the files of a model; nothing is fetched.
+
+    Args:
+        name: As for :func:`biaslab.models.resolve`.
+        kind: One of :data:`biaslab.models.HUB`.
+        where: Its folder or name on the hub, where that is known otherwise.
+
+    Raises:
+        ParameterError: There is no such model, as far as can be known from here.
+        MissingInputError, UnknownNameError: As for :func:`biaslab.models.resolve`.
+    """
+    where = where or models.resolve(name, kind)
+    if os.path.isdir(where):
+        return Repository(name, kind, _sizes(Path(where)), Path(where))
+    repository = models.on_hub(where)[0]
+    try:
+        told = models.described(where)
+    # The client has many errors; without a network, what was fetched before is there.
+    except Exception as error:
+        commit = models.commit(where)
+        kept = models.cached(repository) / "snapshots" / commit
+        if not commit or not kept.is_dir() or _says_no(error):
+            raise ParameterError(models.hub_problem(name, kind, error)) from error
+        return Repository(name, kind, _sizes(kept), kept, repository, commit)
+    files = {file.rfilename: int(file.size or 0) for file in told.siblings or ()}
+    return Repository(name, kind, files, None, repository, models.commit(where) or told.sha)
+
+
+def _says_no(error: Exception) -> bool:
+    """Return whether the hub has answered that the model is not to be had."""
+    from huggingface_hub import errors as hub
+
+    return isinstance(error, hub.RepositoryNotFoundError | hub.RevisionNotFoundError)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    found = ((path, path.relative_to(folder).as_posix()) for path in sorted(folder.rglob("*")))
+    return {name: path.stat().st_size for path, name in found if path.is_file()}
+
+
+def check_type(repository: Repository, known: Collection[str], what: str, example: str) -> dict[str, Any]:
+    """Return the configuration of a model of transformers.
+
+    Args:
+        repository: The model.
+        known: The values of its ``model_type`` that can be used; where they are names of, as which class of
+            transformers: what was saved as another one was trained for something else.
+        what: What it is to be, for messages.
+        example: One that is.
+
+    Raises:
+        ParameterError: It has none, or is of another type.
+    """
+    if "config.json" not in repository.files:
+        raise ParameterError(
+            f"{repository.name} holds no config.json, so it is no {what} of transformers. Choose one, such as "
+            f"{example}."
+        )
+    config = repository.json("config.json")
+    told = str(config.get("model_type", ""))
+    made = [str(name) for name in config.get("architectures") or ()]
+    if told in known and isinstance(known, Mapping) and made and known[told] not in made:
+        told = made[0]
+    if told not in known:
+        raise ParameterError(
+            f"{repository.name} is a model of the kind {told!r}, which is no {what}. Choose one, such as {example}."
+        )
+    return config

@@ -1,0 +1,203 @@
+"""Pipelines from the hub: what is fetched, and what is refused before it is."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from biaslab import models, repositories
+from biaslab.errors import ParameterError
+from biaslab.generation import GenerationSettings, load, loading
+from biaslab.judging import zero_shot
+
+NAME = "owner/tiny"
+UNET = "unet/diffusion_pytorch_model.safetensors"
+
+
+@pytest.fixture
+def files(hub, folders, tmp_path, monkeypatch):
+    """Return a folder with the files of a model, and what serves them as they are then."""
+    monkeypatch.setattr(models, "_commits", {})
+    return Path(shutil.copytree(folders("sd1"), tmp_path / "files"))
+
+
+def loaded(hub, files):
+    hub.serve(NAME, files)
+    return load(NAME, GenerationSettings(steps=2))
+
+
+def rename_class(folder: Path, **changes) -> None:
+    index = folder / "model_index.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("gated", r"is open only to those who accept its terms"),
+        (
+            "private",
+            r"has no model 'CompVis/stable-difusion-v1-4'.*Did you mean 'CompVis/stable-diffusion-v1-4'",
+        ),
+        ("no index", r"is no diffusers pipeline: it holds no model_index\.json"),
+    ],
+)
+def test_what_the_hub_answers_is_said_plainly(hub, files, fault, message):
+    name = "CompVis/stable-difusion-v1-4"
+    hub.serve(name, files, lambda path: fault != "no index" or path != "model_index.json").closed = fault
+    with pytest.raises(ParameterError, match=message):
+        loading.fetch(name)
+
+
+def test_without_the_hub_what_was_fetched_before_is_loaded(hub, files, monkeypatch):
+    commit = loaded(hub, files).description()["revision"]
+    hub.repositories.clear()
+    assert len(commit) == 40
+    monkeypatch.setattr(models, "described", unreachable)
+    assert load(NAME, GenerationSettings(steps=2)).description()["revision"] == commit
+    with pytest.raises(
+        ParameterError, match=r"owner/other is not on this machine and cannot be fetched .*\(no way"
+    ):
+        loading.fetch("owner/other")
+
+
+def unreachable(name):
+    # The client wraps what it met.
+    raise OSError("Cannot ask: see above.") from OSError("no way there")
+
+
+def test_what_the_hub_denies_is_not_taken_from_the_cache(hub, files):
+    loaded(hub, files)
+    hub.repositories[NAME].closed = "private"
+    with pytest.raises(ParameterError, match="has no model"):
+        repositories.look_up(NAME, "text-to-image")
+
+
+def test_who_asks_too_much_waits_and_asks_again(hub, files):
+    hub.serve(NAME, files).refusals = 1
+    assert repositories.look_up(NAME, "text-to-image").has("model_index.json")
+
+
+def test_sizes_are_told_before_anything_is_fetched(hub, files):
+    hub.serve(NAME, files)
+    located = loading.look_up(NAME)
+    whole = {path: (files / path).stat().st_size for path in located.files}
+    weights = {path for path in whole if path.endswith(".safetensors")}
+    assert weights == {*located.weights} and located.size == sum(whole[path] for path in weights)
+    # But for the index, which was read.
+    assert located.download == sum(whole.values()) - whole["model_index.json"] and hub.fetched() == 0
+    load(NAME, GenerationSettings(steps=2))
+    assert loading.look_up(NAME).download == 0
+
+
+def test_of_the_hub_only_what_is_needed_is_fetched(hub, files):
+    for other in (
+        "unet/diffusion_pytorch_model.fp16.safetensors",
+        "v1-4.safetensors",
+        "old/model.safetensors",
+    ):
+        (files / other).parent.mkdir(exist_ok=True)
+        shutil.copy(files / UNET, files / other)
+    for code in (
+        "pipeline.py",
+        "unet/diffusers.py",
+        "unet/model.bin",
+        "scheduler/evil.py",
+        "v1-4.ckpt",
+        "a.pkl",
+    ):
+        (files / code).write_text("raise SystemExit")
+    snapshot = loaded(hub, files)._folder
+    there = {p.relative_to(snapshot).as_posix() for p in snapshot.rglob("*") if p.is_file()}
+    assert {p for p in there if not p.endswith((".json", ".txt"))} == {
+        UNET,
+        "vae/diffusion_pytorch_model.safetensors",
+        "text_encoder/model.safetensors",
+    }
+
+
+def test_code_that_lies_in_the_cache_already_is_found_before_the_model_is_loaded(hub, files):
+    snapshot = loaded(hub, files)._folder
+    (snapshot / "unet" / "diffusers.py").write_text("raise SystemExit")
+    with pytest.raises(
+        ParameterError, match=r"holds unet/diffusers\.py, which could be run .* Delete the file"
+    ):
+        load(NAME, GenerationSettings(steps=2))
+
+
+@pytest.mark.parametrize("other", ["bin", "fp16.safetensors"])
+def test_a_part_on_the_hub_without_weights_that_are_read(hub, files, other):
+    (files / UNET).rename(files / UNET.replace("safetensors", other))
+    with pytest.raises(
+        ParameterError,
+        match=rf"owner/tiny has no weights as \.safetensors.*unet has unet/.*\.{other}\. Other",
+    ):
+        loaded(hub, files)
+    assert hub.fetched() == 0
+
+
+def test_a_pipeline_on_the_hub_that_names_code_is_refused_by_its_index_alone(hub, files):
+    rename_class(files, unet=[None, "Mine"])
+    with pytest.raises(
+        ParameterError, match=r"says 'unet' is \[null, \"Mine\"\].*Code that comes with a model"
+    ):
+        loaded(hub, files)
+    assert {r.path.rpartition("/")[2] for r in hub.log if "/resolve/" in r.path} == {"model_index.json"}
+
+
+# -- open_clip's names -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "repository", "mean", "quick"),
+    [
+        ("ViT-L-14:openai", "timm/vit_large_patch14_clip_224.openai", 0.4815, True),
+        ("ViT-L-14:laion2b_s32b_b82k", "laion/CLIP-ViT-L-14-laion2B-s32B-b82K", 0.5, False),
+    ],
+)
+def test_weights_by_open_clips_names_are_of_one_commit(
+    hub, tmp_path, monkeypatch, name, repository, mean, quick
+):
+    """And OpenAI's get their own activation: with open_clip's architecture of that name, results would be off."""
+    monkeypatch.setattr(models, "_commits", {})
+    file = "open_clip_model.safetensors"
+    (served := tmp_path / "served").mkdir()
+    (served / file).write_bytes(b"weights")
+    (served / "open_clip_pytorch_model.bin").write_bytes(b"pickled")
+    commit = hub.serve(repository, served).commit
+    architecture, weights, options, tokenizer = zero_shot._named(name)
+    assert architecture == tokenizer == "ViT-L-14" and options["force_quick_gelu"] is quick
+    assert Path(weights).parts[-2:] == (commit, file) and hub.fetched(".bin") == 0
+    assert models.digest_of_tag(name) == f"{name}@{commit}" and models.commits()[name] == commit
+    # With the numbers that open_clip knows its pixels are to be brought to.
+    assert options["image_mean"][0] == pytest.approx(mean, abs=1e-4)
+    (served / file).unlink()
+    hub.serve(repository, served)
+    models._commits.clear()
+    with pytest.raises(ParameterError, match=r"open_clip_pytorch_model\.bin; .*\.safetensors only"):
+        zero_shot._named(name)
+
+
+def test_they_see_what_open_clip_sees_by_its_own_name(hub, repositories, monkeypatch):
+    import open_clip
+    import tiny_repositories as tiny
+    import torch
+    from open_clip import factory
+    from PIL import Image
+
+    monkeypatch.setattr(models, "_commits", {})
+    monkeypatch.setattr(factory, "_MODEL_CONFIGS", dict(factory._MODEL_CONFIGS))
+    tiny.shrink()
+    hub.serve(tiny.CLIP_B, repositories(tiny.CLIP_B))
+    model, _, transform = open_clip.create_model_and_transforms(
+        "ViT-B-32", pretrained="openai", force_quick_gelu=True
+    )
+    image = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
+    with torch.no_grad():
+        expected = model.eval().encode_image(transform(Image.fromarray(image))[None], normalize=True)
+    ours = zero_shot.ZeroShot("ViT-B-32:openai", device="cpu").image_embeddings([image])
+    assert np.abs(ours - expected.numpy()).max() < 2e-3
+    other = zero_shot.ZeroShot("ViT-B-32:openai", device="cpu").image_embeddings([image[::-1].copy()])
+    assert np.abs(ours - other).max() > 1e-2
