@@ -17,6 +17,8 @@ ROOT = Path(__file__).parent
 # a hub.
 sys.path += [str(ROOT / "tests" / room) for room in ("", "net", "judging", "captions", "generation", "hub")]
 
+# Trying every model before each run of a test takes longer than the run; what does so is tried where it is left away.
+os.environ.setdefault("BIASLAB_REHEARSED", "1")
 # A shell's background jobs begin with Ctrl-C ignored, and so would everything that the tests start and stop.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

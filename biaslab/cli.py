@@ -82,8 +82,10 @@ def _parser() -> argparse.ArgumentParser:
         **repeated,
     )
     values.add_argument("--notebooks-dir", metavar="DIR", help="where the notebooks are (default: nearby)")
-    text = "say what would be made, how long that takes and what it costs, and stop"
+    text = "look up all that is used, try what is here, say what would be made and what it takes, and stop"
     starts.add_argument("--dry-run", action="store_true", help=text)
+    text = "with --dry-run: fetch models that are not here, to try them, too"
+    starts.add_argument("--fetch", action="store_true", help=text)
     text = "say also what that takes on many devices, such as gpus=64 or gpus=64,seconds=0.2 (an image), and stop"
     starts.add_argument("--plan", metavar="GPUS", help=text)
     starts.add_argument("--overwrite", action="store_true", help="replace a folder that holds another run")
@@ -184,22 +186,22 @@ def _audit(given: argparse.Namespace) -> int:
 
 def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = False) -> int:
     """Say what a run will make, where that is wanted, and unless that is all, make it; return the exit status."""
-    stops = given.dry_run or given.plan is not None
-    if stops or say_plan:
-        from biaslab import planning, scaling
-
-        devices = None if given.plan is None else scaling.devices(given.plan)
-        found = planning.asked(checked)
-        measured = planning.costs(found)
-        print(planning.said(found, measured), flush=True)
-        if devices is not None:
-            print(scaling.said(found, measured, devices), flush=True)
-    if stops:
-        return 0
     from biaslab import runs
 
+    stops = given.dry_run or given.plan is not None
+    if stops or say_plan:
+        from biaslab import rehearsal, scaling
+
+        devices = None if given.plan is None else scaling.devices(given.plan)
+        how = {"fetch": given.fetch or not stops, "buy": not stops, "always": stops, "time": True}
+        found = rehearsal.rehearse(checked, **how, say=None if given.no_progress else runs.print_aside)
+        print(rehearsal.said(found), flush=True)
+        if devices is not None:
+            print(scaling.said(found.asked, found.measured, devices), flush=True)
+    if stops:
+        return 0
     how = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}
-    record = runs.run(checked, **how, progress=not given.no_progress)
+    record = runs.run(checked, **how, rehearsed=say_plan, progress=not given.no_progress)
     notebooks = record["notebooks"]
     said = [f"{n['slug']}: {n['status']}: {n['reason']}" for n in notebooks if n["status"] != "ok"]
     said += record["problems"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biaslab.generation import GeneratedImages
-    from biaslab.generation.models import ImageModel
+    from biaslab.generation.models import ImageModel, Ready
     from biaslab.params import RunParams
     from biaslab.pipeline import Pipeline
 
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 SEARCHED = 50_000
 # The share of a store's work that has none of it.
 _NOTHING = (10**9 - 1, 10**9)
-# Seconds that a model is timed for, about; images in a batch that it is timed on at most; and the share of the images
+# Seconds that images of one kind are timed for, about; images that are timed together at most; and the share of images
 # that are left to be made after which nobody waits for a better estimate.
-TIMED, MOST, ENOUGH = 4.0, 64, 0.1
+TIMED, MOST, ENOUGH = 1.5, 64, 0.1
+# Denoising steps that are made of an image, twice, to find out; and how often images of one number are.
+_STEPS, _ROUNDS = (2, 4), 3
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Asked:
     made_by: ImageModel  # The model with the settings for this kind.
     kept_as: type[GeneratedImages] | None  # As what its images are kept.
     pipeline: Pipeline  # The pipeline whose store and seed are used.
+    of: str = "captions"  # What its prompts ask for, as :meth:`Pipeline.image_model` has it.
+    several: bool = False  # Whether they ask for several people.
 
     @property
     def left(self) -> int:
@@ -71,13 +75,22 @@ class Asked:
 class Cost:
     """What an image of a model takes here."""
 
-    seconds: float
+    seconds: float  # At the quickest.
     bytes: float  # In the store.
     images: int  # How many were made to find out.
+    slowest: float = 0.0  # Seconds at the slowest; what else the machine does makes them longer.
+    device: str = ""
+
+    @property
+    def longest(self) -> float:
+        """Seconds at the slowest."""
+        return max(self.seconds, self.slowest)
 
 
-def asked(params: RunParams) -> list[Asked]:
+def asked(params: RunParams, opened: Iterable[runs.Opened] | None = None) -> list[Asked]:
     """Return the images that a run asks for, by kind and model; nothing is made.
+
+    ``opened`` are the pipelines of the run (:func:`biaslab.runs.pipelines`), where these are known.
 
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used.
@@ -85,10 +98,10 @@ def asked(params: RunParams) -> list[Asked]:
     import pandas as pd
 
     found: dict[tuple, Asked] = {}
-    for opened in runs.pipelines(params, progress=False):
-        pipeline = opened.pipeline
-        some = [asks for one in (pipeline, *pipeline.others) for asks in of_tables(one, opened.tables)]
-        for notebook in sorted(opened.notebooks):
+    for own in runs.pipelines(params, progress=False) if opened is None else opened:
+        pipeline = own.pipeline
+        some = [asks for one in (pipeline, *pipeline.others) for asks in of_tables(one, own.tables)]
+        for notebook in sorted(own.notebooks):
             for more in runs.work(notebook, pipeline):
                 paper = notebook.split("/")[0]
                 some += [_of_captions(one, paper, "generated") for one in more.generators]
@@ -146,12 +159,13 @@ def _asked(
     kept_as: type[GeneratedImages] | None = None,
 ) -> Asked:
     """Return what is asked; which images are there can be told only where the very texts are ``known``."""
-    made_by = pipeline.image_model(of, several=of == "people" and kind != "single")
+    several = of == "people" and kind != "single"
+    made_by = pipeline.image_model(of, several=several)
     n, there = int(prompts["n_images"].sum()) if at_most is None else at_most, 0
     if known and at_most is None:
         there = made_by.n_there(prompts, seed=pipeline.seed, store=pipeline.store, kept_as=kept_as)
-    label = pipeline.label
-    return Asked(paper, label, kind, n, there, at_most is not None, prompts, made_by, kept_as, pipeline)
+    what = paper, pipeline.label, kind, n, there, at_most is not None, prompts
+    return Asked(*what, made_by, kept_as, pipeline, of, several)
 
 
 def _of_people(pipeline: Pipeline, kinds: list[str]) -> Iterator[Asked]:
@@ -206,44 +220,69 @@ def _of_triplets(pipeline: Pipeline) -> Asked:
 def cost(one: Asked, left: int = 10**9) -> Cost:
     """Return what an image takes here, from some that are made for it and thrown away; of few ``left``, fewer are made.
 
+    Of a model that denoises, a few steps are made of each: two numbers of them tell what a step takes, and what comes
+    beside. Noise that was left in is no smaller as a file, so that bytes are rather too many.
+
     Raises:
         ParameterError: The model cannot be loaded.
+        RunError: It gives numbers that are not finite, or does not fit in memory.
     """
-    made_by = one.made_by.ready()
+    ready = one.made_by.ready()
     # Prompts that share noise are asked together.
     groups = one.prompts["noise_id" if "noise_id" in one.prompts else "prompt_id"]
-    how = {"seed": one.pipeline.seed, "progress": False, "kept_as": one.kept_as}
+    few, many = _STEPS
     n, spent, found = 1, 0.0, []
     while True:
         some = one.prompts[groups.isin(groups.unique()[:n])].assign(n_images=1)
-        with tempfile.TemporaryDirectory() as folder:
-            began = time.perf_counter()
-            made = made_by(some, store=Store(folder), **how)
-            made.read(list(made.table["image_id"]))
-            took = time.perf_counter() - began
-            kept = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
+        if ready.take is not None and ready.steps > many:
+            ready.take(few)
+            first, _ = _made(one, ready, some)
+            ready.take(many)
+            took, kept = _made(one, ready, some)
+            step = max(took - first, 0.0) / (many - few)
+            seconds, took = took + (ready.steps - many) * step, took + first
+        else:
+            took, kept = _made(one, ready, some)
+            seconds = took
         spent += took
-        found.append(Cost(took / len(some), kept / len(some), len(some)))
-        many = n > 1 and (took > TIMED / 4 or len(some) >= MOST)
-        few = sum(cost.images for cost in found) >= ENOUGH * left
-        if (many and len(found) > 2) or spent > 4 * TIMED or n >= groups.nunique() or few:
-            # Preparation, which the first images take as well, and other work of the machine make images slower, and
-            # nothing makes them faster.
-            return min(found, key=lambda cost: cost.seconds)
-        n *= 1 if many else 4
+        found.append((len(some), seconds / len(some), kept / len(some)))
+        filled = n > 1 and (took > TIMED / 4 or len(some) >= MOST)
+        rounds = sum(made == len(some) for made, *_ in found)
+        enough = sum(made for made, *_ in found) >= ENOUGH * left
+        if (filled and rounds >= _ROUNDS) or spent > 4 * TIMED or n >= groups.nunique() or enough:
+            break
+        n *= 1 if filled else 4
+    # The first ones take what is prepared as well, and few at a time are slower than many.
+    last = [seconds for made, seconds, _ in found if made == found[-1][0]]
+    total = sum(made for made, *_ in found)
+    return Cost(min(last), found[-1][2], total, slowest=max(last), device=ready.device)
 
 
-def costs(found: Iterable[Asked]) -> dict[tuple, Cost]:
-    """Return what an image takes, by :attr:`Asked.alike`, where any is left to be made; none is bought to find out."""
+def _made(one: Asked, ready: Ready, prompts: pd.DataFrame) -> tuple[float, int]:
+    """Return the seconds that images of prompts took, and their bytes in a store."""
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        how = {"seed": one.pipeline.seed, "progress": False, "kept_as": one.kept_as}
+        made = ready.generate(prompts, store=Store(folder), **how)
+        made.read(list(made.table["image_id"]))
+        took = time.perf_counter() - began
+        return took, sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
+
+
+def to_time(found: Iterable[Asked]) -> dict[tuple, tuple[Asked, int]]:
+    """Return what is to be timed, by :attr:`Asked.alike`: one of each, and how many images are left of all alike.
+
+    Of what is left to be made, and here: none is bought to find out.
+    """
     alike: dict[tuple, list[Asked]] = {}
     for one in found:
         if one.left > 0 and one.price is None:
             alike.setdefault(one.alike, []).append(one)
-    return {key: cost(some[0], sum(one.left for one in some)) for key, some in alike.items()}
+    return {key: (some[0], sum(one.left for one in some)) for key, some in alike.items()}
 
 
-def said(found: list[Asked], measured: dict[tuple, Cost]) -> str:
-    """Return the plan of a run in words, for a terminal: what is asked, and what :func:`costs` says that it takes."""
+def said(found: list[Asked], measured: Mapping[tuple, Cost]) -> str:
+    """Return the plan of a run in words, for a terminal: what is asked, and what it takes where that was measured."""
     import pandas as pd
 
     if not found:
@@ -252,26 +291,28 @@ def said(found: list[Asked], measured: dict[tuple, Cost]) -> str:
     for one in found:
         of = measured.get(one.alike, Cost(0.0, 0.0, 0))
         told = (one.paper, one.model, one.images, one.there, one.at_most, one.left)
-        rows.append((*told, one.left * of.seconds, one.left * of.bytes))
-    names = ["paper", "model", "images", "there", "at_most", "left", "seconds", "bytes"]
+        rows.append((*told, one.left * of.seconds, one.left * of.longest, one.left * of.bytes))
+    names = ["paper", "model", "images", "there", "at_most", "left", "seconds", "longest", "bytes"]
     rows = pd.DataFrame(rows, columns=names)
     total, there = rows["images"].sum(), rows["there"].sum()
     lines = [f"Images: {_most(rows)}{total:,}" + (f", {there:,} already there" if there else "")]
     for (paper, model), of in rows.groupby(["paper", "model"], sort=False):
         kept = f", {of['there'].sum():,} already there" if of["there"].any() else ""
-        each = f"{of['seconds'].sum() / of['left'].sum():>10.2g} s each" if of["seconds"].any() else ""
+        each = (
+            [of[name].sum() / of["left"].sum() for name in ("seconds", "longest")]
+            if of["left"].any()
+            else [0]
+        )
+        each = f"{between(*each, '{:.2g}'):>18} s each" if each[0] else ""
         lines.append(f"  {paper:<10}{model:<32}{_most(of)}{of['images'].sum():>9,}{each}{kept}")
     if measured:
-        seconds, size = float(rows["seconds"].sum()), float(rows["bytes"].sum())
         n = sum(of.images for of in measured.values())
+        time_here = durations(rows["seconds"].sum(), rows["longest"].sum())
         lines.append(
-            f"Time here: {duration(seconds)} to make them, as {n} images took that were made to find out; judging "
-            "them comes on top"
+            f"Time here: {time_here} to make them, as {n} took that were made in part to find out; judging them comes "
+            "on top"
         )
-        root = found[0].pipeline.store.root
-        free = shutil.disk_usage(next(path for path in (root, *root.parents) if path.exists())).free
-        room = "" if size < free else f", and only {bytes_in_words(free)} are free"
-        lines.append(f"Disk: {bytes_in_words(size)}{room}")
+    lines += _disk(found, float(rows["bytes"].sum())) if measured else []
     by_model: dict[str, list[Asked]] = {}
     for one in found:
         if one.price is not None:
@@ -283,6 +324,19 @@ def said(found: list[Asked], measured: dict[tuple, Cost]) -> str:
     return "\n".join(lines)
 
 
+def _disk(found: list[Asked], size: float) -> list[str]:
+    root = found[0].pipeline.store.root
+    free = shutil.disk_usage(next(path for path in (root, *root.parents) if path.exists())).free
+    room = "" if size < free else f", and only {bytes_in_words(free)} are free"
+    return [f"Disk: {bytes_in_words(size)}{room}"]
+
+
+def between(low: float, high: float, how: str | Callable[[float], str]) -> str:
+    """Return two numbers in words, one where they are told alike."""
+    each = [how.format(v) if isinstance(how, str) else how(v) for v in (low, high)]
+    return " to ".join(dict.fromkeys(each))
+
+
 def _most(rows: pd.DataFrame) -> str:
     return "at most " if rows["at_most"].any() else ""
 
@@ -291,6 +345,12 @@ def duration(seconds: float) -> str:
     """Return a time in words."""
     hours = f"{seconds / 3600:.2g} hours"
     return hours if seconds > 7200 else f"{hours} ({seconds / 60:.1f} minutes)"
+
+
+def durations(low: float, high: float) -> str:
+    """Return the time between two times in words."""
+    unit, size = ("hours", 3600) if high > 7200 else ("minutes", 60)
+    return f"{between(low / size, high / size, '{:.2g}')} {unit}"
 
 
 def bytes_in_words(n: float) -> str:

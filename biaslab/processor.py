@@ -6,6 +6,8 @@ import glob
 import platform
 from pathlib import Path
 
+import psutil
+
 # Where Linux says what the processor can do.
 _CPUINFO = Path("/proc/cpuinfo")
 _AMD = "AuthenticAMD"
@@ -37,6 +39,16 @@ def accelerator() -> str:
     import torch
 
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def memory(device: str = "cpu") -> tuple[int, int]:
+    """Return the bytes of memory that are free on a device, and all that it has; a GPU of Apple's shares the CPU's."""
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.mem_get_info(device)
+    found = psutil.virtual_memory()
+    return found.available, found.total
 
 
 def favours_bfloat16() -> bool:

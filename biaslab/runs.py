@@ -73,6 +73,8 @@ _MODULES = """biaslab.report papermill nbconvert.exporters.html psutil ipykernel
     tornado.platform.asyncio IPython.core.debugger IPython.extensions.storemagic filelock pyarrow.dataset
     pyarrow.parquet pandas.io.formats.csvs pandas.io.formats.html scipy.stats seaborn
     matplotlib.backends.backend_agg matplotlib.backends.backend_svg PIL.JpegImagePlugin"""
+REHEARSED = "BIASLAB_REHEARSED"
+"""Environment variable of processes whose run was rehearsed, so that they do not do it again."""
 # Read once as well where many notebooks compute images or vectors: each would take ten seconds of a processor for it.
 MODEL_MODULES = ("sentence_transformers", "diffusers.pipelines.auto_pipeline", "open_clip")
 # Seconds that notebooks have for ending by themselves when the user stops the run.
@@ -128,9 +130,10 @@ def run(
     outputs: str | Path = "outputs",
     overwrite: bool = False,
     again: bool = False,
+    rehearsed: bool = False,
     progress=True,
 ) -> dict:
-    """Execute the selected notebooks and build the report.
+    """Rehearse what is used, execute the selected notebooks and build the report.
 
     A notebook of the same run that finished earlier, and of which nothing has changed since (notebook, parameters,
     inputs, code, packages, and the files that it left), keeps its results; its record says so and has its own
@@ -141,6 +144,7 @@ def run(
         outputs: The folder that holds runs.
         overwrite: Whether a folder that holds another run may be replaced.
         again: Whether to execute also what has not changed.
+        rehearsed: Whether the models were tried before (:func:`biaslab.rehearsal.rehearse`), and need not be again.
         progress: Whether to show a progress bar on standard error.
 
     Returns:
@@ -168,10 +172,19 @@ def run(
         # What is shared names no folder of this machine.
         public = shared.without(private)
         record = public(record)
-        earlier = _prepare(folder, record, overwrite, public)
+        earlier, replaces = _earlier(folder, record, overwrite, public)
         kept, jobs, changed = _keep(folder, earlier, jobs, again)
-        if not jobs and (same := _unchanged(folder, record, kept, changed)):
+        if not (jobs or replaces) and (same := _unchanged(folder, record, kept, changed)):
             return same
+        makes = (job for job in jobs if not job.reason and sources.makes_images(job.parameters.get("source")))
+        if not (rehearsed or os.environ.get(REHEARSED)) and any(makes):
+            from biaslab import rehearsal
+
+            rehearsal.rehearse(params, say=print_aside if progress else None)
+        # What an earlier run has found stays until this one can begin.
+        if replaces:
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         # The folders of earlier starts end, and whoever still writes there fails.
         attempts = folder / PARTS / _ATTEMPTS
         shutil.rmtree(attempts, ignore_errors=True)
@@ -397,8 +410,10 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any]) -> str:
 # -- the folder ------------------------------------------------------------------------------------------
 
 
-def _prepare(folder: Path, record: dict, overwrite: bool, public: Callable[[Any], Any]) -> list[dict]:
-    """Make the run's folder ready and return the records of what is in it of the same run."""
+def _earlier(
+    folder: Path, record: dict, overwrite: bool, public: Callable[[Any], Any]
+) -> tuple[list[dict], bool]:
+    """Return the records of what is in the run's folder of the same run, and whether it holds another, to replace."""
     path = folder / "run.json"
     if path.exists():
         try:
@@ -409,18 +424,17 @@ def _prepare(folder: Path, record: dict, overwrite: bool, public: Callable[[Any]
             changed = "its run.json cannot be read"
         if not changed:
             record["notebook_defaults"] = defaults
-            return kept
+            return kept, False
         if not overwrite:
             fix = "Choose another name with --set run=NAME, or replace it with --overwrite."
             raise RunError(f"{folder} holds another run ({changed}). {fix}")
-        shutil.rmtree(folder)
-    elif folder.exists() and any(folder.iterdir()):
+        return [], True
+    if folder.exists() and any(folder.iterdir()):
         raise RunError(
             f"{folder} exists, is not empty and holds no run.json, so it is not a run of biaslab. "
             "Choose another name with --set run=NAME, or move the folder away."
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    return []
+    return [], False
 
 
 def _folders(params: RunParams, jobs: list[Job], folder: Path) -> tuple[str, ...]:
@@ -712,23 +726,13 @@ def _side_by_side(
 ) -> list[Job]:
     """Execute jobs and return those lost because a process was killed; ``waiting`` is called every other second."""
     lost = []
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    environment = {
-        # The cores are shared out, unless the user says otherwise.
-        **{name: os.environ.get(name, str(threads)) for name in THREADS},
-        # Notebooks run in their own folders; the store is where it is for this process.
-        places.ROOT_VARIABLE: str(places.default_root().absolute()),
-        ATTEMPT: str(jobs[0].attempt),
-        models.COMMITS: json.dumps(models.commits()),
-        # The kernel of this environment, even where the user has one of the same name at home.
-        "JUPYTER_PREFER_ENV_PATH": "1",
-    }
+    given = {**environment(workers), ATTEMPT: str(jobs[0].attempt), REHEARSED: "1"}
     modules = sorted(closure.imported(cell for job in jobs for cell in job.notebook.cells))
     compute = [job for job in jobs if not job.reason and sources.makes_images(job.parameters.get("source"))]
     if len(compute) > workers:
         modules += MODEL_MODULES
     with (
-        kernels.Processes(environment, _read_libraries, modules) as processes,
+        kernels.Processes(given, read_libraries, modules) as processes,
         ThreadPoolExecutor(workers) as pool,
     ):
         left: dict[Future, Job] = {}
@@ -763,7 +767,26 @@ def _side_by_side(
     return lost
 
 
-def _read_libraries(modules: Iterable[str]) -> None:
+def print_aside(text: str) -> None:
+    """Say something beside results: on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def environment(workers: int = 1) -> dict[str, str]:
+    """Return the variables of processes that compute for a run, ``workers`` of them side by side."""
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    return {
+        # The cores are shared out, unless the user says otherwise.
+        **{name: os.environ.get(name, str(threads)) for name in THREADS},
+        # Notebooks run in their own folders; the store is where it is for this process.
+        places.ROOT_VARIABLE: str(places.default_root().absolute()),
+        models.COMMITS: json.dumps(models.commits()),
+        # The kernel of this environment, even where the user has one of the same name at home.
+        "JUPYTER_PREFER_ENV_PATH": "1",
+    }
+
+
+def read_libraries(modules: Iterable[str]) -> None:
     """Import what notebooks and their pages need, and make ready what each would make ready again."""
     from biaslab import report
 

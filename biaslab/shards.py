@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from biaslab import runs, sources
+from biaslab import rehearsal, runs, sources
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.params import RunParams
 from biaslab.pipeline import Pipeline
@@ -36,6 +37,8 @@ def compute(
         ParameterError: The share is not one of (0, n) to (n - 1, n), or the run makes nothing that can be shared.
     """
     opened = runs.pipelines(params, progress=progress)
+    if not os.environ.get(runs.REHEARSED):
+        rehearsal.rehearse(params, say=runs.print_aside if progress else None)
     if not opened:
         raise ParameterError(
             "The notebooks of this run make nothing that can be shared; set source to 'pipeline'."

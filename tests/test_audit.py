@@ -126,12 +126,16 @@ def test_other_models_stand_beside_the_first_in_every_table(tmp_path):
 def test_a_dry_run_says_what_would_be_made_and_makes_nothing(root, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     drawn = []
-    monkeypatch.setattr(planning, "costs", lambda found: drawn.extend(found) or {})
+    said = planning.said
+    monkeypatch.setattr(
+        planning, "said", lambda found, measured: drawn.extend(found) or said(found, measured)
+    )
     monkeypatch.setattr(WorldModel, "generate", None)
     how = ["--size", "quick", "--dry-run", "--notebooks-dir", str(root / "notebooks")]
     assert cli.main(["audit", "world", *how, "--set", "dalleval.scenes=7"]) == 0
     out = capsys.readouterr().out
     found = {one.kind: one.images for one in drawn}
+    assert out.startswith("what ") and "price  pictures\n" in out and " drawings\n" in out
     # 7 scenes of each of 3 skills; 10 professions and none, 3 words, 6 images.
     assert (found["skills"], found["social"]) == (21, 198) and "219" in out
     assert f"{sum(found.values()):,}" in out

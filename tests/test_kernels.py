@@ -78,7 +78,7 @@ def test_what_is_forked_has_started_no_thread(tmp_path, root):
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     # BLAS starts as many threads as it may use, and ends them before a fork.
     one = dict.fromkeys(runs.THREADS, "1") | {"PYTHONPATH": path}
-    with kernels.Processes(one, runs._read_libraries, [*used, "looked", *models]) as made:
+    with kernels.Processes(one, runs.read_libraries, [*used, "looked", *models]) as made:
         code = "import os, sys, looked; threads = len(os.listdir(f'/proc/{os.getppid()}/task'))"
         code += "; found = threads, looked.seen, [name for name in names if name not in sys.modules]"
         # What exec finds is not handed back: an assertion is.

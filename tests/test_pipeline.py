@@ -361,18 +361,7 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
     checks.check("owner/name", good)
     # Judges are not named, and nobody asks for them before it is known what is measured.
     assert asked == [("owner/name", "text-to-image")] * 2
-    checks.check("owner/name", good.changed(judging={"gender": "a/clip", "faces": "b/detector"}))
-    assert asked[-2:] == [("a/clip", "clip"), ("b/detector", "detector")]
     for changed, message in (
-        (
-            {"judging": {"faces": "mediapipe:gone.tflite"}},
-            r"There is no file gone\.tflite; it was named as 'mediapipe:gone.*: download https://storage\.googleapis\.com/"
-            r"mediapipe-models/face_detector/blaze_face_short_range/.*tflite and set judging.faces to 'mediapipe:'",
-        ),
-        (
-            {"judging": {"gender": "fairface:gone.st"}},
-            r"no file gone\.st.* https://github\.com/dchen236/FairFace says where",
-        ),
         (
             {"captions": {"training_images": "gone"}},
             "captions.training_images is 'gone', which is not a folder",
@@ -385,6 +374,22 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
     ):
         with pytest.raises((ParameterError, MissingInputError), match=message):
             checks.check("owner/name", good.changed(**changed))
+
+
+def test_what_is_wrong_with_judges_is_told_together(fake):
+    gone = {"faces": "mediapipe:gone.tflite", "gender": "fairface:gone.st"}
+    problems = checks.check_models("mini", fake().settings.changed(judging=gone), {"paradox_percent_female"})
+    faces, gender = sorted(set(problems), key=lambda said: "FairFace" in said)
+    assert "There is no file gone.tflite; it was named as 'mediapipe:gone.tflite' in the settings" in faces
+    where = "https://storage.googleapis.com/mediapipe-models/face_detector/blaze_face_short_range/"
+    assert where in faces and "set judging.faces to 'mediapipe:' and its path" in faces
+    assert "no file gone.st" in gender and "https://github.com/dchen236/FairFace says where" in gender
+    with pytest.raises(ParameterError, match=r"^2 things are missing, and nothing was started:\n  - .*gone"):
+        sources.check_work(
+            {"paradox_percent_female"},
+            model="mini",
+            settings={"captions": {"corpus": "mini"}, "judging": gone},
+        )
 
 
 def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypatch):
@@ -759,9 +764,10 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
 
 
 def test_a_judge_without_a_gate_passes_the_checks():
-    checks.check("world", Settings.of({"judging": {"faces": "whole image"}}))
-    with pytest.raises(ParameterError, match="whole picture"):
-        checks.check("world", Settings.of({"judging": {"faces": "whole picture"}}))
+    tables = {"paired_percent_female"}
+    assert checks.check_models("world", Settings.of({"judging": {"faces": "whole image"}}), tables) == []
+    (said,) = checks.check_models("world", Settings.of({"judging": {"faces": "whole picture"}}), tables)
+    assert "no detector model named 'whole picture'" in said
 
 
 def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch):

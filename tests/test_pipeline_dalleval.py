@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import tiny_blip
 
-from biaslab import models, stats
+from biaslab import models, sources, stats
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import blip
 from biaslab.measures.captioning import caption_scores
@@ -204,8 +204,10 @@ def test_ratings_stand_beside_the_detector(store, world, tmp_path):
     ],
 )
 def test_what_is_not_there_is_said_before_any_work(store, design, error, named):
+    given = pipeline(store, **design).settings.model_dump(mode="json", exclude_unset=True)
+    names = {"dalleval_skill_accuracy", "dalleval_average_gender", "dalleval_skill_ratings"}
     with pytest.raises(error, match=named):
-        checks.check_dalleval("world", pipeline(store, **design).settings)
+        sources.check_work(names, model="world", settings=given)
 
 
 def test_ratings_of_other_images_are_said_before_any_work(store, tmp_path):
@@ -436,14 +438,13 @@ def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tm
     first = checks.digest("world", design("whole.pth"))
     (tmp_path / "whole.pth").write_bytes(b"other weights")
     assert checks.digest("world", design("whole.pth")) != first
-    # Whatever its name, what is no file of weights is none.
-    for name in ("no-such.pth", "w-00000000.pth", "whole.pth"):
-        with pytest.raises(ParameterError, match=name):
-            checks.check_alignment("world", design(name))
-    monkeypatch.setattr("biaslab.judging.inception.Inception", Colours)
-    checks.check_alignment("world", design("whole.pth"))
-    with pytest.raises(ParameterError, match="mini-vqa"):
-        checks.check_alignment("world", pipeline(store, captioner="mini-vqa").settings)
+    for name in ("no-such.pth", "w-00000000.pth"):
+        (said,) = checks.check_models("world", design(name), {"dalleval_image_quality"})
+        assert name in said
+    assert checks.check_models("world", design("whole.pth"), {"dalleval_image_quality"}) == []
+    other = pipeline(store, captioner="mini-vqa").settings
+    (said,) = checks.check_models("world", other, {"dalleval_alignment_quality"})
+    assert "'mini-vqa' is a vqa model, and a captioner model is needed" in said
 
 
 @pytest.fixture

@@ -225,10 +225,6 @@ BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "key_variable": ""}}
     ("model", "given", "message"),
     [
         ("mini", {"people": {"occupations": 21}}, "people.occupations is 21; allowed is 1 to 20"),
-        ("mini", {"judging": {"gender": "vqa:blip"}}, "no vqa model named 'blip'"),
-        ("mini", {"judging": {"further": ["vqa:blip"]}}, "no vqa model named 'blip'"),
-        ("mini", {"judging": {"further": ["ratings:no.csv"]}}, "There is no file no.csv"),
-        ("mini", {"judging": {"further": ["mini-clop"]}}, "There is no clip model named 'mini-clop'"),
         # 336 of one person, 1016 pairs, 266 with the intervention, 1016 revised, 80 controls, 24 of three.
         ("endpoint:x", BUYING, r"endpoint.price is not set, .* takes 2,738 images"),
         (
@@ -241,6 +237,20 @@ BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "key_variable": ""}}
 def test_names_and_costs_are_checked_before_a_run(model, given, message):
     with pytest.raises(ParameterError, match=message):
         checks.check(model, Settings.of(given))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"gender": "vqa:blip"}, "no vqa model named 'blip'"),
+        ({"further": ["vqa:blip"]}, "no vqa model named 'blip'"),
+        ({"further": ["ratings:no.csv"]}, "There is no file no.csv"),
+        ({"further": ["mini-clop"]}, "There is no clip model named 'mini-clop'"),
+    ],
+)
+def test_names_of_judges_are_looked_up_before_a_run(given, message):
+    (said,) = checks.check_models("mini", Settings.of({"judging": given}), {"paired_people"})
+    assert message in said
 
 
 def test_as_many_images_are_expected_as_there_are(worlds):

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
@@ -31,6 +31,19 @@ if TYPE_CHECKING:
 
 ENDPOINT = "endpoint:"
 """What the name of a model begins with that is behind an images endpoint, such as ``endpoint:dall-e-3``."""
+
+
+class Ready(NamedTuple):
+    """A model that is loaded."""
+
+    generate: Callable[..., ImageSource]
+    """As :meth:`ImageModel.generate`."""
+    steps: int = 0
+    """How many denoising steps an image takes; 0 where it is made in none."""
+    take: Callable[[int], None] | None = None
+    """Lets each further image take so many steps."""
+    device: str = ""
+    """Where it runs; empty where it does not run here."""
 
 
 class ImageModel:
@@ -108,13 +121,13 @@ class ImageModel:
         """
         raise NotImplementedError
 
-    def ready(self) -> Callable[..., ImageSource]:
+    def ready(self) -> Ready:
         """Return :meth:`generate` with the model loaded, so that the time it takes is that of images.
 
         Raises:
             ParameterError: The model cannot be loaded.
         """
-        return self.generate
+        return Ready(self.generate)
 
     def n_there(self, prompts: pd.DataFrame, **run: Any) -> int:
         """Return how many of the images that :meth:`generate` would return the store has.
@@ -221,10 +234,15 @@ class DiffusersModel(ImageModel):
         made.pictures = self.pictures
         return made
 
-    def ready(self) -> Callable[..., GeneratedImages]:
+    def ready(self) -> Ready:
         """Load it, once for all that is then generated."""
         loaded = self.load()
-        return partial(self.generate, load=lambda *_, **__: loaded)
+
+        def take(steps: int) -> None:
+            loaded.settings = loaded.settings.changed(steps=steps)
+
+        how = partial(self.generate, load=lambda *_, **__: loaded)
+        return Ready(how, loaded.settings.steps or 0, take, str(loaded.device))
 
     def n_there(self, prompts: pd.DataFrame, **run) -> int:
         """Look into the store."""

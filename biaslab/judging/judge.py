@@ -66,15 +66,18 @@ def load(settings: JudgeSettings, device: str = "auto") -> Judge:
         MissingInputError: A file or package is not there.
     """
     place = {"device": device, "batch_size": settings.batch_size}
-    gender: GenderModel
+    found = load_faces(settings.faces, min_score=settings.min_score, **place)
+    return Judge(found, load_gender(settings, device))
+
+
+def load_gender(settings: JudgeSettings, device: str = "auto") -> GenderModel:
+    """Return the model of gender alone; arguments and errors as of :func:`load`."""
+    place = {"device": device, "batch_size": settings.batch_size}
     if settings.gender.startswith(FAIRFACE):
-        gender = FairFaceGender(settings.gender.removeprefix(FAIRFACE), dtype=settings.dtype, **place)
-    elif settings.gender.startswith(plugins.PLUGIN):
-        gender = plugins.load(settings.gender, **place)
-    else:
-        model = ZeroShot(settings.gender, dtype=settings.dtype, **place)
-        gender = ZeroShotGender(model, settings.texts)
-    return Judge(load_faces(settings.faces, min_score=settings.min_score, **place), gender)
+        return FairFaceGender(settings.gender.removeprefix(FAIRFACE), dtype=settings.dtype, **place)
+    if settings.gender.startswith(plugins.PLUGIN):
+        return plugins.load(settings.gender, **place)
+    return ZeroShotGender(ZeroShot(settings.gender, dtype=settings.dtype, **place), settings.texts)
 
 
 def judge(

@@ -48,6 +48,9 @@ def look_up(name: str, kind: str) -> list[Located]:
         return [located for part, of in parts for located in look_up(part, of)]
     if name.startswith(VQA):
         name, kind = name.removeprefix(VQA), "vqa"
+    # Whoever brings a model says of which kind it is.
+    if models.brought(name, kind):
+        return [repositories.look_up(name, kind).with_weights()]
     if kind == "clip" or (kind == "tagger" and grounded.of_open_clip(name)):
         return [look_up_clip(name)]
     return [_KINDS[kind](repositories.look_up(name, kind, features.find(name) if kind == "features" else ""))]

@@ -323,8 +323,10 @@ def check_models(model: str, settings: Settings, names: Collection[str]) -> list
     problems = []
     for use in uses.of_tables(pipeline, names):
         try:
+            # What is not there at all says nothing of what it knows.
+            if use.name:
+                uses.look_up(use, pipeline)
             uses.check_pictures(use)
-            uses.look_up(use, pipeline)
         except BiaslabError as error:
             problems.append(uses.problem(use, error))
     return problems

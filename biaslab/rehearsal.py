@@ -1,0 +1,291 @@
+"""The rehearsal of a run: every model and judge that it uses answers on one picture before an image is made or bought.
+
+Names were looked up before (:mod:`biaslab.pipeline.checks`). Here weights are fetched, each model is loaded once and
+asked about a picture, and what fails is told together; at an endpoint one image is bought after that, and looked at by
+all judges. All of it happens in a process of its own, which gives all memory back.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from biaslab import kernels, planning, processor, runs, trials
+from biaslab.generation.models import ENDPOINT
+from biaslab.judging import kinds
+from biaslab.judging.names import VQA
+from biaslab.pipeline import uses
+from biaslab.planning import Asked, Cost
+from biaslab.repositories import Located
+from biaslab.trials import Trial, Tried
+
+if TYPE_CHECKING:
+    from biaslab.params import RunParams
+    from biaslab.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class Part:
+    """A model that a run uses, and what is known of it."""
+
+    trial: Trial
+    located: tuple[Located, ...] = ()
+    tried: Tried | None = None
+    """None where it was not tried: its weights are not here, and not to be fetched."""
+
+    @property
+    def download(self) -> int:
+        """How many bytes are yet to be fetched."""
+        return sum(located.download for located in self.located)
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What a run uses, and what became of its trial."""
+
+    asked: list[Asked]
+    parts: list[Part]
+    measured: Mapping[tuple, Cost] = field(default_factory=dict)
+    """What an image takes, by :attr:`biaslab.planning.Asked.alike`, of what was tried."""
+
+
+def rehearse(
+    params: RunParams,
+    *,
+    fetch: bool = True,
+    buy: bool = True,
+    always: bool = False,
+    time: bool = False,
+    say: Callable[[str], object] | None = None,
+) -> Rehearsal:
+    """Try what a run uses; raise where something does not answer.
+
+    Args:
+        params: The run.
+        fetch: Whether weights that are not here are fetched; else their models are not tried.
+        buy: Whether the first image of each model at an endpoint is bought.
+        always: Whether it is tried where all images are there as well.
+        time: Whether it is found out what images take, of all kinds.
+        say: Is told what is done, where that takes long.
+
+    Returns:
+        What the run uses; nothing is tried where all images are there, or another process of this run has done so.
+
+    Raises:
+        ParameterError: Something does not answer, or an input cannot be used: all of it in one message.
+    """
+    opened = runs.pipelines(params, progress=False)
+    asked = planning.asked(params, opened)
+    of = [(one, one_of.tables) for one_of in opened for one in (one_of.pipeline, *one_of.pipeline.others)]
+    return _rehearsed(asked, of, fetch=fetch, buy=buy, always=always, time=time, say=say)
+
+
+def before(pipeline: Pipeline, table: str) -> None:
+    """Rehearse what a measured table takes of a pipeline, before it is measured outside of a run.
+
+    Raises as :func:`rehearse`.
+    """
+    if os.environ.get(runs.REHEARSED):
+        return
+    asked = list(planning.of_tables(pipeline, [table]))
+    _rehearsed(asked, [(pipeline, {table})])
+
+
+# The trials that this process has seen answer.
+_answered: set[str] = set()
+
+
+def _rehearsed(
+    asked: list[Asked],
+    of: Iterable[tuple[Pipeline, set[str]]],
+    *,
+    fetch: bool = True,
+    buy: bool = True,
+    always: bool = False,
+    time: bool = False,
+    say: Callable[[str], object] | None = None,
+) -> Rehearsal:
+    left = [one for one in asked if one.left > 0]
+    done = bool(os.environ.get(runs.REHEARSED))
+    if not always and (done or not left):
+        return Rehearsal(asked, [])
+    timed = planning.to_time(asked)
+    if not time:
+        # Each model once, and one image of it.
+        kinds_of = {(one.model, one.of, one.kept_as): key for key, (one, _) in reversed(timed.items())}
+        timed = {key: (timed[key][0], 1) for key in kinds_of.values()}
+    parts, keys = _parts(of), {}
+    for key, (one, n) in timed.items():
+        trial = trials.of_asked(one, n)
+        located = uses.look_up(trial.use, one.pipeline) if one.made_by.look_up() else []
+        keys[len(parts)] = key
+        parts.append(Part(trial, tuple(located)))
+    here = [i for i, part in enumerate(parts) if _known(part.trial) not in _answered or i in keys]
+    here = [i for i in here if not done and (fetch or not parts[i].download)]
+    purchases = {one.model: trials.of_asked(one) for one in reversed(left) if one.price is not None}
+    bought = list(purchases.values()) if buy and not done else []
+    bought = [trial for trial in bought if _known(trial) not in _answered]
+    if here or bought:
+        if say:
+            say(_under_way([parts[i] for i in here], bought))
+        found = _perform([parts[i].trial for i in here], bought, progress=say is not None)
+        for i, tried in zip(here, found, strict=True):
+            parts[i] = Part(parts[i].trial, parts[i].located, tried)
+        if problems := [tried.problem for tried in found if tried.problem]:
+            raise uses.together(problems)
+        _answered.update(map(_known, [*(parts[i].trial for i in here), *bought]))
+    measured = {key: parts[i].tried.cost for i, key in keys.items() if parts[i].tried is not None}
+    return Rehearsal(asked, [*parts, *(Part(trial) for trial in purchases.values())], measured)
+
+
+def _parts(of: Iterable[tuple[Pipeline, set[str]]]) -> list[Part]:
+    """Return the judges that pipelines take for measured tables, each once, with their files."""
+    found: dict[str, Part] = {}
+    for pipeline, tables in of:
+        for use in uses.of_tables(pipeline, tables):
+            trial = Trial(use, pipeline.model, pipeline.settings, pipeline.seed)
+            if use.setting == "model" or _known(trial) in found:
+                continue
+            found[_known(trial)] = Part(trial, tuple(uses.look_up(use, pipeline)))
+    return list(found.values())
+
+
+def _known(trial: Trial) -> str:
+    """Return what makes trials the same: the model, and what it is given."""
+    use, s = trial.use, trial.settings
+    if trial.images:
+        return repr(
+            (use.name, trial.seed, trial.images.of, trial.images.several, s.generation, s.people, s.endpoint)
+        )
+    given = s.judging, s.compute.device, s.triplets.thresholds, s.triplets.vocabulary
+    return repr((use.setting, use.name, use.by, given))
+
+
+def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> list[Tried]:
+    """Return what becomes of trials, in a process of their own; of the one that it was killed at, that it was."""
+    from tqdm import tqdm
+
+    environment = {**runs.environment(), runs.REHEARSED: "1"}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        kernels.Processes(environment, runs.read_libraries, runs.MODEL_MODULES) as processes,
+        ThreadPoolExecutor(1) as pool,
+        tqdm(total=len(todo), unit="model", desc="Rehearsal", disable=not progress, file=sys.stderr) as bar,
+    ):
+        log, under_way = Path(folder, "log"), Path(folder, "under_way")
+        coming = pool.submit(processes.call, log, trials.perform, todo, purchases, under_way)
+        told = None
+        try:
+            while not coming.done():
+                wait([coming], timeout=1)
+                if (now := (_number(under_way), _shown(todo, _number(under_way), log))) != told:
+                    bar.n, told = now[0], now
+                    bar.set_postfix_str(now[1])
+            found = coming.result()
+        except EOFError:
+            number = min(_number(under_way), len(todo) - 1)
+            said = f"{todo[number].use.setting} is {todo[number].use.name!r}: its process was killed, likely because "
+            killed = Tried(said + trials.too_large(todo[number]))
+            return [killed if k == number else Tried() for k in range(len(todo))]
+        except BaseException:
+            processes.kill()
+            raise
+        bar.n = len(todo)
+        bar.set_postfix_str("")
+        return found
+
+
+def _number(under_way: Path) -> int:
+    """Return the number of the trial that is made."""
+    try:
+        return int(under_way.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
+
+
+def _shown(todo: list[Trial], number: int, log: Path) -> str:
+    """Return which trial is made, and the end of what is said meanwhile, such as how much was fetched."""
+    name = todo[number].use.name if number < len(todo) else ""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").split("\n")
+    except OSError:
+        lines = []
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f"{name} {last:.60}".strip()
+
+
+def _under_way(parts: list[Part], purchases: list[Trial]) -> str:
+    """Return what is about to be done, in words."""
+    size = sum(part.download for part in parts)
+    fetched = f", after {planning.bytes_in_words(size)} of weights are fetched" if size else ""
+    bought = f"; then one image of {' and '.join(t.model for t in purchases)} is bought" if purchases else ""
+    return f"Rehearsal: {len(parts)} models are tried on one picture{fetched}{bought}."
+
+
+# -- in words ----------------------------------------------------------------------------------------------
+
+
+def said(found: Rehearsal) -> str:
+    """Return what a run uses and will make, for a terminal: a table of its models, then :func:`planning.said`."""
+    told = planning.said(found.asked, found.measured)
+    if not found.parts:
+        return told
+    same: dict[tuple, list[Part]] = {}
+    for part in found.parts:
+        same.setdefault((part.trial.use.setting, part.trial.use.name), []).append(part)
+    rows = [_COLUMNS, *(_row(parts) for parts in same.values())]
+    size = sum({at.repository.name: at.download for part in found.parts for at in part.located}.values())
+    notes = []
+    if size:
+        notes.append(
+            f"Download: {planning.bytes_in_words(size)}. What is not here was looked up and not tried; --fetch fetches "
+            "it and tries it, too."
+        )
+    where = {part.tried.device for part in found.parts if part.tried} or {"cpu"}
+    for device in sorted(where):
+        free, whole = processor.memory(device)
+        notes.append(
+            f"Memory here ({device}): {planning.bytes_in_words(free)} of {planning.bytes_in_words(whole)} free."
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([*lines, "", *notes, told])
+
+
+_COLUMNS = ("what", "name", "commit", "download", "memory", "seconds an image", "price", "pictures")
+_NONE = "-"
+
+
+def _row(parts: list[Part]) -> tuple[str, ...]:
+    """Return what is known of a model in one setting; of what makes images of several kinds, of all of them."""
+    (use, s), located = (parts[0].trial.use, parts[0].trial.settings), [at for p in parts for at in p.located]
+    commits = sorted({at.repository.commit[:8] for at in located if at.repository.commit})
+    # The same files may be looked up for several uses.
+    whole = {at.repository.name: at for at in located}.values()
+    size, weights = sum(at.download for at in whole), sum(at.size for at in whole)
+    memory = f"at least {planning.bytes_in_words(weights)}" if weights else _NONE
+    price = pictures = seconds = _NONE
+    tried = [part.tried for part in parts if part.tried is not None]
+    if tried:
+        memory = planning.bytes_in_words(max(weights, *(one.memory for one in tried)))
+    if costs := [one.cost for one in tried if one.cost]:
+        limits = min(cost.seconds for cost in costs), max(cost.longest for cost in costs)
+        seconds = planning.between(*limits, "{:.2g}")
+    if parts[0].trial.images:
+        made_by = parts[0].trial.asked.made_by
+        pictures = made_by.pictures
+        price = (
+            _NONE
+            if s.endpoint.price is None or not use.name.startswith(ENDPOINT)
+            else f"{s.endpoint.price:g}"
+        )
+    elif use.pictures:
+        pictures = kinds.knows(use.name, "vqa" if use.name.startswith(VQA) else use.kind)
+    fetched = planning.bytes_in_words(size) if size else "here" if whole else _NONE
+    return (use.setting, use.name, ", ".join(commits) or _NONE, fetched, memory, seconds, price, pictures)
