@@ -217,17 +217,18 @@ def _of_triplets(pipeline: Pipeline) -> Asked:
     return _asked(pipeline, "triplets", "triplets", pipeline.texts(), of="triplets", at_most=most)
 
 
-def cost(one: Asked, left: int = 10**9) -> Cost:
+def cost(one: Asked, left: int = 10**9, ready: Ready | None = None) -> Cost:
     """Return what an image takes here, from some that are made for it and thrown away; of few ``left``, fewer are made.
 
     Of a model that denoises, a few steps are made of each: two numbers of them tell what a step takes, and what comes
-    beside. Noise that was left in is no smaller as a file, so that bytes are rather too many.
+    beside. Noise that was left in is no smaller as a file, so that bytes are rather too many. ``ready`` is the model,
+    where it is loaded.
 
     Raises:
         ParameterError: The model cannot be loaded.
         RunError: It gives numbers that are not finite, or does not fit in memory.
     """
-    ready = one.made_by.ready()
+    ready = ready or one.made_by.ready()
     # Prompts that share noise are asked together.
     groups = one.prompts["noise_id" if "noise_id" in one.prompts else "prompt_id"]
     few, many = _STEPS

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,41 +118,46 @@ def _rehearsed(
     timed = planning.to_time(asked)
     if not time:
         # Each model once, and one image of it.
-        kinds_of = {(one.model, one.of, one.kept_as): key for key, (one, _) in reversed(timed.items())}
-        timed = {key: (timed[key][0], 1) for key in kinds_of.values()}
-    parts, keys = _parts(of), {}
-    for key, (one, n) in timed.items():
-        trial = trials.of_asked(one, n)
-        located = uses.look_up(trial.use, one.pipeline) if one.made_by.look_up() else []
-        keys[len(parts)] = key
-        parts.append(Part(trial, tuple(located)))
-    here = [i for i, part in enumerate(parts) if _known(part.trial) not in _answered or i in keys]
-    here = [i for i in here if not done and (fetch or not parts[i].download)]
-    purchases = {one.model: trials.of_asked(one) for one in reversed(left) if one.price is not None}
-    bought = list(purchases.values()) if buy and not done else []
+        once = {(one.model, one.of, one.kept_as): key for key, (one, _) in reversed(timed.items())}
+        timed = {key: (timed[key][0], 1) for key in once.values()}
+    parts = _parts(of)
+    # One model after the other, so that each is loaded once for all that it makes.
+    of_key = {}
+    for key, (one, n) in sorted(timed.items(), key=lambda item: item[1][0].made_by.alike):
+        located = one.made_by.look_up()
+        of_key[key] = Part(trials.of_asked(one, n), (located,) if located else ())
+        parts.append(of_key[key])
+    purchases = {one.model: Part(trials.of_asked(one)) for one in reversed(left) if one.price is not None}
+    todo: dict[str, Part] = {}
+    for part in parts if not done else ():
+        if (fetch or not part.download) and (time or _known(part.trial) not in _answered):
+            todo.setdefault(_known(part.trial), part)
+    bought = [part.trial for part in purchases.values()] if buy and not done else []
     bought = [trial for trial in bought if _known(trial) not in _answered]
-    if here or bought:
+    results: dict[str, Tried] = {}
+    if todo or bought:
         if say:
-            say(_under_way([parts[i] for i in here], bought))
-        found = _perform([parts[i].trial for i in here], bought, progress=say is not None)
-        for i, tried in zip(here, found, strict=True):
-            parts[i] = Part(parts[i].trial, parts[i].located, tried)
+            say(_under_way(todo.values(), bought))
+        found = _perform([part.trial for part in todo.values()], bought, progress=say is not None)
+        results = dict(zip(todo, found, strict=True))
         if problems := [tried.problem for tried in found if tried.problem]:
             raise uses.together(problems)
-        _answered.update(map(_known, [*(parts[i].trial for i in here), *bought]))
-    measured = {key: parts[i].tried.cost for i, key in keys.items() if parts[i].tried is not None}
-    return Rehearsal(asked, [*parts, *(Part(trial) for trial in purchases.values())], measured)
+        _answered.update((*todo, *map(_known, bought)))
+    costs = {
+        key: tried.cost for key, p in of_key.items() if (tried := results.get(_known(p.trial))) and tried.cost
+    }
+    parts = [replace(part, tried=results.get(_known(part.trial))) for part in (*parts, *purchases.values())]
+    return Rehearsal(asked, parts, costs)
 
 
 def _parts(of: Iterable[tuple[Pipeline, set[str]]]) -> list[Part]:
-    """Return the judges that pipelines take for measured tables, each once, with their files."""
-    found: dict[str, Part] = {}
+    """Return the judges that pipelines take for measured tables, with their files."""
+    found: dict[tuple, Part] = {}
     for pipeline, tables in of:
         for use in uses.of_tables(pipeline, tables):
             trial = Trial(use, pipeline.model, pipeline.settings, pipeline.seed)
-            if use.setting == "model" or _known(trial) in found:
-                continue
-            found[_known(trial)] = Part(trial, tuple(uses.look_up(use, pipeline)))
+            if use.setting != "model" and (use.setting, _known(trial)) not in found:
+                found[use.setting, _known(trial)] = Part(trial, tuple(uses.look_up(use, pipeline)))
     return list(found.values())
 
 
@@ -161,10 +166,19 @@ def _known(trial: Trial) -> str:
     use, s = trial.use, trial.settings
     if trial.images:
         return repr(
-            (use.name, trial.seed, trial.images.of, trial.images.several, s.generation, s.people, s.endpoint)
+            (trial.asked.made_by.alike, trial.images.kept_as, s.people.image_size, s.endpoint, trial.seed)
         )
-    given = s.judging, s.compute.device, s.triplets.thresholds, s.triplets.vocabulary
-    return repr((use.setting, use.name, use.by, given))
+    # Who answers questions, or judges gender, is asked alike by whatever setting.
+    asks = (
+        "vqa" if use.kind == "vqa" or use.name.startswith(VQA) else use.setting.replace("further", "gender")
+    )
+    given = (
+        s.judging.changed(gender="", further=()),
+        s.compute.device,
+        s.triplets.thresholds,
+        s.triplets.vocabulary,
+    )
+    return repr((asks, use.name.removeprefix(VQA), use.by, given))
 
 
 def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> list[Tried]:
@@ -220,7 +234,7 @@ def _shown(todo: list[Trial], number: int, log: Path) -> str:
     return f"{name} {last:.60}".strip()
 
 
-def _under_way(parts: list[Part], purchases: list[Trial]) -> str:
+def _under_way(parts: Collection[Part], purchases: list[Trial]) -> str:
     """Return what is about to be done, in words."""
     size = sum(part.download for part in parts)
     fetched = f", after {planning.bytes_in_words(size)} of weights are fetched" if size else ""

@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +110,7 @@ class Located:
         """How many bytes the weights are."""
         return sum(self.repository.files[path] for path in self.weights)
 
-    @cached_property
+    @property
     def download(self) -> int:
         """How many bytes are yet to be fetched."""
         of = self.repository

@@ -17,6 +17,7 @@ from biaslab import processor
 from biaslab.captions.neighbours import Encoder
 from biaslab.errors import BiaslabError
 from biaslab.generation.images import GeneratedImages
+from biaslab.generation.models import Ready
 from biaslab.judging import blip, faces, features, inception, instances, judge, objects
 from biaslab.judging.images import Unreadable
 from biaslab.judging.instances import TRUTH
@@ -121,10 +122,10 @@ def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path
     unless an image is to be bought: then all that look at it are, so that none is loaded once more. ``under_way`` is a
     file for the number of the trial that is made, for whoever finds this process killed.
     """
-    found, looks = [], {}
+    found, looks, held = [], {}, None
     for number, trial in enumerate(trials):
         under_way.write_text(str(number), encoding="ascii")
-        tried, look = _try(trial)
+        tried, look, held = _try(trial, held)
         found.append(tried)
         if look and purchases:
             looks[number] = look
@@ -148,13 +149,17 @@ def _bought(purchase: Trial) -> np.ndarray | None:
     return None if isinstance(image, Unreadable) else image
 
 
-def _try(trial: Trial) -> tuple[Tried, Look | None]:
-    """Return what becomes of a trial, and of a judge what asks it about another image."""
+def _try(trial: Trial, held: Ready | None) -> tuple[Tried, Look | None, Ready | None]:
+    """Return what becomes of a trial, and what is kept of it: what asks a judge about another image, or a model.
+
+    ``held`` is the model that was loaded last.
+    """
     made: dict = {}
 
     def work() -> None:
         if trial.images:
-            made["cost"] = cost(trial.asked, trial.images.left)
+            made["ready"] = trial.asked.made_by.ready(held)
+            made["cost"] = cost(trial.asked, trial.images.left, made["ready"])
         elif look := _looking(trial):
             look(picture())
             made["look"] = look
@@ -163,7 +168,7 @@ def _try(trial: Trial) -> tuple[Tried, Look | None]:
     before = _taken(where)
     problem = _problem(trial, work)
     tried = Tried(problem, made.get("cost"), max(_taken(where, peak=True) - before, 0), where)
-    return tried, made.get("look")
+    return tried, made.get("look"), made.get("ready")
 
 
 def _problem(trial: Trial, work: Callable[[], object]) -> str:

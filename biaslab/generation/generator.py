@@ -153,6 +153,24 @@ class Generator:
             self._batch_size = self._fitting_batch()
         return self._batch_size
 
+    def changed(self, settings: GenerationSettings) -> Generator | None:
+        """Return one that shares this one's pipeline, for other sizes, steps, guidance or a negative prompt.
+
+        None where what is asked for takes another pipeline.
+        """
+        free = ("steps", "guidance_scale", "negative_prompt", "height", "width", "aspect", "batch_size")
+        mine, theirs = (s.model_dump(exclude={*free, "dtype"}) for s in (self.settings, settings))
+        if mine != theirs or settings.dtype not in ("auto", self.settings.dtype):
+            return None
+        made = copy.copy(self)
+        made.settings = settings.changed(dtype=self.settings.dtype)
+        made._encoded, made._negative = OrderedDict(), {}
+        families.check_guidance(self._family, self.pipe, settings.negative_prompt)
+        made.height, made.width = made._size()
+        made.settings = _known(made.settings, self.pipe)
+        made._batch_size = min(settings.batch_size, MOST)
+        return made
+
     def description(self) -> dict[str, object]:
         """Return what was found and used: pipeline, scheduler, types, sizes, versions of libraries."""
         import diffusers

@@ -44,6 +44,9 @@ class Ready(NamedTuple):
     """Lets each further image take so many steps."""
     device: str = ""
     """Where it runs; empty where it does not run here."""
+    name: str = ""
+    loaded: Generator | None = None
+    """What was loaded, and under which name."""
 
 
 class ImageModel:
@@ -121,8 +124,10 @@ class ImageModel:
         """
         raise NotImplementedError
 
-    def ready(self) -> Ready:
+    def ready(self, held: Ready | None = None) -> Ready:
         """Return :meth:`generate` with the model loaded, so that the time it takes is that of images.
+
+        ``held`` is what this has returned before, perhaps of another model: of the same, nothing is loaded again.
 
         Raises:
             ParameterError: The model cannot be loaded.
@@ -234,15 +239,16 @@ class DiffusersModel(ImageModel):
         made.pictures = self.pictures
         return made
 
-    def ready(self) -> Ready:
+    def ready(self, held: Ready | None = None) -> Ready:
         """Load it, once for all that is then generated."""
-        loaded = self.load()
+        before = held.loaded if held is not None and held.name == self._name else None
+        loaded = (before and before.changed(self._settings)) or self.load()
 
         def take(steps: int) -> None:
             loaded.settings = loaded.settings.changed(steps=steps)
 
         how = partial(self.generate, load=lambda *_, **__: loaded)
-        return Ready(how, loaded.settings.steps or 0, take, str(loaded.device))
+        return Ready(how, loaded.settings.steps or 0, take, str(loaded.device), self._name, loaded)
 
     def n_there(self, prompts: pd.DataFrame, **run) -> int:
         """Look into the store."""
@@ -250,8 +256,9 @@ class DiffusersModel(ImageModel):
 
     @property
     def alike(self) -> tuple:
-        """Name and settings."""
-        return (self._name, repr(self._settings))
+        """Name and settings; how strong guidance is takes no time, but whether there is any."""
+        guided = self._settings.changed(guidance_scale=7.5 if self._settings.guided else 1.0)
+        return (self._name, repr(guided))
 
 
 class EndpointModel(ImageModel):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -222,7 +223,10 @@ def _tagged(name: str) -> tuple[Located, dict] | None:
     # What open_clip knows of the weights, where it is given their file and not their name. OpenAI's were trained with
     # another activation than open_clip's architecture of that name has.
     options = {f"image_{k}": settings.get(k) for k in ("mean", "std", "interpolation", "resize_mode")}
-    return found.with_weights([safe]), options | {"force_quick_gelu": bool(settings.get("quick_gelu"))}
+    located = found.with_weights([safe])
+    # open_clip has the rest.
+    located = replace(located, files=located.weights)
+    return located, options | {"force_quick_gelu": bool(settings.get("quick_gelu"))}
 
 
 def _settings_of(name: str) -> dict:

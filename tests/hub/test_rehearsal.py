@@ -1,0 +1,320 @@
+"""Before the first image every model and judge of a run answers on one picture; what does not is told together."""
+
+import io
+import json
+import os
+import shutil
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_repositories as tiny
+from fake_endpoint import FakeEndpoint, drawn
+from huggingface_hub import constants
+from PIL import Image
+from warm import Warm
+
+from biaslab import cli, kernels, models, params, processor, rehearsal, runs, sources, trials
+from biaslab.errors import ParameterError
+from biaslab.judging.names import WHOLE
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.pipeline.uses import Use
+from biaslab.trials import Trial
+
+pytestmark = pytest.mark.skipif(
+    not kernels.FORKS, reason="open_clip's tiny models are known to processes that fork"
+)
+# Two notebooks of few small images.
+LEAST = {
+    "people": {"occupations": 1, "power_runs": 1, "single_images": 1, "three_prompts": 0, "aspect": 1},
+    "dalleval": {"scenes": 1, "professions": 1, "social_images": 1, "detector_renders": 10},
+    "generation": {"height": 32, "width": 32, "steps": 1},
+}
+JUDGES = {"judging.faces": WHOLE, "judging.gender": "ViT-B-32:openai", "judging.further": f"vqa:{tiny.VQA}"}
+NOTEBOOKS = ("paired/4_4_overall", "dalleval/4_1_paintskills")
+
+
+@pytest.fixture(scope="module")
+def processes(stocked_for_all):
+    """Return processes that know tiny models by open_clip's names, ask one hub, and start quickly."""
+    modules = (tiny, tiny.tiny_blip, tiny.tiny_pipelines)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(
+            "PYTHONPATH", os.pathsep.join([*(os.path.dirname(m.__file__) for m in modules), *sys.path])
+        )
+        warm = Warm()
+        yield lambda environment, *reads: warm(environment, tiny.read, *reads)
+        warm.close()
+
+
+@pytest.fixture(autouse=True)
+def rehearsed(monkeypatch, tmp_path):
+    """Rehearse, with nothing that was tried, or looked up, before."""
+    monkeypatch.delenv(runs.REHEARSED)
+    monkeypatch.delenv("BIASLAB_STORE", raising=False)
+    monkeypatch.setattr(rehearsal, "_answered", set())
+    monkeypatch.setattr(models, "_commits", {})
+    monkeypatch.chdir(tmp_path)
+
+
+def sets(**changes) -> dict[str, object]:
+    least = {f"{group}.{name}": value for group, of in LEAST.items() for name, value in of.items()}
+    return least | JUDGES | {"dalleval.detector": tiny.DETR} | changes
+
+
+def as_settings(given) -> dict:
+    nested = {}
+    for key, value in given.items():
+        group, name = key.split(".")
+        nested.setdefault(group, {})[name] = [value] if name == "further" else value
+    return nested
+
+
+def in_words(given) -> list[str]:
+    texts = {k: f"[{v}]" if k == "judging.further" else v for k, v in given.items()}
+    return [w for key, value in texts.items() for w in ("--set", f"{key}={value}")]
+
+
+def file_of(tmp_path, model, given) -> str:
+    (tmp_path / "mine.yaml").write_text(
+        json.dumps(
+            {
+                "run": "mine",
+                "source": "pipeline",
+                "model": model,
+                "notebooks": [*NOTEBOOKS],
+                "settings": as_settings(given),
+                "bootstrap_replicates": 200,
+            }
+        )
+    )
+    return "mine.yaml"
+
+
+def spoilt(folder, to):
+    """Copy a model of which no weight is a number."""
+    from safetensors.numpy import load_file, save_file
+
+    shutil.copytree(folder, to)
+    for file in to.rglob("*.safetensors"):
+        weights = {
+            k: np.full_like(v, np.nan) if v.dtype.kind == "f" else v for k, v in load_file(file).items()
+        }
+        save_file(weights, file, metadata={"format": "pt"})
+    return to
+
+
+def images_made(folder) -> list[str]:
+    return [p.parent.parent.name for p in folder.rglob("*.parquet") if "images" in p.parent.parent.name]
+
+
+@pytest.fixture
+def damaged(stocked_for_all, repositories, tmp_path, monkeypatch, processes):
+    """Return the hub where two judges give what are no numbers, as their weights are damaged."""
+    monkeypatch.setattr(kernels, "Processes", processes)
+    for name in (tiny.VQA, tiny.DETR):
+        stocked_for_all.serve(name, spoilt(repositories(name), tmp_path / "spoilt" / name))
+    yield stocked_for_all
+    for name in (tiny.VQA, tiny.DETR):
+        stocked_for_all.serve(name, repositories(name))
+
+
+@pytest.mark.parametrize("command", ["audit", "run", "shard", "dry run", "notebook"])
+def test_each_command_tries_all_and_tells_together_what_does_not_answer(
+    root, tmp_path, damaged, command, capsys
+):
+    notebooks = ["--notebooks-dir", str(root / "notebooks"), "--no-progress"]
+    file, given = file_of(tmp_path, tiny.SD14, sets()), sets()
+    if command == "notebook":
+        pipeline = Pipeline(tiny.SD14, Settings.of(as_settings(given)), progress=False)
+        with pytest.raises(ParameterError) as refused:
+            sources.measured("paired_percent_female", source="pipeline", pipeline=pipeline)
+        said, named = str(refused.value), {tiny.VQA}
+    else:
+        words = {
+            "audit": ["audit", tiny.SD14, "--size", "quick", *in_words(given)],
+            "run": ["run", file],
+            "shard": ["shard", file, "--of", "0/2"],
+            "dry run": ["run", file, "--dry-run", "--fetch"],
+        }
+        assert cli.main([*words[command], *notebooks]) == 2
+        said, named = capsys.readouterr().err, {tiny.VQA, tiny.DETR}
+    for name in named:
+        assert f"{name} gives numbers that are not finite in float32" in said
+    assert ("2 things are missing, and nothing was started" in said) == (len(named) == 2)
+    assert images_made(tmp_path) == [] and not list(tmp_path.glob("outputs/[!.]*"))
+
+
+def test_an_earlier_run_stays_where_another_cannot_begin(root, tmp_path, damaged, capsys):
+    earlier = tmp_path / "outputs" / "mine"
+    earlier.mkdir(parents=True)
+    (earlier / "run.json").write_text('{"notebooks": [], "notebook_defaults": {}}')
+    words = ["run", file_of(tmp_path, tiny.SD14, sets()), "--overwrite", "--no-progress"]
+    assert cli.main([*words, "--notebooks-dir", str(root / "notebooks")]) == 2
+    assert "not finite" in capsys.readouterr().err and (earlier / "run.json").is_file()
+
+
+def test_a_dry_run_fetches_nothing_unless_it_is_told_to(
+    root, tmp_path, stocked_for_all, monkeypatch, processes, capsys
+):
+    stocked = stocked_for_all
+    shutil.rmtree(constants.HF_HUB_CACHE, ignore_errors=True)
+    stocked.log.clear()
+    monkeypatch.setattr(kernels, "Processes", processes)
+    words = ["run", file_of(tmp_path, tiny.SD14, sets()), "--dry-run", "--no-progress"]
+    words += ["--notebooks-dir", str(root / "notebooks")]
+    assert cli.main(words) == 0
+    said = capsys.readouterr().out
+    assert stocked.fetched() == 0
+    lines = {line.split()[0]: line for line in said.splitlines() if line}
+    assert said.splitlines()[0].split("  ")[0] == "what" and "--fetch fetches it and tries it" in said
+    for setting, name in (
+        ("model", tiny.SD14),
+        ("dalleval.detector", tiny.DETR),
+        ("judging.further", tiny.VQA),
+    ):
+        repository = stocked.repositories[name]
+        assert name in lines[setting] and repository.commit[:8] in lines[setting]
+        assert " at least " in lines[setting] and " MB " in lines[setting] and "photographs" in lines[setting]
+    assert "Memory here (cpu): " in said and "Time here" not in said and "Images: " in said
+    assert cli.main([*words, "--fetch"]) == 0
+    said = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in said.splitlines() if line}
+    assert (
+        stocked.fetched(of=tiny.SD14) > 0 and " here " in lines["model"] and "at least" not in lines["model"]
+    )
+    assert "Time here: " in said and "Download" not in said
+
+
+# -- endpoints, and judges of other packages -----------------------------------------------------------------
+
+JUDGE = '''
+import os, pathlib, signal
+import numpy as np
+
+class Picky:
+    """Sure of all squares of 256 pixels; what it does with others, its argument says."""
+
+    sees = "image"
+
+    def __init__(self, argument, *, device, batch_size):
+        self.does = argument
+        with open(pathlib.Path(__file__).with_name("loaded"), "a") as file:
+            file.write("x")
+
+    def p_female(self, images):
+        if self.does == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.does == "fail" and any(image.shape[0] != 256 for image in images):
+            raise KeyError("no square")
+        return np.full(len(images), 0.97)
+'''
+
+
+@pytest.fixture
+def picky(tmp_path, monkeypatch):
+    """Install a judge of another package, for processes too; return the file that counts how often it was loaded."""
+    package = tmp_path / "package"
+    (told := package / "picky-1.dist-info").mkdir(parents=True)
+    (package / "picky_judge.py").write_text(JUDGE)
+    (told / "entry_points.txt").write_text("[biaslab.judges]\npicky = picky_judge:Picky\n")
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: picky\nVersion: 1\n")
+    monkeypatch.syspath_prepend(str(package))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")]))
+    yield package / "loaded"
+    sys.modules.pop("picky_judge", None)
+
+
+@pytest.fixture
+def shop():
+    """Return an endpoint that sells one small picture again and again."""
+    with FakeEndpoint().running() as server:
+        file = io.BytesIO()
+        Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(
+            file, "PNG"
+        )
+        server.reply = lambda question, n: drawn(file.getvalue())
+        yield server
+
+
+def audit(root, tmp_path, shop, does) -> int:
+    given = {"judging.faces": WHOLE, "judging.gender": f"plugin:picky:{does}", "bootstrap_replicates": 200}
+    given |= {f"people.{name}": value for name, value in LEAST["people"].items()} | {"people.occupations": 2}
+    given |= {"endpoint.url": shop.url, "endpoint.price": 0.01, "endpoint.cost_limit": 10}
+    given |= {"endpoint.key_variable": "''", "jobs": 1}
+    words = ["audit", "endpoint:seller", "--size", "quick", "--name", "a", "--no-progress", *in_words(given)]
+    words += ["--set", f"notebooks=[{NOTEBOOKS[0]}]"]
+    return cli.main([*words, "--notebooks-dir", str(root / "notebooks")])
+
+
+@pytest.mark.parametrize(
+    ("does", "sold", "message"),
+    [
+        ("fail", 1, "judging.gender is 'plugin:picky:fail', which fails: KeyError: 'no square'"),
+        ("die", 0, "its process was killed, likely because it does not fit in memory, of which "),
+    ],
+)
+def test_of_a_seller_one_image_is_bought_at_most_where_a_judge_is_broken(
+    root, tmp_path, shop, picky, does, sold, message, capsys
+):
+    assert audit(root, tmp_path, shop, does) == 2
+    assert len(shop.requests) == sold and message in capsys.readouterr().err
+    # Once for all that it looks at.
+    assert picky.read_text() == "x"
+
+
+def test_of_a_seller_all_is_bought_where_all_judges_have_answered(root, tmp_path, shop, picky, capsys):
+    assert audit(root, tmp_path, shop, "judge") == 0
+    told = capsys.readouterr().out
+    (record,) = tmp_path.glob("outputs/a/run.json")
+    assert json.loads(record.read_text())["status"] == "ok"
+    # The one of the rehearsal is one of them.
+    kept = [p for p in tmp_path.rglob("*.png") if "bought_images" in str(p)]
+    assert len(shop.requests) == len(kept) > 20
+    assert pd.read_csv(tmp_path / "outputs/a/tables/paired_percent_female.csv")["n"].sum() > 20
+    table = next(line for line in told.splitlines() if line.startswith("model "))
+    assert "0.01" in table and "photographs" in table
+
+
+# -- memory ------------------------------------------------------------------------------------------------
+
+
+def test_what_does_not_fit_in_memory_is_told_with_what_would_fit(folders, monkeypatch):
+    class OutOfMemoryError(RuntimeError):
+        """As torch has it."""
+
+    def work():
+        raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    free = {"cuda": (2 * 10**9, 8 * 10**9), "cpu": (20 * 10**9, 24 * 10**9)}
+    monkeypatch.setattr(processor, "memory", lambda device="cpu": free[device])
+    settings = Settings.of({"compute": {"device": "cuda"}})
+    trial = Trial(Use("model", folders("sd1"), "text-to-image"), folders("sd1"), settings, 0)
+    said = trials._problem(trial, work)
+    assert "it does not fit in the GPU's memory, of which 2.0 of 8.0 GB are free" in said
+    assert "generation.dtype to bfloat16" in said and "compute.device to cpu, where it fits" in said
+
+
+def test_the_picture_that_is_shipped_is_the_same_each_time():
+    image = trials.picture()
+    assert image.shape == (256, 256, 3) and image.dtype == np.uint8
+    assert (image == trials.picture()).all() and len(np.unique(image.reshape(-1, 3), axis=0)) > 1000
+
+
+def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(rehearsal, "_perform", None)
+    given = {"dalleval": {"scenes": 1, "social_images": 1}}
+    text = {
+        "run": "r",
+        "source": "pipeline",
+        "model": "mini",
+        "notebooks": ["dalleval/4_1_*"],
+        "settings": given,
+    }
+    checked = params.load(runs.PARAMS, given=text, notebooks_dir=root / "notebooks")
+    (opened,) = runs.pipelines(checked, progress=False)
+    with pytest.raises(TypeError):
+        rehearsal.rehearse(checked)
+    opened.pipeline.dalleval.images("skills")
+    assert rehearsal.rehearse(checked).parts == []
