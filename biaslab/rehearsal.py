@@ -20,7 +20,7 @@ from biaslab import kernels, planning, processor, runs, trials
 from biaslab.generation.models import ENDPOINT
 from biaslab.judging import kinds
 from biaslab.judging.names import VQA
-from biaslab.pipeline import uses
+from biaslab.pipeline import checks, uses
 from biaslab.planning import Asked, Cost
 from biaslab.repositories import Located
 from biaslab.trials import Trial, Tried
@@ -94,6 +94,10 @@ def before(pipeline: Pipeline, table: str) -> None:
     if os.environ.get(runs.REHEARSED):
         return
     asked = list(planning.of_tables(pipeline, [table]))
+    if not any(one.left > 0 for one in asked):
+        return
+    if problems := checks.check_models(pipeline.model, pipeline.settings, {table}):
+        raise uses.together(problems)
     _rehearsed(asked, [(pipeline, {table})])
 
 

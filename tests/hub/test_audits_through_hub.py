@@ -14,7 +14,7 @@ import tiny_repositories as tiny
 from PIL import Image
 from warm import Warm
 
-from biaslab import cli, kernels
+from biaslab import cli, kernels, runs
 from biaslab.judging.names import WHOLE
 
 pytestmark = [
@@ -124,7 +124,9 @@ def dotted(*groups):
     return {f"{group}.{name}": value for group in groups for name, value in LEAST[group].items()}
 
 
-def test_an_audit_by_name(root, tmp_path):
+def test_an_audit_by_name(root, tmp_path, monkeypatch):
+    """With its rehearsal."""
+    monkeypatch.delenv(runs.REHEARSED)
     sets = IMAGES | dotted("people", "dalleval", "triplets") | FACES
     record = ran(root, tmp_path, ["audit", tiny.SD14, "--size", "quick"], sets)
     assert said(record) == {}

@@ -146,6 +146,33 @@ def test_each_command_tries_all_and_tells_together_what_does_not_answer(
     assert images_made(tmp_path) == [] and not list(tmp_path.glob("outputs/[!.]*"))
 
 
+@pytest.mark.parametrize("command", ["audit", "run", "shard", "dry run", "notebook"])
+def test_each_command_looks_names_up_before_it_fetches_any(root, tmp_path, stocked_for_all, command, capsys):
+    stocked_for_all.log.clear()
+    given = sets(**{"judging.gender": "ViT-B-32:opneai", "judging.further": "vqa:Salesforce/blip-vqa-bsae"})
+    if command == "notebook":
+        pipeline = Pipeline(tiny.SD14, Settings.of(as_settings(given)), progress=False)
+        with pytest.raises(ParameterError) as refused:
+            sources.measured("paired_percent_female", source="pipeline", pipeline=pipeline)
+        said = str(refused.value)
+    else:
+        file = file_of(tmp_path, tiny.SD14, given)
+        words = {
+            "audit": ["audit", tiny.SD14, "--size", "quick", *in_words(given)],
+            "run": ["run", file],
+            "shard": ["shard", file, "--of", "0/2"],
+            "dry run": ["run", file, "--dry-run", "--fetch"],
+        }
+        assert cli.main([*words[command], "--notebooks-dir", str(root / "notebooks"), "--no-progress"]) == 2
+        said = capsys.readouterr().err
+    assert "ViT-B-32 has no weights 'opneai'" in said and "Did you mean 'openai'" in said
+    assert (
+        "no model 'Salesforce/blip-vqa-bsae', or it is private. Did you mean 'Salesforce/blip-vqa-base'"
+        in said
+    )
+    assert "2 things are missing, and nothing was started" in said and stocked_for_all.fetched() == 0
+
+
 def test_an_earlier_run_stays_where_another_cannot_begin(root, tmp_path, damaged, capsys):
     earlier = tmp_path / "outputs" / "mine"
     earlier.mkdir(parents=True)
