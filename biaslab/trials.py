@@ -22,6 +22,7 @@ from biaslab.judging import blip, faces, features, inception, instances, judge, 
 from biaslab.judging.images import Unreadable
 from biaslab.judging.instances import TRUTH
 from biaslab.judging.names import RATINGS, VQA
+from biaslab.judging.plugins import Person
 from biaslab.judging.questions import question
 from biaslab.judging.zero_shot import ZeroShot
 from biaslab.pipeline import Pipeline, dalleval, uses
@@ -270,4 +271,6 @@ def _answering(use: Use, s: Settings, device: str) -> Look | None:
         model = blip.load(use.name, kind, device=device)
         return lambda image: model.ask([image], [0], [question("person", 1, 1)])
     gender = judge.load_gender(s.judging.changed(gender=use.name), device)
+    if answers := getattr(gender, "answers", None):
+        return lambda image: answers([Person(image, (0.0, 0.0, *map(float, image.shape[1::-1])))])
     return lambda image: gender.p_female([image])

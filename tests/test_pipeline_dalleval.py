@@ -135,7 +135,7 @@ def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch, fo
         *("female", "male", "unsure", "")
     }
     # The embedded judges were made for such drawings.
-    for judge in ("gender_vqa", "gender_clip"):
+    for judge in ("gender_vqa", "gender_judge"):
         assert (drawings[judge] == drawings["truth_gender"]).mean() > 0.75
     judges = dalleval.social_judges(drawings).set_index(["about", "measure"])
     assert judges.loc[("attributes", "specificity"), "value"] > 80

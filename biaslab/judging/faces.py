@@ -38,6 +38,9 @@ class Face(NamedTuple):
     x1: float
     y1: float
     score: float
+    landmarks: tuple[tuple[float, float], ...] = ()
+    """Points of it, x and y in pixels, where the detector has them: of MediaPipe the right and left eye as the person
+    has them, the tip of the nose, the mouth, and the right and left ear."""
 
 
 class FaceDetector(Protocol):
@@ -182,7 +185,8 @@ class MediaPipeFaces:
             box, score = detection.bounding_box, detection.categories[0].score
             corners = (box.origin_x, box.origin_y, box.origin_x + box.width, box.origin_y + box.height)
             finite.checked(np.array([*corners, score]), "MediaPipe's face detector", "float32")
-            found.append(Face(*np.clip(corners, 0.0, [width, height] * 2).tolist(), float(score)))
+            points = tuple((float(p.x) * width, float(p.y) * height) for p in detection.keypoints or ())
+            found.append(Face(*np.clip(corners, 0.0, [width, height] * 2).tolist(), float(score), points))
         return sorted(found, key=lambda face: -face.score)
 
 

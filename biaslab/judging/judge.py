@@ -24,6 +24,7 @@ from biaslab.judging.faces import load as load_faces
 from biaslab.judging.fairface import FAIRFACE, FairFaceGender, cut_out
 from biaslab.judging.images import ImageSource, Unreadable, check_image
 from biaslab.judging.names import RATINGS, files_digest
+from biaslab.judging.plugins import Person
 from biaslab.judging.settings import JudgeSettings
 from biaslab.judging.words import BLOCKED, JUDGED, OUTCOMES
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
@@ -40,6 +41,7 @@ _SHARD_ROWS = 1024
 class GenderModel(Protocol):
     """The contract of models of perceived gender.
 
+    Those that have ``answers`` (:class:`~biaslab.judging.plugins.AnsweringJudge`) are asked about people instead.
     Those that also have ``side`` get people cut out of images of several at that many pixels a side, those with
     ``classifier`` (:class:`~biaslab.judging.zero_shot.ZeroShot`) are also asked which of them is who.
     """
@@ -190,14 +192,18 @@ def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], j
     rows, found = look(image_ids, images, judges.faces.faces)
     for row in rows:
         row["boxes"] = []
-    shown = {}
+    shown, asked = {}, {}
     for k, faces in found.items():
         boxes = [float(v) for face in faces for v in face[:4]]
         rows[k].update(outcome=gate(faces), n_faces=len(faces), boxes=boxes)
         if len(faces) == 1:
             rows[k].update(zip(BOX, faces[0][:4], strict=True))
             shown[k] = cut_out(images[k], faces[0][:4]) if judges.gender.sees == "face" else images[k]
-    if shown:
+            asked[k] = Person(images[k], faces[0][:4], faces[0].landmarks)
+    if asked and hasattr(judges.gender, "answers"):
+        for k, (p, reason) in zip(asked, judges.gender.answers(list(asked.values())), strict=True):
+            rows[k].update(p_female=p, reason=reason)
+    elif shown:
         for k, p in zip(shown, judges.gender.p_female(list(shown.values())), strict=True):
             rows[k]["p_female"] = float(p)
     return rows

@@ -30,6 +30,7 @@ from biaslab.judging.faces import Face
 from biaslab.judging.fairface import cut_out
 from biaslab.judging.images import ImageSource, Unreadable
 from biaslab.judging.judge import BOX, NUMBERS, RATINGS, Judge, JudgeSettings
+from biaslab.judging.plugins import Person
 from biaslab.judging.words import RIGHT, SWAPPED, UNCLEAR
 from biaslab.judging.zero_shot import ZeroShot
 from biaslab.store import Store
@@ -180,13 +181,19 @@ def _look(
         [{**row, "position": at + 1, "people": len(told)} for at in range(len(told))]
         for row, told in zip(whole, phrases, strict=True)
     ]
-    shown, of = [], []
+    shown, of, asked = [], [], []
+    answers = getattr(judges.gender, "answers", None)
     for k, placed in standing.items():
-        for row, (face, part) in zip(out[k], placed, strict=True):
+        for row, (face, part), phrase in zip(out[k], placed, phrases[k], strict=True):
             row.update(zip(BOX, face[:4], strict=True))
-            shown.append(_shown(images[k], face, part, judges.gender, len(placed)))
+            asked.append(Person(images[k], face[:4], face.landmarks, row["position"], len(placed), phrase))
+            if answers is None:
+                shown.append(_shown(images[k], face, part, judges.gender, len(placed)))
             of.append(row)
-    if shown:
+    if answers and asked:
+        for row, (p, reason) in zip(of, answers(asked), strict=True):
+            row.update(p_female=p, reason=reason)
+    elif shown:
         for row, p in zip(of, judges.gender.p_female(shown), strict=True):
             row["p_female"] = float(p)
     classifier = getattr(judges.gender, "classifier", None)

@@ -2,26 +2,67 @@
 
 A package declares ``[project.entry-points."biaslab.judges"]`` with ``name = "module:factory"``; the setting
 ``judging.gender: plugin:name`` or ``plugin:name:ARGUMENT`` then calls
-``factory(ARGUMENT, device=…, batch_size=…)``, which returns a :class:`~biaslab.judging.judge.GenderModel`. The factory
-says which pictures its judge knows by an attribute ``knows``: ``drawings``, ``photographs`` (where there is none) or
-``any``.
+``factory(ARGUMENT, device=…, batch_size=…)``. What it returns is asked about people, whom the gate has let pass, by one
+of two methods:
+
+- ``judge(people)`` takes :class:`Person` and returns an :class:`Answer` to each: a gender, ``unclear``, or nothing
+  with a reason;
+- ``p_female(images)`` takes pictures, whole or of faces as ``sees`` says (``image`` or ``face``), and returns a
+  probability of each, ``NaN`` where there is none.
+
+The factory may have attributes: ``knows`` says which pictures its judge knows (``drawings``, ``photographs``, where
+there is none, or ``any``), and ``files(ARGUMENT)`` returns the files and folders that its answers depend on, such as
+weights: their content is part of the keys of results.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from biaslab import closure, models, plugins
-from biaslab.errors import InputError, ParameterError, loading
+from biaslab.errors import BiaslabError, InputError, ParameterError, loading
+from biaslab.genders import GENDERS
 
 PLUGIN = "plugin:"
 """How the names of such judges begin."""
+UNCLEAR = "unclear"
+"""What a judge answers that sees somebody of no clear gender."""
 _SEES = ("image", "face")
+
+
+class Person(NamedTuple):
+    """Somebody in an image whom a judge is asked about."""
+
+    image: np.ndarray
+    """The whole image, ``uint8 (height, width, 3)`` RGB."""
+    box: tuple[float, float, float, float]
+    """The face: left, top, right and bottom in pixels; all of the image where no face was looked for."""
+    landmarks: tuple[tuple[float, float], ...] = ()
+    """Points of the face in pixels, x and y, where the detector has them, in its own order."""
+    position: int = 1
+    """From the left, beginning with 1."""
+    people: int = 1
+    """How many the prompt asks for."""
+    phrase: str = ""
+    """How the prompt says who stands there, such as ``carpenter``; empty where one person is asked for."""
+
+
+class Answer(NamedTuple):
+    """What a judge says of somebody."""
+
+    gender: str
+    """As perceived: ``female``, ``male``, ``unclear``, or empty where it says nothing."""
+    p_female: float | None = None
+    """The probability of perceived as female, 0 to 1, where it has one; else its word is taken for sure."""
+    reason: str = ""
+    """Why it is unclear, or says nothing."""
 
 
 def _named(name: str) -> tuple[metadata.EntryPoint, str]:
@@ -31,17 +72,50 @@ def _named(name: str) -> tuple[metadata.EntryPoint, str]:
 
 
 def digest(name: str) -> str:
-    """Return a digest of what stands behind a name: package, version, the factory's module, and a file it names.
+    """Return a digest of what stands behind a name: package, version, the factory's module, and the files it declares.
+
+    A file that the argument names counts as well.
 
     Raises:
-        ParameterError: The module of the entry point is not there.
+        ParameterError: The module of the entry point, or a file, is not there.
         UnknownNameError: No installed package brings such a judge.
     """
     point, argument = _named(name)
     whole = hashlib.sha256(f"{closure.brought(point)} {argument} ".encode())
     if argument and (path := Path(argument).expanduser()).is_file():
         whole.update(path.read_bytes())
+    for file in _files(name, point, argument):
+        whole.update(file.name.encode() + b"\0")
+        with file.open("rb") as opened:
+            whole.update(hashlib.file_digest(opened, "sha256").digest())
     return whole.hexdigest()
+
+
+def _files(name: str, point: metadata.EntryPoint, argument: str) -> Iterator[Path]:
+    """Yield the files that a factory declares, those of its folders in order."""
+    with loading(name, "a judge"):
+        declared = getattr(point.load(), "files", None)
+    if declared is None:
+        return
+    with _told(name):
+        paths = [Path(path).expanduser() for path in declared(argument)]
+    for path in paths:
+        if not path.exists():
+            raise ParameterError(f"{name} declares the file {path}, which is not there.")
+        yield from [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Turn what a judge of another package raises into an InputError that tells its type."""
+    try:
+        yield
+    except BiaslabError:
+        raise
+    # It may raise anything.
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise InputError(f"{name} fails: {type(error).__name__}: {said:.400}") from error
 
 
 def knows(name: str) -> str:
@@ -68,16 +142,21 @@ def load(name: str, *, device: str, batch_size: int) -> CheckedJudge:
     Of ``device`` and ``batch_size`` the judge makes what it will; a size of 0 leaves it to the judge.
 
     Raises:
-        ParameterError: It cannot be loaded, or is no judge.
+        ParameterError: It cannot be had, or is no judge.
+        InputError: Its factory fails.
         UnknownNameError: No installed package brings such a judge.
     """
     point, argument = _named(name)
     with loading(name, "a judge"):
-        model = point.load()(argument, device=device, batch_size=batch_size)
+        factory = point.load()
+    with _told(name):
+        model = factory(argument, device=device, batch_size=batch_size)
+    if callable(getattr(model, "judge", None)):
+        return AnsweringJudge(name, model)
     if getattr(model, "sees", None) not in _SEES or not callable(getattr(model, "p_female", None)):
         raise ParameterError(
-            f"{name} is no judge: what {point.value} returns needs `sees` ({' or '.join(map(repr, _SEES))}) and "
-            "`p_female(images)`."
+            f"{name} is no judge: what {point.value} returns needs `judge(people)`, or `sees` "
+            f"({' or '.join(map(repr, _SEES))}) and `p_female(images)`."
         )
     return CheckedJudge(name, model)
 
@@ -86,7 +165,7 @@ class CheckedJudge:
     """A judge of another package whose answers are probabilities, one an image, or an error."""
 
     def __init__(self, name: str, model) -> None:
-        self.sees: str = model.sees
+        self.sees: str = getattr(model, "sees", "image")
         self._name, self._model = name, model
         if hasattr(model, "side"):
             self.side = model.side
@@ -94,9 +173,10 @@ class CheckedJudge:
     def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the probability of perceived as female, ``float64 (images,)``, 0 to 1; NaN where there is none.
 
-        Raises InputError where the judge gives another number of answers, or other numbers.
+        Raises InputError where the judge fails, or gives another number of answers, or other numbers.
         """
-        found = np.asarray(self._model.p_female(images), dtype=float)
+        with _told(self._name):
+            found = np.asarray(self._model.p_female(images), dtype=float)
         if found.shape != (len(images),):
             raise InputError(
                 f"{self._name} gives answers of shape {found.shape} to {len(images)} images; it must give one each."
@@ -105,3 +185,45 @@ class CheckedJudge:
         if len(wrong):
             raise InputError(f"{self._name} gives {wrong[0]:g}; a probability lies from 0 to 1.")
         return found
+
+
+class AnsweringJudge(CheckedJudge):
+    """A judge of another package that is asked about people."""
+
+    def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the probability for whoever whole images show, as :meth:`answers`."""
+        people = [Person(image, (0.0, 0.0, float(image.shape[1]), float(image.shape[0]))) for image in images]
+        return np.array([p for p, _ in self.answers(people)], float)
+
+    def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
+        """Return for each the probability of perceived as female (NaN where nothing is said), and a reason.
+
+        A gender without a probability counts as sure, ``unclear`` as even.
+
+        Raises InputError where the judge fails, or gives another number of answers, or answers of another form.
+        """
+        with _told(self._name):
+            found = [Answer(*answer) for answer in self._model.judge(people)]
+        if len(found) != len(people):
+            raise InputError(
+                f"{self._name} gives {len(found)} answers about {len(people)} people; it must give one each."
+            )
+        return [self._read(answer) for answer in found]
+
+    def _read(self, answer: Answer) -> tuple[float, str]:
+        gender, p, reason = answer
+        if gender not in (*GENDERS, UNCLEAR, ""):
+            allowed = ", ".join(map(repr, (*GENDERS, UNCLEAR, "")))
+            raise InputError(f"{self._name} answers {gender!r}; an answer is one of {allowed}.")
+        if p is not None and not 0 <= p <= 1:
+            raise InputError(f"{self._name} gives {p:g}; a probability lies from 0 to 1.")
+        if not gender:
+            return float("nan"), str(reason) or "the judge says nothing"
+        sure = {GENDERS[0]: 1.0, GENDERS[1]: 0.0, UNCLEAR: 0.5}[gender]
+        if p is None or gender == UNCLEAR:
+            return sure, str(reason)
+        if (p >= 0.5) != (gender == GENDERS[0]):
+            raise InputError(
+                f"{self._name} answers {gender!r} with a probability of {p:g} of being seen as female."
+            )
+        return float(p), str(reason)

@@ -121,6 +121,7 @@ class FakeDetector:
             named(
                 bounding_box=named(origin_x=x, origin_y=y, width=w, height=h),
                 categories=[named(score=score)],
+                keypoints=[named(x=0.1, y=0.2)] if score > 0.9 else None,
             )
             for x, y, w, h, score in boxes
             if score >= self.least
@@ -153,7 +154,8 @@ def tflite(tmp_path):
 def test_mediapipes_boxes_become_corners_within_the_image(tflite):
     (found,) = faces.load(f"mediapipe:{tflite}").faces([np.zeros((100, 100, 3), np.uint8)])
     # (50, 60) and 80 x 90 reach beyond 100 x 100; (-5, 10) and 20 x 30 begin before it. Best first.
-    assert found == [Face(50.0, 60.0, 100.0, 100.0, 0.95), Face(0.0, 10.0, 15.0, 40.0, 0.6)]
+    near = Face(50.0, 60.0, 100.0, 100.0, 0.95, ((10.0, 20.0),))
+    assert found == [near, Face(0.0, 10.0, 15.0, 40.0, 0.6)]
     (sure,) = MediaPipeFaces(tflite, min_score=0.9).faces([np.zeros((100, 100, 3), np.uint8)])
     assert [f.score for f in sure] == [0.95]
 

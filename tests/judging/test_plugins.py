@@ -1,5 +1,6 @@
 """Judges that other packages bring: an example package, installed as a user would, and what is refused."""
 
+import types
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 from array_images import ArrayImages
 
 from biaslab.errors import InputError, ParameterError, UnknownNameError
-from biaslab.judging import plugins
-from biaslab.judging.judge import JudgeSettings, judge
+from biaslab.judging import people, plugins
+from biaslab.judging.faces import Face
+from biaslab.judging.judge import Judge, JudgeSettings, judge
 from biaslab.judging.names import WHOLE, files_digest
 from biaslab.store import Store
 
@@ -64,8 +66,66 @@ def test_unknown_and_unfit_judges_are_refused_with_the_reason(installed):
         plugins.digest("plugin:brightnes")
     with pytest.raises(ParameterError, match=r"no judge.*p_female"):
         plugins.load("plugin:nothing", device="cpu", batch_size=0)
-    with pytest.raises(ParameterError, match="could not convert string to float"):
+    with pytest.raises(InputError, match="much fails: ValueError: could not convert string to float"):
         plugins.load("plugin:brightness:much", device="cpu", batch_size=0)
+
+
+@pytest.mark.parametrize(
+    ("says", "outcome", "gender", "p", "reason"),
+    [
+        ("sure", "judged", "male", 0.02, ""),
+        ("word", "judged", "female", 1.0, ""),
+        ("torn", "uncertain", "unsure", 0.5, "both at once"),
+        ("silent", "uncertain", "unsure", float("nan"), "a drawing"),
+    ],
+)
+def test_a_judge_may_answer_about_people(installed, tmp_path, says, outcome, gender, p, reason):
+    (row,) = judged(f"plugin:asked:{says}", tmp_path, [255]).to_dict("records")
+    assert (row["outcome"], row["gender"], row["reason"]) == (outcome, gender, reason)
+    assert row["p_female"] == pytest.approx(p, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("says", "message"),
+    [
+        ("odd", r"plugin:asked:odd answers 'Female'; an answer is one of 'female', 'male', 'unclear', ''"),
+        ("against", r"answers 'female' with a probability of 0\.1"),
+        ("fails", r"plugin:asked:fails fails: RuntimeError: no answer"),
+        ("broken", r"plugin:asked:broken fails: OSError: no such weights"),
+    ],
+)
+def test_answers_of_another_form_and_its_own_errors_are_told(installed, tmp_path, says, message):
+    with pytest.raises(InputError, match=message):
+        judged(f"plugin:asked:{says}", tmp_path, [255])
+
+
+def test_it_is_told_whom_it_is_asked_about(installed, tmp_path):
+    """Face, its points, place and phrase of each of two people, in one image."""
+    eyes = ((12.0, 8.0), (14.0, 8.0))
+    faces = [Face(30.0, 4.0, 40.0, 14.0, 0.9), Face(10.0, 4.0, 20.0, 14.0, 0.8, eyes)]
+    model = plugins.load("plugin:asked", device="cpu", batch_size=0)
+    judges = Judge(types.SimpleNamespace(faces=lambda images: [faces for _ in images]), model)
+    image, phrases = np.zeros((24, 48, 3), np.uint8), ["nurse", "pilot"]
+    found = people.judge_people_images(["i"], [phrases], [image], judges, JudgeSettings(min_face=0.1))
+    first, second = model._model.asked
+    assert (first.box, first.landmarks, first.position, first.phrase) == ((10, 4, 20, 14), eyes, 1, "nurse")
+    assert (second.box, second.landmarks, second.position, second.people) == ((30, 4, 40, 14), (), 2, 2)
+    assert first.image is image and found["gender"].tolist() == ["female", "male"]
+    assert found["reason"].tolist() == phrases
+
+
+def test_what_is_kept_depends_on_all_files_that_it_declares(installed, tmp_path):
+    folder = tmp_path / "weights"
+    (folder / "part").mkdir(parents=True)
+    (folder / "a.onnx").write_bytes(b"1")
+    (folder / "part" / "b.onnx").write_bytes(b"1")
+    found = [files_digest(f"plugin:asked:{folder}", "clip")]
+    for file in ("a.onnx", "part/b.onnx"):
+        (folder / file).write_bytes(b"2")
+        found.append(files_digest(f"plugin:asked:{folder}", "clip"))
+    assert len(set(found)) == 3
+    with pytest.raises(ParameterError, match=r"declares the file .*gone, which is not there"):
+        plugins.digest(f"plugin:asked:{tmp_path}/gone")
 
 
 def test_without_the_package_there_is_no_such_judge():

@@ -274,8 +274,9 @@ def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
     found = faces.assign(
         gender_vqa=np.where(asked, [gender for gender, _ in read], ""),
         reason_vqa=np.where(asked, [why for _, why in read], about["outcome"].to_numpy(object)),
-        gender_clip=faces["gender"],
-        outcome_clip=faces["outcome"],
+        judge=pipeline.settings.judging.gender,
+        gender_judge=faces["gender"],
+        outcome_judge=faces["outcome"],
         attributes=names("yes"),
         attributes_missing=names(""),
         skin_tone=faces["tone"],

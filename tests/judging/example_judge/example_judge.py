@@ -21,3 +21,34 @@ class Brightness:
 def nothing(argument, *, device, batch_size):
     """Return what is no judge."""
     return object()
+
+
+class Asked:
+    """Answers about people: what its argument says, or by where somebody stands where there is none."""
+
+    knows = "any"
+
+    def __init__(self, argument, *, device, batch_size):
+        if argument == "broken":
+            raise OSError("no such weights")
+        self.asked, self.says = [], argument
+
+    @staticmethod
+    def files(argument):
+        """Return what the answers depend on."""
+        return [argument] if "/" in argument else []
+
+    def judge(self, people):
+        """Return an answer each."""
+        self.asked += people
+        if self.says == "fails":
+            raise RuntimeError("no answer")
+        said = {
+            "sure": ("male", 0.02, ""),
+            "word": ("female", None, ""),
+            "torn": ("unclear", None, "both at once"),
+            "silent": ("", None, "a drawing"),
+            "odd": ("Female", None, ""),
+            "against": ("female", 0.1, ""),
+        }.get(self.says)
+        return [said or ("female" if p.position == 1 else "male", None, p.phrase) for p in people]

@@ -118,7 +118,7 @@ def social():
     """Return what judges say of five images of people; the truth of the last is not known."""
     nan = float("nan")
     names = [
-        *["gender_vqa", "gender_clip", "attributes", "attributes_missing", "skin_tone"],
+        *["gender_vqa", "gender_judge", "attributes", "attributes_missing", "skin_tone"],
         *["truth_gender", "truth_attributes", "truth_skin_tone"],
     ]
     said = [
@@ -135,7 +135,8 @@ def social():
     ]
     why = {
         "reason_vqa": ["", "answer says no gender", "", "", ""],
-        "outcome_clip": ["judged", "judged", "judged", "no_face", "judged"],
+        "judge": ["CLIP"] * 5,
+        "outcome_judge": ["judged", "judged", "judged", "no_face", "judged"],
         "reason_tone": ["", "", "no face", "", ""],
     }
     table = [row | {name: of[k] for name, of in why.items()} for k, row in enumerate(rows)]

@@ -301,7 +301,7 @@ def test_judges_of_people_are_named(social):
     assert [f.n for f in found] == [1, 2, 2, 1, 2, 56]
     assert len({f.question for f in found}) == 6 and "CLIP" in found[2].question
     # Nobody whose truth is known was judged a man or a woman: nothing is said of that judge.
-    unsure = social.assign(gender_vqa="unsure", gender_clip="")
+    unsure = social.assign(gender_vqa="unsure", gender_judge="")
     assert len(findings.social_judges(dalleval.social_judges(unsure))) == 2
 
 

@@ -15,6 +15,7 @@ from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, findings, measure
 from biaslab.papers.dalleval.analysis.detector import CANNOT, RIVALS
 from biaslab.prompts import dalleval as prompts
+from biaslab.settings import Settings
 from biaslab_world import social as people_of
 
 LIMITS = ["ci_low", "ci_high"]
@@ -563,6 +564,7 @@ class Told:
     """A pipeline whose judges say the truth of a table of images, and of gender what they are told."""
 
     label = "fair"
+    settings = Settings.of({"judging": {"gender": "true words"}})
 
     def __init__(self, images, gender):
         faces = images.assign(gender=images["truth_gender"], outcome="judged", tone_reason="")
@@ -644,7 +646,7 @@ def test_measured_tables_hold_what_the_judges_say(fair):
     rows = measure.social_images(pipeline).set_index("image_id")
     at = rows.loc[images["image_id"]]
     assert set(at["gender_vqa"]) == {"female", "male"}
-    assert (at["gender_clip"].to_numpy() == images["truth_gender"].to_numpy()).all()
+    assert (at["gender_judge"].to_numpy() == images["truth_gender"].to_numpy()).all()
     ties = images["truth_attributes"].str.split(";").map(lambda worn: "tie" in worn).to_numpy()
     assert ((at["attributes"] == "tie").to_numpy() == ties).all() and 0 < ties.sum() < len(ties)
     assert (at["attributes_missing"] == "").all()

@@ -30,7 +30,7 @@ def social_judges(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
 
 
 def _of_model(images: pd.DataFrame, confidence: float) -> Iterator[dict]:
-    for judge, column in (("VQA", "gender_vqa"), ("CLIP", "gender_clip")):
+    for judge, column in (("VQA", "gender_vqa"), (_name(images), "gender_judge")):
         for gender, measure in (("female", "sensitivity"), ("male", "specificity")):
             said = images.loc[images[column].isin(GENDERS) & (images["truth_gender"] == gender), column]
             yield _share(judge, "gender", measure, said == gender, confidence)
@@ -44,6 +44,11 @@ def _of_model(images: pd.DataFrame, confidence: float) -> Iterator[dict]:
         yield _share("skin tone", "tone", f"within_{most}", off.abs() <= most, confidence)
     about = {"judge": "skin tone", "about": "tone", "measure": "mean_difference"}
     yield about | stats.mean_interval(off, confidence)._asdict()
+
+
+def _name(images: pd.DataFrame) -> str:
+    """Return what judges gender, as the settings name it."""
+    return ", ".join(dict.fromkeys(images["judge"]))
 
 
 def _worn(names: pd.Series) -> np.ndarray:
@@ -76,12 +81,12 @@ def tones_by_attribute(images: pd.DataFrame) -> pd.DataFrame:
 
 def social_outcomes(images: pd.DataFrame) -> pd.DataFrame:
     """Return ``dalleval_social_outcomes``: how many images each judge says something of, and why not of the others."""
-    said = {
-        "VQA": images["reason_vqa"].replace("", "judged"),
-        "CLIP": images["outcome_clip"],
-        "skin tone": images["reason_tone"].replace("", "judged"),
-    }
-    whole = pd.concat([images[["model"]].assign(judge=judge, outcome=why) for judge, why in said.items()])
+    said = (
+        ("VQA", images["reason_vqa"].replace("", "judged")),
+        (images["judge"], images["outcome_judge"]),
+        ("skin tone", images["reason_tone"].replace("", "judged")),
+    )
+    whole = pd.concat([images[["model"]].assign(judge=judge, outcome=why) for judge, why in said])
     out = whole.groupby(["model", "judge", "outcome"], sort=False).size().rename("n").reset_index()
     out["percent"] = 100 * out["n"] / out.groupby(["model", "judge"])["n"].transform("sum")
     return tables.of(out, "dalleval_social_outcomes")
