@@ -663,7 +663,7 @@ def test_measured_tables_hold_what_the_judges_say(fair):
     # Judges that say the truth are never wrong; the answers about gender are no truth here.
     judges = dalleval.social_judges(measure.social_images(pipeline))
     sure = judges[
-        (judges["judge"] == "CLIP") | (judges["about"] == "tie") | (judges["measure"] == "within_0")
+        (judges["judge"] == "true words") | (judges["about"] == "tie") | (judges["measure"] == "within_0")
     ]
     assert len(sure) == 5 and (sure["value"] == 100).all()
 
