@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Sequence
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 from biaslab import models, plugins
@@ -56,8 +55,9 @@ _PHOTOGRAPHS: dict[str, dict[str, Any]] = {
 _NOTEBOOKS = ("synthesis/models", "paired/*", "dalleval/4_*", "dalleval/5_*", "dalleval/judges")
 _OF_TRIPLETS = ("triplets/3_*", "triplets/4_*", "triplets/5_*", "triplets/7_3_*")
 _OF_CAPTIONS = ("paradox/2_*", "paradox/4_*", "paradox/5_*", "paradox/6_*", "paradox/8_*", "paradox/a_6_*")
-# What the name of a model at an endpoint, or of a model's folder, may be made of.
+# What the name of a model at an endpoint or on the hub may be made of, and that of a model's folder.
 _PLAIN = re.compile(r"[\w.+@:/() -]{1,120}")
+_FOLDER = re.compile(r"[\w.+@:/(),;'&=!\[\]~#%$ -]{1,120}")
 
 
 def params_of(
@@ -129,7 +129,11 @@ def params_of(
 
 def _check_model(name: str) -> None:
     """Refuse a name that cannot be a model's, before anything is written under it."""
-    if not _PLAIN.fullmatch(name) or not _shown(name).strip(" ."):
+    # Of a folder what tables call it counts, wherever it lies.
+    here = os.path.isdir(os.path.expanduser(name))
+    if not (_FOLDER if here else _PLAIN).fullmatch(_shown(name) if here else name) or not _shown(name).strip(
+        " ."
+    ):
         raise ParameterError(
             f"{name[:120]!r} cannot be the name of a model: it may have letters, digits, spaces and . _ - + @ : / ( ), "
             "at most 120. A folder of another name can be renamed."
@@ -150,4 +154,4 @@ def _pictures(name: str) -> str:
 def _shown(name: str) -> str:
     """Return a model's name as tables have it: of a folder its own name."""
     path = os.path.expanduser(name)
-    return Path(path).resolve().name if os.path.isdir(path) else name.removeprefix(ENDPOINT)
+    return models.folder_name(os.path.abspath(path)) if os.path.isdir(path) else name.removeprefix(ENDPOINT)

@@ -176,6 +176,8 @@ _VOCABULARIES = ("tokenizer.json", "vocab.json", "added_tokens.json")
 CONFIGURATIONS = ("*.json", "*.txt", "*.model", "*.jinja")
 _NEVER_RUN = "Code that comes with a model is never run."
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[A-Za-z0-9][\w./-]*)?")
+# How the names of models' folders in the hub's cache begin.
+_CACHED = "models--"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 # Seconds that the hub may take to describe a model, and after which it is asked again where it has been asked too much.
 _PATIENCE, _WAITS, _TOO_MANY = 10, (1, 4), 429
@@ -345,7 +347,7 @@ def cached(repository: str) -> Path:
     """Return the folder of a repository in the hub's cache on this machine, whether it is there or not."""
     from huggingface_hub import constants
 
-    return Path(constants.HF_HUB_CACHE, f"models--{repository.replace('/', '--')}")
+    return Path(constants.HF_HUB_CACHE, f"{_CACHED}{repository.replace('/', '--')}")
 
 
 def hub_problem(name: str, kind: str, error: BaseException) -> str:
@@ -385,6 +387,15 @@ def hub_problem(name: str, kind: str, error: BaseException) -> str:
 def commits() -> dict[str, str]:
     """Return the commits of the models on the hub that this process has asked for, by their names."""
     return dict(sorted(_commits.items()))
+
+
+def folder_name(path: str | Path) -> str:
+    """Return what tables call a model in a folder: the folder's name; of one in the hub's cache, the model's own."""
+    folder = Path(os.path.expanduser(path)).absolute()
+    if folder.parent.name == "snapshots" and folder.parents[1].name.startswith(_CACHED):
+        owner, _, name = folder.parents[1].name.removeprefix(_CACHED).partition("--")
+        return f"{owner}/{name}@{folder.name[:8]}"
+    return folder.name
 
 
 def fetched(name: str, weights: Sequence[str] = ("*.safetensors",), skip: Sequence[str] = ()) -> Path:

@@ -74,6 +74,29 @@ def test_one_model_by_two_names_is_one(tmp_path, monkeypatch):
         audit.params_of(["model", "link"])
 
 
+def test_folders_may_lie_anywhere_and_be_called_as_people_call_them(root, tmp_path, folders, monkeypatch):
+    import shutil
+
+    deep = tmp_path / ("x" * 100) / "a, b & c (v2)"
+    commit = "0123456789abcdef" * 2 + "01234567"
+    kept = tmp_path / "hub" / "models--owner--my--name" / "snapshots" / commit
+    for place in (deep, kept):
+        shutil.copytree(folders("sd1"), place)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    names = [f"~/{deep.relative_to(tmp_path)}", str(kept)]
+    given = audit.params_of(names)
+    assert given["title"] == "Audit of a, b & c (v2), owner/my--name@01234567"
+    assert given["run"] == "audit-a-b-c-v2-owner-my-name-01234567-standard"
+    judges = ["judging.faces=mini-detector", "judging.gender=mini-clip"]
+    opened = params.load(runs.PARAMS, given=given, overrides=judges, notebooks_dir=root / "notebooks")
+    settings = Settings.of(runs._resolve_paths(dict(opened.values))["settings"])
+    pipeline = Pipeline(str(deep), settings, progress=False)
+    assert [one.label for one in (pipeline, *pipeline.others)] == ["a, b & c (v2)", "owner/my--name@01234567"]
+    (tmp_path / "a\nb").mkdir()
+    with pytest.raises(ParameterError, match="cannot be the name of a model"):
+        audit.params_of([str(tmp_path / "a\nb")])
+
+
 def refused(root, *names, **how):
     with pytest.raises(BiaslabError) as error:
         planning.asked(checked(root, *names, **how))

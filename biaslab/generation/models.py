@@ -186,7 +186,7 @@ class DiffusersModel(ImageModel):
     sends = True
 
     def __init__(self, name: str, settings: GenerationSettings, *, device: str) -> None:
-        self.label = Path(name).name if os.path.isdir(name) else name
+        self.label = models.folder_name(name) if os.path.isdir(name) else name
         self._name, self._settings, self._device = name, settings, device
 
     @property
