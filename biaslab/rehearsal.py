@@ -96,6 +96,15 @@ def before(pipeline: Pipeline, table: str) -> None:
     asked = list(planning.of_tables(pipeline, [table]))
     if not any(one.left > 0 for one in asked):
         return
+    made = [trials.of_asked(one) for one in asked if one.left > 0]
+    judged = [
+        Trial(use, pipeline.model, pipeline.settings, pipeline.seed)
+        for use in uses.of_tables(pipeline, {table})
+        if use.setting != "model"
+    ]
+    # Nothing is looked up again that has answered here.
+    if _answered.issuperset(map(_known, [*made, *judged])):
+        return
     if problems := checks.check_models(pipeline.model, pipeline.settings, {table}):
         raise uses.together(problems)
     _rehearsed(asked, [(pipeline, {table})])
@@ -146,7 +155,8 @@ def _rehearsed(
         results = dict(zip(todo, found, strict=True))
         if problems := [tried.problem for tried in found if tried.problem]:
             raise uses.together(problems)
-        _answered.update((*todo, *map(_known, bought)))
+        # What a model has done once, it does for all that is asked of it.
+        _answered.update((*todo, *(_known(trials.of_asked(one)) for one in left)))
     costs = {
         key: tried.cost for key, p in of_key.items() if (tried := results.get(_known(p.trial))) and tried.cost
     }

@@ -145,8 +145,6 @@ def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
 def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     import pandas as pd
 
-    from biaslab import rehearsal
-
     own, beside = _pipeline().get(name), None
     if "published" in pipeline.settings.compare_with:
         beside = _published().get(name)
@@ -155,7 +153,7 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     frames, missing = [], []
     for one in (pipeline, *pipeline.others) if own else ():
         try:
-            rehearsal.before(one, name)
+            one.rehearse(name)
             frames.append(own(one))
         except MissingInputError as error:
             missing.append(error)

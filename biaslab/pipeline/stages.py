@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, wraps
+from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
@@ -154,6 +155,11 @@ class Stages:
         """
         name = name or attrgetter(setting)(self.settings)
         kinds.check(setting, name, kinds.of_images(images), images.name, kind)
+
+    def rehearse(self, table: str) -> None:
+        """Try what a measured table takes before images are made for it (:func:`biaslab.rehearsal.before`)."""
+        # By a name that is put together: it decides about no number, so that no key is to follow it.
+        import_module(f"{__name__.partition('.')[0]}.rehearsal").before(self, table)
 
     @property
     def has_captions(self) -> bool:

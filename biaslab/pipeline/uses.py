@@ -181,7 +181,9 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
 def problem(use: Use, error: BiaslabError) -> str:
     """Return what is wrong with a model that is used, in words that name its setting."""
     said = str(error)
-    return said if use.setting in said else f"{use.setting} is {use.name!r}: {said}"
+    if use.setting in said:
+        return said
+    return f"{use.setting}: {said}" if use.name in said else f"{use.setting} is {use.name!r}: {said}"
 
 
 def together(problems: Collection[str]) -> ParameterError:

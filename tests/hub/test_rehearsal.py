@@ -278,7 +278,7 @@ def audit(root, tmp_path, shop, does) -> int:
 @pytest.mark.parametrize(
     ("does", "sold", "message"),
     [
-        ("fail", 1, "judging.gender is 'plugin:picky:fail', which fails: KeyError: 'no square'"),
+        ("fail", 1, "judging.gender: plugin:picky:fail fails: KeyError: 'no square'"),
         ("die", 0, "its process was killed, likely because it does not fit in memory, of which "),
     ],
 )
