@@ -181,6 +181,9 @@ _CACHED = "models--"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 # Seconds that the hub may take to describe a model, and after which it is asked again where it has been asked too much.
 _PATIENCE, _WAITS, _TOO_MANY = 10, (1, 4), 429
+# Seconds for which a hub that did not answer is not asked again; when and how that was, by its address.
+_SILENCE = 60
+_silent: dict[str, tuple[float, Exception]] = {}
 # Files up to this size are known by their content, larger ones by size and time.
 _HASHED = 64_000_000
 # How the files end that decide what a model does; cards and curves may change beside them.
@@ -323,11 +326,15 @@ def digest_of_tag(name: str) -> str:
 def described(name: str):
     """Return what the hub says of a model: its commit, and its files with their sizes.
 
-    Raises what the hub's client raises where there is no such model, or the hub does not answer.
+    Raises what the hub's client raises where there is no such model, or the hub does not answer; one that did not is
+    not asked again for a while, so that many models are not waited for one after the other.
     """
-    from huggingface_hub import HfApi
+    from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HfHubHTTPError
 
+    when, silent = _silent.get(constants.ENDPOINT, (-_SILENCE, None))
+    if silent is not None and time.monotonic() - when < _SILENCE:
+        raise silent
     repository, revision = on_hub(name)
     for wait in (*_WAITS, None):
         try:
@@ -339,6 +346,11 @@ def described(name: str):
             if wait is None or answer is None or answer.status_code != _TOO_MANY:
                 raise
             asked = answer.headers.get("Retry-After", "")
+        # Libraries change that ask for it, and so do the kinds of what they raise; a name may be none.
+        except Exception as error:
+            if not isinstance(error, ValueError):
+                _silent[constants.ENDPOINT] = time.monotonic(), error
+            raise
         time.sleep(min(float(asked), _PATIENCE) if asked.isdigit() else wait)
     raise AssertionError
 

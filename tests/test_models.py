@@ -271,6 +271,8 @@ def hub(monkeypatch, tmp_path):
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(models, "_commits", {})
+    # Whoever does not answer for one is asked for others.
+    monkeypatch.setattr(models, "_SILENCE", 0)
     return types.SimpleNamespace(said=said, asked=asked, cache=tmp_path / "hub")
 
 

@@ -63,6 +63,23 @@ def test_without_the_hub_what_was_fetched_before_is_loaded(hub, files, monkeypat
         loading.fetch("owner/other")
 
 
+def test_a_hub_that_does_not_answer_is_not_waited_for_again(hub, monkeypatch):
+    from huggingface_hub import HfApi
+
+    asked = []
+
+    def late(self, repository, **how):
+        asked.append(repository)
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr(HfApi, "model_info", late)
+    monkeypatch.setattr(models, "_silent", {})
+    for name in ("owner/one", "owner/two"):
+        with pytest.raises(ParameterError, match=rf"{name} is not on this machine and .*\(no answer\)"):
+            repositories.look_up(name, "text-to-image")
+    assert asked == ["owner/one"]
+
+
 def unreachable(name):
     # The client wraps what it met.
     raise OSError("Cannot ask: see above.") from OSError("no way there")
