@@ -8,6 +8,7 @@ all judges. All of it happens in a process of its own, which gives all memory ba
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -16,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import kernels, planning, processor, runs, trials
+from biaslab import kernels, models, planning, processor, runs, trials
+from biaslab.errors import ParameterError
 from biaslab.generation.models import ENDPOINT
 from biaslab.judging import kinds
 from biaslab.judging.names import VQA
@@ -149,6 +151,7 @@ def _rehearsed(
     bought = [trial for trial in bought if _known(trial) not in _answered]
     results: dict[str, Tried] = {}
     if todo or bought:
+        _check_disk(todo.values())
         if say:
             say(_under_way(todo.values(), bought))
         found = _perform([part.trial for part in todo.values()], bought, progress=say is not None)
@@ -162,6 +165,29 @@ def _rehearsed(
     }
     parts = [replace(part, tried=results.get(_known(part.trial))) for part in (*parts, *purchases.values())]
     return Rehearsal(asked, parts, costs)
+
+
+def _to_fetch(parts: Iterable[Part]) -> int:
+    """Return how many bytes models are that are not here, each of them once."""
+    return sum({at.repository.name: at.download for part in parts for at in part.located}.values())
+
+
+def _free() -> tuple[int, Path]:
+    """Return how many bytes are free where models are fetched to, and where that is."""
+    cache = models.cached("").parent
+    return shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free, cache
+
+
+def _check_disk(parts: Iterable[Part]) -> None:
+    """Refuse to fetch what the disk does not hold."""
+    if not (size := _to_fetch(parts)):
+        return
+    free, cache = _free()
+    if size > free:
+        raise ParameterError(
+            f"{planning.bytes_in_words(size)} of weights are to be fetched to {cache}, where "
+            f"{planning.bytes_in_words(free)} are free. Free some space, or set HF_HOME to a folder on a larger disk."
+        )
 
 
 def _parts(of: Iterable[tuple[Pipeline, set[str]]]) -> list[Part]:
@@ -250,7 +276,7 @@ def _shown(todo: list[Trial], number: int, log: Path) -> str:
 
 def _under_way(parts: Collection[Part], purchases: list[Trial]) -> str:
     """Return what is about to be done, in words."""
-    size = sum(part.download for part in parts)
+    size = _to_fetch(parts)
     fetched = f", after {planning.bytes_in_words(size)} of weights are fetched" if size else ""
     bought = f"; then one image of {' and '.join(t.model for t in purchases)} is bought" if purchases else ""
     return f"Rehearsal: {len(parts)} models are tried on one picture{fetched}{bought}."
@@ -268,12 +294,12 @@ def said(found: Rehearsal) -> str:
     for part in found.parts:
         same.setdefault((part.trial.use.setting, part.trial.use.name), []).append(part)
     rows = [_COLUMNS, *(_row(parts) for parts in same.values())]
-    size = sum({at.repository.name: at.download for part in found.parts for at in part.located}.values())
     notes = []
-    if size:
+    if size := _to_fetch(found.parts):
+        free, cache = _free()
         notes.append(
-            f"Download: {planning.bytes_in_words(size)}. What is not here was looked up and not tried; --fetch fetches "
-            "it and tries it, too."
+            f"Download: {planning.bytes_in_words(size)} to {cache}, where {planning.bytes_in_words(free)} are free. "
+            "What is not here was looked up and not tried; --fetch fetches it and tries it, too."
         )
     where = {part.tried.device for part in found.parts if part.tried} or {"cpu"}
     for device in sorted(where):

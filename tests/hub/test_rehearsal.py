@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -204,6 +205,11 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(
         repository = stocked.repositories[name]
         assert name in lines[setting] and repository.commit[:8] in lines[setting]
         assert " at least " in lines[setting] and " MB " in lines[setting] and "photographs" in lines[setting]
+    assert f" to {constants.HF_HUB_CACHE}, where " in said and " GB are free" in said
+    with monkeypatch.context() as patch:
+        patch.setattr(rehearsal.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+        assert cli.main([*words, "--fetch"]) == 2
+    assert "of weights are to be fetched" in capsys.readouterr().err and stocked.fetched() == 0
     assert "Memory here (cpu): " in said and "Time here" not in said and "Images: " in said
     assert cli.main([*words, "--fetch"]) == 0
     said = capsys.readouterr().out
