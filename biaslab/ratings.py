@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from biaslab import tables
+from biaslab import plaintext, tables
 from biaslab.errors import InputError, name_help, unknown_name
 from biaslab.measures.agreement import LABELS, majority_vote
 
@@ -118,8 +118,11 @@ class Rated:
         )
 
     def votes(self) -> pd.Series:
-        """Return each image's label by image id; InputError where one stands in several rows (models, sources, …)."""
-        ids = image_ids(self.images["image"])
+        """Return each image's label by its id in plain form (:mod:`biaslab.plaintext`).
+
+        Raises InputError where one stands in several rows (models, sources, …).
+        """
+        ids = image_ids(self.images["image"]).map(plaintext.plain)
         if ids.duplicated().any():
             raise InputError(
                 f"Image {ids[ids.duplicated()].iloc[0]!r} stands in several rows of the ratings (other models, sources "
@@ -232,9 +235,14 @@ def files(path: str | Path) -> list[Path]:
     return sorted(p for p in path.glob("*") if p.suffix.lower() in _ENDINGS) if path.is_dir() else [path]
 
 
-def image_ids(column: pd.Series) -> pd.Series:
-    """Return the image ids in a column of a file, without what tables are written with against formulas."""
-    return column.astype(str).str.strip().str.replace(_ESCAPED, "", regex=True)
+def image_ids(column: pd.Series, known: Iterable[str] = ()) -> pd.Series:
+    """Return the image ids in a column of a file, without what tables are written with against formulas.
+
+    Those that are of ``known`` images but for how they are written (:mod:`biaslab.plaintext`) come as these are called.
+    """
+    ids = column.astype(str).str.strip().str.replace(_ESCAPED, "", regex=True)
+    called = {plaintext.plain(one): one for one in map(str, known)}
+    return ids.map({one: called.get(plaintext.plain(one), one) for one in ids.unique()}) if called else ids
 
 
 # -- ratings to votes ------------------------------------------------------------------------------------
@@ -448,13 +456,13 @@ def _columns_told(columns: Iterable[str]) -> str:
 
 
 def _names(column: pd.Series, path: Path, *, empty: bool = False) -> pd.Categorical:
-    """Return names with single spaces; refuse empty and unprintable ones, and one name in two spellings."""
+    """Return names in their plain form; refuse empty and unprintable ones, and one name in two spellings."""
     codes, found = pd.factorize(column)
     found = pd.Series(found, dtype=object).astype(str)
-    clean = found.str.split().str.join(" ")
+    clean = found.map(plaintext.name)
     for bad, fix in (
         (found.str.strip().str.contains("\n"), "give a name of one line, look for a quote left open"),
-        (~clean.map(str.isprintable).astype(bool), "remove characters that cannot be printed"),
+        (~clean.map(plaintext.is_printable).astype(bool), "remove characters that cannot be printed"),
         ((clean == "") & (not empty), "fill it in or leave the row out"),
     ):
         rows = pd.Series(bad.to_numpy(bool)[codes], index=column.index)

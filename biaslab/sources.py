@@ -14,7 +14,7 @@ from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import plugins, tables
+from biaslab import plaintext, plugins, tables
 from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | 
     folder = Path(source)
     tables.schema(name)
     if path := _file(folder, name):
-        return _plausible(tables.read(path, name), name, path)
+        return _plausible(_in_one_form(tables.read(path, name), name, path), name, path)
     there = sorted({p.stem for p in [*folder.glob("*.csv"), *folder.glob("*/*.csv")]})
     raise MissingInputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
 
@@ -172,6 +172,14 @@ def _not_held(source: str, name: str, held: Iterable[str]) -> Exception:
     if name not in _published():
         how = "it takes images. Set source to 'pipeline', or to a folder with this table"
     return MissingInputError(f"{source[0].upper()}{source[1:]} has no {name}: {how}.")
+
+
+def _in_one_form(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
+    """Return a user's table with names in their plain form (:mod:`biaslab.plaintext`), by which tables are joined."""
+    texts = [c.name for c in tables.schema(name).columns if c.key and c.text and c.name in frame]
+    same = frame.assign(**{c: frame[c].map(plaintext.plain, na_action="ignore") for c in texts})
+    # Two rows may be of one name now.
+    return frame if same.equals(frame) else tables.check(same, name, where=str(path), finite=True)
 
 
 def _plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:

@@ -39,6 +39,7 @@ import pandas as pd
 
 from biaslab import lexicons
 from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.plaintext import places, plain
 
 NAMES = ("gazetteer", "spacy", "off")
 INDICATORS = ("none", "female", "male", "both")
@@ -109,7 +110,7 @@ def indicators(texts: Iterable[str | None], *, names: str = "gazetteer") -> pd.D
     """Label each caption with the gender it says outright (paradox, A.5).
 
     Args:
-        texts: Captions; a missing one says nothing.
+        texts: Captions; a missing one says nothing. They are read in their plain form (:mod:`biaslab.plaintext`).
         names: How names are found: ``gazetteer``, ``spacy`` (needs spaCy and its model) or ``off``.
 
     Returns:
@@ -124,13 +125,17 @@ def indicators(texts: Iterable[str | None], *, names: str = "gazetteer") -> pd.D
     if names not in NAMES:
         raise ParameterError(f"names is {names!r}. {name_help(names, NAMES)}")
     index = texts.index if isinstance(texts, pd.Series) else None
-    texts = [text if isinstance(text, str) else "" for text in texts]
+    given = [text if isinstance(text, str) else "" for text in texts]
+    texts = [plain(text) for text in given]
     persons = {"gazetteer": map(_names, texts), "spacy": _spacy(texts), "off": repeat(())}[names]
     labels, spans = ["none"] * len(texts), [""] * len(texts)
     for i, (said, named) in enumerate(zip(map(_words, texts), persons, strict=False)):
         if not said and not named:
             continue
         found = sorted([*said, *named], key=itemgetter(0, 1))
+        if texts[i] is not given[i]:
+            at = places(given[i])
+            found = [(*at.span(start, end), *what) for start, end, *what in found]
         genders = {gender for _, _, gender, _ in found}
         labels[i] = "both" if len(genders) == 2 else genders.pop()
         spans[i] = ";".join([f"{start}:{end}:{gender}-{kind}" for start, end, gender, kind in found])

@@ -27,6 +27,7 @@ import pandas as pd
 
 from biaslab import lexicons
 from biaslab.errors import ParameterError
+from biaslab.plaintext import plain
 
 if TYPE_CHECKING:
     from biaslab.net.chat import Answer
@@ -161,7 +162,7 @@ def _judged(pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], names: 
     ):
         if not text:
             outcome = "empty" if answer.outcome == "answered" else answer.outcome
-        elif not _named(occupation).search(text):
+        elif not _named(occupation).search(plain(text)):
             outcome = "lost_occupation"
         elif said != now:
             outcome = "lost_gender" if said - now else "added_gender"
@@ -180,7 +181,7 @@ def _plain(answer: str) -> str:
 
 
 def paraphrase(text: str, occupation: str, seed: int = 0) -> str:
-    """Return ``text`` in other words; the same text, occupation and seed give the same.
+    """Return ``text`` in other words, in its plain form; the same text, occupation and seed give the same.
 
     Args:
         text: A caption.
@@ -196,6 +197,7 @@ def paraphrase(text: str, occupation: str, seed: int = 0) -> str:
         f"{seed}\0{occupation}\0{text}".encode("utf-8", "surrogatepass"), digest_size=8
     ).digest()
     rng = random.Random(int.from_bytes(digest))
+    text = plain(text)
     new = _swapped(_replaced(text, occupation.strip(), rng), rng)
     return new if new != text else _opened(text, occupation.strip(), rng)
 

@@ -16,6 +16,7 @@ import pandas as pd
 from biaslab import lexicons
 from biaslab.engine import LocalEngine, advance
 from biaslab.errors import ParameterError
+from biaslab.plaintext import MAY_CHANGE, plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +55,8 @@ def search(
     """Find the captions that mention each term, all terms in one pass over the corpus (paradox, 3.2 and 4).
 
     A term is mentioned where its words stand as whole words, in letters of either case; between the words of a
-    phrase there may be spaces of any kind or hyphens. A mention counts for each term that it fits: ``nurses`` for
+    phrase there may be spaces or hyphens of any kind, and marks that nobody sees end no word
+    (:mod:`biaslab.plaintext`). A mention counts for each term that it fits: ``nurses`` for
     both ``nurse`` and ``nurses``. Which captions are kept follows from hashes of (seed, term, caption_id) alone: it
     depends neither on the order of the corpus nor on batches, parts or other terms.
 
@@ -170,6 +172,7 @@ class Matcher:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         whole = isinstance(texts, pa.ChunkedArray)
         array = texts.combine_chunks() if whole else pa.array(texts, pa.large_string())
+        array = _plain(array)
         # The many without a mention go at once, in time by their length.
         rows = pc.indices_nonzero(pc.fill_null(pc.match_substring_regex(array, self._mention), False))
         hits = array.take(rows)
@@ -190,8 +193,26 @@ class Matcher:
         return {term for form, terms in forms if form is None or form.search(text) for term in terms}
 
 
+def _plain(array: pa.Array) -> pa.Array:
+    """Return texts in their plain form (:mod:`biaslab.plaintext`)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # Most are of ASCII, which is seen at once, and of others few have anything that changes.
+    rows = pc.indices_nonzero(pc.invert(pc.fill_null(pc.string_is_ascii(array), True)))
+    some = array.take(rows)
+    odd = pc.fill_null(pc.match_substring_regex(some, MAY_CHANGE), False)
+    rows = rows.filter(odd)
+    if not len(rows):
+        return array
+    mask = np.zeros(len(array), dtype=bool)
+    mask[rows.to_numpy()] = True
+    changed = [plain(text) for text in array.take(rows).to_pylist()]
+    return pc.replace_with_mask(array, pa.array(mask), pa.array(changed, array.type))
+
+
 def _checked(term: str) -> str:
-    stripped = " ".join(str(term).split())
+    stripped = " ".join(plain(str(term)).split())
     if not stripped or not (stripped[0].isalnum() and stripped[-1].isalnum()):
         raise ParameterError(
             f"The term {term!r} cannot be searched; a term begins and ends with a letter or digit."

@@ -21,6 +21,7 @@ import pandas as pd
 
 from biaslab import models
 from biaslab.errors import InputError
+from biaslab.plaintext import plain
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -160,10 +161,15 @@ class CaptionImages(FolderImages):
 
     def __init__(self, folder: str | Path, caption_ids: Sequence[str]) -> None:
         super().__init__(folder)
-        self._files = {file.stem: file for file in self._files.values()}
+        # Systems write names with accents in one piece or in two.
+        self._files = {plain(file.stem): file for file in self._files.values()}
         self.table = pd.DataFrame({"image_id": list(caption_ids)}, dtype=object)
         self.a_file = next(iter(self._files.values())).name
 
     def has(self, caption_id: str) -> bool:
         """Return whether there is a file of a caption's id."""
-        return caption_id in self._files
+        return plain(caption_id) in self._files
+
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+        """Return the images in the order asked for, as :meth:`FolderImages.read`."""
+        return super().read([plain(one) for one in image_ids])

@@ -216,8 +216,8 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
     masked = "rle" in table
     needed = ["image_id", "object", "score", *BOX, *(("height", "width") if masked else ())]
     files.require(table, needed, path, _NEEDS, known)
-    table["image_id"] = files.image_ids(table["image_id"])
     ids = None if image_ids is None else list(image_ids)
+    table["image_id"] = files.image_ids(table["image_id"], ids or ())
     if ids is not None:
         strange = ~table["image_id"].isin(set(ids))
         problem = f"image {{}} is none of the {len(ids):,} images of this run"

@@ -28,6 +28,7 @@ from biaslab.judging.plugins import Person
 from biaslab.judging.settings import JudgeSettings
 from biaslab.judging.words import BLOCKED, JUDGED, OUTCOMES
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
+from biaslab.plaintext import plain
 from biaslab.store import Store
 
 BOX = ("x0", "y0", "x1", "y1")
@@ -246,7 +247,7 @@ def from_ratings(path: str | Path, image_ids: Sequence[str]) -> pd.DataFrame:
         InputError: The file cannot be read as ratings, or rates one image twice, for example for two models.
     """
     ids = pd.Series(image_ids, dtype=object).astype(str)
-    votes = of_votes(ids.map(ratings.read_ratings(path).votes()).astype(object))
+    votes = of_votes(ids.map(plain).map(ratings.read_ratings(path).votes()).astype(object))
     return frame(votes.assign(image_id=ids, boxes=[[] for _ in ids]))
 
 

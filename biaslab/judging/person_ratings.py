@@ -139,7 +139,7 @@ def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
 
 def _persons(table: pd.DataFrame, people: pd.DataFrame, path: Path) -> pd.Series:
     """Return the row of ``people`` that each row of the file is about, -1 for one that nobody asked for."""
-    images = files.image_ids(table["image_id"])
+    images = files.image_ids(table["image_id"], people["image_id"].unique())
     files.refuse(images == "", path, "image_id is empty", "name each image")
     said = table["position"].str.strip().str.lower().replace({"center": "middle", "centre": "middle"})
     last = images.map(people.groupby("image_id")["position"].max()).fillna(0)

@@ -29,6 +29,7 @@ from biaslab.genders import GENDERS
 from biaslab.judging.images import ImageSource, Unreadable
 from biaslab.judging.judge import JUDGED
 from biaslab.measures import agreement as measures
+from biaslab.plaintext import plain
 from biaslab.ratings import LABELS, SOURCES, Rated
 
 if TYPE_CHECKING:
@@ -385,7 +386,7 @@ def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
 
 
 def votes(rated: Rated | None) -> pd.Series:
-    """Return each rated image's majority (``female``, ``male``, ``unsure``, ``tie``), by image_id.
+    """Return each rated image's majority (``female``, ``male``, ``unsure``, ``tie``), by image_id in plain form.
 
     Images that nobody rated are not in it. Raises InputError where an image stands in several rows.
     """
@@ -395,7 +396,7 @@ def votes(rated: Rated | None) -> pd.Series:
 
 def sample_outcomes(session: Session, rated: Rated | None) -> pd.DataFrame:
     """Return how the votes on the sample ended, by source: the rows of table ``judging_rated``."""
-    vote = session.sample["image_id"].map(votes(rated).to_dict()).astype(object).fillna("unrated")
+    vote = session.sample["image_id"].map(plain).map(votes(rated).to_dict()).astype(object).fillna("unrated")
     counts = pd.crosstab(session.sample["source"], pd.Categorical(vote, ratings.OUTCOMES), dropna=False)
     counts = counts.loc[[s for s in SOURCES if s in counts.index]].rename_axis(columns="vote")
     rows = counts.stack().rename("n").reset_index()
@@ -443,7 +444,7 @@ def agreement(
 def judged_and_voted(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
     """Return the judgements of rated images, one row each, with a column ``vote``; none where nothing is rated."""
     once = judgements.drop_duplicates("image_id")
-    once = once.assign(vote=once["image_id"].map(votes(rated).to_dict()).astype(object))
+    once = once.assign(vote=once["image_id"].map(plain).map(votes(rated).to_dict()).astype(object))
     return once[once["vote"].notna()].reset_index(drop=True)
 
 

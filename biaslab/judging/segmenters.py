@@ -16,6 +16,7 @@ from biaslab import finite
 from biaslab.errors import ParameterError
 from biaslab.judging import loaded
 from biaslab.judging.settings import Thresholds
+from biaslab.plaintext import plain
 
 NONE = "none"
 """The segmenter of boxes alone."""
@@ -39,7 +40,7 @@ def folded(name: str) -> str:
 
     These would end the name where several are listed.
     """
-    return " ".join(name.casefold().replace("_", " ").replace(".", " ").split())
+    return " ".join(plain(name).casefold().replace("_", " ").replace(".", " ").split())
 
 
 class Segmenter:

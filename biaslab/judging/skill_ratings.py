@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from biaslab import plaintext
 from biaslab import ratings as files
 from biaslab.judging.segmenters import folded
 
@@ -79,12 +80,12 @@ def _answers(
     Errors as of :func:`read`; ``needs`` is what they say that such files need. Answers about whole images may be empty.
     """
     keys = ["image_id", about] if about else ["image_id"]
-    path, known = files.located(path), {*keys, *columns, "rater"}
+    path, known, image_ids = files.located(path), {*keys, *columns, "rater"}, set(image_ids)
     table = files.load_table(path, known)
     files.require(table, [*keys, *columns], path, needs, known)
-    table["image_id"] = files.image_ids(table["image_id"])
-    table["rater"] = table["rater"].str.split().str.join(" ") if "rater" in table else "1"
-    strange = ~table["image_id"].isin(set(image_ids))
+    table["image_id"] = files.image_ids(table["image_id"], image_ids)
+    table["rater"] = table["rater"].map(plaintext.name) if "rater" in table else "1"
+    strange = ~table["image_id"].isin(image_ids)
     files.refuse(strange, path, "{} is no image of this run", "take the row out", table["image_id"])
     if about:
         table[about] = table[about].map(folded)

@@ -23,6 +23,7 @@ from biaslab import lexicons, published
 from biaslab.captions.corpus import Corpus
 from biaslab.engine import advance
 from biaslab.errors import ParameterError
+from biaslab.plaintext import plain
 from biaslab.prompts.depicted import ascii_lower, shows_people
 from biaslab.prompts.professions import ONE, PROFESSION, sentences
 from biaslab.store import Store
@@ -255,6 +256,7 @@ class _Work:
         """Return how many of the steps after ``different`` each text passes; all where it is kept."""
         from biaslab.captions.indicators import indicators
 
+        texts = [plain(text) for text in texts]
         ok = np.array([not _NOT_SWAPPABLE.search(ascii_lower(text)) for text in texts], dtype=bool)
         reached = np.where(ok, _KEPT, 0).astype(np.int8)
         if self._filter == "depicted":
@@ -363,8 +365,11 @@ def _long(
 
 def _swap(text: str) -> dict[str, tuple[str, str]]:
     """Return each member's text and the places of the words that differ."""
-    low = ascii_lower(text)
+    low, same = ascii_lower(text), ascii_lower(plain(text))
     found = list(_WORD.finditer(low))
+    # Where a mark that nobody sees stands inside of one, the text is taken without such marks.
+    if len(found) < len(others := list(_WORD.finditer(same))):
+        text, low, found = plain(text), same, others
     if not found or _NOT_SWAPPABLE.search(low):
         why = "holds 'a people', which has no counterpart" if found else "holds neither person nor people"
         raise ParameterError(f"The caption {text[:80]!r} {why}; give captions that neutral() finds.")

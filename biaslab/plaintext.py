@@ -1,0 +1,122 @@
+"""One form of text, before its words, names and ids are compared with others.
+
+Text from elsewhere holds marks that nobody sees: a soft hyphen where a word may break, a zero-width space, a mark of
+direction. It has letters with accents in one piece or in two, and hyphens and spaces of many kinds. :func:`plain` gives
+all of these one form. What users read, and what images and results are keyed by, stays as it was written.
+"""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+# Hyphens beside that of the keyboard; dashes are none.
+_HYPHENS = "\u058a\u1806\u2010\u2011\u2e17\ufe63\uff0d"
+# Marks of the category Cf that are seen: they stand before numbers and verses.
+_SEEN = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+_JOINERS = "\u200c\u200d"
+# Scripts in which these change what is read, from Arabic to Sinhala, and of South East Asia and Mongolia.
+_JOINED = ((0x0600, 0x08FF), (0x0900, 0x0DFF), (0x1000, 0x109F), (0x1780, 0x18AF), (0x1B00, 0x1BFF))
+_HYPHEN, _SPACE = "-", " "
+# What makes a text in RE2's expressions one that may change; none of it is ASCII.
+MAY_CHANGE = (
+    rf"[\p{{Cf}}\p{{M}}{_HYPHENS}\x{{a0}}\x{{1680}}\x{{2000}}-\x{{200a}}\x{{202f}}\x{{205f}}\x{{3000}}]"
+)
+
+
+class Places(NamedTuple):
+    """A text in its plain form, and where in the text each of its characters stands."""
+
+    text: str
+    starts: list[int]
+    ends: list[int]
+    """After the last of what a character was made of; marks that were left out belong to none."""
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Return the place in the text of some characters of its plain form, which are not none."""
+        return self.starts[start], self.ends[end - 1]
+
+
+def plain(text: str) -> str:
+    """Return a text as it is compared: composed (NFC), without marks that nobody sees, with one hyphen and one space.
+
+    Zero-width joiners stay in scripts that need them. A text that is so already is returned itself.
+    """
+    return text if _is_plain(text) else "".join(one for one, _, _ in _pieces(text))
+
+
+def places(text: str) -> Places:
+    """Return a text's plain form with the places of its characters."""
+    starts: list[int] = []
+    ends: list[int] = []
+    parts = []
+    for one, start, end in _pieces(text):
+        parts.append(one)
+        starts += [start] * len(one)
+        ends += [end] * len(one)
+    return Places("".join(parts), starts, ends)
+
+
+def name(text: str) -> str:
+    """Return a name as it is compared: :func:`plain`, with single spaces and none around it."""
+    return " ".join(plain(text).split())
+
+
+def is_printable(text: str) -> bool:
+    """Return whether a text can be shown: joiners can where a script needs them."""
+    return all(one.isprintable() or one in _JOINERS for one in plain(text))
+
+
+@cache
+def _may_change() -> frozenset[str]:
+    """Return the characters that may change, or make others change."""
+    every = map(chr, range(128, sys.maxunicode + 1))
+    return frozenset((*_HYPHENS, *(one for one in every if unicodedata.category(one) in ("Cf", "Zs"))))
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() or (_may_change().isdisjoint(text) and unicodedata.is_normalized("NFC", text))
+
+
+def _pieces(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield pieces of the plain form, mostly characters, each with the start and the end of what it was made of."""
+    run, start, end = "", 0, 0
+    for at, one in enumerate(text):
+        one = _one(one, run)
+        if not one:
+            continue
+        # An accent, or a part of a syllable, joins what it stands behind.
+        if run and (unicodedata.combining(one) or _composes(run, one)):
+            run, end = run + one, at + 1
+            continue
+        if run:
+            yield unicodedata.normalize("NFC", run), start, end
+        run, start, end = one, at, at + 1
+    if run:
+        yield unicodedata.normalize("NFC", run), start, end
+
+
+def _composes(run: str, one: str) -> bool:
+    """Return whether a character without an accent's place makes one with those before it, as parts of syllables do."""
+    if one.isascii() or len(run) > 3:
+        return False
+    both = unicodedata.normalize("NFC", run + one)
+    return len(both) == len(unicodedata.normalize("NFC", run))
+
+
+def _one(one: str, before: str) -> str:
+    """Return what a character becomes, given what stands before it; empty where it is left out."""
+    if one.isascii():
+        return one
+    if one in _HYPHENS:
+        return _HYPHEN
+    if one in _JOINERS:
+        code = ord(before[-1]) if before else 0
+        return one if any(low <= code <= high for low, high in _JOINED) else ""
+    category = unicodedata.category(one)
+    if category == "Zs":
+        return _SPACE
+    return "" if category == "Cf" and one not in _SEEN else one

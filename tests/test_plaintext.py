@@ -1,0 +1,220 @@
+"""One form of text for comparisons: marks that nobody sees, accents, hyphens and spaces."""
+
+import unicodedata
+
+import pandas as pd
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as some
+from PIL import Image
+
+from biaslab import plaintext, sources
+from biaslab.captions import paraphrase
+from biaslab.captions.indicators import indicators, without_gender
+from biaslab.captions.search import Matcher
+from biaslab.errors import InputError
+from biaslab.judging import judge, skill_ratings
+from biaslab.judging.images import CaptionImages
+from biaslab.judging.questions import read_answer, read_yes_no
+from biaslab.prompts import triplets
+from biaslab.ratings import read
+
+SOFT, ZERO, JOINER, NON_JOINER = "\u00ad", "\u200b", "\u200d", "\u200c"
+COMPOSED, DECOMPOSED = "infirmi\u00e8re", "infirmie\u0300re"
+# What is odd, and what stands around it, more often than chance would have it.
+ODD = [
+    SOFT,
+    ZERO,
+    JOINER,
+    NON_JOINER,
+    "\ufeff",
+    "\u2011",
+    "\u00a0",
+    "e",
+    "\u0301",
+    "\u0323",
+    "\u1112",
+    "\u1161",
+    "\u11ab",
+]
+TEXTS = some.text(
+    some.one_of(some.sampled_from([*ODD, *"ab -\u0645\u09c7\u09be"]), some.characters()), max_size=40
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("woman", "woman"),
+        (f"wo{SOFT}man", "woman"),
+        (f"fe{ZERO}male", "female"),
+        ("\ufeffnurse", "nurse"),
+        (DECOMPOSED, COMPOSED),
+        ("\u1112\u1161\u11ab", "\ud55c"),
+        # An accent behind a mark is the letter's in front of it.
+        (f"e{SOFT}\u0301", "\u00e9"),
+        ("police\u2011officer", "police-officer"),
+        ("X\u2010ray\u00a0technician", "X-ray technician"),
+        # A dash is no hyphen.
+        ("nurse \u2013 ward", "nurse \u2013 ward"),
+        # Persian needs it, English does not.
+        (f"\u0645\u06cc{NON_JOINER}\u062e", f"\u0645\u06cc{NON_JOINER}\u062e"),
+        (f"a{NON_JOINER}b", "ab"),
+    ],
+)
+def test_texts_that_read_alike_have_one_form(text, plain):
+    assert plaintext.plain(text) == plain
+
+
+@given(TEXTS)
+@example(f"a{SOFT}" * 3)
+@example("e" + "\u0301\u0323" * 500)
+def test_the_form_is_stable_and_knows_where_it_comes_from(text):
+    plain, at = plaintext.plain(text), plaintext.places(text)
+    assert plaintext.plain(plain) == plain == at.text
+    assert unicodedata.is_normalized("NFC", plain)
+    assert len(at.starts) == len(at.ends) == len(plain)
+    # In order, within the text, and each of at least one character.
+    assert all(0 <= a < b <= len(text) for a, b in zip(at.starts, at.ends, strict=True))
+    assert at.starts == sorted(at.starts) and at.ends == sorted(at.ends)
+    if plain:
+        start, end = at.span(0, len(plain))
+        assert plaintext.plain(text[start:end]) == plain
+
+
+@given(TEXTS)
+def test_accents_in_one_piece_or_in_two_are_the_same(text):
+    both = {plaintext.plain(unicodedata.normalize(form, text)) for form in ("NFC", "NFD")}
+    # But for those few that a mark between letter and accent keeps apart in one of them.
+    assert len(both) == 1 or any(unicodedata.category(one) == "Cf" for one in text)
+
+
+# -- who compares ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "indicator", "spans"),
+    [
+        (f"A wo{SOFT}man at work", "female", "2:8:female-word"),
+        (f"fe{ZERO}male nurse", "female", "0:7:female-word"),
+        (f"a hu{SOFT}man being", "none", ""),
+        (f"Ger{ZERO}man doctor", "none", ""),
+        (f"t{SOFT}he nurse", "none", ""),
+        (f"Dr. Ma{SOFT}ria Smith{ZERO}son", "female", "4:20:female-name"),
+    ],
+)
+def test_indicators_see_words_as_people_do(text, indicator, spans):
+    (row,) = indicators([text]).to_dict("records")
+    assert (row["indicator"], row["spans"]) == (indicator, spans)
+
+
+def test_what_is_replaced_is_what_stands_there():
+    assert without_gender([f"A wo{SOFT}man at work"]) == ["A person at work"]
+
+
+def test_the_search_finds_words_in_any_of_their_forms():
+    texts = [
+        "police\u2011officer",
+        "Police\u2010Officer",
+        "police\u00a0officer",
+        f"nu{SOFT}rse",
+        "\u00fcber nurse",
+        None,
+    ]
+    rows, terms = Matcher(["police officer", "nurse"]).match(texts)
+    assert list(zip(rows.tolist(), terms.tolist(), strict=True)) == [(0, 0), (1, 0), (2, 0), (3, 1), (4, 1)]
+    # A letter with an accent is another one, in one piece or in two.
+    assert len(Matcher(["nurse"]).match(["nurs\u00e9", "nurse\u0301"])[0]) == 0
+    # And of terms the same.
+    assert len(Matcher(["police\u2011officer"]).match(["police officer"])[0]) == 1
+
+
+def test_triplets_swap_a_word_with_a_mark_in_it():
+    made = triplets.triplets(
+        pd.DataFrame({"text": [f"a per{SOFT}son smiles", "caf\u00e9 with people"]}), "mine"
+    )
+    assert made["text"].tolist()[:3] == ["a person smiles", "a woman smiles", "a man smiles"]
+    assert made["text"].tolist()[4] == "caf\u00e9 with women"
+
+
+def test_a_paraphrase_keeps_an_occupation_with_another_hyphen():
+    for text in ("Photo of a police\u2011officer, smiling", f"Photo of a police offi{SOFT}cer, smiling"):
+        assert paraphrase._named("police officer").search(
+            paraphrase.paraphrase(text, "police officer", seed=1)
+        )
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(f"a wo{SOFT}man", "female"), (f"fe{ZERO}male", "female"), (f"hu{SOFT}man", "unsure")],
+)
+def test_answers_are_read_as_people_read_them(answer, said):
+    assert read_answer(answer)[0] == said
+    assert read_yes_no(f"y{ZERO}es") == ("yes", "")
+
+
+# -- names and ids -----------------------------------------------------------------------------------------
+
+
+def test_an_occupation_in_two_forms_is_one(tmp_path):
+    rows = ["occupation,source,percent_female,n"]
+    rows += [
+        f"{COMPOSED},training,50,10",
+        f"{DECOMPOSED},generated,80,10",
+        "pilot,training,20,10",
+        "pilot,generated,10,10",
+    ]
+    (tmp_path / "r.csv").write_text("\n".join(rows), encoding="utf-8")
+    found = read(tmp_path / "r.csv").percent_female
+    assert set(found["occupation"]) == {COMPOSED, "pilot"}
+
+
+def test_a_name_may_hold_joiners_where_its_script_needs_them(tmp_path):
+    name = f"\u0645\u06cc{NON_JOINER}\u062e"
+    (tmp_path / "r.csv").write_text(
+        f"occupation,source,percent_female,n\n{name},training,50,10\n{name},generated,80,10\n",
+        encoding="utf-8",
+    )
+    assert set(read(tmp_path / "r.csv").percent_female["occupation"]) == {name}
+
+
+@pytest.mark.parametrize(("on_disk", "asked"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)])
+def test_a_picture_is_found_whichever_form_a_system_gave_its_name(tmp_path, on_disk, asked):
+    Image.new("RGB", (8, 8)).save(tmp_path / f"{on_disk}.png")
+    images = CaptionImages(tmp_path, [asked])
+    assert images.has(asked) and images.read([asked])[0].shape == (8, 8, 3)
+    assert images.table["image_id"].tolist() == [asked]
+
+
+def test_ratings_of_a_picture_count_whichever_form_they_name_it_in(tmp_path):
+    head = "image,source,occupation,ana\n"
+    (tmp_path / "r.csv").write_text(f"{head}{DECOMPOSED},generated,nurse,female\n", encoding="utf-8")
+    assert judge.from_ratings(tmp_path / "r.csv", [COMPOSED])["gender"].tolist() == ["female"]
+    (tmp_path / "o.csv").write_text(f"image_id,object,shown\n{DECOMPOSED},ca{SOFT}r,yes\n", encoding="utf-8")
+    found = skill_ratings.read_objects(tmp_path / "o.csv", [COMPOSED])
+    assert found[["image_id", "object"]].to_numpy().tolist() == [[COMPOSED, "car"]]
+
+
+def test_two_pictures_that_are_called_alike_are_not_told_apart(tmp_path):
+    rows = [
+        f"{name},{source},nurse,female"
+        for name, source in ((DECOMPOSED, "generated"), (COMPOSED, "training"))
+    ]
+    (tmp_path / "r.csv").write_text("\n".join(["image,source,occupation,ana", *rows]), encoding="utf-8")
+    with pytest.raises(InputError, match="stands in several rows"):
+        judge.from_ratings(tmp_path / "r.csv", [COMPOSED])
+
+
+def test_a_users_tables_are_joined_by_one_form_of_names(tmp_path):
+    whole = sources.measured("paradox_percent_female", source="published")
+    few = whole[whole["occupation"] == whole["occupation"].iloc[0]]
+    name = few["occupation"].iloc[0]
+    of_two = few.assign(
+        occupation=[f"{name[:2]}{SOFT}{name[2:]}" if k % 2 else name for k in range(len(few))]
+    )
+    of_two.to_csv(tmp_path / "paradox_percent_female.csv", index=False)
+    found = sources.measured("paradox_percent_female", source=str(tmp_path))
+    assert set(found["occupation"]) == {name} and len(found) == len(few)
+    pd.concat([of_two, few]).to_csv(tmp_path / "paradox_percent_female.csv", index=False)
+    with pytest.raises(InputError, match="paradox_percent_female"):
+        sources.measured("paradox_percent_female", source=str(tmp_path))
