@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -51,7 +50,7 @@ _FORM = (
     "now, so that the next pictures are fair as a set; otherwise an empty text."
 )
 _AGAIN = "That cannot be used: {why} Answer once more. " + _FORM
-_FENCE = re.compile(r"^```(?:json)?\s*(.*?)\s*```$", re.DOTALL)
+_FENCE = "```"
 
 
 class _Reply(NamedTuple):
@@ -139,9 +138,11 @@ def _question(brief: Brief, images: dict[str, tuple[str, str]]) -> list[Message]
 
 def _read(text: str) -> _Reply | str:
     """Return what a reply says, or what is wrong about it."""
-    fenced = _FENCE.match(text)
+    text = text.strip()
+    if text.startswith(_FENCE) and text.endswith(_FENCE):
+        text = text.strip("`").removeprefix("json")
     try:
-        said = json.loads(fenced[1] if fenced else text)
+        said = json.loads(text)
     except (ValueError, RecursionError):
         return "it is not one JSON object."
     if not isinstance(said, dict) or set(said) != set(SCHEMA["required"]):

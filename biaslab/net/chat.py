@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from biaslab.net import replies
 from biaslab.net.endpoint import Requests
 from biaslab.net.journal import ROOM, Journal
 from biaslab.net.settings import EndpointSettings
@@ -67,6 +68,9 @@ def ask(
     progress: bool = True,
 ) -> list[Answer]:
     """Put each conversation to the model, at temperature 0; return its answers in order. Equal ones are asked once.
+
+    A model that takes no temperature, or no form of its answers, is asked without; what it thinks aloud before its
+    answer is taken off.
 
     Args:
         conversations: For each answer its messages, which must fit in JSON.
@@ -133,7 +137,8 @@ class _Chats(Requests):
     """The requests of one call of :func:`ask`."""
 
     path, gives, unit, stays = "chat/completions", "chat completions", "answers", _STAYS
-    outcomes, kept, longest_reply = OUTCOMES, _KEPT, _LONGEST_REPLY
+    outcomes, kept, longest_reply, stopped = OUTCOMES, _KEPT, _LONGEST_REPLY, "filtered"
+    optional = ("temperature", "response_format")
     nothing = staticmethod(partial(Answer, ""))
 
     def __init__(
@@ -153,7 +158,7 @@ class _Chats(Requests):
             reply = json.loads(data)
             choice = reply["choices"][0]
             message, reason = choice["message"], choice.get("finish_reason")
-            text = _text_of(message.get("content"))
+            text = replies.text(message, ended=reason == "stop")
             used = reply.get("usage") or {}
             tokens = [_count(used.get(k)) for k in ("prompt_tokens", "completion_tokens")]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
@@ -166,13 +171,6 @@ class _Chats(Requests):
         if not text and message.get("refusal"):
             return Answer("", "refused", self.clean(message["refusal"]), *tokens)
         return Answer(text, "answered" if text else "empty", "", *tokens)
-
-
-def _text_of(content: object) -> str:
-    """Return a message's content as text; some servers send it in parts."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    return "".join(part["text"] for part in content if part.get("type", "text") == "text")
 
 
 def _count(value: object) -> int:

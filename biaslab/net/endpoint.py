@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import sys
 import threading
 import time
@@ -22,7 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx
 
 from biaslab.errors import ParameterError, RunError
-from biaslab.net import body
+from biaslab.net import body, replies
 from biaslab.net.retry import Failed, policy, retry_after
 from biaslab.net.settings import EndpointSettings
 
@@ -32,6 +33,7 @@ _UNUSABLE = ("empty", "malformed")
 # Questions in a row without any answer after which the endpoint counts as out of order.
 _PATIENCE = 3
 _BUSY = (408, 425, 429)
+_log = logging.getLogger(__name__)
 
 
 class StoppedError(Exception):
@@ -55,13 +57,18 @@ class Requests:
     gives: str
     unit: str
     stays: str
+    # The outcome of what a policy stops.
+    stopped: str
     # What may become of a question, with what it means; which of it is kept; and bytes of a reply that are read.
     outcomes: Mapping[str, str]
     kept: Sequence[str]
     longest_reply: int
+    # Fields without which a model may be asked that does not take them.
+    optional: Sequence[str] = ()
 
     def __init__(self, settings: EndpointSettings, fields: Mapping[str, Any], *, worked_before: bool) -> None:
         self.settings, self._fields, self._worked = settings, fields, worked_before
+        self._left_out: set[str] = set()
         self.stop = threading.Event()
         self.mutex = threading.Lock()
         self._failed_in_a_row = 0
@@ -125,8 +132,6 @@ class Requests:
 
     def exchange(self, client: httpx.Client, digest: str, question: Any) -> Any:
         """Send one question until there is an answer or no more sense in asking."""
-        # In ASCII, so that any text fits: JSON has an escape for what UTF-8 does not take.
-        whole = json.dumps({**self._fields, **self.asked(question)}).encode()
         answer, readings = None, 0
 
         def once() -> None:
@@ -135,7 +140,7 @@ class Requests:
                 raise StoppedError
             wait = None
             try:
-                status, headers, data = self.post(client, digest, whole)
+                status, headers, data = self._sent(client, digest, question)
             except httpx.InvalidURL:
                 raise ParameterError(
                     f"The endpoint's URL {self.settings.url} is none; check endpoint.url."
@@ -157,12 +162,29 @@ class Requests:
             self.policy(self.settings.attempts)(once)
         return answer
 
+    def _sent(self, client: httpx.Client, digest: str, question: Any) -> tuple[int, httpx.Headers, bytes]:
+        """Send a question as :meth:`post` does, without fields that this model does not take."""
+        while True:
+            fields = {k: v for k, v in self._fields.items() if k not in self._left_out}
+            # In ASCII, so that any text fits: JSON has an escape for what UTF-8 does not take.
+            whole = json.dumps({**fields, **self.asked(question)}).encode()
+            status, headers, data = self.post(client, digest, whole)
+            maybe = [name for name in self.optional if name in fields]
+            if status not in (400, 422) or not (name := replies.refused_field(data, maybe)):
+                return status, headers, data
+            with self.mutex:
+                if name not in self._left_out:
+                    _log.warning("%s takes no %r of its own: it is asked without.", self.settings.model, name)
+                    self._left_out.add(name)
+
     def policy(self, tries: int) -> Callable[[Callable[[], Any]], Any]:
         """Return what sends a request up to ``tries`` times."""
         return policy(tries, self.settings.first_wait, self.settings.longest_wait, stop=self.stop)
 
     def post(self, client: httpx.Client, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
         """Send one request; return the status, the headers and the body.
+
+        Gateways pass on with a status of 200 what went wrong: then the status is that of the error in the body.
 
         Raises:
             Failed: There is an answer, but it is longer than any, or packed as nobody asked.
@@ -180,7 +202,7 @@ class Requests:
                 # Of a reply that turns a question down, the status says enough.
                 if response.status_code == 200:
                     raise
-            return response.status_code, response.headers, bytes(data)
+            return replies.status(response.status_code, bytes(data)), response.headers, bytes(data)
 
     def unread(self, failed: Failed) -> Any:
         """Return the outcome of an answer that cannot be read to its end."""
@@ -188,9 +210,11 @@ class Requests:
 
     def turned_down(self, status: int, data: bytes) -> Any:
         """Return the outcome of a reply with another status than 200, or raise where nothing can be asked like this."""
-        code, said = error_in(data)
+        code, said = replies.error(data)
         told = f"HTTP {status}" + (f": {self.clean(said)}" if said else "")
         model, variable = self.settings.model, self.settings.key_variable
+        if replies.is_policy(data):
+            return self.nothing(self.stopped, told)
         if status in (401, 403):
             how = f"the key in the environment variable {variable}" if variable else "a request without a key"
             raise ParameterError(
@@ -204,8 +228,6 @@ class Requests:
             )
         if status == 402 or code in ("insufficient_quota", "billing_hard_limit_reached"):
             raise RunError(f"{self.where} wants to be paid first ({told}). {self.stays}.")
-        if code == "content_filter":
-            return self.nothing("filtered", told)
         return self.nothing("unavailable" if status in _BUSY or status >= 500 else "rejected", told)
 
     def out_of_order(self, last: Any) -> RunError:
@@ -222,16 +244,3 @@ class Requests:
         text = text.encode("utf-8", errors="replace").decode()
         text = text.replace(self.key, "[key]") if self.key else text
         return text.strip()[:longest]
-
-
-def error_in(data: bytes) -> tuple[str, str]:
-    """Return code and message of an error's body; empty texts where it has none."""
-    try:
-        error = json.loads(data)
-        error = error.get("error", error)
-        if isinstance(error, str):
-            return "", error
-        code = error.get("code") or error.get("type") or ""
-        return str(code), str(error.get("message") or error.get("detail") or "")
-    except (ValueError, AttributeError, RecursionError):
-        return "", ""

@@ -19,17 +19,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx
 
 from biaslab.errors import RunError
 from biaslab.judging.images import Unreadable, decode
-from biaslab.net.endpoint import Requests, error_in
+from biaslab.net import replies
+from biaslab.net.endpoint import Requests
 from biaslab.net.fetch import Fetcher, Limits
 from biaslab.net.ledger import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError
 from biaslab.net.retry import Failed
@@ -54,16 +55,15 @@ UNDELIVERED = ("not_fetched", "malformed", "unavailable", "not_bought")
 """Outcomes of images that another run may well get."""
 NEVER_MADE = (*UNDELIVERED, "rejected")
 """Outcomes of images that there never were, which say nothing of the model."""
-# Codes of errors that stand for a refusal: OpenAI's two, Azure's, and those of servers that pass them on.
-_REFUSALS = re.compile("content_policy_violation|moderation_blocked|content_?filter|content_moderation")
 # Statuses of errors after which an image may have been made all the same: whoever stood between did not wait for it.
 _PERHAPS_CHARGED = (408, 502, 504, 520, 522, 524)
 # Headers in which servers name a request.
 _REQUEST_IDS = ("x-request-id", "apim-request-id", "request-id")
 # What a failed fetch of a picture means; any other reason may be gone at another time, or by another parameter.
-_FOR_GOOD = ("forbidden", "not_found", "gone", "http_error", "bad_url", "refused_scheme")
+_FOR_GOOD = ("forbidden", "not_found", "gone", "http_error", "refused_scheme")
 _NO_IMAGE = ("empty", "too_many_bytes", "damaged")
 _FETCHES = 4
+_OF_URLS = str.maketrans("-_", "+/")
 # Images paid for in a row that are none, after which no more are bought where there has never been a good one.
 _WASTED = 5
 
@@ -98,7 +98,7 @@ class _Buying(Requests):
     """The requests of one call of :func:`buy`."""
 
     path, gives, unit, stays = "images/generations", "images", "images", STAYS
-    outcomes, kept, nothing = OUTCOMES, KEPT, Bought
+    outcomes, kept, nothing, stopped = OUTCOMES, KEPT, Bought, REFUSED
 
     def __init__(self, settings: EndpointSettings, ledger: Ledger) -> None:
         super().__init__(settings, settings.image_fields, worked_before=bool(ledger.done))
@@ -151,8 +151,8 @@ class _Buying(Requests):
         return super().unread(failed)
 
     def turned_down(self, status: int, data: bytes) -> Bought:
-        code, message = error_in(data)
-        if _REFUSALS.fullmatch(code.lower()):
+        code, message = replies.error(data)
+        if replies.is_policy(data):
             return Bought(REFUSED, f"{code}: {self.clean(message, longest=1000)}", time=now())
         return super().turned_down(status, data)
 
@@ -187,7 +187,7 @@ class _Buying(Requests):
             else:
                 text = picture or address
                 text = text.partition(",")[2] if text.startswith("data:") else text
-                data = base64.b64decode("".join(text.split()), validate=True)
+                data = _decoded(text)
         except Failed as failed:
             if failed.outcome in _NO_IMAGE:
                 return Bought("not_an_image", failed.outcome.replace("_", " "), **said)
@@ -211,7 +211,8 @@ class _Buying(Requests):
 
         def once() -> bytes:
             try:
-                return self._fetcher.get(address)
+                # Some servers name a picture by its path with them.
+                return self._fetcher.get(urljoin(self.target, address))
             except Failed as failed:
                 retry = failed.retry or failed.outcome == "timed_out"
                 # What goes wrong may quote what was sent, and is logged.
@@ -237,6 +238,12 @@ class _Buying(Requests):
         return RunError(
             f"{self.where} gives no images: {last.detail or OUTCOMES[last.outcome]}. {STAYS}; {mend}"
         )
+
+
+def _decoded(text: str) -> bytes:
+    """Return the bytes of base64, in either alphabet and with or without its padding; ValueError where it is none."""
+    text = "".join(text.split()).rstrip("=").translate(_OF_URLS)
+    return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
 
 
 def _money(amount: Decimal) -> str:

@@ -182,8 +182,8 @@ def test_an_endpoint_out_of_order_ends_the_work_and_keeps_what_was_answered(serv
 
 
 def test_settings_that_suit_no_question_end_the_work_soon(server):
-    server.reply = lambda question, n: failure(400, "temperature is not supported")
-    with pytest.raises(RunError, match="HTTP 400: temperature is not supported"):
+    server.reply = lambda question, n: failure(400, "messages are not supported")
+    with pytest.raises(RunError, match="HTTP 400: messages are not supported"):
         answers(server, [str(i) for i in range(40)], concurrency=1)
     assert len(server.requests) == 3
 

@@ -1,0 +1,258 @@
+"""What servers and gateways say beside an answer: errors under a status of 200, refusals, thoughts, other addresses."""
+
+import base64
+import json
+from io import BytesIO
+
+import pandas as pd
+import pytest
+from fake_endpoint import completion, failure
+from hypothesis import given
+from hypothesis import strategies as some
+from PIL import Image
+
+from biaslab.errors import ParameterError
+from biaslab.generation.image_endpoint import EndpointImages
+from biaslab.mitigation.endpoint import _read
+from biaslab.net import replies
+from biaslab.net.chat import ask
+from biaslab.net.settings import EndpointSettings
+
+FAST = {"key_variable": "FAKE_KEY", "first_wait": 0.01, "longest_wait": 0.05, "timeout": 5.0}
+
+
+def asked(server, *texts, store=None, options=None):
+    settings = EndpointSettings(url=server.url, model="m", **FAST)
+    talks = [[{"role": "user", "content": text}] for text in texts]
+    return ask(settings, talks, store, options=options, progress=False)
+
+
+def bought(server, store, n=1, **more):
+    settings = EndpointSettings(url=server.url, model="painter", price=0.25, cost_limit=10, **FAST, **more)
+    prompts = pd.DataFrame(
+        {"prompt_id": [f"p{i}" for i in range(n)], "text": [f"photo {i}" for i in range(n)]}
+    )
+    return EndpointImages(prompts.assign(n_images=1), settings, seed=0, store=store).complete(progress=False)
+
+
+def body(reply, status=200):
+    return status, {}, json.dumps(reply)
+
+
+# -- errors in the body of a reply that has none by its status --------------------------------------------------
+
+ERRORS = [
+    ({"error": {"code": 429, "message": "Rate limit exceeded"}}, 429),
+    ({"error": {"code": "429", "message": "slow down"}}, 429),
+    ({"error": {"message": "upstream", "status": 502}}, 502),
+    ({"error": {"type": "rate_limit_error", "message": "wait"}}, 429),
+    ({"error": "the upstream server timed out"}, 408),
+    ({"error": {"message": "overloaded"}}, 502),
+    ({"choices": [{"message": {"content": None}, "error": {"code": 503, "message": "none left"}}]}, 503),
+    ({"choices": [{"message": {"content": None}, "finish_reason": "error"}]}, 502),
+    ({"error": None, "choices": [{"message": {"content": None}}]}, 200),
+    # What was answered is an answer, whatever else is said.
+    ({"error": {"code": 429}, "choices": [{"message": {"content": "yes"}}]}, 200),
+    ({"error": {"code": 429}, "data": [{"b64_json": "QQ=="}]}, 200),
+]
+
+
+@pytest.mark.parametrize(("reply", "status"), ERRORS)
+def test_an_error_in_a_body_has_the_status_that_it_says(reply, status):
+    assert replies.status(200, json.dumps(reply).encode()) == status
+    assert replies.status(404, json.dumps(reply).encode()) == 404
+
+
+@pytest.mark.parametrize("reply", [reply for reply, status in ERRORS if status in (408, 429, 502, 503)])
+def test_it_is_asked_again_and_never_kept(server, store, reply):
+    reply = {"choices": [{"message": {"content": None}}]} | reply
+    server.reply = lambda question, n: body(reply) if n <= 4 else completion("here")
+    (answer,) = asked(server, "one", store=store)
+    assert (answer.outcome, answer.text, len(server.requests)) == ("answered", "here", 5)
+
+
+def test_an_image_that_a_gateway_did_not_get_is_asked_for_again_and_not_charged(server, store):
+    file = BytesIO()
+    Image.new("RGB", (6, 4)).save(file, "PNG")
+    good = {"data": [{"b64_json": base64.b64encode(file.getvalue()).decode()}]}
+    busy = {"error": {"code": 429, "message": "busy"}, "data": []}
+    server.reply = lambda question, n: body(busy if n <= 3 else good)
+    images = bought(server, store)
+    assert images.table["outcome"].tolist() == ["ok"] and images.spent == 0.25 and len(server.requests) == 4
+
+
+# -- what a policy stops -------------------------------------------------------------------------------------
+
+REFUSALS = [
+    failure(400, "Your request was rejected by our safety system.", "400"),
+    failure(400, "flagged", "ResponsibleAIPolicyViolation"),
+    failure(403, "The prompt violates our content policy.", "forbidden"),
+    body({"error": {"message": "no", "innererror": {"code": "content_filter"}}}, 400),
+    body(
+        {"error": {"code": "400", "message": "x", "inner_error": {"code": "ResponsibleAIPolicyViolation"}}},
+        422,
+    ),
+    # Under a status of 200, too.
+    body({"error": {"code": 400, "message": "blocked by the moderation system"}}),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_refusals_are_outcomes_in_whatever_shape_they_come(server, store, refusal):
+    server.reply = lambda question, n: refusal
+    images = bought(server, store, 4)
+    assert images.table["outcome"].tolist() == ["refused"] * 4 and images.spent == 0
+    # Kept: nobody is asked again.
+    bought(server, store, 4)
+    assert len(server.requests) == 4
+    assert [a.outcome for a in asked(server, "one", store=store)] == ["filtered"]
+
+
+def test_a_key_that_is_not_accepted_is_no_refusal(server, store):
+    server.reply = lambda question, n: failure(403, "You have no access to this model.", "forbidden")
+    with pytest.raises(ParameterError, match="does not accept the key"):
+        bought(server, store)
+
+
+# -- fields that a model does not take -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {
+            "message": "Unsupported value: 'temperature' does not support 0.0 with this model.",
+            "param": "temperature",
+        },
+        {"message": "This model does not support the temperature parameter."},
+    ],
+)
+def test_a_model_that_takes_no_temperature_is_asked_without_from_then_on(server, store, said, caplog):
+    def reply(question, n):
+        return body({"error": said}, 400) if "temperature" in server.requests[-1] else completion("fine")
+
+    server.reply = reply
+    assert {a.text for a in asked(server, *map(str, range(9)), store=store)} == {"fine"}
+    with_it = [request for request in server.requests if "temperature" in request]
+    # No more than were under way before it was known.
+    assert len(server.requests) == 9 + len(with_it) and len(with_it) <= 8
+    assert "takes no 'temperature' of its own" in caplog.text
+    # They are kept as what was asked for.
+    asked(server, "3", store=store)
+    assert len(server.requests) == 9 + len(with_it)
+
+
+def test_so_is_one_that_takes_no_form_of_answers(server):
+    said = {"message": "response_format is not supported by this model"}
+    server.reply = lambda question, n: (
+        body({"error": said}, 400) if "response_format" in server.requests[-1] else completion("{}")
+    )
+    (answer,) = asked(server, "one", options={"response_format": {"type": "json_object"}})
+    assert answer.text == "{}" and server.requests[-1]["temperature"] == 0
+
+
+# -- what models write around an answer ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("<think>The user wants …</think>\n\nA photo of a nurse", "A photo of a nurse"),
+        ("The user wants …</think>A photo", "A photo"),
+        ("<think>So many thoughts that", ""),
+        ("A photo<|im_end|>", "A photo"),
+        ("<|start_header_id|>A photo<|eot_id|>", "A photo"),
+        # What only looks like marks stays.
+        ("a <| b |> c", "a <| b |> c"),
+        ("1 <| 2", "1 <| 2"),
+        ("plain", "plain"),
+    ],
+)
+def test_thoughts_and_marks_are_no_part_of_an_answer(server, said, answer):
+    assert replies.plain(said) == answer
+    server.reply = lambda question, n: completion(said)
+    (found,) = asked(server, "one")
+    assert (found.text, found.outcome) == (answer, "answered" if answer else "empty")
+
+
+@pytest.mark.parametrize(("reason", "text"), [("stop", "A photo"), ("length", "")])
+def test_what_a_server_puts_among_the_reasoning_counts_where_the_model_came_to_its_end(reason, text):
+    message = {"content": "", "reasoning_content": "Thoughts.</think>A photo"}
+    assert replies.text(message, ended=reason == "stop") == text
+
+
+# -- addresses and base64 ------------------------------------------------------------------------------------
+
+
+def picture():
+    file = BytesIO()
+    Image.effect_noise((32, 24), 90).convert("RGB").save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("form", ["relative", "unpadded", "of URLs"])
+def test_pictures_are_had_however_a_server_gives_them(server, store, form):
+    data = picture()
+    text = {
+        "unpadded": lambda: base64.b64encode(data).decode().rstrip("="),
+        "of URLs": lambda: base64.urlsafe_b64encode(data).decode(),
+    }
+    server.files["/files/1.png"] = (200, {"Content-Type": "image/png"}, data)
+    one = {"url": "/files/1.png"} if form == "relative" else {"b64_json": text[form]()}
+    server.reply = lambda question, n: body({"data": [one]})
+    allow = server.url.removeprefix("http://").partition("/")[0]
+    images = bought(server, store, allow=[allow])
+    assert images.table["outcome"].tolist() == ["ok"]
+    assert images.read(list(images.table["image_id"]))[0].shape == (24, 32, 3)
+
+
+# -- whatever comes --------------------------------------------------------------------------------------------
+
+JSON = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats() | some.text(max_size=8),
+    lambda inner: (
+        some.lists(inner, max_size=3)
+        | some.dictionaries(
+            some.sampled_from(
+                ["error", "code", "message", "choices", "data", "content", "status", "type", "param", "x"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_no_reply_is_more_than_can_be_read(reply):
+    data = json.dumps(reply).encode()
+    assert replies.status(200, data) == 200 or 400 <= replies.status(200, data) <= 599
+    code, message = replies.error(data)
+    assert isinstance(code, str) and isinstance(message, str)
+    assert replies.is_policy(data) in (True, False)
+    assert replies.refused_field(data, ["temperature"]) in ("", "temperature")
+
+
+@given(some.binary(max_size=40) | some.text(alphabet="<|>think/ab \n`{}", max_size=80).map(str.encode))
+def test_nor_is_any_text(data):
+    assert replies.status(200, data) == 200
+    said = data.decode("utf-8", errors="replace")
+    plain = replies.plain(said)
+    assert plain == plain.strip() and len(plain) <= len(said)
+    assert isinstance(_read(said), str)
+
+
+@pytest.mark.parametrize("piece", ["<|", "<|a", "```", "</think>", "<think>", "` ", '{"error":'])
+def test_long_replies_are_read_to_their_end(piece):
+    """Eight megabytes are read: with an expression that takes cubic time this would not end."""
+    said = piece * 200_000
+    assert len(replies.plain(said)) <= len(said)
+    assert isinstance(_read(said), str) and replies.status(200, said.encode()) == 200
+
+
+def test_a_critics_answer_in_a_fence_is_read_and_a_fence_without_end_is_not():
+    said = {"biased": False, "kind": "none", "reasons": "Even.", "guideline": ""}
+    for text in (json.dumps(said), f"```json\n{json.dumps(said)}\n```", f"``` {json.dumps(said)} ```"):
+        assert _read(text).reasons == "Even."
+    assert _read("```" + " " * 2000 + "x") == "it is not one JSON object."
