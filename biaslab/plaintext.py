@@ -21,10 +21,6 @@ _JOINERS = "\u200c\u200d"
 # Scripts in which these change what is read, from Arabic to Sinhala, and of South East Asia and Mongolia.
 _JOINED = ((0x0600, 0x08FF), (0x0900, 0x0DFF), (0x1000, 0x109F), (0x1780, 0x18AF), (0x1B00, 0x1BFF))
 _HYPHEN, _SPACE = "-", " "
-# What makes a text in RE2's expressions one that may change; none of it is ASCII.
-MAY_CHANGE = (
-    rf"[\p{{Cf}}\p{{M}}{_HYPHENS}\x{{a0}}\x{{1680}}\x{{2000}}-\x{{200a}}\x{{202f}}\x{{205f}}\x{{3000}}]"
-)
 
 
 class Places(NamedTuple):
@@ -45,7 +41,12 @@ def plain(text: str) -> str:
 
     Zero-width joiners stay in scripts that need them. A text that is so already is returned itself.
     """
-    return text if _is_plain(text) else "".join(one for one, _, _ in _pieces(text))
+    if _is_plain(text):
+        return text
+    if any(joiner in text for joiner in _JOINERS):
+        return "".join(one for one, _, _ in _pieces(text))
+    # Which others are left out depends on nothing around them.
+    return unicodedata.normalize("NFC", text.translate(_changes()))
 
 
 def places(text: str) -> Places:
@@ -71,14 +72,20 @@ def is_printable(text: str) -> bool:
 
 
 @cache
-def _may_change() -> frozenset[str]:
-    """Return the characters that may change, or make others change."""
+def may_change() -> frozenset[str]:
+    """Return the characters that are left out or changed wherever they stand; accents join what is before them."""
     every = map(chr, range(128, sys.maxunicode + 1))
     return frozenset((*_HYPHENS, *(one for one in every if unicodedata.category(one) in ("Cf", "Zs"))))
 
 
+@cache
+def _changes() -> dict[int, str]:
+    """Return what characters become, but for joiners, as :meth:`str.translate` takes it."""
+    return {ord(one): _one(one, "") for one in may_change() if one not in _JOINERS}
+
+
 def _is_plain(text: str) -> bool:
-    return text.isascii() or (_may_change().isdisjoint(text) and unicodedata.is_normalized("NFC", text))
+    return text.isascii() or (may_change().isdisjoint(text) and unicodedata.is_normalized("NFC", text))
 
 
 def _pieces(text: str) -> Iterator[tuple[str, int, int]]:

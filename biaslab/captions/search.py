@@ -8,6 +8,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ import pandas as pd
 from biaslab import lexicons
 from biaslab.engine import LocalEngine, advance
 from biaslab.errors import ParameterError
-from biaslab.plaintext import MAY_CHANGE, plain
+from biaslab.plaintext import may_change, plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -172,14 +173,21 @@ class Matcher:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         whole = isinstance(texts, pa.ChunkedArray)
         array = texts.combine_chunks() if whole else pa.array(texts, pa.large_string())
-        array = _plain(array)
+        if array.type not in (pa.string(), pa.large_string()):
+            array = array.cast(pa.large_string())
+        # Few texts are not in the form that they are compared in.
+        if len(odd := _odd(array)):
+            changed = [text and plain(text) for text in array.take(pa.array(odd)).to_pylist()]
+            mask = np.zeros(len(array), dtype=bool)
+            mask[odd] = True
+            array = pc.replace_with_mask(array, pa.array(mask), pa.array(changed, array.type))
         # The many without a mention go at once, in time by their length.
         rows = pc.indices_nonzero(pc.fill_null(pc.match_substring_regex(array, self._mention), False))
         hits = array.take(rows)
         # Of plain captions the mention is enough, and those are few; others are looked at one by one.
-        plain = pc.and_not(pc.string_is_ascii(hits), pc.match_substring_regex(hits, self._several))
+        alone = pc.and_not(pc.string_is_ascii(hits), pc.match_substring_regex(hits, self._several))
         mentions = pc.extract_regex(hits, self._mention).field(0)
-        looked = pc.if_else(plain, mentions, hits).dictionary_encode()
+        looked = pc.if_else(alone, mentions, hits).dictionary_encode()
         terms = [sorted(self._mentioned(text)) for text in looked.dictionary.to_pylist()]
         found = zip(rows.to_pylist(), looked.indices.to_pylist(), strict=True)
         pairs = [(row, term) for row, which in found for term in terms[which]]
@@ -193,22 +201,41 @@ class Matcher:
         return {term for form, terms in forms if form is None or form.search(text) for term in terms}
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    """Return texts in their plain form (:mod:`biaslab.plaintext`)."""
+def _odd(array: pa.Array) -> np.ndarray:
+    """Return the indices of texts that may have another plain form (:mod:`biaslab.plaintext`), sorted."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    # Most are of ASCII, which is seen at once, and of others few have anything that changes.
-    rows = pc.indices_nonzero(pc.invert(pc.fill_null(pc.string_is_ascii(array), True)))
-    some = array.take(rows)
-    odd = pc.fill_null(pc.match_substring_regex(some, MAY_CHANGE), False)
-    rows = rows.filter(odd)
-    if not len(rows):
-        return array
-    mask = np.zeros(len(array), dtype=bool)
-    mask[rows.to_numpy()] = True
-    changed = [plain(text) for text in array.take(rows).to_pylist()]
-    return pc.replace_with_mask(array, pa.array(mask), pa.array(changed, array.type))
+    _, offsets, data = array.buffers()
+    if data is None or not len(array):
+        return np.zeros(0, np.int64)
+    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    offsets = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
+    begin, end = int(offsets[0]), int(offsets[-1])
+    text = np.frombuffer(data, np.uint8)[begin:end]
+    # First bytes of all that is not ASCII: mostly there are none.
+    leads = np.flatnonzero(text >= 0xC2)
+    if not len(leads):
+        return np.zeros(0, np.int64)
+    # A character's bytes lie within its text.
+    first, second, third, fourth = (
+        text[np.minimum(leads + k, len(text) - 1)].astype(np.int32) for k in range(4)
+    )
+    second, third, fourth = second & 0x3F, third & 0x3F, fourth & 0x3F
+    codes = np.select(
+        [first < 0xE0, first < 0xF0],
+        [(first & 0x1F) << 6 | second, (first & 0x0F) << 12 | second << 6 | third],
+        (first & 0x07) << 18 | second << 12 | third << 6 | fourth,
+    )
+    found = leads[_odd_codes()[codes]] + begin
+    return np.unique(np.searchsorted(offsets, found, side="right") - 1)
+
+
+@cache
+def _odd_codes() -> np.ndarray:
+    """Return which code points may change a text, or the word before them where they are accents: ``bool``."""
+    odd = np.zeros(0x200000, dtype=bool)
+    odd[[*map(ord, may_change()), *range(0x0300, 0x0370)]] = True
+    return odd
 
 
 def _checked(term: str) -> str:

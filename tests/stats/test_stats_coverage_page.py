@@ -10,7 +10,7 @@ _SPEC = importlib.util.spec_from_file_location("coverage_page_benchmark", _PATH)
 coverage = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(coverage)
 
-STUDIES = 200
+STUDIES = 100
 
 
 def test_pages_of_fair_models_claim_a_difference_in_six_of_a_hundred_at_most():
