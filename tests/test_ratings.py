@@ -324,7 +324,13 @@ def test_hostile_text_stays_text(write):
     assert rated.images["occupation"].tolist() == hostile == rated.images["image"].tolist()
 
 
-@pytest.mark.parametrize("name", ["nu\x1b[31mrse", "nur\u202ese", "nurse\ufeff"])
+@pytest.mark.parametrize("name", ["nur\u202ese", "nurse\ufeff", "nu\u00adrse"])
+def test_marks_that_nobody_sees_are_no_part_of_a_name(write, name):
+    path = write(f"image,source,occupation,r1\na,training,{name},female\nb,training,nurse,male\n")
+    assert ratings.read(path).images["occupation"].tolist() == ["nurse", "nurse"]
+
+
+@pytest.mark.parametrize("name", ["nu\x1b[31mrse", "nurse\x00"])
 def test_names_that_cannot_be_printed_are_refused(write, name):
     path = write(f"image,source,occupation,r1\na,training,{name},female\n")
     with pytest.raises(InputError) as error:

@@ -260,10 +260,10 @@ class _Work:
         ok = np.array([not _NOT_SWAPPABLE.search(ascii_lower(text)) for text in texts], dtype=bool)
         reached = np.where(ok, _KEPT, 0).astype(np.int8)
         if self._filter == "depicted":
-            plain = (indicators(texts, names=self._names)["indicator"] == "none").to_numpy(bool)
+            unsaid = (indicators(texts, names=self._names)["indicator"] == "none").to_numpy(bool)
             shown = np.array([shows_people(text) for text in texts], dtype=bool)
             reached[ok & ~shown] = 2
-            reached[ok & ~plain] = 1
+            reached[ok & ~unsaid] = 1
         return reached
 
 
