@@ -56,8 +56,10 @@ def places(text: str) -> Places:
     parts = []
     for one, start, end in _pieces(text):
         parts.append(one)
-        starts += [start] * len(one)
-        ends += [end] * len(one)
+        # Of what is as it was, each character is where it was.
+        same = one == text[start:end]
+        starts += range(start, end) if same else [start] * len(one)
+        ends += range(start + 1, end + 1) if same else [end] * len(one)
     return Places("".join(parts), starts, ends)
 
 

@@ -74,6 +74,8 @@ def test_the_form_is_stable_and_knows_where_it_comes_from(text):
     assert plaintext.plain(plain) == plain == at.text
     assert unicodedata.is_normalized("NFC", plain)
     assert len(at.starts) == len(at.ends) == len(plain)
+    if plain == text:
+        assert at.starts == [*range(len(text))] and at.ends == [*range(1, len(text) + 1)]
     # In order, within the text, and each of at least one character.
     assert all(0 <= a < b <= len(text) for a, b in zip(at.starts, at.ends, strict=True))
     assert at.starts == sorted(at.starts) and at.ends == sorted(at.ends)
