@@ -145,6 +145,10 @@ def _rehearsed(
     purchases = {one.model: Part(trials.of_asked(one)) for one in reversed(left) if one.price is not None}
     todo: dict[str, Part] = {}
     for part in parts if not done else ():
+        # What workers of a cluster have, this machine may not.
+        compute = part.trial.settings.compute
+        if compute.engine == "ray" and (compute.address or os.environ.get("RAY_ADDRESS")):
+            continue
         if (fetch or not part.download) and (time or _known(part.trial) not in _answered):
             todo.setdefault(_known(part.trial), part)
     bought = [part.trial for part in purchases.values()] if buy and not done else []
@@ -222,7 +226,7 @@ def _known(trial: Trial) -> str:
 
 
 def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> list[Tried]:
-    """Return what becomes of trials, in a process of their own; of the one that it was killed at, that it was."""
+    """Return what becomes of trials, in a process of their own; ParameterError where that was killed at one."""
     from tqdm import tqdm
 
     environment = {**runs.environment(), runs.REHEARSED: "1"}
@@ -243,10 +247,9 @@ def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> li
                     bar.set_postfix_str(now[1])
             found = coming.result()
         except EOFError:
-            number = min(_number(under_way), len(todo) - 1)
-            said = f"{todo[number].use.setting} is {todo[number].use.name!r}: its process was killed, likely because "
-            killed = Tried(said + trials.too_large(todo[number]))
-            return [killed if k == number else Tried() for k in range(len(todo))]
+            of = (todo or purchases)[min(_number(under_way), len(todo or purchases) - 1)]
+            said = f"{of.use.setting} is {of.use.name!r}: its process was killed, likely because "
+            raise ParameterError(said + trials.too_large(of)) from None
         except BaseException:
             processes.kill()
             raise
