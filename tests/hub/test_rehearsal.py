@@ -351,3 +351,24 @@ def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch)
         rehearsal.rehearse(checked)
     opened.pipeline.dalleval.images("skills")
     assert rehearsal.rehearse(checked).parts == []
+
+
+def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(rehearsal, "_perform", None)
+    given = {"dalleval": {"scenes": 1}, "compute": {"engine": "ray", "address": "ray://10.0.0.1:10001"}}
+    text = {
+        "run": "r",
+        "source": "pipeline",
+        "model": "mini",
+        "notebooks": ["dalleval/4_1_*"],
+        "settings": given,
+    }
+    checked = params.load(runs.PARAMS, given=text, notebooks_dir=root / "notebooks")
+    opened = [
+        runs.Opened(Pipeline("mini", Settings.of(given), progress=False), {"dalleval_skill_accuracy"}, set())
+    ]
+    monkeypatch.setattr(runs, "pipelines", lambda params, progress: opened)
+    monkeypatch.setattr(Pipeline, "engine", None)
+    found = rehearsal.rehearse(checked)
+    assert {part.trial.use.setting for part in found.parts} == {"dalleval.detector", "model"}
+    assert all(part.tried is None for part in found.parts) and found.measured == {}
