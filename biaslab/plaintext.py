@@ -18,6 +18,8 @@ _HYPHENS = "\u058a\u1806\u2010\u2011\u2e17\ufe63\uff0d"
 # Marks of the category Cf that are seen: they stand before numbers and verses.
 _SEEN = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
 _JOINERS = "\u200c\u200d"
+# Where a word may break, or two that are written as one.
+_BREAKS = "\u00ad\u200b"
 # Scripts in which these change what is read, from Arabic to Sinhala, and of South East Asia and Mongolia.
 _JOINED = ((0x0600, 0x08FF), (0x0900, 0x0DFF), (0x1000, 0x109F), (0x1780, 0x18AF), (0x1B00, 0x1BFF))
 _HYPHEN, _SPACE = "-", " "
@@ -47,6 +49,14 @@ def plain(text: str) -> str:
         return "".join(one for one, _, _ in _pieces(text))
     # Which others are left out depends on nothing around them.
     return unicodedata.normalize("NFC", text.translate(_changes()))
+
+
+def parted(text: str) -> str:
+    """Return a text's plain form with a hyphen at each place where a word may break.
+
+    Between the words of a phrase such a mark may stand for their hyphen; inside of a word it stands for nothing.
+    """
+    return plain(text.translate(dict.fromkeys(map(ord, _BREAKS), _HYPHEN)))
 
 
 def places(text: str) -> Places:

@@ -127,6 +127,15 @@ def test_the_search_finds_words_in_any_of_their_forms():
     assert list(zip(rows.tolist(), terms.tolist(), strict=True)) == [(0, 0), (1, 0), (2, 0), (3, 1), (4, 1)]
     # A letter with an accent is another one, in one piece or in two.
     assert len(Matcher(["nurse"]).match(["nurs\u00e9", "nurse\u0301"])[0]) == 0
+    # A mark where a phrase may break parts its words, and those of no other.
+    texts = [
+        f"police{SOFT}officer",
+        f"police{ZERO}officers",
+        f"the{SOFT}rapist",
+        f"police{ZERO}{SOFT}officer",
+    ]
+    rows, terms = Matcher(["police officer", "rapist", "therapist", "officer"]).match(texts)
+    assert list(zip(rows.tolist(), terms.tolist(), strict=True)) == [(0, 0), (1, 0), (2, 2), (3, 0)]
     # And of terms the same.
     assert len(Matcher(["police\u2011officer"]).match(["police officer"])[0]) == 1
 

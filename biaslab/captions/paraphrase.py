@@ -27,7 +27,7 @@ import pandas as pd
 
 from biaslab import lexicons
 from biaslab.errors import ParameterError
-from biaslab.plaintext import plain
+from biaslab.plaintext import parted, plain
 
 if TYPE_CHECKING:
     from biaslab.net.chat import Answer
@@ -162,7 +162,7 @@ def _judged(pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], names: 
     ):
         if not text:
             outcome = "empty" if answer.outcome == "answered" else answer.outcome
-        elif not _named(occupation).search(plain(text)):
+        elif not any(_named(occupation).search(form(text)) for form in (plain, parted)):
             outcome = "lost_occupation"
         elif said != now:
             outcome = "lost_gender" if said - now else "added_gender"
@@ -177,6 +177,9 @@ def _plain(answer: str) -> str:
     text = _LABEL.sub("", " ".join(answer.split()))
     while len(text) > 1 and text[0] + text[-1] in _QUOTES and text[0] not in text[1:-1]:
         text = text[1:-1].strip()
+    # Of Markdown, what makes all of it bold.
+    if len(text) > 4 and text[:2] == text[-2:] == "**" and "**" not in text[2:-2]:
+        text = text[2:-2].strip()
     return text
 
 

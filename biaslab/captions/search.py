@@ -17,7 +17,7 @@ import pandas as pd
 from biaslab import lexicons
 from biaslab.engine import LocalEngine, advance
 from biaslab.errors import ParameterError
-from biaslab.plaintext import may_change, plain
+from biaslab.plaintext import may_change, parted, plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -157,6 +157,7 @@ class Matcher:
                 f"These {len(self.terms)} terms cannot be searched: {str(error)[-60:]}. The longest, which begins with "
                 f"{longest[:40]!r}, has {len(longest)} characters; shorten it, or search for fewer terms at a time."
             ) from None
+        self._several_words = {i for i, term in enumerate(folded) if len(_WORDS.findall(term)) > 1}
         # Forms by the word that they begin with, and what finds those that are more than it.
         self._forms: dict[str, list[tuple[re.Pattern | None, list[int]]]] = defaultdict(list)
         for form, those in forms.items():
@@ -175,12 +176,17 @@ class Matcher:
         array = texts.combine_chunks() if whole else pa.array(texts, pa.large_string())
         if array.type not in (pa.string(), pa.large_string()):
             array = array.cast(pa.large_string())
-        # Few texts are not in the form that they are compared in.
+        # Few texts are not in the form that they are compared in; in these a mark may part the words of a phrase.
+        phrases: set[tuple[int, int]] = set()
         if len(odd := _odd(array)):
-            changed = [text and plain(text) for text in array.take(pa.array(odd)).to_pylist()]
+            given = array.take(pa.array(odd)).to_pylist()
+            changed = [text and plain(text) for text in given]
             mask = np.zeros(len(array), dtype=bool)
             mask[odd] = True
             array = pc.replace_with_mask(array, pa.array(mask), pa.array(changed, array.type))
+            for at, text, same in zip(odd.tolist(), given, changed, strict=True):
+                if text and self._several_words and (other := parted(text)) != same:
+                    phrases |= {(at, term) for term in self._mentioned(other) & self._several_words}
         # The many without a mention go at once, in time by their length.
         rows = pc.indices_nonzero(pc.fill_null(pc.match_substring_regex(array, self._mention), False))
         hits = array.take(rows)
@@ -192,6 +198,9 @@ class Matcher:
         found = zip(rows.to_pylist(), looked.indices.to_pylist(), strict=True)
         pairs = [(row, term) for row, which in found for term in terms[which]]
         row, term = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        if phrases:
+            row, term = np.concatenate([np.stack([row, term]), np.array(sorted(phrases)).T], axis=1)
+            row, term = np.unique(np.stack([row, term], axis=1), axis=0).T
         return row, term
 
     def _mentioned(self, text: str) -> set[int]:
