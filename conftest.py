@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).parent
@@ -19,6 +20,15 @@ sys.path += [str(ROOT / "tests" / room) for room in ("", "net", "judging", "capt
 
 # Trying every model before each run of a test takes longer than the run; what does so is tried where it is left away.
 os.environ.setdefault("BIASLAB_REHEARSED", "1")
+# The same examples each time, however busy the machine is, and nothing left in the folder.
+hypothesis.settings.register_profile(
+    "steady",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("steady")
 # A shell's background jobs begin with Ctrl-C ignored, and so would everything that the tests start and stop.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
