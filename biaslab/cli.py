@@ -188,20 +188,21 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
     """Say what a run will make, where that is wanted, and unless that is all, make it; return the exit status."""
     from biaslab import runs
 
-    stops = given.dry_run or given.plan is not None
+    stops, say = given.dry_run or given.plan is not None, None if given.no_progress else runs.print_aside
     if stops or say_plan:
         from biaslab import rehearsal, scaling
 
         devices = None if given.plan is None else scaling.devices(given.plan)
         how = {"fetch": given.fetch or not stops, "buy": not stops, "always": stops, "time": True}
-        found = rehearsal.rehearse(checked, **how, say=None if given.no_progress else runs.print_aside)
+        found = rehearsal.rehearse(checked, **how, say=say)
         print(rehearsal.said(found), flush=True)
         if devices is not None:
             print(scaling.said(found.asked, found.measured, devices), flush=True)
     if stops:
         return 0
     how = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}
-    record = runs.run(checked, **how, rehearsed=say_plan, progress=not given.no_progress)
+    rehearse = None if say_plan else partial(_rehearse, say=say)
+    record = runs.run(checked, **how, rehearse=rehearse, progress=not given.no_progress)
     notebooks = record["notebooks"]
     said = [f"{n['slug']}: {n['status']}: {n['reason']}" for n in notebooks if n["status"] != "ok"]
     said += record["problems"]
@@ -215,6 +216,13 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
         print(text, file=sys.stderr)
     print(f"{given.outputs}/{checked.run}/index.html")
     return 0 if record["status"] == "ok" else 1
+
+
+def _rehearse(checked: RunParams, say: Callable[[str], object] | None) -> None:
+    # Printed numbers need none of what it reads.
+    from biaslab import rehearsal
+
+    rehearsal.rehearse(checked, say=say)
 
 
 def _shard(given: argparse.Namespace) -> None:

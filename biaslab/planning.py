@@ -79,7 +79,6 @@ class Cost:
     bytes: float  # In the store.
     images: int  # How many were made to find out.
     slowest: float = 0.0  # Seconds at the slowest; what else the machine does makes them longer.
-    device: str = ""
 
     @property
     def longest(self) -> float:
@@ -256,7 +255,7 @@ def cost(one: Asked, left: int = 10**9, ready: Ready | None = None) -> Cost:
     # The first ones take what is prepared as well, and few at a time are slower than many.
     last = [seconds for made, seconds, _ in found if made == found[-1][0]]
     total = sum(made for made, *_ in found)
-    return Cost(min(last), found[-1][2], total, slowest=max(last), device=ready.device)
+    return Cost(min(last), found[-1][2], total, slowest=max(last))
 
 
 def _made(one: Asked, ready: Ready, prompts: pd.DataFrame) -> tuple[float, int]:

@@ -34,10 +34,6 @@ class Repository:
     """Owner and name on the hub; empty of what was never there."""
     commit: str = ""
 
-    def has(self, *patterns: str) -> bool:
-        """Return whether there is a file of one of these patterns."""
-        return any(self.matching(patterns))
-
     def matching(self, patterns: Iterable[str], skip: Iterable[str] = ()) -> Iterator[str]:
         """Yield paths of one of some patterns, but for those to ``skip``; ``*`` is any text, with slashes in it."""
         from huggingface_hub.utils import filter_repo_objects

@@ -130,10 +130,10 @@ def run(
     outputs: str | Path = "outputs",
     overwrite: bool = False,
     again: bool = False,
-    rehearsed: bool = False,
+    rehearse: Callable[[RunParams], object] | None = None,
     progress=True,
 ) -> dict:
-    """Rehearse what is used, execute the selected notebooks and build the report.
+    """Execute the selected notebooks and build the report.
 
     A notebook of the same run that finished earlier, and of which nothing has changed since (notebook, parameters,
     inputs, code, packages, and the files that it left), keeps its results; its record says so and has its own
@@ -144,7 +144,8 @@ def run(
         outputs: The folder that holds runs.
         overwrite: Whether a folder that holds another run may be replaced.
         again: Whether to execute also what has not changed.
-        rehearsed: Whether the models were tried before (:func:`biaslab.rehearsal.rehearse`), and need not be again.
+        rehearse: Tries what the run uses before images are made (:func:`biaslab.rehearsal.rehearse`), where something
+            is left to do; None where that was done.
         progress: Whether to show a progress bar on standard error.
 
     Returns:
@@ -177,10 +178,8 @@ def run(
         if not (jobs or replaces) and (same := _unchanged(folder, record, kept, changed)):
             return same
         makes = (job for job in jobs if not job.reason and sources.makes_images(job.parameters.get("source")))
-        if not (rehearsed or os.environ.get(REHEARSED)) and any(makes):
-            from biaslab import rehearsal
-
-            rehearsal.rehearse(params, say=print_aside if progress else None)
+        if rehearse and not os.environ.get(REHEARSED) and any(makes):
+            rehearse(params)
         # What an earlier run has found stays until this one can begin.
         if replaces:
             shutil.rmtree(folder)

@@ -148,7 +148,7 @@ def test_of_what_denoises_a_few_steps_are_timed(folders, tmp_path, monkeypatch):
     monkeypatch.setattr(
         type(one.made_by),
         "ready",
-        lambda self, held=None: Ready(generate=None, steps=10, take=steps.append, device="cpu"),
+        lambda self, held=None: Ready(generate=None, steps=10, take=steps.append),
     )
     found = planning.cost(one)
     assert asked == [(1, 2), (1, 4)] and found.seconds == 3 + 10 * 0.25 and found.images == 1

@@ -42,8 +42,6 @@ class Ready(NamedTuple):
     """How many denoising steps an image takes; 0 where it is made in none."""
     take: Callable[[int], None] | None = None
     """Lets each further image take so many steps."""
-    device: str = ""
-    """Where it runs; empty where it does not run here."""
     name: str = ""
     loaded: Generator | None = None
     """What was loaded, and under which name."""
@@ -248,7 +246,7 @@ class DiffusersModel(ImageModel):
             loaded.settings = loaded.settings.changed(steps=steps)
 
         how = partial(self.generate, load=lambda *_, **__: loaded)
-        return Ready(how, loaded.settings.steps or 0, take, str(loaded.device), self._name, loaded)
+        return Ready(how, loaded.settings.steps or 0, take, self._name, loaded)
 
     def n_there(self, prompts: pd.DataFrame, **run) -> int:
         """Look into the store."""

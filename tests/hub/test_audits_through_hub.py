@@ -2,9 +2,7 @@
 
 import itertools
 import json
-import os
 import re
-import sys
 
 import blaze_face
 import numpy as np
@@ -12,7 +10,6 @@ import pandas as pd
 import pytest
 import tiny_repositories as tiny
 from PIL import Image
-from warm import Warm
 
 from biaslab import cli, kernels, runs
 from biaslab.judging.names import WHOLE
@@ -42,20 +39,6 @@ LEAST = {
     "triplets": TRIPLETS,
 }
 OCCUPATIONS = ("nurse", "engineer")
-
-
-@pytest.fixture(scope="module")
-def processes(stocked_for_all):
-    """Return processes of all runs, which read libraries once, and know tiny models by the names of open_clip's."""
-    modules = (tiny, tiny.tiny_blip, tiny.tiny_pipelines)
-    with pytest.MonkeyPatch.context() as patch:
-        # Where they find what builds these.
-        patch.setenv(
-            "PYTHONPATH", os.pathsep.join([*(os.path.dirname(m.__file__) for m in modules), *sys.path])
-        )
-        warm = Warm()
-        yield lambda environment, *reads: warm(environment, tiny.read, *reads)
-        warm.close()
 
 
 @pytest.fixture(autouse=True)

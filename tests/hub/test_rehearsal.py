@@ -14,7 +14,6 @@ import tiny_repositories as tiny
 from fake_endpoint import FakeEndpoint, drawn
 from huggingface_hub import constants
 from PIL import Image
-from warm import Warm
 
 from biaslab import cli, kernels, models, params, processor, rehearsal, runs, sources, trials
 from biaslab.errors import ParameterError
@@ -34,19 +33,6 @@ LEAST = {
 }
 JUDGES = {"judging.faces": WHOLE, "judging.gender": "ViT-B-32:openai", "judging.further": f"vqa:{tiny.VQA}"}
 NOTEBOOKS = ("paired/4_4_overall", "dalleval/4_1_paintskills")
-
-
-@pytest.fixture(scope="module")
-def processes(stocked_for_all):
-    """Return processes that know tiny models by open_clip's names, ask one hub, and start quickly."""
-    modules = (tiny, tiny.tiny_blip, tiny.tiny_pipelines)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(
-            "PYTHONPATH", os.pathsep.join([*(os.path.dirname(m.__file__) for m in modules), *sys.path])
-        )
-        warm = Warm()
-        yield lambda environment, *reads: warm(environment, tiny.read, *reads)
-        warm.close()
 
 
 @pytest.fixture(autouse=True)
