@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from biaslab import models
+
 CACHED = {"HF_HOME": "", "HF_HUB_CACHE": "hub", "HF_XET_CACHE": "xet"}
 
 
@@ -33,6 +35,9 @@ def standing_in(cache: Path):
         patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         patch.setattr(constants, "HF_HUB_OFFLINE", False)
         patch.setattr(hf_api.api, "endpoint", running.url)
+        # What another hub told in this process, and this one will have told once it is gone.
+        patch.setattr(models, "_commits", {})
+        patch.setattr(models, "_silent", {})
         # Connections that were opened before know other proxies.
         huggingface_hub.close_session()
         yield running

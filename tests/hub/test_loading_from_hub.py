@@ -17,9 +17,8 @@ UNET = "unet/diffusion_pytorch_model.safetensors"
 
 
 @pytest.fixture
-def files(hub, folders, tmp_path, monkeypatch):
+def files(hub, folders, tmp_path):
     """Return a folder with the files of a model, and what serves them as they are then."""
-    monkeypatch.setattr(models, "_commits", {})
     return Path(shutil.copytree(folders("sd1"), tmp_path / "files"))
 
 
@@ -73,7 +72,6 @@ def test_a_hub_that_does_not_answer_is_not_waited_for_again(hub, monkeypatch):
         raise TimeoutError("no answer")
 
     monkeypatch.setattr(HfApi, "model_info", late)
-    monkeypatch.setattr(models, "_silent", {})
     for name in ("owner/one", "owner/two"):
         with pytest.raises(ParameterError, match=rf"{name} is not on this machine and .*\(no answer\)"):
             repositories.look_up(name, "text-to-image")
@@ -174,11 +172,8 @@ def test_a_pipeline_on_the_hub_that_names_code_is_refused_by_its_index_alone(hub
         ("ViT-L-14:laion2b_s32b_b82k", "laion/CLIP-ViT-L-14-laion2B-s32B-b82K", 0.5, False),
     ],
 )
-def test_weights_by_open_clips_names_are_of_one_commit(
-    hub, tmp_path, monkeypatch, name, repository, mean, quick
-):
+def test_weights_by_open_clips_names_are_of_one_commit(hub, tmp_path, name, repository, mean, quick):
     """And OpenAI's get their own activation: with open_clip's architecture of that name, results would be off."""
-    monkeypatch.setattr(models, "_commits", {})
     file = "open_clip_model.safetensors"
     (served := tmp_path / "served").mkdir()
     (served / file).write_bytes(b"weights")
@@ -204,7 +199,6 @@ def test_they_see_what_open_clip_sees_by_its_own_name(hub, repositories, monkeyp
     from open_clip import factory
     from PIL import Image
 
-    monkeypatch.setattr(models, "_commits", {})
     monkeypatch.setattr(factory, "_MODEL_CONFIGS", dict(factory._MODEL_CONFIGS))
     tiny.shrink()
     hub.serve(tiny.CLIP_B, repositories(tiny.CLIP_B))

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
+from biaslab import models
 from biaslab.errors import InputError, ParameterError
 from biaslab.judging import judge as module
 from biaslab.judging.images import FolderImages, Unreadable
@@ -270,7 +271,13 @@ def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tm
     assert [len(f) for f in models.faces.faces(images)] == list(alone["n_faces"])
 
 
-def test_other_weights_are_other_judgements(tmp_path):
+def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
+    def unheard(*_, **__):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(models, "described", unheard)
+    monkeypatch.setattr(models, "_commits", {})
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"one")
     before = files_digest(str(tmp_path), "clip")
