@@ -68,10 +68,11 @@ OUTCOMES = {
     "opted_out": "A header asks not to use the image.",
     "empty": "The body is empty.",
     "too_many_bytes": "The body is larger than allowed.",
-    "not_an_image": "The body cannot be opened as a PNG, JPEG, WebP, GIF or BMP.",
+    "not_an_image": "The body cannot be opened as a PNG, JPEG, WebP, AVIF, GIF, BMP or TIFF.",
     "too_large": "The image has more pixels, or a JPEG more scans, than allowed.",
     "truncated": "The image ends too early.",
     "damaged": "The image cannot be decoded.",
+    "no_scale": "Its numbers are negative, not finite or beyond 16 bits.",
     "failed": "Anything else; the column detail says what.",
 }
 # Those of a machine without network.

@@ -1,8 +1,7 @@
 """What a source of images is, and two simple ones: a folder of files and arrays in memory.
 
 An image is ``uint8 (height, width, 3)`` RGB. What cannot be shown as one is :class:`Unreadable`, with a
-reason: it stays in every table as an image that was not judged. Files are hostile input: only common raster
-formats are opened, and the size that a file's header states is checked before any pixel is decoded.
+reason: it stays in every table as an image that was not judged.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ import hashlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Protocol
 
@@ -21,21 +18,8 @@ import pandas as pd
 
 from biaslab import models
 from biaslab.errors import InputError
+from biaslab.pictures import ENDINGS, MOST_BYTES, Unreadable, decode
 from biaslab.plaintext import plain
-
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
-ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-MOST_PIXELS = 64_000_000
-MOST_BYTES = 200_000_000
-
-
-@dataclass(frozen=True)
-class Unreadable:
-    """What stands in the place of an image that cannot be shown."""
-
-    reason: str
-    """Why: ``"not an image"``, ``"truncated"``, ``"damaged"``, ``"too large"``, ``"missing"``,
-    ``"blocked"``, …"""
 
 
 class ImageSource(Protocol):
@@ -52,41 +36,6 @@ class ImageSource(Protocol):
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
         """Return the images in the order asked for."""
-
-
-def decode(
-    data: bytes, *, most_pixels: int = MOST_PIXELS, most_bytes: int = MOST_BYTES
-) -> np.ndarray | Unreadable:
-    """Return the image that ``data`` (the content of a file) holds, or why there is none.
-
-    Photos are turned upright as their EXIF orientation says, transparency is put on white, and of several
-    frames the first is taken. Nothing in ``data`` raises. More pixels than ``most_pixels`` are refused before they are
-    decoded, as are more bytes than ``most_bytes``. The image is ``uint8 (height, width, 3)`` RGB.
-    """
-    from PIL import Image, ImageOps, UnidentifiedImageError
-
-    if not data:
-        return Unreadable("empty")
-    if len(data) > most_bytes:
-        return Unreadable("too large")
-    try:
-        with Image.open(BytesIO(data), formats=FORMATS) as image:
-            if image.width * image.height > most_pixels:
-                return Unreadable("too large")
-            image.load()
-            image = ImageOps.exif_transpose(image)
-            if image.has_transparency_data:
-                image = image.convert("RGBA")
-                image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-            # A copy: what Pillow lends cannot be written to, and torch warns of that.
-            return np.array(image.convert("RGB"))
-    except UnidentifiedImageError:
-        return Unreadable("not an image")
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        return Unreadable("too large")
-    # Decoders fail in many ways on damaged files; whatever they raise, this image cannot be shown.
-    except Exception as error:
-        return Unreadable("truncated" if "truncated" in str(error).lower() else "damaged")
 
 
 class FolderImages:

@@ -42,7 +42,7 @@ REFUSED = "refused"
 OUTCOMES: dict[str, str] = {
     OK: "there is an image",
     REFUSED: "the endpoint's content policy stopped the prompt or the image",
-    "not_an_image": "what was bought is no PNG, JPEG or WebP that can be decoded within the limits",
+    "not_an_image": "what was bought is no picture (PNG, JPEG, WebP, …) that can be decoded within the limits",
     "lost": "what was bought is not to be had at the address that the endpoint named",
     "not_fetched": "what was bought could not be fetched from its address yet; the next run tries again",
     "malformed": "what came back is no answer of an images endpoint, three times",

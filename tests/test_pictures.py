@@ -1,0 +1,195 @@
+"""The decoder of pictures: files that are not what they seem, and those that viewers show and few programs expect."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageCms, PngImagePlugin, features
+
+from biaslab.captions.pictures import Decoder
+from biaslab.captions.settings import DownloadSettings
+from biaslab.net.retry import Failed
+from biaslab.pictures import Unreadable, decode
+
+RAMP = np.arange(0, 65536, 257, dtype=np.uint16).reshape(16, 16)  # what 0 to 255 are in 16 bits
+
+
+def png(array, **options):
+    out = io.BytesIO()
+    Image.fromarray(array).save(out, format="PNG", **options)
+    return out.getvalue()
+
+
+def chunk(kind, data):
+    whole = kind + data
+    return struct.pack(">I", len(data)) + whole + struct.pack(">I", zlib.crc32(whole))
+
+
+@pytest.fixture
+def noise():
+    return np.random.default_rng(0).integers(0, 256, (12, 9, 3), dtype=np.uint8)
+
+
+def test_an_image_is_read_as_it_was_written(noise):
+    np.testing.assert_array_equal(decode(png(noise)), noise)
+
+
+def test_transparency_is_put_on_white():
+    # Half-transparent red on white: 255, (0 + 255) / 2, (0 + 255) / 2.
+    rgba = np.zeros((1, 2, 4), np.uint8)
+    rgba[0, 0] = (255, 0, 0, 128)
+    rgba[0, 1] = (9, 9, 9, 0)
+    assert decode(png(rgba)).tolist() == [[[255, 127, 127], [255, 255, 255]]]
+
+
+def test_a_photo_is_turned_upright(noise):
+    out = io.BytesIO()
+    exif = Image.Exif()
+    exif[0x0112] = 6  # shown upright after a quarter turn clockwise
+    Image.fromarray(noise).save(out, format="PNG", exif=exif)
+    np.testing.assert_array_equal(decode(out.getvalue()), np.rot90(noise, -1))
+
+
+def test_what_is_no_image_has_a_reason(noise):
+    whole = png(noise)
+    jpeg = io.BytesIO()
+    Image.fromarray(np.tile(noise, (20, 20, 1))).save(jpeg, format="JPEG")
+    assert decode(b"") == Unreadable("empty")
+    assert decode(b"<html>404</html>") == Unreadable("not an image")
+    assert decode(b"%!PS-Adobe-3.0 EPSF-3.0\n") == Unreadable("not an image")
+    assert decode(jpeg.getvalue()[: len(jpeg.getvalue()) // 2]) == Unreadable("truncated")
+    assert decode(whole[:60]).reason in ("truncated", "damaged")
+    broken = bytearray(whole)
+    broken[50:54] = b"\xff\x00\xff\x00"
+    assert isinstance(decode(bytes(broken)), Unreadable)
+
+
+@pytest.mark.parametrize("side", [9_000, 12_000, 60_000])
+def test_a_bomb_is_refused_by_its_header(side):
+    # A few hundred bytes that state 81 million to 3.6 billion pixels; nothing behind them is ever inflated.
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b"\0" * 100) + chunk(b"IEND", b"")
+    assert decode(data) == Unreadable("too large")
+
+
+def test_limits_can_be_lowered(noise):
+    data = png(noise)
+    assert decode(data, most_pixels=12 * 9 - 1) == Unreadable("too large")
+    assert decode(data, most_bytes=len(data) - 1) == Unreadable("too large")
+    assert not isinstance(decode(data, most_pixels=12 * 9, most_bytes=len(data)), Unreadable)
+
+
+def saved(image, form, **options):
+    out = io.BytesIO()
+    image.save(out, form, **options)
+    return out.getvalue()
+
+
+def grey(levels):
+    return np.repeat(np.asarray(levels, np.uint8)[..., None], 3, axis=2)
+
+
+@pytest.mark.parametrize(
+    ("image", "form"),
+    [
+        (Image.fromarray(RAMP), "PNG"),
+        (Image.fromarray(RAMP), "TIFF"),
+        (Image.fromarray(RAMP.astype(">u2")), "TIFF"),
+        (Image.fromarray(RAMP.astype(np.int32)), "TIFF"),
+        (Image.fromarray((RAMP / 65535).astype(np.float32)), "TIFF"),
+        (Image.fromarray((RAMP / 257).astype(np.float32)), "TIFF"),
+    ],
+    ids=["16-bit PNG", "16-bit TIFF", "big end first", "32-bit TIFF", "0 to 1", "0 to 255"],
+)
+def test_deeper_pictures_are_scaled_to_eight_bits(image, form):
+    np.testing.assert_array_equal(decode(saved(image, form)), grey(np.arange(256).reshape(16, 16)))
+
+
+@pytest.mark.parametrize(
+    "numbers", [[[0.0, np.nan]], [[0.5, np.inf]], [[-1.0, 1.0]], [[0.0, 300.0]]], ids=str
+)
+def test_numbers_of_which_none_is_known_to_be_white_are_no_picture(numbers):
+    assert decode(saved(Image.fromarray(np.array(numbers, np.float32)), "TIFF")) == Unreadable("no scale")
+
+
+def test_colours_are_brought_to_srgb():
+    # A profile whose red is blue, and the other way round: its red is shown blue.
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    swapped = profile.replace(b"rXYZ", b"@@@@", 1).replace(b"bXYZ", b"rXYZ", 1).replace(b"@@@@", b"bXYZ", 1)
+    red = Image.new("RGB", (1, 1), (200, 0, 0))
+    np.testing.assert_allclose(decode(saved(red, "PNG", icc_profile=swapped)), [[[0, 0, 200]]], atol=1)
+    np.testing.assert_allclose(decode(saved(red, "PNG", icc_profile=profile)), [[[200, 0, 0]]], atol=1)
+    # One that is damaged, or of another kind of picture, is none, as in browsers.
+    for other in (b"no profile", profile[:300]):
+        assert decode(saved(red, "PNG", icc_profile=other)).tolist() == [[[200, 0, 0]]]
+    assert decode(saved(Image.new("L", (1, 1), 7), "PNG", icc_profile=profile)).tolist() == [[[7, 7, 7]]]
+
+
+def test_what_was_written_beside_a_picture_hides_none(noise):
+    workflow = PngImagePlugin.PngInfo()
+    # Pillow refuses a picture for a text of more than a megabyte, such as programs write that draw.
+    workflow.add_text("workflow", "x" * 3_000_000, zip=True)
+    workflow.add_itxt("prompt", "y" * 3_000_000)
+    np.testing.assert_array_equal(decode(png(noise, pnginfo=workflow)), noise)
+    np.testing.assert_array_equal(decode(png(noise, exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff")), noise)
+
+
+def test_of_several_frames_the_first_is_shown(noise):
+    frames = [Image.fromarray(noise), Image.fromarray(255 - noise)]
+    for form in ("PNG", "TIFF"):
+        np.testing.assert_array_equal(
+            decode(saved(frames[0], form, save_all=True, append_images=frames[1:])), noise
+        )
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="This Pillow reads no AVIF")
+def test_avif_is_read():
+    image = decode(saved(Image.new("RGB", (16, 16), (10, 200, 30)), "AVIF", quality=100))
+    np.testing.assert_allclose(image, np.full((16, 16, 3), (10, 200, 30)), atol=3)
+
+
+def fetched(data):
+    decoder = Decoder(DownloadSettings(size=512, format="png"))
+    try:
+        return decode(decoder.picture(data)[0])
+    except Failed as error:
+        return Unreadable(error.outcome.replace("_", " "))
+    finally:
+        decoder.close()
+
+
+KINDS = {
+    "png": saved(Image.fromarray(RAMP), "PNG"),
+    "tiff": saved(Image.fromarray((RAMP / 65535).astype(np.float32)), "TIFF"),
+    "rgba": saved(Image.new("RGBA", (8, 8), (10, 20, 30, 100)), "PNG"),
+    "palette": saved(Image.new("P", (8, 8), 3), "GIF"),
+    "jpeg": saved(Image.new("CMYK", (16, 16), (0, 200, 100, 30)), "JPEG"),
+    "webp": saved(Image.new("RGB", (16, 16), "red"), "WEBP", lossless=True),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_picture_is_the_same_from_a_folder_and_fetched(kind):
+    np.testing.assert_array_equal(decode(KINDS[kind]), fetched(KINDS[kind]))
+
+
+@given(
+    kind=st.sampled_from(sorted(KINDS)),
+    changes=st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), max_size=8),
+    cut=st.integers(0, 5000),
+)
+def test_nothing_that_is_damaged_raises(kind, changes, cut):
+    data = bytearray(KINDS[kind])
+    for at, value in changes:
+        data[at % len(data)] = value
+    data = bytes(data[: max(1, len(data) - cut % len(data))])
+    image = decode(data)
+    assert isinstance(image, Unreadable) or (image.dtype == np.uint8 and image.ndim == 3)
+    other = fetched(data)
+    # One reader: the same picture, or none for the same reason.
+    assert isinstance(image, Unreadable) == isinstance(other, Unreadable)
+    assert image == other if isinstance(image, Unreadable) else np.array_equal(image, other)
