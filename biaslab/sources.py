@@ -14,7 +14,7 @@ from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import plaintext, plugins, tables
+from biaslab import cells, plaintext, plugins, tables
 from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ OF_GROUPS = {f"triplets_{n}" for n in ("group_object_counts", "group_images", "c
 MEASURED = "measured"
 # Tables that are not named after the paper whose function measures them.
 _OTHER_NAMES = {"paradox_settings": "pipeline_settings"}
+# Columns of names, which mean one thing however a letter is written.
+_NAMED = ("occupation", "profession", "model")
 
 
 def check(source: str, ratings: str = "", *, model: str = "all", settings: Mapping | None = None) -> str:
@@ -175,9 +177,14 @@ def _not_held(source: str, name: str, held: Iterable[str]) -> Exception:
 
 
 def _in_one_form(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
-    """Return a user's table with names in their plain form (:mod:`biaslab.plaintext`), by which tables are joined."""
+    """Return a user's table with names in their plain form (:mod:`biaslab.plaintext`), by which tables are joined.
+
+    Blanks around them are none of them. Raises InputError where an occupation or a model is spelt in two ways.
+    """
     texts = [c.name for c in tables.schema(name).columns if c.key and c.text and c.name in frame]
-    same = frame.assign(**{c: frame[c].map(plaintext.plain, na_action="ignore") for c in texts})
+    same = frame.assign(**{c: frame[c].map(lambda text: plaintext.plain(text).strip()) for c in texts})
+    named = [c for c in texts if c in _NAMED]
+    same = same.assign(**{c: cells.names(same[c], path, empty=True).astype(object) for c in named})
     # Two rows may be of one name now.
     return frame if same.equals(frame) else tables.check(same, name, where=str(path), finite=True)
 

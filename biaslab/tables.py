@@ -9,7 +9,6 @@ change its shape.
 from __future__ import annotations
 
 import csv
-import io
 import itertools
 import os
 import re
@@ -19,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import plugins
+from biaslab import cells, delimited, plugins
 from biaslab.errors import InputError, name_help, near_matches, unknown_name
 
 if TYPE_CHECKING:
@@ -33,10 +32,6 @@ _SHARED = Path(__file__).with_name("columns.yaml")
 # What a spreadsheet would run as a formula when a text cell starts with it; the wide forms count in East Asian ones.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-MOST_COLUMNS = 1000
-"""Columns of a table that a user brings; one with more is refused before any of its rows is read."""
-# Characters in which the header of a table is looked for before the whole of it is read.
-_HEADER = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -292,49 +287,46 @@ def joined(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
     return of(pd.concat(frames, ignore_index=True) if frames else [], name)
 
 
-def check_width(columns: int, where: object, fix: str = "Keep the columns that are needed.") -> None:
-    """Check that a table that a user brings has at most :data:`MOST_COLUMNS` columns; else an InputError."""
-    if columns > MOST_COLUMNS:
-        raise InputError(
-            f"{where} has {columns:,} columns; at most {MOST_COLUMNS:,} are read. Is it separated by another character "
-            f"than it should be, or turned on its side? {fix}"
-        )
-
-
-def header(text: str) -> list[str]:
-    """Return the names in the header of a CSV file that begins with ``text``; csv.Error where it cannot be read."""
-    return next(csv.reader(io.StringIO(text[:_HEADER].lstrip("\r\n"), newline="")), [])
-
-
 def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.DataFrame:
     """Read the CSV file of table ``name`` and check it against its declaration, as :func:`check` does.
+
+    It may be written as spreadsheets do (:mod:`biaslab.delimited`). Columns that are not declared become numbers where
+    all of their cells are.
 
     Raises:
         InputError: The file is missing, empty, not UTF-8, or does not fit the declaration.
     """
+    declared = {c.name: c for c in schema(name).columns}
+    if not os.path.isfile(path):
+        raise InputError(f"{path} does not exist; it should hold the table {name}.")
+    frame = delimited.table(Path(path))
+    names = [_without_guard(column).strip() for column in frame.columns]
+    twice = [column for column in declared if names.count(column) > 1]
+    if twice:
+        raise InputError(f"{path} has two columns named {twice[0]!r}; keep one.")
+    frame.columns = [f"{one}.{n}" if (n := names[:i].count(one)) else one for i, one in enumerate(names)]
+    for column in frame.columns:
+        known = declared.get(column)
+        if known and known.text:
+            frame[column] = frame[column].map(_without_guard).astype(object)
+        elif known:
+            numbers = cells.decimals(frame[column], path, whole=column == "n" or column.startswith("n_"))
+            frame[column] = numbers.where(numbers != "")
+        else:
+            frame[column] = _inferred(frame[column])
+    return check(frame, name, where=str(path), more_keys=more_keys, finite=True)
+
+
+def _inferred(column: pd.Series) -> pd.Series:
+    """Return texts as numbers, or as truth, where all of them are such; empty ones are missing."""
     import pandas as pd
 
-    declared = schema(name)
-    texts = {c.name: str for c in declared.columns if c.text}
-    try:
-        with open(path, "rb") as file:
-            check_width(len(header(file.read(_HEADER).decode("utf-8", errors="replace"))), path)
-        names = pd.read_csv(path, nrows=0, encoding="utf-8").columns
-        # "NA", "None" and "null" are texts like any other; only numbers can be missing, and what is missing is empty.
-        missing = {c: [""] for c in names if c not in texts}
-        frame = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=missing, encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist; it should hold the table {name}.") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8.") from None
-    except (pd.errors.EmptyDataError, pd.errors.ParserError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read as CSV: {error}") from None
-    for column in frame.columns:
-        if column in texts:
-            frame[column] = frame[column].map(_without_guard, na_action="ignore")
-        elif frame[column].dtype == object:  # Whole numbers beyond those of NumPy stay legible.
-            frame[column] = frame[column].map(str, na_action="ignore")
-    return check(frame, name, where=str(path), more_keys=more_keys, finite=True)
+    given = column.astype(object).where(column != "")
+    numbers = pd.to_numeric(given, errors="coerce")
+    # Whole numbers beyond those of NumPy stay legible.
+    if numbers.notna().equals(given.notna()) and not column.str.fullmatch(r"[+-]?\d{19,}").any():
+        return numbers
+    return column == "True" if len(column) and column.isin(["True", "False"]).all() else given
 
 
 def write(frame: pd.DataFrame, path: Path | str) -> Path:

@@ -356,24 +356,25 @@ BAD = {
     "header without line end": ("image,source,occupation,r1", " has a header but no rows."),
     "latin-1": (
         "image,source,occupation,r1\na,training,caf\u00e9 owner,female\n".encode("latin-1"),
-        " is not UTF-8 (byte 41); save it as UTF-8.",
+        " is not UTF-8 (line 2: byte 0xe9); save it as UTF-8.",
     ),
-    "utf-16": (
-        WIDE.encode("utf-16"),
-        " holds null bytes (UTF-16, or not text at all); save it as UTF-8 CSV.",
+    "utf-16 without a mark": (
+        WIDE.encode("utf-16-le"),
+        " holds null bytes (UTF-16 without a mark, or no text); save it as UTF-8.",
     ),
     "null byte": (
         WIDE.replace("nurse", "nur\0se", 1),
-        " holds null bytes (UTF-16, or not text at all); save it as UTF-8 CSV.",
+        ": column 'occupation' holds null bytes; remove them.",
     ),
-    "semicolons": (WIDE.replace(",", ";"), " separates its columns by ';'; save it with commas."),
     "open quote": (
         WIDE.replace("nurse", '"nurse', 1),
-        ' opens a quote (") that it never closes; quotes must come in pairs.',
+        " cannot be read as CSV: in the row that begins in line 2, unexpected end of data. Is a quotation mark not "
+        "closed, or not doubled within a cell?",
     ),
     "short row": (
         "image,source,occupation,r1\na,training,nurse\n",
-        " cannot be read as CSV: 'Row #2: Expected 4 columns, got 3: a,training,nurse'.",
+        " cannot be read as CSV: line 2 has 3 cells and the first row has 4. A cell that holds a separator must stand "
+        "in quotation marks. A cell that is empty needs its separator, too.",
     ),
     "no format": (
         "a,b\n1,2\n",
@@ -489,8 +490,8 @@ BAD = {
         "percent_female is 0 to 100: multiply by 100.",
     ),
     "share that is no number": (
-        SHARES.replace("97.5", '"97,5"'),
-        f": percent_female is '97,5' in data row 2; {NUMBER}",
+        SHARES.replace("97.5", "97 or 98"),
+        f": percent_female is '97 or 98' in data row 2; {NUMBER}",
     ),
     "share that is empty": (
         SHARES.replace("97.5", ""),
@@ -533,7 +534,8 @@ def test_files_that_cannot_be_read(write, tmp_path):
     with pytest.raises(InputError) as error:
         ratings.read(path)
     assert (
-        str(error.value) == f"{path} is neither CSV nor Parquet; give a file that ends in .csv or .parquet."
+        str(error.value)
+        == f"{path} is neither CSV nor Parquet; give a file that ends in .csv, .tsv or .parquet."
     )
     with pytest.raises(InputError) as error:
         ratings.read(missing := tmp_path / "no.csv")

@@ -100,7 +100,11 @@ def test_an_unknown_table_names_the_nearest():
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"", "cannot be read as CSV"), (b"model\ncaf\xe9\n", r"is not UTF-8 \(byte"), (None, "does not exist")],
+    [
+        (b"", "is empty"),
+        (b"model\ncaf\xe9\n", r"is not UTF-8 \(line 2: byte 0xe9\)"),
+        (None, "does not exist"),
+    ],
 )
 def test_files_that_cannot_be_read(tmp_path, content, message):
     path = tmp_path / "t.csv"
@@ -117,7 +121,7 @@ def test_files_that_cannot_be_read(tmp_path, content, message):
             "inf",
             "t.csv: percent_female is inf in row 2; give a finite number, or leave the cell empty where there",
         ),
-        ("-1e999", "percent_female is -inf in row 2; give a finite number"),
+        ("-1e999", "percent_female is -1e999 in row 2; give a finite number"),
         ("9" * 400, f"percent_female is {'9' * 60} in row 2; give a finite number"),
         (
             "NaN",

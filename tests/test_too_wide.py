@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import ratings, sources, tables
+from biaslab import delimited, ratings, sources
 from biaslab.captions import corpus as module
 from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError
@@ -88,7 +88,7 @@ def test_measured_tables_of_a_folder(tmp_path):
     row = "SD,naive,nurse,{},1,50,10"
     lines = [header, row.format("training"), row.format("generated")]
     (tmp_path / f"{name}.csv").write_text("\n".join(line + ",x" * (MOST - 7) for line in lines))
-    # Names that are the same do not matter here; pandas numbers them.
+    # Names that are the same, of columns that are not used, do not matter here.
     assert sources.measured(name, source=str(tmp_path)).shape == (2, MOST)
     (tmp_path / f"{name}.csv").write_text("\n".join(line + ",x" * (MOST - 6) for line in lines))
     for read in (
@@ -97,7 +97,7 @@ def test_measured_tables_of_a_folder(tmp_path):
     ):
         with pytest.raises(InputError, match=rf"{name}\.csv has 1,001 columns; at most 1,000 are read"):
             read()
-    assert tables.MOST_COLUMNS == MOST
+    assert delimited.MOST_COLUMNS == MOST
 
 
 def test_equal_names_are_told_apart_one_by_one():
@@ -120,10 +120,11 @@ def test_equal_names_are_told_apart_one_by_one():
 
 def test_a_row_that_never_ends(tmp_path, monkeypatch):
     """Each field is short and closed; only the row goes on, from line to line."""
-    monkeypatch.setattr(module, "_LONGEST_ROW", 5000, raising=False)
+    monkeypatch.setattr(delimited, "_LONGEST_ROW", 5000)
     (tmp_path / "a.csv").write_text("text\na nurse\n" + '"x\n",' * 2000)
     with pytest.raises(
-        InputError, match=r"a\.csv cannot be read as CSV near line \d+: a row is longer than 5,000"
+        InputError,
+        match=r"a\.csv cannot be read as CSV: in the row that begins in line 3, it is longer than 5,000",
     ):
         corpus(tmp_path / "a.csv")
     # Many rows of such a length together are no matter.

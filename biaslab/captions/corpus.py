@@ -11,19 +11,13 @@ number and length.
 
 from __future__ import annotations
 
-import bz2
 import contextlib
-import csv
 import glob
-import gzip
 import hashlib
-import io
 import json
 import logging
-import lzma
 import os
 import re
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -39,7 +33,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-from biaslab import plugins, shared, tables
+from biaslab import delimited, folders, plugins, shared
 from biaslab.errors import InputError, MissingInputError, ParameterError, loading, name_help, near_matches
 
 _log = logging.getLogger(__name__)
@@ -57,10 +51,8 @@ _TAKEN = frozenset((
     "outcome", "gender", "p_female", "n_faces", "x0", "y0", "x1", "y1", "reason", "boxes", "paraphrase",
     "paraphrase_outcome", "caption",
 ))  # fmt: skip
-# Bytes of a table of captions beside which no further row is put, of a line that is read, and of an id.
-_BATCH_BYTES, _LONGEST_LINE, _LONGEST_ID = 32 * 2**20, 16 * 2**20, 200
-# Characters of a row of a CSV file, which may go over several lines.
-_LONGEST_ROW = 2 * _LONGEST_LINE
+# Bytes of a table of captions beside which no further row is put, and of an id.
+_BATCH_BYTES, _LONGEST_ID = 32 * 2**20, 200
 # Columns of a JSONL file that are carried at most, and rows that are streamed at a time.
 _MOST_COLUMNS, _STREAMED_ROWS = 100, 1024
 # Some captions as they are read: texts as UTF-8, and what the columns of the source that are left out hold, by name.
@@ -184,10 +176,10 @@ def open_corpus(
     is_folder = os.path.isdir(folder)
     if is_folder and _saved_by_datasets(folder):
         return HubCorpus(name, columns, rows)
-    pattern = os.path.join(glob.escape(str(folder)), "**") if is_folder else str(folder)
-    paths = [Path(p) for p in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(p)]
     if is_folder:
-        paths = [p for p in paths if _ending(p)]
+        paths = _of_captions(folder)
+    else:
+        paths = [Path(p) for p in sorted(glob.glob(str(folder), recursive=True)) if os.path.isfile(p)]
     if paths:
         return FileCorpus(name, paths, columns, rows)
     owner, slash, rest = name.partition("/")
@@ -199,6 +191,17 @@ def open_corpus(
         f"There is no corpus {name!r}. {hint}A corpus is a Parquet, CSV, JSONL or text file (or a folder of "
         "them, or a pattern), or a dataset on the Hugging Face Hub: 'owner/name' or 'hf:NAME:CONFIG@SPLIT'."
     )
+
+
+def _of_captions(folder: Path) -> list[Path]:
+    """Return the files of captions in a folder: beside tables, texts are about them, and so are LICENSE and README."""
+    there = folders.files(folder, tuple(_READERS))
+    texts = [path for path in there if _READERS[_ending(Path(path))] is _read_text]
+    kept = folders.without_notes(texts) if len(texts) == len(there) else []
+    aside = [path for path in texts if path not in set(kept)]
+    if aside:
+        _log.warning("%s: read as no captions: %s.", folder, _listed(aside))
+    return [path for name, path in there.items() if name not in set(aside)]
 
 
 def _check_columns(columns: Mapping[str, str]) -> None:
@@ -427,46 +430,6 @@ def _file_digest(path: Path) -> bytes:
     return digest.digest()
 
 
-def _open_zst(path: Path, mode: str) -> Any:
-    return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))
-
-
-# What opens packed files, by the end of their names.
-_PACKED: dict[str, Callable[[Path, str], Any]] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-    ".zst": _open_zst,
-}
-
-
-@contextlib.contextmanager
-def _open(path: Path) -> Iterator[Any]:
-    """Open a file, unpacked where its name says that it is packed; one that breaks off is an InputError."""
-    try:
-        with _PACKED.get(path.suffix.lower(), Path.open)(path, "rb") as file:
-            yield file
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        raise InputError(f"{path} cannot be read to its end: {error}") from None
-
-
-def _lines(path: Path, ends: str = "\n") -> Iterator[str]:
-    """Yield a file's lines with their ends, and what is no UTF-8 as U+FFFD.
-
-    Only a line feed ends one, or with no ``ends`` a carriage return, too.
-    """
-    with _open(path) as file:
-        text = io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline=ends)
-        number = 0
-        while line := text.readline(_LONGEST_LINE):
-            number += 1
-            if len(line) == _LONGEST_LINE and not line.endswith(("\n", "\r")):
-                raise InputError(
-                    f"{path}, line {number} is longer than {_LONGEST_LINE:,} characters; that is no file of captions."
-                )
-            yield line
-
-
 def _batched(rows: Iterable[Any], size: int, weight: Callable[[Any], int]) -> Iterator[list[Any]]:
     """Yield lists of up to ``size`` rows, and fewer where they are heavy."""
     batch: list[Any] = []
@@ -482,7 +445,7 @@ def _batched(rows: Iterable[Any], size: int, weight: Callable[[Any], int]) -> It
 
 
 def _read_text(path: Path, size: int) -> _Read:
-    for batch in _batched((line.rstrip("\r\n") for line in _lines(path)), size, len):
+    for batch in _batched((line.rstrip("\r\n") for line in delimited.lines(path)), size, len):
         yield pa.table({"text": pa.array(batch, pa.large_string())}), {}
 
 
@@ -503,7 +466,7 @@ def _read_jsonl(path: Path, size: int) -> _Read:
 
 def _records(path: Path, nested: set[str]) -> Iterator[tuple[int, dict[str, str | None]]]:
     """Yield each object of a JSONL file, with the length of its line; ``nested`` hears of keys of lists and objects."""
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(delimited.lines(path), start=1):
         if not line.strip():
             continue
         try:
@@ -513,7 +476,7 @@ def _records(path: Path, nested: set[str]) -> Iterator[tuple[int, dict[str, str 
             raise InputError(f"{path}, line {number} is not JSON: {error}") from None
         if not isinstance(record, dict):
             raise InputError(f"{path}, line {number} holds {type(record).__name__}; a line holds one object.")
-        tables.check_width(len(record), f"{path}, line {number},")
+        delimited.check_width(len(record), f"{path}, line {number},")
         flat = {key: value for key, value in record.items() if not isinstance(value, dict | list)}
         if len(flat) < len(record):
             _note_left_out(str(path), [key for key in record if key not in flat])
@@ -550,24 +513,23 @@ def _read_csv(path: Path, size: int) -> _Read:
     """Read a CSV or TSV file, every column as text.
 
     A file whose first line holds a URL has no header, as those of CC3M and CC12M: where it has two columns they are
-    ``url`` and ``caption``, and in such a TSV file quotation marks are part of the captions.
+    ``url`` and ``caption``. In TSV files quotation marks may be the captions'.
     """
-    separator = "\t" if _ending(path).startswith(".tsv") else ","
-    with contextlib.closing(_lines(path)) as lines:
+    usual = "\t" if _ending(path).startswith(".tsv") else ","
+    with contextlib.closing(delimited.lines(path)) as lines:
         pair = next(lines, "").split("\t")
     urls = [i for i, field in enumerate(pair) if _URL.match(field)]
-    if separator == "\t" and len(pair) == 2 and len(urls) == 1:
-        names, rows = ["url", "caption"], _pairs(_lines(path), url_first=urls == [0])
+    if usual == "\t" and len(pair) == 2 and len(urls) == 1:
+        names, rows = ["url", "caption"], _pairs(delimited.lines(path), url_first=urls == [0])
     else:
-        rows = _csv_rows(path, separator)
+        rows = delimited.rows(path, usual=usual, literal=usual == "\t")
         header = next(rows, [])
         if not header:
             raise InputError(f"{path} cannot be read as CSV: it is empty.")
-        tables.check_width(len(header), path)
         urls = [i for i, field in enumerate(header) if _URL.match(field)]
         if urls:
             rows, header = chain([header], rows), _headless(len(header), urls[0])
-        names = _carried_as(header, taken=frozenset())
+        names = _carried_as([field.strip() for field in header], taken=frozenset())
     # A cell takes memory where it is empty, too.
     for batch in _batched(rows, size, lambda row: sum(map(len, row)) + 8 * len(row)):
         columns = (pa.array(column, pa.large_string()) for column in zip(*batch, strict=True))
@@ -592,39 +554,6 @@ def _pairs(lines: Iterable[str], *, url_first: bool) -> Iterator[list[str]]:
             yield [one, other] if url_first else [other, one]
 
 
-def _csv_rows(path: Path, separator: str) -> Iterator[list[str]]:
-    """Yield the rows of a CSV file that are not blank, all as wide as the first."""
-    # The limit is one of the process; a caption longer than that is as good as any.
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))
-    held = 0
-
-    def counted() -> Iterator[str]:
-        nonlocal held
-        for line in _lines(path, ends=""):
-            held += len(line)
-            if held > _LONGEST_ROW:
-                raise csv.Error(f"a row is longer than {_LONGEST_ROW:,} characters")
-            yield line
-
-    reader = csv.reader(counted(), delimiter=separator)
-    width = 0
-    try:
-        for row in reader:
-            held = 0
-            width = width or len(row)
-            if len(row) > width:
-                raise InputError(
-                    f"{path} cannot be read as CSV: line {reader.line_num} has {len(row)} fields and the first row has "
-                    f"{width}. A caption that holds a separator must stand in quotation marks."
-                )
-            if row:
-                yield [*row, *[""] * (width - len(row))]
-    except csv.Error as error:
-        raise InputError(
-            f"{path} cannot be read as CSV near line {reader.line_num}: {error}. Is a quotation mark not closed?"
-        ) from None
-
-
 def _plain(table: pa.RecordBatch | pa.Table, names: Sequence[str], left_out: Mapping[str, str]) -> _Read:
     """Yield some columns of an Arrow table, sound, in pieces of bounded size."""
     arrays = [_sound(table.column(table.schema.names.index(name))) for name in names]
@@ -640,7 +569,7 @@ def _flat_columns(schema: pa.Schema, where: str) -> tuple[list[str], dict[str, s
 
     No lists, objects or bytes do, but texts kept as bytes.
     """
-    tables.check_width(len(schema), where)
+    delimited.check_width(len(schema), where)
     found: dict[str, None] = {}
     for field in schema:
         kind = field.type.value_type if kinds.is_dictionary(field.type) else field.type
@@ -704,7 +633,7 @@ _READERS: dict[str, Callable[[Path, int], _Read]] = {
             (".ndjson", _read_jsonl),
             (".txt", _read_text),
         )
-        for packed in ("", *_PACKED)
+        for packed in ("", *delimited.PACKED)
     },
 }
 
@@ -720,7 +649,7 @@ def _reader(path: Path) -> Callable[[Path, int], _Read]:
     if not ending:
         raise InputError(
             f"{path} is of no known kind; captions come from files that end in .parquet, .csv, .tsv, .jsonl, .ndjson "
-            f"or .txt, all but the first also packed ({', '.join(_PACKED)})."
+            f"or .txt, all but the first also packed ({', '.join(delimited.PACKED)})."
         )
     return _READERS[ending]
 
@@ -839,4 +768,9 @@ class HubCorpus(_Tables):
             raise
         except Exception as error:
             # Again many kinds: of the network, and of files that are not what they should be.
-            raise InputError(f"The dataset {self.name!r} cannot be read to its end: {error}") from error
+            instead = ""
+            if self._folder and not self._saved:
+                instead = f" Its files can be read one by one, whatever columns each has: give {self._folder} itself."
+            raise InputError(
+                f"The dataset {self.name!r} cannot be read to its end: {error}{instead}"
+            ) from error

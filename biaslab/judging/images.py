@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from biaslab import models
+from biaslab import folders, models
 from biaslab.errors import InputError
 from biaslab.pictures import ENDINGS, MOST_BYTES, Unreadable, decode
 from biaslab.plaintext import plain
@@ -50,11 +50,10 @@ class FolderImages:
         folder = Path(path).expanduser()
         if not folder.is_dir():
             raise InputError(f"{path} is not a folder; give a folder that holds images.")
-        found = sorted(p for p in folder.glob("**/*") if p.suffix.lower() in ENDINGS and p.is_file())
-        if not found:
+        self._files = folders.files(folder, ENDINGS)
+        if not self._files:
             raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}.")
         self.name, self.pictures = folder.name, models.pictures(folder)
-        self._files = {p.relative_to(folder).as_posix(): p for p in found}
         self.table = pd.DataFrame({"image_id": list(self._files)})
         whole = hashlib.sha256()
         for image_id, file in self._files.items():
@@ -106,19 +105,47 @@ class Subset(DescribedImages):
 
 
 class CaptionImages(FolderImages):
-    """Training images in a folder, each named by its caption's id; one without a file is ``missing``."""
+    """Training images in a folder, each named by its caption's id; one without a file is ``missing``.
+
+    The file of an id is the one at that path below the folder, without its ending or with it, or else the only one of
+    that name in any folder of it. Raises InputError where an id has several.
+    """
 
     def __init__(self, folder: str | Path, caption_ids: Sequence[str]) -> None:
         super().__init__(folder)
-        # Systems write names with accents in one piece or in two.
-        self._files = {plain(file.stem): file for file in self._files.values()}
+        self._folder, paths = str(folder), list(self._files)
+        self.a_file = Path(paths[0]).name
+        self._called = [
+            _grouped({path: name(path) for path in paths})
+            for name in (lambda path: os.path.splitext(path)[0], str, lambda path: Path(path).stem)
+        ]
         self.table = pd.DataFrame({"image_id": list(caption_ids)}, dtype=object)
-        self.a_file = next(iter(self._files.values())).name
+        for caption_id in self.table["image_id"]:
+            self.has(caption_id)
 
     def has(self, caption_id: str) -> bool:
-        """Return whether there is a file of a caption's id."""
-        return plain(caption_id) in self._files
+        """Return whether there is a file of a caption's id; an InputError where there are two."""
+        return self._path(caption_id) is not None
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
         """Return the images in the order asked for, as :meth:`FolderImages.read`."""
-        return super().read([plain(one) for one in image_ids])
+        return super().read([self._path(one) for one in image_ids])
+
+    def _path(self, caption_id: str) -> str | None:
+        # Systems write names with accents in one piece or in two.
+        called = plain(caption_id)
+        paths = next((by[called] for by in self._called if called in by), [None])
+        if len(paths) > 1:
+            raise InputError(
+                f"{self._folder} holds two images for {caption_id!r}: {paths[0]} and {paths[1]}. Keep one, or name "
+                "images by their paths."
+            )
+        return paths[0]
+
+
+def _grouped(names: dict[str, str]) -> dict[str, list[str]]:
+    """Return paths by what they are called, in the plain form."""
+    grouped: dict[str, list[str]] = {}
+    for path, name in names.items():
+        grouped.setdefault(plain(name), []).append(path)
+    return grouped

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from biaslab import cells, delimited
 from biaslab import models as named
-from biaslab import ratings as files
 from biaslab.engine import Memo
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import grounded, judge, segmenters
@@ -159,16 +159,14 @@ def words(path: str) -> tuple[str, ...]:
 
     Raises:
         MissingInputError: There is no such file.
-        InputError: It is no UTF-8, or holds nothing.
+        InputError: It is no text (:func:`biaslab.delimited.lines`), or holds nothing.
     """
-    try:
-        lines = Path(os.path.expanduser(path)).read_text(encoding="utf-8-sig").splitlines()
-    except OSError as error:
-        raise MissingInputError(f"The vocabulary {path!r} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"The vocabulary {path!r} is not UTF-8 (byte {error.start}); save it as UTF-8."
-        ) from None
+    file = Path(os.path.expanduser(path))
+    if not file.is_file():
+        raise MissingInputError(
+            f"The vocabulary {path!r} is not there; give a file of text, an object a line."
+        )
+    lines = delimited.lines(file, ends="", strict=True)
     found = tuple(dict.fromkeys(folded(line) for line in lines if line.strip()))
     if not found:
         raise InputError(f"The vocabulary {path!r} holds no word; write the name of an object on each line.")
@@ -196,7 +194,7 @@ def _typed(rows: pd.DataFrame) -> pd.DataFrame:
 def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
     """Read instances that were found elsewhere, such as by RAM, Grounding DINO and SAM.
 
-    A CSV (UTF-8, commas) or Parquet file with a row an instance: image_id, object, score (0–1), left, top, right,
+    A table (:mod:`biaslab.cells`) with a row an instance: image_id, object, score (0–1), left, top, right,
     bottom (0–1 of width and height), and where there are masks rle (COCO's compressed run lengths), height and width.
     A row with image_id alone stands for an image in which nothing was found. Equal rows count once.
 
@@ -211,35 +209,35 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
             the message names it.
     """
     digest(str(path))
-    path, known = files.located(path), set(COLUMNS)
-    table = files.load_table(path, known)
+    path, known = cells.located(path), set(COLUMNS)
+    table, _ = cells.load(path, known)
     masked = "rle" in table
     needed = ["image_id", "object", "score", *BOX, *(("height", "width") if masked else ())]
-    files.require(table, needed, path, _NEEDS, known)
+    cells.require(table, needed, path, _NEEDS, known)
     ids = None if image_ids is None else list(image_ids)
-    table["image_id"] = files.image_ids(table["image_id"], ids or ())
+    table["image_id"] = cells.image_ids(table["image_id"], ids or ())
     if ids is not None:
         strange = ~table["image_id"].isin(set(ids))
         problem = f"image {{}} is none of the {len(ids):,} images of this run"
         fix = f"take its rows out; ids are like {ids[0] if ids else ''!r}"
-        files.refuse(strange, path, problem, fix, table["image_id"])
+        cells.refuse(strange, path, problem, fix, table["image_id"])
     table["object"] = table["object"].map(folded)
     if not masked:
         table = table.assign(rle="", height="", width="")
-    table["rle"] = files.image_ids(table["rle"])
+    table["rle"] = cells.image_ids(table["rle"])
     there = table[table["object"] != ""].copy()
     empty = (table["object"] == "") & (table[["score", *BOX]] != "").any(axis=1)
     fix = "name it, or leave the row to image_id"
-    files.refuse(empty, path, "object is empty beside a score or a box", fix)
+    cells.refuse(empty, path, "object is empty beside a score or a box", fix)
     for column in ("score", *BOX):
-        values = pd.to_numeric(there[column].str.strip(), errors="coerce").astype(float)
+        values = cells.numbers(there[column], path)
         bad = ~((values >= 0) & (values <= 1))
         fix = "give 0 to 1" + (", pixels over the image's width or height" if column in BOX else "")
-        files.refuse(bad, path, f"{column} is {{}}", fix, there[column])
+        cells.refuse(bad, path, f"{column} is {{}}", fix, there[column])
         there[column] = values
     for low, high in (BOX[::2], BOX[1::2]):
         problem, fix = f"{low} is {{}}, not below {high}", f"give {low} below {high}"
-        files.refuse(there[low] >= there[high], path, problem, fix, there[low])
+        cells.refuse(there[low] >= there[high], path, problem, fix, there[low])
     _check_masks(there, path)
     twice = there.duplicated(["image_id", "object", *BOX, "rle"])
     if twice.any():
@@ -258,16 +256,16 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
 def _check_masks(there: pd.DataFrame, path: Path) -> None:
     masked = there["rle"] != ""
     for side in ("height", "width"):
-        sizes = pd.to_numeric(there[side].str.strip(), errors="coerce")
+        sizes = cells.numbers(there[side], path, whole=True)
         bad = masked & ~((sizes >= 1) & (sizes % 1 == 0) & (sizes <= _MOST_PIXELS))
-        files.refuse(bad, path, f"{side} is {{}} beside a mask", "give pixels of the mask", there[side])
+        cells.refuse(bad, path, f"{side} is {{}} beside a mask", "give pixels of the mask", there[side])
         there[side] = sizes
     some = there[masked]
     first = some.groupby("image_id")[["height", "width"]].transform("first")
     other = (some[["height", "width"]] != first).any(axis=1)
     problem = "a mask of image {} is of another size than the first"
-    files.refuse(other, path, problem, "give all masks of an image in its size", some["image_id"])
+    cells.refuse(other, path, problem, "give all masks of an image in its size", some["image_id"])
     wrong = [check_runs(r.rle, int(r.height), int(r.width)) for r in some.itertuples()]
     bad = pd.Series(wrong, index=some.index, dtype=object) != ""
     problem = next(filter(None, wrong), "")
-    files.refuse(bad, path, f"rle does not fit: {problem}", "encode the mask again")
+    cells.refuse(bad, path, f"rle does not fit: {problem}", "encode the mask again")

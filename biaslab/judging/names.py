@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from biaslab import models, ratings
+from biaslab import cells, models
 from biaslab.judging import plugins
 from biaslab.judging.plugins import PLUGIN
 
@@ -36,7 +36,7 @@ def files_digest(name: str, kind: str) -> str:
     if prefix and path.is_file():
         return file_digest(path)
     if prefix == RATINGS and path.is_dir():
-        each = [(file.name, file_digest(file)) for file in ratings.files(path)]
+        each = [(file.name, file_digest(file)) for file in cells.files(path)]
         return hashlib.sha256(json.dumps(each).encode()).hexdigest()
     if prefix:
         return models.digest(path) if path.is_dir() else name

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslab import ratings as files
+from biaslab import cells, ratings
 from biaslab.errors import InputError
 from biaslab.genders import GENDERS
 from biaslab.judging.judge import JUDGED, frame, of_votes
@@ -78,18 +78,18 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
             somebody else is rated or nobody asked for. The message names the value and the fix.
     """
     people = _people(asked)
-    path = files.located(path)
+    path = cells.located(path)
     table, raters = _shaped(path)
     person = _persons(table, people, path)
     others = table.loc[person < 0, _KEYS]
     if unknown == "error" and len(others):
-        named = others.map(files.shortened).drop_duplicates().to_dict("records")
+        named = others.map(cells.shortened).drop_duplicates().to_dict("records")
         raise InputError(
             f"{path} rates {len(named)} people that nobody asked for (first in data row {others.index[0] + 1}): "
             f"{', '.join(_PERSON.format(**row) for row in named[:5])}{', …' if len(named) > 5 else ''}. Take them out."
         )
     table = table.assign(person=person)[person >= 0]
-    votes = files.votes_on(table, ["person"], raters, path, _PERSON)
+    votes = ratings.votes_on(table, ["person"], raters, path, _PERSON)
     if not votes.n_raters and unknown == "error":
         raise InputError(f"{path} rates none of the {len(people)} people asked for. {_NEEDS}")
     rows = votes.items["person"]
@@ -126,12 +126,14 @@ def _people(asked: pd.DataFrame) -> pd.DataFrame:
 def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
     """Return the cells with known columns in their usual spelling, and the columns of raters if the form is wide."""
     known = {*_KEYS, *_LONG, *_CONTEXT, "image"}
-    table = files.load_table(path, known)
+    table, left_out = cells.load(path, known)
     if "image_id" not in table:
         table = table.rename(columns={"image": "image_id"})
     long = not set(_LONG).isdisjoint(table)
-    files.require(table, [*_KEYS, *(_LONG if long else ())], path, _NEEDS, known)
+    cells.require(table, [*_KEYS, *(_LONG if long else ())], path, _NEEDS, known)
     raters = [c for c in table if c and c not in known]
+    if not long:
+        cells.refuse_left_out(left_out, path)
     if not long and not raters:
         raise InputError(f"{path} has no column of ratings. {_NEEDS}")
     return table, None if long else raters
@@ -139,16 +141,16 @@ def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
 
 def _persons(table: pd.DataFrame, people: pd.DataFrame, path: Path) -> pd.Series:
     """Return the row of ``people`` that each row of the file is about, -1 for one that nobody asked for."""
-    images = files.image_ids(table["image_id"], people["image_id"].unique())
-    files.refuse(images == "", path, "image_id is empty", "name each image")
+    images = cells.image_ids(table["image_id"], people["image_id"].unique())
+    cells.refuse(images == "", path, "image_id is empty", "name each image")
     said = table["position"].str.strip().str.lower().replace({"center": "middle", "centre": "middle"})
     last = images.map(people.groupby("image_id")["position"].max()).fillna(0)
     fix = "say which of them"
-    files.refuse((said == "") & (last > 1), path, "position is empty for an image of several people", fix)
+    cells.refuse((said == "") & (last > 1), path, "position is empty for an image of several people", fix)
     number = pd.to_numeric(said.replace("", "1"), errors="coerce").astype(float)
     bad = ~said.isin(PLACES) & ~(np.isfinite(number) & (number == number.round()))
     fix = f"give 1, 2, … from the left, or {', '.join(PLACES)}"
-    files.refuse(bad, path, "position is {}", fix, table["position"])
+    cells.refuse(bad, path, "position is {}", fix, table["position"])
     # Of one person nobody stands left or right; the middle is one place among three only.
     for word, where, exists in (("left", 1, last > 1), ("middle", 2, last == 3), ("right", last, last > 1)):
         number = number.mask(said == word, exists * where)

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from biaslab import plaintext
-from biaslab import ratings as files
+from biaslab import cells, plaintext
 from biaslab.judging.segmenters import folded
 
 STEPS = ("objects", "number", "relation")
@@ -46,7 +45,7 @@ def read(path: str | Path, image_ids: Iterable[str]) -> pd.DataFrame:
     table = _answers(path, image_ids, STEPS, _NEEDS)
     steps = table[list(STEPS)]
     nothing = (steps == "").all(axis=1)
-    files.refuse(nothing, Path(path), "nothing is rated", "rate a step, or take the row out")
+    cells.refuse(nothing, Path(path), "nothing is rated", "rate a step, or take the row out")
     table["correct"] = (steps != "no").all(axis=1).map({True: "yes", False: "no"})
     return table[["image_id", "rater", *STEPS, "correct"]].reset_index(drop=True)
 
@@ -80,21 +79,21 @@ def _answers(
     Errors as of :func:`read`; ``needs`` is what they say that such files need. Answers about whole images may be empty.
     """
     keys = ["image_id", about] if about else ["image_id"]
-    path, known, image_ids = files.located(path), {*keys, *columns, "rater"}, set(image_ids)
-    table = files.load_table(path, known)
-    files.require(table, [*keys, *columns], path, needs, known)
-    table["image_id"] = files.image_ids(table["image_id"], image_ids)
+    path, known, image_ids = cells.located(path), {*keys, *columns, "rater"}, set(image_ids)
+    table, _ = cells.load(path, known)
+    cells.require(table, [*keys, *columns], path, needs, known)
+    table["image_id"] = cells.image_ids(table["image_id"], image_ids)
     table["rater"] = table["rater"].map(plaintext.name) if "rater" in table else "1"
     strange = ~table["image_id"].isin(image_ids)
-    files.refuse(strange, path, "{} is no image of this run", "take the row out", table["image_id"])
+    cells.refuse(strange, path, "{} is no image of this run", "take the row out", table["image_id"])
     if about:
         table[about] = table[about].map(folded)
-        files.refuse(table[about] == "", path, f"{about} is empty", "name it")
+        cells.refuse(table[about] == "", path, f"{about} is empty", "name it")
     meant, fix = (_YES, "write yes or no") if about else (_YES | {"": ""}, "write yes or no or nothing")
     for column in columns:
         said = table[column].str.strip().str.casefold()
-        files.refuse(~said.isin(list(meant)), path, f"{column} is {{}}", fix, table[column])
+        cells.refuse(~said.isin(list(meant)), path, f"{column} is {{}}", fix, table[column])
         table[column] = said.map(meant)
     twice, last = table.duplicated([*keys, "rater"]), keys[-1]
-    files.refuse(twice, path, f"{last} {{}} is rated twice by one", "keep one row", table[last])
+    cells.refuse(twice, path, f"{last} {{}} is rated twice by one", "keep one row", table[last])
     return table

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from biaslab import delimited
 from biaslab.captions import corpus as module
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
@@ -377,7 +378,7 @@ def test_memory_stays_bounded_with_lines_of_a_megabyte(tmp_path, monkeypatch):
 
 
 def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_LONGEST_LINE", 1000)
+    monkeypatch.setattr(delimited, "LONGEST_LINE", 1000)
     for name, content in (
         ("a.txt", b"x" * 1001),
         ("a.jsonl", b'{"text": "' + b"x" * 1001),
@@ -388,25 +389,35 @@ def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
             read(open_corpus(str(tmp_path / name)))
 
 
-def test_a_quotation_mark_that_is_never_closed(tmp_path, monkeypatch):
-    import csv
-
-    limit = csv.field_size_limit(500)
-    monkeypatch.setattr(module, "_LONGEST_LINE", 500)
-    (tmp_path / "a.csv").write_text('text\na\n"open\n' + "line\n" * 500)
-    with pytest.raises(InputError, match=r"a.csv cannot be read as CSV near line \d+: .*not closed"):
+def test_a_quotation_mark_that_is_never_closed_swallows_no_captions(tmp_path):
+    (tmp_path / "a.csv").write_text('text,url\na,1\n"open,2\nb,3\n')
+    with pytest.raises(
+        InputError, match=r"a.csv cannot be read as CSV: in the row that begins in line 3, .*not closed"
+    ):
         read(open_corpus(str(tmp_path / "a.csv")))
-    csv.field_size_limit(limit)
+    # Between tabs it is part of the caption.
+    (tmp_path / "a.tsv").write_text('text\turl\na\t1\n"open\t2\nb\t3\n')
+    assert list(read(open_corpus(str(tmp_path / "a.tsv")))["text"]) == ["a", '"open', "b"]
 
 
-def test_a_folder_is_all_its_files_of_known_kinds(tmp_path):
+def test_a_folder_is_all_its_files_of_known_kinds(tmp_path, caplog):
     (tmp_path / "set" / "b").mkdir(parents=True)
     write(tmp_path / "set" / "b" / "a.csv", [("one", 1)])
     write(tmp_path / "set" / "a.parquet", [("two", 2)])
     (tmp_path / "set" / "README.md").write_text("not captions")
+    # Texts beside tables are about them; what systems leave is nobody's.
+    (tmp_path / "set" / "LICENSE.txt").write_text("not captions\neither")
+    for left in ("._a.parquet", "__MACOSX/a.csv", "b/.ipynb_checkpoints/a-checkpoint.csv"):
+        (tmp_path / "set" / left).parent.mkdir(exist_ok=True)
+        (tmp_path / "set" / left).write_bytes(b"\0\5\x16\7Mac OS X")
     corpus = open_corpus(str(tmp_path / "set"))
     assert corpus.parts == 2
     assert sorted(read(corpus)["text"]) == ["one", "two"]
+    assert [r.getMessage() for r in caplog.records] == [f"{tmp_path}/set: read as no captions: LICENSE.txt."]
+    (tmp_path / "texts").mkdir()
+    for name in ("a.txt", "README.txt"):
+        (tmp_path / "texts" / name).write_text(f"from {name}\n")
+    assert list(read(open_corpus(str(tmp_path / "texts")))["text"]) == ["from a.txt"]
     with pytest.raises(MissingInputError, match="There is no corpus"):
         (tmp_path / "empty").mkdir()
         open_corpus(str(tmp_path / "empty"))
@@ -586,7 +597,7 @@ def test_bad_input_is_named(tmp_path):
         (
             "z.csv",
             b"text,n\na,1\na, b,2\n",
-            r"z.csv cannot be read as CSV: line 3 has 3 fields and the first row has 2",
+            r"z.csv cannot be read as CSV: line 3 has 3 cells and the first row has 2",
         ),
         ("x.jsonl", b'{"text": "a"}\n{"text":', "x.jsonl, line 2 is not JSON"),
         ("y.jsonl", b"[1]\n", "y.jsonl, line 1 holds list"),

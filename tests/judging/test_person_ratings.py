@@ -132,7 +132,6 @@ def test_ratings_of_others_are_named_or_left_aside(write):
         ("image_id,position,rater,label\na,1,,male\n", "rater is empty in data row 1"),
         ("image_id,position,Ann,ann\na,1,male,male\n", None),
         ("image_id,position,Ann\na,1,\n", "rates none of the 8 people"),
-        ("image_id;position;Ann\na;1;male\n", "separates its columns by ';'"),
     ],
 )
 def test_bad_files_say_what_and_where(content, message, write):

@@ -1,0 +1,179 @@
+"""The reader of delimited text: how people, spreadsheets and crawls save tables and lines."""
+
+import codecs
+import csv
+import gzip
+import io
+
+import pandas as pd
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from biaslab import delimited
+from biaslab.captions.corpus import open_corpus
+from biaslab.errors import InputError
+
+ROWS = [["text", "n"], ["A nurse, an infirmière", "1"], ["two\nlines", "2"], ['a "quoted" word', ""]]
+
+
+def written(rows, separator=","):
+    out = io.StringIO(newline="")
+    csv.writer(out, delimiter=separator).writerows(rows)
+    return out.getvalue()
+
+
+def read(folder, content, name="a.csv", **options):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return list(delimited.rows(path, **options))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("separator", delimited.SEPARATORS)
+def test_a_table_is_read_however_it_was_saved(tmp_path, encoding, separator):
+    content = written(ROWS, separator).encode(encoding)
+    assert read(tmp_path, content) == ROWS
+    assert read(tmp_path, gzip.compress(content), "a.csv.gz") == ROWS
+    assert read(tmp_path, f"sep={separator}\r\n" + written(ROWS, separator)) == ROWS
+
+
+def test_big_ends_first():
+    marks = {codecs.BOM_UTF16_BE: "utf-16-be", codecs.BOM_UTF32_BE: "utf-32-be"}
+    for mark, encoding in marks.items():
+        assert delimited._MARKS[mark] == encoding[:6]
+
+
+def test_utf_16_without_a_mark_is_told_from_text(tmp_path):
+    for encoding in ("utf-16-le", "utf-16-be"):
+        with pytest.raises(InputError, match=r"a\.csv holds null bytes \(UTF-16 without a mark"):
+            read(tmp_path, written(ROWS).encode(encoding))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.txt", "a.jsonl"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "utf-32"])
+def test_captions_are_read_by_the_mark_of_their_encoding(tmp_path, name, encoding):
+    lines = {
+        "a.csv": "text\nA nurse\nA chef\n",
+        "a.tsv": "url\ttext\n\tA nurse\n\tA chef\n",
+        "a.txt": "A nurse\nA chef\n",
+        "a.jsonl": '{"text": "A nurse"}\n{"text": "A chef"}\n',
+    }
+    (tmp_path / name).write_bytes(lines[name].encode(encoding))
+    texts = [t for batch in open_corpus(str(tmp_path / name)).batches() for t in batch["text"]]
+    assert texts == ["A nurse", "A chef"]
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ('text\na\n"open\nb\nc\n', 3),
+        ('text,n\n"a",1\n1,"open\n2,b\n', 3),
+        ('text\n"a\nb"\n"closed" early\n', 4),
+        ('text\na\n"open\n"b"\n', 3),
+    ],
+    ids=["at the end", "in a later cell", "text behind it", "closed by the next row's"],
+)
+def test_an_open_quotation_mark_is_an_error_that_names_its_line(tmp_path, content, line):
+    with pytest.raises(InputError, match=rf"in the row that begins in line {line}, .*not closed"):
+        read(tmp_path, content)
+
+
+def test_between_tabs_a_quotation_mark_may_be_the_captions(tmp_path):
+    content = (
+        'text\tn\n"Pilot of the year\t1\n"Good", he said\t2\n"as ""written"" by a program"\t3\n'
+        '"two\nlines"\t4\n5" nails\t5\nlast\t"open\nnext\t6\n'
+    )
+    assert read(tmp_path, content, usual="\t", literal=True)[1:] == [
+        ['"Pilot of the year', "1"],
+        ['"Good", he said', "2"],
+        ['as "written" by a program', "3"],
+        ["two\nlines", "4"],
+        ['5" nails', "5"],
+        ["last", '"open'],
+        ["next", "6"],
+    ]
+    # A last cell that goes on is known by the next line, which is no row.
+    assert read(tmp_path, 'n\ttext\n1\t"two\nlines"\n2\tb\n', usual="\t", literal=True)[1:] == [
+        ["1", "two\nlines"],
+        ["2", "b"],
+    ]
+    with pytest.raises(InputError, match=r"begins in line 2, a cell begins with a quotation mark"):
+        read(tmp_path, 'text\tn\tm\n"a\t1\nb\t2\t3\n', usual="\t", literal=True)
+
+
+def test_rows_of_other_widths(tmp_path):
+    assert read(tmp_path, "a,b\n1\n\n \n2,3\n") == [["a", "b"], ["1", ""], [" ", ""], ["2", "3"]]
+    # What a spreadsheet leaves below a table is no row of it.
+    assert read(tmp_path, "\n \na;b\n1;2\n;\n ; \n", strict=True) == [["a", "b"], ["1", "2"]]
+    with pytest.raises(InputError, match=r"line 3 has 1 cells and the first row has 2.*separator, too"):
+        read(tmp_path, "a,b\n1,2\n3\n", strict=True)
+    with pytest.raises(InputError, match=r"line 4 has 3 cells and the first row has 2"):
+        read(tmp_path, 'a,b\n"1\n2",2\n37,5,1\n')
+
+
+def test_bytes_of_another_encoding_are_named_or_replaced(tmp_path):
+    content = "a\nb\ncafé\n".encode("latin-1")
+    assert read(tmp_path, content)[-1] == ["caf\ufffd"]
+    with pytest.raises(InputError, match=r"a\.csv is not UTF-8 \(line 3: byte 0xe9\); save it as UTF-8"):
+        read(tmp_path, content, strict=True)
+    with pytest.raises(InputError, match=r"a\.csv is not UTF-16 \(line 1: byte 0x"):
+        read(tmp_path, "a".encode("utf-16") + b"\x00", strict=True)
+
+
+@pytest.mark.parametrize("line", ["a,b", "a;b", "a|b|c", "a\tb", "text", "a, b; c", "a; b, c"])
+def test_the_first_line_tells_what_separates(line):
+    # The usual one, if there is any; else what there is.
+    expected = "," if "," in line or line == "text" else next(s for s in ";\t|" if s in line)
+    assert delimited.separator(line) == expected
+    assert delimited.separator(line, "\t") == ("\t" if "\t" in line else expected if line != "text" else "\t")
+
+
+CELLS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+
+
+@given(st.data(), st.sampled_from(delimited.SEPARATORS), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))
+def test_what_a_program_writes_comes_back(tmp_path_factory, data, separator, encoding):
+    width = data.draw(st.integers(2, 4))
+    rows = data.draw(st.lists(st.lists(CELLS, min_size=width, max_size=width), max_size=5))
+    table = [[f"c{i}" for i in range(width)], *rows]
+    out = io.StringIO(newline="")
+    csv.writer(out, delimiter=separator, quoting=csv.QUOTE_ALL).writerows(table)
+    path = tmp_path_factory.mktemp("rows") / "a.csv"
+    path.write_bytes(out.getvalue().encode(encoding))
+    assert list(delimited.rows(path)) == table
+    if encoding == "utf-8":
+        # By another reader.
+        frame = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8")
+        theirs = [[cell.replace("\r\n", "\n") for cell in row] for row in frame.to_numpy(object).tolist()]
+        assert theirs == [[cell.replace("\r\n", "\n") for cell in row] for row in rows]
+
+
+@given(st.binary(max_size=200), st.booleans(), st.sampled_from([",", "\t"]), st.booleans())
+@example(b'"\t"\n\t"', False, "\t", True)
+@example(b"\xff\xfe\x00", True, ",", False)
+@example(b"sep=\n", True, ",", False)
+def test_whatever_bytes_are_rows_or_one_of_our_errors(tmp_path_factory, content, strict, usual, literal):
+    path = tmp_path_factory.mktemp("bytes") / "a.csv"
+    path.write_bytes(content)
+    try:
+        rows = list(delimited.rows(path, usual=usual, strict=strict, literal=literal))
+    except InputError as error:
+        assert "a.csv" in str(error)
+    else:
+        assert len({len(row) for row in rows}) <= 1
+
+
+@given(st.lists(st.sampled_from(['"', "a", "\t", "\n", "b\tc\n", '""']), max_size=30).map("".join))
+def test_pieces_of_a_file_do_not_matter(tmp_path_factory, content):
+    """A corpus reads the same captions in batches of one and of many."""
+    path = tmp_path_factory.mktemp("pieces") / "a.tsv"
+    path.write_text("text\tn\n" + content)
+    results = []
+    for size in (1, 100):
+        try:
+            batches = list(open_corpus(str(path)).batches(size))
+            results.append([row for batch in batches for row in batch[["text", "n"]].to_numpy().tolist()])
+        except InputError as error:
+            results.append(str(error))
+    assert results[0] == results[1]

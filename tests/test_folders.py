@@ -1,0 +1,116 @@
+"""Folders as people have them: what in them is theirs."""
+
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from biaslab import folders
+from biaslab.errors import InputError
+from biaslab.judging.images import CaptionImages, FolderImages
+
+COLOURS = {"red": [255, 0, 0], "blue": [0, 0, 255], "lime": [0, 255, 0]}
+
+
+@pytest.fixture
+def save(tmp_path):
+    def saved(name, colour="red"):
+        path = tmp_path / "images" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (2, 2), colour).save(path, "PNG")
+        return path.parents[name.count("/")]
+
+    return saved
+
+
+def test_what_systems_leave_is_not_the_users(save, tmp_path):
+    save("nurse/n1.png")
+    for left in (
+        "nurse/.ipynb_checkpoints/n1-checkpoint.png",
+        "__MACOSX/nurse/n1.png",
+        "nurse/._n1.png",
+        ".thumbnails/n1.png",
+        "@eaDir/n1.png",
+        "$RECYCLE.BIN/n1.png",
+    ):
+        folder = save(left)
+    (folder / "Thumbs.db").write_bytes(b"")
+    (folder / "folder.png").mkdir()
+    os.mkfifo(folder / "pipe.png")
+    assert list(FolderImages(folder).table["image_id"]) == ["nurse/n1.png"]
+    # The folder itself may be called as it likes.
+    hidden = folder.rename(tmp_path / ".cache")
+    assert list(FolderImages(hidden).table["image_id"]) == ["nurse/n1.png"]
+
+
+def test_links_are_followed_once_and_those_that_lead_nowhere_are_named(save, tmp_path, caplog):
+    folder = save("a.png")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (folder / "a.png").rename(elsewhere / "b.png")
+    (folder / "linked").symlink_to(elsewhere)
+    (folder / "c.png").symlink_to(elsewhere / "b.png")
+    (folder / "loop").symlink_to(folder)
+    (folder / "gone.png").symlink_to(folder / "nothing.png")
+    assert list(folders.files(folder, (".png",))) == ["c.png", "linked/b.png"]
+    assert [r.getMessage() for r in caplog.records] == [
+        f"{folder}: 1 links lead nowhere, such as 'gone.png'."
+    ]
+
+
+@pytest.mark.parametrize("name", [b"b\xffad.png", b"of\ntwo.png", b"tab\there.png"])
+def test_a_name_that_no_table_can_hold_is_told(save, name):
+    folder = save("a.png")
+    with open(os.path.join(os.fsencode(folder), name), "wb"):
+        pass
+    with pytest.raises(
+        InputError, match=r"images holds a file called b'.*', which no table can name; rename it"
+    ):
+        FolderImages(folder)
+
+
+def test_a_folder_that_cannot_be_read_is_told(save, monkeypatch):
+    folder = save("in/a.png")
+
+    def walk(path, *, onerror, **_):
+        onerror(PermissionError(13, "Permission denied", str(folder / "in")))
+        return iter(())
+
+    monkeypatch.setattr(os, "walk", walk)
+    with pytest.raises(InputError, match=r"images/in cannot be read: Permission denied\."):
+        FolderImages(folder)
+
+
+def colour(images, one):
+    return next(name for name, rgb in COLOURS.items() if np.array_equal(images.read([one])[0][0, 0], rgb))
+
+
+def test_an_image_is_found_by_its_path_and_else_by_its_name(save):
+    ids = ["de/part.csv-000000000", "en/part.csv-000000000", "1", "x.png", "only"]
+    save(f"{ids[0]}.png", "red")
+    save(f"{ids[1]}.png", "blue")
+    save("a/1.png", "red")
+    save("b/1.png", "blue")
+    save("1.jpg", "lime")
+    save("x.png", "blue")
+    folder = save("deep/er/only.png", "lime")
+    images = CaptionImages(folder, ids)
+    assert [colour(images, one) for one in ids] == ["red", "blue", "lime", "blue", "lime"]
+    assert not images.has("2") and not images.has("../x")
+
+
+@pytest.mark.parametrize("files", [("a/1.png", "b/1.png"), ("1.png", "1.jpg"), ("b/1.png", "c/é/1.png")])
+def test_two_images_for_one_id_are_an_error_that_names_both(save, files):
+    folder = save(files[0])
+    save(files[1])
+    with pytest.raises(InputError, match="holds two images for '1': ") as error:
+        CaptionImages(folder, ["1"])
+    assert all(name in str(error.value) for name in files)
+    # Of ids that are not asked for nothing is said.
+    assert not CaptionImages(folder, ["2"]).has("2")
+
+
+def test_texts_beside_data_are_told_by_their_names():
+    texts = ["LICENSE.txt", "docs/README_de.txt", "licence", "notices.txt", "captions.txt", "CITATION.cff"]
+    assert folders.without_notes(texts) == ["notices.txt", "captions.txt"]
