@@ -95,28 +95,24 @@ def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str
                 f"{path} holds null bytes (UTF-16 without a mark, or no text); save it as UTF-8."
             )
         text = io.TextIOWrapper(file, encoding, errors="strict" if strict else "replace", newline=ends)
-        number = 0
-        while line := _line(text, path, number):
-            number += 1
-            if len(line) == LONGEST_LINE and not line.endswith(("\n", "\r")):
-                raise InputError(
-                    f"{path}, line {number} is longer than {LONGEST_LINE:,} characters; that is no such file."
-                )
-            yield line
-
-
-def _line(text: io.TextIOWrapper, path: Path, before: int) -> str:
-    try:
-        return text.readline(LONGEST_LINE)
-    except UnicodeDecodeError as error:
-        shown = "UTF-8" if text.encoding.startswith("utf-8") else text.encoding.upper()
-        at = before + 1 + error.object[: error.start].count(b"\n")
-        raise InputError(
-            f"{path} is not {shown} (line {at}: byte 0x{error.object[error.start]:02x}); save it as UTF-8."
-        ) from None
-    # UTF-16 that begins with the mark of UTF-32, say.
-    except UnicodeError as error:
-        raise InputError(f"{path} cannot be read as text ({error}); save it as UTF-8.") from None
+        number, readline = 0, text.readline
+        try:
+            while line := readline(LONGEST_LINE):
+                number += 1
+                if len(line) == LONGEST_LINE and not line.endswith(("\n", "\r")):
+                    raise InputError(
+                        f"{path}, line {number} is longer than {LONGEST_LINE:,} characters; that is no such file."
+                    )
+                yield line
+        except UnicodeDecodeError as error:
+            shown = "UTF-8" if encoding.startswith("utf-8") else encoding.upper()
+            at = number + 1 + error.object[: error.start].count(b"\n")
+            raise InputError(
+                f"{path} is not {shown} (line {at}: byte 0x{error.object[error.start]:02x}); save it as UTF-8."
+            ) from None
+        # UTF-16 that begins with the mark of UTF-32, say.
+        except UnicodeError as error:
+            raise InputError(f"{path} cannot be read as text ({error}); save it as UTF-8.") from None
 
 
 def separator(first_line: str, usual: str = ",") -> str:
@@ -167,7 +163,10 @@ def rows(
         for row in reader:
             begins, source.begins, source.held = source.begins, source.number + 1, 0
             # Of a table that a spreadsheet saved, rows without a word are no rows.
-            if not row or (strict and not any(cell.strip() for cell in row)):
+            if not row or (strict and not any(map(str.strip, row))):
+                continue
+            if len(row) == width:
+                yield row
                 continue
             if not width:
                 width = len(row)
@@ -230,7 +229,7 @@ def _tabbed(source: _Counted) -> Iterator[list[str]]:
     width = 0
     for line in source:
         row = _split(line)
-        if any(cell.startswith('"') for cell in row):
+        if '"' in line and any(cell.startswith('"') for cell in row):
             row = _quoted(source, line, width) or row
         width = width or len(row)
         yield row

@@ -43,6 +43,7 @@ OUTCOMES: dict[str, str] = {
     "lost_gender": "the model left out the gender that the caption says, twice",
     "added_gender": "the model said a gender that the caption does not, twice",
     "too_long": "the model wrote much more than the caption, twice",
+    "declined": "the model said that it would not, twice",
     "not_asked": "the caption is too long to be asked about",
 }
 # Characters of a caption beyond which no model is asked: no alternative text of an image is that long.
@@ -60,6 +61,7 @@ _WHY = {
     "lost_gender": "Your text says less about somebody's gender than the caption.",
     "added_gender": "Your text says more about somebody's gender than the caption.",
     "too_long": "That is much longer than the caption.",
+    "declined": "That is no paraphrase.",
 }
 
 _OPENER = re.compile(
@@ -69,9 +71,19 @@ _OPENER = re.compile(
 _OPENERS = ("A photo of", "A picture of", "An image of")
 _SMILES = ("with a smile",)
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+# A paraphrase of the longest caption that is not too long has fewer characters.
+_LONGEST_ANSWER = 4 * LONGEST_CAPTION
 # What models put around a paraphrase.
 _LABEL = re.compile(
-    r"(?i)^(?:here is |here's )?(?:the |a )?(?:paraphrase|paraphrased caption|caption)\s*:\s*"
+    r"(?i)^(?:(?:sure|certainly|of course|okay)[,.!:]? )?(?:here is |here's )?(?:the |a |your |my )?"
+    r"(?:(?:paraphrase|paraphrased|rephrased|new)(?: image)?(?: caption)?|caption):\s*"
+)
+# How models begin that decline in words, where they could decline in a field that is there for it.
+_DECLINES = re.compile(
+    r"(?i)^(?:unfortunately,? |regrettably,? )?(?:"
+    r"(?:i am |i['’]m |we are )?(?:very |so )?sorry\b|(?:my )?apologies\b|i (?:must )?apologi[sz]e\b|"
+    r"(?:i|we) (?:am |are )?(?:can(?:['’]t|not| not)|could not|won['’]t|will not|not able|unable|(?:must )?decline)\b|"
+    r"(?:i['’]m|we['’]re) (?:not able|unable)\b|as an? (?:ai|language model)\b)"
 )
 _QUOTES = ('""', "''", "“”", "‘’", "«»", "``")
 
@@ -99,7 +111,8 @@ def paraphrases(
         progress: Whether to show a bar while a model is asked.
 
     Returns:
-        One row a caption, in order: ``text``, and ``outcome``, one of :data:`OUTCOMES` or of an endpoint's own.
+        One row a caption, in order: ``text``, ``outcome``, one of :data:`OUTCOMES` or of an endpoint's own, and
+        ``asked_without``, the fields of the request that the model did not take.
 
     Raises:
         ParameterError: An occupation is empty, or the endpoint does not accept the key or the model.
@@ -107,15 +120,15 @@ def paraphrases(
     """
     pairs = list(zip(captions, occupations, strict=True))
     texts = [paraphrase(text, occupation, seed) for text, occupation in pairs]
-    outcomes = ["by_rule"] * len(pairs)
+    outcomes, without = ["by_rule"] * len(pairs), [""] * len(pairs)
     if endpoint is not None:
         asked = [i for i, (text, _) in enumerate(pairs) if len(text) <= LONGEST_CAPTION]
         found = _by_model([pairs[i] for i in asked], endpoint, store, names, progress)
         outcomes = ["not_asked"] * len(pairs)
-        for i, (text, outcome) in zip(asked, found, strict=True):
-            outcomes[i] = outcome
+        for i, (text, outcome, left_out) in zip(asked, found, strict=True):
+            outcomes[i], without[i] = outcome, left_out
             texts[i] = text if outcome == "paraphrased" else texts[i]
-    return pd.DataFrame({"text": texts, "outcome": outcomes}, dtype=object)
+    return pd.DataFrame({"text": texts, "outcome": outcomes, "asked_without": without}, dtype=object)
 
 
 def _by_model(
@@ -124,8 +137,8 @@ def _by_model(
     store: Store | None,
     names: str,
     progress: bool,
-) -> list[tuple[str, str]]:
-    """Return text and outcome of each caption and occupation, asking twice where the first text will not do."""
+) -> list[tuple[str, str, str]]:
+    """Return text, outcome and what was left out for each caption; asked twice where the first text will not do."""
     from biaslab.net.chat import ask_until
 
     questions = [
@@ -142,8 +155,9 @@ def _by_model(
             for i, (_, outcome) in zip(indices, judged, strict=True)
         ]
 
-    ask_until(endpoint, questions, wrong, 2, store, label="paraphrasing", progress=progress)
-    return [found[i] for i in range(len(pairs))]
+    how = {"label": "paraphrasing", "longest": _LONGEST_ANSWER, "progress": progress}
+    answers = ask_until(endpoint, questions, wrong, 2, store, **how)
+    return [(*found[i], answer.asked_without) for i, answer in enumerate(answers)]
 
 
 def _judged(pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], names: str) -> list[tuple[str, str]]:
@@ -162,6 +176,8 @@ def _judged(pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], names: 
     ):
         if not text:
             outcome = "empty" if answer.outcome == "answered" else answer.outcome
+        elif _DECLINES.match(text) and not _DECLINES.match(caption):
+            outcome = "declined"
         elif not any(_named(occupation).search(form(text)) for form in (plain, parted)):
             outcome = "lost_occupation"
         elif said != now:

@@ -1,6 +1,6 @@
 """Human ratings of each person in an image, read from a file, and how far judges and raters agree.
 
-Two formats, told apart by their columns; CSV (UTF-8, commas) or Parquet:
+Two formats, told apart by their columns, in a table of :mod:`biaslab.cells`:
 
 - wide: ``image_id, position`` and one column per rater;
 - long: ``image_id, position, rater, label``, one row per person and rater.

@@ -1,6 +1,6 @@
 """What people say of images that were asked to show objects: whether each part of the prompt, or an object, is there.
 
-A CSV (UTF-8, commas) or Parquet file with a row per image and rater: ``image_id``, ``rater`` (may be left out where
+A table (:mod:`biaslab.cells`) with a row per image and rater: ``image_id``, ``rater`` (may be left out where
 one person rated), and ``objects``, ``number`` and ``relation``, each ``yes``, ``no``, or empty where the prompt does
 not ask for it. Ratings of objects have a row per image, object and rater instead: ``object`` and ``shown``, ``yes`` or
 ``no``.

@@ -137,6 +137,8 @@ class Critique(Batch):
     often), or an endpoint's outcome such as ``refused`` (:data:`biaslab.net.chat.OUTCOMES`)."""
     raw: str = ""
     """An endpoint's last reply as it came; text of strangers, to be escaped wherever it is shown."""
+    asked_without: str = ""
+    """Fields of the request that an endpoint's model does not take, joined by commas."""
     image_ids: tuple[str, ...] = ()
     """The images that it judged from."""
 
@@ -263,6 +265,7 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
                     "gender": given.gender if given else "",
                     "share": 100 * given.share if given else float("nan"),
                     "guideline": given.text if given else "",
+                    "asked_without": c.asked_without,
                     "percent_female": 100 * n_female / n_people if n_people else float("nan"),
                     "ci_low": 100 * low,
                     "ci_high": 100 * high,

@@ -29,6 +29,8 @@ READINGS = 3
 _LONGEST_SIDE = 512
 # The most characters of each answer, and of a guideline: it stands in every prompt.
 _LONGEST = {"kind": 80, "reasons": 2000, "guideline": 300}
+# All of them, with what stands around them in JSON, in which a character may take six.
+_LONGEST_ANSWER = 6 * sum(_LONGEST.values()) + 1000
 SCHEMA = {
     "type": "object",
     "properties": {"biased": {"type": "boolean"}, **{name: {"type": "string"} for name in _LONGEST}},
@@ -96,6 +98,7 @@ class EndpointCritic:
             READINGS,
             self.store,
             options={"response_format": _FORMAT},
+            longest=_LONGEST_ANSWER,
             label="asking the critic",
             progress=False,
         )
@@ -175,6 +178,7 @@ def _critique(
             reasons=reply.reasons,
             guidelines=new if reply.biased else brief.earlier,
             raw=answer.text,
+            asked_without=answer.asked_without,
             image_ids=image_ids,
         )
     raw = ""

@@ -35,7 +35,7 @@ OUTCOMES: dict[str, str] = {
     "unavailable": "the server did not answer this question, however often it was asked",
 }
 _KEPT = ("answered", "empty", "cut", "filtered", "refused")
-# Bytes of a reply that are read; a chat completion has a few thousand.
+# Bytes of a reply that are read; a chat completion has a few thousand, and a few hundred thousand of thoughts.
 _LONGEST_REPLY = 8 * 2**20
 
 # One message, as in ``{"role": "user", "content": …}``: the content is a text or a list of parts (texts and images).
@@ -47,7 +47,8 @@ class Answer:
     """What came back for one conversation."""
 
     text: str
-    """What the model said, without white space around it; empty where the outcome is not ``answered``."""
+    """What the model said, without white space around it, as far as it was asked to say that much; empty where the
+    outcome is not ``answered``."""
     outcome: str
     """One of :data:`OUTCOMES`."""
     detail: str = ""
@@ -56,6 +57,8 @@ class Answer:
     """Tokens of the question, as the server counts them; 0 where it does not say."""
     completion_tokens: int = 0
     """Tokens of the answer, likewise."""
+    asked_without: str = ""
+    """Fields of the request that the model does not take, joined by commas, such as ``temperature``."""
 
 
 def ask(
@@ -64,18 +67,20 @@ def ask(
     store: Store | None = None,
     *,
     options: Mapping[str, Any] | None = None,
+    longest: int = 100_000,
     label: str = "asking",
     progress: bool = True,
 ) -> list[Answer]:
     """Put each conversation to the model, at temperature 0; return its answers in order. Equal ones are asked once.
 
-    A model that takes no temperature, or no form of its answers, is asked without; what it thinks aloud before its
-    answer is taken off.
+    A model that takes no temperature, or no form of its answers, is asked without, which its answers say; what it
+    thinks aloud before its answer is taken off.
 
     Args:
         conversations: For each answer its messages, which must fit in JSON.
         store: Where answers are kept; nothing is kept where it is None.
         options: Further fields of a request, such as ``{"max_tokens": 200}``.
+        longest: Characters of an answer that are of any use; it is kept up to there.
         label: What the progress bar calls the work.
 
     Raises:
@@ -92,11 +97,15 @@ def ask(
     path = store.stage("answers", inputs).folder / "answers.jsonl" if store is not None else None
     journal = Journal(path, _STAYS + ROOM)
     with journal.turn(digest(sorted(set(digests)))[:16]):
-        wanted = set(digests)
-        known = {key: Answer(**r) for r in journal.records() if (key := r.pop("question")) in wanted}
+        wanted, known, without = set(digests), {}, set()
+        for record in journal.records():
+            without.update(filter(None, record.get("asked_without", "").split(",")))
+            if (key := record.pop("question")) in wanted:
+                known[key] = Answer(**record)
         missing = {d: m for d, m in zip(digests, conversations, strict=True) if d not in known}
         if missing:
-            asking = _Chats(endpoint, fields, journal, worked_before=bool(known))
+            asking = _Chats(endpoint, fields, journal, longest=longest, worked_before=bool(known))
+            asking.left_out |= without
             known |= asking.all(missing, label, progress)
     return [known[d] for d in digests]
 
@@ -142,10 +151,16 @@ class _Chats(Requests):
     nothing = staticmethod(partial(Answer, ""))
 
     def __init__(
-        self, endpoint: EndpointSettings, fields: Mapping[str, Any], journal: Journal, *, worked_before: bool
+        self,
+        endpoint: EndpointSettings,
+        fields: Mapping[str, Any],
+        journal: Journal,
+        *,
+        longest: int,
+        worked_before: bool,
     ) -> None:
         super().__init__(endpoint, fields, worked_before=worked_before)
-        self._journal = journal
+        self._journal, self._longest = journal, longest
 
     def asked(self, question: Sequence[Message]) -> dict[str, Any]:
         return {"messages": [dict(m) for m in question]}
@@ -163,14 +178,15 @@ class _Chats(Requests):
             tokens = [_count(used.get(k)) for k in ("prompt_tokens", "completion_tokens")]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             return Answer("", "malformed", f"no chat completion: {self.clean(data)}")
-        text = self.clean(text, longest=_LONGEST_REPLY)
+        text = self.clean(text, longest=self._longest)
         if reason == "content_filter":
             return Answer("", "filtered", "finish_reason content_filter", *tokens)
         if reason == "length":
             return Answer("", "cut", "finish_reason length", *tokens)
         if not text and message.get("refusal"):
             return Answer("", "refused", self.clean(message["refusal"]), *tokens)
-        return Answer(text, "answered" if text else "empty", "", *tokens)
+        without = ",".join(name for name in self.optional if name in self.left_out)
+        return Answer(text, "answered" if text else "empty", "", *tokens, asked_without=without)
 
 
 def _count(value: object) -> int:

@@ -68,7 +68,7 @@ class Requests:
 
     def __init__(self, settings: EndpointSettings, fields: Mapping[str, Any], *, worked_before: bool) -> None:
         self.settings, self._fields, self._worked = settings, fields, worked_before
-        self._left_out: set[str] = set()
+        self.left_out: set[str] = set()
         self.stop = threading.Event()
         self.mutex = threading.Lock()
         self._failed_in_a_row = 0
@@ -165,7 +165,7 @@ class Requests:
     def _sent(self, client: httpx.Client, digest: str, question: Any) -> tuple[int, httpx.Headers, bytes]:
         """Send a question as :meth:`post` does, without fields that this model does not take."""
         while True:
-            fields = {k: v for k, v in self._fields.items() if k not in self._left_out}
+            fields = {k: v for k, v in self._fields.items() if k not in self.left_out}
             # In ASCII, so that any text fits: JSON has an escape for what UTF-8 does not take.
             whole = json.dumps({**fields, **self.asked(question)}).encode()
             status, headers, data = self.post(client, digest, whole)
@@ -173,9 +173,9 @@ class Requests:
             if status not in (400, 422) or not (name := replies.refused_field(data, maybe)):
                 return status, headers, data
             with self.mutex:
-                if name not in self._left_out:
+                if name not in self.left_out:
                     _log.warning("%s takes no %r of its own: it is asked without.", self.settings.model, name)
-                    self._left_out.add(name)
+                    self.left_out.add(name)
 
     def policy(self, tries: int) -> Callable[[Callable[[], Any]], Any]:
         """Return what sends a request up to ``tries`` times."""

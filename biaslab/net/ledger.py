@@ -135,6 +135,12 @@ class Ledger:
             if not charged:
                 self._write("free", key, cost=str(-self._price), time=now())
 
+    def refund(self, key: str) -> None:
+        """Take back the price of a request that ended long ago, and turns out to have cost nothing."""
+        with self._changed:
+            self._write("free", key, cost=str(-self._price), time=now())
+            self._changed.notify_all()
+
     def _write(self, event: str, key: str, **more: Any) -> None:
         self.journal.write({"event": event, "image": key, **more, "line": self._lines + 1}, sync=True)
         self._lines += 1

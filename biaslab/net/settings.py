@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, model_validator
 
+from biaslab import plugins
 from biaslab.errors import ParameterError
 from biaslab.groups import Group, Texts, Whole, field
 
@@ -83,6 +84,11 @@ class EndpointSettings(Group):
         "Environment variable that holds the key, which is never kept; empty where none is asked for.",
         secret=True,
     )
+    service: str = field(
+        "",
+        "What buys the images of a model whose endpoint is not shaped like OpenAI's, as an installed package calls it "
+        "(entry point `biaslab.images`); empty elsewhere.",
+    )
     price: float | None = field(
         None,
         "What one image costs of a model behind an images endpoint (`model: endpoint:NAME`), in the currency of "
@@ -154,8 +160,11 @@ class EndpointSettings(Group):
 
         Raises:
             ParameterError: There are not. What the environment has instead of a key is not told.
+            UnknownNameError: No installed package brings the service.
         """
-        if not self.url or not self.model:
+        if self.service:
+            plugins.point(plugins.IMAGES, self.service, "service of images")
+        if not (self.url or self.service) or not self.model:
             raise ParameterError(
                 f"endpoint.url is {self.url!r} and endpoint.model {self.model!r}; give both."
             )
@@ -163,8 +172,9 @@ class EndpointSettings(Group):
             return ""
         key = os.environ.get(self.key_variable, "").strip()
         if not key or not key.isascii() or not key.isprintable():
+            where = self.url or self.service
             raise ParameterError(
-                f"The environment variable {self.key_variable} holds no key for {self.url}. Set it to the key, or "
-                "name another with endpoint.key_variable; for an endpoint without keys, leave that empty."
+                f"The environment variable {self.key_variable} holds no key for {where}. Set it to the key, or name "
+                "another with endpoint.key_variable; for an endpoint without keys, leave that empty."
             )
         return key

@@ -350,7 +350,7 @@ class Stages:
         Returns:
             Columns prompt_id, approach, occupation, prompt, text, n_images; for captions also caption_id and
             indicator. A caption that names two occupations has a row for each, with the same prompt_id. Paraphrases
-            also have paraphrase_outcome (see :data:`biaslab.captions.paraphrase.OUTCOMES`).
+            also have paraphrase_outcome (see :data:`biaslab.captions.paraphrase.OUTCOMES`) and asked_without.
         """
         _check_kind(kind, KINDS[1:])
         s = self.settings.generation
@@ -372,7 +372,8 @@ class Stages:
             # What may change depends on the occupation, so a caption that names two has two paraphrases.
             ids = [f"x-{caption}-{_slug(occupation)}" for caption, occupation in both]
             said = self._paraphrases(captions)
-            more = {"text": said["text"].tolist(), "paraphrase_outcome": said["outcome"].tolist()}
+            said = said.rename(columns={"outcome": "paraphrase_outcome"})
+            more = {name: said[name].tolist() for name in ("text", "paraphrase_outcome", "asked_without")}
         same = {"prompt_id": ids, "approach": kind, "prompt": "captions"}
         made = captions.assign(**same, **more, n_images=s.images_per_caption)
         columns = [*_PROMPT_COLUMNS, "caption_id", "indicator", *(c for c in more if c != "text")]

@@ -72,6 +72,9 @@ def test_a_megabyte_of_words_that_could_change():
 # -- by a model ----------------------------------------------------------------------------------------------
 
 
+KINDS = ["text", "outcome"]
+
+
 def by_model(server, captions, occupations, **more):
     asked = {"url": server.url, "model": "m", "key_variable": "FAKE_KEY"}
     endpoint = EndpointSettings(**asked, first_wait=0.01, longest_wait=0.05)
@@ -86,7 +89,7 @@ def test_the_instruction_asks_what_the_paper_asks(server):
     """A.6: other words, the same meaning and intent, and the occupation's word; temperature 0."""
     server.reply = lambda question, n: completion("A portrait of {some} nurse")
     found = by_model(server, ["Photo of a {nurse}"], ["nurse"])
-    assert found.to_numpy().tolist() == [["A portrait of {some} nurse", "paraphrased"]]
+    assert found[KINDS].to_numpy().tolist() == [["A portrait of {some} nurse", "paraphrased"]]
     (request,) = server.requests
     (message,) = request["messages"]
     assert request["temperature"] == 0
@@ -102,11 +105,14 @@ def test_the_instruction_asks_what_the_paper_asks(server):
         ("“A nurse smiles”", "A nurse smiles"),
         ('"A" and a nurse "B"', '"A" and a nurse "B"'),
         ("Two Nurses smile", "Two Nurses smile"),
+        ("Sure! Here is the paraphrased caption: A nurse smiles", "A nurse smiles"),
+        ("Certainly. Rephrased caption:\nA nurse smiles", "A nurse smiles"),
+        ("A sorry nurse smiles", "A sorry nurse smiles"),
     ],
 )
 def test_what_stands_around_a_paraphrase_goes(server, answer, text):
     server.reply = lambda question, n: completion(answer)
-    assert by_model(server, ["a nurse with a smile"], ["nurse"]).to_numpy().tolist() == [
+    assert by_model(server, ["a nurse with a smile"], ["nurse"])[KINDS].to_numpy().tolist() == [
         [text, "paraphrased"]
     ]
 
@@ -121,12 +127,17 @@ def test_what_stands_around_a_paraphrase_goes(server, answer, text):
         ("the prime minister and a dog", "the prime minister and his dog", "added_gender"),
         ("the prime minister and his dog", "the prime minister, a woman and his dog", "added_gender"),
         ("a prime minister", "a prime minister " + "who speaks and speaks " * 20, "too_long"),
+        ("a prime minister", "I'm sorry, but I can't write about a prime minister.", "declined"),
+        ("a prime minister", "Unfortunately, I cannot help with that prime minister.", "declined"),
+        ("a prime minister", "As an AI model I have no view of a prime minister.", "declined"),
     ],
 )
 def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, caption, first, outcome):
     good = caption.replace("minister", "minister, seen here,")
     server.reply = lambda question, n: completion(first if n == 1 else good)
-    assert by_model(server, [caption], ["prime minister"]).to_numpy().tolist() == [[good, "paraphrased"]]
+    assert by_model(server, [caption], ["prime minister"])[KINDS].to_numpy().tolist() == [
+        [good, "paraphrased"]
+    ]
     again = server.requests[1]["messages"]
     assert [m["role"] for m in again] == ["user", "assistant", "user"]
     assert again[1]["content"] == first.strip()
@@ -135,9 +146,40 @@ def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, captio
     server.reply = lambda question, n: completion(first)
     by_rule = paraphrase(caption, "prime minister", 5)
     found = by_model(server, [caption], ["prime minister"], seed=5)
-    assert found.to_numpy().tolist() == [[by_rule, outcome]]
+    assert found[KINDS].to_numpy().tolist() == [[by_rule, outcome]]
     assert outcome in OUTCOMES
     assert len(server.requests) == 4
+
+
+def test_a_caption_that_begins_so_is_no_refusal(server):
+    server.reply = lambda question, n: completion("Sorry, the nurse is out")
+    found = by_model(server, ["Sorry, this nurse is out"], ["nurse"])
+    assert found["outcome"].tolist() == ["paraphrased"]
+
+
+def test_an_answer_without_end_is_kept_as_far_as_it_is_of_use(server, tmp_path):
+    store = Store(tmp_path)
+    server.reply = lambda question, n: completion("a nurse " + "and a dog " * 500_000)
+    found = by_model(server, ["a nurse"], ["nurse"], store=store)
+    assert found["outcome"].tolist() == ["too_long"]
+    # The answer, and what of it is sent back.
+    assert len(server.requests[1]["messages"][1]["content"]) == 4 * LONGEST_CAPTION
+    (kept,) = tmp_path.rglob("answers.jsonl")
+    assert kept.stat().st_size < 20_000
+
+
+def test_a_model_that_takes_no_temperature_is_told_of(server, tmp_path):
+    refusal = failure(400, "Unsupported value: 'temperature' does not support 0.0 with this model.")
+    server.reply = lambda question, n: (
+        refusal if "temperature" in server.requests[-1] else completion("A nurse")
+    )
+    store = Store(tmp_path)
+    found = by_model(server, ["a nurse"], ["nurse"], store=store)
+    assert found[["outcome", "asked_without"]].to_numpy().tolist() == [["paraphrased", "temperature"]]
+    # Another run knows it from what was kept, and does not try again.
+    asked = len(server.requests)
+    by_model(server, ["a nurse", "a nurse and a cat"], ["nurse"] * 2, store=store)
+    assert len(server.requests) == asked + 1 and "temperature" not in server.requests[-1]
 
 
 def test_phrases_are_found_as_the_search_finds_them(server):

@@ -323,4 +323,5 @@ def test_what_is_kept_is_what_was_said(server, store):
         "detail": "",
         "prompt_tokens": 7,
         "completion_tokens": 3,
+        "asked_without": "",
     }

@@ -259,7 +259,9 @@ def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
     """Return the captions that were used as prompts, and their paraphrases."""
     captions = pipeline.prompts("caption_prompts").rename(columns={"text": "caption"})
     names = {"text": "paraphrase", "paraphrase_outcome": "outcome"}
-    changed = pipeline.prompts("paraphrased").rename(columns=names)[[*_KEYS, *names.values()]]
+    changed = pipeline.prompts("paraphrased").rename(columns=names)[
+        [*_KEYS, *names.values(), "asked_without"]
+    ]
     both = captions[[*_KEYS, "indicator", "caption"]].merge(changed, on=_KEYS)
     return tables.of(both.assign(corpus=pipeline.corpus.name), "paradox_paraphrases")
 
