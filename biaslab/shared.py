@@ -1,27 +1,52 @@
-"""Names of files for whoever reads results elsewhere: without the folders of the machine that made them."""
+"""What may be told elsewhere of this machine: names of files without their folders, texts without folders and keys."""
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from functools import lru_cache
+from pathlib import Path, PureWindowsPath
 from typing import Any
+from urllib.parse import unquote
 
-# A path at the front of a text, behind a word such as "fairface:" or "hf:"; what follows is its last part.
-_WHERE = re.compile(r"((?:[a-z]+:)?)(?:~|/(?!/))(?:[^/]*/)*([^/]+)/*")
+from biaslab import keys
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+# A path at the front of a text, behind words such as "fairface:" or "plugin:mine:". No URL is one: two slashes follow
+# its scheme.
+_PATH = re.compile(r"((?:[A-Za-z][\w.-]+:)*)(?:file://)?((?:~|/(?!/)).*|[A-Za-z]:[\\/].*)", re.DOTALL)
+# Folders of other people's machines that tell of a user or a project, where a name follows. Those of a system, such as
+# /usr/lib and /tmp, tell of none.
+_ROOTS = ("home", "Users", "mnt", "media", "srv", "data", "scratch", "nfs", "Volumes")
+# They tell of none where they are the working folder or the package's, either.
+_SYSTEM, _INSTALLED = {"/usr", "/opt", "/tmp", "/var"}, ("/usr/", "/opt/")
 
 
 def named(text: str) -> str:
     """Return a name without folders: ``a.csv`` for ``/data/me/a.csv``, ``fairface:f`` for ``fairface:/data/f``.
 
-    Names that are no absolute path, such as ``owner/name``, stay as they are.
+    Names that are no absolute path, such as ``owner/name`` and URLs, stay as they are.
     """
-    found = _WHERE.fullmatch(text)
-    return found[1] + found[2] if found else text
+    return "+".join(map(_named, _several(text)))
+
+
+def _named(text: str) -> str:
+    found = _PATH.fullmatch(text)
+    if not found:
+        return text
+    path = found[2]
+    name = PureWindowsPath(path).name if path[1:2] == ":" else path.rstrip("/").rpartition("/")[2]
+    return found[1] + name if name not in ("", "~") else text
+
+
+def _several(text: str) -> list[str]:
+    """Return the names that one text lists, as some settings do: ``grounding:/w/a+/w/b``."""
+    return re.split(r"\+(?=[/~])", text)
 
 
 def called(names: Iterable[str]) -> dict[str, str]:
@@ -38,15 +63,27 @@ def called(names: Iterable[str]) -> dict[str, str]:
     return short
 
 
+# -- folders of this machine -----------------------------------------------------------------------------
+
+
+def telling(*more: str | Path) -> tuple[str, ...]:
+    """Return the folders of this machine that tell of its user or project, and ``more``, each in all its forms."""
+    here = {folder for folder in (os.getcwd(), _PACKAGE) if not folder.startswith(_INSTALLED)}
+    return _forms({str(Path.home()), *here, *map(str, more)} - _SYSTEM - {tempfile.gettempdir()})
+
+
 def folders(values: Any, *more: str | Path) -> tuple[str, ...]:
     """Return the folders of this machine that are nobody's business: ``more``, and those of paths among ``values``."""
-    found = {str(Path.home()), tempfile.gettempdir(), sys.prefix, sys.base_prefix, os.getcwd()}
+    found = {*telling(*more), tempfile.gettempdir(), sys.prefix, sys.base_prefix, os.getcwd(), _PACKAGE}
     found |= {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
-    found |= {str(Path(__file__).resolve().parents[1]), *map(str, more)}
-    for text in _texts(values):
-        path = text.split(":", 1)[1] if re.match(r"[a-z]+:[/~]", text) else text
-        if path.startswith(("/", "~")):
-            found |= {os.path.dirname(path), os.path.dirname(os.path.expanduser(path))}
+    for text in (one for whole in _texts(values) for one in _several(whole)):
+        if path := _PATH.fullmatch(text):
+            found |= {os.path.dirname(path[2]), os.path.dirname(os.path.expanduser(path[2]))}
+    return _forms(found)
+
+
+def _forms(folders: Iterable[str]) -> tuple[str, ...]:
+    found = {folder.rstrip("/") for folder in folders}
     found |= {os.path.realpath(folder) for folder in found if folder.startswith("/")}
     # IPython writes the home folder as a tilde.
     home = str(Path.home())
@@ -54,25 +91,27 @@ def folders(values: Any, *more: str | Path) -> tuple[str, ...]:
     return tuple(sorted(found - {"", "/", "~"}))
 
 
-def without(folders: Iterable[str]) -> Callable[[Any], Any]:
-    """Return a function that takes folders out of all texts in a value made of mappings and lists.
+def without(folders: Iterable[str], values: Any = None) -> Callable[[Any], Any]:
+    """Return a function that takes folders and keys out of all texts in a value made of mappings and lists.
 
-    What lies in a folder keeps its path from there; the folder itself keeps its name. Keys that become alike are
-    numbered.
+    What lies in a folder keeps its path from there; the folder itself keeps its name, and a user's own is ``~``. Of
+    paths elsewhere that tell of a user or a project (``/home/NAME``, ``/srv/NAME``, ``C:\\Users\\NAME``) the last name
+    stays. Keys of the environment (:func:`biaslab.keys.held`, also those that ``values`` name) and secrets in URLs
+    become ``[key]``. Keys of mappings that become alike are numbered.
     """
-    longest = sorted({folder.rstrip("/") for folder in folders}, key=len, reverse=True)
-    either = "|".join(map(re.escape, longest))
-    # Not within another path, nor in an image's letters; a colour of a terminal may stand before it.
-    pattern = re.compile(
-        rf"(?:(?<![\w./+~-])|(?<=\[\dm)|(?<=\d\dm))(?:file://)?({either})(/(?=[^\s/])|(?![\w-]|\.\w))"
-    )
+    pattern, secrets = _pattern(tuple(folders)), keys.held(values)
 
-    def short(text: str) -> str:
-        return pattern.sub(lambda m: "" if m[2] else os.path.basename(m[1]), text)
+    def short(match: re.Match) -> str:
+        if _of_url(match):
+            return match[0]
+        if not match["own"]:
+            return _last(match["path"])
+        folder = unquote(html.unescape(match["own"]))
+        return "" if match["within"] else "~" if folder == str(Path.home()) else os.path.basename(folder)
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
-            return short(value)
+            return keys.without_in_urls(keys.without(pattern.sub(short, value), secrets))
         if isinstance(value, list | tuple):
             return [clean(v) for v in value]
         if not isinstance(value, dict):
@@ -86,6 +125,67 @@ def without(folders: Iterable[str]) -> Callable[[Any], Any]:
         return found
 
     return clean
+
+
+def named_in(text: str, folders: Iterable[str], *, elsewhere: bool = True) -> str:
+    """Return the first folder that a text names; empty where it names none.
+
+    It is one of ``folders``, or ``elsewhere``, where :func:`without` takes it to tell of a user or a project.
+    """
+    for match in _pattern(tuple(folders)).finditer(text):
+        if match["own"] or (elsewhere and not _of_url(match)):
+            return match["own"] or match["path"]
+    return ""
+
+
+def _last(path: str) -> str:
+    """Return the last name of a path, and a tilde for somebody's own folder."""
+    _, *parts = re.split(rf"{_SLASH}|{_BACK}", path)
+    own = parts == ["root"] or (len(parts) == 2 and parts[0].lower() in ("home", "users"))
+    return "~" if own else parts[-1]
+
+
+def _of_url(match: re.Match) -> bool:
+    """Return whether what looks like a folder of another machine is part of a URL."""
+    before = match.string[max(0, match.start() - 2000) : match.start()]
+    return match["own"] is None and bool(re.search(r"https?://[^\s\"'<>,;|]*$", before, re.IGNORECASE))
+
+
+_SLASH, _BACK = map(keys.spelled, "/\\")
+# What stands before is no path and no letter of an image, but may be escaped or the colour of a terminal.
+_START = (
+    r"(?:(?<![A-Za-z0-9_./+~%-])|(?<=\\[nrt])|(?<=%2[0-9A-Ca-c])|(?<=%3[A-Fa-f])|(?<=%[57][BbDd])"
+    r"|(?<=\[\dm)|(?<=\d\dm))"
+)
+# A name in a path, without what would end it in a sentence, a table, a page or a URL.
+_NAME = r"(?:[^\s/\\\"'`<>()\[\]{},;:&%|?=]|&amp;|%(?!(?:25)*2[Ff])[0-9A-Fa-f]{2})+"
+
+
+@lru_cache
+def _pattern(folders: tuple[str, ...]) -> re.Pattern:
+    """Return what finds folders, each as ``own``, and others that tell of a user or a project, as ``path``."""
+    longest = sorted({folder.rstrip("/") for folder in folders}, key=len, reverse=True)
+    first = {folder[0]: [f for f in longest if f[0] == folder[0]] for folder in longest}
+    own = [
+        f"{keys.spelled(c)}(?:{'|'.join(_spelled(folder[1:]) for folder in some)})"
+        for c, some in first.items()
+    ]
+    roots, between = "|".join(map(_spelled, _ROOTS)), f"(?:{_SLASH}|{_BACK})"
+    elsewhere = [
+        # In quotation marks, names may hold anything.
+        *(rf"(?<={q})/(?:{'|'.join(_ROOTS)})/[^{q}<>\n]+(?={q})" for q in "'\""),
+        rf"{_SLASH}(?:{roots})(?:{_SLASH}{_NAME})+",
+        rf"{_SLASH}{_spelled('root')}(?![\w-]|\.\w)(?:{_SLASH}{_NAME})*",
+        rf"~(?:{_SLASH}{_NAME})+",
+        rf"[A-Za-z]:{between}(?i:{_spelled('users')})(?:{between}{_NAME})+",
+    ]
+    own = rf"(?P<own>{'|'.join(own) or '(?!)'})(?P<within>{between}(?=[^\s/\\])|(?![\w-]|\.\w))"
+    file = f"(?:file{keys.spelled(':')}{_SLASH}{_SLASH})?"
+    return re.compile(rf"{_START}{file}(?:{own}|(?P<path>{'|'.join(elsewhere)})(?<!\.))")
+
+
+def _spelled(text: str) -> str:
+    return "".join(map(keys.spelled, text))
 
 
 def _texts(value: Any) -> Iterable[str]:
