@@ -25,8 +25,10 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urljoin
 
+import httpcore
 import httpx
 
+from biaslab import keys
 from biaslab.errors import RunError
 from biaslab.judging.images import Unreadable, decode
 from biaslab.net import replies
@@ -126,12 +128,14 @@ class _Buying(Requests):
                     "run again to go on."
                 )
 
-    def exchange(self, client: httpx.Client, digest: str, question: Mapping[str, Any]) -> Bought:
+    def exchange(self, client: httpcore.ConnectionPool, digest: str, question: Mapping[str, Any]) -> Bought:
         """Buy an image, unless a stopped run left a reply that is paid for."""
         left = None if self.stop.is_set() else self._ledger.reply(digest)
         return super().exchange(client, digest, question) if left is None else self._made(digest, left)
 
-    def post(self, client: httpx.Client, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
+    def post(
+        self, client: httpcore.ConnectionPool, digest: str, whole: bytes
+    ) -> tuple[int, httpx.Headers, bytes]:
         """Send one request, whose price is written down before."""
         self._ledger.reserve(digest, self.stop.is_set)
         charged = True
@@ -139,7 +143,7 @@ class _Buying(Requests):
             status, headers, data = super().post(client, digest, whole)
             charged = status < 300 or status in _PERHAPS_CHARGED
             return status, headers, data
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL, httpx.UnsupportedProtocol):
+        except (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.UnsupportedProtocol):
             charged = False
             raise
         finally:
@@ -168,8 +172,8 @@ class _Buying(Requests):
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             return Bought("malformed", f"no answer of an images endpoint: {self.clean(data)}")
         whole = {
-            "b64_json": self.clean(picture, longest=None),
-            "url": "" if picture else self.clean(address, longest=None),
+            "b64_json": keys.without(picture, [self.key]),
+            "url": "" if picture else keys.without(address, [self.key]),
             "revised_prompt": self.clean(revised, longest=10_000),
             "request_id": self.clean(named),
             "time": now(),
