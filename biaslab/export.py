@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
-from biaslab import keys, shared, sources
+from biaslab import secrets, shared, sources
 from biaslab.compare import find, record_of
 from biaslab.errors import RunError
 from biaslab.places import default_root, project_root
@@ -94,17 +94,16 @@ def _check(files: Iterable[Path], folder: Path, outputs: Path, record: Mapping) 
     folders = shared.telling(
         folder, folder.parent, outputs, project_root(), project_root(folder), default_root().absolute()
     )
-    held = keys.held(record.get("parameters"))
-    find_key = keys.finder(held)
+    held = secrets.held(record.get("parameters"))
     for path in files:
         name, data = path.relative_to(folder).as_posix(), path.read_bytes()
         text, is_text = _text(data)
-        if found := find_key(text):
-            variable = next((name for key, name in held.items() if key in found[0]), "")
-            raise RunError(
-                f"{name} holds the key of the environment variable {variable or ' or '.join(held.values())}. Take it "
-                "out of what its notebook shows or saves, and run that with --again."
-            )
+        for key, variable in held.items():
+            if secrets.is_in(text, key):
+                raise RunError(
+                    f"{name} holds the key in the environment variable {variable}. Take it out of what its notebook "
+                    "shows or saves, and run that with --again."
+                )
         if found := shared.named_in(text, folders, elsewhere=is_text):
             raise RunError(
                 f"{name} names {found}, a folder of a machine. Let its notebook show and save names without folders, "

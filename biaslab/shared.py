@@ -14,7 +14,7 @@ from pathlib import Path, PureWindowsPath
 from typing import Any
 from urllib.parse import unquote
 
-from biaslab import keys
+from biaslab import secrets
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 # A path at the front of a text, behind words such as "fairface:" or "plugin:mine:". No URL is one: two slashes follow
@@ -96,10 +96,10 @@ def without(folders: Iterable[str], values: Any = None) -> Callable[[Any], Any]:
 
     What lies in a folder keeps its path from there; the folder itself keeps its name, and a user's own is ``~``. Of
     paths elsewhere that tell of a user or a project (``/home/NAME``, ``/srv/NAME``, ``C:\\Users\\NAME``) the last name
-    stays. Keys of the environment (:func:`biaslab.keys.held`, also those that ``values`` name) and secrets in URLs
+    stays. Keys of the environment (:func:`biaslab.secrets.held`, also those that ``values`` name) and secrets in URLs
     become ``[key]``. Keys of mappings that become alike are numbered.
     """
-    pattern, secrets = _pattern(tuple(folders)), keys.held(values)
+    pattern, held = _pattern(tuple(folders)), secrets.held(values)
 
     def short(match: re.Match) -> str:
         if _of_url(match):
@@ -111,7 +111,7 @@ def without(folders: Iterable[str], values: Any = None) -> Callable[[Any], Any]:
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
-            return keys.without_in_urls(keys.without(pattern.sub(short, value), secrets))
+            return secrets.without_in_urls(secrets.without(pattern.sub(short, value), held))
         if isinstance(value, list | tuple):
             return [clean(v) for v in value]
         if not isinstance(value, dict):
@@ -151,14 +151,14 @@ def _of_url(match: re.Match) -> bool:
     return match["own"] is None and bool(re.search(r"https?://[^\s\"'<>,;|]*$", before, re.IGNORECASE))
 
 
-_SLASH, _BACK = map(keys.spelled, "/\\")
+_SLASH, _BACK = map(secrets.spelled, "/\\")
 # What stands before is no path and no letter of an image, but may be escaped or the colour of a terminal.
 _START = (
     r"(?:(?<![A-Za-z0-9_./+~%-])|(?<=\\[nrt])|(?<=%2[0-9A-Ca-c])|(?<=%3[A-Fa-f])|(?<=%[57][BbDd])"
     r"|(?<=\[\dm)|(?<=\d\dm))"
 )
 # A name in a path, without what would end it in a sentence, a table, a page or a URL.
-_NAME = r"(?:[^\s/\\\"'`<>()\[\]{},;:&%|?=]|&amp;|%(?!(?:25)*2[Ff])[0-9A-Fa-f]{2})+"
+_NAME = r"(?:[^\s/\\\"'`<>()\[\]{},;:&%|?=]|&amp;(?=\w)|%(?!(?:25)*2[Ff])[0-9A-Fa-f]{2})+"
 
 
 @lru_cache
@@ -167,7 +167,7 @@ def _pattern(folders: tuple[str, ...]) -> re.Pattern:
     longest = sorted({folder.rstrip("/") for folder in folders}, key=len, reverse=True)
     first = {folder[0]: [f for f in longest if f[0] == folder[0]] for folder in longest}
     own = [
-        f"{keys.spelled(c)}(?:{'|'.join(_spelled(folder[1:]) for folder in some)})"
+        f"{secrets.spelled(c)}(?:{'|'.join(_spelled(folder[1:]) for folder in some)})"
         for c, some in first.items()
     ]
     roots, between = "|".join(map(_spelled, _ROOTS)), f"(?:{_SLASH}|{_BACK})"
@@ -180,12 +180,12 @@ def _pattern(folders: tuple[str, ...]) -> re.Pattern:
         rf"[A-Za-z]:{between}(?i:{_spelled('users')})(?:{between}{_NAME})+",
     ]
     own = rf"(?P<own>{'|'.join(own) or '(?!)'})(?P<within>{between}(?=[^\s/\\])|(?![\w-]|\.\w))"
-    file = f"(?:file{keys.spelled(':')}{_SLASH}{_SLASH})?"
+    file = f"(?:file{secrets.spelled(':')}{_SLASH}{_SLASH})?"
     return re.compile(rf"{_START}{file}(?:{own}|(?P<path>{'|'.join(elsewhere)})(?<!\.))")
 
 
 def _spelled(text: str) -> str:
-    return "".join(map(keys.spelled, text))
+    return "".join(map(secrets.spelled, text))
 
 
 def _texts(value: Any) -> Iterable[str]:

@@ -25,7 +25,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpcore
 import httpx
 
-from biaslab import __version__, keys
+from biaslab import __version__, secrets
 from biaslab.errors import ParameterError, RunError
 from biaslab.net import body, connection, replies
 from biaslab.net.retry import Failed, policy, retry_after
@@ -296,8 +296,12 @@ class Requests:
         )
 
     def clean(self, said: object, longest: int | None = 200) -> str:
-        """Return what a server said as one text without the key and secrets of URLs, no longer than ``longest``."""
+        """Return what a server said as one text without the key and secrets in URLs, no longer than ``longest``."""
+        return secrets.without_in_urls(self.keyless(said))[:longest]
+
+    def keyless(self, said: object) -> str:
+        """Return what a server said as one text without the key."""
         text = said.decode("utf-8", errors="replace") if isinstance(said, bytes) else str(said)
         # A lone surrogate comes with a JSON escape and fits in no file.
         text = text.encode("utf-8", errors="replace").decode()
-        return keys.without_in_urls(keys.without(text, [self.key])).strip()[:longest]
+        return secrets.without(text, [self.key]).strip()

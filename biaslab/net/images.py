@@ -28,7 +28,6 @@ from urllib.parse import urljoin
 import httpcore
 import httpx
 
-from biaslab import keys
 from biaslab.errors import RunError
 from biaslab.judging.images import Unreadable, decode
 from biaslab.net import replies
@@ -172,8 +171,8 @@ class _Buying(Requests):
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             return Bought("malformed", f"no answer of an images endpoint: {self.clean(data)}")
         whole = {
-            "b64_json": keys.without(picture, [self.key]),
-            "url": "" if picture else keys.without(address, [self.key]),
+            "b64_json": self.keyless(picture),
+            "url": "" if picture else self.keyless(address),
             "revised_prompt": self.clean(revised, longest=10_000),
             "request_id": self.clean(named),
             "time": now(),

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, model_validator
 
-from biaslab import keys
+from biaslab import secrets
 from biaslab.errors import ParameterError
 from biaslab.groups import Group, Texts, Whole, field
 
@@ -25,7 +25,7 @@ def _plain_url(url: str) -> str:
     """Return a base URL without the path of one kind of request; refuse, and do not repeat, one with a secret."""
     if not url:
         return ""
-    if held := keys.in_url(url):
+    if held := secrets.in_url(url):
         raise ParameterError(
             f"The endpoint's URL holds {held}, which would be written into reports. Take it out, and put the key into "
             "an environment variable (key_variable)."

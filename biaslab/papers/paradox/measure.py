@@ -16,7 +16,7 @@ from biaslab import tables
 from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.errors import MissingInputError
-from biaslab.keys import without_in_urls
+from biaslab.secrets import without_in_urls
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline

@@ -6,7 +6,7 @@ import base64
 import html
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -125,9 +125,9 @@ def _variables(values: Any) -> Iterator[str]:
             yield from _variables(value)
 
 
-def finder(keys: Iterable[str]) -> Callable[[str], re.Match | None]:
-    """Return what finds the first of some keys in a text, as it is, escaped for URL, HTML or JSON, or in base64."""
-    return _pattern(tuple(sorted(keys))).search
+def is_in(text: str, key: str) -> bool:
+    """Return whether a text holds a key, as it is, escaped for URL, HTML or JSON, or in base64."""
+    return bool(_pattern((key,)).search(text))
 
 
 def without(text: str, keys: Iterable[str]) -> str:
