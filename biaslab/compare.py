@@ -30,6 +30,8 @@ _INDEPENDENCE = (
 )
 # Keys that name a model.
 _MODELS = ("model", "model_a", "model_b", "first", "second")
+# What a comparison's record takes from the runs'.
+_COPIED = {"biaslab", "packages", "platform", "seeds"}
 # What a row of both runs compares.
 IDENTICAL, SAME_INPUTS, DIFFERENT = "identical", "same inputs", "different inputs"
 
@@ -196,7 +198,7 @@ def compare(
         "parameters": {"runs": [named(str(run)) for run in (first, *others)]},
         "sweep": {},
         "seeds": {f"{n}_{k}": v for n, r in zip(names, runs, strict=True) for k, v in r["seeds"].items()},
-        **{key: runs[-1][key] for key in ("biaslab", "packages", "platform")},
+        **{key: runs[-1][key] for key in sorted(_COPIED - {"seeds"})},
         "started": started,
         "ended": now(),
         "seconds": 0.0,
@@ -432,7 +434,8 @@ def record_of(folder: Path, *, comparisons: bool = False) -> dict:
         ParameterError: It is a comparison.
         RunError: Its run.json is damaged, or a table is not the one that the run left.
     """
-    if (run := _read(folder / "run.json")) is None:
+    run = _read(folder / "run.json")
+    if run is None or not (comparisons or run.get("kind") or run.keys() >= _COPIED):
         raise RunError(f"The run.json of {folder} is damaged. Run it again with --overwrite.")
     check_tables(folder, run)
     if run.get("kind") == "comparison" and not comparisons:

@@ -46,7 +46,7 @@ _SHAPE = re.compile(
 _LONG = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9+=_~]{40,}")
 # Host (with user), path, query and fragment, whether or not a scheme stands before them.
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:(?=//))?(?://)?([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
-_IN_TEXT = re.compile(r"https?://[^\s\"'<>()\[\]\\^`{|}]+", re.IGNORECASE)
+_IN_TEXT = re.compile(r"https?://[^\s\"'<>()\[\]\\^`{|}]+(?<![.,:;!?])", re.IGNORECASE)
 
 
 def is_secret(name: str) -> bool:
