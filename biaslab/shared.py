@@ -69,7 +69,7 @@ def called(names: Iterable[str]) -> dict[str, str]:
 def telling(*more: str | Path) -> tuple[str, ...]:
     """Return the folders of this machine that tell of its user or project, and ``more``, each in all its forms."""
     here = {folder for folder in (os.getcwd(), _PACKAGE) if not folder.startswith(_INSTALLED)}
-    return _forms({str(Path.home()), *here, *map(str, more)} - _SYSTEM - {tempfile.gettempdir()})
+    return _forms({*here, *map(str, more)} - _SYSTEM - {tempfile.gettempdir()})
 
 
 def folders(values: Any, *more: str | Path) -> tuple[str, ...]:
@@ -88,26 +88,26 @@ def _forms(folders: Iterable[str]) -> tuple[str, ...]:
     # IPython writes the home folder as a tilde.
     home = str(Path.home())
     found |= {"~" + folder.removeprefix(home) for folder in found if folder.startswith(home + "/")}
-    return tuple(sorted(found - {"", "/", "~"}))
+    # Of what lies in these the last name alone is told.
+    return tuple(sorted(found - {"", "/", "~", home, *(f"/{root}" for root in _ROOTS)}))
 
 
 def without(folders: Iterable[str], values: Any = None) -> Callable[[Any], Any]:
     """Return a function that takes folders and keys out of all texts in a value made of mappings and lists.
 
-    What lies in a folder keeps its path from there; the folder itself keeps its name, and a user's own is ``~``. Of
-    paths elsewhere that tell of a user or a project (``/home/NAME``, ``/srv/NAME``, ``C:\\Users\\NAME``) the last name
-    stays. Keys of the environment (:func:`biaslab.secrets.held`, also those that ``values`` name) and secrets in URLs
-    become ``[key]``. Keys of mappings that become alike are numbered.
+    What lies in a folder keeps its path from there; the folder itself keeps its name. Of other paths that tell of a
+    user or a project (in the home folder, ``/home/NAME``, ``/srv/NAME``, ``C:\\Users\\NAME``) the last name stays, and
+    ``~`` of a home folder. Keys of the environment (:func:`biaslab.secrets.held`, also those that ``values`` name) and
+    secrets in URLs become ``[key]``. Keys of mappings that become alike are numbered.
     """
-    pattern, held = _pattern(tuple(folders)), secrets.held(values)
+    pattern, held = _pattern(tuple(folders), str(Path.home())), secrets.held(values)
 
     def short(match: re.Match) -> str:
         if _of_url(match):
             return match[0]
         if not match["own"]:
-            return _last(match["path"])
-        folder = unquote(html.unescape(match["own"]))
-        return "" if match["within"] else "~" if folder == str(Path.home()) else os.path.basename(folder)
+            return _last(match["home"] or match["path"])
+        return "" if match["within"] else os.path.basename(unquote(html.unescape(match["own"])))
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
@@ -130,25 +130,26 @@ def without(folders: Iterable[str], values: Any = None) -> Callable[[Any], Any]:
 def named_in(text: str, folders: Iterable[str], *, elsewhere: bool = True) -> str:
     """Return the first folder that a text names; empty where it names none.
 
-    It is one of ``folders``, or ``elsewhere``, where :func:`without` takes it to tell of a user or a project.
+    It is one of ``folders``, the home folder, or ``elsewhere``, where :func:`without` takes it to tell of a user or a
+    project.
     """
-    for match in _pattern(tuple(folders)).finditer(text):
-        if match["own"] or (elsewhere and not _of_url(match)):
-            return match["own"] or match["path"]
+    for match in _pattern(tuple(folders), str(Path.home())).finditer(text):
+        if match["own"] or match["home"] or (elsewhere and not _of_url(match)):
+            return match["own"] or match["home"] or match["path"]
     return ""
 
 
 def _last(path: str) -> str:
     """Return the last name of a path, and a tilde for somebody's own folder."""
-    _, *parts = re.split(rf"{_SLASH}|{_BACK}", path)
+    _, *parts = re.split(rf"{_SLASH}|{_BACK}", unquote(html.unescape(path)))
     own = parts == ["root"] or (len(parts) == 2 and parts[0].lower() in ("home", "users"))
-    return "~" if own else parts[-1]
+    return "~" if own or "/".join(["", *parts]) == str(Path.home()) else parts[-1]
 
 
 def _of_url(match: re.Match) -> bool:
     """Return whether what looks like a folder of another machine is part of a URL."""
     before = match.string[max(0, match.start() - 2000) : match.start()]
-    return match["own"] is None and bool(re.search(r"https?://[^\s\"'<>,;|]*$", before, re.IGNORECASE))
+    return match["path"] is not None and bool(re.search(r"https?://[^\s\"'<>,;|]*$", before, re.IGNORECASE))
 
 
 _SLASH, _BACK = map(secrets.spelled, "/\\")
@@ -162,26 +163,33 @@ _NAME = r"(?:[^\s/\\\"'`<>()\[\]{},;:&%|?=]|&amp;(?=\w)|%(?!(?:25)*2[Ff])[0-9A-F
 
 
 @lru_cache
-def _pattern(folders: tuple[str, ...]) -> re.Pattern:
-    """Return what finds folders, each as ``own``, and others that tell of a user or a project, as ``path``."""
-    longest = sorted({folder.rstrip("/") for folder in folders}, key=len, reverse=True)
-    first = {folder[0]: [f for f in longest if f[0] == folder[0]] for folder in longest}
-    own = [
-        f"{secrets.spelled(c)}(?:{'|'.join(_spelled(folder[1:]) for folder in some)})"
-        for c, some in first.items()
-    ]
-    roots, between = "|".join(map(_spelled, _ROOTS)), f"(?:{_SLASH}|{_BACK})"
-    elsewhere = [
-        # In quotation marks, names may hold anything.
-        *(rf"(?<={q})/(?:{'|'.join(_ROOTS)})/[^{q}<>\n]+(?={q})" for q in "'\""),
+def _pattern(folders: tuple[str, ...], home: str) -> re.Pattern:
+    """Return what finds folders, as ``own``; paths in the home folder, as ``home``; and others', as ``path``."""
+    between, end, home = f"(?:{_SLASH}|{_BACK})", r"(?![\w-]|\.\w)", home.rstrip("/")
+    first: dict[str, list[str]] = {}
+    for folder in sorted({folder.rstrip("/") for folder in folders}, key=len, reverse=True):
+        # What the home folder lies in is told of no path in that.
+        above = f"(?!{_spelled(home.removeprefix(folder))}{end})" if home.startswith(f"{folder}/") else ""
+        first.setdefault(folder[0], []).append(_spelled(folder[1:]) + above)
+    own = "|".join(f"{secrets.spelled(c)}(?:{'|'.join(rest)})" for c, rest in first.items()) or "(?!)"
+    home, roots = _spelled(home) or "(?!)", "|".join(map(_spelled, _ROOTS))
+    path = [
         rf"{_SLASH}(?:{roots})(?:{_SLASH}{_NAME})+",
-        rf"{_SLASH}{_spelled('root')}(?![\w-]|\.\w)(?:{_SLASH}{_NAME})*",
+        rf"{_SLASH}{_spelled('root')}{end}(?:{_SLASH}{_NAME})*",
         rf"~(?:{_SLASH}{_NAME})+",
         rf"[A-Za-z]:{between}(?i:{_spelled('users')})(?:{between}{_NAME})+",
     ]
-    own = rf"(?P<own>{'|'.join(own) or '(?!)'})(?P<within>{between}(?=[^\s/\\])|(?![\w-]|\.\w))"
-    file = f"(?:file{secrets.spelled(':')}{_SLASH}{_SLASH})?"
-    return re.compile(rf"{_START}{file}(?:{own}|(?P<path>{'|'.join(elsewhere)})(?<!\.))")
+    found = [
+        rf"(?P<own>{own})(?P<within>{between}(?=[^\s/\\])|{end})",
+        rf"(?P<home>{_quoted(home + between)}|{home}{end}(?:{between}{_NAME})*)(?<!\.)",
+        rf"(?P<path>{_quoted(f'{_SLASH}(?:{roots}){_SLASH}')}|{'|'.join(path)})(?<!\.)",
+    ]
+    return re.compile(rf"{_START}(?:file{secrets.spelled(':')}{_SLASH}{_SLASH})?(?:{'|'.join(found)})")
+
+
+def _quoted(start: str) -> str:
+    """Return a pattern of a path in quotation marks, whose names may hold anything else."""
+    return "|".join(rf"(?<={mark}){start}[^{mark}<>\n]+(?={mark})" for mark in "'\"")
 
 
 def _spelled(text: str) -> str:

@@ -123,10 +123,27 @@ def test_keys_of_the_environment_and_secrets_of_urls_are_blotted(monkeypatch):
     assert shared.without([])(given) == blotted | {"a": "ours-1234567"}
 
 
-def test_a_user_s_own_folder_is_a_tilde(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path / "alice"))
-    clean = shared.without(shared.folders({}))
-    assert clean(f"in {tmp_path}/alice and {tmp_path}/alice/x") == "in ~ and x"
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("in HOME. And HOME/x,", "in ~. And x,"),
+        # Of what lies there the last name alone is told, but in the folders that are named, the path from them.
+        ("HOME/clients/acme/x.csv", "x.csv"),
+        ("cannot read 'HOME/My Clients/acme/x.csv'", "cannot read 'x.csv'"),
+        ("HOME/project/outputs/mine/a.csv", "mine/a.csv"),
+        ("~/project/outputs/mine/a.csv", "mine/a.csv"),
+    ],
+)
+def test_of_a_user_s_own_folder_nothing_is_told(tmp_path, monkeypatch, text, rest):
+    home = str(tmp_path / "alice")
+    monkeypatch.setenv("HOME", home)
+    clean = shared.without(shared.folders({}, f"{home}/project/outputs"))
+    assert clean(text.replace("HOME", home)) == rest
+
+
+def test_a_file_right_below_a_root_leaves_its_neighbours_untold():
+    clean = shared.without(shared.folders({"corpus": "/srv/captions.csv"}))
+    assert clean("/srv/captions.csv, /srv/clients/acme/x.csv") == "captions.csv, x.csv"
 
 
 def test_folders_that_tell_of_nobody_are_not_looked_for(tmp_path, monkeypatch):
@@ -148,5 +165,5 @@ def test_folders_are_those_of_the_machine_and_of_what_is_named(tmp_path, monkeyp
     found = shared.folders(
         {"settings": {"corpus": "/data/secret/a.csv", "gender": "fairface:/w/f.st"}}, "/out/run"
     )
-    assert {"/data/secret", "/w", "/out/run", str(tmp_path), str(tmp_path / "home")} <= set(found)
+    assert {"/data/secret", "/w", "/out/run", str(tmp_path)} <= set(found)
     assert not {"", "/", "~"} & set(found)
