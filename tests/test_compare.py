@@ -115,7 +115,7 @@ def test_a_comparison_is_a_report_of_its_own(two_runs):
 def test_a_comparison_names_no_folder_and_holds_no_key(two_runs, monkeypatch):
     """Whatever runs of earlier versions say, and wherever they lie."""
     monkeypatch.setenv("HF_TOKEN", "hf-1234567890")
-    answer = f"In {two_runs}/one, '/srv/clients/acme/x.csv' and https://example.org/home/alice?sig=abc: hf-1234567890."
+    answer = f"In {two_runs}/one, '/srv/clients/acme/x.csv' and https://example.org/home/Alice?sig=abc: hf-1234567890."
     for name in ("one", "two"):
         change(
             two_runs, name, findings=[{"question": "Why?", "answer": answer, "main": True, "estimate": 1.0}]
@@ -124,7 +124,7 @@ def test_a_comparison_names_no_folder_and_holds_no_key(two_runs, monkeypatch):
     pages = [(folder / name).read_text(encoding="utf-8") for name in ("run.json", "index.html")]
     for private in (str(two_runs), "/srv/clients", "sig=abc", "hf-1234567890"):
         assert not any(private in page for page in pages), private
-    assert "In one, 'x.csv' and https://example.org/home/alice?sig=[key]: [key]." in pages[0]
+    assert "In one, 'x.csv' and https://example.org/home/Alice?sig=[key]: [key]." in pages[0]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"seeds": {}, "tables": [1]}'])

@@ -95,8 +95,8 @@ def test_the_store_and_folders_of_others_are_refused_too(outputs, monkeypatch):
     monkeypatch.setenv("BIASLAB_STORE", "/opt/elsewhere/store")
     for folder in (
         "/opt/elsewhere/store",
-        "/home/alice",
-        "/Users/alice",
+        "/home/Alice",
+        "/Users/Alice",
         "/mnt/disk",
         "/srv/clients",
         r"C:\Users\alice",
@@ -117,7 +117,7 @@ def test_texts_are_looked_at_whatever_their_ending(outputs, monkeypatch, ending)
 def test_what_names_no_folder_of_anybody_is_sent(outputs):
     """URLs, words with a slash, a system's own, and the letters among a picture's bytes."""
     text = (
-        "https://example.org/home/alice man/woman /usr/lib/python3.12/site.py /tmp/ipykernel_7/8.py </home>"
+        "https://example.org/home/Alice man/woman /usr/lib/python3.12/site.py /tmp/ipykernel_7/8.py </home>"
     )
     write(outputs / "mine" / "tables" / "a.csv", text)
     write(outputs / "mine" / "figures" / "a.png", b"\x89PNG\0\0 ~/b /mnt/x")

@@ -636,7 +636,7 @@ def test_the_table_of_urls_holds_no_secret_of_theirs(fetching, monkeypatch):
         "caption_id": ["a", "b", "c"],
         "url": ["https://me:word@h.org/a.jpg", "https://h.org/b.jpg?w=9&X-Amz-Signature=word", ""],
         "outcome": "ok",
-        "final_url": ["https://h.org/a.jpg;token=word", None, "https://h.org/home/c.jpg?w=9"],
+        "final_url": ["https://h.org/a.jpg;token=word", None, "https://h.org/home/C.jpg?w=9"],
         "detail": ["", "see http://h.org/?code=word.", ""],
     }
     monkeypatch.setattr(p, "downloads", lambda: pd.DataFrame(secret))
@@ -649,7 +649,7 @@ def test_the_table_of_urls_holds_no_secret_of_theirs(fetching, monkeypatch):
     assert urls["final_url"].fillna("").tolist() == [
         "https://h.org/a.jpg;token=[key]",
         "",
-        "https://h.org/home/c.jpg?w=9",
+        "https://h.org/home/C.jpg?w=9",
     ]
     assert "word" not in urls.to_csv()
 

@@ -118,7 +118,7 @@ def test_names_whose_ratings_could_not_be_read_are_refused_before_anybody_rates(
 
 
 @pytest.mark.parametrize(
-    "name", ["%2Fhome%2Falice%2Fa.png", "of &#47;srv&#47;clients&#47;a.png", "nurse/~%2Fplans%2Fa.png"]
+    "name", ["%2Fhome%2FAlice%2Fa.png", "of &#47;srv&#47;clients&#47;a.png", "nurse/~%2Fplans%2Fa.png"]
 )
 def test_names_that_tell_of_a_folder_are_refused_before_anybody_rates(save, tmp_path, name):
     """As some programs call what they fetched."""

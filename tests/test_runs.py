@@ -349,7 +349,7 @@ def test_nothing_that_is_shared_holds_a_key_and_urls_stay_as_they_are(
 import os, base64, urllib.parse
 held = [os.environ[name] for name in ("OPENAI_API_KEY", "HF_TOKEN", "OURS")]
 print(held, urllib.parse.quote(held[2], safe=""), base64.b64encode(held[1].encode()).decode())
-print(settings, "https://example.org/home/alice?w=9&sig=telltale", "a man/woman")
+print(settings, "https://example.org/home/Alice?w=9&sig=telltale", "a man/woman")
 """
     failing = 'import os\nraise RuntimeError("cannot ask with " + os.environ["OPENAI_API_KEY"])'
     reading = 'open("/srv/telltale/The clients/secret.csv")'
@@ -383,7 +383,7 @@ print(settings, "https://example.org/home/alice?w=9&sig=telltale", "a man/woman"
         assert url in texts[name], name
     assert record["parameters"]["settings"]["endpoint"] == {"url": url, "key_variable": "OURS"}
     assert (
-        "https://example.org/home/alice?w=9&sig=[key] a man/woman" in texts["mine/notebooks/paradox/a.ipynb"]
+        "https://example.org/home/Alice?w=9&sig=[key] a man/woman" in texts["mine/notebooks/paradox/a.ipynb"]
     )
     # The same run again is the same, and is sent.
     again = runs.run(params.load("params/mine.yaml"), outputs="outputs", progress=False)

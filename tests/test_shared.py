@@ -55,8 +55,8 @@ def test_files_of_one_name_are_told_apart_by_their_folders():
         ("/opt/secrets/x", "/opt/secrets/x"),
         # Of others that tell of a user or a project, the last name stays.
         ("cannot read '/srv/clients/acme/The Secret.csv' (1)", "cannot read 'The Secret.csv' (1)"),
-        ("/home/alice/x.csv, /home/alice, ~/clients/acme/a.py.", "x.csv, ~, a.py."),
-        (r"C:\Users\alice\x.csv and C:/Users/alice", "x.csv and ~"),
+        ("/home/Alice/x.csv, /home/Alice, ~/clients/acme/a.py.", "x.csv, ~, a.py."),
+        (r"C:\Users\alice\x.csv and C:/Users/Alice", "x.csv and ~"),
     ],
 )
 def test_folders_are_taken_out_of_texts(text, rest):
@@ -64,7 +64,7 @@ def test_folders_are_taken_out_of_texts(text, rest):
 
 
 @pytest.mark.parametrize(
-    "path", ["/opt/secret", "/home/alice", "/Users/alice", "/mnt/disk", "/srv/acme", "/root"]
+    "path", ["/opt/secret", "/home/Alice", "/Users/Alice", "/mnt/disk", "/srv/acme", "/root"]
 )
 def test_a_folder_is_found_whatever_follows_and_however_it_is_written(path):
     ends = [")", ",", ";", ":", "]", ".", " ", "&amp;", "&quot;", "/x.csv", "%2Fx", "\\n", '"', "\x1b[0m", ""]
@@ -84,15 +84,15 @@ def test_a_folder_is_found_whatever_follows_and_however_it_is_written(path):
 @pytest.mark.parametrize(
     "text",
     [
-        "https://example.org/home/alice",
-        "https://example.org/?next=/home/alice",
+        "https://example.org/home/Alice",
+        "https://example.org/?next=/home/Alice",
         "http://localhost:8888/mnt/disk",
         "a man/woman of the home/garden",
         "teacher/professor",
         # A system's own say nothing of a user.
         "/usr/lib/python3.12/site.py and /tmp/ipykernel_7/8.py, /opt/conda/bin",
         "rooted, /rooted, /root-cause, /homes/x, /mnt, /home",
-        "data:image/png;base64,iVBOR/mnt/x+/root/x",
+        "data:image/png;base64,iVBOR/mnt/x+/root/X",
         "</home><root/>",
     ],
 )
