@@ -21,21 +21,9 @@ _VARIABLE = re.compile(r"(?i)(?:.*_)?(?:(?:API_?)?KEY|TOKEN|SECRET|PASSWORD|PASS
 _WITHIN = re.compile(
     r"(?i)key(?!word|board)|token|secret|passw|passphrase|signature|credential|bearer|jwt|cookie"
 )
-_WORDS = {
-    "access",
-    "auth",
-    "authorization",
-    "code",
-    "cred",
-    "creds",
-    "oauth",
-    "otp",
-    "pass",
-    "pin",
-    "pw",
-    "pwd",
-}
-_WORDS |= {"sas", "session", "sid", "sig"}
+_WORDS = set(
+    "access auth authorization code cred creds oauth otp pass pin pw pwd sas session sid sig".split()
+)
 # Keys as servers give them out, by their beginning; and what is long, of letters of both cases and digits. The latter
 # are keys where an endpoint is named, and the names of pictures elsewhere.
 _SHAPE = re.compile(

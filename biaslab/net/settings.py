@@ -25,7 +25,7 @@ def _plain_url(url: str) -> str:
     """Return a base URL without the path of one kind of request; refuse, and do not repeat, one with a secret."""
     if not url:
         return ""
-    if held := secrets.in_url(url):
+    if held := secrets.in_url(re.sub(r"\s", "", url)):
         raise ParameterError(
             f"The endpoint's URL holds {held}, which would be written into reports. Take it out, and put the key into "
             "an environment variable (key_variable)."

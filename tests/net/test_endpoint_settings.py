@@ -13,6 +13,8 @@ from biaslab.net.settings import EndpointSettings
         ({"url": "https://secret-word@example.org/v1"}, "holds a user or a password"),
         ({"url": "https://example.org/v1?api-key=secret-word"}, "holds what looks like a key"),
         ({"url": "https://example.org/v1?x=1&access_token=secret-word"}, "holds what looks like a key"),
+        ({"url": " https://me:secret-word@example.org/v1"}, "holds a user or a password"),
+        ({"url": "ht\ttps://me:secret-word@example.org/v1"}, "holds a user or a password"),
         ({"url": "secret-word@example.org/v1"}, "holds a user or a password"),
         ({"url": "https://example.org/v1?code=secret-word"}, "holds what looks like a key after '?'"),
         (
