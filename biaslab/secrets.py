@@ -21,9 +21,7 @@ _VARIABLE = re.compile(r"(?i)(?:.*_)?(?:(?:API_?)?KEY|TOKEN|SECRET|PASSWORD|PASS
 _WITHIN = re.compile(
     r"(?i)key(?!word|board)|token|secret|passw|passphrase|signature|credential|bearer|jwt|cookie"
 )
-_WORDS = set(
-    "access auth authorization code cred creds oauth otp pass pin pw pwd sas session sid sig".split()
-)
+_WORDS = "access auth authorization code cred creds oauth otp pass pin pw pwd sas session sid sig"
 # Keys as servers give them out, by their beginning; and what is long, of letters of both cases and digits. The latter
 # are keys where an endpoint is named, and the names of pictures elsewhere.
 _SHAPE = re.compile(
@@ -41,7 +39,7 @@ def is_secret(name: str) -> bool:
     """Return whether a name, such as ``X-Amz-Credential``, is that of a key or password."""
     name = unquote(unquote(name))
     words = re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
-    return bool(_WITHIN.search(name) or _WORDS.intersection(words))
+    return bool(_WITHIN.search(name) or set(_WORDS.split()).intersection(words))
 
 
 def in_url(url: str) -> str:
