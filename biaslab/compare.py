@@ -16,7 +16,8 @@ from biaslab.errors import InputError, ParameterError, RunError, name_help
 from biaslab.limits import LIMITS
 from biaslab.params import run_name
 from biaslab.runs import check_tables, now, write_json, write_table
-from biaslab.shared import named
+from biaslab.shared import folders as private_folders
+from biaslab.shared import named, without
 from biaslab.stats import difference_interval, fewest_units
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ _INDEPENDENCE = (
 )
 # Keys that name a model.
 _MODELS = ("model", "model_a", "model_b", "first", "second")
+# What a comparison's record takes from the runs'.
+_COPIED = {"biaslab", "packages", "platform", "seeds"}
 # What a row of both runs compares.
 IDENTICAL, SAME_INPUTS, DIFFERENT = "identical", "same inputs", "different inputs"
 
@@ -195,7 +198,7 @@ def compare(
         "parameters": {"runs": [named(str(run)) for run in (first, *others)]},
         "sweep": {},
         "seeds": {f"{n}_{k}": v for n, r in zip(names, runs, strict=True) for k, v in r["seeds"].items()},
-        **{key: runs[-1][key] for key in ("biaslab", "packages", "platform")},
+        **{key: runs[-1][key] for key in sorted(_COPIED - {"seeds"})},
         "started": started,
         "ended": now(),
         "seconds": 0.0,
@@ -207,7 +210,9 @@ def compare(
         "coverage": [],
         "problems": [],
     }
-    write_json(folder / "run.json", record)
+    # A run of an earlier version may name folders.
+    public = without(private_folders([str(run) for run in (first, *others)], *folders, outputs.absolute()))
+    write_json(folder / "run.json", public(record))
     report.build(folder)
     report.overview(outputs)
     return folder
@@ -241,7 +246,7 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
             sides = [tables.read(f / "tables" / f"{table}.csv", table, more_keys=swept) for f in (one, other)]
         except InputError as error:
             # A table of another version, whose columns were not those of today's.
-            why = str(error).split(". ")[0].replace(f"{one.parent}/", "").replace(f"{other.parent}/", "")
+            why = without([str(one.parent), str(other.parent)])(str(error).split(". ")[0])
             unread.append(f"Not compared: {why}. Repeat the run with this version.")
             continue
         # Only one row can be the same by chance.
@@ -427,20 +432,35 @@ def record_of(folder: Path, *, comparisons: bool = False) -> dict:
 
     Raises:
         ParameterError: It is a comparison.
-        RunError: A table is not the one that the run left.
+        RunError: Its run.json is damaged, or a table is not the one that the run left.
     """
-    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    run = _read(folder / "run.json")
+    if run is None or not (comparisons or run.get("kind") or run.keys() >= _COPIED):
+        raise RunError(f"The run.json of {folder} is damaged. Run it again with --overwrite.")
     check_tables(folder, run)
     if run.get("kind") == "comparison" and not comparisons:
         raise ParameterError(f"{folder.name} is a comparison, not a run; name the two runs to compare.")
     return run
 
 
+def _read(path: Path) -> dict | None:
+    """Return a run's record, or None where it is damaged."""
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+        lists = [run.get(name, []) for name in ("notebooks", "tables", "findings")]
+        whole = isinstance(run.get("files", {}), dict) and all(
+            isinstance(e, dict) for some in lists for e in some
+        )
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return None
+    return run if whole else None
+
+
 def _prepare(folder: Path, title: str) -> None:
     """Make the folder ready: new, or in place of an earlier comparison of the same two runs."""
     record = folder / "run.json"
     if folder.exists() and any(folder.iterdir()):
-        earlier = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+        earlier = (_read(record) if record.exists() else None) or {}
         if earlier.get("kind") != "comparison" or earlier.get("title") != title:
             held = f"holds the comparison of {earlier['title']}" if "kind" in earlier else "is no comparison"
             raise RunError(f"{folder} {held}; choose another name with --name.")

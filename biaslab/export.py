@@ -1,22 +1,22 @@
-"""A run as one file: what a colleague needs to read it, and no path of the machine that made it."""
+"""A run as one file: what a colleague needs to read it, and no path or key of the machine that made it."""
 
 from __future__ import annotations
 
+import codecs
 import os
-import re
 import zipfile
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
 
-from biaslab import sources
+from biaslab import secrets, shared, sources
 from biaslab.compare import find, record_of
 from biaslab.errors import RunError
-from biaslab.places import project_root
+from biaslab.places import default_root, project_root
 from biaslab.store import telling_full_disk
 
 # What a run leaves for readers; its parts, stages and images stay behind.
 FILES = ("index.html", "run.json", "params.yaml")
 FOLDERS = ("notebooks", "tables", "figures", sources.MEASURED)
-_TEXTS = {".html", ".json", ".ipynb", ".csv", ".svg", ".yaml"}
 # The same run gives the same bytes, whenever it is packed.
 _TIME = (1980, 1, 1, 0, 0, 0)
 _READ_ME = """This is a report of biaslab, an audit of text-to-image models for social bias.
@@ -29,20 +29,19 @@ tables/ and measured/ hold the numbers as CSV, figures/ the pictures, notebooks/
 def export(run: str | Path, *, outputs: str | Path = "outputs", to: str | Path | None = None) -> Path:
     """Write one zip file with everything of a run that a reader needs, and return its path.
 
-    ``run`` is a folder, or a name below ``outputs``; the file is by default ``<run>.zip`` there. An earlier one is
-    replaced once the new one is whole.
+    It holds what the run's record names: its pages, executed notebooks, tables, figures and measured tables, and no
+    other file that lies in its folder. ``run`` is a folder, or a name below ``outputs``; the file is by default
+    ``<run>.zip`` there. An earlier one is replaced once the new one is whole.
 
     Raises:
         ParameterError: There is no such run.
-        RunError: A table is not the one that the run left, a file names a folder of this machine, or the disk is full.
+        RunError: The run's record cannot be read, a table is not the one that the run left, a file names a folder of
+            a machine or holds a key of the environment, or the disk is full.
     """
     folder = find(run, Path(outputs))
-    record_of(folder, comparisons=True)
-    files = [folder / name for name in FILES if (folder / name).is_file()]
-    files += [path for name in FOLDERS for path in sorted((folder / name).rglob("*")) if path.is_file()]
-    # A link may lead anywhere.
-    files = [path for path in files if not path.is_symlink() and path.resolve().is_relative_to(folder)]
-    _check(files, folder)
+    record = record_of(folder, comparisons=True)
+    files = [folder / name for name in _named(record) if _is_own(folder / name, folder)]
+    _check(files, folder, Path(outputs).absolute(), record)
     target = Path(to) if to else Path(outputs) / f"{folder.name}.zip"
     part = target.with_name(f"{target.name}.part")
     with telling_full_disk(target, "The run is as it was: free some space and export it again."):
@@ -66,13 +65,54 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def _check(files: list[Path], folder: Path) -> None:
-    """Refuse to send what names a folder of this machine: reports leave them out, files put there later may not."""
-    own = {str(Path.home()), str(project_root()), str(folder.parent)} - {"/"}
-    pattern = re.compile("|".join(rf"(?<![\w.-]){re.escape(name)}(?=[/\"'\s<\\]|$)" for name in sorted(own)))
-    for path in (path for path in files if path.suffix in _TEXTS):
-        if found := pattern.search(path.read_text(encoding="utf-8", errors="replace")):
+def _named(record: Mapping) -> list[str]:
+    """Return the files that a record names and a reader needs, by their paths in the run's folder."""
+    entries = [*record.get("notebooks", []), *record.get("tables", [])]
+    names = {
+        *FILES,
+        *record.get("files", {}),
+        *(entry.get(k) for entry in entries for k in ("notebook", "html", "file")),
+    }
+    names = {name for name in names if isinstance(name, str)}
+    return sorted(name for name in names if name in FILES or _is_plain(PurePosixPath(name)))
+
+
+def _is_plain(path: PurePosixPath) -> bool:
+    """Return whether a path is one within the folders of a run, on any system, that no part of hides."""
+    return path.parts[:1] in [(name,) for name in FOLDERS] and not any(
+        part.startswith(".") or "\\" in part for part in path.parts
+    )
+
+
+def _is_own(path: Path, folder: Path) -> bool:
+    # A link may lead anywhere.
+    return path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(folder)
+
+
+def _check(files: Iterable[Path], folder: Path, outputs: Path, record: Mapping) -> None:
+    """Refuse to send what names a folder or holds a key: a run's own texts do not, what notebooks write may."""
+    folders = shared.telling(
+        folder, folder.parent, outputs, project_root(), project_root(folder), default_root().absolute()
+    )
+    held = secrets.held(record.get("parameters"))
+    for path in files:
+        name, data = path.relative_to(folder).as_posix(), path.read_bytes()
+        text, is_text = _text(data)
+        for key, variable in held.items():
+            if secrets.is_in(text, key):
+                raise RunError(
+                    f"{name} holds the key in the environment variable {variable}. Take it out of what its notebook "
+                    "shows or saves, and run that with --again."
+                )
+        if found := shared.named_in(text, folders, elsewhere=is_text):
             raise RunError(
-                f"{path.relative_to(folder).as_posix()} names {found[0]}, a folder of this machine. Take the file out, "
-                "or run its notebook again: reports name files without their folders."
+                f"{name} names {found}, a folder of a machine. Let its notebook show and save names without folders, "
+                "such as biaslab.shared.named gives, and run it with --again."
             )
+
+
+def _text(data: bytes) -> tuple[str, bool]:
+    """Return a file's text, and whether it is one: of pictures it is the letters among their bytes."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", errors="replace"), True
+    return data.decode("utf-8", errors="replace"), b"\0" not in data

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from biaslab import ratings, report, tables
+from biaslab import ratings, report, shared, tables
 from biaslab.compare import find
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
@@ -87,7 +87,8 @@ def rate(
     Raises:
         ParameterError: There is no such run or folder, a number is out of its range, or the images take more than
             :data:`MOST_BYTES`.
-        InputError: No image can be shown, or ratings of these images could not be read.
+        InputError: No image can be shown, ratings of these images could not be read, or what the page says of one
+            names a folder of a machine.
         RunError: The disk is full.
     """
     if seed < 0:
@@ -111,6 +112,11 @@ def rate(
     drawn = drawn.rename(columns={"image_id": "image"})
     first = ["image", "source", "occupation", "model"]
     cells = _readable(drawn[[*first, *(c for c in drawn if c not in first)]])
+    private = shared.telling(folder.resolve(), Path(outputs).absolute())
+    if told := next((name for row in cells for cell in row if (name := shared.named_in(cell, private))), ""):
+        raise InputError(
+            f"The page would name {told}, a folder of a machine. Give images ids without folders."
+        )
     target = Path(to) if to else Path(outputs) / f"rate-{folder.resolve().name}.html"
     with telling_full_disk(target, "Nothing was written: free some space and make the page again."):
         path = report.rating_page(target, cells, [picture for picture in pictures if picture], seed=seed)

@@ -170,8 +170,8 @@ def run(
         record["code"] = closure.digest(gather) + _declared()
         private = _folders(params, jobs, folder)
         jobs = [replace(job, fingerprint=_fingerprint(job, record), folders=private) for job in jobs]
-        # What is shared names no folder of this machine.
-        public = shared.without(private)
+        # What is shared names no folder of this machine, and holds none of its keys.
+        public = shared.without(private, params.values)
         record = public(record)
         earlier, replaces = _earlier(folder, record, overwrite, public)
         kept, jobs, changed = _keep(folder, earlier, jobs, again)
@@ -831,7 +831,7 @@ def execute(job: Job) -> dict:
         return _record(job, "failed", failure, time.time() - started)
     if job.folders:
         # In its parameters, in what it printed, and in errors.
-        public = shared.without(job.folders)
+        public = shared.without(job.folders, job.parameters)
         text = json.dumps(
             public(json.loads(target.read_text(encoding="utf-8"))), ensure_ascii=False, indent=1
         )

@@ -112,6 +112,37 @@ def test_a_comparison_is_a_report_of_its_own(two_runs):
     assert report_of(folder)["parameters"] == {"runs": ["one", "two"]}
 
 
+def test_a_comparison_names_no_folder_and_holds_no_key(two_runs, monkeypatch):
+    """Whatever runs of earlier versions say, and wherever they lie."""
+    monkeypatch.setenv("HF_TOKEN", "hf-1234567890")
+    answer = f"In {two_runs}/one, '/srv/clients/acme/x.csv' and https://example.org/home/Alice?sig=abc: hf-1234567890."
+    for name in ("one", "two"):
+        change(
+            two_runs, name, findings=[{"question": "Why?", "answer": answer, "main": True, "estimate": 1.0}]
+        )
+    folder = compare.compare(str(two_runs / "one"), "two", outputs=two_runs)
+    pages = [(folder / name).read_text(encoding="utf-8") for name in ("run.json", "index.html")]
+    for private in (str(two_runs), "/srv/clients", "sig=abc", "hf-1234567890"):
+        assert not any(private in page for page in pages), private
+    assert "In one, 'x.csv' and https://example.org/home/Alice?sig=[key]: [key]." in pages[0]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"seeds": {}, "tables": [1]}'])
+def test_a_damaged_record_is_told_in_a_sentence(two_runs, text):
+    (two_runs / "two" / "run.json").write_text(text, encoding="utf-8")
+    with pytest.raises(
+        RunError, match=r"^The run.json of .*two is damaged\. Run it again with --overwrite\.$"
+    ):
+        compare.compare("one", "two", outputs=two_runs)
+
+
+def test_a_folder_with_a_damaged_record_is_no_comparison_to_replace(two_runs):
+    folder = compare.compare("one", "two", outputs=two_runs)
+    (folder / "run.json").write_text("{", encoding="utf-8")
+    with pytest.raises(RunError, match="is no comparison; choose another name"):
+        compare.compare("one", "two", outputs=two_runs)
+
+
 def test_several_runs_are_compared_with_the_first_and_shown_together(two_runs):
     third = two_runs / "three"
     frame = amplification("SD", [14, 20], [13, 18], [15, 22])

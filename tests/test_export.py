@@ -1,30 +1,56 @@
 """A run as one zip file: what is in it, and what is refused."""
 
+import base64
 import json
 import zipfile
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
-from biaslab import cli, export
+from biaslab import cli, export, runs
 from biaslab.errors import ParameterError, RunError
+
+FILES = (
+    "tables/a.csv",
+    "figures/a.png",
+    "notebooks/paradox/4.ipynb",
+    "notebooks/paradox/4.html",
+    "measured/m.csv",
+)
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def record(run, **more):
+    """Write the record of a run with :data:`FILES`, as runs leave it."""
+    of_notebooks = [name for name in FILES if name.startswith("notebooks")]
+    notebook = dict(zip(("notebook", "html"), of_notebooks, strict=True))
+    files = runs.digests(run, [run / name for name in FILES if name not in of_notebooks])
+    whole = {"run": "mine", "notebooks": [notebook], "files": {**files, "index.html": ""}, **more}
+    (run / "run.json").write_text(json.dumps(whole), encoding="utf-8")
 
 
 @pytest.fixture
 def outputs(tmp_path):
     run = tmp_path / "outputs" / "mine"
-    for name in (
-        "tables/a.csv",
-        "figures/a.png",
-        "notebooks/paradox/4.ipynb",
-        "measured/m.csv",
-        ".parts/p.json",
-    ):
-        (run / name).parent.mkdir(parents=True, exist_ok=True)
-        (run / name).write_bytes(name.encode())
-    (run / "index.html").write_text("<p>", encoding="utf-8")
-    (run / "run.json").write_text(json.dumps({"run": "mine"}), encoding="utf-8")
+    for name in (*FILES, "index.html", ".parts/p.json"):
+        write(run / name, name)
+    record(run)
     return tmp_path / "outputs"
+
+
+def refused(outputs, name, text, message):
+    """Check that a run is not exported with a text in one of its files."""
+    write(outputs / "mine" / name, text)
+    record(outputs / "mine")
+    with pytest.raises(RunError, match=message) as error:
+        export.export("mine", outputs=outputs)
+    assert not list(outputs.glob("*.zip*"))
+    return str(error.value)
 
 
 def names(path):
@@ -42,6 +68,7 @@ def test_what_a_reader_needs_is_in_it_and_the_stages_are_not(outputs, capsys):
         "figures/a.png",
         "index.html",
         "measured/m.csv",
+        "notebooks/paradox/4.html",
         "notebooks/paradox/4.ipynb",
         "run.json",
         "tables/a.csv",
@@ -54,18 +81,120 @@ def test_what_a_reader_needs_is_in_it_and_the_stages_are_not(outputs, capsys):
     assert export.export(outputs / "mine", to=path).read_bytes() == first
 
 
-@pytest.mark.parametrize("form", ["{}/data/x.csv", "file://{}/x", '"{}"'])
+@pytest.mark.parametrize(
+    "form", ["{}/data/x.csv", "file://{}/x", '"{}"', "({})", "{}, or", "{}&amp;x", "?at={}"]
+)
 def test_a_file_that_names_a_folder_of_this_machine_is_refused(outputs, form):
-    (outputs / "mine" / "tables" / "a.csv").write_text("path\n" + form.format(Path.home()), encoding="utf-8")
-    with pytest.raises(RunError, match=r"tables/a\.csv names"):
-        export.export("mine", outputs=outputs)
-    assert not list(outputs.glob("*.zip*"))
+    for folder in (Path.home(), outputs, Path(export.__file__).parents[1], Path.cwd()):
+        refused(outputs, "tables/a.csv", form.format(folder), r"tables/a\.csv names")
+        coded = quote(str(folder), safe="").replace(str(folder)[1], f"%{ord(str(folder)[1]):02x}", 1)
+        refused(outputs, "tables/a.csv", form.format(coded), r"tables/a\.csv names")
+
+
+def test_the_store_and_folders_of_others_are_refused_too(outputs, monkeypatch):
+    monkeypatch.setenv("BIASLAB_STORE", "/opt/elsewhere/store")
+    for folder in (
+        "/opt/elsewhere/store",
+        "/home/Alice",
+        "/Users/Alice",
+        "/mnt/disk",
+        "/srv/clients",
+        r"C:\Users\alice",
+    ):
+        said = refused(outputs, "notebooks/paradox/4.ipynb", json.dumps(f"in {folder}: x"), "4.ipynb names")
+        assert "--again" in said
+
+
+@pytest.mark.parametrize("ending", ["md", "txt", "tex", "log", "py", "yml", "HTML", "CSV", ""])
+def test_texts_are_looked_at_whatever_their_ending(outputs, monkeypatch, ending):
+    name = f"tables/a.{ending}".rstrip(".")
+    monkeypatch.setattr("test_export.FILES", (*FILES, name))
+    refused(outputs, name, "see /srv/clients/acme", "names /srv/clients/acme")
+    # As spreadsheets write it.
+    refused(outputs, name, "see /srv/clients/acme".encode("utf-16"), "names /srv/clients/acme")
+
+
+def test_what_names_no_folder_of_anybody_is_sent(outputs):
+    """URLs, words with a slash, a system's own, and the letters among a picture's bytes."""
+    text = (
+        "https://example.org/home/Alice man/woman /usr/lib/python3.12/site.py /tmp/ipykernel_7/8.py </home>"
+    )
+    write(outputs / "mine" / "tables" / "a.csv", text)
+    write(outputs / "mine" / "figures" / "a.png", b"\x89PNG\0\0 ~/b /mnt/x")
+    record(outputs / "mine")
+    assert export.export("mine", outputs=outputs).exists()
+
+
+def test_a_key_of_the_environment_is_refused_and_not_repeated(outputs, monkeypatch):
+    for variable, more in (
+        ("OPENAI_API_KEY", {}),
+        ("OURS", {"parameters": {"settings": {"endpoint.key_variable": "OURS"}}}),
+    ):
+        monkeypatch.setenv(variable, key := "sk-test-5f0e1d2c+x")
+        for text in (key, quote(key, safe=""), base64.b64encode(b"me:" + key.encode()).decode()):
+            write(outputs / "mine" / "tables" / "a.csv", f"said {text}.")
+            record(outputs / "mine", **more)
+            with pytest.raises(RunError, match=rf"tables/a\.csv holds the key .* {variable}") as error:
+                export.export("mine", outputs=outputs)
+            assert text not in str(error.value)
+        monkeypatch.delenv(variable)
+
+
+def test_only_what_the_run_s_record_names_is_sent(outputs):
+    run = outputs / "mine"
+    beside = [
+        "notebooks/.env",
+        "notebooks/id_rsa",
+        "notebooks/paradox/.ipynb_checkpoints/4.ipynb",
+        "tables/more.csv",
+    ]
+    for name in (*beside, "figures/..\\..\\x.csv", "tables/..\\x.csv"):
+        write(run / name, "secret")
+    record(run)
+    sent = [f"mine/{name}" for name in ("README.txt", "index.html", "run.json", *FILES)]
+    assert names(export.export("mine", outputs=outputs)) == sorted(sent)
+    # Nor what a record that was changed names.
+    whole = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    write(outputs / "x.csv", "secret")
+    paths = [
+        "../x.csv",
+        "figures/../../x.csv",
+        ".parts/p.json",
+        *beside[:1],
+        "figures/..\\..\\x.csv",
+    ]
+    whole["notebooks"] += [{"notebook": path, "html": 5} for path in paths]
+    write(run / "run.json", json.dumps(whole))
+    assert names(export.export("mine", outputs=outputs)) == sorted(sent)
+
+
+def test_a_comparison_is_sent_with_its_tables(outputs):
+    run = outputs / "mine"
+    write(run / "run.json", json.dumps({"kind": "comparison", "tables": [{"file": "tables/a.csv"}]}))
+    assert names(export.export("mine", outputs=outputs)) == [
+        f"mine/{name}" for name in ("README.txt", "index.html", "run.json", "tables/a.csv")
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"files": []}', '{"notebooks": ["a"]}', b"\xff", "[" * 100_000]
+)
+def test_a_damaged_record_is_told_in_a_sentence(outputs, text, capsys):
+    write(outputs / "mine" / "run.json", text)
+    assert cli.main(["export", "mine", "--outputs", str(outputs)]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "run.json of" in said
+        and "is damaged. Run it again with --overwrite." in said
+        and "Traceback" not in said
+    )
 
 
 def test_links_out_of_the_run_are_left_out(outputs, tmp_path):
     (tmp_path / "secret.csv").write_text("secret", encoding="utf-8")
-    (outputs / "mine" / "tables" / "link.csv").symlink_to(tmp_path / "secret.csv")
-    assert "mine/tables/link.csv" not in names(export.export("mine", outputs=outputs))
+    (outputs / "mine" / "figures" / "a.png").unlink()
+    (outputs / "mine" / "figures" / "a.png").symlink_to(tmp_path / "secret.csv")
+    assert "mine/figures/a.png" not in names(export.export("mine", outputs=outputs))
 
 
 def test_a_run_that_is_not_there(outputs):

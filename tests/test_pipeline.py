@@ -628,6 +628,32 @@ def test_tables_say_what_could_be_fetched(fetching):
     }
 
 
+def test_the_table_of_urls_holds_no_secret_of_theirs(fetching, monkeypatch):
+    from biaslab.papers.paradox import measure as made
+
+    p = fetching()
+    secret = {
+        "caption_id": ["a", "b", "c"],
+        "url": ["https://me:word@h.org/a.jpg", "https://h.org/b.jpg?w=9&X-Amz-Signature=word", ""],
+        "outcome": "ok",
+        "final_url": ["https://h.org/a.jpg;token=word", None, "https://h.org/home/C.jpg?w=9"],
+        "detail": ["", "see http://h.org/?code=word.", ""],
+    }
+    monkeypatch.setattr(p, "downloads", lambda: pd.DataFrame(secret))
+    urls = made.downloads(p)
+    assert urls["url"].tolist() == [
+        "https://[key]@h.org/a.jpg",
+        "https://h.org/b.jpg?w=9&X-Amz-Signature=[key]",
+        "",
+    ]
+    assert urls["final_url"].fillna("").tolist() == [
+        "https://h.org/a.jpg;token=[key]",
+        "",
+        "https://h.org/home/C.jpg?w=9",
+    ]
+    assert "word" not in urls.to_csv()
+
+
 def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, monkeypatch):
     from biaslab import models
     from biaslab.captions.settings import OPT_OUT

@@ -118,6 +118,17 @@ def test_names_whose_ratings_could_not_be_read_are_refused_before_anybody_rates(
 
 
 @pytest.mark.parametrize(
+    "name", ["%2Fhome%2FAlice%2Fa.png", "of &#47;srv&#47;clients&#47;a.png", "nurse/~%2Fplans%2Fa.png"]
+)
+def test_names_that_tell_of_a_folder_are_refused_before_anybody_rates(save, tmp_path, name):
+    """As some programs call what they fetched."""
+    save(name)
+    with pytest.raises(InputError, match=r"The page would name .*, a folder of a machine\. Give images ids"):
+        rate.rate(tmp_path / "mine", outputs=tmp_path)
+    assert not list(tmp_path.glob("*.html"))
+
+
+@pytest.mark.parametrize(
     ("options", "told"),
     [
         ({"n": 0}, "at least 1"),

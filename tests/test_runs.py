@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from biaslab import params, runs, tables
+from biaslab import export, params, runs, tables
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.findings import Finding
 from biaslab.study import ATTEMPT
@@ -334,6 +334,61 @@ pd.DataFrame({"where": [output_dir]})
     _shares(source, [*GOOD[:3], "M,naive,nurse,generated,captions,96,100"])
     with pytest.raises(RunError, match="has changed or is another"):
         project(notebooks, text, outputs="telltale/outputs")
+
+
+@pytest.mark.slow
+def test_nothing_that_is_shared_holds_a_key_and_urls_stay_as_they_are(
+    tmp_path, write_notebook, warm, monkeypatch
+):
+    """What notebooks quote of the environment, and of folders that no parameter names, is blotted wherever it is."""
+    pytest.importorskip("biaslab_world", reason="needs biaslab-world")
+    held = {"OPENAI_API_KEY": "sk-test-5f0e1d2c", "HF_TOKEN": "hf-test-4b5a6978", "OURS": "ours/test+1234567"}
+    for name, key in held.items():
+        monkeypatch.setenv(name, key)
+    noisy = """
+import os, base64, urllib.parse
+held = [os.environ[name] for name in ("OPENAI_API_KEY", "HF_TOKEN", "OURS")]
+print(held, urllib.parse.quote(held[2], safe=""), base64.b64encode(held[1].encode()).decode())
+print(settings, "https://example.org/home/Alice?w=9&sig=telltale", "a man/woman")
+"""
+    failing = 'import os\nraise RuntimeError("cannot ask with " + os.environ["OPENAI_API_KEY"])'
+    reading = 'open("/srv/telltale/The clients/secret.csv")'
+    cell = CELL + "settings = {}\n"
+    for name, code_ in {"a": noisy, "b": failing, "c": reading}.items():
+        write_notebook(tmp_path / "notebooks" / "paradox" / f"{name}.ipynb", cell, code_)
+    url = "https://api.example.org/v1"
+    text = f"run: mine\nsource: mini\nsettings:\n  endpoint: {{url: '{url}', key_variable: OURS}}\n"
+    (tmp_path / "params").mkdir()
+    (tmp_path / "params" / "mine.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    record = runs.run(params.load("params/mine.yaml"), outputs="outputs", progress=False)
+    reasons = [n["reason"] for n in record["notebooks"]]
+    assert reasons[0] == "" and reasons[1].startswith("RuntimeError: cannot ask with [key] (cell")
+    assert "'secret.csv'" in reasons[2]
+    folder = tmp_path / "outputs" / "mine"
+    looked_at = [p for p in [*folder.rglob("*"), tmp_path / "outputs/index.html"] if p.is_file()]
+    texts = {
+        p.relative_to(folder.parent).as_posix(): p.read_text("utf-8")
+        for p in looked_at
+        if ".parts" not in p.parts
+    }
+    coded = ["ours%2Ftest", "aGYtdGVzdC", "telltale", *held.values()]
+    assert {name: form for name, text in texts.items() for form in coded if form in text} == {}
+    for name in (
+        "mine/run.json",
+        "mine/params.yaml",
+        "mine/notebooks/paradox/a.ipynb",
+        "mine/notebooks/paradox/a.html",
+    ):
+        assert url in texts[name], name
+    assert record["parameters"]["settings"]["endpoint"] == {"url": url, "key_variable": "OURS"}
+    assert (
+        "https://example.org/home/Alice?w=9&sig=[key] a man/woman" in texts["mine/notebooks/paradox/a.ipynb"]
+    )
+    # The same run again is the same, and is sent.
+    again = runs.run(params.load("params/mine.yaml"), outputs="outputs", progress=False)
+    assert [n["kept"] for n in again["notebooks"]] == [True, False, False]
+    assert export.export("mine").exists()
 
 
 @pytest.mark.parametrize(

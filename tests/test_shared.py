@@ -13,10 +13,15 @@ from biaslab import shared
         ("/data/laion/part-*.parquet", "part-*.parquet"),
         ("fairface:/models/f.safetensors", "fairface:f.safetensors"),
         ("hf:/data/set:config@split", "hf:set:config@split"),
+        ("plugin:mine:/data/me/judge.onnx", "plugin:mine:judge.onnx"),
+        ("grounding:/w/a+/w/b", "grounding:a+b"),
+        ("file:///data/me/captions.csv", "captions.csv"),
+        (r"C:\data\me\captions.csv", "captions.csv"),
         # No paths of a machine.
         ("owner/name", "owner/name"),
         ("captions/*.parquet", "captions/*.parquet"),
         ("http://localhost:8000/v1", "http://localhost:8000/v1"),
+        ("plugin:mine:https://example.org/v1", "plugin:mine:https://example.org/v1"),
         ("endpoint:dall-e-3", "endpoint:dall-e-3"),
         ("", ""),
     ],
@@ -36,20 +41,116 @@ def test_files_of_one_name_are_told_apart_by_their_folders():
 @pytest.mark.parametrize(
     ("text", "rest"),
     [
-        ("/srv/secret/outputs/mini/.parts/x", "outputs/mini/.parts/x"),
-        ("see /srv/secret.", "see secret."),
-        ("output_dir = '/srv/secret/a b'", "output_dir = 'a b'"),
-        ("File \x1b[32m/srv/secret/a.py:3\x1b[39m", "File \x1b[32ma.py:3\x1b[39m"),
-        ("file:///srv/secret/a", "a"),
+        ("/opt/secret/outputs/mini/.parts/x", "outputs/mini/.parts/x"),
+        ("see /opt/secret.", "see secret."),
+        ("output_dir = '/opt/secret/a b'", "output_dir = 'a b'"),
+        ("File \x1b[32m/opt/secret/a.py:3\x1b[39m", "File \x1b[32ma.py:3\x1b[39m"),
+        ("file:///opt/secret/a", "a"),
+        ("next=%2Fopt%2F%73ecret%2Fa", "next=a"),
+        ("&#47;opt&#x2F;secret/a &amp; /opt/secret&amp;", "a &amp; secret&amp;"),
         ("File ~/plans/a.py", "File a.py"),
         # Part of something else.
-        ("https://host/srv/secret/x", "https://host/srv/secret/x"),
-        ("abc+/srv/secret/x", "abc+/srv/secret/x"),
-        ("/srv/secrets/x", "/srv/secrets/x"),
+        ("https://host/opt/secret/x", "https://host/opt/secret/x"),
+        ("abc+/opt/secret/x", "abc+/opt/secret/x"),
+        ("/opt/secrets/x", "/opt/secrets/x"),
+        # Of others that tell of a user or a project, the last name stays.
+        ("cannot read '/srv/clients/acme/The Secret.csv' (1)", "cannot read 'The Secret.csv' (1)"),
+        ("/home/Alice/x.csv, /home/Alice, ~/clients/acme/a.py.", "x.csv, ~, a.py."),
+        (r"C:\Users\alice\x.csv and C:/Users/Alice", "x.csv and ~"),
     ],
 )
 def test_folders_are_taken_out_of_texts(text, rest):
-    assert shared.without(["/srv/secret", "~/plans"])(text) == rest
+    assert shared.without(["/opt/secret", "~/plans"])(text) == rest
+
+
+@pytest.mark.parametrize(
+    "path", ["/opt/secret", "/home/Alice", "/Users/Alice", "/mnt/disk", "/srv/acme", "/root"]
+)
+def test_a_folder_is_found_whatever_follows_and_however_it_is_written(path):
+    ends = [")", ",", ";", ":", "]", ".", " ", "&amp;", "&quot;", "/x.csv", "%2Fx", "\\n", '"', "\x1b[0m", ""]
+    found = {end: shared.named_in(f"see ({path}{end}", ["/opt/secret"]) for end in ends}
+    assert {end for end, name in found.items() if not name.startswith(path)} == set()
+    coded = path.replace("/", "%2F")
+    for text in (
+        coded,
+        path[:1] + f"%{ord(path[1]):02x}" + path[2:],
+        path.replace("/", "\\/"),
+        f"file://{path}",
+    ):
+        assert shared.named_in(f'"{text}"', ["/opt/secret"]), text
+    assert shared.named_in(f"first line\\n{path}", ["/opt/secret"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://example.org/home/Alice",
+        "https://example.org/?next=/home/Alice",
+        "http://localhost:8888/mnt/disk",
+        "a man/woman of the home/garden",
+        "teacher/professor",
+        # A system's own say nothing of a user.
+        "/usr/lib/python3.12/site.py and /tmp/ipykernel_7/8.py, /opt/conda/bin",
+        "rooted, /rooted, /root-cause, /homes/x, /mnt, /home",
+        "data:image/png;base64,iVBOR/mnt/x+/root/X",
+        "</home><root/>",
+    ],
+)
+def test_what_is_no_folder_of_anybody_is_left(text):
+    assert shared.named_in(text, ["/opt/secret"]) == ""
+    assert shared.without(["/opt/secret"])(text) == text
+
+
+def test_urls_among_settings_are_no_folders():
+    given = {
+        "settings": {
+            "endpoint": {"url": "https://example.org/v1"},
+            "critique.url": "http://localhost:8000/v1",
+        },
+        "judge": "plugin:mine:https://example.org/judge",
+    }
+    clean = shared.without(shared.folders(given))
+    assert clean(given) == given
+    assert clean("asked https://example.org/v1.") == "asked https://example.org/v1."
+
+
+def test_keys_of_the_environment_and_secrets_of_urls_are_blotted(monkeypatch):
+    monkeypatch.setenv("OURS", "ours-1234567")
+    monkeypatch.setenv("SOME_API_KEY", "some-1234567")
+    given = {"a": "ours-1234567", "b": ["some-1234567", "https://example.org/a.jpg?sig=word"]}
+    blotted = {"a": "[key]", "b": ["[key]", "https://example.org/a.jpg?sig=[key]"]}
+    assert shared.without([], {"endpoint": {"key_variable": "OURS"}})(given) == blotted
+    assert shared.without([])(given) == blotted | {"a": "ours-1234567"}
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("in HOME. And HOME/x,", "in ~. And x,"),
+        # Of what lies there the last name alone is told, but in the folders that are named, the path from them.
+        ("HOME/clients/acme/x.csv", "x.csv"),
+        ("cannot read 'HOME/My Clients/acme/x.csv'", "cannot read 'x.csv'"),
+        ("HOME/project/outputs/mine/a.csv", "mine/a.csv"),
+        ("~/project/outputs/mine/a.csv", "mine/a.csv"),
+    ],
+)
+def test_of_a_user_s_own_folder_nothing_is_told(tmp_path, monkeypatch, text, rest):
+    home = str(tmp_path / "alice")
+    monkeypatch.setenv("HOME", home)
+    clean = shared.without(shared.folders({}, f"{home}/project/outputs"))
+    assert clean(text.replace("HOME", home)) == rest
+
+
+def test_a_file_right_below_a_root_leaves_its_neighbours_untold():
+    clean = shared.without(shared.folders({"corpus": "/srv/captions.csv"}))
+    assert clean("/srv/captions.csv, /srv/clients/acme/x.csv") == "captions.csv, x.csv"
+
+
+def test_folders_that_tell_of_nobody_are_not_looked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir("/usr/lib")
+    found = shared.telling("/tmp", "/", tmp_path / "outputs")
+    assert str(tmp_path / "outputs") in found and not {"/", "/tmp", "/usr/lib"} & set(found)
 
 
 def test_keys_stay_apart_and_images_as_they_are():
@@ -64,5 +165,5 @@ def test_folders_are_those_of_the_machine_and_of_what_is_named(tmp_path, monkeyp
     found = shared.folders(
         {"settings": {"corpus": "/data/secret/a.csv", "gender": "fairface:/w/f.st"}}, "/out/run"
     )
-    assert {"/data/secret", "/w", "/out/run", str(tmp_path), str(tmp_path / "home")} <= set(found)
+    assert {"/data/secret", "/w", "/out/run", str(tmp_path)} <= set(found)
     assert not {"", "/", "~"} & set(found)

@@ -6,7 +6,6 @@ taken as it came, and what it unpacks to is counted piece by piece.
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -22,18 +21,15 @@ ENCODINGS = "gzip, deflate"
 _CHUNK = 65536
 
 
-def read(
-    raw: Iterable[bytes], headers: httpx.Headers, most: int, deadline: float = float("inf")
-) -> Iterator[bytes]:
+def read(raw: Iterable[bytes], headers: httpx.Headers, most: int) -> Iterator[bytes]:
     """Yield a body in pieces of up to 64 KiB where it is packed, and as they came in ``raw`` where it is not.
 
     At ``most`` so many bytes are taken, as they came and unpacked: what is handed over ends with the piece that passes
-    the limit. The time is up at ``deadline`` (:func:`time.monotonic`).
+    the limit.
 
     Raises:
         Failed: ``too_many_bytes``: the body, or the length that its header states, is beyond the limit.
-            ``timed_out``: the time is up. ``damaged``: it is packed more than once, by another way than
-            :data:`ENCODINGS`, or badly.
+            ``damaged``: it is packed more than once, by another way than :data:`ENCODINGS`, or badly.
     """
     packed = [name.lower() for name in headers.get_list("content-encoding", split_commas=True)]
     packed = [name for name in packed if name not in ("", "identity")]
@@ -53,9 +49,6 @@ def read(
                 break
         if max(received, unpacked) > most:
             raise Failed("too_many_bytes", f"more than {most} bytes")
-        # Also where the pieces are so small, or unpack to so little, that no limit is ever met.
-        if time.monotonic() > deadline:
-            raise Failed("timed_out", "the time for one try is up")
 
 
 def _unpacking(name: str) -> Callable[[bytes], Iterator[bytes]]:

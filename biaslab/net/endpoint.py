@@ -3,6 +3,7 @@
 - **Asked again.** A request that meets 408, 425, 429, a status from 500, a broken connection or silence is sent
   again (:mod:`biaslab.net.retry`). So is one whose answer is empty or cannot be read, twice at most.
 - **Counted.** What then is no answer has an outcome that says why; it is never an empty answer.
+- **In time.** A try ends with the endpoint's timeout, however slowly headers and body come in.
 - **The key** is read from an environment variable when a request is sent. It goes into the request's header and
   nowhere else, and it is blotted out of whatever the server says.
 """
@@ -19,17 +20,30 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
 
+import httpcore
 import httpx
 
+from biaslab import __version__, secrets
 from biaslab.errors import ParameterError, RunError
-from biaslab.net import body, replies
+from biaslab.net import body, connection, replies
 from biaslab.net.retry import Failed, policy, retry_after
 from biaslab.net.settings import EndpointSettings
 
 # How often a question is asked whose answer is empty or cannot be read.
 _READINGS = 3
 _UNUSABLE = ("empty", "malformed")
+# What goes wrong on the way.
+_BROKEN = (
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.ProxyError,
+    httpcore.TimeoutException,
+    httpcore.UnsupportedProtocol,
+)
+# Seconds after which a connection that nobody uses is no longer trusted.
+_IDLE = 5.0
 # Questions in a row without any answer after which the endpoint counts as out of order.
 _PATIENCE = 3
 _BUSY = (408, 425, 429)
@@ -72,10 +86,16 @@ class Requests:
         self.stop = threading.Event()
         self.mutex = threading.Lock()
         self._failed_in_a_row = 0
+        self._clock = threading.local()
         self.key = settings.check_key()
         parts = urlsplit(settings.url)
         self.target = urlunsplit((parts.scheme, parts.netloc, f"{parts.path}/{self.path}", parts.query, ""))
         self.where = f"The endpoint {parts.scheme}://{parts.netloc}{parts.path}"
+        try:
+            at = httpx.URL(self.target)
+        except httpx.InvalidURL:
+            raise ParameterError(f"The endpoint's URL {settings.url} is none; check endpoint.url.") from None
+        self._at = httpcore.URL(scheme=at.raw_scheme, host=at.raw_host, port=at.port, target=at.raw_path)
 
     def all(self, questions: Mapping[str, Any], label: str, progress: bool) -> dict[str, Any]:
         """Ask all questions and return their answers, by digest.
@@ -88,11 +108,7 @@ class Requests:
 
         found: dict[str, Any] = {}
         bar = {"total": len(questions), "desc": label, "unit": f" {self.unit}", "leave": False}
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        headers |= {"Accept-Encoding": body.ENCODINGS}
-        headers |= {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        # A redirect would carry the key to another place, so none is followed.
-        client = httpx.Client(headers=headers, timeout=self.settings.timeout, follow_redirects=False)
+        client = self._connections()
         with client, ThreadPoolExecutor(self.settings.concurrency) as pool:
             tasks = {pool.submit(self._one, client, digest, q): digest for digest, q in questions.items()}
             try:
@@ -111,7 +127,7 @@ class Requests:
             raise self.out_of_order(next(iter(found.values())))
         return found
 
-    def _one(self, client: httpx.Client, digest: str, question: Any) -> Any:
+    def _one(self, client: httpcore.ConnectionPool, digest: str, question: Any) -> Any:
         """Ask one question and keep its answer; an error ends the others' work, too."""
         try:
             answer = self.exchange(client, digest, question)
@@ -130,7 +146,7 @@ class Requests:
             self.stop.set()
             raise
 
-    def exchange(self, client: httpx.Client, digest: str, question: Any) -> Any:
+    def exchange(self, client: httpcore.ConnectionPool, digest: str, question: Any) -> Any:
         """Send one question until there is an answer or no more sense in asking."""
         answer, readings = None, 0
 
@@ -141,17 +157,15 @@ class Requests:
             wait = None
             try:
                 status, headers, data = self._sent(client, digest, question)
-            except httpx.InvalidURL:
-                raise ParameterError(
-                    f"The endpoint's URL {self.settings.url} is none; check endpoint.url."
-                ) from None
             except Failed as failed:
                 answer, readings = self.unread(failed), readings + 1
-            except httpx.RequestError as error:
+            except _BROKEN as error:
                 answer = self.nothing("unavailable", f"{type(error).__name__}: {self.clean(error)}")
             else:
                 if status == 200:
                     answer, readings = self.read(digest, data, headers), readings + 1
+                elif 300 <= status < 400:
+                    raise self._redirected(status, headers.get("Location", ""))
                 else:
                     answer, wait = self.turned_down(status, data), retry_after(headers.get("Retry-After", ""))
             again = answer.outcome in _UNUSABLE and readings < _READINGS
@@ -162,7 +176,9 @@ class Requests:
             self.policy(self.settings.attempts)(once)
         return answer
 
-    def _sent(self, client: httpx.Client, digest: str, question: Any) -> tuple[int, httpx.Headers, bytes]:
+    def _sent(
+        self, client: httpcore.ConnectionPool, digest: str, question: Any
+    ) -> tuple[int, httpx.Headers, bytes]:
         """Send a question as :meth:`post` does, without fields that this model does not take."""
         while True:
             fields = {k: v for k, v in self._fields.items() if k not in self.left_out}
@@ -181,28 +197,64 @@ class Requests:
         """Return what sends a request up to ``tries`` times."""
         return policy(tries, self.settings.first_wait, self.settings.longest_wait, stop=self.stop)
 
-    def post(self, client: httpx.Client, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
-        """Send one request; return the status, the headers and the body.
+    def post(
+        self, client: httpcore.ConnectionPool, digest: str, whole: bytes
+    ) -> tuple[int, httpx.Headers, bytes]:
+        """Send one request; return the status, the headers and the body, all within the endpoint's timeout.
 
         Gateways pass on with a status of 200 what went wrong: then the status is that of the error in the body.
 
         Raises:
             Failed: There is an answer, but it is longer than any, or packed as nobody asked.
         """
-        # The client's own limit is for each read, so a slow drip would never meet it.
-        seconds, data = self.settings.timeout, bytearray()
-        end = time.monotonic() + seconds
-        with client.stream("POST", self.target, content=whole) as response:
+        self._clock.end, data = time.monotonic() + self.settings.timeout, bytearray()
+        headers = {
+            "User-Agent": f"biaslab/{__version__}",
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            "Accept-Encoding": body.ENCODINGS,
+            **({"Authorization": f"Bearer {self.key}"} if self.key else {}),
+        }
+        # A redirect would carry the key to another place: nothing here follows one.
+        with client.stream("POST", self._at, headers=headers, content=whole) as response:
+            taken = httpx.Headers(response.headers)
             try:
-                for piece in body.read(response.iter_raw(), response.headers, self.longest_reply, end):
+                for piece in body.read(response.iter_stream(), taken, self.longest_reply):
                     data += piece
-            except Failed as failed:
-                if failed.outcome == "timed_out":
-                    raise httpx.ReadTimeout(f"the reply took longer than {seconds:g} seconds") from None
+            except Failed:
                 # Of a reply that turns a question down, the status says enough.
-                if response.status_code == 200:
+                if response.status == 200:
                     raise
-            return replies.status(response.status_code, bytes(data)), response.headers, bytes(data)
+            return replies.status(response.status, bytes(data)), taken, bytes(data)
+
+    def _connections(self) -> httpcore.ConnectionPool:
+        """Return connections to the endpoint, through the proxy that the environment names for it."""
+        how = {
+            "ssl_context": httpx.create_ssl_context(),
+            "max_connections": self.settings.concurrency,
+            "keepalive_expiry": _IDLE,
+            "network_backend": connection.Backend(self._addresses, self._left),
+        }
+        parts = urlsplit(self.target)
+        proxies = {} if proxy_bypass(parts.netloc) else getproxies()
+        address = proxies.get(parts.scheme) or proxies.get("all")
+        if not address:
+            return httpcore.ConnectionPool(**how)
+        proxy = httpx.Proxy(address if "://" in address else f"http://{address}")
+        kind = httpcore.SOCKSProxy if proxy.url.scheme.startswith("socks") else httpcore.HTTPProxy
+        return kind(proxy_url=str(proxy.url), proxy_auth=proxy.raw_auth, **how)
+
+    def _addresses(self, host: str, port: int) -> list[str]:
+        try:
+            return connection.resolve(host, port, self._left())
+        except Failed as failed:
+            raise httpcore.ConnectError(str(failed)) from None
+
+    def _left(self) -> float:
+        """Return the seconds that are left for the request of this thread."""
+        if (left := self._clock.end - time.monotonic()) <= 0:
+            raise httpcore.ReadTimeout(f"the reply took longer than {self.settings.timeout:g} seconds")
+        return left
 
     def unread(self, failed: Failed) -> Any:
         """Return the outcome of an answer that cannot be read to its end."""
@@ -221,7 +273,7 @@ class Requests:
                 f"{self.where} does not accept {how} (HTTP {status}). Set endpoint.key_variable to a variable whose "
                 f"key is valid there and may use the model {model!r}, and run again. {self.stays}."
             )
-        if status == 404 or 300 <= status < 400:
+        if status == 404:
             raise ParameterError(
                 f"{self.where} has no {self.gives} for the model {model!r} ({told}); check endpoint.url and "
                 f"endpoint.model. {self.stays}."
@@ -229,6 +281,12 @@ class Requests:
         if status == 402 or code in ("insufficient_quota", "billing_hard_limit_reached"):
             raise RunError(f"{self.where} wants to be paid first ({told}). {self.stays}.")
         return self.nothing("unavailable" if status in _BUSY or status >= 500 else "rejected", told)
+
+    def _redirected(self, status: int, to: str) -> ParameterError:
+        return ParameterError(
+            f"{self.where} redirects (HTTP {status}) to {self.clean(to) or 'nowhere'}. No redirect is followed, since "
+            f"the key would go with it: set endpoint.url to where the endpoint is. {self.stays}."
+        )
 
     def out_of_order(self, last: Any) -> RunError:
         """Return the error for an endpoint that gave nothing, several times in a row."""
@@ -238,9 +296,12 @@ class Requests:
         )
 
     def clean(self, said: object, longest: int | None = 200) -> str:
-        """Return what a server said as one text without the key, no longer than ``longest``."""
+        """Return what a server said as one text without the key and secrets in URLs, no longer than ``longest``."""
+        return secrets.without_in_urls(self.keyless(said))[:longest]
+
+    def keyless(self, said: object) -> str:
+        """Return what a server said as one text without the key."""
         text = said.decode("utf-8", errors="replace") if isinstance(said, bytes) else str(said)
         # A lone surrogate comes with a JSON escape and fits in no file.
         text = text.encode("utf-8", errors="replace").decode()
-        text = text.replace(self.key, "[key]") if self.key else text
-        return text.strip()[:longest]
+        return secrets.without(text, [self.key]).strip()

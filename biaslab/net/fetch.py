@@ -10,22 +10,18 @@ No cookie is kept, no password is sent.
 from __future__ import annotations
 
 import ipaddress
-import queue
 import re
-import socket
 import ssl
-import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
 
 import httpcore
 import httpx
 
 from biaslab import __version__
-from biaslab.net import body
+from biaslab.net import body, connection
 from biaslab.net.retry import Failed, retry_after
 
 _ACCEPT = b"image/webp,image/png,image/jpeg,image/gif;q=0.8,*/*;q=0.5"
@@ -94,7 +90,13 @@ class Fetcher:
         url, silence = visit.at, self._limits.silence
         port = url.port or (443 if url.scheme == "https" else 80)
         addresses = self._addresses(visit.host, port, min(silence, deadline - time.monotonic()))
-        backend = _Backend(addresses, deadline, silence)
+
+        def left() -> float:
+            if (seconds := deadline - time.monotonic()) <= 0:
+                raise httpcore.ReadTimeout("the time for one try is up")
+            return min(seconds, silence)
+
+        backend = connection.Backend(lambda *_: addresses, left)
         target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=port, target=url.raw_path)
         headers = [
             (b"Host", url.netloc),
@@ -103,9 +105,9 @@ class Fetcher:
             (b"Accept-Encoding", b"identity"),
             (b"Connection", b"close"),
         ]
-        connection = httpcore.HTTPConnection(target.origin, ssl_context=self._tls, network_backend=backend)
+        asking = httpcore.HTTPConnection(target.origin, ssl_context=self._tls, network_backend=backend)
         try:
-            response = connection.handle_request(httpcore.Request("GET", target, headers=headers))
+            response = asking.handle_request(httpcore.Request("GET", target, headers=headers))
             visit.status = response.status
             return self._answer(visit, response)
         except httpcore.TimeoutException as error:
@@ -119,11 +121,11 @@ class Fetcher:
             raise Failed("bad_url", str(error)) from None
         finally:
             visit.reached |= backend.connected
-            connection.close()
+            asking.close()
 
     def _addresses(self, host: str, port: int, seconds: float) -> list[str]:
         """Return the addresses of a host, all of them public."""
-        found = _resolve(host, port, seconds)
+        found = connection.resolve(host, port, seconds)
         for address in found:
             if (f"[{address}]:{port}" if ":" in address else f"{address}:{port}") in self._allow:
                 continue
@@ -174,29 +176,6 @@ def parsed(text: str, base: httpx.URL | None = None) -> httpx.URL:
     return url
 
 
-def _resolve(host: str, port: int, seconds: float) -> list[str]:
-    """Return a host's addresses; raise where it has none, or they take longer than ``seconds``."""
-    answers: queue.SimpleQueue = queue.SimpleQueue()
-
-    def ask() -> None:
-        try:
-            answers.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        except (OSError, UnicodeError) as error:
-            answers.put(error)
-
-    # The system's resolver cannot be told to hurry, so it is left behind where it takes too long.
-    threading.Thread(target=ask, name="resolve", daemon=True).start()
-    try:
-        answer = answers.get(timeout=max(seconds, 0.001))
-    except queue.Empty:
-        raise Failed("timed_out", f"no answer about the name {host}") from None
-    if isinstance(answer, UnicodeError):
-        raise Failed("bad_url", f"{host[:100]} is no name of a host")
-    if isinstance(answer, OSError):
-        raise Failed("no_address", str(answer), retry=answer.errno == socket.EAI_AGAIN)
-    return list(dict.fromkeys(entry[4][0] for entry in answer))
-
-
 # Addresses that look public and are not, beside those that the library knows.
 _NOT_PUBLIC = [
     ipaddress.ip_network(network)
@@ -227,55 +206,6 @@ def is_public(address: str) -> bool:
             return False
     listed = any(ip in network for network in _NOT_PUBLIC)
     return ip.is_global and not (listed or ip.is_multicast or ip.is_reserved)
-
-
-class _Stream(httpcore.NetworkStream):
-    """A connection whose every wait ends at the deadline, however many bytes come one by one."""
-
-    def __init__(self, stream: httpcore.NetworkStream, left: Callable[[], float]) -> None:
-        self._stream, self._left = stream, left
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, self._left())
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, self._left())
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(self, ssl_context, server_hostname=None, timeout=None) -> _Stream:
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, self._left()), self._left)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-
-class _Backend(httpcore.NetworkBackend):
-    """Connects to one of the addresses that were checked, whatever name is asked for."""
-
-    def __init__(self, addresses: Sequence[str], deadline: float, silence: float) -> None:
-        self._addresses, self._deadline, self._silence = addresses, deadline, silence
-        self.connected = False
-
-    def _left(self) -> float:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise httpcore.ReadTimeout("the time for one try is up")
-        return min(left, self._silence)
-
-    def connect_tcp(self, host, port, timeout=None, local_address=None, socket_options=None) -> _Stream:
-        failed: Exception = httpcore.ConnectTimeout("the time for one try is up")
-        for address in self._addresses[:4]:
-            try:
-                stream = httpcore.SyncBackend().connect_tcp(address, port, self._left(), socket_options=[])
-                self.connected = True
-                return _Stream(stream, self._left)
-            except httpcore.ReadTimeout:
-                break
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                failed = error
-        raise failed
 
 
 _STATUSES = dict.fromkeys((401, 402, 403, 451), "forbidden")

@@ -28,6 +28,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urljoin
 
+import httpcore
 import httpx
 
 from biaslab.errors import RunError
@@ -130,12 +131,14 @@ class _Buying(Requests):
                     "run again to go on."
                 )
 
-    def exchange(self, client: httpx.Client, digest: str, question: Mapping[str, Any]) -> Bought:
+    def exchange(self, client: httpcore.ConnectionPool, digest: str, question: Mapping[str, Any]) -> Bought:
         """Buy an image, unless a stopped run left a reply that is paid for."""
         left = None if self.stop.is_set() else self._ledger.reply(digest)
         return super().exchange(client, digest, question) if left is None else self._made(digest, left)
 
-    def post(self, client: httpx.Client, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
+    def post(
+        self, client: httpcore.ConnectionPool, digest: str, whole: bytes
+    ) -> tuple[int, httpx.Headers, bytes]:
         """Send one request, whose price is written down before."""
         self._ledger.reserve(digest, self.stop.is_set)
         charged = True
@@ -143,7 +146,7 @@ class _Buying(Requests):
             status, headers, data = super().post(client, digest, whole)
             charged = status < 300 or status in _PERHAPS_CHARGED
             return status, headers, data
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL, httpx.UnsupportedProtocol):
+        except (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.UnsupportedProtocol):
             charged = False
             raise
         finally:
@@ -172,8 +175,8 @@ class _Buying(Requests):
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             return Bought("malformed", f"no answer of an images endpoint: {self.clean(data)}")
         whole = {
-            "b64_json": self.clean(picture, longest=None),
-            "url": "" if picture else self.clean(address, longest=None),
+            "b64_json": self.keyless(picture),
+            "url": "" if picture else self.keyless(address),
             "revised_prompt": self.clean(revised, longest=10_000),
             "request_id": self.clean(named),
             "time": now(),

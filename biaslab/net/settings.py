@@ -6,11 +6,11 @@ import json
 import os
 import re
 from typing import Annotated, Any, Self
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, model_validator
 
-from biaslab import plugins
+from biaslab import plugins, secrets
 from biaslab.errors import ParameterError
 from biaslab.groups import Group, Texts, Whole, field
 
@@ -19,27 +19,23 @@ _FIELDS = ("size", "quality", "style", "response_format")
 # Other fields of it that are given otherwise, or would change what a reply is.
 _OWN_FIELDS = (*_FIELDS, "model", "prompt", "n", "stream", "partial_images")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
-_SECRET_WORDS = re.compile(r"(?i)key|token|secret|password|passwd|signature|^sig$|^auth")
 
 
 def _plain_url(url: str) -> str:
     """Return a base URL without the path of one kind of request; refuse, and do not repeat, one with a secret."""
     if not url:
         return ""
+    if held := secrets.in_url(re.sub(r"\s", "", url)):
+        raise ParameterError(
+            f"The endpoint's URL holds {held}, which would be written into reports. Take it out, and put the key into "
+            "an environment variable (key_variable)."
+        )
     example = "such as https://api.openai.com/v1 or http://localhost:8000/v1"
     try:
         parts = urlsplit(url.strip())
         _ = parts.port
     except ValueError:
         raise ParameterError(f"The endpoint's URL is none; give one {example}.") from None
-    queries = parse_qsl(parts.query, keep_blank_values=True)
-    person = parts.username is not None or parts.password is not None or "@" in parts.netloc
-    if person or any(_SECRET_WORDS.search(name) for name, _ in queries):
-        held = "a user or a password" if person else "what looks like a key after '?'"
-        raise ParameterError(
-            f"The endpoint's URL holds {held}, which would be written into reports. Take it out, and put the key into "
-            "an environment variable (key_variable)."
-        )
     if parts.scheme.lower() not in ("http", "https") or not parts.hostname or re.search(r"\s", url.strip()):
         raise ParameterError(f"The endpoint's URL is {url!r}; give an http or https URL {example}.")
     path = parts.path.rstrip("/")

@@ -1,12 +1,16 @@
 """Asking models behind an endpoint: what is kept, asked again, counted, and never shown."""
 
+import base64
 import hashlib
 import json
 import logging
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
+from urllib.parse import quote
 
 import pytest
 from fake_endpoint import KEY, bytes_below, completion, failure, process, wait
@@ -123,6 +127,49 @@ def test_a_silent_server_is_given_up(server):
     gone.set()
 
 
+def dripping(start, piece):
+    """Return what sends the start of a reply, and then a piece of it again and again, far beyond the timeout."""
+
+    def pieces():
+        yield start
+        for _ in range(100):
+            time.sleep(0.05)
+            yield piece
+
+    return pieces()
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX: ", b"a"),
+        (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
+        (b"", b"H"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", b"a"),
+    ],
+    ids=["header", "headers", "status", "continue", "body"],
+)
+def test_a_reply_that_drips_is_given_up_wherever_it_does(server, start, piece):
+    """Each piece comes well within the timeout, and all of them take 5 seconds."""
+    server.reply = lambda question, n: dripping(start, piece)
+    began = time.monotonic()
+    with pytest.raises(RunError, match=r"ReadTimeout: the reply took longer than 0\.4 seconds"):
+        answers(server, ["one"], timeout=0.4, attempts=1)
+    assert time.monotonic() - began < 4
+
+
+def test_an_endpoint_is_asked_through_the_proxy_that_the_environment_names(server, monkeypatch):
+    monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1").removeprefix("http://"))
+    monkeypatch.setenv("no_proxy", "elsewhere.test")
+    assert answers(server, ["one"], url="http://endpoint.test/v1")[0].text == "ONE"
+    # A proxy is asked for the whole URL.
+    assert server.requests[0]["path"] == "http://endpoint.test/v1/chat/completions"
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    answers(server, ["two"])
+    assert server.requests[1]["path"] == "/v1/chat/completions"
+
+
 # -- what is counted ------------------------------------------------------------------------------------------
 
 
@@ -200,7 +247,18 @@ def test_some_rejected_questions_in_a_row_do_not_end_it(server):
         (failure(401, f"Incorrect API key provided: {KEY}"), ParameterError, "environment variable FAKE_KEY"),
         (failure(403, KEY), ParameterError, r"HTTP 403.*may use the model 'some-model'"),
         (failure(404, "no such model"), ParameterError, r"HTTP 404: no such model.*endpoint.model"),
-        ((302, {"Location": "http://127.0.0.1:9/"}, ""), ParameterError, "HTTP 302"),
+        (
+            (302, {"Location": "http://h.org/?key=x"}, ""),
+            ParameterError,
+            r"redirects .HTTP 302. to http://h.org/.key=.key",
+        ),
+        (
+            (307, {"Location": "data:,x"}, ""),
+            ParameterError,
+            "redirects .HTTP 307. to data:,x. No redirect is followed",
+        ),
+        ((302, {"Location": "http://[::1"}, ""), ParameterError, "redirects .HTTP 302. to http://.::1"),
+        ((301, {}, ""), ParameterError, "redirects .HTTP 301. to nowhere"),
         (failure(402, "pay"), RunError, "wants to be paid first .HTTP 402: pay"),
         (failure(429, "quota", "insufficient_quota"), RunError, "wants to be paid first"),
     ],
@@ -293,6 +351,27 @@ def test_the_key_is_in_no_file_message_or_log(server, store, caplog, capfd):
     # Not even half of it, where a message is cut.
     assert KEY[:8] not in told
     assert KEY[:8].encode() not in bytes_below(store.root)
+
+
+def test_the_key_is_blotted_in_whatever_form_a_server_says_it(server, store):
+    key = "sk-test+/=" + KEY
+    forms = [
+        quote(key, safe=""),
+        base64.b64encode(key.encode()).decode(),
+        json.dumps(f"/{key}").replace("/", "\\/"),
+    ]
+    replies = [failure(400, f"bad {form}") for form in forms]
+    replies += [(200, {}, "no JSON " + "".join(f"\\u{ord(c):04x}" for c in key))]
+    replies += [failure(500, f"see https://h.org/?sig={key[:9]}")]
+    server.reply = lambda question, n: replies[int(question)] if question.isdigit() else completion("yes")
+    with mock.patch.dict(os.environ, FAKE_KEY=key):
+        # With answers in between, so that the endpoint counts as one that works.
+        texts = [text for k in range(5) for text in (f"good {k}", str(k))]
+        found = answers(server, texts, store, attempts=2, concurrency=1)[1::2]
+    assert [a.outcome for a in found] == ["rejected"] * 3 + ["malformed", "unavailable"]
+    assert all("[key]" in a.detail for a in found)
+    told = repr(found) + bytes_below(store.root).decode(errors="replace")
+    assert not any(form[:12] in told for form in [key, *forms, "\\u0073\\u006b"])
 
 
 def test_a_missing_key_is_told_before_anything_is_sent(server, monkeypatch):

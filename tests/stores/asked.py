@@ -278,7 +278,7 @@ def _answering():
     def here(self, host, port, *args, **kwargs):
         return connect(self, "127.0.0.1", server.server_port, *args, **kwargs)
 
-    public = mock.patch("biaslab.net.fetch._resolve", lambda *_: ["93.184.216.34"])
+    public = mock.patch("biaslab.net.connection.resolve", lambda *_: ["93.184.216.34"])
     with mock.patch("httpcore.SyncBackend.connect_tcp", here), public:
         yield
     server.shutdown()

@@ -16,6 +16,7 @@ from biaslab import tables
 from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.errors import MissingInputError
+from biaslab.secrets import without_in_urls
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
@@ -270,6 +271,10 @@ def downloads(pipeline: Pipeline) -> pd.DataFrame:
     """Return what became of the URL of each training image; no rows where they are not fetched by URL."""
     fetched = pipeline.settings.captions.training_images == DOWNLOAD
     whole = pipeline.downloads().assign(corpus=pipeline.corpus.name) if fetched else []
+    if fetched:
+        # Addresses of pictures may hold signatures, which the table needs not.
+        for column in ("url", "final_url", "detail"):
+            whole[column] = whole[column].map(without_in_urls, na_action="ignore")
     return tables.of(whole, "paradox_downloads")
 
 
