@@ -259,7 +259,7 @@ class _Serviced(_Buying):
         self.where = f"The service {settings.service!r}"
         self._service = services.opened(settings, self.key)
 
-    def exchange(self, client: httpx.Client, digest: str, question: Mapping[str, Any]) -> Bought:
+    def exchange(self, client: httpcore.ConnectionPool, digest: str, question: Mapping[str, Any]) -> Bought:
         """Collect what a stopped run asked for, or ask for an image and collect it."""
         left = None if self.stop.is_set() else self._ledger.reply(digest)
         answer: Bought | None = None
@@ -293,7 +293,7 @@ class _Serviced(_Buying):
             raise self._broken("submit", error) from error
         finally:
             self._ledger.settle(digest, charged=charged)
-        reply = {"ticket": self.clean(ticket, longest=None), "time": now()}
+        reply = {"ticket": self.keyless(ticket), "time": now()}
         self._ledger.save_reply(digest, reply)
         return reply
 
