@@ -80,9 +80,11 @@ MODEL_MODULES = ("sentence_transformers", "diffusers.pipelines.auto_pipeline", "
 # Seconds that notebooks have for ending by themselves when the user stops the run.
 _GRACE = 1.5
 _KEPT = (
-    "Finished notebooks and stages are kept: free some space, and the same command goes on where it stopped; or start "
+    "Finished notebooks and stages are kept: {fix}, and the same command goes on where it stopped; or start "
     "the run elsewhere with --outputs DIR."
 )
+# Bytes of a file's name, without ending: systems allow 255 with it.
+_LONGEST_NAME = 240
 # Folders of a run that are made anew from its parts.
 _GATHERED = ("tables", "figures", sources.MEASURED)
 _OF_MODELS = "torch diffusers open_clip_torch sentence-transformers datasets"
@@ -99,15 +101,17 @@ class Job:
     suffix: str  # What tells this variant's files from others', for example ``--model-sd-1.4``.
     folder: Path  # The run's folder.
     parameters: Mapping[str, Any]  # What papermill injects.
-    reason: str = ""  # Why the notebook does not apply here and is skipped; empty if it is executed.
+    reason: str = ""  # Why the notebook is not executed; empty if it is.
+    fails: bool = False  # Whether that is a failure; else the notebook does not apply here and is skipped.
     fingerprint: str = ""  # Digest of all that the results depend on.
     attempt: Path = Path()  # The folder of this start of the run, which the notebook writes to.
     folders: tuple[str, ...] = ()  # Folders of this machine that the executed notebook does not name.
+    started: str = ""  # When the run began, UTC.
 
     @property
     def slug(self) -> str:
         """The notebook id and the variant's suffix: a relative path without ending."""
-        return self.notebook.id + self.suffix
+        return _slug(self.notebook, self.suffix)
 
     @property
     def label(self) -> str:
@@ -164,8 +168,8 @@ def run(
 
     jobs = plan(params, folder)
     inputs = _inputs(jobs, folder)
-    with store.telling_full_disk(folder, _KEPT), _only_one(folder):
-        began = time.time()
+    with store.explaining(folder, _KEPT), _only_one(folder):
+        began = time.monotonic()
         record = _provenance(params) | {"inputs": inputs, "problems": []}
         record["code"] = closure.digest(gather) + _declared()
         private = _folders(params, jobs, folder)
@@ -189,7 +193,7 @@ def run(
         shutil.rmtree(attempts, ignore_errors=True)
         attempt = attempts / uuid.uuid4().hex[:12]
         attempt.mkdir(parents=True)
-        jobs = [replace(job, attempt=attempt) for job in jobs]
+        jobs = [replace(job, attempt=attempt, started=record["started"]) for job in jobs]
         planned = len(kept) + len(jobs)
 
         def note(done: list[dict], status: str = "running") -> None:
@@ -207,7 +211,7 @@ def run(
         if stopped:
             # A second Ctrl-C may cut the report off.
             note(done, "stopped")
-        record |= {"ended": now(), "seconds": round(time.time() - began, 1)}
+        record |= {"ended": now(record["started"]), "seconds": round(time.monotonic() - began, 1)}
         record["notes"] = [*changed, *_store_notes(params.values, record["started"])]
         record = gather(folder, record, [*kept, *done], public)
         report.overview(folder.parent)
@@ -227,10 +231,12 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
         planned = []
         for notebook in params.selected:
             given = {k: v for k, v in values.items() if k in notebook.parameters}
-            reason = _not_applicable(notebook, given)
+            reason = notebook.problem or _not_applicable(notebook, given)
+            # One that is just begun was asked for by a pattern, as others were.
+            fails = bool(notebook.problem) and notebook.is_tagged
             if "output_dir" in notebook.parameters:
-                given["output_dir"] = str(folder / PARTS / (notebook.id + suffix))
-            planned.append(Job(notebook, words, suffix, folder, given, reason))
+                given["output_dir"] = str(folder / PARTS / _slug(notebook, suffix))
+            planned.append(Job(notebook, words, suffix, folder, given, reason, fails))
         doing = [job.notebook for job in planned if not job.reason]
         if not doing:
             raise ParameterError(planned[0].reason)
@@ -239,6 +245,15 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
             sources.check_work(names, needed=needed, **_some(values, "source", "model", "settings", "seed"))
         jobs += planned
     return jobs
+
+
+def _slug(notebook: Notebook, suffix: str) -> str:
+    """Return a notebook's id and a variant's suffix; a digest ends what would be too long for the name of a file."""
+    *folders, name = f"{notebook.id}{suffix}".split("/")
+    if len(whole := name.encode()) > _LONGEST_NAME:
+        end = f"-{hashlib.sha256(whole).hexdigest()[:8]}"
+        name = whole[: _LONGEST_NAME - len(end)].decode(errors="ignore") + end
+    return "/".join([*folders, name])
 
 
 def _some(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -448,7 +463,8 @@ def _folders(params: RunParams, jobs: list[Job], folder: Path) -> tuple[str, ...
 
 def _fingerprint(job: Job, record: Mapping) -> str:
     inputs = record["inputs"].get(_input(job.parameters), "")
-    text = hashlib.sha256(job.notebook.path.read_bytes()).hexdigest()
+    problem = job.notebook.problem
+    text = problem or hashlib.sha256(job.notebook.path.read_bytes()).hexdigest()
     source = job.parameters.get("source")
     code = code_of(job.notebook, source)
     images = source is None or sources.makes_images(source)
@@ -815,10 +831,10 @@ def _progress_line(attempt: Path) -> str:
 def execute(job: Job) -> dict:
     """Execute one notebook, render it, and return its record; never raise for what happens inside the notebook."""
     if job.reason:
-        return _record(job, "skipped", job.reason)
+        return _record(job, "failed" if job.fails else "skipped", job.reason)
     from biaslab import report
 
-    started = time.time()
+    began = time.monotonic()
     # As in the run's own folder, where they are put when they are whole.
     target, page = job.pages(job.attempt)
     try:
@@ -828,7 +844,7 @@ def execute(job: Job) -> dict:
     except OSError as error:
         failure = _said(error, job)
     if not target.exists():
-        return _record(job, "failed", failure, time.time() - started)
+        return _record(job, "failed", failure, time.monotonic() - began)
     if job.folders:
         # In its parameters, in what it printed, and in errors.
         public = shared.without(job.folders)
@@ -847,7 +863,7 @@ def execute(job: Job) -> dict:
         failure = failure or f"Its page could not be made: {_said(error, job)}"
     # A source without the notebook's input is no failure: the notebook does not apply.
     status = "ok" if not failure else "skipped" if failure.startswith("MissingInputError: ") else "failed"
-    return _record(job, status, failure, time.time() - started) | files
+    return _record(job, status, failure, time.monotonic() - began) | files
 
 
 def _papermill(job: Job, target: Path) -> str:
@@ -862,10 +878,12 @@ def _papermill(job: Job, target: Path) -> str:
     for _ in range(STARTS):
         try:
             papermill.execute_notebook(
-                str(job.notebook.path),
-                str(target),
+                _literal(job.notebook.path),
+                _literal(target),
                 parameters=dict(job.parameters),
+                # Whatever the notebook says, which may be nothing or the environment of another machine.
                 kernel_name="python3",
+                language="python",
                 progress_bar=False,
                 cwd=str(job.notebook.folder or job.notebook.path.parent),
                 start_timeout=_START_SECONDS,
@@ -882,13 +900,15 @@ def _papermill(job: Job, target: Path) -> str:
     return failure
 
 
+def _literal(path: Path) -> str:
+    """Return a path as papermill takes it, which puts parameters into names in braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
 def _said(error: Exception, job: Job) -> str:
-    """Return an error in words; of a full disk, what to do about it."""
-    try:
-        with store.telling_full_disk(job.folder, _KEPT):
-            raise error
-    except Exception as told:
-        return f"{type(told).__name__}: {told}"
+    """Return an error in words; of what the system refused, what to do about it."""
+    text = store.explained(error, job.folder, _KEPT)
+    return f"{type(error).__name__ if text == str(error) else RunError.__name__}: {text}"
 
 
 def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> dict:
@@ -903,7 +923,7 @@ def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> di
         "status": status,
         "reason": reason,
         "seconds": round(seconds, 1),
-        "ended": now(),
+        "ended": now(job.started),
         "version": __version__,
         "fingerprint": job.fingerprint,
         "kept": False,
@@ -1138,9 +1158,9 @@ def git_state(folder: Path) -> dict:
     return {"git_commit": commit, "git_dirty": bool(changes) if changes is not None else None}
 
 
-def now() -> str:
-    """Return the time in UTC as ISO 8601 has it, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def now(since: str = "") -> str:
+    """Return the time in UTC as ISO 8601 has it, to the second; ``since`` where the clock was set back behind it."""
+    return max(datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"), since)
 
 
 def write_json(path: Path, record: dict) -> None:
