@@ -114,8 +114,8 @@ def _assigned(node: ast.stmt, wrong: Callable[[str], ParameterError]) -> tuple[s
         raise wrong(f"{targets[0].id} has no value")
     try:
         value = ast.literal_eval(node.value)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
-        raise wrong(f"{ast.unparse(node.value):.80} is none ({error!s:.80})") from None
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise wrong(f"{ast.unparse(node.value):.80} is none") from None
     annotation = node.annotation if isinstance(node, ast.AnnAssign) else getattr(node, "type_comment", None)
     annotated = _kinds_of(ast.Constant(annotation) if isinstance(annotation, str) else annotation)
     # What says None and nothing else may be anything.

@@ -232,7 +232,7 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook:
     try:
         # A pipe would be waited for.
         if not stat.S_ISREG(path.stat().st_mode):
-            return cannot("It is a folder or a device, and no file. Move it away, or name it otherwise.")
+            return cannot("It is no file but a folder, a pipe or a device. Move it away, or rename it.")
         if not (text := path.read_text(encoding="utf-8")).strip():
             return cannot(_UNTAGGED, False)
         notebook = json.loads(text)

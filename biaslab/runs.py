@@ -38,13 +38,14 @@ from biaslab import (
     places,
     plugins,
     processor,
+    records,
     shared,
     sources,
     store,
     tables,
     texts,
 )
-from biaslab.engine import THREADS
+from biaslab.engine import THREADS, threads, threads_given
 from biaslab.errors import InputError, ParameterError, RunError, loading, name_help, unknown_name
 from biaslab.findings import count, held_together
 from biaslab.params import Notebook, RunParams, as_yaml, paper_order
@@ -83,8 +84,15 @@ _KEPT = (
     "Finished notebooks and stages are kept: {fix}, and the same command goes on where it stopped; or start "
     "the run elsewhere with --outputs DIR."
 )
+# Characters of an error's text in the record.
+_LONGEST_REASON = 2000
 # Bytes of a file's name, without ending: systems allow 255 with it.
 _LONGEST_NAME = 240
+# What the record of an earlier start of a run must have.
+_OF_EARLIER = {
+    "parameters": (),
+    "notebooks": ("id", "slug", "suffix", "variant", "values", "status", "reason"),
+}
 # Folders of a run that are made anew from its parts.
 _GATHERED = ("tables", "figures", sources.MEASURED)
 _OF_MODELS = "torch diffusers open_clip_torch sentence-transformers datasets"
@@ -200,7 +208,7 @@ def run(
             """Say how far the run is, with what it has found so far, in its record and on the page over all runs."""
             notebooks = [*kept, *public(done)]
             found = {"findings": public(_gather_findings(folder, notebooks)[0]), "planned": planned}
-            write_json(folder / "run.json", {**record, "status": status, "notebooks": notebooks, **found})
+            write_json(folder / records.FILE, {**record, "status": status, "notebooks": notebooks, **found})
             report.overview(folder.parent)
 
         note([])
@@ -230,13 +238,16 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
         _check_inputs(values)
         planned = []
         for notebook in params.selected:
+            if notebook.problem:
+                # Once, whatever is swept. One that is just begun was asked for by a pattern, as others were.
+                once = Job(notebook, {}, "", folder, {}, notebook.problem, fails=notebook.is_tagged)
+                planned += [] if jobs else [once]
+                continue
             given = {k: v for k, v in values.items() if k in notebook.parameters}
-            reason = notebook.problem or _not_applicable(notebook, given)
-            # One that is just begun was asked for by a pattern, as others were.
-            fails = bool(notebook.problem) and notebook.is_tagged
+            reason = _not_applicable(notebook, given)
             if "output_dir" in notebook.parameters:
                 given["output_dir"] = str(folder / PARTS / _slug(notebook, suffix))
-            planned.append(Job(notebook, words, suffix, folder, given, reason, fails))
+            planned.append(Job(notebook, words, suffix, folder, given, reason))
         doing = [job.notebook for job in planned if not job.reason]
         if not doing:
             raise ParameterError(planned[0].reason)
@@ -428,21 +439,18 @@ def _earlier(
     folder: Path, record: dict, overwrite: bool, public: Callable[[Any], Any]
 ) -> tuple[list[dict], bool]:
     """Return the records of what is in the run's folder of the same run, and whether it holds another, to replace."""
-    path = folder / "run.json"
-    if path.exists():
+    if (folder / records.FILE).exists():
+        fix = "Choose another name with --set run=NAME, or replace it with --overwrite."
         try:
-            earlier = public(json.loads(path.read_text(encoding="utf-8")))
-            changed, kept = _difference(earlier, record), earlier["notebooks"]
-            defaults = earlier["notebook_defaults"] | record["notebook_defaults"]
-        except (ValueError, KeyError, AttributeError):
-            changed = "its run.json cannot be read"
-        if not changed:
-            record["notebook_defaults"] = defaults
-            return kept, False
-        if not overwrite:
-            fix = "Choose another name with --set run=NAME, or replace it with --overwrite."
-            raise RunError(f"{folder} holds another run ({changed}). {fix}")
-        return [], True
+            earlier = public(records.read(folder, needs=_OF_EARLIER, fix=fix))
+            if changed := _difference(earlier, record):
+                raise RunError(f"{folder} holds another run ({changed}). {fix}")
+        except RunError:
+            if not overwrite:
+                raise
+            return [], True
+        record["notebook_defaults"] = earlier.get("notebook_defaults", {}) | record["notebook_defaults"]
+        return earlier["notebooks"], False
     if folder.exists() and any(folder.iterdir()):
         raise RunError(
             f"{folder} exists, is not empty and holds no run.json, so it is not a run of biaslab. "
@@ -456,7 +464,7 @@ def _folders(params: RunParams, jobs: list[Job], folder: Path) -> tuple[str, ...
     # Where other packages lie that bring notebooks, and what lies around the run's notebooks.
     roots = {place.parents[package.count(".")] for package, place in plugins.folders().items()}
     for one in (job.notebook for job in jobs):
-        roots.add((one.folder or one.path.resolve().parents[one.id.count("/")]).resolve().parent)
+        roots.add((one.folder or one.path.parents[one.id.count("/")]).resolve().parent)
     values = [dict(params.values), params.file, *(job.given for job in jobs)]
     return shared.folders(values, folder, folder.parent, store.default_root().absolute(), *roots)
 
@@ -585,7 +593,7 @@ def _keep(
 
 def _unchanged(folder: Path, record: Mapping, kept: list[dict], said: list[str]) -> dict | None:
     """Return the earlier record of a run of which all is as it was, else None; ``said`` hears of files that are not."""
-    earlier = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    earlier = records.read(folder)
     same = ("title", "description", "params_file", "inputs", "sweep", "code")
     if earlier["status"] != "ok" or any(earlier.get(k) != record[k] for k in same):
         return None
@@ -702,18 +710,22 @@ def _execute(
     if not jobs:
         return [], False
     workers = min(side_by_side or os.cpu_count() or 1, len(jobs))
-    records: dict[str, dict] = {}
+    done: dict[str, dict] = {}
     began = time.monotonic()
 
     def ended(job: Job, record: dict) -> None:
-        records[job.slug] = _take_in(job, record)
+        here = record.pop("here", "")
+        # With the folders of this machine, which the record leaves out.
+        if here.startswith(RunError.__name__) and here != record["reason"]:
+            bar.write(f"{job.slug}: {here}", file=sys.stderr)
+        done[job.slug] = _take_in(job, record)
         bar.set_postfix_str(f"{job.slug}: {record['status']}")
         bar.update()
-        note(list(records.values()))
+        note(list(done.values()))
 
     def waiting() -> None:
         if progress:
-            running = [job.slug for job in jobs if job.slug not in records][:workers]
+            running = [job.slug for job in jobs if job.slug not in done][:workers]
             line = f"{', '.join(running)}: {round(time.monotonic() - began)} s"
             bar.set_postfix_str(_progress_line(jobs[0].attempt) or line)
 
@@ -727,10 +739,10 @@ def _execute(
         except KeyboardInterrupt:
             stopped = True
     for job in jobs:
-        if job.slug not in records:
+        if job.slug not in done:
             _clear(job)
-            records[job.slug] = _record(job, "stopped", "Stopped by the user before it finished.")
-    return [records[job.slug] for job in jobs], stopped
+            done[job.slug] = _record(job, "stopped", "Stopped by the user before it finished.")
+    return [done[job.slug] for job in jobs], stopped
 
 
 def _side_by_side(
@@ -789,10 +801,10 @@ def print_aside(text: str) -> None:
 
 def environment(workers: int = 1) -> dict[str, str]:
     """Return the variables of processes that compute for a run, ``workers`` of them side by side."""
-    threads = max(1, (os.cpu_count() or 1) // workers)
     return {
-        # The cores are shared out, unless the user says otherwise.
-        **{name: os.environ.get(name, str(threads)) for name in THREADS},
+        # The cores are shared out, unless the user says how many threads, for all libraries or for one.
+        **threads(threads_given() or (os.cpu_count() or 1) // workers),
+        **{name: os.environ[name] for name in THREADS if os.environ.get(name)},
         # Notebooks run in their own folders; the store is where it is for this process.
         places.ROOT_VARIABLE: str(places.default_root().absolute()),
         models.COMMITS: json.dumps(models.commits()),
@@ -825,7 +837,7 @@ def _progress_line(attempt: Path) -> str:
             line = log.read_text(encoding="utf-8", errors="replace").strip()
             logs.append((log.stat().st_mtime, f"{log.parent.relative_to(attempt).as_posix()}: {line}"))
     when, said = max(logs, default=(0.0, ""))
-    return said if time.time() - when <= 60 else ""
+    return said if abs(time.time() - when) <= 60 else ""
 
 
 def execute(job: Job) -> dict:
@@ -837,22 +849,21 @@ def execute(job: Job) -> dict:
     began = time.monotonic()
     # As in the run's own folder, where they are put when they are whole.
     target, page = job.pages(job.attempt)
+    # In its parameters, in what it printed, and in errors.
+    public = shared.without(job.folders) if job.folders else lambda value: value
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         (job.attempt / job.slug).mkdir(parents=True, exist_ok=True)
         failure = _papermill(job, target)
-    except OSError as error:
+        if target.exists():
+            write_json(target, public(json.loads(target.read_text(encoding="utf-8"))))
+    except (OSError, RunError, ValueError) as error:
         failure = _said(error, job)
+        # It may name folders.
+        target.unlink(missing_ok=True)
+    here, failure = failure, public(failure)
     if not target.exists():
-        return _record(job, "failed", failure, time.monotonic() - began)
-    if job.folders:
-        # In its parameters, in what it printed, and in errors.
-        public = shared.without(job.folders)
-        text = json.dumps(
-            public(json.loads(target.read_text(encoding="utf-8"))), ensure_ascii=False, indent=1
-        )
-        store.replace(target, f"{text}\n".encode())
-        failure = public(failure)
+        return _record(job, "failed", failure, time.monotonic() - began) | {"here": here}
     index = Path(os.path.relpath(job.attempt / "index.html", page.parent)).as_posix()
     title = job.notebook.title + (f" ({job.label})" if job.variant else "")
     files = {"notebook": target.relative_to(job.attempt).as_posix()}
@@ -863,7 +874,7 @@ def execute(job: Job) -> dict:
         failure = failure or f"Its page could not be made: {_said(error, job)}"
     # A source without the notebook's input is no failure: the notebook does not apply.
     status = "ok" if not failure else "skipped" if failure.startswith("MissingInputError: ") else "failed"
-    return _record(job, status, failure, time.monotonic() - began) | files
+    return _record(job, status, failure, time.monotonic() - began) | files | {"here": here}
 
 
 def _papermill(job: Job, target: Path) -> str:
@@ -892,7 +903,7 @@ def _papermill(job: Job, target: Path) -> str:
             )
             return ""
         except PapermillExecutionError as error:
-            return f"{error.ename}: {error.evalue} (cell {error.exec_count})"
+            return f"{error.ename}: {_shortened(error.evalue)} (cell {error.exec_count})"
         except Exception as error:  # a kernel that died or would not start: the other notebooks go on
             failure = _said(error, job)
             if not _NEVER_STARTED.search(str(error)):
@@ -908,7 +919,13 @@ def _literal(path: Path) -> str:
 def _said(error: Exception, job: Job) -> str:
     """Return an error in words; of what the system refused, what to do about it."""
     text = store.explained(error, job.folder, _KEPT)
-    return f"{type(error).__name__ if text == str(error) else RunError.__name__}: {text}"
+    return f"{type(error).__name__ if text == str(error) else RunError.__name__}: {_shortened(text)}"
+
+
+def _shortened(text: str) -> str:
+    """Return an error's text cut to what a record holds; the executed notebook has it whole."""
+    more = len(text) - _LONGEST_REASON
+    return f"{text[:_LONGEST_REASON]} … ({more:,} more characters)" if more > 0 else text
 
 
 def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> dict:
@@ -976,12 +993,12 @@ def gather(folder: Path, record: dict, notebooks: list[dict], public: Callable[[
         "coverage": coverage.of_run(notebooks, gathered, figures) if as_printed else [],
     }
     record = public(record)
-    write_json(folder / "run.json", record)
+    write_json(folder / records.FILE, record)
     page = report.build(folder)
     # Digests come last: without them, a run whose report was cut off is not whole.
     left = [path for name in _GATHERED for path in (folder / name).rglob("*") if path.is_file()]
     record["files"] = digests(folder, [page, *left])
-    write_json(folder / "run.json", record)
+    write_json(folder / records.FILE, record)
     return record
 
 
@@ -1164,5 +1181,6 @@ def now(since: str = "") -> str:
 
 
 def write_json(path: Path, record: dict) -> None:
-    """Write a record to a temporary name first, and then rename it."""
-    store.replace(path, json.dumps(record, ensure_ascii=False, indent=1, default=str).encode())
+    """Write a record to a temporary name first, and then rename it; half characters, as errors may quote, as "?"."""
+    text = json.dumps(record, ensure_ascii=False, indent=1, default=str)
+    store.replace(path, f"{text}\n".encode(errors="replace"))

@@ -456,7 +456,7 @@ class Study:
         whole = json.dumps({**self._records, "printed": self._printed}, ensure_ascii=False, indent=1)
         with self._writing(path := self.output_dir / "records.json"):
             self.output_dir.mkdir(parents=True, exist_ok=True)
-            store.replace(path, whole.encode())
+            store.replace(path, whole.encode(errors="replace"))
 
 
 def _is_data(artist: Artist, ax: Axes) -> bool:

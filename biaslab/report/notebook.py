@@ -372,7 +372,7 @@ def _when(papermill: Any) -> str:
     It takes the time by the clock, which may have been set back meanwhile.
     """
     try:
-        took = f", in {format_seconds(papermill['duration'])}" if papermill["duration"] >= 0 else ""
-        return f"Run on {format_time(papermill['start_time'])}{took}"
+        took = format_seconds(papermill["duration"])
+        return f"Run on {format_time(papermill['start_time'])}{f', in {took}' if took else ''}"
     except (KeyError, TypeError):
         return ""
