@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import errno
 import hashlib
 import importlib
 import json
@@ -69,6 +70,8 @@ PARAMS = "params.yaml"
 _ATTEMPTS = ".attempts"
 # The file of a part with the id of the process that executes its notebook.
 _KERNEL = "kernel.pid"
+# The file of a part with what its processes say on standard error.
+_LOG = "kernel.log"
 # Read once for all notebooks of a run and their pages.
 _MODULES = """biaslab.report papermill nbconvert.exporters.html psutil ipykernel.kernelapp ipykernel.zmqshell
     tornado.platform.asyncio IPython.core.debugger IPython.extensions.storemagic filelock pyarrow.dataset
@@ -190,8 +193,13 @@ def run(
         if not (jobs or replaces) and (same := _unchanged(folder, record, kept, changed)):
             return same
         makes = (job for job in jobs if not job.reason and sources.makes_images(job.parameters.get("source")))
-        if rehearse and not os.environ.get(REHEARSED) and any(makes):
-            rehearse(params)
+        if any(makes):
+            # Said here, and not by each notebook.
+            for one in _stores(params.values):
+                with store.explaining(one.root):
+                    one.root.mkdir(parents=True, exist_ok=True)
+            if rehearse and not os.environ.get(REHEARSED):
+                rehearse(params)
         # What an earlier run has found stays until this one can begin.
         if replaces:
             shutil.rmtree(folder)
@@ -766,7 +774,7 @@ def _side_by_side(
         # Ctrl-C may come as soon as the first call is made.
         try:
             for job in jobs:
-                log = job.attempt / job.slug / "kernel.log"
+                log = job.attempt / job.slug / _LOG
                 left[pool.submit(processes.call, log, execute, job)] = job
             while left:
                 done, _ = wait(left, timeout=2, return_when=FIRST_COMPLETED)
@@ -905,7 +913,7 @@ def _papermill(job: Job, target: Path) -> str:
         except PapermillExecutionError as error:
             return f"{error.ename}: {_shortened(error.evalue)} (cell {error.exec_count})"
         except Exception as error:  # a kernel that died or would not start: the other notebooks go on
-            failure = _said(error, job)
+            failure = _said(_behind(error, job), job)
             if not _NEVER_STARTED.search(str(error)):
                 break
     return failure
@@ -920,6 +928,16 @@ def _said(error: Exception, job: Job) -> str:
     """Return an error in words; of what the system refused, what to do about it."""
     text = store.explained(error, job.folder, _KEPT)
     return f"{type(error).__name__ if text == str(error) else RunError.__name__}: {_shortened(text)}"
+
+
+def _behind(error: Exception, job: Job) -> Exception:
+    """Return an error, or that of the system which a kernel died of."""
+    log = job.attempt / job.slug / _LOG
+    many = os.strerror(errno.EMFILE)
+    died = many in (
+        log.read_text(encoding="utf-8", errors="replace")[-_LONGEST_REASON:] if log.exists() else ""
+    )
+    return OSError(errno.EMFILE, many) if died else error
 
 
 def _shortened(text: str) -> str:
@@ -1006,9 +1024,14 @@ def _store_notes(given: Mapping, started: str) -> list[str]:
     """Return what was noted of damaged pieces of stages since a run with these parameters began."""
     if not sources.makes_images(given.get("source")):
         return []
-    roots = {str(dotted(s).get("compute.store", "")) for s in _each(given.get("settings") or {})}
-    notes = [note for root in sorted(roots) for note in store.Store(root).notes(started)]
+    notes = [note for one in _stores(given) for note in one.notes(started)]
     return [f"{note['stage']}: {note['text']}" for note in notes]
+
+
+def _stores(given: Mapping) -> list[store.Store]:
+    """Return the stores that a run with these parameters keeps results in."""
+    roots = {str(dotted(s).get("compute.store", "")) for s in _each(given.get("settings") or {})}
+    return [store.Store(root) for root in sorted(roots)]
 
 
 def _notes(folder: Path, notebook: dict) -> dict[str, list]:

@@ -123,7 +123,7 @@ class Store:
         """
         try:
             lines = (self.root / NOTES).read_text(encoding="utf-8", errors="replace").splitlines()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         found = []
         for line in lines:
@@ -438,12 +438,13 @@ def _read(path: Path) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if not os.path.exists(path):
+        raise FileNotFoundError(path)
     # Into Arrow's own memory: threads that let go of Python's while the process ends abort it (apache/arrow#34314).
     with explaining(path), pa.OSFile(str(path), "rb") as file:
         data = file.read_buffer()
     try:
-        with explaining(path):
-            expected = _checksum_path(path).read_text(encoding="ascii").strip()
+        expected = _checksum_path(path).read_text(encoding="ascii").strip()
     except (FileNotFoundError, UnicodeDecodeError):
         raise _DamagedError("its checksum is missing") from None
     if hashlib.sha256(data).hexdigest() != expected:
@@ -456,16 +457,12 @@ def _checksum_path(path: Path) -> Path:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file under another name and rename it; a RunError where its folder is gone."""
+    """Write a file under another name and rename it."""
     # Whole for the names of pieces; that of a long name must not be longer than the file system allows.
     temporary = path.with_name(f".{path.name[:48]}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     try:
         temporary.write_bytes(data)
         os.replace(temporary, path)
-    except FileNotFoundError:
-        raise RunError(
-            f"{path} cannot be written, because its folder is gone. Leave it there while it is in use, and run again."
-        ) from None
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -477,12 +474,15 @@ def explaining(path: Path, kept: str = "") -> Iterator[None]:
     """Turn what the system refuses at a path into a RunError that names it and says what to do.
 
     ``kept``: what stays, and what to do about the rest, in a sentence with ``{fix}`` for what would help; by default
-    that of shards. A file that is not there is none of these errors.
+    that of shards.
     """
     try:
         yield
-    except FileNotFoundError:
-        raise
+    except FileNotFoundError as error:
+        what = "is not there and cannot be made"
+        raise RunError(
+            f"{_named(error, path)} {what}. {(kept or _KEPT).format(fix='make its folder')}"
+        ) from None
     except OSError as error:
         if error.errno not in _REFUSED:
             raise
@@ -498,12 +498,17 @@ def explained(error: Exception, path: Path | None = None, kept: str = "") -> str
     if number not in _REFUSED:
         return str(error)
     what, fix = _REFUSED[number]
-    named = getattr(error, "filename", None)
-    # Temporary files stand beside what they become.
-    if isinstance(named, str | bytes) and (path is None or Path(os.fsdecode(named)).parent != path.parent):
-        path = Path(os.fsdecode(named)).absolute()
-    where = str(path) if path else "what it needs, perhaps where temporary files are"
+    where = _named(error, path) or "what it needs, perhaps where temporary files are"
     return f"{what.format(where)}. {(kept or _KEPT).format(fix=fix)}"
+
+
+def _named(error: Exception, path: Path | None) -> str:
+    """Return the whole path that an error is about."""
+    named = getattr(error, "filename", None)
+    # Not a temporary file, where it is known what it becomes.
+    if isinstance(named, str | bytes) and not (path and os.fsdecode(named).endswith(".tmp")):
+        path = Path(os.fsdecode(named))
+    return str(path.absolute()) if path else ""
 
 
 # What is wrong with a path, and what would help.
@@ -526,8 +531,8 @@ _REFUSED = {
     **dict.fromkeys((errno.EIO, errno.ESTALE), _BROKEN),
 }
 _KEPT = (
-    f"Finished shards are kept and will be found again: {{fix}}, or point {ROOT_VARIABLE} to another folder, and run "
-    "again."
+    "Finished shards are kept and will be found again: {fix}, or name another folder as compute.store or "
+    f"{ROOT_VARIABLE}, and run again."
 )
 
 
