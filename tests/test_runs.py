@@ -453,7 +453,7 @@ def test_one_misspelt_value_of_a_list_fails_before_anything_starts(project, tmp_
 def test_an_unreadable_run_is_no_run_of_ours_to_continue(project, tmp_path):
     (tmp_path / "outputs/mine").mkdir(parents=True)
     (tmp_path / "outputs/mine/run.json").write_text("{")
-    with pytest.raises(RunError, match=r"holds another run \(its run\.json cannot be read\)"):
+    with pytest.raises(RunError, match=r"run\.json is cut off, or no JSON\. Choose another name"):
         project({"paradox/a": code("ceo")})
     (tmp_path / "outputs/file").write_text("")
     with pytest.raises(RunError, match="is a file; choose another name"):
