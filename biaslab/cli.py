@@ -41,13 +41,10 @@ def main(arguments: list[str] | None = None, parser: argparse.ArgumentParser | N
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + _SIGPIPE
     except (BiaslabError, OSError) as error:
-        from biaslab.store import is_full
+        from biaslab.store import explained
 
-        said = str(error)
-        if isinstance(error, OSError) and is_full(error):
-            where = f" to write {error.filename}" if error.filename else ", perhaps where temporary files are"
-            said = f"No space left{where}. What had finished is kept: free some space and run it again."
-        print(f"{parser.prog}: {said}", file=sys.stderr)
+        kept = "What had finished is kept: {fix}, or choose another folder, and run it again."
+        print(f"{parser.prog}: {explained(error, kept=kept)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         kept = getattr(given, "kept", "")

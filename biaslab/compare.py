@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import sources, tables, units
+from biaslab import records, sources, tables, units
 from biaslab.errors import InputError, ParameterError, RunError, name_help
 from biaslab.limits import LIMITS
 from biaslab.params import run_name
@@ -200,7 +200,7 @@ def compare(
         "seeds": {f"{n}_{k}": v for n, r in zip(names, runs, strict=True) for k, v in r["seeds"].items()},
         **{key: runs[-1][key] for key in sorted(_COPIED - {"seeds"})},
         "started": started,
-        "ended": now(),
+        "ended": now(started),
         "seconds": 0.0,
         "notebooks": [],
         "findings": [finding | {"order": order} for order, finding in enumerate(findings)],
@@ -432,35 +432,22 @@ def record_of(folder: Path, *, comparisons: bool = False) -> dict:
 
     Raises:
         ParameterError: It is a comparison.
-        RunError: Its run.json is damaged, or a table is not the one that the run left.
+        RunError: Its record cannot be used, or a table is not the one that it left.
     """
-    run = _read(folder / "run.json")
-    if run is None or not (comparisons or run.get("kind") or run.keys() >= _COPIED):
-        raise RunError(f"The run.json of {folder} is damaged. Run it again with --overwrite.")
+    needs = {"run"} if comparisons else {"run", *_COPIED}
+    run = records.read(folder, needs=dict.fromkeys(needs, ()))
     check_tables(folder, run)
     if run.get("kind") == "comparison" and not comparisons:
         raise ParameterError(f"{folder.name} is a comparison, not a run; name the two runs to compare.")
     return run
 
 
-def _read(path: Path) -> dict | None:
-    """Return a run's record, or None where it is damaged."""
-    try:
-        run = json.loads(path.read_text(encoding="utf-8"))
-        lists = [run.get(name, []) for name in ("notebooks", "tables", "findings")]
-        whole = isinstance(run.get("files", {}), dict) and all(
-            isinstance(e, dict) for some in lists for e in some
-        )
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        return None
-    return run if whole else None
-
-
 def _prepare(folder: Path, title: str) -> None:
     """Make the folder ready: new, or in place of an earlier comparison of the same two runs."""
     record = folder / "run.json"
     if folder.exists() and any(folder.iterdir()):
-        earlier = (_read(record) if record.exists() else None) or {}
+        fix = "Choose another name with --name, or move that folder away."
+        earlier = records.read(folder, fix=fix) if record.exists() else {}
         if earlier.get("kind") != "comparison" or earlier.get("title") != title:
             held = f"holds the comparison of {earlier['title']}" if "kind" in earlier else "is no comparison"
             raise RunError(f"{folder} {held}; choose another name with --name.")

@@ -36,12 +36,13 @@ PATIENCE = 120.0
 # Share of a processor that a Ray worker reserves: less than one, so that several runs fit on a small cluster. It is a
 # reservation only; how many threads a worker uses is another matter.
 _CPU_SHARE = 0.5
-# What limits the threads of numpy, pyarrow, torch and tokenizers.
+# What limits the threads of numpy, pyarrow, torch, numexpr and tokenizers: the first, and others that go before it.
 THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
     "RAYON_NUM_THREADS",
 )
 _ADDRESS = "RAY_ADDRESS"
@@ -189,10 +190,21 @@ def _portable(error: Exception) -> Exception:
     return error
 
 
+def threads(n: int) -> dict[str, str]:
+    """Return the variables of a process that uses ``n`` threads, in each library: sums in parts have other digits."""
+    return dict.fromkeys(THREADS, str(max(1, n)))
+
+
+def threads_given() -> int:
+    """Return how many threads the user gives a process (``OMP_NUM_THREADS``); 0 where that is not said."""
+    # Those of nested parts may follow, behind a comma.
+    said = os.environ.get(THREADS[0], "").partition(",")[0].strip()
+    return int(said) if said.isdecimal() else 0
+
+
 def _own_threads() -> int:
     """Return how many threads this process may use."""
-    said = os.environ.get("OMP_NUM_THREADS", "")
-    return int(said) if said.isdigit() and int(said) else _processors()
+    return threads_given() or _processors()
 
 
 def _processors() -> int:
@@ -240,7 +252,7 @@ class LocalEngine:
 
         # With this engine, or before multiprocessing itself ends them, less kindly.
         self._ends = self._ends or Finalize(self, _end, (self._idle,), exitpriority=10)
-        shared = dict.fromkeys(THREADS, str(max(1, _own_threads() // self.workers)))
+        shared = threads(_own_threads() // self.workers)
         gpus = _gpus() if gpu else []
         wanted = [shared | ({_VISIBLE: gpus[k % len(gpus)]} if gpus else {}) for k in range(n)]
         team = []
@@ -522,8 +534,9 @@ class RayEngine:
             plan = {"workers": workers, "cpu": 0, "gpu": int(share * 1e4) / 1e4}
         else:
             plan = {"workers": self.workers or max(processors, 1), "cpu": _CPU_SHARE, "gpu": 0}
+        # On machines of its own, a worker has no more than this process: results do not depend on where it runs.
         limit = processors if self.address else min(processors, _own_threads())
-        plan["threads"] = max(1, limit // plan["workers"])
+        plan["threads"] = max(1, min(limit // plan["workers"], _own_threads()))
         self.check_fit(plan, total, plan["workers"])
         return plan
 
@@ -612,15 +625,15 @@ def _kill(ray, team: list) -> None:
 class _RayWorker:
     """The actor: does as :func:`_serve`."""
 
-    def __init__(self, threads: int, gpu: bool) -> None:
+    def __init__(self, n_threads: int, gpu: bool) -> None:
         import sys
 
         if not gpu:  # One that it did not reserve is not its own.
             os.environ[_VISIBLE] = ""
         # Libraries that are not loaded yet read the variables; torch may be.
-        os.environ.update({name: str(threads) for name in THREADS})
+        os.environ.update(threads(n_threads))
         if "torch" in sys.modules:
-            sys.modules["torch"].set_num_threads(threads)
+            sys.modules["torch"].set_num_threads(n_threads)
         self._name, self._function = "", None
 
     def ready(self) -> tuple[str, None, int]:

@@ -12,7 +12,7 @@ from biaslab import secrets, shared, sources
 from biaslab.compare import find, record_of
 from biaslab.errors import RunError
 from biaslab.places import default_root, project_root
-from biaslab.store import telling_full_disk
+from biaslab.store import explaining
 
 # What a run leaves for readers; its parts, stages and images stay behind.
 FILES = ("index.html", "run.json", "params.yaml")
@@ -44,7 +44,9 @@ def export(run: str | Path, *, outputs: str | Path = "outputs", to: str | Path |
     _check(files, folder, Path(outputs).absolute(), record)
     target = Path(to) if to else Path(outputs) / f"{folder.name}.zip"
     part = target.with_name(f"{target.name}.part")
-    with telling_full_disk(target, "The run is as it was: free some space and export it again."):
+    with explaining(
+        target, "The run is as it was: {fix}, or name another place with --to, and export it again."
+    ):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:

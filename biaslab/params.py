@@ -12,9 +12,11 @@ import itertools
 import json
 import os
 import re
+import stat
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -22,7 +24,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 
-from biaslab import plugins, values
+from biaslab import literals, plugins, values
 from biaslab.errors import ParameterError, name_help
 from biaslab.groups import Group, Texts, Whole, field
 from biaslab.places import project_root
@@ -40,7 +42,11 @@ _KINDS = {
     bool: "true or false",
     list: "a list",
     dict: "a mapping of names to values",
+    type(None): "None",
 }
+_UNTAGGED = "It has no cell tagged 'parameters', so a run cannot set what it computes with. Tag that cell."
+# Kernels of other languages, for notebooks that name a kernel alone.
+_FOREIGN_KERNEL = re.compile("ir|julia.*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,10 @@ class Notebook:
     takes: frozenset[str] = frozenset()  # The measured tables that it takes.
     needs: frozenset[str] = frozenset()  # The tables among them that it cannot do without.
     folder: Path | None = None  # Of one that another package brings: the folder that it is executed in.
+    # What each parameter may be; no kind stands for any.
+    kinds: Mapping[str, tuple[type, ...]] = dataclass_field(default_factory=dict)
+    problem: str = ""  # Why it cannot be executed, in a sentence; such a notebook has no parameters.
+    is_tagged: bool = True  # Whether it has a cell of parameters; one that is just begun has none.
 
 
 def run_name(name: str) -> str:
@@ -159,14 +169,17 @@ def load(
                 f"No notebook matches {pattern!r}. {name_help(pattern, [n.id for n in available])}"
             )
     selected = [n for n in available if any(_matches(n, pattern) for pattern in run.notebooks)]
+    if all(notebook.problem for notebook in selected):
+        raise ParameterError(" ".join(f"{_shown(n.path)}: {n.problem}" for n in selected))
     more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
     checked = _notebook_values(given, selected, available, strict=set_here)
     return run.changed(**more, values=checked, selected=tuple(selected))
 
 
 def _matches(notebook: Notebook, pattern: str) -> bool:
-    # What other packages bring is executed where a pattern asks for it, and not by default.
-    return fnmatch(notebook.id, pattern) and not (pattern == _ALL and notebook.folder)
+    # What other packages bring, or is just begun, is executed where a pattern asks for it, and not by default.
+    passed_over = pattern == _ALL and (notebook.folder or not notebook.is_tagged)
+    return fnmatch(notebook.id, pattern) and not passed_over
 
 
 def as_yaml(params: RunParams) -> str:
@@ -182,11 +195,11 @@ def as_yaml(params: RunParams) -> str:
 def find_notebooks(folder: str | Path, *brought: Path) -> list[Notebook]:
     """Return the notebooks below ``folder``, and below those ``brought`` by packages, ordered by paper and section.
 
-    Of several with one id the first folder's counts. A notebook without a cell tagged ``parameters``, such as one just
-    begun, is passed over. Those of packages are executed in ``folder``, so that they keep results where the others do.
+    Of several with one id the first folder's counts. Those of packages are executed in ``folder``, so that they keep
+    results where the others do. What cannot be executed is among them and says why, so that the others are not lost.
 
     Raises:
-        ParameterError: The folder is missing, or a notebook's parameters are not literals.
+        ParameterError: The folder is missing.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -195,36 +208,71 @@ def find_notebooks(folder: str | Path, *brought: Path) -> list[Notebook]:
     for root in (folder, *brought):
         for path in root.rglob("*.ipynb"):
             place = path.relative_to(root)
-            name = place.with_suffix("").as_posix()
+            name = _shown(place.with_suffix("")).replace(os.sep, "/")
             if name in found or any(part.startswith(".") for part in place.parts):
                 continue
-            if notebook := _read_notebook(path, name):
-                found[name] = notebook if root == folder else replace(notebook, folder=folder)
+            notebook = _read_notebook(path, name)
+            found[name] = notebook if root == folder else replace(notebook, folder=folder)
     return sorted(found.values(), key=lambda n: (n.id in _LAST, paper_order(n.id), n.id))
 
 
-def _read_notebook(path: Path, notebook_id: str) -> Notebook | None:
-    """Return the notebook at ``path``; None where it is none, or has no cell tagged ``parameters``."""
+def _shown(path: Path) -> str:
+    """Return a path that can be printed and written: of bytes that are not UTF-8, their numbers."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _read_notebook(path: Path, notebook_id: str) -> Notebook:
+    """Return the notebook at ``path``; what keeps it from being executed is its ``problem``."""
+
+    def cannot(problem: str, is_tagged: bool = True) -> Notebook:
+        return Notebook(notebook_id, path, notebook_id, {}, problem=problem, is_tagged=is_tagged)
+
+    if _shown(path) != str(path):
+        return cannot("Its name is not UTF-8, so no record can name it. Rename it.")
     try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        whole = [("".join(c["source"]), c["cell_type"], c["metadata"].get("tags", ())) for c in cells]
-    except (ValueError, KeyError, TypeError):
-        return None
-    tagged = next((source for source, _, tags in whole if "parameters" in tags), None)
-    if tagged is None:
-        return None
+        # A pipe would be waited for.
+        if not stat.S_ISREG(path.stat().st_mode):
+            return cannot("It is no file but a folder, a pipe or a device. Move it away, or rename it.")
+        if not (text := path.read_text(encoding="utf-8")).strip():
+            return cannot(_UNTAGGED, False)
+        notebook = json.loads(text)
+        language = _language(notebook.get("metadata"))
+        cells = [
+            ("".join(c["source"]), c["cell_type"], set(c["metadata"].get("tags") or ()))
+            for c in notebook["cells"]
+        ]
+    except OSError as error:
+        return cannot(f"It cannot be read ({error.strerror}). Mend or remove it.")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return cannot("It is not a whole notebook of format 4. Save it again in JupyterLab, or remove it.")
+    is_tagged = any(literals.TAG in tags for _, _, tags in cells)
+    if language:
+        return cannot(f"It is written in {language}, and a run executes Python only.", is_tagged)
+    if not is_tagged:
+        return cannot(_UNTAGGED, False)
     try:
-        set_here = [node for node in ast.parse(tagged).body if isinstance(node, ast.Assign)]
-        named = [(node.targets[0], node.value) for node in set_here]
-        parameters = {to.id: ast.literal_eval(value) for to, value in named if isinstance(to, ast.Name)}
-    except (SyntaxError, ValueError) as error:
-        said = f"{path}: the cell tagged 'parameters' must set literals only ({error})."
-        raise ParameterError(said) from None
-    prose = "\n".join(source for source, kind, _ in whole if kind == "markdown")
+        parameters, kinds = literals.parameters(cells)
+    except ParameterError as error:
+        return cannot(str(error))
+    prose = "\n".join(source for source, kind, _ in cells if kind == "markdown")
     heading = re.search("^# (.*)", prose, re.MULTILINE)
-    code = tuple(source for source, kind, _ in whole if kind == "code")
+    code = tuple(source for source, kind, _ in cells if kind == "code")
     title = heading[1].strip() if heading else notebook_id
-    return Notebook(notebook_id, path, title, parameters, code, *_measured(code))
+    return Notebook(notebook_id, path, title, parameters, code, *_measured(code), kinds=kinds)
+
+
+def _language(metadata: Any) -> str:
+    """Return the language of a notebook; empty for Python, and where its metadata, of any shape, does not say."""
+
+    def told(*keys: str) -> str:
+        value = metadata
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value if isinstance(value, str) else ""
+
+    name, kernel = told("kernelspec", "language") or told("language_info", "name"), told("kernelspec", "name")
+    name = name or (kernel if _FOREIGN_KERNEL.fullmatch(kernel) else "")
+    return "" if re.fullmatch(r"i?python[\d.]*", name.lower()) else name
 
 
 def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
@@ -362,9 +410,11 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
     key = key.strip()
     if not equals or not key:
         raise ParameterError(f"--set {text!r} is not of the form key=value, for example --set seed=7.")
-    texts = {"run", "title", "description"}
-    texts |= {k for n in available for k, default in n.parameters.items() if isinstance(default, str)}
-    if key in texts and not value.lstrip().startswith("["):
+    kinds = [set(n.kinds[key]) for n in available if key in n.kinds]
+    if value.strip() in ("null", "~", "None") and any(type(None) in some for some in kinds):
+        return key, None
+    is_text = any(some - {type(None)} == {str} for some in kinds)
+    if (is_text or key in ("run", "title", "description")) and not value.lstrip().startswith("["):
         return key, value
     try:
         return key, _plain_yaml(value) if value.strip() else ""
@@ -386,12 +436,13 @@ def _notebook_values(
 ) -> dict[str, Any]:
     """Return the values in their types; a file's key of other notebooks is passed over, one in ``strict`` is not."""
     defaults = {k: v for n in selected for k, v in n.parameters.items() if k != _RESERVED}
+    kinds = {k: v for n in selected for k, v in n.kinds.items()}
     elsewhere = {k for n in available for k in n.parameters} - set(defaults) - {_RESERVED}
     problems, typed = [], {}
     for name, value in given.items():
         if name in defaults:
             try:
-                typed[name] = _typed(name, value, defaults[name])
+                typed[name] = _typed(name, value, defaults[name], kinds[name])
             except ParameterError as error:
                 problems.append(str(error))
         elif name == _RESERVED:
@@ -401,23 +452,27 @@ def _notebook_values(
         elif name in strict:
             problems.append(f"{name!r} is a parameter of other notebooks, of none that this run selects.")
     if problems:
+        # What cannot be read may have had them.
+        problems += [f"{_shown(n.path)}: {n.problem}" for n in selected if n.problem]
         raise ParameterError(" ".join(problems))
     return typed
 
 
-def _typed(name: str, value: Any, default: Any) -> Any:
-    """Return ``value`` in the type of ``default``; of a list, each."""
-    kind = type(default)
-    if isinstance(value, list) and kind is not list:
-        typed = [_typed(name, v, default) for v in value]
+def _typed(name: str, value: Any, default: Any, kinds: tuple[type, ...]) -> Any:
+    """Return ``value`` in one of some kinds, any where there are none; of a list, each."""
+    if isinstance(value, list) and list not in kinds:
+        typed = [_typed(name, v, default, kinds) for v in value]
         if not typed or len(set(map(repr, typed))) < len(typed):
             raise ParameterError(f"{name} is {value!r}; give one value or more, each once.")
         return typed
-    if kind is dict and value is None:
+    if kinds == (dict,) and value is None:
         return {}
-    try:
-        checked = TypeAdapter(Whole if kind is int else kind, config=ConfigDict(strict=True))
-        return checked.validate_python(value)
-    except ValidationError:
-        said = f"{name} is {value!r}; it must be {_KINDS[kind]}, for example {default!r}."
-        raise ParameterError(said) from None
+    settable = [kind for kind in kinds if kind in _KINDS]
+    for kind in settable:
+        with contextlib.suppress(ValidationError):
+            checked = TypeAdapter(Whole if kind is int else kind, config=ConfigDict(strict=True))
+            return checked.validate_python(value)
+    if not kinds:
+        return value
+    words = " or ".join(_KINDS[kind] for kind in settable) or "left as it is"
+    raise ParameterError(f"{name} is {value!r}; it must be {words}, for example {default!r}.")

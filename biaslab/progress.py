@@ -55,7 +55,8 @@ def working(what: str, file: Path | None = None) -> Iterator[None]:
 def _write(file: Path, line: str) -> None:
     # A sign that cannot be given must not end the work.
     with contextlib.suppress(OSError):
-        if file.exists() and time.time() - file.stat().st_mtime < PATIENCE and not _is_ours(file):
+        # A time that is yet to come is of a clock that was set back.
+        if file.exists() and 0 <= time.time() - file.stat().st_mtime < PATIENCE and not _is_ours(file):
             return
         file.write_text(line, encoding="utf-8")
 

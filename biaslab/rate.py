@@ -19,7 +19,7 @@ from biaslab.judging import rating
 from biaslab.judging.images import CaptionImages, FolderImages, ImageSource, Unreadable
 from biaslab.models import DRAWINGS
 from biaslab.ratings import SOURCES
-from biaslab.store import telling_full_disk
+from biaslab.store import explaining
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,7 +118,9 @@ def rate(
             f"The page would name {told}, a folder of a machine. Give images ids without folders."
         )
     target = Path(to) if to else Path(outputs) / f"rate-{folder.resolve().name}.html"
-    with telling_full_disk(target, "Nothing was written: free some space and make the page again."):
+    with explaining(
+        target, "Nothing was written: {fix}, or name another place with --to, and make the page again."
+    ):
         path = report.rating_page(target, cells, [picture for picture in pictures if picture], seed=seed)
     return Page(path, len(drawn), path.stat().st_size, reasons)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import errno
 import hashlib
 import importlib
 import json
@@ -38,13 +39,14 @@ from biaslab import (
     places,
     plugins,
     processor,
+    records,
     shared,
     sources,
     store,
     tables,
     texts,
 )
-from biaslab.engine import THREADS
+from biaslab.engine import THREADS, threads, threads_given
 from biaslab.errors import InputError, ParameterError, RunError, loading, name_help, unknown_name
 from biaslab.findings import count, held_together
 from biaslab.params import Notebook, RunParams, as_yaml, paper_order
@@ -68,6 +70,8 @@ PARAMS = "params.yaml"
 _ATTEMPTS = ".attempts"
 # The file of a part with the id of the process that executes its notebook.
 _KERNEL = "kernel.pid"
+# The file of a part with what its processes say on standard error.
+_LOG = "kernel.log"
 # Read once for all notebooks of a run and their pages.
 _MODULES = """biaslab.report papermill nbconvert.exporters.html psutil ipykernel.kernelapp ipykernel.zmqshell
     tornado.platform.asyncio IPython.core.debugger IPython.extensions.storemagic filelock pyarrow.dataset
@@ -80,9 +84,18 @@ MODEL_MODULES = ("sentence_transformers", "diffusers.pipelines.auto_pipeline", "
 # Seconds that notebooks have for ending by themselves when the user stops the run.
 _GRACE = 1.5
 _KEPT = (
-    "Finished notebooks and stages are kept: free some space, and the same command goes on where it stopped; or start "
+    "Finished notebooks and stages are kept: {fix}, and the same command goes on where it stopped; or start "
     "the run elsewhere with --outputs DIR."
 )
+# Characters of an error's text in the record.
+_LONGEST_REASON = 2000
+# Bytes of a file's name, without ending: systems allow 255 with it.
+_LONGEST_NAME = 240
+# What the record of an earlier start of a run must have.
+_OF_EARLIER = {
+    "parameters": (),
+    "notebooks": ("id", "slug", "suffix", "variant", "values", "status", "reason"),
+}
 # Folders of a run that are made anew from its parts.
 _GATHERED = ("tables", "figures", sources.MEASURED)
 _OF_MODELS = "torch diffusers open_clip_torch sentence-transformers datasets"
@@ -99,15 +112,17 @@ class Job:
     suffix: str  # What tells this variant's files from others', for example ``--model-sd-1.4``.
     folder: Path  # The run's folder.
     parameters: Mapping[str, Any]  # What papermill injects.
-    reason: str = ""  # Why the notebook does not apply here and is skipped; empty if it is executed.
+    reason: str = ""  # Why the notebook is not executed; empty if it is.
+    fails: bool = False  # Whether that is a failure; else the notebook does not apply here and is skipped.
     fingerprint: str = ""  # Digest of all that the results depend on.
     attempt: Path = Path()  # The folder of this start of the run, which the notebook writes to.
     folders: tuple[str, ...] = ()  # Folders of this machine that the executed notebook does not name.
+    started: str = ""  # When the run began, UTC.
 
     @property
     def slug(self) -> str:
         """The notebook id and the variant's suffix: a relative path without ending."""
-        return self.notebook.id + self.suffix
+        return _slug(self.notebook, self.suffix)
 
     @property
     def label(self) -> str:
@@ -164,8 +179,8 @@ def run(
 
     jobs = plan(params, folder)
     inputs = _inputs(jobs, folder)
-    with store.telling_full_disk(folder, _KEPT), _only_one(folder):
-        began = time.time()
+    with store.explaining(folder, _KEPT), _only_one(folder):
+        began = time.monotonic()
         record = _provenance(params) | {"inputs": inputs, "problems": []}
         record["code"] = closure.digest(gather) + _declared()
         private = _folders(params, jobs, folder)
@@ -178,8 +193,13 @@ def run(
         if not (jobs or replaces) and (same := _unchanged(folder, record, kept, changed)):
             return same
         makes = (job for job in jobs if not job.reason and sources.makes_images(job.parameters.get("source")))
-        if rehearse and not os.environ.get(REHEARSED) and any(makes):
-            rehearse(params)
+        if any(makes):
+            # Said here, and not by each notebook.
+            for one in _stores(params.values):
+                with store.explaining(one.root):
+                    one.root.mkdir(parents=True, exist_ok=True)
+            if rehearse and not os.environ.get(REHEARSED):
+                rehearse(params)
         # What an earlier run has found stays until this one can begin.
         if replaces:
             shutil.rmtree(folder)
@@ -189,14 +209,14 @@ def run(
         shutil.rmtree(attempts, ignore_errors=True)
         attempt = attempts / uuid.uuid4().hex[:12]
         attempt.mkdir(parents=True)
-        jobs = [replace(job, attempt=attempt) for job in jobs]
+        jobs = [replace(job, attempt=attempt, started=record["started"]) for job in jobs]
         planned = len(kept) + len(jobs)
 
         def note(done: list[dict], status: str = "running") -> None:
             """Say how far the run is, with what it has found so far, in its record and on the page over all runs."""
             notebooks = [*kept, *public(done)]
             found = {"findings": public(_gather_findings(folder, notebooks)[0]), "planned": planned}
-            write_json(folder / "run.json", {**record, "status": status, "notebooks": notebooks, **found})
+            write_json(folder / records.FILE, {**record, "status": status, "notebooks": notebooks, **found})
             report.overview(folder.parent)
 
         note([])
@@ -207,7 +227,7 @@ def run(
         if stopped:
             # A second Ctrl-C may cut the report off.
             note(done, "stopped")
-        record |= {"ended": now(), "seconds": round(time.time() - began, 1)}
+        record |= {"ended": now(record["started"]), "seconds": round(time.monotonic() - began, 1)}
         record["notes"] = [*changed, *_store_notes(params.values, record["started"])]
         record = gather(folder, record, [*kept, *done], public)
         report.overview(folder.parent)
@@ -226,10 +246,15 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
         _check_inputs(values)
         planned = []
         for notebook in params.selected:
+            if notebook.problem:
+                # Once, whatever is swept. One that is just begun was asked for by a pattern, as others were.
+                once = Job(notebook, {}, "", folder, {}, notebook.problem, fails=notebook.is_tagged)
+                planned += [] if jobs else [once]
+                continue
             given = {k: v for k, v in values.items() if k in notebook.parameters}
             reason = _not_applicable(notebook, given)
             if "output_dir" in notebook.parameters:
-                given["output_dir"] = str(folder / PARTS / (notebook.id + suffix))
+                given["output_dir"] = str(folder / PARTS / _slug(notebook, suffix))
             planned.append(Job(notebook, words, suffix, folder, given, reason))
         doing = [job.notebook for job in planned if not job.reason]
         if not doing:
@@ -239,6 +264,15 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
             sources.check_work(names, needed=needed, **_some(values, "source", "model", "settings", "seed"))
         jobs += planned
     return jobs
+
+
+def _slug(notebook: Notebook, suffix: str) -> str:
+    """Return a notebook's id and a variant's suffix; a digest ends what would be too long for the name of a file."""
+    *folders, name = f"{notebook.id}{suffix}".split("/")
+    if len(whole := name.encode()) > _LONGEST_NAME:
+        end = f"-{hashlib.sha256(whole).hexdigest()[:8]}"
+        name = whole[: _LONGEST_NAME - len(end)].decode(errors="ignore") + end
+    return "/".join([*folders, name])
 
 
 def _some(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -413,21 +447,18 @@ def _earlier(
     folder: Path, record: dict, overwrite: bool, public: Callable[[Any], Any]
 ) -> tuple[list[dict], bool]:
     """Return the records of what is in the run's folder of the same run, and whether it holds another, to replace."""
-    path = folder / "run.json"
-    if path.exists():
+    if (folder / records.FILE).exists():
+        fix = "Choose another name with --set run=NAME, or replace it with --overwrite."
         try:
-            earlier = public(json.loads(path.read_text(encoding="utf-8")))
-            changed, kept = _difference(earlier, record), earlier["notebooks"]
-            defaults = earlier["notebook_defaults"] | record["notebook_defaults"]
-        except (ValueError, KeyError, AttributeError):
-            changed = "its run.json cannot be read"
-        if not changed:
-            record["notebook_defaults"] = defaults
-            return kept, False
-        if not overwrite:
-            fix = "Choose another name with --set run=NAME, or replace it with --overwrite."
-            raise RunError(f"{folder} holds another run ({changed}). {fix}")
-        return [], True
+            earlier = public(records.read(folder, needs=_OF_EARLIER, fix=fix))
+            if changed := _difference(earlier, record):
+                raise RunError(f"{folder} holds another run ({changed}). {fix}")
+        except RunError:
+            if not overwrite:
+                raise
+            return [], True
+        record["notebook_defaults"] = earlier.get("notebook_defaults", {}) | record["notebook_defaults"]
+        return earlier["notebooks"], False
     if folder.exists() and any(folder.iterdir()):
         raise RunError(
             f"{folder} exists, is not empty and holds no run.json, so it is not a run of biaslab. "
@@ -441,14 +472,15 @@ def _folders(params: RunParams, jobs: list[Job], folder: Path) -> tuple[str, ...
     # Where other packages lie that bring notebooks, and what lies around the run's notebooks.
     roots = {place.parents[package.count(".")] for package, place in plugins.folders().items()}
     for one in (job.notebook for job in jobs):
-        roots.add((one.folder or one.path.resolve().parents[one.id.count("/")]).resolve().parent)
+        roots.add((one.folder or one.path.parents[one.id.count("/")]).resolve().parent)
     values = [dict(params.values), params.file, *(job.given for job in jobs)]
     return shared.folders(values, folder, folder.parent, store.default_root().absolute(), *roots)
 
 
 def _fingerprint(job: Job, record: Mapping) -> str:
     inputs = record["inputs"].get(_input(job.parameters), "")
-    text = hashlib.sha256(job.notebook.path.read_bytes()).hexdigest()
+    problem = job.notebook.problem
+    text = problem or hashlib.sha256(job.notebook.path.read_bytes()).hexdigest()
     source = job.parameters.get("source")
     code = code_of(job.notebook, source)
     images = source is None or sources.makes_images(source)
@@ -569,7 +601,7 @@ def _keep(
 
 def _unchanged(folder: Path, record: Mapping, kept: list[dict], said: list[str]) -> dict | None:
     """Return the earlier record of a run of which all is as it was, else None; ``said`` hears of files that are not."""
-    earlier = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    earlier = records.read(folder)
     same = ("title", "description", "params_file", "inputs", "sweep", "code")
     if earlier["status"] != "ok" or any(earlier.get(k) != record[k] for k in same):
         return None
@@ -686,18 +718,22 @@ def _execute(
     if not jobs:
         return [], False
     workers = min(side_by_side or os.cpu_count() or 1, len(jobs))
-    records: dict[str, dict] = {}
+    done: dict[str, dict] = {}
     began = time.monotonic()
 
     def ended(job: Job, record: dict) -> None:
-        records[job.slug] = _take_in(job, record)
+        here = record.pop("here", "")
+        # With the folders of this machine, which the record leaves out.
+        if here.startswith(RunError.__name__) and here != record["reason"]:
+            bar.write(f"{job.slug}: {here}", file=sys.stderr)
+        done[job.slug] = _take_in(job, record)
         bar.set_postfix_str(f"{job.slug}: {record['status']}")
         bar.update()
-        note(list(records.values()))
+        note(list(done.values()))
 
     def waiting() -> None:
         if progress:
-            running = [job.slug for job in jobs if job.slug not in records][:workers]
+            running = [job.slug for job in jobs if job.slug not in done][:workers]
             line = f"{', '.join(running)}: {round(time.monotonic() - began)} s"
             bar.set_postfix_str(_progress_line(jobs[0].attempt) or line)
 
@@ -711,10 +747,10 @@ def _execute(
         except KeyboardInterrupt:
             stopped = True
     for job in jobs:
-        if job.slug not in records:
+        if job.slug not in done:
             _clear(job)
-            records[job.slug] = _record(job, "stopped", "Stopped by the user before it finished.")
-    return [records[job.slug] for job in jobs], stopped
+            done[job.slug] = _record(job, "stopped", "Stopped by the user before it finished.")
+    return [done[job.slug] for job in jobs], stopped
 
 
 def _side_by_side(
@@ -738,7 +774,7 @@ def _side_by_side(
         # Ctrl-C may come as soon as the first call is made.
         try:
             for job in jobs:
-                log = job.attempt / job.slug / "kernel.log"
+                log = job.attempt / job.slug / _LOG
                 left[pool.submit(processes.call, log, execute, job)] = job
             while left:
                 done, _ = wait(left, timeout=2, return_when=FIRST_COMPLETED)
@@ -773,10 +809,10 @@ def print_aside(text: str) -> None:
 
 def environment(workers: int = 1) -> dict[str, str]:
     """Return the variables of processes that compute for a run, ``workers`` of them side by side."""
-    threads = max(1, (os.cpu_count() or 1) // workers)
     return {
-        # The cores are shared out, unless the user says otherwise.
-        **{name: os.environ.get(name, str(threads)) for name in THREADS},
+        # The cores are shared out, unless the user says how many threads, for all libraries or for one.
+        **threads(threads_given() or (os.cpu_count() or 1) // workers),
+        **{name: os.environ[name] for name in THREADS if os.environ.get(name)},
         # Notebooks run in their own folders; the store is where it is for this process.
         places.ROOT_VARIABLE: str(places.default_root().absolute()),
         models.COMMITS: json.dumps(models.commits()),
@@ -809,34 +845,33 @@ def _progress_line(attempt: Path) -> str:
             line = log.read_text(encoding="utf-8", errors="replace").strip()
             logs.append((log.stat().st_mtime, f"{log.parent.relative_to(attempt).as_posix()}: {line}"))
     when, said = max(logs, default=(0.0, ""))
-    return said if time.time() - when <= 60 else ""
+    return said if abs(time.time() - when) <= 60 else ""
 
 
 def execute(job: Job) -> dict:
     """Execute one notebook, render it, and return its record; never raise for what happens inside the notebook."""
     if job.reason:
-        return _record(job, "skipped", job.reason)
+        return _record(job, "failed" if job.fails else "skipped", job.reason)
     from biaslab import report
 
-    started = time.time()
+    began = time.monotonic()
     # As in the run's own folder, where they are put when they are whole.
     target, page = job.pages(job.attempt)
+    # In its parameters, in what it printed, and in errors.
+    public = shared.without(job.folders, job.parameters) if job.folders else lambda value: value
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         (job.attempt / job.slug).mkdir(parents=True, exist_ok=True)
         failure = _papermill(job, target)
-    except OSError as error:
+        if target.exists():
+            write_json(target, public(json.loads(target.read_text(encoding="utf-8"))))
+    except (OSError, RunError, ValueError) as error:
         failure = _said(error, job)
+        # It may name folders.
+        target.unlink(missing_ok=True)
+    here, failure = failure, public(failure)
     if not target.exists():
-        return _record(job, "failed", failure, time.time() - started)
-    if job.folders:
-        # In its parameters, in what it printed, and in errors.
-        public = shared.without(job.folders, job.parameters)
-        text = json.dumps(
-            public(json.loads(target.read_text(encoding="utf-8"))), ensure_ascii=False, indent=1
-        )
-        store.replace(target, f"{text}\n".encode())
-        failure = public(failure)
+        return _record(job, "failed", failure, time.monotonic() - began) | {"here": here}
     index = Path(os.path.relpath(job.attempt / "index.html", page.parent)).as_posix()
     title = job.notebook.title + (f" ({job.label})" if job.variant else "")
     files = {"notebook": target.relative_to(job.attempt).as_posix()}
@@ -847,7 +882,7 @@ def execute(job: Job) -> dict:
         failure = failure or f"Its page could not be made: {_said(error, job)}"
     # A source without the notebook's input is no failure: the notebook does not apply.
     status = "ok" if not failure else "skipped" if failure.startswith("MissingInputError: ") else "failed"
-    return _record(job, status, failure, time.time() - started) | files
+    return _record(job, status, failure, time.monotonic() - began) | files | {"here": here}
 
 
 def _papermill(job: Job, target: Path) -> str:
@@ -862,10 +897,12 @@ def _papermill(job: Job, target: Path) -> str:
     for _ in range(STARTS):
         try:
             papermill.execute_notebook(
-                str(job.notebook.path),
-                str(target),
+                _literal(job.notebook.path),
+                _literal(target),
                 parameters=dict(job.parameters),
+                # Whatever the notebook says, which may be nothing or the environment of another machine.
                 kernel_name="python3",
+                language="python",
                 progress_bar=False,
                 cwd=str(job.notebook.folder or job.notebook.path.parent),
                 start_timeout=_START_SECONDS,
@@ -874,21 +911,39 @@ def _papermill(job: Job, target: Path) -> str:
             )
             return ""
         except PapermillExecutionError as error:
-            return f"{error.ename}: {error.evalue} (cell {error.exec_count})"
+            return f"{error.ename}: {_shortened(error.evalue)} (cell {error.exec_count})"
         except Exception as error:  # a kernel that died or would not start: the other notebooks go on
-            failure = _said(error, job)
+            failure = _said(_behind(error, job), job)
             if not _NEVER_STARTED.search(str(error)):
                 break
     return failure
 
 
+def _literal(path: Path) -> str:
+    """Return a path as papermill takes it, which puts parameters into names in braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
 def _said(error: Exception, job: Job) -> str:
-    """Return an error in words; of a full disk, what to do about it."""
-    try:
-        with store.telling_full_disk(job.folder, _KEPT):
-            raise error
-    except Exception as told:
-        return f"{type(told).__name__}: {told}"
+    """Return an error in words; of what the system refused, what to do about it."""
+    text = store.explained(error, job.folder, _KEPT)
+    return f"{type(error).__name__ if text == str(error) else RunError.__name__}: {_shortened(text)}"
+
+
+def _behind(error: Exception, job: Job) -> Exception:
+    """Return an error, or that of the system which a kernel died of."""
+    log = job.attempt / job.slug / _LOG
+    many = os.strerror(errno.EMFILE)
+    died = many in (
+        log.read_text(encoding="utf-8", errors="replace")[-_LONGEST_REASON:] if log.exists() else ""
+    )
+    return OSError(errno.EMFILE, many) if died else error
+
+
+def _shortened(text: str) -> str:
+    """Return an error's text cut to what a record holds; the executed notebook has it whole."""
+    more = len(text) - _LONGEST_REASON
+    return f"{text[:_LONGEST_REASON]} … ({more:,} more characters)" if more > 0 else text
 
 
 def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> dict:
@@ -903,7 +958,7 @@ def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> di
         "status": status,
         "reason": reason,
         "seconds": round(seconds, 1),
-        "ended": now(),
+        "ended": now(job.started),
         "version": __version__,
         "fingerprint": job.fingerprint,
         "kept": False,
@@ -956,12 +1011,12 @@ def gather(folder: Path, record: dict, notebooks: list[dict], public: Callable[[
         "coverage": coverage.of_run(notebooks, gathered, figures) if as_printed else [],
     }
     record = public(record)
-    write_json(folder / "run.json", record)
+    write_json(folder / records.FILE, record)
     page = report.build(folder)
     # Digests come last: without them, a run whose report was cut off is not whole.
     left = [path for name in _GATHERED for path in (folder / name).rglob("*") if path.is_file()]
     record["files"] = digests(folder, [page, *left])
-    write_json(folder / "run.json", record)
+    write_json(folder / records.FILE, record)
     return record
 
 
@@ -969,9 +1024,14 @@ def _store_notes(given: Mapping, started: str) -> list[str]:
     """Return what was noted of damaged pieces of stages since a run with these parameters began."""
     if not sources.makes_images(given.get("source")):
         return []
-    roots = {str(dotted(s).get("compute.store", "")) for s in _each(given.get("settings") or {})}
-    notes = [note for root in sorted(roots) for note in store.Store(root).notes(started)]
+    notes = [note for one in _stores(given) for note in one.notes(started)]
     return [f"{note['stage']}: {note['text']}" for note in notes]
+
+
+def _stores(given: Mapping) -> list[store.Store]:
+    """Return the stores that a run with these parameters keeps results in."""
+    roots = {str(dotted(s).get("compute.store", "")) for s in _each(given.get("settings") or {})}
+    return [store.Store(root) for root in sorted(roots)]
 
 
 def _notes(folder: Path, notebook: dict) -> dict[str, list]:
@@ -1138,11 +1198,12 @@ def git_state(folder: Path) -> dict:
     return {"git_commit": commit, "git_dirty": bool(changes) if changes is not None else None}
 
 
-def now() -> str:
-    """Return the time in UTC as ISO 8601 has it, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def now(since: str = "") -> str:
+    """Return the time in UTC as ISO 8601 has it, to the second; ``since`` where the clock was set back behind it."""
+    return max(datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"), since)
 
 
 def write_json(path: Path, record: dict) -> None:
-    """Write a record to a temporary name first, and then rename it."""
-    store.replace(path, json.dumps(record, ensure_ascii=False, indent=1, default=str).encode())
+    """Write a record to a temporary name first, and then rename it; half characters, as errors may quote, as "?"."""
+    text = json.dumps(record, ensure_ascii=False, indent=1, default=str)
+    store.replace(path, f"{text}\n".encode(errors="replace"))

@@ -123,7 +123,7 @@ class Store:
         """
         try:
             lines = (self.root / NOTES).read_text(encoding="utf-8", errors="replace").splitlines()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         found = []
         for line in lines:
@@ -259,7 +259,7 @@ class Stage:
 
     def _begin(self) -> None:
         """Make the folder and write down what the stage is."""
-        with telling_full_disk(self.folder):
+        with explaining(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             described = self.folder / "stage.json"
             if not described.exists():
@@ -373,12 +373,12 @@ def once(
 def locked(path: Path, name: str = "", *, wait: bool = True, kept: str = "") -> Iterator[None]:
     """Hold the lock of a shard or file, whose folder is made; the system frees it when the process ends, however.
 
-    A file has one lock, or several of different names. ``kept`` as for :func:`telling_full_disk`.
+    A file has one lock, or several of different names. ``kept`` as for :func:`explaining`.
     """
     from filelock import FileLock, Timeout
 
     folder = path.parent / "locks"
-    with telling_full_disk(path, kept):
+    with explaining(path, kept):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f"{name or path.stem}.lock")
         try:
@@ -428,7 +428,7 @@ def _write(path: Path, frame: pd.DataFrame) -> None:
     # A killed process leaves its temporary file behind; whoever holds the lock next clears it away.
     for left in path.parent.glob(f".{path.name}.*.tmp"):
         left.unlink(missing_ok=True)
-    with telling_full_disk(path):
+    with explaining(path):
         # The checksum comes first: a shard under its own name always has one.
         replace(_checksum_path(path), hashlib.sha256(data).hexdigest().encode() + b"\n")
         replace(path, data)
@@ -438,8 +438,10 @@ def _read(path: Path) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if not os.path.exists(path):
+        raise FileNotFoundError(path)
     # Into Arrow's own memory: threads that let go of Python's while the process ends abort it (apache/arrow#34314).
-    with pa.OSFile(str(path), "rb") as file:
+    with explaining(path), pa.OSFile(str(path), "rb") as file:
         data = file.read_buffer()
     try:
         expected = _checksum_path(path).read_text(encoding="ascii").strip()
@@ -456,37 +458,81 @@ def _checksum_path(path: Path) -> Path:
 
 def replace(path: Path, data: bytes) -> None:
     """Write a file under another name and rename it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    # Whole for the names of pieces; that of a long name must not be longer than the file system allows.
+    temporary = path.with_name(f".{path.name[:48]}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     try:
         temporary.write_bytes(data)
         os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
 
 
 @contextlib.contextmanager
-def telling_full_disk(path: Path, kept: str = "") -> Iterator[None]:
-    """Turn the error of a full disk into a RunError that says what to do.
+def explaining(path: Path, kept: str = "") -> Iterator[None]:
+    """Turn what the system refuses at a path into a RunError that names it and says what to do.
 
-    ``kept``: what stays, and what to do about the rest, in a sentence; by default that of shards.
+    ``kept``: what stays, and what to do about the rest, in a sentence with ``{fix}`` for what would help; by default
+    that of shards.
     """
     try:
         yield
+    except FileNotFoundError as error:
+        what = "is not there and cannot be made"
+        raise RunError(
+            f"{_named(error, path)} {what}. {(kept or _KEPT).format(fix='make its folder')}"
+        ) from None
     except OSError as error:
-        if not is_full(error):
+        if error.errno not in _REFUSED:
             raise
-        raise RunError(f"No space left to write {path}. {kept or _KEPT}") from None
+        raise RunError(explained(error, path, kept)) from None
 
 
-def is_full(error: OSError) -> bool:
-    """Return whether an error says that a disk, or the user's share of it, is full."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+def explained(error: Exception, path: Path | None = None, kept: str = "") -> str:
+    """Return in words what the system refused and what to do about it; other errors are told in their own words.
+
+    ``path``: what was to be read or written; the error may name another. ``kept`` as for :func:`explaining`.
+    """
+    number = getattr(error, "errno", None)
+    if number not in _REFUSED:
+        return str(error)
+    what, fix = _REFUSED[number]
+    where = _named(error, path) or "what it needs, perhaps where temporary files are"
+    return f"{what.format(where)}. {(kept or _KEPT).format(fix=fix)}"
 
 
+def _named(error: Exception, path: Path | None) -> str:
+    """Return the whole path that an error is about."""
+    named = getattr(error, "filename", None)
+    # Not a temporary file, where it is known what it becomes.
+    if isinstance(named, str | bytes) and not (path and os.fsdecode(named).endswith(".tmp")):
+        path = Path(os.fsdecode(named))
+    return str(path.absolute()) if path else ""
+
+
+# What is wrong with a path, and what would help.
+_FULL = ("No space left to write {}", "free some space")
+_FORBIDDEN = ("This user may not use {}", "let this user read and write there")
+_MANY = (
+    "Too many files are open at once to use {}",
+    "allow more with `ulimit -n 4096`, or let less run side by side",
+)
+_IN_THE_WAY = ("A file stands where a folder is needed: {}", "move that file away")
+_BROKEN = ("The disk or network behind {} does not answer", "mend it")
+_REFUSED = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), _FORBIDDEN),
+    errno.EROFS: ("{} can be read and not be written", "make that file system writable"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), _MANY),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), _IN_THE_WAY),
+    errno.EISDIR: ("A folder stands where a file is needed: {}", "move that folder away"),
+    errno.ENAMETOOLONG: ("The path {} is too long for this system", "choose shorter names"),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), _BROKEN),
+}
 _KEPT = (
-    f"Finished shards are kept and will be found again: free some space, or point {ROOT_VARIABLE} to another folder, "
-    "and run again."
+    "Finished shards are kept and will be found again: {fix}, or name another folder as compute.store or "
+    f"{ROOT_VARIABLE}, and run again."
 )
 
 

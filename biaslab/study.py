@@ -41,7 +41,7 @@ ATTEMPT = "BIASLAB_ATTEMPT"
 # The file there that says how far a notebook's stages are.
 PROGRESS = "progress.log"
 _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
-_KEPT = "What was finished before is kept: free some space and run it again."
+_KEPT = "What was finished before is kept: {fix} and run it again."
 # A dict, as notebooks have it; never written to.
 _NO_SETTINGS: dict = {}
 
@@ -260,7 +260,7 @@ class Study:
                 f"The run that this notebook is part of has ended, so {path.name} is not written: its folder "
                 f"{self._common.parent} may be another run's by now. Start the run again."
             )
-        with store.telling_full_disk(path, _KEPT):
+        with store.explaining(path, _KEPT):
             yield
 
     @cached_property
@@ -456,7 +456,7 @@ class Study:
         whole = json.dumps({**self._records, "printed": self._printed}, ensure_ascii=False, indent=1)
         with self._writing(path := self.output_dir / "records.json"):
             self.output_dir.mkdir(parents=True, exist_ok=True)
-            store.replace(path, whole.encode())
+            store.replace(path, whole.encode(errors="replace"))
 
 
 def _is_data(artist: Artist, ax: Axes) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from biaslab import engine
+from biaslab import engine, runs
 from biaslab.engine import LocalEngine, RayEngine
 from biaslab.errors import InputError, ParameterError, RunError
 
@@ -24,7 +24,9 @@ needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra
 def facts(x):
     """Return what a worker is like, with the square of a number."""
     engine.advance(x)
-    return x * x, os.getpid(), os.environ.get("OMP_NUM_THREADS")
+    # Of each library, as one number where they are alike.
+    threads = {os.environ.get(name) for name in engine.THREADS}
+    return x * x, os.getpid(), threads.pop() if len(threads) == 1 else threads
 
 
 class Counts:
@@ -122,6 +124,48 @@ def test_worker_processes_give_the_same_in_order(monkeypatch):
     assert {threads for _, _, threads in results} == {"3"}
     assert os.environ["OMP_NUM_THREADS"] == "6"
     assert sorted(heard) == list(range(9))
+
+
+# What numpy, torch, numexpr, Accelerate and tokenizers go by before they ask for OMP_NUM_THREADS.
+LIBRARIES = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
+             "RAYON_NUM_THREADS", "OMP_NUM_THREADS")  # fmt: skip
+
+
+def limits(_):
+    import torch
+
+    return [os.environ.get(name) for name in LIBRARIES], torch.get_num_threads()
+
+
+@pytest.mark.slow
+def test_one_thread_is_one_in_every_library_and_wherever_work_runs(monkeypatch):
+    pytest.importorskip("torch", reason="models need the extra 'models'")
+    for name in LIBRARIES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    given = runs.environment()
+    assert [given[name] for name in LIBRARIES] == ["1"] * 6
+    # Of each notebook side by side, too; where nobody says it, the processors are shared out.
+    assert [runs.environment(3)[name] for name in LIBRARIES] == ["1"] * 6
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert [runs.environment(3)[name] for name in LIBRARIES] == ["2"] * 6
+    # What the user says of one library stays.
+    monkeypatch.setenv("MKL_NUM_THREADS", "4")
+    assert [runs.environment(3)[name] for name in LIBRARIES] == ["4", *["2"] * 5]
+    # Workers of a notebook that has these.
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with contextlib.closing(LocalEngine(2).map(limits, range(2))) as found:
+        assert list(found) == [(["1"] * 6, 1)] * 2
+
+
+@needs_ray
+@pytest.mark.parametrize(("given", "expected"), [("1", 1), ("2", 2), ("99", 4), ("2,1", 2)])
+def test_ray_workers_have_no_more_threads_than_the_process_that_asks(monkeypatch, given, expected):
+    monkeypatch.setenv("OMP_NUM_THREADS", given)
+    # Eight processors elsewhere, for two workers.
+    assert RayEngine(2, "ray://elsewhere")._plan({"CPU": 8}, False)["threads"] == expected
 
 
 def test_one_worker_keeps_what_its_function_keeps():

@@ -1,6 +1,9 @@
 """A parameters file is checked whole before anything starts."""
 
 import json
+import os
+import socket
+import sys
 
 import pytest
 
@@ -231,8 +234,18 @@ def test_set_takes_a_text_as_it_stands(project, value):
 
 def test_a_notebook_just_begun_is_passed_over(project, tmp_path):
     (tmp_path / "notebooks" / "Untitled.ipynb").write_text('{"cells": [], "metadata": {}}')
-    (tmp_path / "notebooks" / "broken.ipynb").write_text("{")
+    (tmp_path / "notebooks" / "empty.ipynb").write_text("")
     assert len(project("run: mine\n").selected) == 2
+    # Asked for by its name, or by a pattern that matches others, it says what it lacks.
+    with pytest.raises(
+        ParameterError, match=r"Untitled\.ipynb: It has no cell tagged 'parameters', so a run"
+    ):
+        project("run: mine\nnotebooks: [Untitled]\n")
+    assert [n.problem[:14] for n in project("run: mine\nnotebooks: ['[Up]*']\n").selected] == [
+        "",
+        "",
+        "It has no cell",
+    ]
 
 
 def test_tables_that_a_notebook_takes_and_those_it_does_without(tmp_path, write_notebook):
@@ -271,7 +284,153 @@ def test_set_needs_key_and_value(project):
         project("run: mine\n", overrides=["seed"])
 
 
-def test_parameters_must_be_literals(tmp_path, write_notebook):
-    write_notebook(tmp_path / "x.ipynb", "a = open('x')\n")
-    with pytest.raises(ParameterError, match="must set literals only"):
-        params.find_notebooks(tmp_path)
+# As papermill's documentation has them, and as people write them.
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "seed: int = 1",
+        'seed: "int | None" = None',
+        "from typing import Final\nseed: Final = 1",
+        "from typing import Optional\nseed: Optional[int] = None",
+        "import typing\nseed: typing.Annotated[int, 'of all draws'] = 1",
+        "seed = 1  # type: int",
+        "# type: of which seeds are\nseed = None  # type: int",
+        "seed = None",
+    ],
+)
+def test_parameters_with_annotations_are_parameters(project, tmp_path, write_notebook, cell):
+    write_notebook(tmp_path / "notebooks/own/typed.ipynb", cell)
+    got = project("run: mine\nnotebooks: ['own/*']\n", overrides=["seed=77"])
+    assert (set(got.selected[0].parameters), dict(got.values)) == ({"seed"}, {"seed": 77})
+
+
+def test_an_annotation_says_what_a_parameter_may_be(project, tmp_path, write_notebook):
+    numbers = "rate: float = 1\nn: int = None\npair = (1, 2)\nodd = {1}\n"
+    texts = "name: 'str | None' = None\nwords: list[str] = []\nkind: Literal['a'] = 'a'\n"
+    write_notebook(tmp_path / "notebooks/own/typed.ipynb", numbers + texts)
+
+    def values(*overrides):
+        return dict(project("run: mine\nnotebooks: ['own/*']\n", overrides=overrides).values)
+
+    assert values("rate=0.5", "name=2024", "n=null") == {"rate": 0.5, "name": "2024", "n": None}
+    assert values("name=null", "n=[1, 2]") == {"name": None, "n": [1, 2]}
+    # A list is one value where the parameter is one.
+    assert values("pair=[3, 4]", "words=[a]", "kind=b") == {"pair": [3, 4], "words": ["a"], "kind": "b"}
+    for override, message in (
+        ("n=many", "n is 'many'; it must be a whole number or None, for example None."),
+        ("rate=x", "rate is 'x'; it must be a number or a whole number, for example 1."),
+        ("odd=3", "odd is 3; it must be left as it is, for example {1}."),
+    ):
+        with pytest.raises(ParameterError) as error:
+            values(override)
+        assert message in str(error.value)
+
+
+# Where a run says 77 and the notebook would compute with something else.
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (["a, seed = 1, 2"], "cell 2, line 1 (`a, seed = 1, 2`) does not: it is no assignment to one name."),
+        (["a = seed = 1"], "line 1 (`a = seed = 1`) does not: it is no assignment to one name."),
+        (["seed = 1\nseed += 2"], "line 2 (`seed += 2`) does not: it is no assignment to one name."),
+        (["a = 1\nif a:\n    seed = 2"], "line 2 (`if a:`) does not: it is no assignment to one name."),
+        (["x = {}\nx['seed'] = 2"], "line 2 (`x['seed'] = 2`) does not: it is no assignment to one name."),
+        (["seed = int('1')"], "(`seed = int('1')`) does not: int('1') is none."),
+        (["a = 1\nseed = a"], "line 2 (`seed = a`) does not: a is none."),
+        (["seed: int"], "(`seed: int`) does not: seed has no value."),
+        (["seed = 1\nseed = 2"], "line 2 (`seed = 2`) does not: seed is set twice."),
+        (
+            ["seed = 1\nfrom values import seed"],
+            "line 2 (`from values import seed`) does not: seed is set twice.",
+        ),
+        (["%matplotlib inline\nseed = 1"], "line 1 (`%matplotlib inline`) does not: invalid syntax."),
+        (
+            ["seed: int = 1", "x = 2\nseed = 5"],
+            "Cell 3, line 2 (`seed = 5`) sets seed again, so what a run sets",
+        ),
+        (["seed = 1", "", "seed: int = 5"], "Cell 4, line 1 (`seed: int = 5`) sets seed again"),
+    ],
+)
+def test_what_a_run_could_not_set_is_refused_with_its_line(project, tmp_path, write_notebook, cells, message):
+    path = write_notebook(tmp_path / "notebooks/own/x.ipynb", *cells)
+    with pytest.raises(ParameterError) as error:
+        project("run: mine\nnotebooks: ['own/*']\n")
+    assert str(error.value).startswith(f"{path}: ") and message in str(error.value)
+    # With others, it is one that fails; where a key is unknown, it may have had it.
+    both = "run: mine\nnotebooks: ['own/*', 'paradox/*']\n"
+    assert [bool(n.problem) for n in project(both).selected] == [False, True]
+    with pytest.raises(ParameterError, match=r"'other' is not a parameter\. .* must set|sets seed again"):
+        project(f"{both}other: 1\n")
+
+
+def test_cells_that_hide_what_a_run_sets_are_refused(project, tmp_path, write_notebook):
+    path = write_notebook(tmp_path / "notebooks/own/x.ipynb", "seed = 1", "seed")
+    whole = json.loads(path.read_text())
+
+    def problem(*tags):
+        for cell, tag in zip(whole["cells"], tags, strict=True):
+            cell["metadata"] = {"tags": [tag] if tag else []}
+        path.write_text(json.dumps(whole))
+        with pytest.raises(ParameterError) as error:
+            project("run: mine\nnotebooks: ['own/*']\n")
+        return str(error.value).removeprefix(f"{path}: ")
+
+    assert problem("", "parameters", "parameters").startswith(
+        "Cells 2 and 3 are tagged 'parameters', and a run"
+    )
+    assert problem("parameters", "", "") == (
+        "Cell 1 is tagged 'parameters' and is no code. Tag the cell that sets them."
+    )
+    assert problem("", "injected-parameters", "parameters").startswith("Values of an earlier run stand above")
+
+
+def test_what_cannot_be_executed_costs_no_other_notebook(project, tmp_path, write_notebook):
+    own = tmp_path / "notebooks/own"
+    good = write_notebook(own / "good.ipynb", "seed = 1")
+    (own / "folder.ipynb").mkdir()
+    (own / "gone.ipynb").symlink_to("nowhere.ipynb")
+    (own / "itself.ipynb").symlink_to("itself.ipynb")
+    (own / "cut.ipynb").write_text(good.read_text()[:200])
+    (own / "list.ipynb").write_text("[]")
+    (own / "latin.ipynb").write_bytes(b'{"cells": "\xe9"}')
+    for name, metadata in (("r", {"language": "R"}), ("julia", {"name": "julia-1.9"})):
+        (own / f"{name}.ipynb").write_text(
+            json.dumps(json.loads(good.read_text()) | {"metadata": {"kernelspec": metadata}})
+        )
+    expected = {
+        **dict.fromkeys(("folder", "pipe", "socket"), "It is no file but a folder, a pipe or a device."),
+        "gone": "It cannot be read (No such file or directory).",
+        "itself": "It cannot be read (Too many levels of symbolic links).",
+        **dict.fromkeys(("cut", "list", "latin"), "It is not a whole notebook of format 4."),
+        "r": "It is written in R, and a run executes Python only.",
+        "julia": "It is written in julia-1.9, and a run executes Python only.",
+        "good": "",
+    }
+    # Reading one would wait for ever.
+    os.mkfifo(own / "pipe.ipynb")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.path.relpath(own / "socket.ipynb"))
+        if sys.platform == "linux":
+            (own / os.fsdecode(b"caf\xe9.ipynb")).write_bytes(good.read_bytes())
+            expected[r"caf\xe9"] = "Its name is not UTF-8, so no record can name it."
+        got = project("run: mine\nnotebooks: ['own/*']\nseed: 7\n")
+    told = {n.id.removeprefix("own/"): n.problem for n in got.selected}
+    assert set(told) == set(expected)
+    assert {name: problem[: len(expected[name])] for name, problem in told.items()} == expected
+    assert (told["good"], dict(got.values)) == ("", {"seed": 7})
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"kernelspec": None},
+        {"kernelspec": {"name": "conda-env-x-py"}},
+        {"language_info": {"name": "ipython"}},
+        3,
+    ],
+)
+def test_a_notebook_need_not_say_that_it_is_python(project, tmp_path, write_notebook, metadata):
+    path = write_notebook(tmp_path / "notebooks/own/x.ipynb", "seed = 1")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"metadata": metadata}))
+    assert [n.problem for n in project("run: mine\nnotebooks: ['own/*']\n").selected] == [""]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from biaslab import export, params, runs, tables
+from biaslab import cli, export, params, runs, tables
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.findings import Finding
 from biaslab.study import ATTEMPT
@@ -508,7 +508,7 @@ def test_one_misspelt_value_of_a_list_fails_before_anything_starts(project, tmp_
 def test_an_unreadable_run_is_no_run_of_ours_to_continue(project, tmp_path):
     (tmp_path / "outputs/mine").mkdir(parents=True)
     (tmp_path / "outputs/mine/run.json").write_text("{")
-    with pytest.raises(RunError, match=r"holds another run \(its run\.json cannot be read\)"):
+    with pytest.raises(RunError, match=r"run\.json is cut off, or no JSON\. Choose another name"):
         project({"paradox/a": code("ceo")})
     (tmp_path / "outputs/file").write_text("")
     with pytest.raises(RunError, match="is a file; choose another name"):
@@ -984,3 +984,153 @@ def test_a_progress_file_may_vanish_at_any_moment(tmp_path, monkeypatch):
 
     monkeypatch.setattr(type(tmp_path), "read_text", gone)
     assert runs._progress_line(tmp_path) == ""
+
+
+TYPED = "from typing import Final\noutput_dir = ''\nseed: int = 20231\nname: Final = 'x'\n"
+
+
+@pytest.mark.slow
+def test_what_a_run_records_is_what_its_notebooks_used(tmp_path, write_notebook, warm):
+    """Whatever wrote the notebooks, and however they set their parameters; what cannot be executed costs no other."""
+    own, says = tmp_path / "notebooks/own", "print(f'seed {seed}, {name}')"
+    commented = "seed = 20231  # type: int\nname = None  # type: str\n"
+    odd = {"widgets": {"application/vnd.jupyter.widget-state+json": {"0a": {"state": {}}}}}
+    for name, parameters, metadata in (
+        ("typed", TYPED, {}),
+        ("commented", commented, {"kernelspec": {"name": "conda-env-x-py", "display_name": "x"}}),
+        ("colab", TYPED, odd),
+        ("nothing", TYPED, {"kernelspec": None, "language_info": None}),
+        # papermill would look for a parameter of that name.
+        ("{x} {}", TYPED, {}),
+        ("n" * 240, TYPED, {}),
+        ("ü" * 120, TYPED, {}),
+        ("r", TYPED, {"kernelspec": {"name": "ir", "language": "R"}}),
+    ):
+        path = write_notebook(own / f"{name}.ipynb", parameters, says)
+        whole = json.loads(path.read_text()) | {"metadata": metadata, "nbformat_minor": 4}
+        for cell in whole["cells"]:
+            del cell["id"]
+        path.write_text(json.dumps(whole))
+    write_notebook(own / "tuple.ipynb", "seed, name = 1, 2", says)
+    (own / "cut.ipynb").write_text("{")
+    (own / "untagged.ipynb").write_text('{"cells": [], "metadata": {}}')
+    (tmp_path / "mine.yaml").write_text("run: mine\nnotebooks: ['own/*']\nseed: [77, 78]\nname: y\n")
+    loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
+    record = runs.run(loaded, outputs=tmp_path / "outputs", progress=False)
+    folder = tmp_path / "outputs/mine"
+    executed = {}
+    for entry in record["notebooks"]:
+        if entry["status"] == "ok":
+            text = (folder / entry["notebook"]).read_text(encoding="utf-8")
+            assert (folder / entry["html"]).is_file() and f"seed {entry['values']['seed']}, y" in text
+            executed.setdefault(entry["id"].removeprefix("own/"), []).append(entry["variant"])
+    assert set(executed) == {"typed", "commented", "colab", "nothing", "{x} {}", "n" * 240, "ü" * 120}
+    assert all(variants == ["seed=77", "seed=78"] for variants in executed.values())
+    # Once, whatever is swept.
+    others = [(n["id"], n["status"], n["reason"][:24]) for n in record["notebooks"] if n["status"] != "ok"]
+    assert others == [
+        ("own/cut", "failed", "It is not a whole notebo"),
+        ("own/r", "failed", "It is written in R, and "),
+        ("own/tuple", "failed", "The cell tagged 'paramet"),
+        ("own/untagged", "skipped", "It has no cell tagged 'p"),
+    ]
+    # What has not changed is kept, and the rest is told again.
+    again = runs.run(loaded, outputs=tmp_path / "outputs", progress=False)
+    kept = [n["id"] for n in again["notebooks"] if n["kept"]]
+    assert len(kept) == 15 and "own/untagged" in kept
+
+
+@pytest.mark.slow
+def test_errors_that_are_long_or_cannot_be_written_break_nothing(project, tmp_path):
+    record = project(
+        {
+            "paradox/long": "raise ValueError('x' * 5_000_000)",
+            "paradox/half": "raise ValueError('half \\udcff')",
+            "paradox/prints": "import sys\nprint('half \\udcff')\nseed",
+        }
+    )
+    folder = tmp_path / "outputs/mine"
+    assert (folder / "run.json").stat().st_size < 200_000
+    assert json.loads((folder / "run.json").read_text(encoding="utf-8")) == json.loads(json.dumps(record))
+    long = next(n for n in record["notebooks"] if n["id"] == "paradox/long")
+    assert long["reason"] == f"ValueError: {'x' * 2000} … (4,998,000 more characters) (cell 3)"
+    assert all((folder / n["html"]).is_file() for n in record["notebooks"])
+    assert [n["status"] for n in record["notebooks"]] == ["failed", "failed", "ok"]
+    # Half a character, should one come through.
+    runs.write_json(tmp_path / "x.json", {"reason": "half \udcff"})
+    assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8")) == {"reason": "half ?"}
+
+
+@pytest.mark.slow
+def test_what_the_system_refuses_is_told_in_full_here_and_without_folders_in_the_record(
+    project, tmp_path, capsys
+):
+    store = tmp_path / "outputs/file/store"
+    store.parent.parent.mkdir()
+    store.parent.write_text("")
+    makes = f"""
+from pathlib import Path
+from biaslab.store import explaining
+with explaining(Path({str(store)!r})):
+    Path({str(store)!r}).mkdir(parents=True)
+"""
+    (entry,) = project({"paradox/a": makes})["notebooks"]
+    what = "RunError: A file stands where a folder is needed:"
+    assert entry["reason"].startswith(
+        f"{what} file/store. Finished shards are kept and will be found again: move"
+    )
+    assert f"paradox/a: {what} {store}. Finished shards" in capsys.readouterr().err
+
+
+def test_a_store_that_cannot_be_made_is_told_before_anything_starts(
+    tmp_path, write_notebook, monkeypatch, capsys
+):
+    (tmp_path / "file").write_text("")
+    parameters = "source = 'published'\nmodel = 'all'\nseed = 0\nsettings = {}\n"
+    write_notebook(tmp_path / "notebooks/paired/a.ipynb", parameters)
+    (tmp_path / "mine.yaml").write_text("run: mine\nsource: mini\n")
+    monkeypatch.setattr(runs, "_execute", lambda *_: pytest.fail("started"))
+    for words, store in ((["--set", f"compute.store={tmp_path}/file/a"], "a"), ([], "b")):
+        monkeypatch.setenv("BIASLAB_STORE", f"{tmp_path}/file/b")
+        given = ["run", f"{tmp_path}/mine.yaml", "--outputs", f"{tmp_path}/outputs", "--no-progress", *words]
+        assert cli.main(given) == 2
+        assert capsys.readouterr().err == (
+            f"biaslab: A file stands where a folder is needed: {tmp_path}/file/{store}. Finished shards are kept and "
+            "will be found again: move that file away, or name another folder as compute.store or BIASLAB_STORE, and "
+            "run again.\n"
+        )
+    # The folder of runs.
+    assert (
+        cli.main(
+            ["run", f"{tmp_path}/mine.yaml", "--outputs", f"{tmp_path}/file/o", "--set", "source=published"]
+        )
+        == 2
+    )
+    assert (
+        f"A file stands where a folder is needed: {tmp_path}/file/o. Finished notebooks"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_run_does_not_end_before_it_began():
+    assert runs.now("9999-01-01T00:00:00Z") == "9999-01-01T00:00:00Z"
+    assert "2026-01-01T00:00:00Z" < runs.now("2026-01-01T00:00:00Z") <= runs.now()
+    notebook = params.Notebook("paradox/a", Path("a.ipynb"), "A", {}, problem="No.")
+    job = runs.Job(notebook, {}, "", Path("x"), {}, "No.", fails=True, started="9999-01-01T00:00:00Z")
+    record = runs.execute(job)
+    assert (record["status"], record["ended"]) == ("failed", "9999-01-01T00:00:00Z")
+
+
+def test_a_kernel_that_died_for_want_of_file_handles_says_so(tmp_path):
+    notebook = params.Notebook("paradox/a", Path("a.ipynb"), "A", {})
+    job = runs.Job(notebook, {}, "", tmp_path, {}, attempt=tmp_path / "attempt")
+    died = RuntimeError("Kernel died before replying to kernel_info")
+    assert runs._behind(died, job) is died
+    log = tmp_path / "attempt/paradox/a/kernel.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("Traceback\nOSError: [Errno 24] Too many open files\n")
+    said = runs._said(runs._behind(died, job), job)
+    assert said.startswith(
+        f"RunError: Too many files are open at once to use {tmp_path}. Finished notebooks and"
+    )
+    assert "`ulimit -n 4096`" in said

@@ -1,8 +1,10 @@
 """The store: computed once, whatever is killed, damaged or done twice at once."""
 
+import errno
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ import pytest
 
 from biaslab import closure, engine, lexicons
 from biaslab.errors import InputError, ParameterError, RunError
-from biaslab.store import Store, UnfinishedError, _fill_shard
+from biaslab.store import Store, UnfinishedError, _fill_shard, explained, replace
 
 # Squares numbers, slowly, and writes down every shard it is asked for.
 SCRIPT = """
@@ -269,6 +271,79 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
     calls.clear()
     assert stage.compute(UNITS, shard_rows=3)["x"].tolist() == list(range(7))
     assert calls == [[3, 4, 5], [6]]
+
+
+# By number, as chmod keeps nothing from root.
+@pytest.mark.parametrize(
+    ("number", "what", "fix"),
+    [
+        (errno.EROFS, "{} can be read and not be written.", "make that file system writable, or"),
+        (errno.EACCES, "This user may not use {}.", "let this user read and write there, or"),
+        (errno.EPERM, "This user may not use {}.", "let this user read and write there, or"),
+        (errno.EDQUOT, "No space left to write {}.", "free some space, or"),
+        (errno.EMFILE, "Too many files are open at once to use {}.", "allow more with `ulimit -n 4096`"),
+        (errno.ENAMETOOLONG, "The path {} is too long for this system.", "choose shorter names, or"),
+        (errno.EIO, "The disk or network behind {} does not answer.", "mend it, or"),
+        (errno.ENOENT, "{} is not there and cannot be made.", "make its folder, or"),
+    ],
+)
+def test_what_the_system_refuses_is_told_with_the_whole_folder_and_the_fix(
+    tmp_path, monkeypatch, number, what, fix
+):
+    stage = Store(tmp_path / "store").stage("squares", {}, squares(Calls()))
+
+    def refused(path, *_, **__):
+        raise OSError(number, os.strerror(number), str(path))
+
+    def told():
+        with pytest.raises(RunError) as error:
+            stage.compute(UNITS, shard_rows=3, progress=False)
+        assert fix in str(error.value) and "BIASLAB_STORE" in str(error.value)
+        return str(error.value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", refused)
+        assert told().startswith(what.format(tmp_path / "store/locks"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", refused)
+        assert told().startswith(what.format(stage.folder / "stage.json"))
+    assert stage.compute(UNITS, shard_rows=3, progress=False)["x"].tolist() == list(range(7))
+
+
+def test_a_file_in_the_place_of_a_store_is_told_here_and_by_workers(tmp_path):
+    (tmp_path / "file").write_text("")
+    for workers in (0, 2):
+        stage = Store(tmp_path / "file/store", engine=engine.get(workers=workers)).stage(
+            "x", {}, squares(Calls())
+        )
+        with pytest.raises(RunError, match=rf"A file stands where a folder is needed: {tmp_path}/file/store"):
+            stage.compute(UNITS, shard_rows=3, progress=False)
+
+
+def test_a_store_that_is_deleted_while_it_is_read_is_computed_again(tmp_path):
+    calls = Calls()
+    stage = Store(tmp_path / "store").stage("squares", {}, squares(calls))
+    found = stage.compute_iter(UNITS, shard_rows=3, progress=False)
+    first = next(found)
+    shutil.rmtree(tmp_path / "store")
+    assert pd.concat([first, *found])["x"].tolist() == list(range(7))
+    assert calls == [[0, 1, 2], [3, 4, 5], [6], [3, 4, 5], [6]]
+
+
+def test_other_errors_keep_their_words():
+    assert explained(OSError(errno.EINVAL, "Invalid argument")) == "[Errno 22] Invalid argument"
+    assert explained(ValueError("x is 3")) == "x is 3"
+    # Without a name of its own.
+    assert explained(OSError(errno.ENOSPC, ""), kept="Do this: {fix}.") == (
+        "No space left to write what it needs, perhaps where temporary files are. Do this: free some space."
+    )
+
+
+def test_a_temporary_file_has_no_longer_a_name_than_systems_allow(tmp_path):
+    for name in ("x" * 250 + ".html", "ü" * 125 + ".html"):
+        replace(tmp_path / name, b"whole")
+        assert [path.name for path in tmp_path.iterdir()] == [name]
+        (tmp_path / name).unlink()
 
 
 def test_bad_input_is_named(tmp_path):

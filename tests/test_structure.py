@@ -222,3 +222,18 @@ def test_every_declared_table_is_saved_or_measured():
     assert saved - declared == set()
     # A row an image, for whoever looks into single ones: no report lists them.
     assert declared - saved - words() == {"paired_images"}
+
+
+def test_durations_are_not_taken_from_the_clock_that_can_be_set():
+    # What is said of files goes by their times, and a server's date by ours.
+    allowed = {"biaslab.progress", "biaslab.runs", "biaslab.report.all_runs", "biaslab.net.retry"}
+    found = {
+        name: [
+            node.lineno
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and ast.unparse(node) == "time.time()"
+        ]
+        for name, tree in TREES.items()
+    }
+    assert {name for name, lines in found.items() if lines} == allowed
+    assert all(len(found[name]) == 1 for name in allowed), found

@@ -37,13 +37,13 @@ from biaslab.errors import InputError, RunError
 from biaslab.net.fetch import Fetcher, Visit, parsed
 from biaslab.net.journal import Journal
 from biaslab.net.retry import Failed, pause, policy
-from biaslab.store import replace, telling_full_disk
+from biaslab.store import explaining, replace
 
 if TYPE_CHECKING:
     from biaslab.judging.images import Unreadable
 
 _log = logging.getLogger(__name__)
-_KEPT = "Images that were fetched are kept and will be found again: free some space and run again."
+_KEPT = "Images that were fetched are kept and will be found again: {fix} and run again."
 
 OK = "ok"
 # Outcomes of a URL, with what they mean.
@@ -412,7 +412,7 @@ class _Run:
     def _saved(self, caption_id: str, url: str, data: bytes) -> dict[str, Any]:
         file = self._outcomes.file_for(caption_id, url, self._settings.format)
         path = self._outcomes.folder / file
-        with telling_full_disk(path, _KEPT):
+        with explaining(path, _KEPT):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, data)
         return {"file": file, "saved_bytes": len(data), "saved_sha256": hashlib.sha256(data).hexdigest()}

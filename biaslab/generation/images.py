@@ -257,10 +257,10 @@ class GeneratedImages(MadeImages):
             return {}
 
     def _write_down(self, loaded: generator.Generator) -> None:
+        from biaslab.store import explaining
         from biaslab.store import replace as put
-        from biaslab.store import telling_full_disk
 
-        with telling_full_disk(self._note):
+        with explaining(self._note):
             put(self._note, (json.dumps(loaded.description(), indent=1) + "\n").encode())
 
 

@@ -14,11 +14,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from biaslab.store import locked, telling_full_disk
+from biaslab.store import explaining, locked
 
 _log = logging.getLogger(__name__)
-ROOM = " and will be found again: free some space, or choose another folder for the store, and run again."
-"""What to do where the disk is full, behind what is kept."""
+ROOM = " and will be found again: {fix}, or choose another folder for the store, and run again."
+"""What to do where it cannot be written, behind what is kept; as :func:`biaslab.store.explaining` takes it."""
 
 
 def line_of(record: Mapping[str, Any]) -> bytes:
@@ -78,7 +78,7 @@ class Journal:
         """Write a record that fits in JSON as a line of its own; with ``sync`` it outlasts a power cut."""
         if self.path is None:
             return
-        line, full = line_of(record), telling_full_disk(self.path, self._kept)
+        line, full = line_of(record), explaining(self.path, self._kept)
         with self._mutex, full, self.turn("write"), self.path.open("a+b") as file:
             if half := _half_line(file):
                 # Whoever was killed while writing left it; the lock says that nobody is writing it now.

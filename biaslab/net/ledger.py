@@ -27,7 +27,7 @@ from typing import Any
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.net.endpoint import StoppedError
 from biaslab.net.journal import ROOM, Journal, line_of, record_of
-from biaslab.store import now, replace, telling_full_disk
+from biaslab.store import explaining, now, replace
 
 _log = logging.getLogger(__name__)
 OK = "ok"
@@ -307,7 +307,7 @@ def _sound_entries(ledger: Ledger) -> tuple[list[dict[str, Any]], int]:
 
 
 def _save(path: Path, data: bytes) -> None:
-    with telling_full_disk(path, STAYS + ROOM):
+    with explaining(path, STAYS + ROOM):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, data)
         # What is bought outlasts a power cut: the line that says so is written after it.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
 
+from biaslab import records
+from biaslab.errors import RunError
 from biaslab.report import cards
 from biaslab.report.pages import asset, format_seconds, format_time, href, write_from
 
@@ -22,32 +23,43 @@ def overview(outputs: str | Path) -> Path:
     """Write ``index.html`` over all runs of a folder and return its path.
 
     Each run has its title, how far it is and its first cards; a page that a run is still adding to loads itself again
-    every few seconds. A folder whose ``run.json`` cannot be read is left out: it is no reason to lose the others.
+    every few seconds. Of one whose ``run.json`` cannot be used it says so: that is no reason to lose the others.
     """
     outputs = Path(outputs)
-    found = sorted(outputs.glob("*/run.json"), key=lambda path: path.stat().st_mtime, reverse=True)
-    runs = [run for path in found[:SHOWN] if (run := _run(path, outputs))]
+    found = sorted(outputs.glob(f"*/{records.FILE}"), key=_written, reverse=True)
+    runs, broken = [], []
+    for path in found[:SHOWN]:
+        try:
+            runs.append(_run(path, outputs))
+        # Its entries may hold anything.
+        except (RunError, OSError, ValueError, TypeError, AttributeError, LookupError):
+            broken.append(path.parent.name)
     older = [path.parent.name for path in found[SHOWN:]]
     return write_from(
         outputs / "index.html",
         "overview.html.j2",
         style=asset("report.css"),
         runs=sorted(runs, key=lambda run: run["started_iso"]),
+        broken=broken,
         older=[(name, href(outputs, f"{name}/index.html")) for name in older],
         models=cards.introduced(name for run in runs for name in run["models"]),
         again=_AGAIN if any(run["running"] for run in runs) else 0,
     )
 
 
-def _run(path: Path, outputs: Path) -> dict[str, Any] | None:
-    """Return what the page says of a run; None where its record cannot be read."""
+def _written(path: Path) -> float:
     try:
-        run = json.loads(path.read_text(encoding="utf-8"))
-        silent = time.time() - path.stat().st_mtime
-    except (OSError, ValueError):
-        return None
-    if not isinstance(run, dict):
-        return None
+        return path.stat().st_mtime
+    # A link to nothing.
+    except OSError:
+        return 0.0
+
+
+def _run(path: Path, outputs: Path) -> dict[str, Any]:
+    """Return what the page says of a run."""
+    run = records.read(path.parent, needs={})
+    # Whatever the clock was set to since.
+    silent = abs(time.time() - _written(path))
     notebooks = cards.entries(run, "notebooks")
     status = {name: sum(n["status"] == name for n in notebooks) for name in ("ok", "failed", "skipped")}
     planned = run.get("planned") if isinstance(run.get("planned"), int) else len(notebooks)

@@ -1,6 +1,7 @@
 """A notebook page as text: it reads as a report, and nothing in a notebook can run or load."""
 
 import base64
+import json
 import re
 from xml.etree import ElementTree
 
@@ -300,3 +301,45 @@ def test_a_formula_that_cannot_be_set_is_shown_as_its_source(tex):
     html = formula_html(tex)
     assert html.startswith('<code class="tex">') or (tex == "<b>" and 'alt="&lt;b&gt;"' in html)
     assert "<b>" not in html
+
+
+@pytest.mark.parametrize(
+    "widgets",
+    [
+        *(None, [], "x", 3, {}),
+        {"application/vnd.jupyter.widget-state+json": None},
+        # As Colab writes them: the models without their "state".
+        {"application/vnd.jupyter.widget-state+json": {"0a1b": {"model_name": "LayoutModel", "state": {}}}},
+    ],
+)
+def test_metadata_of_any_shape_makes_a_page(tmp_path, widgets):
+    view = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "HBox()"}
+    outputs = [
+        {"output_type": "display_data", "data": view},
+        {"output_type": "execute_result", "data": {"text/plain": "forty-two"}, "execution_count": "3"},
+        {"output_type": "display_data", "data": None, "metadata": None},
+        {"output_type": "stream", "name": "stdout", "text": ["one\n", "two"]},
+        {"output_type": "error", "ename": "OddError", "evalue": "odd", "traceback": None},
+        *(None, {}, {"output_type": "unheard of"}),
+    ]
+    code = {"cell_type": "code", "source": "x", "metadata": None, "execution_count": "1", "outputs": outputs}
+    prose = {"cell_type": "markdown", "source": ["# A title"], "metadata": {"tags": None}}
+    for minor in (0, 4, 5):
+        odd = {"widgets": widgets, "kernelspec": {"name": "x"}, "language_info": None, "papermill": []}
+        whole = {"nbformat": 4, "nbformat_minor": minor, "metadata": odd, "cells": [prose, code]}
+        (tmp_path / "n.ipynb").write_text(json.dumps(whole))
+        page = render_notebook(tmp_path / "n.ipynb", tmp_path / "n.html").read_text(encoding="utf-8")
+        text = BeautifulSoup(page, "html.parser").main.get_text()
+        assert (
+            all(word in text for word in ("A title", "forty-two", "one\ntwo", "OddError"))
+            and "HBox" not in text
+        )
+
+
+def test_a_clock_that_was_set_back_gives_no_duration(tmp_path):
+    for duration, said in ((-3600.0, "Run on 2 January 2026, 00:00 UTC"), (60.0, "00:00 UTC, in 1 min 0 s")):
+        told = {"start_time": "2026-01-02T00:00:00+00:00", "duration": duration}
+        nbformat.write(new_notebook(metadata={"papermill": told}), tmp_path / "n.ipynb")
+        page = render_notebook(tmp_path / "n.ipynb", tmp_path / "n.html").read_text(encoding="utf-8")
+        (line,) = re.findall(r"Run on [^<]*", page)
+        assert line.strip().rstrip(".").endswith(said)

@@ -53,11 +53,32 @@ def test_a_run_that_was_killed_long_ago_is_not_waited_for(tmp_path):
 
 
 def test_records_that_cannot_be_read_cost_nothing_else(tmp_path):
-    _run(tmp_path, "good", title="Good", status="ok", notebooks="nonsense", findings=[3, {"question": "Q?"}])
-    for name, text in (("broken", "{"), ("list", "[]"), ("binary", "\udcff")):
+    _run(
+        tmp_path,
+        "good",
+        title="Good",
+        status="ok",
+        notebooks=[{"status": "ok"}],
+        findings=[{"question": "Q?"}],
+    )
+    nonsense = {
+        "a": {"notebooks": "x"},
+        "b": {"findings": [3]},
+        "c": {"status": 3},
+        "d": {"notebooks": [{"id": []}]},
+    }
+    for name, record in nonsense.items():
+        _run(tmp_path, name, title="Bad", **record)
+    _run(tmp_path, "e", findings=[{"question": "Q?", "answer": "A", "card": 1, "marks": [{"estimate": "x"}]}])
+    cut = {"f": "", "g": "{", "h": "[]", "i": "\udcff", "j": "[" * 100_000}
+    for name, text in cut.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_bytes(text.encode(errors="surrogateescape"))
-    assert [h2.get_text() for h2 in _page(tmp_path)("h2")] == ["Good"]
+    page = _page(tmp_path)
+    assert "Good" in [h2.get_text() for h2 in page("h2")]
+    told = {p.bdi.get_text() for p in page("p", class_="problem")}
+    assert told >= {f"{name}/run.json" for name in (*nonsense, *cut)}
+    assert "start that run again with --overwrite" in page.get_text()
 
 
 def test_of_many_runs_the_older_ones_are_names(tmp_path, monkeypatch):

@@ -1,0 +1,80 @@
+"""Records of runs that are cut off, empty or foreign are named as such by whatever reads them."""
+
+import json
+
+import pytest
+
+from biaslab import cli, compare, records
+from biaslab.errors import RunError
+
+RUN = {"run": "mine", "title": "Mine", "status": "ok", "parameters": {}, "notebooks": [], "inputs": {}}
+RUN |= {key: {} for key in ("seeds", "biaslab", "packages", "platform")}
+NOTEBOOK = {
+    "id": "paradox/a",
+    "slug": "paradox/a",
+    "suffix": "",
+    "variant": "",
+    "values": {},
+    "status": "ok",
+    "reason": "",
+}
+BROKEN = [
+    ("", "is empty."),
+    ("  \n", "is empty."),
+    (json.dumps(RUN)[:-9], "is cut off, or no JSON."),
+    ("[" * 100_000, "is cut off, or no JSON."),
+    ("[]", "is not the record of a run: there is a list in place of a mapping."),
+    ("17", "is not the record of a run: there is a int in place of a mapping."),
+    ('"run"', "there is a str in place of a mapping."),
+    ("null", "there is a NoneType in place of a mapping."),
+    ("{}", "is not the record of a run: there is no "),
+    ('{"name": "some-package", "version": 3}', "is not the record of a run: there is no "),
+    (json.dumps(RUN | {"run": 3}), "'run' is 3."),
+    (json.dumps(RUN | {"notebooks": {"a": 1}}), "'notebooks' is {'a': 1}."),
+    (json.dumps(RUN | {"notebooks": ["a"]}), "in notebooks, there is a str in place of a mapping."),
+    (json.dumps(RUN | {"notebooks": [NOTEBOOK | {"values": 1}]}), "in notebooks, 'values' is 1."),
+    (json.dumps(RUN | {"tables": [{"name": None}]}), "in tables, 'name' is None."),
+    (json.dumps(RUN | {"parameters": []}), "'parameters' is []."),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BROKEN)
+def test_every_command_names_a_record_that_cannot_be_used(tmp_path, write_notebook, capsys, text, message):
+    outputs = tmp_path / "outputs"
+    for name in ("mine", "other"):
+        (outputs / name).mkdir(parents=True)
+        (outputs / name / "run.json").write_text(json.dumps(RUN), encoding="utf-8")
+    (outputs / "mine" / "run.json").write_text(text, encoding="utf-8")
+    write_notebook(tmp_path / "notebooks/paradox/a.ipynb", 'source = "published"\n')
+    (tmp_path / "mine.yaml").write_text("run: mine\n", encoding="utf-8")
+    params = [str(tmp_path / "mine.yaml"), "--notebooks-dir", str(tmp_path / "notebooks"), "--no-progress"]
+    for words, fix in (
+        (["run", *params], "Choose another name with --set run=NAME, or replace it with --overwrite."),
+        (["compare", "mine", "other"], "Start that run again with --overwrite."),
+        (["export", "mine"], "Start that run again with --overwrite."),
+    ):
+        assert cli.main([*words, "--outputs", str(outputs)]) == 2
+        said = capsys.readouterr().err.strip()
+        assert f"{outputs / 'mine' / 'run.json'} is" in said and message in said and said.endswith(fix), said
+    with pytest.raises(RunError) as error:
+        compare._prepare(outputs / "mine", "Of two others")
+    assert message in str(error.value) and "choose another name with --name" in str(error.value).lower()
+    # Nothing was touched.
+    assert (outputs / "mine" / "run.json").read_text(encoding="utf-8") == text
+
+
+def test_what_is_not_there_is_no_record_either(tmp_path):
+    (tmp_path / "run.json").mkdir()
+    with pytest.raises(RunError, match=r"run\.json cannot be read: Is a directory\. Start that run again"):
+        records.read(tmp_path)
+    (tmp_path / "run.json").rmdir()
+    (tmp_path / "run.json").write_bytes(b'{"run": "\xe9"}')
+    with pytest.raises(RunError, match=r"run\.json cannot be read: 'utf-8' codec"):
+        records.read(tmp_path)
+    (tmp_path / "run.json").write_text(json.dumps(RUN))
+    assert records.read(tmp_path) == RUN
+    with pytest.raises(RunError, match=r"there is no 'sweep'\. Wait\."):
+        records.read(tmp_path, needs={"sweep": ()}, fix="Wait.")
+    (tmp_path / "run.json").write_text(json.dumps(RUN | {"notebooks": [NOTEBOOK, {"id": "paradox/b"}]}))
+    with pytest.raises(RunError, match="in notebooks, there is no 'slug'"):
+        records.read(tmp_path, needs={"notebooks": ("id", "slug")})
