@@ -306,7 +306,7 @@ def test_what_the_system_refuses_is_told_with_the_whole_folder_and_the_fix(
         assert told().startswith(what.format(tmp_path / "store/locks"))
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_bytes", refused)
-        assert told().startswith(what.format(stage.folder / "stage.json"))
+        assert told().startswith(what.format(stage.folder))
     assert stage.compute(UNITS, shard_rows=3, progress=False)["x"].tolist() == list(range(7))
 
 
