@@ -120,9 +120,11 @@ def brought(entry: metadata.EntryPoint) -> str:
     spec = None
     if _file(entry.module) is None:
         # A library that was compiled has no source.
-        with contextlib.suppress(ImportError, ValueError):
+        # To find it runs the code of the packages around it, which may do anything.
+        with contextlib.suppress(Exception, SystemExit):
             spec = importlib.util.find_spec(entry.module)
-        if spec is None or not spec.origin:
+        # Python's own have no file.
+        if spec is None or not os.path.isfile(spec.origin or ""):
             raise ParameterError(
                 f"{entry.name} names the module {entry.module}, which is not there. Install its package again."
             )

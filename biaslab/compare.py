@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import sources, tables, units
+from biaslab import reading, sources, tables, units
 from biaslab.errors import InputError, ParameterError, RunError, name_help
 from biaslab.limits import LIMITS
 from biaslab.params import run_name
@@ -153,7 +153,8 @@ def compare(
             several.
 
     Raises:
-        ParameterError: A run does not exist or is a comparison itself, one is named twice, or the name is not one.
+        ParameterError: A run does not exist or is a comparison itself, one is named twice, the name is not one, or
+            the folder's own page is somebody else's.
         RunError: Two share no table or no row, a table is not the one that its run left, or the comparison's folder
             holds something else.
     """
@@ -168,6 +169,7 @@ def compare(
     if len(folders) < 2:
         raise ParameterError(f"There is nothing to compare {folders[0].name} with; name another run.")
     runs = [record_of(folder) for folder in folders]
+    report.check_overview(outputs)
     names = [folder.name for folder in folders]
     started = now()
     title = f"{', '.join(names[:-1])} and {names[-1]}"
@@ -429,7 +431,7 @@ def record_of(folder: Path, *, comparisons: bool = False) -> dict:
         ParameterError: It is a comparison.
         RunError: A table is not the one that the run left.
     """
-    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    run = json.loads(reading.text(folder / "run.json"))
     check_tables(folder, run)
     if run.get("kind") == "comparison" and not comparisons:
         raise ParameterError(f"{folder.name} is a comparison, not a run; name the two runs to compare.")
@@ -440,7 +442,7 @@ def _prepare(folder: Path, title: str) -> None:
     """Make the folder ready: new, or in place of an earlier comparison of the same two runs."""
     record = folder / "run.json"
     if folder.exists() and any(folder.iterdir()):
-        earlier = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+        earlier = json.loads(reading.text(record)) if record.exists() else {}
         if earlier.get("kind") != "comparison" or earlier.get("title") != title:
             held = f"holds the comparison of {earlier['title']}" if "kind" in earlier else "is no comparison"
             raise RunError(f"{folder} {held}; choose another name with --name.")

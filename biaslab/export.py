@@ -11,7 +11,7 @@ from biaslab import sources
 from biaslab.compare import find, record_of
 from biaslab.errors import RunError
 from biaslab.places import project_root
-from biaslab.store import telling_full_disk
+from biaslab.store import check_target, telling_full_disk
 
 # What a run leaves for readers; its parts, stages and images stay behind.
 FILES = ("index.html", "run.json", "params.yaml")
@@ -30,10 +30,10 @@ def export(run: str | Path, *, outputs: str | Path = "outputs", to: str | Path |
     """Write one zip file with everything of a run that a reader needs, and return its path.
 
     ``run`` is a folder, or a name below ``outputs``; the file is by default ``<run>.zip`` there. An earlier one is
-    replaced once the new one is whole.
+    replaced once the new one is whole, and nothing else.
 
     Raises:
-        ParameterError: There is no such run.
+        ParameterError: There is no such run, or something else has the file's name.
         RunError: A table is not the one that the run left, a file names a folder of this machine, or the disk is full.
     """
     folder = find(run, Path(outputs))
@@ -44,6 +44,7 @@ def export(run: str | Path, *, outputs: str | Path = "outputs", to: str | Path |
     files = [path for path in files if not path.is_symlink() and path.resolve().is_relative_to(folder)]
     _check(files, folder)
     target = Path(to) if to else Path(outputs) / f"{folder.name}.zip"
+    check_target(target, _is_export, "export", "--to")
     part = target.with_name(f"{target.name}.part")
     with telling_full_disk(target, "The run is as it was: free some space and export it again."):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -57,6 +58,20 @@ def export(run: str | Path, *, outputs: str | Path = "outputs", to: str | Path |
         finally:
             part.unlink(missing_ok=True)
     return target
+
+
+def _is_export(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as packed:
+            names = [name for name in packed.namelist() if name.endswith("/README.txt")]
+            return any(
+                packed.read(name) == _READ_ME.encode()
+                for name in names
+                if packed.getinfo(name).file_size < 2000
+            )
+    # Not only what is no zip: what is one may be damaged in many ways.
+    except Exception:
+        return False
 
 
 def _entry(name: str) -> zipfile.ZipInfo:

@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 
-from biaslab import plugins, values
+from biaslab import plugins, reading, values
 from biaslab.errors import ParameterError, name_help
 from biaslab.groups import Group, Texts, Whole, field
 from biaslab.places import project_root
@@ -206,7 +206,7 @@ def find_notebooks(folder: str | Path, *brought: Path) -> list[Notebook]:
 def _read_notebook(path: Path, notebook_id: str) -> Notebook | None:
     """Return the notebook at ``path``; None where it is none, or has no cell tagged ``parameters``."""
     try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        cells = json.loads(reading.text(path))["cells"]
         whole = [("".join(c["source"]), c["cell_type"], c["metadata"].get("tags", ())) for c in cells]
     except (ValueError, KeyError, TypeError):
         return None
@@ -269,7 +269,7 @@ def _read_yaml(path: Path) -> dict:
             "--set model=NAME."
         )
     try:
-        given = _plain_yaml(path.read_text(encoding="utf-8"))
+        given = _plain_yaml(reading.text(path))
     except UnicodeDecodeError as error:
         raise ParameterError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8.") from None
     except yaml.YAMLError as error:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from biaslab import plaintext, tables
+from biaslab import plaintext, reading, tables
 from biaslab.errors import InputError, name_help, unknown_name
 from biaslab.measures.agreement import LABELS, majority_vote
 
@@ -173,7 +173,7 @@ def read(path: str | Path) -> Rated:
         frame = frame.drop(columns=unused)
     for name in ("occupation", *_OPTIONAL):
         if name in frame:
-            frame[name] = _names(frame[name], path, empty=name != "occupation")
+            frame[name] = spelt_once(frame[name], path, empty=name != "occupation")
     frame["source"] = _sources(frame["source"], path)
     frame["model"] = _models(frame, path)
     if kind == "shares":
@@ -297,7 +297,7 @@ def _spread(
     given = label >= 0
     # An image that nobody rated has no rater either.
     refuse(given & (frame["rater"].str.strip() == ""), path, "rater is empty", "name who gave the rating")
-    rater = _names(frame["rater"], path, empty=True)
+    rater = spelt_once(frame["rater"], path, empty=True)
     item = frame.groupby(keys, sort=False, observed=True).ngroup().to_numpy()
     again = given & frame.assign(item=item, rater=rater, given=given).duplicated(["item", "rater", "given"])
     refuse(again, path, f"{called} has two ratings by rater {{rater}}, the second", "keep one", frame)
@@ -455,7 +455,7 @@ def _columns_told(columns: Iterable[str]) -> str:
     return f"It has: {', '.join(columns[:20])}{', …' if len(columns) > 20 else ''}."
 
 
-def _names(column: pd.Series, path: Path, *, empty: bool = False) -> pd.Categorical:
+def spelt_once(column: pd.Series, path: Path, *, empty: bool = False) -> pd.Categorical:
     """Return names in their plain form; refuse empty and unprintable ones, and one name in two spellings."""
     codes, found = pd.factorize(column)
     found = pd.Series(found, dtype=object).astype(str)
@@ -596,9 +596,7 @@ def load_table(path: Path, known: set[str]) -> pd.DataFrame:
 
 
 def _load_file(path: Path, known: set[str]) -> pd.DataFrame:
-    size = path.stat().st_size
-    if size > _MOST_BYTES:
-        raise InputError(f"{path} has {size:,} bytes; at most {_MOST_BYTES:,} are read.")
+    reading.check(path, most=_MOST_BYTES)
     table = (_load_csv if path.suffix.lower() == ".csv" else _load_parquet)(path)
     if not table.num_rows:
         raise InputError(f"{path} has a header but no rows.")

@@ -38,6 +38,7 @@ from biaslab import (
     places,
     plugins,
     processor,
+    reading,
     shared,
     sources,
     store,
@@ -162,6 +163,7 @@ def run(
         raise RunError(f"{folder} is a file; choose another name with --set run=NAME.")
     from biaslab import report
 
+    report.check_overview(folder.parent)
     jobs = plan(params, folder)
     inputs = _inputs(jobs, folder)
     with store.telling_full_disk(folder, _KEPT), _only_one(folder):
@@ -416,7 +418,7 @@ def _earlier(
     path = folder / "run.json"
     if path.exists():
         try:
-            earlier = public(json.loads(path.read_text(encoding="utf-8")))
+            earlier = public(json.loads(reading.text(path)))
             changed, kept = _difference(earlier, record), earlier["notebooks"]
             defaults = earlier["notebook_defaults"] | record["notebook_defaults"]
         except (ValueError, KeyError, AttributeError):
@@ -793,7 +795,7 @@ def read_libraries(modules: Iterable[str]) -> None:
         importlib.import_module(name)
     for name in modules:
         # The notebook that imports it says what is wrong with it.
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)
     # What it reads of sources serves each notebook that keeps an analysis.
     closure.of(Study)

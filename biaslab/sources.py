@@ -14,7 +14,7 @@ from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import plaintext, plugins, tables
+from biaslab import plaintext, plugins, reading, tables
 from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapp
     whole = hashlib.sha256()
     for path in paths:
         whole.update(path.name.encode())
-        whole.update(path.read_bytes())
+        whole.update(reading.content(path, most=tables.MOST_BYTES))
     return whole.hexdigest()
 
 

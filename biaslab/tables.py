@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import plugins
+from biaslab import plugins, reading
 from biaslab.errors import InputError, name_help, near_matches, unknown_name
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "�
 _SURROGATE = re.compile("[\ud800-\udfff]")
 MOST_COLUMNS = 1000
 """Columns of a table that a user brings; one with more is refused before any of its rows is read."""
+MOST_BYTES = 4_000_000_000
+"""Bytes of its file."""
 # Characters in which the header of a table is looked for before the whole of it is read.
 _HEADER = 1_000_000
 
@@ -317,6 +319,7 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
     declared = schema(name)
     texts = {c.name: str for c in declared.columns if c.text}
     try:
+        reading.check(path, most=MOST_BYTES)
         with open(path, "rb") as file:
             check_width(len(header(file.read(_HEADER).decode("utf-8", errors="replace"))), path)
         names = pd.read_csv(path, nrows=0, encoding="utf-8").columns

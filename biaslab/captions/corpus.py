@@ -39,7 +39,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-from biaslab import plugins, shared, tables
+from biaslab import plugins, reading, shared, tables
 from biaslab.errors import InputError, MissingInputError, ParameterError, loading, name_help, near_matches
 
 _log = logging.getLogger(__name__)
@@ -788,7 +788,7 @@ class HubCorpus(_Tables):
         splits = self._folder / "dataset_dict.json"
         if not splits.is_file():
             return self._folder
-        there = json.loads(splits.read_text(encoding="utf-8")).get("splits", [])
+        there = json.loads(reading.text(splits)).get("splits", [])
         if self._split not in there:
             raise InputError(
                 f"The dataset in {self._folder} has no split {self._split!r}; name one as 'hf:FOLDER@SPLIT'. "

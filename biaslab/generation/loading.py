@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from biaslab import models, repositories
+from biaslab import models, reading, repositories
 from biaslab.errors import BiaslabError, ParameterError, loading, name_help
 from biaslab.repositories import Located
 
@@ -110,7 +110,7 @@ def pipeline_class(folder: Path, name: str):
 
 
 def _said(folder: Path) -> dict:
-    return json.loads((folder / "model_index.json").read_text(encoding="utf-8"))
+    return json.loads(reading.text(folder / "model_index.json"))
 
 
 def _has_class(library: str, name: str) -> bool:

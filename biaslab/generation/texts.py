@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from biaslab import reading
 from biaslab.errors import ParameterError
 
 _PARTS = ("tokenizer", "tokenizer_2", "tokenizer_3")
@@ -40,7 +41,7 @@ def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
     texts, unknown = list(dict.fromkeys(texts)), {}
     for part in _PARTS:
         file = Path(folder) / part / "tokenizer.json"
-        if not file.is_file() or json.loads(file.read_text("utf-8"))["model"].get("type") not in _WHOLE_WORDS:
+        if not file.is_file() or json.loads(reading.text(file))["model"].get("type") not in _WHOLE_WORDS:
             continue
         from tokenizers import Tokenizer
 

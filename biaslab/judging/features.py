@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab import finite, models
+from biaslab import finite, models, reading
 from biaslab.errors import InputError, ParameterError, loading, name_help
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
@@ -74,7 +74,7 @@ class Features:
             folder = models.local(where)
             if not (folder / "config.json").is_file():
                 raise ParameterError(no_config(name))
-            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            config = json.loads(reading.text(folder / "config.json"))
             self._network = _OfTimm(folder) if "architecture" in config else _Encoder(folder, config)
         self.name, self._device = name, loaded.device(device)
         self._network.model.eval().to(self._device)

@@ -19,6 +19,7 @@ import pandas as pd
 
 from biaslab import models as named
 from biaslab import ratings as files
+from biaslab import reading
 from biaslab.engine import Memo
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import grounded, judge, segmenters
@@ -162,7 +163,7 @@ def words(path: str) -> tuple[str, ...]:
         InputError: It is no UTF-8, or holds nothing.
     """
     try:
-        lines = Path(os.path.expanduser(path)).read_text(encoding="utf-8-sig").splitlines()
+        lines = reading.text(os.path.expanduser(path), "utf-8-sig").splitlines()
     except OSError as error:
         raise MissingInputError(f"The vocabulary {path!r} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from biaslab import finite, models, processor
+from biaslab import finite, models, processor, reading
 from biaslab.errors import ParameterError, loading, name_help
 from biaslab.judging.words import DTYPES
 
@@ -108,7 +108,7 @@ def of_transformers(name: str, kind: str, what: str) -> tuple[str, str]:
     """
     with loading(name, what):
         folder = models.local(models.resolve(name, kind))
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads(reading.text(folder / "config.json"))
         return str(folder), str(config.get("model_type", ""))
 
 

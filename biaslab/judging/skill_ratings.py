@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from biaslab import plaintext
 from biaslab import ratings as files
 from biaslab.judging.segmenters import folded
 
@@ -84,7 +83,9 @@ def _answers(
     table = files.load_table(path, known)
     files.require(table, [*keys, *columns], path, needs, known)
     table["image_id"] = files.image_ids(table["image_id"], image_ids)
-    table["rater"] = table["rater"].map(plaintext.name) if "rater" in table else "1"
+    table["rater"] = (
+        files.spelt_once(table["rater"], path, empty=True).astype(object) if "rater" in table else "1"
+    )
     strange = ~table["image_id"].isin(image_ids)
     files.refuse(strange, path, "{} is no image of this run", "take the row out", table["image_id"])
     if about:

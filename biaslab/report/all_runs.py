@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from biaslab import reading
 from biaslab.report import cards
-from biaslab.report.pages import asset, format_seconds, format_time, href, write_from
+from biaslab.report.pages import asset, format_seconds, format_time, href, is_page, write_from
+from biaslab.store import check_target
 
 # Runs that the page shows with their cards; of older ones it has the names.
 SHOWN = 20
@@ -16,6 +19,12 @@ SHOWN = 20
 _CARDS, _AGAIN = 3, 5
 # Seconds without a word from a run after which it counts as ended, whatever it says.
 _SILENT = 3600
+
+
+def check_overview(outputs: str | Path) -> None:
+    """Check that the page over runs can be written: a ParameterError where somebody else's page has its name."""
+    ours = partial(is_page, title="biaslab: reports")
+    check_target(Path(outputs) / "index.html", ours, "page over runs", "--outputs DIR")
 
 
 def overview(outputs: str | Path) -> Path:
@@ -42,7 +51,7 @@ def overview(outputs: str | Path) -> Path:
 def _run(path: Path, outputs: Path) -> dict[str, Any] | None:
     """Return what the page says of a run; None where its record cannot be read."""
     try:
-        run = json.loads(path.read_text(encoding="utf-8"))
+        run = json.loads(reading.text(path))
         silent = time.time() - path.stat().st_mtime
     except (OSError, ValueError):
         return None

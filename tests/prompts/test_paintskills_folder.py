@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from biaslab import reading
 from biaslab.errors import InputError
 from biaslab.papers.dalleval.analysis.verdicts import RULES, verdicts
 from biaslab.prompts import dalleval as prompts
@@ -178,9 +179,9 @@ def test_an_id_belongs_to_one_scene_of_all_skills(tmp_path):
 def test_a_file_may_be_so_large_and_no_larger(tmp_path, monkeypatch):
     file = put(tmp_path, "object", [scene("a", DOG)])
     size = file.stat().st_size
-    monkeypatch.setattr(paintskills, "_MOST_BYTES", size)
+    monkeypatch.setattr(reading, "MOST", size)
     assert len(paintskills.scenes(tmp_path)) == 1
-    monkeypatch.setattr(paintskills, "_MOST_BYTES", size - 1)
+    monkeypatch.setattr(reading, "MOST", size - 1)
     with pytest.raises(InputError) as error:
         paintskills.scenes(tmp_path)
     assert str(file) in str(error.value) and f"{size - 1:,}" in str(error.value)
@@ -314,9 +315,9 @@ def test_boxes_are_cut_at_the_image_and_those_of_nothing_are_counted(tmp_path, a
 
 def test_boxes_may_be_so_large_and_no_larger(tmp_path, asked, monkeypatch):
     file = put_boxes(tmp_path, "object", coco())
-    monkeypatch.setattr(paintskills, "_MOST_BYTES", file.stat().st_size)
+    monkeypatch.setattr(reading, "MOST", file.stat().st_size)
     assert paintskills.boxes(tmp_path, asked).empty
-    monkeypatch.setattr(paintskills, "_MOST_BYTES", file.stat().st_size - 1)
+    monkeypatch.setattr(reading, "MOST", file.stat().st_size - 1)
     with pytest.raises(InputError, match="object_val_bounding_boxes"):
         paintskills.boxes(tmp_path, asked)
 
