@@ -157,7 +157,7 @@ def _of_folder(folder: Path, show_faces: bool) -> tuple[_Images, dict[str, int]]
     if table.empty:
         reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(left.items()))
         raise InputError(
-            f"{folder} holds no image that is shown ({reasons}): what lies in a folder {TRAINING!r} may show the faces of "
+            f"{folder} holds no image that is shown ({reasons}): what lies in a folder {TRAINING!r} may show faces of "
             f"real people. Show them with --show-faces, or put what was generated into a folder {GENERATED!r}."
         )
     return (table, {(s, ""): images for s in SOURCES}), dict(left)

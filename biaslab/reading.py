@@ -36,7 +36,7 @@ def check(path: str | Path, *, most: int | None = None) -> None:
 
 
 def content(path: str | Path, *, most: int | None = None) -> bytes:
-    """Return the content of a file that :func:`check` lets pass, of at most :data:`MOST` bytes or as many as are told."""
+    """Return the content of a file that :func:`check` lets pass, of at most ``most`` bytes: by default :data:`MOST`."""
     check(path, most=MOST if most is None else most)
     return Path(path).read_bytes()
 

@@ -455,7 +455,7 @@ def _checksum_path(path: Path) -> Path:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file under another name and rename it; a RunError where the name is one of no file, such as a device."""
+    """Write a file under another name and rename it; a RunError where the name is that of a folder or a device."""
     if path.exists() and not path.is_file():
         raise RunError(f"{path} is no file, so none is written in its place; move it away.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
@@ -477,7 +477,8 @@ def check_target(path: Path, ours: Callable[[Path], bool], what: str, fix: str) 
     """
     if os.path.lexists(path) and not (path.is_file() and not path.is_symlink() and ours(path)):
         raise ParameterError(
-            f"{path} is there already and is no {what} of biaslab, so it is not replaced; choose another name with {fix}."
+            f"{path} is there already and is no {what} of biaslab, so it is not replaced; choose another name with "
+            f"{fix}."
         )
 
 

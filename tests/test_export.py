@@ -71,3 +71,20 @@ def test_links_out_of_the_run_are_left_out(outputs, tmp_path):
 def test_a_run_that_is_not_there(outputs):
     with pytest.raises(ParameterError, match=r"no run 'mein'.*mine"):
         export.export("mein", outputs=outputs)
+
+
+@pytest.mark.parametrize("name", ["mine/index.html", "mine", "other.zip", "notes.txt"])
+def test_an_export_replaces_an_export_and_nothing_else(outputs, name):
+    with zipfile.ZipFile(outputs / "other.zip", "w") as packed:
+        packed.writestr("README.txt", "mine")
+    (outputs / "notes.txt").write_text("mine")
+    target = outputs / name
+    before = target.read_bytes() if target.is_file() else sorted(target.iterdir())
+    with pytest.raises(ParameterError, match=r"is there already and is no export of biaslab.* with --to\."):
+        export.export("mine", outputs=outputs, to=target)
+    assert before == (target.read_bytes() if target.is_file() else sorted(target.iterdir()))
+    first = export.export("mine", outputs=outputs)
+    assert export.export("mine", outputs=outputs) == first
+    (outputs / "link.zip").symlink_to(first)
+    with pytest.raises(ParameterError, match="is there already"):
+        export.export("mine", outputs=outputs, to=outputs / "link.zip")

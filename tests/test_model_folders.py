@@ -108,7 +108,7 @@ OTHERS = {
     ),
     "hf_tokenizer_name": (
         "open_clip_config.json",
-        {"text_cfg": {"hf_tokenizer_name": "/home/somebody/model"}},
+        {"text_cfg": {"hf_tokenizer_name": "/srv/model"}},
     ),
     "timm_model_name": ("open_clip_config.json", {"vision_cfg": {"timm_model_name": "hf-hub:owner/name"}}),
     "backbone": ("config.json", {"backbone_config": {"backbone": "local-dir:../other"}}),
@@ -140,7 +140,7 @@ def test_what_lies_in_the_folder_is_its_own_whatever_it_is_called(tmp_path):
     folder = pipeline(tmp_path / "model")
     for entry, file in (("hf_model_name", "config.json"), ("hf_tokenizer_name", "tokenizer.json")):
         (folder / "open_clip_config.json").write_text(json.dumps({"text_cfg": {entry: "owner/name"}}))
-        with pytest.raises(ParameterError, match="Put the .* into the folder"):
+        with pytest.raises(ParameterError, match=r"Put the .* into the folder"):
             models.check_folder(folder)
         (folder / file).write_text("{}")
         models.check_folder(folder)

@@ -201,7 +201,7 @@ ROBERTA, TEXT = "laion/CLIP-ViT-B-32-roberta-base-laion2B-s12B-b32k", "FacebookA
 
 @pytest.fixture
 def siglip(hub, tmp_path, monkeypatch):
-    """Let open_clip build a tiny model under the names of two architectures that leave their words to one repository."""
+    """Let open_clip build a tiny model as two of its architectures, which leave their words to one repository."""
     from open_clip import factory
 
     clip = WEIGHTS / "mini-clip"
