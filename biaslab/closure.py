@@ -66,6 +66,8 @@ _HASHED = 64_000_000
 # What may be the name of a module.
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _ROOT = Path(__file__).parent
+# What Python raises for code that is none, or lies too deep in itself.
+_NO_CODE = (SyntaxError, ValueError, RecursionError, MemoryError)
 # Where work runs and where results are kept changes no result; nor does this package's version.
 _APART = frozenset((PACKAGE, *(f"{PACKAGE}.{name}" for name in ("closure", "engine", "places", "store"))))
 
@@ -153,10 +155,10 @@ def used(cells: Iterable[str], *, apart: Callable[[ast.Call], list[ast.expr]] = 
                 code.append(line)
         try:
             whole.body += ast.parse("\n".join(code)).body
-        except SyntaxError:
+        except _NO_CODE:
             sound = False
             for line in code:
-                with contextlib.suppress(SyntaxError):
+                with contextlib.suppress(*_NO_CODE):
                     whole.body += ast.parse(line.strip()).body
     imported, names = _names(whole, "", apart)
     told = re.findall(r"\w+", magics) if sound else imported

@@ -10,6 +10,7 @@ import ast
 import contextlib
 import itertools
 import json
+import math
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -31,6 +32,10 @@ from biaslab.values import dotted
 # Set by the runner for each notebook, never by a parameters file.
 _RESERVED = "output_dir"
 _ALL = "*"
+MOST_VARIANTS = 1_000
+"""Variants of a run, each of which executes every notebook."""
+# What Python raises for code that is none, or lies too deep in itself.
+_NO_CODE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
 # What lays the measures of all papers side by side comes when they are there: a report fills in from the papers on.
 _LAST = ("synthesis/models",)
 _KINDS = {
@@ -99,7 +104,16 @@ class RunParams(Group):
         """Return the swept parameters per combination of their values, as they are and in words.
 
         Without a list there is one, which is empty. In words, a mapping is a text of what differs from the others.
+
+        Raises:
+            ParameterError: There are more than :data:`MOST_VARIANTS`.
         """
+        if (n := math.prod(map(len, self.sweep.values()))) > MOST_VARIANTS:
+            lists = " times ".join(f"{len(v):,} of {k}" for k, v in self.sweep.items())
+            raise ParameterError(
+                f"The lists of values make {n:,} variants ({lists}); a run has at most {MOST_VARIANTS:,}. Give shorter "
+                "lists, or make several runs."
+            )
         words = {k: _distinct(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
         values, in_words = (
             [dict(zip(of, some, strict=True)) for some in itertools.product(*of.values())]
@@ -149,6 +163,7 @@ def load(
     set_here = _overrides(overrides, given, available)
     given |= set_here
     for key, value in given.items():
+        values.check_key(str(path), key)
         values.check(key[:60], value)
     if notebooks:
         given["notebooks"] = list(notebooks)
@@ -208,7 +223,7 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook | None:
     try:
         cells = json.loads(reading.text(path))["cells"]
         whole = [("".join(c["source"]), c["cell_type"], c["metadata"].get("tags", ())) for c in cells]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     tagged = next((source for source, _, tags in whole if "parameters" in tags), None)
     if tagged is None:
@@ -217,8 +232,9 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook | None:
         set_here = [node for node in ast.parse(tagged).body if isinstance(node, ast.Assign)]
         named = [(node.targets[0], node.value) for node in set_here]
         parameters = {to.id: ast.literal_eval(value) for to, value in named if isinstance(to, ast.Name)}
-    except (SyntaxError, ValueError) as error:
-        said = f"{path}: the cell tagged 'parameters' must set literals only ({error})."
+    except _NO_CODE as error:
+        reason = f"{error!s:.200}" or "one lies too deep in itself"
+        said = f"{path}: the cell tagged 'parameters' must set literals only ({reason})."
         raise ParameterError(said) from None
     prose = "\n".join(source for source, kind, _ in whole if kind == "markdown")
     heading = re.search("^# (.*)", prose, re.MULTILINE)
@@ -237,14 +253,17 @@ def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     taken, optional, calls = set(), set(), []
     for cell in cells:
         # What is no Python is a magic, or a mistake that the notebook itself will tell of.
-        with contextlib.suppress(SyntaxError):
+        with contextlib.suppress(*_NO_CODE):
             calls += [node for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.Call)]
     for call in calls:
         asked = getattr(call.func, "attr", "")
         if asked not in ("measured", "has") or not call.args:
             continue
         what = call.args[0]
-        names = ast.unparse(what).split(".")
+        try:
+            names = ast.unparse(what).split(".")
+        except RecursionError:
+            continue
         name = what.value if isinstance(what, ast.Constant) else f"{names[0]}_{names[-1]}"
         taken.add(name)
         if asked == "has" or any(k.arg == "optional" for k in call.keywords):

@@ -1,11 +1,12 @@
 """A parameters file is checked whole before anything starts."""
 
 import json
+import os
 
 import pytest
 
-from biaslab import params
-from biaslab.errors import ParameterError
+from biaslab import params, reading
+from biaslab.errors import InputError, ParameterError
 
 CELL = 'output_dir = ""\nmodel = "all"\nseed = 0\nconfidence = 0.95\nshow = True\nsettings = {}\n'
 
@@ -269,6 +270,76 @@ def test_set_takes_keys_of_the_run_in_their_types(project):
 def test_set_needs_key_and_value(project):
     with pytest.raises(ParameterError, match="--set 'seed' is not of the form key=value"):
         project("run: mine\n", overrides=["seed"])
+
+
+@pytest.mark.parametrize("key", ["1", "~", "1.5", "true", "0x" + "f" * 5000])
+def test_keys_that_are_no_texts_are_named(project, key):
+    shown = {"~": "None", "true": "True"}.get(key, key) if len(key) < 9 else "of many digits"
+    with pytest.raises(
+        ParameterError, match=rf"mine\.yaml has the key {shown}, which is not a text; put it in quot"
+    ):
+        project(f"run: mine\n? {key}\n: 2\n")
+    with pytest.raises(ParameterError, match=rf"settings has the key {shown}, which is not a text"):
+        project(f"run: mine\nsettings:\n  ? {key}\n  : 2\n")
+
+
+def test_variants_are_counted_before_they_are_made(project):
+    """Three lists of 300 make 27 million of them, each a mapping."""
+    lists = {"seed": [*range(300)], "confidence": [0.5 + n / 1000 for n in range(300)]}
+    text = f"run: mine\nmodel: {json.dumps([f'm{n}' for n in range(300)])}\n"
+    text += "".join(f"{name}: {given}\n" for name, given in lists.items())
+    told = (
+        r"make 27,000,000 variants \(300 of model times 300 of seed times 300 of confidence\).*at most 1,000"
+    )
+    with pytest.raises(ParameterError, match=told):
+        project(text).variants()
+    assert len(project(f"run: mine\nseed: {[*range(1000)]}\n").variants()) == 1000
+    with pytest.raises(ParameterError, match="make 1,001 variants"):
+        project(f"run: mine\nseed: {[*range(1001)]}\n").variants()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes are another thing on Windows")
+def test_a_file_that_is_none_is_not_waited_for(project, tmp_path):
+    """Neither a notebook, which is passed over, nor one of parameters, which is named."""
+    os.mkfifo(tmp_path / "notebooks/paradox/pipe.ipynb")
+    (tmp_path / "notebooks/paradox/large.ipynb").touch()
+    os.truncate(tmp_path / "notebooks/paradox/large.ipynb", reading.MOST + 1)
+    (tmp_path / "notebooks/paradox/deep.ipynb").write_text("[" * 100_000)
+    (tmp_path / "notebooks/paradox/odd.ipynb").write_text(
+        '{"cells": [{"source": "", "cell_type": "", "metadata": 1}]}'
+    )
+    assert [n.id for n in project("run: mine\n").selected] == ["paradox/4_baseline", "paired/overall"]
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(ParameterError, match="There is no parameters file"):
+        params.load(tmp_path / "pipe.yaml")
+    (tmp_path / "large.yaml").touch()
+    os.truncate(tmp_path / "large.yaml", reading.MOST + 1)
+    with pytest.raises(InputError, match=r"large\.yaml has 500,000,001 bytes; at most 500,000,000 are read"):
+        params.load(tmp_path / "large.yaml")
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["-" * 20_000 + "1", "[" * 3000 + "]" * 3000, "1" + "+1" * 50_000, "[{[]}]", "9" * 10_000, '"\0"'],
+)
+def test_literals_that_python_cannot_read_are_an_error_of_their_notebook(tmp_path, write_notebook, value):
+    write_notebook(tmp_path / "nb/paradox/a.ipynb", f"seed = {value}")
+    with pytest.raises(
+        ParameterError, match=r"a\.ipynb: the cell tagged 'parameters' must set literals only \(."
+    ) as error:
+        params.find_notebooks(tmp_path / "nb")
+    assert len(str(error.value)) < 500
+
+
+def test_cells_that_python_cannot_read_are_the_notebooks_own_matter(tmp_path, write_notebook):
+    calls = [
+        f"study.measured({what})"
+        for what in ("-" * 20_000 + "1", "a." * 20_000 + "b", "a." * 400 + "b", "[{[]}]")
+    ]
+    for k, call in enumerate([*calls, "study.measured(paradox.percent_female)"]):
+        write_notebook(tmp_path / f"nb/paradox/{k}.ipynb", "seed = 1", call)
+    found = params.find_notebooks(tmp_path / "nb")
+    assert len(found) == 5
 
 
 def test_parameters_must_be_literals(tmp_path, write_notebook):
