@@ -12,6 +12,7 @@ from pathlib import Path
 
 from biaslab import models, reading, repositories
 from biaslab.errors import BiaslabError, ParameterError, loading, name_help
+from biaslab.generation import texts
 from biaslab.repositories import Located
 
 # Arguments of a pipeline that needs more than text, and of one that makes something else than images.
@@ -146,6 +147,7 @@ def load_pipeline(folder: Path, name: str, *, dtype, safety_checker: bool):
                 vae, use_safetensors=True, torch_dtype=dtype
             )
         pipe = loader.from_pretrained(str(folder), use_safetensors=True, **options)
+    texts.check_lengths(pipe, name)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 

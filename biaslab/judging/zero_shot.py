@@ -77,6 +77,7 @@ class ZeroShot:
         # Texts are few and are encoded as trained; only the image tower takes the smaller type.
         model.visual.to(self._dtype)
         self._pixels = Pixels.of_open_clip(model.visual.preprocess_cfg, transform)
+        loaded.check_sizes(name, "a side of images", self._pixels.size)
         self.side = self._pixels.size[0]
         self._texts: dict[str, np.ndarray] = {}
 
