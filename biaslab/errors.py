@@ -95,5 +95,6 @@ def loading(name: str, what: str) -> Iterator[None]:
         raise
     # Every library has its own errors for a missing file, another architecture or no network; a package may exit.
     except (Exception, SystemExit) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        exits = "it would end the program" if isinstance(error, SystemExit) else ""
+        reason = exits or " ".join(str(error).split()) or type(error).__name__
         raise ParameterError(f"{name} cannot be loaded as {what}: {reason:.400}") from error

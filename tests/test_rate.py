@@ -201,7 +201,7 @@ def test_more_bytes_than_a_page_holds_are_refused_with_what_to_do(save, tmp_path
     ("names", "told"),
     [
         (["a.png", "b/a.jpg"], "two images named 'a'"),
-        (["of\ntwo.png"], "of several lines"),
+        (["of\ntwo.png"], r"image is 'of\\ntwo', empty or of several lines"),
         (["Nurse/a.png", "nurse/b.png"], "spell it one way"),
     ],
 )

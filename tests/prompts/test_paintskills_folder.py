@@ -1,6 +1,7 @@
 """PaintSkills' folder of scenes, images and boxes: what is read, what is refused, and what is asked for instead."""
 
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -174,6 +175,35 @@ def test_an_id_belongs_to_one_scene_of_all_skills(tmp_path):
     with pytest.raises(InputError) as error:
         paintskills.scenes(tmp_path)
     assert str(tmp_path) in str(error.value) and "'same'" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("skill", "objects", "told"),
+    [
+        (
+            "count",
+            [DOG] * 100_000,
+            r"has 100,000 objects \('dog', 'dog', 'dog', …; the relation of the last is None\)",
+        ),
+        ("object", [DOG, DOG], r"has 2 objects \('dog', 'dog'; the relation of the last is None\)"),
+        ("object", [thing("x" * 10**6)], r"names the class 'xxx"),
+        ("spatial", [DOG, thing("dog", "y" * 10**6, 1)], r"relation of the last is 'yyy"),
+    ],
+)
+def test_what_is_told_of_a_scene_is_short_however_large_it_is(tmp_path, skill, objects, told):
+    put(tmp_path, skill, [scene("a", *objects, skill=skill)])
+    with pytest.raises(InputError, match=told) as error:
+        paintskills.scenes(tmp_path)
+    assert len(str(error.value)) < 1500
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes are another thing on Windows")
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    file = put(tmp_path, "object", [scene("a", DOG)])
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(InputError, match="has no scenes of PaintSkills"):
+        paintskills.scenes(tmp_path)
 
 
 def test_a_file_may_be_so_large_and_no_larger(tmp_path, monkeypatch):
