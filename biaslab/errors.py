@@ -67,8 +67,8 @@ _LOADING = threading.RLock()
 
 
 @contextmanager
-def _unasked() -> Iterator[None]:
-    """Answer no question meanwhile: there is nothing to read, from a terminal, a pipe or a notebook's page."""
+def unasked() -> Iterator[None]:
+    """Leave a library that asks a question without an answer, whether from a terminal, a pipe or a notebook's page."""
     asks, stream = builtins.input, sys.stdin
     try:
         with open(os.devnull, encoding="utf-8") as nothing:
@@ -89,7 +89,7 @@ def loading(name: str, what: str) -> Iterator[None]:
     None may ask whoever sits there a question, such as whether to run a model's code, nor end the program.
     """
     try:
-        with _LOADING, _unasked():
+        with _LOADING, unasked():
             yield
     except BiaslabError:
         raise

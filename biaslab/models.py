@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,8 +178,8 @@ OTHER_WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".pkl", ".msgpack", ".h5")
 _RUNS = re.compile(r"\.(py[cdow]?|so(\.\d+)*|dll|dylib|exe|sh|pkl|pickle|dill|joblib)$", re.IGNORECASE)
 # Entries of configurations that name code to be loaded with the model, or ask for it to be trusted.
 _CODE_ENTRIES = ("auto_map", "custom_pipeline", "custom_pipelines", "trust_remote_code")
-# Entries that name another model, which a library would fetch or open with this one: the files of which the folder
-# must hold one, so that they are its own, and what to do where it holds none.
+# Entries that name another model, which a library would fetch or open with this one: in which file, the files of which
+# the folder must hold one, so that they are its own, and what to do where it holds none.
 TOKENIZERS = (
     *(
         "tokenizer.json",
@@ -190,11 +191,22 @@ TOKENIZERS = (
     ),
 )
 _ELSEWHERE = {
-    "hf_model_name": (("config.json",), "Put the config.json of its text model into the folder."),
-    "hf_tokenizer_name": (TOKENIZERS, "Put the files of its tokenizer into the folder."),
-    "tokenizer_name_or_path": ((), "Put the files of its tokenizer into the folder and take this entry out."),
+    "hf_model_name": (
+        "open_clip_config.json",
+        ("config.json",),
+        "Put the config.json of its text model into the folder.",
+    ),
+    "hf_tokenizer_name": (
+        "open_clip_config.json",
+        TOKENIZERS,
+        "Put the files of its tokenizer into the folder.",
+    ),
+    "tokenizer_name_or_path": (
+        *("sentence_*_config.json", ()),
+        "Put the files of its tokenizer into the folder and take this entry out.",
+    ),
     "base_model_name_or_path": (
-        (),
+        *("adapter_config.json", ()),
         "Merge the adapter into its model and save that with save_pretrained(folder).",
     ),
 }
@@ -541,7 +553,7 @@ def _why_refused(file: Path, inside: Sequence[Path]) -> str:
                 f"which names code to be loaded with the model ({key}). {_NEVER_RUN} Take this entry out; a model "
                 "that does not load without it cannot be used here."
             )
-    if why := names_elsewhere(said, os.listdir(file.parent)):
+    if why := names_elsewhere(said, file.name, os.listdir(file.parent)):
         return why
     if file.name == "modules.json":
         modules = [m for m in said if isinstance(m, dict)] if isinstance(said, list) else [{}]
@@ -565,15 +577,16 @@ def _why_refused(file: Path, inside: Sequence[Path]) -> str:
     return ""
 
 
-def names_elsewhere(said: Any, files: Collection[str]) -> str:
+def names_elsewhere(said: Any, name: str, files: Collection[str]) -> str:
     """Say which other model a configuration names, which would be fetched or opened unchecked; empty where none.
 
-    ``files`` are the names of those that lie beside it: what is there is used, whatever it is called.
+    ``name`` is that of its file, and ``files`` are those beside it: what is there is used, whatever it is called.
     """
     for key, value in _entries(said):
-        own, fix = _ELSEWHERE.get(key, ((), ""))
-        placed = key in _INSTALLED and any(_PLACE.search(text) for text in _texts(value))
-        if placed or (fix and value and set(own).isdisjoint(files)):
+        file, own, fix = _ELSEWHERE.get(key, ("", (), ""))
+        elsewhere = fnmatch(name, file) and value and set(own).isdisjoint(files)
+        installed = key in _INSTALLED and name.endswith("config.json")
+        if elsewhere or (installed and any(_PLACE.search(text) for text in _texts(value))):
             return (
                 f"which names {json.dumps(value):.100} ({key}), another model that would be fetched or opened with it; "
                 f"a model's folder names nothing outside of it. {fix or 'Name a part that its library has.'}"

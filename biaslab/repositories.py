@@ -49,7 +49,7 @@ class Repository:
         if not isinstance(said, dict):
             raise ParameterError(f"{self.name}: {path} holds no configuration.")
         beside = {Path(file).name for file in self.files if Path(file).parent == Path(path).parent}
-        if why := models.names_elsewhere(said, beside):
+        if why := models.names_elsewhere(said, Path(path).name, beside):
             raise ParameterError(f"{self.name} holds {path}, {why}")
         return said
 

@@ -136,6 +136,14 @@ def test_configurations_that_name_another_model(tmp_path, entry):
     models.check_folder(folder)
 
 
+@pytest.mark.parametrize("entry", OTHERS)
+def test_notes_that_nobody_loads_may_name_what_they_will(tmp_path, entry):
+    """Such as how a model was trained, and on which."""
+    folder, (_, said) = pipeline(tmp_path / "model"), OTHERS[entry]
+    (folder / "training_args.json").write_text(json.dumps(said))
+    models.check_folder(folder)
+
+
 def test_what_lies_in_the_folder_is_its_own_whatever_it_is_called(tmp_path):
     folder = pipeline(tmp_path / "model")
     for entry, file in (("hf_model_name", "config.json"), ("hf_tokenizer_name", "tokenizer.json")):

@@ -40,7 +40,15 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from biaslab import plugins, reading, shared, tables
-from biaslab.errors import InputError, MissingInputError, ParameterError, loading, name_help, near_matches
+from biaslab.errors import (
+    InputError,
+    MissingInputError,
+    ParameterError,
+    loading,
+    name_help,
+    near_matches,
+    unasked,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -801,7 +809,8 @@ class HubCorpus(_Tables):
         import datasets
 
         try:
-            return datasets.load_dataset_builder(self._dataset, self._config or None)
+            with unasked():
+                return datasets.load_dataset_builder(self._dataset, self._config or None)
         except Exception as error:
             # The library raises many kinds; each means that the dataset cannot be had under this name.
             raise MissingInputError(

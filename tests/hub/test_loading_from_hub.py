@@ -10,7 +10,7 @@ import pytest
 from biaslab import models, repositories
 from biaslab.errors import ParameterError
 from biaslab.generation import GenerationSettings, load, loading
-from biaslab.judging import zero_shot
+from biaslab.judging import lookup, zero_shot
 from biaslab_world.brought import WEIGHTS
 
 NAME = "owner/tiny"
@@ -219,6 +219,30 @@ def siglip(hub, tmp_path, monkeypatch):
         return hub.serve(repository, folder).commit
 
     return serve
+
+
+@pytest.mark.parametrize(
+    ("file", "said", "kind"),
+    [
+        ("open_clip_config.json", {"model_cfg": {"text_cfg": {"hf_model_name": "owner/other"}}}, "clip"),
+        (
+            "config.json",
+            {"model_type": "detr", "backbone_config": {"backbone": "hf-hub:owner/other"}},
+            "detector",
+        ),
+    ],
+)
+def test_a_model_of_the_hub_that_names_another_is_refused_before_its_weights_are_fetched(
+    hub, tmp_path, file, said, kind
+):
+    (tmp_path / "open_clip_model.safetensors").write_bytes(b"weights")
+    (tmp_path / file).write_text(json.dumps(said))
+    hub.serve(NAME, tmp_path)
+    with pytest.raises(
+        ParameterError, match=rf"{NAME} holds {file}, which names .*, another model that would be fetched"
+    ):
+        lookup.look_up(NAME, kind)
+    assert hub.fetched() == 0 and not any("owner/other" in request.path for request in hub.log)
 
 
 def test_words_of_open_clips_names_come_from_the_repository_of_the_weights_where_it_has_them(hub, siglip):
