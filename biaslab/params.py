@@ -34,6 +34,8 @@ _RESERVED = "output_dir"
 _ALL = "*"
 MOST_VARIANTS = 1_000
 """Variants of a run, each of which executes every notebook."""
+# Bytes of a file of parameters, of which YAML's reader takes a second for each million.
+_MOST_BYTES = 5_000_000
 # What Python raises for code that is none, or lies too deep in itself.
 _NO_CODE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
 # What lays the measures of all papers side by side comes when they are there: a report fills in from the papers on.
@@ -288,7 +290,7 @@ def _read_yaml(path: Path) -> dict:
             "--set model=NAME."
         )
     try:
-        given = _plain_yaml(reading.text(path))
+        given = _plain_yaml(reading.text(path, most=_MOST_BYTES))
     except UnicodeDecodeError as error:
         raise ParameterError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8.") from None
     except yaml.YAMLError as error:

@@ -41,6 +41,6 @@ def content(path: str | Path, *, most: int | None = None) -> bytes:
     return Path(path).read_bytes()
 
 
-def text(path: str | Path, encoding: str = "utf-8") -> str:
+def text(path: str | Path, encoding: str = "utf-8", *, most: int | None = None) -> str:
     """Return the text of such a file; a UnicodeDecodeError where it is none in this encoding."""
-    return content(path).decode(encoding)
+    return content(path, most=most).decode(encoding)

@@ -289,6 +289,29 @@ def _shares(folder, rows):
     return folder
 
 
+def test_a_page_of_somebody_else_beside_the_runs_stays(project, tmp_path):
+    from biaslab import report
+
+    page = tmp_path / "outputs/index.html"
+    page.parent.mkdir()
+    page.write_text("<!DOCTYPE html><title>My page</title>")
+    with pytest.raises(
+        ParameterError, match=r"index\.html is there already and is no page over runs .* --outputs DIR"
+    ):
+        project({"paradox/a": code("ceo")})
+    assert (
+        page.read_text() == "<!DOCTYPE html><title>My page</title>"
+        and not (tmp_path / "outputs/mine").exists()
+    )
+    page.unlink()
+    assert report.overview(page.parent) == page
+    report.check_overview(page.parent)
+    # What is no file is not replaced by any page or record either.
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(RunError, match="folder is no file, so none is written in its place"):
+        runs.write_json(tmp_path / "folder", {})
+
+
 def test_a_run_never_replaces_what_it_reads(project, tmp_path):
     source = _shares(tmp_path / "outputs/mine/in", GOOD)
     for given in (source, source.parent, tmp_path):
