@@ -368,15 +368,18 @@ def test_a_cluster_that_cannot_give_the_workers_says_so(cluster, monkeypatch):
 
 # What a cluster of its own opens, and whether somebody with another token can join it.
 ALONE = """
-import json, os, subprocess, sys
+import contextlib, json, os, subprocess, sys
 import psutil
 from biaslab import engine
 
 first = next(engine.get("ray", workers=1).map(str, [7]))
 import ray
 
-processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-opened = [c.laddr.ip for p in processes for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+opened = []
+for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+    # Some end by themselves.
+    with contextlib.suppress(psutil.NoSuchProcess):
+        opened += [c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
 address = ray.get_runtime_context().gcs_address
 joins = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False); print('joined')"
 how = {"env": os.environ | {"RAY_AUTH_TOKEN": "0" * 64}, "capture_output": True, "text": True, "timeout": 120}
