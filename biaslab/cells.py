@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import delimited, folders, plaintext
+from biaslab import delimited, folders, plaintext, reading
 from biaslab.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,9 +79,7 @@ def load(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, st
 
 
 def _load_file(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, str]]:
-    size = path.stat().st_size
-    if size > _MOST_BYTES:
-        raise InputError(f"{path} has {size:,} bytes; at most {_MOST_BYTES:,} are read.")
+    reading.check(path, most=_MOST_BYTES)
     if path.suffix.lower() in (".csv", ".tsv"):
         usual = "\t" if path.suffix.lower() == ".tsv" else ","
         frame, left_out = delimited.table(path, usual=usual, fix=NARROWER), {}

@@ -66,6 +66,8 @@ _HASHED = 64_000_000
 # What may be the name of a module.
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _ROOT = Path(__file__).parent
+# What Python raises for code that is none, or lies too deep in itself.
+_NO_CODE = (SyntaxError, ValueError, RecursionError, MemoryError)
 # Where work runs and where results are kept changes no result; nor does this package's version.
 _APART = frozenset((PACKAGE, *(f"{PACKAGE}.{name}" for name in ("closure", "engine", "places", "store"))))
 
@@ -120,9 +122,11 @@ def brought(entry: metadata.EntryPoint) -> str:
     spec = None
     if _file(entry.module) is None:
         # A library that was compiled has no source.
-        with contextlib.suppress(ImportError, ValueError):
+        # To find it runs the code of the packages around it, which may do anything.
+        with contextlib.suppress(Exception, SystemExit):
             spec = importlib.util.find_spec(entry.module)
-        if spec is None or not spec.origin:
+        # Python's own have no file.
+        if spec is None or not os.path.isfile(spec.origin or ""):
             raise ParameterError(
                 f"{entry.name} names the module {entry.module}, which is not there. Install its package again."
             )
@@ -151,10 +155,10 @@ def used(cells: Iterable[str], *, apart: Callable[[ast.Call], list[ast.expr]] = 
                 code.append(line)
         try:
             whole.body += ast.parse("\n".join(code)).body
-        except SyntaxError:
+        except _NO_CODE:
             sound = False
             for line in code:
-                with contextlib.suppress(SyntaxError):
+                with contextlib.suppress(*_NO_CODE):
                     whole.body += ast.parse(line.strip()).body
     imported, names = _names(whole, "", apart)
     told = re.findall(r"\w+", magics) if sound else imported

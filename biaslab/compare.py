@@ -156,7 +156,8 @@ def compare(
             several.
 
     Raises:
-        ParameterError: A run does not exist or is a comparison itself, one is named twice, or the name is not one.
+        ParameterError: A run does not exist or is a comparison itself, one is named twice, the name is not one, or
+            the folder's own page is somebody else's.
         RunError: Two share no table or no row, a table is not the one that its run left, or the comparison's folder
             holds something else.
     """
@@ -171,6 +172,7 @@ def compare(
     if len(folders) < 2:
         raise ParameterError(f"There is nothing to compare {folders[0].name} with; name another run.")
     runs = [record_of(folder) for folder in folders]
+    report.check_overview(outputs)
     names = [folder.name for folder in folders]
     started = now()
     title = f"{', '.join(names[:-1])} and {names[-1]}"

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from biaslab import reading
 from biaslab.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ PACKED: dict[str, Callable[[Path, str], Any]] = {
 def opened(path: Path) -> Iterator[Any]:
     """Open a file's bytes, unpacked where its name says that it is packed; one that breaks off is an InputError."""
     try:
+        reading.check(path)
         with PACKED.get(path.suffix.lower(), Path.open)(path, "rb") as file:
             yield file
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:

@@ -16,6 +16,7 @@ import functools
 import math
 import os
 import pickle
+import secrets
 import socket
 import time
 import traceback
@@ -46,6 +47,10 @@ THREADS = (
     "RAYON_NUM_THREADS",
 )
 _ADDRESS = "RAY_ADDRESS"
+_LOOPBACK = "127.0.0.1"
+# What a cluster that is started here reads, and its processes: whoever joins shows a token, which nobody else knows,
+# and the cluster knows itself by the loopback address, so that it listens there alone.
+_ALONE = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 # Which GPUs a process sees.
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 # What an item on its way to a process begins with; what does not is a function.
@@ -506,10 +511,13 @@ class RayEngine:
     def _joined(self):
         # No telemetry; read when Ray is imported.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if not self.address:
+            os.environ.update(_ALONE)
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         import ray
 
         own = {"address": "local", "num_cpus": max(self.workers, _processors()), "include_dashboard": False}
-        where = {"address": self.address} if self.address else own
+        where = {"address": self.address} if self.address else own | {"_node_ip_address": _LOOPBACK}
         for _ in range(1 if self.address else STARTS):
             try:
                 if not ray.is_initialized():
@@ -519,6 +527,8 @@ class RayEngine:
                 return ray
             except Exception as error:  # Ray raises many kinds, plain ones too
                 failed = error
+                # What did start of it would stay beside the next try.
+                ray.shutdown()
         raise RunError(
             f"{self.name} cannot be joined: {failed}. Start one with `ray start --head` and name its address "
             f"(compute.address or {_ADDRESS}; RAY_AUTH_MODE=token where it asks for a token), or set engine to 'local'."

@@ -5,7 +5,10 @@ Every message names the value, what is allowed and the fix.
 
 from __future__ import annotations
 
+import builtins
 import difflib
+import os
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -64,14 +67,34 @@ _LOADING = threading.RLock()
 
 
 @contextmanager
-def loading(name: str, what: str) -> Iterator[None]:
-    """Turn what a library raises as it loads ``name`` as ``what`` into a ParameterError; one thread loads at a time."""
+def unasked() -> Iterator[None]:
+    """Leave a library that asks a question without an answer, whether from a terminal, a pipe or a notebook's page."""
+    asks, stream = builtins.input, sys.stdin
     try:
-        with _LOADING:
+        with open(os.devnull, encoding="utf-8") as nothing:
+            builtins.input, sys.stdin = _no_answer, nothing
+            yield
+    finally:
+        builtins.input, sys.stdin = asks, stream
+
+
+def _no_answer(question: object = "") -> str:
+    raise EOFError(f"it asks {str(question).strip()[-200:]!r}, and is given no answer.")
+
+
+@contextmanager
+def loading(name: str, what: str) -> Iterator[None]:
+    """Turn what a library raises as it loads ``name`` as ``what`` into a ParameterError; one thread loads at a time.
+
+    None may ask whoever sits there a question, such as whether to run a model's code, nor end the program.
+    """
+    try:
+        with _LOADING, unasked():
             yield
     except BiaslabError:
         raise
-    # Every library has its own errors for a missing file, another architecture or no network.
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+    # Every library has its own errors for a missing file, another architecture or no network; a package may exit.
+    except (Exception, SystemExit) as error:
+        exits = "it would end the program" if isinstance(error, SystemExit) else ""
+        reason = exits or " ".join(str(error).split()) or type(error).__name__
         raise ParameterError(f"{name} cannot be loaded as {what}: {reason:.400}") from error

@@ -12,7 +12,7 @@ from biaslab import secrets, shared, sources
 from biaslab.compare import find, record_of
 from biaslab.errors import RunError
 from biaslab.places import default_root, project_root
-from biaslab.store import explaining
+from biaslab.store import check_target, explaining
 
 # What a run leaves for readers; its parts, stages and images stay behind.
 FILES = ("index.html", "run.json", "params.yaml")
@@ -31,10 +31,10 @@ def export(run: str | Path, *, outputs: str | Path = "outputs", to: str | Path |
 
     It holds what the run's record names: its pages, executed notebooks, tables, figures and measured tables, and no
     other file that lies in its folder. ``run`` is a folder, or a name below ``outputs``; the file is by default
-    ``<run>.zip`` there. An earlier one is replaced once the new one is whole.
+    ``<run>.zip`` there. An earlier one is replaced once the new one is whole, and nothing else.
 
     Raises:
-        ParameterError: There is no such run.
+        ParameterError: There is no such run, or something else has the file's name.
         RunError: The run's record cannot be read, a table is not the one that the run left, a file names a folder of
             a machine or holds a key of the environment, or the disk is full.
     """
@@ -43,6 +43,7 @@ def export(run: str | Path, *, outputs: str | Path = "outputs", to: str | Path |
     files = [folder / name for name in _named(record) if _is_own(folder / name, folder)]
     _check(files, folder, Path(outputs).absolute(), record)
     target = Path(to) if to else Path(outputs) / f"{folder.name}.zip"
+    check_target(target, _is_export, "export", "--to")
     part = target.with_name(f"{target.name}.part")
     with explaining(
         target, "The run is as it was: {fix}, or name another place with --to, and export it again."
@@ -58,6 +59,20 @@ def export(run: str | Path, *, outputs: str | Path = "outputs", to: str | Path |
         finally:
             part.unlink(missing_ok=True)
     return target
+
+
+def _is_export(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as packed:
+            names = [name for name in packed.namelist() if name.endswith("/README.txt")]
+            return any(
+                packed.read(name) == _READ_ME.encode()
+                for name in names
+                if packed.getinfo(name).file_size < 2000
+            )
+    # Not only what is no zip: what is one may be damaged in many ways.
+    except Exception:
+        return False
 
 
 def _entry(name: str) -> zipfile.ZipInfo:

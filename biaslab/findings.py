@@ -153,7 +153,9 @@ def held_together(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
 
 def _singular(of: str) -> str:
     """Return what is counted as one of it: ``people`` as ``person``, ``images (naive)`` as ``image (naive)``."""
-    noun, rest = (found := re.match(r"([^(,]*?)(\s*[(,].*)?$", of)).group(1), found.group(2) or ""
+    noun = re.split(r"[(,]", of, maxsplit=1)[0]
+    noun = noun if noun == of else noun.rstrip()
+    rest = of[len(noun) :]
     noun = re.sub(r"people$", "person", re.sub(r"ies$", "y", noun))
     return noun.removesuffix("s") + rest
 

@@ -15,6 +15,8 @@ from biaslab.errors import ParameterError
 
 TAG = "parameters"
 """The tag of the cell."""
+NO_CODE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
+"""What Python raises for code that is none, or lies too deep in itself."""
 _INJECTED = "injected-parameters"
 # The kinds of values that annotations name; a run gives lists for tuples.
 _ANNOTATIONS = {
@@ -54,8 +56,9 @@ def parameters(
         )
     try:
         tree = _with_type_comments(source)
-    except SyntaxError as error:
-        raise _no_literals(at, source, error.lineno or 1, str(error.msg)) from None
+    except NO_CODE as error:
+        why = getattr(error, "msg", "") or f"{error!s:.200}" or "it lies too deep in itself"
+        raise _no_literals(at, source, getattr(error, "lineno", None) or 1, why) from None
     defaults: dict[str, Any] = {}
     kinds: dict[str, tuple[type, ...]] = {}
     for node in tree.body:
@@ -96,7 +99,7 @@ def _line(source: str, number: int) -> str:
 
 def _with_type_comments(source: str) -> ast.Module:
     # A comment that begins like one, and is none, is no mistake.
-    with contextlib.suppress(SyntaxError):
+    with contextlib.suppress(*NO_CODE):
         return ast.parse(source, type_comments=True)
     return ast.parse(source)
 
@@ -114,8 +117,8 @@ def _assigned(node: ast.stmt, wrong: Callable[[str], ParameterError]) -> tuple[s
         raise wrong(f"{targets[0].id} has no value")
     try:
         value = ast.literal_eval(node.value)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise wrong(f"{ast.unparse(node.value):.80} is none") from None
+    except NO_CODE:
+        raise wrong(f"{_written(node.value)} is none") from None
     annotation = node.annotation if isinstance(node, ast.AnnAssign) else getattr(node, "type_comment", None)
     annotated = _kinds_of(ast.Constant(annotation) if isinstance(annotation, str) else annotation)
     # What says None and nothing else may be anything.
@@ -129,7 +132,7 @@ def _kinds_of(annotation: ast.expr | None) -> tuple[type, ...]:
         case ast.Constant(value=None):
             return (type(None),)
         case ast.Constant(value=str(text)):
-            with contextlib.suppress(SyntaxError):
+            with contextlib.suppress(*NO_CODE):
                 return _kinds_of(ast.parse(text.strip(), mode="eval").body)
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return (*_kinds_of(left), *_kinds_of(right))
@@ -146,11 +149,18 @@ def _kinds_of(annotation: ast.expr | None) -> tuple[type, ...]:
     return ()
 
 
+def _written(value: ast.expr) -> str:
+    try:
+        return f"{ast.unparse(value):.80}"
+    except RecursionError:
+        return "what lies so deep in itself"
+
+
 def _set_again(cell: str, names: Collection[str]) -> tuple[str, int] | None:
     """Return which of some names a cell sets to a literal, and in which line."""
     try:
         body = ast.parse(cell).body
-    except SyntaxError:  # What is no Python is a magic, or a mistake that the notebook itself will tell of.
+    except NO_CODE:  # What is no Python is a magic, or a mistake that the notebook itself will tell of.
         return None
     for node in body:
         with contextlib.suppress(ParameterError):

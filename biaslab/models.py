@@ -12,14 +12,22 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab import plugins
-from biaslab.errors import MissingInputError, ParameterError, loading, near_matches, unknown_name
+from biaslab import plugins, reading
+from biaslab.errors import (
+    InputError,
+    MissingInputError,
+    ParameterError,
+    loading,
+    near_matches,
+    unknown_name,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,7 +126,7 @@ def pictures(where: str | Path, *, judge: bool = False) -> str:
     if not file.is_file():
         return PHOTOGRAPHS
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))["pictures"]
+        told = json.loads(reading.text(file))["pictures"]
     except (OSError, ValueError, TypeError, KeyError):
         told = None
     if told not in (allowed := (*PICTURES, ANY) if judge else PICTURES):
@@ -170,6 +178,44 @@ OTHER_WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".pkl", ".msgpack", ".h5")
 _RUNS = re.compile(r"\.(py[cdow]?|so(\.\d+)*|dll|dylib|exe|sh|pkl|pickle|dill|joblib)$", re.IGNORECASE)
 # Entries of configurations that name code to be loaded with the model, or ask for it to be trusted.
 _CODE_ENTRIES = ("auto_map", "custom_pipeline", "custom_pipelines", "trust_remote_code")
+# Entries that name another model, which a library would fetch or open with this one: in which file, the files of which
+# the folder must hold one, so that they are its own, and what to do where it holds none.
+TOKENIZERS = (
+    *(
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.json",
+        "vocab.txt",
+        "tokenizer.model",
+        "spiece.model",
+    ),
+)
+_ELSEWHERE = {
+    "hf_model_name": (
+        "open_clip_config.json",
+        ("config.json",),
+        "Put the config.json of its text model into the folder.",
+    ),
+    "hf_tokenizer_name": (
+        "open_clip_config.json",
+        TOKENIZERS,
+        "Put the files of its tokenizer into the folder.",
+    ),
+    "tokenizer_name_or_path": (
+        *("sentence_*_config.json", ()),
+        "Put the files of its tokenizer into the folder and take this entry out.",
+    ),
+    "base_model_name_or_path": (
+        *("adapter_config.json", ()),
+        "Merge the adapter into its model and save that with save_pretrained(folder).",
+    ),
+}
+# Entries that name a part as the library has it installed; with one of these signs it is fetched or opened.
+_INSTALLED = (
+    *("timm_model_name", "architecture", "backbone"),
+    *("attn_implementation", "_attn_implementation", "experts_implementation"),
+)
+_PLACE = re.compile(r"[/\\:]")
 # Vocabularies: nobody looks for such entries in them, and they are large.
 _VOCABULARIES = ("tokenizer.json", "vocab.json", "added_tokens.json")
 # What is fetched of a model on the hub: configurations, vocabularies and weights.
@@ -187,7 +233,9 @@ _silent: dict[str, tuple[float, Exception]] = {}
 # Files up to this size are known by their content, larger ones by size and time.
 _HASHED = 64_000_000
 # How the files end that decide what a model does; cards and curves may change beside them.
-_LOADED = (".json", ".safetensors", ".txt", ".model")
+_LOADED = (".json", ".safetensors", ".txt", ".model", ".jinja")
+# Of these, those that are read as a whole.
+_WHOLE = tuple(ending for ending in _LOADED if ending != ".safetensors")
 
 
 def resolve(name: str, kind: str) -> str:
@@ -316,11 +364,32 @@ def repository_of_tag(name: str) -> str:
     return os.path.split(get_pretrained_cfg(architecture, tag).get("hf_hub") or "")[0]
 
 
+def others_of_tag(name: str) -> dict[str, str]:
+    """Return the further repositories that open_clip's architecture of ``ARCHITECTURE:TAG`` names, by what for.
+
+    These are ``hf_model_name``, the configuration of its text model, and ``hf_tokenizer_name``, as far as there are.
+    """
+    try:
+        from open_clip import get_model_config
+    except ImportError:
+        return {}
+    text = (get_model_config(name.partition(":")[0]) or {}).get("text_cfg", {})
+    own = repository_of_tag(name)
+    return {
+        key: text[key]
+        for key in ("hf_model_name", "hf_tokenizer_name")
+        if text.get(key) not in (None, "", own)
+    }
+
+
 def digest_of_tag(name: str) -> str:
-    """Return a digest of open_clip's ``ARCHITECTURE:TAG``: its name with the commit of its repository, where known."""
+    """Return a digest of open_clip's ``ARCHITECTURE:TAG``: its name with the commits of its repositories, if known."""
     if name not in _commits and (found := commit(repository_of_tag(name))):
         _commits[name] = found
-    return f"{name}@{_commits[name]}" if name in _commits else name
+    others = {other: commit(other) for other in sorted(set(others_of_tag(name).values()))}
+    return " ".join(
+        [f"{name}@{_commits[name]}" if name in _commits else name, *map("@".join, others.items())]
+    )
 
 
 def described(name: str):
@@ -436,7 +505,8 @@ def check_folder(path: str | Path) -> None:
 
     Raises:
         ParameterError: There are files of code or pickles, links that lead out of the folder, configurations that name
-            code (``auto_map`` and its like), modules of sentence encoders that are not the library's own, shards of
+            code (``auto_map`` and its like) or another model, pipes and devices, configurations too large to be read,
+            modules of sentence encoders that are not the library's own, shards of
             weights that are no safetensors, an index of a pipeline whose parts are not named plainly, or parts whose
             weights are in other formats only.
     """
@@ -458,6 +528,13 @@ def _why_refused(file: Path, inside: Sequence[Path]) -> str:
         return "a link that leads out of the folder. Put a copy of what it leads to in its place."
     if file.is_dir():
         return ""
+    try:
+        reading.check(file, most=reading.MOST if file.suffix.lower() in _WHOLE else None)
+    except FileNotFoundError:
+        # A link to nothing, which no library can open either.
+        return ""
+    except InputError as error:
+        return f"which cannot be read: {error}"
     if _RUNS.search(file.name):
         return (
             f"which could be run when the model is loaded. {_NEVER_RUN} Delete the file or move it out of the folder; "
@@ -466,7 +543,7 @@ def _why_refused(file: Path, inside: Sequence[Path]) -> str:
     if file.suffix.lower() != ".json" or file.name in _VOCABULARIES:
         return ""
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
+        said = json.loads(reading.text(file))
     except (OSError, ValueError, RecursionError):
         # No library can read it either, and what it says about it is clearer than what could be said here.
         return ""
@@ -476,9 +553,14 @@ def _why_refused(file: Path, inside: Sequence[Path]) -> str:
                 f"which names code to be loaded with the model ({key}). {_NEVER_RUN} Take this entry out; a model "
                 "that does not load without it cannot be used here."
             )
+    if why := names_elsewhere(said, file.name, os.listdir(file.parent)):
+        return why
     if file.name == "modules.json":
-        kinds = [str(m.get("type")) for m in said if isinstance(m, dict)] if isinstance(said, list) else ["?"]
-        for kind in kinds:
+        modules = [m for m in said if isinstance(m, dict)] if isinstance(said, list) else [{}]
+        for path in (Path(str(m.get("path", ""))) for m in modules):
+            if path.is_absolute() or ".." in path.parts:
+                return f"which names {str(path)!r}; a model's folder names nothing outside of it."
+        for kind in (str(m.get("type")) for m in modules):
             if not kind.startswith("sentence_transformers."):
                 return (
                     f"which names the module {kind!r}, none of sentence_transformers. {_NEVER_RUN} Choose an encoder "
@@ -493,6 +575,30 @@ def _why_refused(file: Path, inside: Sequence[Path]) -> str:
                     "only. Save the model once more with save_pretrained(folder)."
                 )
     return ""
+
+
+def names_elsewhere(said: Any, name: str, files: Collection[str]) -> str:
+    """Say which other model a configuration names, which would be fetched or opened unchecked; empty where none.
+
+    ``name`` is that of its file, and ``files`` are those beside it: what is there is used, whatever it is called.
+    """
+    for key, value in _entries(said):
+        file, own, fix = _ELSEWHERE.get(key, ("", (), ""))
+        elsewhere = fnmatch(name, file) and value and set(own).isdisjoint(files)
+        installed = key in _INSTALLED and name.endswith("config.json")
+        if elsewhere or (installed and any(_PLACE.search(text) for text in _texts(value))):
+            return (
+                f"which names {json.dumps(value):.100} ({key}), another model that would be fetched or opened with it; "
+                f"a model's folder names nothing outside of it. {fix or 'Name a part that its library has.'}"
+            )
+    return ""
+
+
+def _texts(value: Any) -> list[str]:
+    """Return a text, or those of a mapping."""
+    return (
+        [value] if isinstance(value, str) else [text for _, text in _entries(value) if isinstance(text, str)]
+    )
 
 
 def _entries(said: Any) -> Iterator[tuple[str, Any]]:
@@ -513,13 +619,22 @@ def check_safetensors(path: str | Path) -> None:
     # Beside the parts of a pipeline there may lie a checkpoint in one file, which nobody opens.
     index = folder / "model_index.json"
     parts = check_index(index) if index.is_file() else []
-    for part in [folder / name for name in parts] or [folder]:
+    for part in (folder / name for name in parts or ["", *_modules(folder)]):
         if not part.is_dir() or any(part.glob("*.safetensors")):
             continue
         others = sorted(p.name for p in part.iterdir() if p.suffix.lower() in OTHER_WEIGHTS)
         if others:
             fix = "Load the model once where you trust it and save it with save_pretrained(folder)."
             raise not_safetensors(f"{part} holds only {', '.join(others)}", fix)
+
+
+def _modules(folder: Path) -> list[str]:
+    """Return the folders of the modules that a sentence encoder is made of; none where it is no such."""
+    try:
+        said = json.loads(reading.text(folder / "modules.json"))
+        return [str(module["path"]) for module in said if module.get("path")]
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return []
 
 
 def not_safetensors(problem: str, fix: str) -> ParameterError:
@@ -537,7 +652,7 @@ def check_index(index: Path) -> list[str]:
         ParameterError: It cannot be read, or does not name its class and parts plainly.
     """
     try:
-        said = json.loads(index.read_text(encoding="utf-8"))
+        said = json.loads(reading.text(index))
         entries = said.items()
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise ParameterError(f"{index} cannot be read as the index of a pipeline: {error}.") from None
@@ -577,7 +692,7 @@ def digest(where: str | Path) -> str:
     if (vae := autoencoder(folder)) and vae.parent != folder:
         files |= {f"vae/{p.name}": p for p in vae.iterdir()}
     for name, file in sorted(files.items()):
-        if file.suffix not in _LOADED or name == DECLARED:
+        if file.suffix not in _LOADED or name == DECLARED or not file.is_file():
             continue
         whole.update(name.encode() + b"\0")
         state = file.stat()

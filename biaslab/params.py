@@ -10,9 +10,9 @@ import ast
 import contextlib
 import itertools
 import json
+import math
 import os
 import re
-import stat
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -24,8 +24,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 
-from biaslab import literals, plugins, values
-from biaslab.errors import ParameterError, name_help
+from biaslab import literals, plugins, reading, values
+from biaslab.errors import InputError, ParameterError, name_help
 from biaslab.groups import Group, Texts, Whole, field
 from biaslab.places import project_root
 from biaslab.values import dotted
@@ -33,6 +33,10 @@ from biaslab.values import dotted
 # Set by the runner for each notebook, never by a parameters file.
 _RESERVED = "output_dir"
 _ALL = "*"
+MOST_VARIANTS = 1_000
+"""Variants of a run, each of which executes every notebook."""
+# Bytes of a file of parameters, of which YAML's reader takes a second for each million.
+_MOST_BYTES = 5_000_000
 # What lays the measures of all papers side by side comes when they are there: a report fills in from the papers on.
 _LAST = ("synthesis/models",)
 _KINDS = {
@@ -109,7 +113,16 @@ class RunParams(Group):
         """Return the swept parameters per combination of their values, as they are and in words.
 
         Without a list there is one, which is empty. In words, a mapping is a text of what differs from the others.
+
+        Raises:
+            ParameterError: There are more than :data:`MOST_VARIANTS`.
         """
+        if (n := math.prod(map(len, self.sweep.values()))) > MOST_VARIANTS:
+            lists = " times ".join(f"{len(v):,} of {k}" for k, v in self.sweep.items())
+            raise ParameterError(
+                f"The lists of values make {n:,} variants ({lists}); a run has at most {MOST_VARIANTS:,}. Give shorter "
+                "lists, or make several runs."
+            )
         words = {k: _distinct(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
         values, in_words = (
             [dict(zip(of, some, strict=True)) for some in itertools.product(*of.values())]
@@ -159,6 +172,7 @@ def load(
     set_here = _overrides(overrides, given, available)
     given |= set_here
     for key, value in given.items():
+        values.check_key(str(path), key)
         values.check(key[:60], value)
     if notebooks:
         given["notebooks"] = list(notebooks)
@@ -230,10 +244,7 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook:
     if _shown(path) != str(path):
         return cannot("Its name is not UTF-8, so no record can name it. Rename it.")
     try:
-        # A pipe would be waited for.
-        if not stat.S_ISREG(path.stat().st_mode):
-            return cannot("It is no file but a folder, a pipe or a device. Move it away, or rename it.")
-        if not (text := path.read_text(encoding="utf-8")).strip():
+        if not (text := reading.text(path)).strip():
             return cannot(_UNTAGGED, False)
         notebook = json.loads(text)
         language = _language(notebook.get("metadata"))
@@ -243,6 +254,8 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook:
         ]
     except OSError as error:
         return cannot(f"It cannot be read ({error.strerror}). Mend or remove it.")
+    except InputError as error:
+        return cannot(f"It {str(error).removeprefix(f'{path} ')}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return cannot("It is not a whole notebook of format 4. Save it again in JupyterLab, or remove it.")
     is_tagged = any(literals.TAG in tags for _, _, tags in cells)
@@ -285,14 +298,17 @@ def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     taken, optional, calls = set(), set(), []
     for cell in cells:
         # What is no Python is a magic, or a mistake that the notebook itself will tell of.
-        with contextlib.suppress(SyntaxError):
+        with contextlib.suppress(*literals.NO_CODE):
             calls += [node for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.Call)]
     for call in calls:
         asked = getattr(call.func, "attr", "")
         if asked not in ("measured", "has") or not call.args:
             continue
         what = call.args[0]
-        names = ast.unparse(what).split(".")
+        try:
+            names = ast.unparse(what).split(".")
+        except RecursionError:
+            continue
         name = what.value if isinstance(what, ast.Constant) else f"{names[0]}_{names[-1]}"
         taken.add(name)
         if asked == "has" or any(k.arg == "optional" for k in call.keywords):
@@ -317,7 +333,7 @@ def _read_yaml(path: Path) -> dict:
             "--set model=NAME."
         )
     try:
-        given = _plain_yaml(path.read_text(encoding="utf-8"))
+        given = _plain_yaml(reading.text(path, most=_MOST_BYTES))
     except UnicodeDecodeError as error:
         raise ParameterError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8.") from None
     except yaml.YAMLError as error:

@@ -73,7 +73,7 @@ def _folders(path: tuple[str, ...]) -> dict[str, Path]:
     for name, one in _all(path)[NOTEBOOKS].items():
         try:
             spec = importlib.util.find_spec(one.module)
-        except ImportError:  # of what it lies in
+        except (Exception, SystemExit):  # of what it lies in, whose code runs
             spec = None
         if spec is None or not spec.submodule_search_locations:
             raise ParameterError(
@@ -87,12 +87,17 @@ def _folders(path: tuple[str, ...]) -> dict[str, Path]:
 def _all(path: tuple[str, ...]) -> dict[str, dict[str, metadata.EntryPoint]]:
     """Return the entry points of all groups, of packages on a path; reading them takes a tenth of a second.
 
-    Raises ParameterError where two packages bring something under one name.
+    Raises ParameterError where two packages bring something under one name, or one names no module.
     """
     found = metadata.entry_points()
     by_group: dict[str, dict[str, metadata.EntryPoint]] = {group: {} for group in GROUPS}
     for group, named in by_group.items():
         for one in sorted(found.select(group=group)):
+            if not one.pattern.match(one.value):
+                raise ParameterError(
+                    f"An installed package brings {one.name!r} (entry points {group!r}) as {one.value!r}, which is no "
+                    f"MODULE:NAME.{f' Uninstall {one.dist.name}.' if one.dist else ''}"
+                )
             other = named.setdefault(one.name, one)
             if other.value != one.value:
                 raise ParameterError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,8 +17,9 @@ from biaslab.compare import find
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
 from biaslab.judging import rating
-from biaslab.judging.images import CaptionImages, FolderImages, ImageSource, Unreadable
+from biaslab.judging.images import FolderImages, ImageSource, Unreadable
 from biaslab.models import DRAWINGS
+from biaslab.plaintext import plain
 from biaslab.ratings import SOURCES
 from biaslab.store import explaining
 
@@ -36,6 +38,11 @@ PAPERS = {"paradox": "generated", "paired": "single", "dalleval": "social"}
 # Drawings are kept as they are; photographs are smaller as JPEG.
 _DRAWING, _QUALITY = 128, 90
 _ANY = "all"
+TRAINING, GENERATED = SOURCES
+# What may follow a source in the name of a folder.
+_OF_IMAGES = frozenset(("data", "dataset", "faces", "images", "photos", "pictures", "set"))
+# The column with an image's file in a folder; a file of ratings does not have it.
+FILE = "_file"
 
 
 class Page(NamedTuple):
@@ -47,7 +54,7 @@ class Page(NamedTuple):
     bytes: int
     """Size of the page."""
     left_out: dict[str, int]
-    """Images that were drawn and cannot be shown, counted by reason."""
+    """Images that are not shown, counted by reason: drawn ones that cannot be, and those of a folder that must not."""
 
 
 # What can be rated (image_id, source, occupation, model; for people by position also position), and what reads the
@@ -73,13 +80,14 @@ def rate(
 
     Args:
         images: A run's folder, its name below ``outputs``, or a folder of image files, each named by its id: files in
-            ``training/`` are training images, all others generated ones, and the folder right above a file names
-            its occupation.
+            a folder ``training``, at any depth and in any spelling, also behind a link, are training images, all others
+            generated ones, and the folder right above a file names its occupation.
         outputs: The folder that holds runs.
         n: Images to rate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
         seed: Seed of the sample and of the raters' orders.
         paper: Whose images of a run are rated, a key of :data:`PAPERS`; empty is the first that the run has.
         show_faces: Whether training images are rated, too: their faces are real people's, unless they are drawings.
+            Of a folder, links that lead out of it are as well.
         overrides: Parameters of the run to replace, such as ``compute.store=FOLDER``: what it keeps of its own names
             no folders.
         to: The file; by default ``rate-<name>.html`` in ``outputs``.
@@ -101,11 +109,15 @@ def rate(
             raise
     if paper and not is_run:
         raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
-    found = _of_run(folder, paper, show_faces, overrides) if is_run else _of_folder(folder, show_faces)
+    target = Path(to) if to else Path(outputs) / f"rate-{folder.resolve().name}.html"
+    report.check_rating_page(target)
+    found, left_out = (
+        (_of_run(folder, paper, show_faces, overrides), {}) if is_run else _of_folder(folder, show_faces)
+    )
     table, sources = found[0].reset_index(drop=True).rename_axis("_row").reset_index(), found[1]
     drawn = rating.sample(table, n, seed).drop(columns="item")
     pictures, reasons = _pictures(drawn, sources)
-    drawn = drawn[[picture is not None for picture in pictures]].drop(columns="_row")
+    drawn = drawn[[picture is not None for picture in pictures]].drop(columns=["_row", FILE], errors="ignore")
     if drawn.empty:
         why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
         raise InputError(f"None of {len(pictures)} images of {images} can be shown: {why}.")
@@ -122,36 +134,59 @@ def rate(
         target, "Nothing was written: {fix}, or name another place with --to, and make the page again."
     ):
         path = report.rating_page(target, cells, [picture for picture in pictures if picture], seed=seed)
-    return Page(path, len(drawn), path.stat().st_size, reasons)
+    return Page(path, len(drawn), path.stat().st_size, {**left_out, **reasons})
 
 
 # -- what can be rated -------------------------------------------------------------------------------------
 
 
-def _of_folder(folder: Path, show_faces: bool) -> _Images:
+def _of_folder(folder: Path, show_faces: bool) -> tuple[_Images, dict[str, int]]:
+    """Return the images of a folder, and what is left out of it, counted by reason."""
     import pandas as pd
 
-    rows = []
-    for name in FolderImages(folder).table["image_id"]:
-        *above, file = Path(name).parts
-        source = "training" if above[:1] == ["training"] else "generated"
-        above = above[1:] if above[:1] in ([s] for s in SOURCES) else above
-        rows.append((Path(file).stem, source, above[-1] if above else _ANY, "", name))
-    table = pd.DataFrame(rows, columns=["image_id", "source", "occupation", "model", "_file"])
-    twice = table[table["image_id"].duplicated()]
+    images, rows, left = FolderImages(folder), [], Counter()
+    for name in images.table["image_id"]:
+        file, above = folder / name, Path(name).parts[:-1]
+        place = file.resolve()
+        training = TRAINING in (_source(file.absolute(), folder.absolute()), _source(place, folder.resolve()))
+        if not show_faces and training:
+            left["a training image, shown with --show-faces alone"] += 1
+        elif not show_faces and not place.is_relative_to(folder.resolve()):
+            left["a link that leads out of the folder, shown with --show-faces alone"] += 1
+        else:
+            occupation = above[-1] if above and not _said(above[-1]) else _ANY
+            rows.append((file.stem, TRAINING if training else GENERATED, occupation, "", name))
+    table = pd.DataFrame(rows, columns=["image_id", "source", "occupation", "model", FILE])
+    twice = table[table["image_id"].map(plain).duplicated()]
     if len(twice):
         raise InputError(
-            f"{folder} holds two images named {twice['image_id'].iloc[0]!r} (again in {twice['_file'].iloc[0]!r}). "
+            f"{folder} holds two images named {twice['image_id'].iloc[0]!r} (again in {twice[FILE].iloc[0]!r}). "
             "Name each file by the id of its image."
         )
-    if not show_faces:
-        table = table[table["source"] != "training"]
     if table.empty:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(left.items()))
         raise InputError(
-            f"{folder} holds training images alone, whose faces are those of real people. Show them with --show-faces."
+            f"{folder} holds no image that is shown ({reasons}): what lies in a folder {TRAINING!r} may show faces of "
+            f"real people. Show them with --show-faces, or put what was generated into a folder {GENERATED!r}."
         )
-    images = CaptionImages(folder, table["image_id"])
-    return table.drop(columns="_file"), {(s, ""): images for s in SOURCES}
+    return (table, {(s, ""): images for s in SOURCES}), dict(left)
+
+
+def _source(file: Path, folder: Path) -> str:
+    """Return the source that the folders of a file say, which lies in ``folder`` or where a link there leads.
+
+    Training wins in the folder and below it; above it, and outside of it, the nearest that says something.
+    """
+    below = file.parent.relative_to(folder).parts if file.is_relative_to(folder) else ()
+    told = [_said(part) for part in reversed(file.parent.parts)]
+    within = told[: len(below) + 1]
+    return TRAINING if TRAINING in within else next(filter(None, told), GENERATED)
+
+
+def _said(name: str) -> str:
+    """Return the source that a folder's name says, such as ``Training`` or ``training_images``; empty for others."""
+    first, *more = re.split(r"[\s_.-]+", plain(name).casefold().strip(" _.-"))
+    return first if first in SOURCES and _OF_IMAGES.issuperset(more) else ""
 
 
 def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]) -> _Images:
@@ -229,7 +264,7 @@ def _pictures(
     # In the order in which they are kept, so that each shard is read once; one at a time, for one may be large.
     places = drawn.reset_index(drop=True).sort_values("_row")
     for done, (place, row) in enumerate(places.iterrows()):
-        (image,) = sources[row["source"], row["model"]].read([row["image_id"]])
+        (image,) = sources[row["source"], row["model"]].read([row.get(FILE, row["image_id"])])
         if isinstance(image, Unreadable):
             reasons[image.reason] += 1
             continue

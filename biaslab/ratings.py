@@ -172,9 +172,8 @@ def read(path: str | Path) -> Rated:
         return _shares(frame, path, notes)
     frame["image"] = frame["image"].str.strip()
     strange = (frame["image"] == "") | frame["image"].str.contains("\n")
-    cells.refuse(
-        strange, path, "image is empty or of several lines", "name each image; look for a quote left open"
-    )
+    fix = "name each image; look for a quote left open"
+    cells.refuse(strange, path, "image is {}, empty or of several lines", fix, frame["image"])
     raters = None if kind == "long" else [c for c in frame if c not in _ITEM]
     if raters == []:
         raise InputError(f"{path} has no column of ratings. {_NEEDS['wide']}")

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from biaslab.errors import RunError
+from biaslab import reading
+from biaslab.errors import InputError, RunError
 
 FILE = "run.json"
 """Its name in a run's folder."""
@@ -48,7 +49,9 @@ def read(
     """
     path = folder / FILE
     try:
-        text = path.read_text(encoding="utf-8")
+        text = reading.text(path)
+    except InputError as error:
+        raise RunError(f"{error} {fix}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise RunError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. {fix}") from None
     try:

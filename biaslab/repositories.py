@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from biaslab import models
+from biaslab import models, reading
 from biaslab.errors import ParameterError
 
 SAFETENSORS = ("*.safetensors",)
@@ -43,11 +43,14 @@ class Repository:
     def json(self, path: str) -> dict[str, Any]:
         """Return the object in a file, which is fetched; ParameterError where it is not to be had, or is none."""
         try:
-            said = json.loads(self.file(path).read_text(encoding="utf-8"))
+            said = json.loads(reading.text(self.file(path)))
         except (OSError, ValueError, RecursionError) as error:
             raise ParameterError(f"{self.name}: {path} cannot be read: {error}.") from None
         if not isinstance(said, dict):
             raise ParameterError(f"{self.name}: {path} holds no configuration.")
+        beside = {Path(file).name for file in self.files if Path(file).parent == Path(path).parent}
+        if why := models.names_elsewhere(said, Path(path).name, beside):
+            raise ParameterError(f"{self.name} holds {path}, {why}")
         return said
 
     def file(self, path: str) -> Path:

@@ -177,6 +177,7 @@ def run(
         raise RunError(f"{folder} is a file; choose another name with --set run=NAME.")
     from biaslab import report
 
+    report.check_overview(folder.parent)
     jobs = plan(params, folder)
     inputs = _inputs(jobs, folder)
     with store.explaining(folder, _KEPT), _only_one(folder):
@@ -585,18 +586,39 @@ def _keep(
     selected = {job.notebook.id for job in jobs}
     stay = [n for n in earlier if n["id"] not in selected]
     by_slug = {n["slug"]: n for n in earlier if not again}
-    left, said = [], []
+    left, said, spoilt = [], [], _spoilt(folder, earlier)
+    for name, changed in spoilt.items():
+        # It must not become what the run measured, whatever is executed now.
+        (folder / name).unlink(missing_ok=True)
+        if behind := [n["slug"] for n in stay if name in n.get("measured", {})]:
+            said.append(f"{changed}, so it is left out until {', '.join(behind)} is executed again.")
     for job in jobs:
         before = by_slug.get(job.slug, {})
         finished = before.get("status") in ("ok", "skipped") and before.get("fingerprint") == job.fingerprint
         if not finished or (before["reason"] != job.reason if job.reason else "files" not in before):
             left.append(job)
-        elif changed := altered(folder, before.get("files", {})):
+        elif changed := ", ".join(
+            filter(
+                None, (altered(folder, before.get("files", {})), *map(spoilt.get, before.get("measured", ())))
+            )
+        ):
             left.append(job)
             said.append(f"{job.slug} is executed again, because {changed} since it finished.")
         else:
             stay.append({**before, "kept": True})
     return stay, left, said
+
+
+def _spoilt(folder: Path, earlier: list[dict]) -> dict[str, str]:
+    """Say by its name of each measured table in the parts what happened to it, where no notebook left it as it is.
+
+    Several notebooks write one of them, variants perhaps each its own: the last remains.
+    """
+    told: dict[str, set[str]] = {}
+    for name, digest in (item for notebook in earlier for item in notebook.get("measured", {}).items()):
+        told.setdefault(name, set()).add(digest)
+    changed = {name: [altered(folder, {name: digest}) for digest in left] for name, left in told.items()}
+    return {name: said[0] for name, said in changed.items() if all(said)}
 
 
 def _unchanged(folder: Path, record: Mapping, kept: list[dict], said: list[str]) -> dict | None:
@@ -651,7 +673,12 @@ def _take_in(job: Job, record: Mapping) -> dict:
     files += [part / "tables" / f"{note['name']}.csv" for note in notes["tables"]]
     files += [part / "figures" / f"{note['name']}.{k}" for note in notes["figures"] for k in note["kinds"]]
     files += [part / "records.json"] if (part / "records.json").exists() else []
-    return {**record, "files": digests(folder, files)}
+    measured = (folder / PARTS / sources.MEASURED / f"{name}.csv" for name in notes["printed"])
+    return {
+        **record,
+        "files": digests(folder, files),
+        "measured": digests(folder, (path for path in measured if path.exists())),
+    }
 
 
 def _clear(job: Job) -> None:
@@ -829,7 +856,7 @@ def read_libraries(modules: Iterable[str]) -> None:
         importlib.import_module(name)
     for name in modules:
         # The notebook that imports it says what is wrong with it.
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)
     # What it reads of sources serves each notebook that keeps an analysis.
     closure.of(Study)

@@ -14,7 +14,7 @@ from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import cells, plaintext, plugins, tables
+from biaslab import cells, plaintext, plugins, reading, tables
 from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
 
 if TYPE_CHECKING:
@@ -323,15 +323,13 @@ def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapp
 
         return checks.digest(*_given(source, model, settings))
     if source == "ratings":
-        from biaslab import ratings as rated
-
-        paths = rated.files(rated.located(ratings))
+        paths = cells.files(cells.located(ratings))
     else:
         paths = [path for name in _readable() if (path := _file(Path(source), name))]
     whole = hashlib.sha256()
     for path in paths:
         whole.update(path.name.encode())
-        whole.update(path.read_bytes())
+        whole.update(reading.content(path, most=tables.MOST_BYTES))
     return whole.hexdigest()
 
 

@@ -457,7 +457,9 @@ def _checksum_path(path: Path) -> Path:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file under another name and rename it."""
+    """Write a file under another name and rename it; a RunError where the name is that of a folder or a device."""
+    if path.exists() and not path.is_file():
+        raise RunError(f"{path} is no file, so none is written in its place; move it away.")
     # Whole for the names of pieces; that of a long name must not be longer than the file system allows.
     temporary = path.with_name(f".{path.name[:48]}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     try:
@@ -467,6 +469,21 @@ def replace(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def check_target(path: Path, ours: Callable[[Path], bool], what: str, fix: str) -> None:
+    """Check that ``what`` can be written as a file: under a new name, or in place of one that was written before.
+
+    ``ours`` says whether a file that is there is one. ``fix`` is the option that names another file.
+
+    Raises:
+        ParameterError: A folder, a device, a link, or somebody else's file has the name; it stays.
+    """
+    if os.path.lexists(path) and not (path.is_file() and not path.is_symlink() and ours(path)):
+        raise ParameterError(
+            f"{path} is there already and is no {what} of biaslab, so it is not replaced; choose another name with "
+            f"{fix}."
+        )
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab import cells, delimited, plugins
+from biaslab import cells, delimited, plugins, reading
 from biaslab.errors import InputError, name_help, near_matches, unknown_name
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ _SHARED = Path(__file__).with_name("columns.yaml")
 # What a spreadsheet would run as a formula when a text cell starts with it; the wide forms count in East Asian ones.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+MOST_BYTES = 4_000_000_000
+"""Bytes of a table's file."""
 
 
 @dataclass(frozen=True)
@@ -299,6 +301,7 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
     declared = {c.name: c for c in schema(name).columns}
     if not os.path.isfile(path):
         raise InputError(f"{path} does not exist; it should hold the table {name}.")
+    reading.check(path, most=MOST_BYTES)
     frame = delimited.table(Path(path))
     names = [_without_guard(column).strip() for column in frame.columns]
     twice = [column for column in declared if names.count(column) > 1]

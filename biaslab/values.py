@@ -41,10 +41,7 @@ def check(name: str, value: Any) -> None:
             )
         if isinstance(value, Mapping):
             for key in value:
-                if not isinstance(key, str):
-                    raise ParameterError(
-                        f"{name} has the key {key!r}, which is not a text; put it in quotation marks."
-                    )
+                check_key(name, key)
                 todo += [(f"{name}.{key[:60]}", value[key], depth + 1), (f"a key of {name}", key, depth)]
         elif isinstance(value, list | tuple):
             todo += [(name, inner, depth + 1) for inner in reversed(value)]
@@ -57,6 +54,14 @@ def check(name: str, value: Any) -> None:
             raise ParameterError(f"{name} is a whole number beyond what is allowed: {-LARGEST} to {LARGEST}.")
         elif isinstance(value, float) and not math.isfinite(value):
             raise ParameterError(f"{name} is {value}; a number must be finite, such as 0.5.")
+
+
+def check_key(name: str, key: Any) -> None:
+    """Check that a key of a mapping, which an error calls ``name``, is a text; a ParameterError where it is none."""
+    if not isinstance(key, str):
+        # Python writes out no number of more than 4,300 digits.
+        shown = "of many digits" if isinstance(key, int) and abs(key) > LARGEST else f"{key!r:.60}"
+        raise ParameterError(f"{name} has the key {shown}, which is not a text; put it in quotation marks.")
 
 
 def dotted(given: Mapping[str, Any]) -> dict[str, Any]:

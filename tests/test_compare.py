@@ -130,16 +130,14 @@ def test_a_comparison_names_no_folder_and_holds_no_key(two_runs, monkeypatch):
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"seeds": {}, "tables": [1]}'])
 def test_a_damaged_record_is_told_in_a_sentence(two_runs, text):
     (two_runs / "two" / "run.json").write_text(text, encoding="utf-8")
-    with pytest.raises(
-        RunError, match=r"^The run.json of .*two is damaged\. Run it again with --overwrite\.$"
-    ):
+    with pytest.raises(RunError, match=r"two/run\.json is .*\. Start that run again with --overwrite\.$"):
         compare.compare("one", "two", outputs=two_runs)
 
 
 def test_a_folder_with_a_damaged_record_is_no_comparison_to_replace(two_runs):
     folder = compare.compare("one", "two", outputs=two_runs)
     (folder / "run.json").write_text("{", encoding="utf-8")
-    with pytest.raises(RunError, match="is no comparison; choose another name"):
+    with pytest.raises(RunError, match=r"run\.json is cut off, or no JSON\. Choose another name with --name"):
         compare.compare("one", "two", outputs=two_runs)
 
 

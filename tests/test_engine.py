@@ -1,14 +1,17 @@
 """Engines give the same results in the same order, bounded in threads, and outlive the workers that are killed."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import types
 from collections import Counter
 from functools import partial
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -405,6 +408,67 @@ def test_a_cluster_that_cannot_give_the_workers_says_so(cluster, monkeypatch):
     monkeypatch.setattr(engine, "PATIENCE", 60.0)
     cluster.kill(held)
     assert [square for square, _, _ in RayEngine(1).map(facts, [2])] == [4]
+
+
+# What a cluster of its own opens, and whether somebody with another token can join it.
+ALONE = """
+import contextlib, json, os, subprocess, sys
+import psutil
+from biaslab import engine
+
+first = next(engine.get("ray", workers=1).map(str, [7]))
+import ray
+
+opened = []
+for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+    # Some end by themselves.
+    with contextlib.suppress(psutil.NoSuchProcess):
+        opened += [c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+address = ray.get_runtime_context().gcs_address
+joins = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False); print('joined')"
+how = {"env": os.environ | {"RAY_AUTH_TOKEN": "0" * 64}, "capture_output": True, "text": True, "timeout": 120}
+stranger = subprocess.run([sys.executable, "-c", joins, address], **how)
+print(json.dumps([first, opened, stranger.stdout.strip(), stranger.stderr, sorted(os.listdir(os.environ["HOME"]))]))
+"""
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_cluster_of_its_own_listens_on_this_machine_alone_and_asks_for_its_token(tmp_path):
+    where = os.environ | {"HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    # Whoever runs the tests may have a cluster of another kind.
+    for name in ("RAY_AUTH_TOKEN", "RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH"):
+        where.pop(name, None)
+    how = {"capture_output": True, "text": True, "timeout": 400}
+    done = subprocess.run([sys.executable, "-c", ALONE], env=where | {"RAY_AUTH_MODE": "disabled"}, **how)
+    assert done.returncode == 0, done.stderr
+    first, opened, joined, refused, home = json.loads(done.stdout.splitlines()[-1])
+    # The store of the cluster, its nodes' manager, and the processes of workers.
+    assert first == "7" and len(opened) >= 3
+    assert {address.removeprefix("::ffff:") for address in opened} == {"127.0.0.1"}
+    assert joined == "" and "token" in refused.lower()
+    # Others on the machine may read a home folder.
+    assert ".ray" not in home
+
+
+def test_what_started_of_a_cluster_ends_before_the_next_try(monkeypatch):
+    called = []
+
+    def init(**how):
+        called.append(("init", how["_node_ip_address"], how["include_dashboard"]))
+        if len(called) < 4:
+            raise ConnectionError("not in time")
+
+    ray = types.ModuleType("ray")
+    ray.__spec__ = ModuleSpec("ray", None)
+    ray.init, ray.is_initialized = init, lambda: False
+    ray.shutdown = lambda: called.append("shutdown")
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(os, "environ", {**os.environ, "RAY_ADDRESS": ""})
+    assert RayEngine()._joined() is ray
+    starts = ("init", "127.0.0.1", False)
+    assert called == [starts, "shutdown", starts, "shutdown", starts]
+    assert os.environ["RAY_AUTH_MODE"] == "token" and len(os.environ["RAY_AUTH_TOKEN"]) == 64
 
 
 @needs_ray

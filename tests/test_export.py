@@ -170,7 +170,10 @@ def test_only_what_the_run_s_record_names_is_sent(outputs):
 
 def test_a_comparison_is_sent_with_its_tables(outputs):
     run = outputs / "mine"
-    write(run / "run.json", json.dumps({"kind": "comparison", "tables": [{"file": "tables/a.csv"}]}))
+    write(
+        run / "run.json",
+        json.dumps({"run": "mine", "kind": "comparison", "tables": [{"file": "tables/a.csv"}]}),
+    )
     assert names(export.export("mine", outputs=outputs)) == [
         f"mine/{name}" for name in ("README.txt", "index.html", "run.json", "tables/a.csv")
     ]
@@ -183,11 +186,8 @@ def test_a_damaged_record_is_told_in_a_sentence(outputs, text, capsys):
     write(outputs / "mine" / "run.json", text)
     assert cli.main(["export", "mine", "--outputs", str(outputs)]) == 2
     said = capsys.readouterr().err
-    assert (
-        "run.json of" in said
-        and "is damaged. Run it again with --overwrite." in said
-        and "Traceback" not in said
-    )
+    assert "mine/run.json" in said and "Start that run again with --overwrite." in said
+    assert "Traceback" not in said
 
 
 def test_links_out_of_the_run_are_left_out(outputs, tmp_path):
@@ -200,3 +200,20 @@ def test_links_out_of_the_run_are_left_out(outputs, tmp_path):
 def test_a_run_that_is_not_there(outputs):
     with pytest.raises(ParameterError, match=r"no run 'mein'.*mine"):
         export.export("mein", outputs=outputs)
+
+
+@pytest.mark.parametrize("name", ["mine/index.html", "mine", "other.zip", "notes.txt"])
+def test_an_export_replaces_an_export_and_nothing_else(outputs, name):
+    with zipfile.ZipFile(outputs / "other.zip", "w") as packed:
+        packed.writestr("README.txt", "mine")
+    (outputs / "notes.txt").write_text("mine")
+    target = outputs / name
+    before = target.read_bytes() if target.is_file() else sorted(target.iterdir())
+    with pytest.raises(ParameterError, match=r"is there already and is no export of biaslab.* with --to\."):
+        export.export("mine", outputs=outputs, to=target)
+    assert before == (target.read_bytes() if target.is_file() else sorted(target.iterdir()))
+    first = export.export("mine", outputs=outputs)
+    assert export.export("mine", outputs=outputs) == first
+    (outputs / "link.zip").symlink_to(first)
+    with pytest.raises(ParameterError, match="is there already"):
+        export.export("mine", outputs=outputs, to=outputs / "link.zip")

@@ -1,5 +1,6 @@
 """Folders of models that bring code: refused by name before any library sees them, whoever was to load them."""
 
+import io
 import json
 import os
 import shutil
@@ -8,9 +9,9 @@ import sys
 import huggingface_hub
 import pytest
 
-from biaslab import models
+from biaslab import models, reading
 from biaslab.captions.neighbours import Encoder
-from biaslab.errors import BiaslabError, ParameterError
+from biaslab.errors import BiaslabError, ParameterError, loading
 from biaslab.generation import GenerationSettings, load
 from biaslab.generation.loading import pipeline_class
 from biaslab.judging import blip, faces
@@ -97,6 +98,120 @@ def test_configurations_that_name_code(tmp_path, file):
     (folder / file).write_text(json.dumps({"trust_remote_code": False, "auto_map": None, "a": "auto_map"}))
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"auto_map": 1}}}))
     models.check_folder(folder)
+
+
+# What else a configuration could name, by the entry: a model of the hub, a folder, a piece of code of the hub.
+OTHERS = {
+    "hf_model_name": (
+        "open_clip_config.json",
+        {"model_cfg": {"text_cfg": {"hf_model_name": "roberta-base"}}},
+    ),
+    "hf_tokenizer_name": (
+        "open_clip_config.json",
+        {"text_cfg": {"hf_tokenizer_name": "/srv/model"}},
+    ),
+    "timm_model_name": ("open_clip_config.json", {"vision_cfg": {"timm_model_name": "hf-hub:owner/name"}}),
+    "backbone": ("config.json", {"backbone_config": {"backbone": "local-dir:../other"}}),
+    "architecture": ("config.json", {"architecture": "hf-hub:owner/name", "num_classes": 1}),
+    "attn_implementation": (
+        "unet/config.json",
+        {"attn_implementation": {"": "sdpa", "text": "owner/kernel"}},
+    ),
+    "base_model_name_or_path": ("adapter_config.json", {"base_model_name_or_path": "owner/name"}),
+    "tokenizer_name_or_path": ("sentence_bert_config.json", {"tokenizer_name_or_path": "owner/name"}),
+}
+
+
+@pytest.mark.parametrize("entry", OTHERS)
+def test_configurations_that_name_another_model(tmp_path, entry):
+    """Which no check has seen, and a library would fetch or open, whoever sits there being asked or not."""
+    folder, (file, said) = pipeline(tmp_path / "model"), OTHERS[entry]
+    (folder / file).write_text(json.dumps(said))
+    with pytest.raises(
+        ParameterError,
+        match=rf"holds {file}, which names .* \({entry}\), another model .* nothing outside of it\.",
+    ):
+        models.resolve(str(folder), "text-to-image")
+    (folder / file).write_text(json.dumps({entry: None, "backbone": "resnet50", "architecture": "resnet50"}))
+    models.check_folder(folder)
+
+
+@pytest.mark.parametrize("entry", OTHERS)
+def test_notes_that_nobody_loads_may_name_what_they_will(tmp_path, entry):
+    """Such as how a model was trained, and on which."""
+    folder, (_, said) = pipeline(tmp_path / "model"), OTHERS[entry]
+    (folder / "training_args.json").write_text(json.dumps(said))
+    models.check_folder(folder)
+
+
+def test_what_lies_in_the_folder_is_its_own_whatever_it_is_called(tmp_path):
+    folder = pipeline(tmp_path / "model")
+    for entry, file in (("hf_model_name", "config.json"), ("hf_tokenizer_name", "tokenizer.json")):
+        (folder / "open_clip_config.json").write_text(json.dumps({"text_cfg": {entry: "owner/name"}}))
+        with pytest.raises(ParameterError, match=r"Put the .* into the folder"):
+            models.check_folder(folder)
+        (folder / file).write_text("{}")
+        models.check_folder(folder)
+
+
+def test_modules_of_encoders_lie_in_their_folder(tmp_path):
+    folder = encoder(tmp_path / "model")
+    (folder / "modules.json").write_text(
+        json.dumps([{"path": "../other", "type": "sentence_transformers.X"}])
+    )
+    with pytest.raises(
+        ParameterError, match=r"names '\.\./other'; a model's folder names nothing outside of it"
+    ):
+        models.check_folder(folder)
+    # One of them that has a pickle alone, which the library would read.
+    (folder / "modules.json").write_text(json.dumps([{"path": "2_Dense", "type": "sentence_transformers.X"}]))
+    (folder / "2_Dense").mkdir()
+    (folder / "2_Dense" / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(ParameterError, match=r"2_Dense holds only pytorch_model\.bin"):
+        models.check_folder(folder)
+
+
+def test_no_library_asks_whether_to_run_code(tmp_path, code, monkeypatch):
+    """Somebody who says yes to everything, or a pipe that does, is not asked."""
+    import transformers
+
+    (folder := tmp_path / "other").mkdir()
+    code(folder / "mine.py")
+    with (folder / "mine.py").open("a") as file:
+        file.write(
+            "\nimport transformers\nclass Mine(transformers.PretrainedConfig):\n    model_type = 'mine'\n"
+        )
+    (folder / "config.json").write_text('{"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}')
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
+    with pytest.raises(ParameterError, match="it cannot be loaded as a model"), loading("it", "a model"):
+        transformers.AutoConfig.from_pretrained(folder)
+    with pytest.raises(ParameterError, match=r"it asks 'Run it\?'"), loading("it", "a model"):
+        input("Run it? ")
+    with loading("it", "a model"):
+        assert sys.stdin.read() == ""
+    assert input() == "y" and sys.stdin.readline() == "y\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes are another thing on Windows")
+def test_what_is_no_file_or_too_large_is_not_read(tmp_path):
+    """A pipe that nobody writes to would be waited for, and a terabyte of nothing would not fit."""
+    folder = pipeline(tmp_path / "model")
+    for name in ("config.json", "tokenizer.json", "unet/model.safetensors"):
+        os.mkfifo(folder / name)
+        with pytest.raises(ParameterError, match=rf"holds {name}, which cannot be read: .* is a named pipe"):
+            models.resolve(str(folder), "text-to-image")
+        (folder / name).unlink()
+    for name in ("config.json", "tokenizer.json"):
+        with (folder / name).open("wb") as file:
+            file.truncate(reading.MOST + 1)
+        with pytest.raises(ParameterError, match=rf"holds {name}, which cannot be read: .* bytes; at most"):
+            models.resolve(str(folder), "text-to-image")
+        (folder / name).unlink()
+    # Weights may be as large as they are.
+    with (folder / "unet" / "model.safetensors").open("wb") as file:
+        file.truncate(reading.MOST + 1)
+    assert models.resolve(str(folder), "text-to-image") == str(folder)
 
 
 @pytest.mark.parametrize("index", INDEXES, ids=map(json.dumps, INDEXES))
@@ -271,6 +386,62 @@ def test_a_clip_model_of_the_hub_loads_like_its_folder(tmp_path, monkeypatch):
     (folder / "open_clip_model.safetensors").rename(folder / "open_clip_pytorch_model.bin")
     with pytest.raises(ParameterError, match=r"holds only open_clip_pytorch_model\.bin"):
         ZeroShot("owner/name")
+
+
+def test_a_pickle_beside_safetensors_of_another_name_is_not_read(tmp_path, code):
+    """open_clip prefers it to safetensors that it does not know, and no digest tells of it."""
+    import pickle
+
+    class Evil:
+        def __reduce__(self):
+            return open, (str(tmp_path / "ran"), "w")
+
+    folder, texts = whole("clip", tmp_path / "model"), ["a woman", "a man"]
+    digest = models.digest(folder)
+    (folder / "open_clip_model.safetensors").rename(folder / "decoy.safetensors")
+    (folder / "open_clip_pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
+    found = ZeroShot(str(folder))
+    assert (found.text_embeddings(texts) == ZeroShot("mini-clip").text_embeddings(texts)).all()
+    assert models.digest(folder) != digest
+    # Of two files whose names say nothing none is chosen.
+    shutil.copy(folder / "decoy.safetensors", folder / "other.safetensors")
+    with pytest.raises(
+        ParameterError, match=r"holds decoy\.safetensors, other\.safetensors, .* keep one of them"
+    ):
+        ZeroShot(str(folder))
+    # One by open_clip's own name is the model's.
+    (folder / "decoy.safetensors").rename(folder / "open_clip_model.safetensors")
+    assert (ZeroShot(str(folder)).text_embeddings(texts) == found.text_embeddings(texts)).all()
+    del code
+
+
+@pytest.mark.parametrize("kind", ["detector", "text-to-image"])
+def test_other_loaders_take_no_pickle_beside_safetensors_of_another_name_either(tmp_path, code, kind):
+    import pickle
+
+    class Evil:
+        def __reduce__(self):
+            return open, (str(tmp_path / "ran"), "w")
+
+    folder = whole(kind, tmp_path / "model")
+    for file in list(folder.rglob("*.safetensors")):
+        file.rename(file.with_name("decoy.safetensors"))
+        for name in ("pytorch_model.bin", "diffusion_pytorch_model.bin", "model.bin"):
+            (file.parent / name).write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(ParameterError, match="cannot be loaded as"):
+        LOADERS[kind](str(folder))
+    del code
+
+
+def test_options_of_a_tokenizer_open_no_files(tmp_path):
+    folder = whole("clip", tmp_path / "model")
+    config = json.loads((folder / "open_clip_config.json").read_text())
+    config["model_cfg"]["text_cfg"]["tokenizer_kwargs"] = {"clean": "lower", "vocab_file": "/etc/hostname"}
+    (folder / "open_clip_config.json").write_text(json.dumps(config))
+    with pytest.raises(
+        ParameterError, match=r"gives its tokenizer 'vocab_file', which may open files elsewhere"
+    ):
+        ZeroShot(str(folder))
 
 
 def test_a_pickle_that_is_called_safetensors_is_none(tmp_path, code):

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from biaslab import params
-from biaslab.errors import ParameterError
+from biaslab import params, reading
+from biaslab.errors import InputError, ParameterError
 
 CELL = 'output_dir = ""\nmodel = "all"\nseed = 0\nconfidence = 0.95\nshow = True\nsettings = {}\n'
 
@@ -398,7 +398,8 @@ def test_what_cannot_be_executed_costs_no_other_notebook(project, tmp_path, writ
             json.dumps(json.loads(good.read_text()) | {"metadata": {"kernelspec": metadata}})
         )
     expected = {
-        **dict.fromkeys(("folder", "pipe", "socket"), "It is no file but a folder, a pipe or a device."),
+        **{"folder": "It is a folder; give a file", "socket": "It is a socket; give a file"},
+        "pipe": "It is a named pipe; give a file, or take it away.",
         "gone": "It cannot be read (No such file or directory).",
         "itself": "It cannot be read (Too many levels of symbolic links).",
         **dict.fromkeys(("cut", "list", "latin"), "It is not a whole notebook of format 4."),
@@ -434,3 +435,74 @@ def test_a_notebook_need_not_say_that_it_is_python(project, tmp_path, write_note
     path = write_notebook(tmp_path / "notebooks/own/x.ipynb", "seed = 1")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"metadata": metadata}))
     assert [n.problem for n in project("run: mine\nnotebooks: ['own/*']\n").selected] == [""]
+
+
+@pytest.mark.parametrize("key", ["1", "~", "1.5", "true", "0x" + "f" * 5000])
+def test_keys_that_are_no_texts_are_named(project, key):
+    shown = {"~": "None", "true": "True"}.get(key, key) if len(key) < 9 else "of many digits"
+    with pytest.raises(
+        ParameterError, match=rf"mine\.yaml has the key {shown}, which is not a text; put it in quot"
+    ):
+        project(f"run: mine\n? {key}\n: 2\n")
+    with pytest.raises(ParameterError, match=rf"settings has the key {shown}, which is not a text"):
+        project(f"run: mine\nsettings:\n  ? {key}\n  : 2\n")
+
+
+def test_variants_are_counted_before_they_are_made(project):
+    """Three lists of 300 make 27 million of them, each a mapping."""
+    lists = {"seed": [*range(300)], "confidence": [0.5 + n / 1000 for n in range(300)]}
+    text = f"run: mine\nmodel: {json.dumps([f'm{n}' for n in range(300)])}\n"
+    text += "".join(f"{name}: {given}\n" for name, given in lists.items())
+    told = (
+        r"make 27,000,000 variants \(300 of model times 300 of seed times 300 of confidence\).*at most 1,000"
+    )
+    with pytest.raises(ParameterError, match=told):
+        project(text).variants()
+    assert len(project(f"run: mine\nseed: {[*range(1000)]}\n").variants()) == 1000
+    with pytest.raises(ParameterError, match="make 1,001 variants"):
+        project(f"run: mine\nseed: {[*range(1001)]}\n").variants()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes are another thing on Windows")
+def test_a_file_that_is_none_is_not_waited_for(project, tmp_path):
+    """Neither a notebook, nor a file of parameters."""
+    os.mkfifo(tmp_path / "notebooks/paradox/pipe.ipynb")
+    (tmp_path / "notebooks/paradox/large.ipynb").touch()
+    os.truncate(tmp_path / "notebooks/paradox/large.ipynb", reading.MOST + 1)
+    (tmp_path / "notebooks/paradox/deep.ipynb").write_text("[" * 100_000)
+    (tmp_path / "notebooks/paradox/odd.ipynb").write_text(
+        '{"cells": [{"source": "", "cell_type": "", "metadata": 1}]}'
+    )
+    problems = {n.id.removeprefix("paradox/"): n.problem for n in project("run: mine\n").selected}
+    assert problems.pop("4_baseline") == problems.pop("paired/overall") == ""
+    assert set(problems) == {"pipe", "large", "deep", "odd"} and all(problems.values())
+    assert "at most 500,000,000 are read" in problems["large"]
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(ParameterError, match="There is no parameters file"):
+        params.load(tmp_path / "pipe.yaml")
+    (tmp_path / "large.yaml").touch()
+    os.truncate(tmp_path / "large.yaml", 5_000_001)
+    with pytest.raises(InputError, match=r"large\.yaml has 5,000,001 bytes; at most 5,000,000 are read"):
+        params.load(tmp_path / "large.yaml")
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["-" * 20_000 + "1", "[" * 3000 + "]" * 3000, "1" + "+1" * 50_000, "[{[]}]", "9" * 10_000, '"\0"'],
+)
+def test_literals_that_python_cannot_read_are_an_error_of_their_notebook(tmp_path, write_notebook, value):
+    write_notebook(tmp_path / "nb/paradox/a.ipynb", f"seed = {value}")
+    (found,) = params.find_notebooks(tmp_path / "nb")
+    assert found.problem.startswith("The cell tagged 'parameters' must set literals only, one name each")
+    assert "does not: " in found.problem and len(found.problem) < 500
+
+
+def test_cells_that_python_cannot_read_are_the_notebooks_own_matter(tmp_path, write_notebook):
+    calls = [
+        f"study.measured({what})"
+        for what in ("-" * 20_000 + "1", "a." * 20_000 + "b", "a." * 400 + "b", "[{[]}]")
+    ]
+    for k, call in enumerate([*calls, "study.measured(paradox.percent_female)"]):
+        write_notebook(tmp_path / f"nb/paradox/{k}.ipynb", "seed = 1", call)
+    found = params.find_notebooks(tmp_path / "nb")
+    assert len(found) == 5

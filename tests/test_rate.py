@@ -3,8 +3,11 @@
 import base64
 import io
 import json
+import os
 import re
+import stat
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -75,6 +78,100 @@ def test_faces_of_training_images_are_shown_when_asked_for(save, tmp_path):
     save("nurse/b.png")
     rows, _ = held(rate.rate(tmp_path / "mine", outputs=tmp_path))
     assert [row["image"] for row in rows] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "occupation"),
+    [
+        ("mine/training", "nurse/face.png", "nurse"),
+        ("mine/training/nurse", "face.png", "all"),
+        ("mine", "Training/nurse/face.png", "nurse"),
+        ("mine", "TRAINING_images/face.png", "all"),
+        ("mine", "run1/training/nurse/face.png", "nurse"),
+        ("mine", "generated/training/face.png", "all"),
+        # With a character that nobody sees.
+        ("mine", "train\u200bing/nurse/face.png", "nurse"),
+    ],
+)
+def test_training_images_are_none_of_generated_ones_however_their_folder_is_given(
+    save, tmp_path, given, name, occupation
+):
+    folder = tmp_path / given
+    save(str(Path(given.removeprefix("mine").strip("/"), name)))
+    with pytest.raises(
+        InputError, match=r"no image that is shown \(1 a training image, .* --show-faces, or put"
+    ):
+        rate.rate(folder, outputs=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    ((row,), _) = held(rate.rate(folder, outputs=tmp_path / "out", show_faces=True))
+    assert (row["image"], row["source"], row["occupation"]) == ("face", "training", occupation)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")
+def test_links_show_no_training_images_and_nothing_from_elsewhere(save, tmp_path, capsys):
+    save("generated/nurse/a.png")
+    for link, to in (
+        ("generated/nurse/b.png", save("training/nurse/face.png")),
+        ("generated/nurse/c.png", save("../elsewhere/c.png")),
+        ("generated/nurse/d.png", save("../other/Training/d.png")),
+    ):
+        (tmp_path / "mine" / link).symlink_to(to)
+    # One that leads to a generated image of the folder is as good as it.
+    (tmp_path / "mine/generated/nurse/e.png").symlink_to(tmp_path / "mine/generated/nurse/a.png")
+    assert cli.main(["rate", str(tmp_path / "mine"), "--to", str(tmp_path / "page.html")]) == 0
+    said = capsys.readouterr().err
+    assert "Left out: 1 image, a link that leads out of the folder, shown with --show-faces alone." in said
+    assert "Left out: 3 images, a training image, shown with --show-faces alone." in said
+    page = rate.rate(tmp_path / "mine", to=tmp_path / "page.html")
+    assert sorted(row["image"] for row in held(page)[0]) == ["a", "e"]
+    # The folder itself may be a link.
+    (tmp_path / "short").symlink_to(tmp_path / "mine" / "training" / "nurse")
+    with pytest.raises(InputError, match="a training image"):
+        rate.rate(tmp_path / "short", to=tmp_path / "page.html")
+    rows, _ = held(rate.rate(tmp_path / "mine", to=tmp_path / "page.html", show_faces=True))
+    found = {row["image"]: row["source"] for row in rows}
+    training = dict.fromkeys(("b", "d", "face"), "training")
+    assert found == training | dict.fromkeys("ace", "generated")
+
+
+def test_names_that_are_alike_show_no_other_image(save, tmp_path):
+    """An accent in one piece or in two: one of them in a folder whose images are not shown."""
+    save("nurse/Ren\u00e9.png", (6, 6))
+    save("training/nurse/Rene\u0301.png", (9, 9))
+    rows, (picture,) = held(rate.rate(tmp_path / "mine", outputs=tmp_path))
+    assert [row["source"] for row in rows] == ["generated"] and opened(picture).size == (6, 6)
+    with pytest.raises(InputError, match="two images named"):
+        rate.rate(tmp_path / "mine", outputs=tmp_path, show_faces=True)
+
+
+@pytest.mark.parametrize("folder", ["nurse", "training manager", "in training", "trainings"])
+def test_other_folders_are_occupations(save, tmp_path, folder):
+    save(f"{folder}/a.png")
+    ((row,), _) = held(rate.rate(tmp_path / "mine", outputs=tmp_path))
+    assert (row["source"], row["occupation"]) == ("generated", folder)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and links are other things on Windows")
+@pytest.mark.parametrize("there", ["folder", "link", "pipe", "socket", "page", "text"])
+def test_a_page_replaces_a_page_and_nothing_else(save, tmp_path, there):
+    save("nurse/a.png")
+    target, other = tmp_path / "there.html", tmp_path / "other.html"
+    other.write_text("<!DOCTYPE html><title>Mine</title>")
+    makes = {
+        "folder": target.mkdir,
+        "link": lambda: target.symlink_to(rate.rate(tmp_path / "mine", to=tmp_path / "old.html").path),
+        "pipe": lambda: os.mkfifo(target),
+        "page": lambda: target.write_text(other.read_text()),
+        "text": lambda: target.write_text("mine"),
+        "socket": lambda: os.mknod(target, stat.S_IFSOCK | 0o600),
+    }
+    makes[there]()
+    before = target.lstat()
+    with pytest.raises(
+        ParameterError, match=rf"{target} is there already and is no rating page .* with --to\."
+    ):
+        rate.rate(tmp_path / "mine", to=target)
+    assert (target.lstat().st_mode, target.lstat().st_ino) == (before.st_mode, before.st_ino)
 
 
 def test_files_are_decoded_and_made_anew_from_their_pixels(save, tmp_path):

@@ -457,7 +457,7 @@ BAD = {
     ),
     "empty image": (
         "image,source,occupation,r1\na,training,nurse,female\n ,training,nurse,female\n",
-        ": image is empty or of several lines in data row 2; name each image; look for a quote left open.",
+        ": image is '', empty or of several lines in data row 2; name each image; look for a quote left open.",
     ),
     "two spellings": (
         "image,source,occupation,r1\na,training,Nurse,female\nb,training,nurse,female\n",

@@ -289,6 +289,29 @@ def _shares(folder, rows):
     return folder
 
 
+def test_a_page_of_somebody_else_beside_the_runs_stays(project, tmp_path):
+    from biaslab import report
+
+    page = tmp_path / "outputs/index.html"
+    page.parent.mkdir()
+    page.write_text("<!DOCTYPE html><title>My page</title>")
+    with pytest.raises(
+        ParameterError, match=r"index\.html is there already and is no page over runs .* --outputs DIR"
+    ):
+        project({"paradox/a": code("ceo")})
+    assert (
+        page.read_text() == "<!DOCTYPE html><title>My page</title>"
+        and not (tmp_path / "outputs/mine").exists()
+    )
+    page.unlink()
+    assert report.overview(page.parent) == page
+    report.check_overview(page.parent)
+    # What is no file is not replaced by any page or record either.
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(RunError, match="folder is no file, so none is written in its place"):
+        runs.write_json(tmp_path / "folder", {})
+
+
 def test_a_run_never_replaces_what_it_reads(project, tmp_path):
     source = _shares(tmp_path / "outputs/mine/in", GOOD)
     for given in (source, source.parent, tmp_path):
@@ -758,6 +781,76 @@ def test_what_was_changed_on_disk_is_noticed(finished, project, tmp_path):
         "paradox/b is executed again, because notebooks/paradox/b.html was changed since it finished.",
     ]
     assert {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.csv")} == first
+
+
+READS = """
+from biaslab.study import Study
+study = Study(output_dir, source=source, seed=seed)
+study.save("paradox_percent_female", study.measured("paradox_percent_female"))
+"""
+
+
+def _cut(text: str, how: str) -> str | None:
+    """Return a file's text as a power loss may leave it: without its last line, within a line, or not at all."""
+    lines = text.splitlines(keepends=True)
+    return {"line": "".join(lines[:-1]), "within": text[:-7], "gone": None}[how]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["line", "within", "gone"])
+def test_measured_tables_that_were_cut_are_made_anew(project, tmp_path, how):
+    text = f"run: mine\nsource: {_shares(tmp_path / 'in', GOOD)}\n"
+    run, folder = (
+        partial(project, {"paradox/a": READS, "paradox/b": code("nurse")}, text),
+        tmp_path / "outputs/mine",
+    )
+    assert run()["status"] == "ok"
+    left, shown = (
+        folder / ".parts/measured/paradox_percent_female.csv",
+        folder / "measured/paradox_percent_female.csv",
+    )
+    whole = shown.read_text(encoding="utf-8")
+    assert len(whole.splitlines()) == 1 + len(GOOD)
+    for overwrite in (False, True):
+        left.unlink()
+        if (cut := _cut(whole, how)) is not None:
+            left.write_text(cut, encoding="utf-8")
+        # What is gathered now takes all measured tables along.
+        (folder / "tables/paradox_percent_female.csv").write_text("cut")
+        record = run(overwrite=overwrite)
+        assert record["status"] == "ok" and [n["kept"] for n in record["notebooks"]] == [False, True]
+        said = "is gone" if how == "gone" else "was changed"
+        assert record["notes"][0] == (
+            f"paradox/a is executed again, because .parts/measured/paradox_percent_female.csv {said} since it finished."
+        )
+        assert shown.read_text(encoding="utf-8") == left.read_text(encoding="utf-8") == whole
+    assert run()["up_to_date"]
+
+
+@pytest.mark.slow
+def test_a_measured_table_that_was_cut_is_left_out_where_its_notebook_is_not_executed(project, tmp_path):
+    text = f"run: mine\nsource: {_shares(tmp_path / 'in', GOOD)}\n"
+    notebooks = {"paradox/a": READS, "paradox/b": code("nurse")}
+    project(notebooks, text)
+    folder = tmp_path / "outputs/mine"
+    left = folder / ".parts/measured/paradox_percent_female.csv"
+    left.write_text(_cut(left.read_text(encoding="utf-8"), "line"), encoding="utf-8")
+    record = project(notebooks, f"{text}notebooks: [paradox/b]\n", again=True)
+    assert record["notes"][0] == (
+        ".parts/measured/paradox_percent_female.csv was changed, so it is left out until paradox/a is executed again."
+    )
+    assert not left.exists() and not list((folder / "measured").iterdir())
+    # As it is, by itself.
+    record = project(notebooks, text)
+    assert [n["kept"] for n in record["notebooks"]] == [False, True] and left.exists()
+
+
+@pytest.mark.slow
+def test_variants_may_each_leave_a_measured_table_of_their_own(project, tmp_path):
+    given = [_shares(tmp_path / name, rows) for name, rows in (("one", GOOD), ("two", GOOD[:-1]))]
+    text = f"run: mine\nsource: [{given[0]}, {given[1]}]\n"
+    assert project({"paradox/a": READS}, text)["status"] == "ok"
+    assert project({"paradox/a": READS}, text)["up_to_date"]
 
 
 @pytest.mark.slow

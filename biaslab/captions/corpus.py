@@ -33,8 +33,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-from biaslab import delimited, folders, plugins, shared
-from biaslab.errors import InputError, MissingInputError, ParameterError, loading, name_help, near_matches
+from biaslab import delimited, folders, plugins, reading, shared
+from biaslab.errors import (
+    InputError,
+    MissingInputError,
+    ParameterError,
+    loading,
+    name_help,
+    near_matches,
+    unasked,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -717,7 +725,7 @@ class HubCorpus(_Tables):
         splits = self._folder / "dataset_dict.json"
         if not splits.is_file():
             return self._folder
-        there = json.loads(splits.read_text(encoding="utf-8")).get("splits", [])
+        there = json.loads(reading.text(splits)).get("splits", [])
         if self._split not in there:
             raise InputError(
                 f"The dataset in {self._folder} has no split {self._split!r}; name one as 'hf:FOLDER@SPLIT'. "
@@ -730,7 +738,8 @@ class HubCorpus(_Tables):
         import datasets
 
         try:
-            return datasets.load_dataset_builder(self._dataset, self._config or None)
+            with unasked():
+                return datasets.load_dataset_builder(self._dataset, self._config or None)
         except Exception as error:
             # The library raises many kinds; each means that the dataset cannot be had under this name.
             raise MissingInputError(

@@ -438,10 +438,12 @@ def without_gender(texts: Iterable[str], *, names: str = "gazetteer") -> list[st
 
 
 def _neutral(text: str, spans: str) -> str:
-    for span in reversed(spans.split(";") if spans else []):
+    parts, last = [], 0
+    for span in spans.split(";") if spans else []:
         start, end, kind = span.split(":")
-        word, rest = text[int(start) : int(end)].lower(), text[int(end) :]
+        word = text[int(start) : int(end)].lower()
         noun = kind.endswith("-name") or (kind.endswith("-word") and word not in ("female", "male"))
-        instead = ("people" if word in _PLURALS else "person") if noun else ""
-        text = text[: int(start)] + instead + rest
+        parts += [text[last : int(start)], ("people" if word in _PLURALS else "person") if noun else ""]
+        last = int(end)
+    text = "".join([*parts, text[last:]])
     return re.sub(r"\s+([,.;:])", r"\1", _SPACES.sub(" ", text)).strip()

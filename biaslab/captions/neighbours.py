@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import finite, models, processor, repositories
-from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.errors import InputError, ParameterError, name_help, unasked
 
 if TYPE_CHECKING:
     from biaslab.repositories import Located
@@ -315,7 +315,7 @@ def _model(name: str, device: str, precision: str):
             models.check_folder(where)
         elif name != DEFAULT:
             where = str(models.fetched(_on_hub(name)))
-        with models.without_bars():
+        with models.without_bars(), unasked():
             model = SentenceTransformer(
                 where,
                 device=None if device == "auto" else device,

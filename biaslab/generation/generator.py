@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from biaslab import finite, processor
+from biaslab import errors, finite, processor
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import families, loading, texts
 from biaslab.generation.settings import GenerationSettings
@@ -109,7 +109,8 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto") -> G
     if settings.scheduler:
         loading.set_scheduler(pipe, settings.scheduler)
     families.check_guidance(family, pipe, settings.negative_prompt)
-    with loading.quiet():
+    # It tries how the model takes what it is given: a configuration may say what does not fit.
+    with loading.quiet(), errors.loading(model, "a text-to-image model"):
         pipe.to(where)
         return Generator(pipe, settings.changed(dtype=dtype), model=model, folder=folder, device=where)
 

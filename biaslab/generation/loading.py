@@ -10,8 +10,9 @@ import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from biaslab import models, repositories
+from biaslab import models, reading, repositories
 from biaslab.errors import BiaslabError, ParameterError, loading, name_help
+from biaslab.generation import texts
 from biaslab.repositories import Located
 
 # Arguments of a pipeline that needs more than text, and of one that makes something else than images.
@@ -110,7 +111,7 @@ def pipeline_class(folder: Path, name: str):
 
 
 def _said(folder: Path) -> dict:
-    return json.loads((folder / "model_index.json").read_text(encoding="utf-8"))
+    return json.loads(reading.text(folder / "model_index.json"))
 
 
 def _has_class(library: str, name: str) -> bool:
@@ -146,6 +147,7 @@ def load_pipeline(folder: Path, name: str, *, dtype, safety_checker: bool):
                 vae, use_safetensors=True, torch_dtype=dtype
             )
         pipe = loader.from_pretrained(str(folder), use_safetensors=True, **options)
+    texts.check_lengths(pipe, name)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from biaslab import reading
 from biaslab.errors import ParameterError
 
 _PARTS = ("tokenizer", "tokenizer_2", "tokenizer_3")
@@ -20,6 +21,8 @@ COLUMNS = {
 }
 """Pipeline -> its text as the denoising network reads it, part after part: the tokenizers whose tokens stand in the
 same columns. Flux reads the other tokenizer's text as one vector, without words."""
+# Tokens of a text from which on a tokenizer has no limit.
+_NO_LIMIT = 10**9
 # Tokenizers with a fixed list of words; all others spell out what they do not know.
 _WHOLE_WORDS = ("WordLevel", "WordPiece")
 
@@ -28,7 +31,23 @@ def tokenizers(pipe) -> list[tuple[object, int]]:
     """Return a pipeline's tokenizers, each with the most tokens of a text that its encoder reads (0: any)."""
     found = [t for name in _PARTS if (t := getattr(pipe, name, None)) is not None]
     read = _of_t5(pipe, [(t, int(t.model_max_length)) for t in found])
-    return [(t, most if most < 10**9 else 0) for t, most in read]
+    return [(t, most if most < _NO_LIMIT else 0) for t, most in read]
+
+
+def check_lengths(pipe, name: str) -> None:
+    """Check that the tokenizers of a loaded pipeline, called ``name``, read a number of tokens that a text can have.
+
+    Raises:
+        ParameterError: One reads none; or texts are padded to what it reads, which is more than fits in memory.
+    """
+    there = [part for part in _PARTS if getattr(pipe, part, None) is not None]
+    for part, longest in _of_t5(pipe, [(part, getattr(pipe, part).model_max_length) for part in there]):
+        # Elsewhere one without a limit, of which a number larger than all is said, is told one by its pipeline.
+        if longest < 1 or (longest >= _NO_LIMIT and type(pipe).__name__ in COLUMNS):
+            raise ParameterError(
+                f"{name}: the configuration of its {part} gives {longest} as the tokens of a text (model_max_length), "
+                "which no text model reads. Fetch the model again, or choose another one."
+            )
 
 
 def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
@@ -40,7 +59,7 @@ def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
     texts, unknown = list(dict.fromkeys(texts)), {}
     for part in _PARTS:
         file = Path(folder) / part / "tokenizer.json"
-        if not file.is_file() or json.loads(file.read_text("utf-8"))["model"].get("type") not in _WHOLE_WORDS:
+        if not file.is_file() or json.loads(reading.text(file))["model"].get("type") not in _WHOLE_WORDS:
             continue
         from tokenizers import Tokenizer
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from biaslab import finite
+from biaslab import finite, reading
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import loaded
 from biaslab.judging.names import WHOLE
@@ -165,7 +165,7 @@ class MediaPipeFaces:
         self._mediapipe = mediapipe
         self.min_score = float(min_score)
         # The file's bytes, so that a path is never resolved again by the library's own rules.
-        model = tasks.BaseOptions(model_asset_buffer=Path(file).expanduser().read_bytes())
+        model = tasks.BaseOptions(model_asset_buffer=reading.content(Path(file).expanduser()))
         options = tasks.vision.FaceDetectorOptions(base_options=model, min_detection_confidence=min_score)
         try:
             self._detector = tasks.vision.FaceDetector.create_from_options(options)

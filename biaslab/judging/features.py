@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab import finite, models
+from biaslab import finite, models, reading
 from biaslab.errors import InputError, ParameterError, loading, name_help
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
@@ -74,8 +74,9 @@ class Features:
             folder = models.local(where)
             if not (folder / "config.json").is_file():
                 raise ParameterError(no_config(name))
-            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            self._network = _OfTimm(folder) if "architecture" in config else _Encoder(folder, config)
+            config = json.loads(reading.text(folder / "config.json"))
+            timm = "architecture" in config
+            self._network = _OfTimm(name, folder) if timm else _Encoder(name, folder, config)
         self.name, self._device = name, loaded.device(device)
         self._network.model.eval().to(self._device)
         # What the network is fed may be larger than the images are.
@@ -109,7 +110,7 @@ class Features:
 class _OfTimm:
     """A network that timm has saved."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path) -> None:
         import timm
         from safetensors.torch import load_file
 
@@ -118,6 +119,7 @@ class _OfTimm:
         self.model.load_state_dict(load_file(folder / "model.safetensors"))
         known = timm.data.resolve_data_config(model=self.model)
         size = tuple(known["input_size"][1:])
+        loaded.check_sizes(name, "a side of images", size)
         self._pixels = Pixels(
             size, known["mean"], known["std"], known["interpolation"], shorter=round(min(size) / CROP)
         )
@@ -135,7 +137,7 @@ class _OfTimm:
 class _Encoder:
     """What a model of transformers sees images with: a detector's backbone, a segmenter's encoder."""
 
-    def __init__(self, folder: Path, config: dict) -> None:
+    def __init__(self, name: str, folder: Path, config: dict) -> None:
         import transformers
 
         kind = getattr(transformers, str((config.get("architectures") or [""])[0]), None)
@@ -149,6 +151,7 @@ class _Encoder:
         backbone = getattr(base, "backbone", base)
         self.model = getattr(backbone, "model", backbone)
         self._processor = transformers.AutoImageProcessor.from_pretrained(folder, trust_remote_code=False)
+        loaded.check_processor(name, self._processor)
 
     def pixels(self, images: Sequence[np.ndarray], device):
         given = self._processor(images=loaded.writable(images), return_tensors="pt")

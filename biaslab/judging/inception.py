@@ -8,16 +8,19 @@ Source: dalleval paper, section 4.3 (FID; Heusel et al. 2017).
 
 from __future__ import annotations
 
+import hashlib
+import io
 import logging
 import os
 import re
+import tempfile
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from biaslab import finite
+from biaslab import finite, reading
 from biaslab.errors import InputError, ParameterError, loading
 from biaslab.judging import loaded
 from biaslab.judging.names import file_digest
@@ -37,12 +40,20 @@ def check_weights(path: str | Path) -> str:
             that was not copied to its end.
     """
     where = Path(os.path.expanduser(path))
+    _check_there(where)
+    return _checked(where, file_digest(where))
+
+
+def _check_there(where: Path) -> None:
     if not where.is_file():
         raise ParameterError(
             f"There is no file {where} of Inception's weights. torch-fidelity's releases have one that is named "
             "weights-inception-2015-12-05-6726825d.pth; without it leave dalleval.inception empty."
         )
-    found = file_digest(where)
+
+
+def _checked(where: Path, found: str) -> str:
+    """Return the digest of a file of weights, as for :func:`check_weights`."""
     if not found.startswith(_KNOWN):
         other = "%s is not the file that FID is computed with (SHA-256 %s…): no number compares."
         _log.warning(other, where, _KNOWN)
@@ -70,13 +81,16 @@ class Inception:
     def __init__(self, path: str | Path, *, device: str = "auto") -> None:
         import torch
 
-        check_weights(path)
-        where = os.path.expanduser(path)
-        # The library reads pickles as they are: here they are read once as tensors alone, which runs nothing.
+        where = Path(os.path.expanduser(path))
+        _check_there(where)
+        # Read once: what is looked at is what is used, whatever becomes of the file meanwhile.
+        data = reading.content(where)
+        _checked(where, hashlib.sha256(data).hexdigest())
+        # The library reads pickles as they are: here they are read as tensors alone, which runs nothing.
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                torch.load(where, map_location="cpu", weights_only=True)
+                tensors = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         # What is no file of weights raises nearly anything; torch's own words advise to read it without the check.
         except Exception as error:
             raise ParameterError(
@@ -85,8 +99,11 @@ class Inception:
             ) from None
         from torchmetrics.image.fid import FrechetInceptionDistance
 
-        with loading(str(path), "Inception-v3's weights"):
-            made = FrechetInceptionDistance(feature=2048, feature_extractor_weights_path=where)
+        # The library takes a file: one of these tensors, that nobody else writes to.
+        with loading(str(path), "Inception-v3's weights"), tempfile.TemporaryDirectory() as own:
+            copy = Path(own, "weights.pth")
+            torch.save(tensors, copy)
+            made = FrechetInceptionDistance(feature=2048, feature_extractor_weights_path=str(copy))
         self._device = loaded.device(device)
         self._model = made.inception.eval().to(self._device)
         # A GPU is fed more at once; each image is enlarged to 299 pixels a side.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from biaslab import finite, models, processor
+from biaslab import finite, models, processor, reading
 from biaslab.errors import ParameterError, loading, name_help
 from biaslab.judging.words import DTYPES
 
@@ -89,6 +90,38 @@ class Batches:
         return max(1, min(self._most, self._most * 128 * 128 // (shape[0] * shape[1])))
 
 
+MOST_SIDE = 16_384
+"""Pixels a side of what a model is fed, and :data:`MOST_TOKENS` of a text that it reads: far more than any takes."""
+MOST_TOKENS = 10**6
+
+
+def check_sizes(name: str, what: str, sizes: Iterable[Any], most: int = MOST_SIDE) -> None:
+    """Check sizes that a model's configuration gives, so that no image is brought to one that does not fit in memory.
+
+    Raises:
+        ParameterError: One is no whole number from 1 to ``most``.
+    """
+    for size in sizes:
+        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= most:
+            raise ParameterError(
+                f"{name}: its configuration gives {size!r:.40} as {what}, which is not between 1 and {most:,}. Fetch "
+                "the model again, or choose another one."
+            )
+
+
+def check_processor(name: str, processor) -> None:
+    """Check what a processor of transformers brings images to, and the least that its tokenizer reads."""
+    images = getattr(processor, "image_processor", processor)
+    for given in (getattr(images, of, None) for of in ("size", "crop_size")):
+        # A longest edge is a limit, and may be as large as it is.
+        given = given if isinstance(given, Mapping) else vars(given) if hasattr(given, "__dict__") else {}
+        sides = [given.get(side) for side in ("height", "width", "shortest_edge")]
+        check_sizes(name, "a side of images", [side for side in sides if side is not None])
+    longest = getattr(getattr(processor, "tokenizer", None), "model_max_length", 1)
+    # Tokenizers without a limit have a number that is larger than all.
+    check_sizes(name, "the tokens of a text", [min(longest, MOST_TOKENS)], MOST_TOKENS)
+
+
 def batch_on(where) -> int:
     """Return how many images are read at a time: a model's batch or more."""
     return 128 if where.type == "cpu" else 512
@@ -108,7 +141,7 @@ def of_transformers(name: str, kind: str, what: str) -> tuple[str, str]:
     """
     with loading(name, what):
         folder = models.local(models.resolve(name, kind))
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads(reading.text(folder / "config.json"))
         return str(folder), str(config.get("model_type", ""))
 
 
@@ -165,6 +198,7 @@ def ready(
         )
     with loading(name, what):
         beside = getattr(transformers, processor).from_pretrained(folder, trust_remote_code=False)
+        check_processor(name, beside)
     return model.to(where), beside
 
 

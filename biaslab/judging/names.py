@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from biaslab import cells, models
+from biaslab import cells, models, reading
 from biaslab.judging import plugins
 from biaslab.judging.plugins import PLUGIN
 
@@ -49,5 +49,6 @@ def files_digest(name: str, kind: str) -> str:
 
 def file_digest(path: Path) -> str:
     """Return the SHA-256 digest of a file's content."""
+    reading.check(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biaslab import closure, models, plugins
+from biaslab import closure, models, plugins, reading
 from biaslab.errors import BiaslabError, InputError, ParameterError, loading
 from biaslab.genders import GENDERS
 
@@ -83,7 +83,7 @@ def digest(name: str) -> str:
     point, argument = _named(name)
     whole = hashlib.sha256(f"{closure.brought(point)} {argument} ".encode())
     if argument and (path := Path(argument).expanduser()).is_file():
-        whole.update(path.read_bytes())
+        whole.update(reading.content(path))
     for file in _files(name, point, argument):
         whole.update(file.name.encode() + b"\0")
         with file.open("rb") as opened:
@@ -113,7 +113,7 @@ def _told(name: str) -> Iterator[None]:
     except BiaslabError:
         raise
     # It may raise anything.
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         said = " ".join(str(error).split())
         raise InputError(f"{name} fails: {type(error).__name__}: {said:.400}") from error
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from biaslab import cells, plaintext
+from biaslab import cells
 from biaslab.judging.segmenters import folded
 
 STEPS = ("objects", "number", "relation")
@@ -83,7 +83,7 @@ def _answers(
     table, _ = cells.load(path, known)
     cells.require(table, [*keys, *columns], path, needs, known)
     table["image_id"] = cells.image_ids(table["image_id"], image_ids)
-    table["rater"] = table["rater"].map(plaintext.name) if "rater" in table else "1"
+    table["rater"] = cells.names(table["rater"], path, empty=True).astype(object) if "rater" in table else "1"
     strange = ~table["image_id"].isin(image_ids)
     cells.refuse(strange, path, "{} is no image of this run", "take the row out", table["image_id"])
     if about:

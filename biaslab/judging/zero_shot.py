@@ -5,10 +5,14 @@ Probabilities are the softmax over the texts of the model's own scale times the 
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,12 +21,15 @@ from biaslab.errors import ParameterError, loading, name_help
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
 from biaslab.judging.words import GENDER_TEXTS
-from biaslab.repositories import Located
+from biaslab.repositories import Located, Repository
 
 # Files of weights of a model on the hub that open_clip reads.
 _WEIGHTS = ("open_clip*.safetensors",)
-# What a folder holds that has a tokenizer of its own.
-_TOKENIZERS = ("tokenizer*.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
+# How open_clip calls the file of weights in a folder, best first.
+_FIRST = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "model.safetensors")
+_CONFIG = "open_clip_config.json"
+# What a configuration may say of how its tokenizer reads texts; others are of files.
+_OPTIONS = ("clean", "strip_sep_token", "language", "reduction_mask", "additional_special_tokens")
 
 
 class ZeroShot:
@@ -45,12 +52,13 @@ class ZeroShot:
         import open_clip
 
         where = loaded.device(device)
-        model, tag, options, tokenizer = _named(name)
-        with loading(name, "an open_clip model"):
+        with loading(name, "an open_clip model"), tempfile.TemporaryDirectory() as place:
+            parts = _parts(name)
+            _lay_out(parts, Path(place))
             made, _, transform = open_clip.create_model_and_transforms(
-                model, pretrained=tag, pretrained_text=False, device=where, **options
+                f"local-dir:{place}", pretrained_text=False, device=where, **parts.options
             )
-            words = open_clip.get_tokenizer(tokenizer)
+            words = open_clip.get_tokenizer(f"local-dir:{place}")
         self._start(name, made, transform, words, dtype, batch_size)
 
     @classmethod
@@ -69,6 +77,7 @@ class ZeroShot:
         # Texts are few and are encoded as trained; only the image tower takes the smaller type.
         model.visual.to(self._dtype)
         self._pixels = Pixels.of_open_clip(model.visual.preprocess_cfg, transform)
+        loaded.check_sizes(name, "a side of images", self._pixels.size)
         self.side = self._pixels.size[0]
         self._texts: dict[str, np.ndarray] = {}
 
@@ -166,40 +175,92 @@ def look_up(name: str) -> Located:
     """
     if tagged := _tagged(name):
         return tagged[0]
-    found = repositories.look_up(name, "clip")
-    if "open_clip_config.json" not in found.files:
+    return _located(repositories.look_up(name, "clip"))
+
+
+def _located(found: Repository) -> Located:
+    """Return a repository with the one file of its weights that is read; errors as of :func:`look_up`."""
+    if _CONFIG not in found.files:
         raise ParameterError(
-            f"{name} holds no open_clip_config.json, so it is no open_clip model. A CLIP model saved by "
-            "transformers must be converted first."
+            f"{found.name} holds no {_CONFIG}, so it is no open_clip model. A CLIP model saved by transformers must be "
+            "converted first."
         )
-    return found.with_weights(_WEIGHTS if found.on_hub else repositories.SAFETENSORS)
+    # It names no model that would be fetched by it.
+    found.json(_CONFIG)
+    patterns = _WEIGHTS if found.on_hub else repositories.SAFETENSORS
+    there = [file for file in found.matching(patterns) if "/" not in file]
+    known = [file for file in _FIRST if file in there]
+    if not known and len(there) > 1:
+        raise ParameterError(
+            f"{found.name} holds {', '.join(sorted(there)[:3])}, and it is not known which of them are its weights: "
+            f"keep one of them."
+        )
+    return found.with_weights([*known, *there][:1] or patterns)
 
 
-def _named(name: str) -> tuple[str, str | None, dict, str]:
-    """Return open_clip's names of model and weights, options, and its name of the tokenizer, for a name of ours."""
+class _Parts(NamedTuple):
+    """What a model is made from, all of it looked through."""
+
+    config: dict
+    """As :data:`_CONFIG` has it."""
+    weights: Path
+    words: Path | None
+    """The folder of its tokenizer; None where open_clip has it."""
+    options: dict
+    """Of open_clip, for the model."""
+
+
+def _parts(name: str) -> _Parts:
+    """Return what a model of ours is made from, fetched where it is on the hub."""
     if tagged := _tagged(name):
-        located, options = tagged
-        with loading(name, "an open_clip model"):
-            file = located.repository.file(located.weights[0])
-        architecture = name.partition(":")[0]
-        return architecture, str(file), options, architecture
+        return _of_tag(name, *tagged)
     where = models.resolve(name, "clip")
-    if Path(where).is_dir():
-        look_up(name)
-        return f"local-dir:{where}", None, {}, f"local-dir:{where}"
-    with loading(name, "an open_clip model"):
-        folder = models.fetched(where, _WEIGHTS)
-        if not any(folder.glob(_WEIGHTS[0])):
-            fix = "Choose a copy of the model that has weights which open_clip reads as .safetensors."
-            raise models.not_safetensors(f"{name} has none", fix)
-    # It may leave its tokenizer to another model of the hub: files of words, which open_clip fetches by itself.
-    own = any(any(folder.glob(pattern)) for pattern in _TOKENIZERS)
-    return (
-        f"local-dir:{folder}",
-        None,
-        {},
-        f"local-dir:{folder}" if own else f"hf-hub:{models.on_hub(where)[0]}",
-    )
+    folder = Path(where) if Path(where).is_dir() else models.fetched(where, _WEIGHTS)
+    located = _located(repositories.look_up(name, "clip", str(folder)))
+    config = located.repository.json(_CONFIG)
+    text = config["model_cfg"]["text_cfg"]
+    if odd := set(text.get("tokenizer_kwargs") or ()).difference(_OPTIONS):
+        raise ParameterError(
+            f"{name}: {_CONFIG} gives its tokenizer {min(odd)!r}, which may open files elsewhere; allowed are "
+            f"{', '.join(_OPTIONS)}. Take this entry out."
+        )
+    if text.get("hf_model_name"):
+        text["hf_model_name"] = str(folder.absolute())
+    return _Parts(config, folder / located.weights[0], folder, {})
+
+
+def _of_tag(name: str, located: Located, options: dict) -> _Parts:
+    """Return what ``ARCHITECTURE:TAG`` is made from; fetched at commits, and looked through."""
+    import open_clip
+
+    config = open_clip.get_model_config(name.partition(":")[0])
+    text, repository, words = config["text_cfg"], located.repository, None
+    weights = repository.file(located.weights[0])
+    if text.get("hf_tokenizer_name"):
+        own = _has_words(repository)
+        words = models.fetched(
+            *((repository.on_hub, located.weights) if own else (text["hf_tokenizer_name"], ()))
+        )
+    if text.get("hf_model_name"):
+        text["hf_model_name"] = str(models.fetched(text["hf_model_name"], ()))
+    return _Parts({"model_cfg": config}, weights, words, options)
+
+
+def _has_words(repository: Repository) -> bool:
+    return not set(models.TOKENIZERS).isdisjoint(repository.files)
+
+
+def _lay_out(parts: _Parts, place: Path) -> None:
+    """Put what open_clip is to read into a folder, and nothing else: it chooses among what it finds."""
+    (place / _CONFIG).write_text(json.dumps(parts.config), encoding="utf-8")
+    links = {_FIRST[0]: parts.weights}
+    for pattern in models.CONFIGURATIONS if parts.words else ():
+        links |= {file.name: file for file in parts.words.glob(pattern) if file.name != _CONFIG}
+    for name, file in links.items():
+        try:
+            (place / name).symlink_to(file.absolute())
+        except OSError:  # Links need rights on Windows.
+            shutil.copyfile(file, place / name)
 
 
 def _tagged(name: str) -> tuple[Located, dict] | None:
@@ -224,6 +285,9 @@ def _tagged(name: str) -> tuple[Located, dict] | None:
     # another activation than open_clip's architecture of that name has.
     options = {f"image_{k}": settings.get(k) for k in ("mean", "std", "interpolation", "resize_mode")}
     located = found.with_weights([safe])
+    for key, other in models.others_of_tag(name).items():
+        if key == "hf_model_name" or not _has_words(found):
+            repositories.look_up(other, "clip", other)
     # open_clip has the rest.
     located = replace(located, files=located.weights)
     return located, options | {"force_quick_gelu": bool(settings.get("quick_gelu"))}

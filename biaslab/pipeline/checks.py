@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from biaslab import models, plugins
+from biaslab import models, plugins, reading
 from biaslab.captions.corpus import FileCorpus, open_corpus
 from biaslab.captions.corpus import absolute as absolute_corpus
 from biaslab.captions.search import Matcher, search
@@ -364,7 +364,7 @@ def digest(model: str, settings: Settings) -> str:
     with contextlib.suppress(MissingInputError, ParameterError):
         whole.update((s.objects if s.objects in ("", TRUTH) else instances.digest(s.objects)).encode())
     for path in filter(None, (s.vocabulary, s.ratings)):
-        whole.update(Path(os.path.expanduser(path)).read_bytes())
+        whole.update(reading.content(os.path.expanduser(path)))
     s = settings.dalleval
     if s.detector:
         whole.update(files_digest(s.detector, "detector").encode())
@@ -383,7 +383,7 @@ def digest(model: str, settings: Settings) -> str:
     if s.images:
         whole.update(FolderImages(s.images).digest.encode())
     if s.ratings:
-        whole.update(Path(os.path.expanduser(s.ratings)).read_bytes())
+        whole.update(reading.content(os.path.expanduser(s.ratings)))
     return whole.hexdigest()
 
 

@@ -18,11 +18,11 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
+from biaslab import reading
 from biaslab.errors import InputError, name_help
 from biaslab.prompts.dalleval import CLASSES, COUNTS, RELATIONS, SKILLS
 
 _log = logging.getLogger(__name__)
-_MOST_BYTES = 500_000_000
 # As the simulator calls them, in one word and with a capital where another begins; people have names.
 _NAMES = {"bike": "bicycle", "human": "person"}
 
@@ -145,10 +145,8 @@ _Form = TypeVar("_Form", bound=BaseModel)
 
 
 def _read(file: Path, form: type[_Form]) -> _Form:
-    if file.stat().st_size > _MOST_BYTES:
-        raise InputError(f"{file} has more than {_MOST_BYTES:,} bytes.")
     try:
-        return form.model_validate_json(file.read_bytes())
+        return form.model_validate_json(reading.content(file))
     except ValidationError as error:
         first = error.errors()[0]
         at = ".".join(map(str, first["loc"]))
@@ -168,14 +166,16 @@ def _row(skill: str, scene: _Scene, file: Path) -> tuple:
     else:
         fits = len(set(names)) == 1 and n in ((1,) if skill == "object" else COUNTS)
     if not fits:
-        said = [(one.shape, one.relation) for one in scene.objects]
+        first = ", ".join(f"{one.shape!r}" for one in scene.objects[:3]) + (", …" if len(names) > 3 else "")
+        last = scene.objects[-1].relation
         wanted = {
             "object": "one",
             "count": f"1 to {max(COUNTS)} of one class",
             "spatial": f"two, the second with the relation {' or '.join(f'{r}_0' for r in RELATIONS)}",
         }
         raise InputError(
-            f"{file}: the scene {scene.id} has the objects {said}. A scene of the skill {skill} has {wanted[skill]}."
+            f"{file}: the scene {scene.id} has {len(names):,} object{'s' * (n != 1)} ({first}; the relation "
+            f"of the last is {last!r:.60}). A scene of the skill {skill} has {wanted[skill]}."
         )
     return (scene.id, skill, 0, scene.text, names[-1], n, relation, other)
 
@@ -184,7 +184,7 @@ def _class(shape: str, file: Path) -> str:
     words = re.sub(r"(?<!^)([A-Z])", r" \1", shape).lower()
     name = _NAMES.get(words.partition(" ")[0], words)
     if name not in CLASSES:
-        raise InputError(f"{file} names the class {shape!r}. {name_help(name, CLASSES)}")
+        raise InputError(f"{file} names the class {shape!r:.60}. {name_help(name[:60], CLASSES)}")
     return name
 
 

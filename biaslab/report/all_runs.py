@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from biaslab import records
 from biaslab.errors import RunError
 from biaslab.report import cards
-from biaslab.report.pages import asset, format_seconds, format_time, href, write_from
+from biaslab.report.pages import asset, format_seconds, format_time, href, is_page, write_from
+from biaslab.store import check_target
 
 # Runs that the page shows with their cards; of older ones it has the names.
 SHOWN = 20
@@ -17,6 +19,12 @@ SHOWN = 20
 _CARDS, _AGAIN = 3, 5
 # Seconds without a word from a run after which it counts as ended, whatever it says.
 _SILENT = 3600
+
+
+def check_overview(outputs: str | Path) -> None:
+    """Check that the page over runs can be written: a ParameterError where somebody else's page has its name."""
+    ours = partial(is_page, title="biaslab: reports")
+    check_target(Path(outputs) / "index.html", ours, "page over runs", "--outputs DIR")
 
 
 def overview(outputs: str | Path) -> Path:

@@ -14,6 +14,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from biaslab import reading
 from biaslab.errors import InputError
 from biaslab.findings import level
 from biaslab.report import cards
@@ -59,7 +60,7 @@ def build(run_dir: str | Path) -> Path:
     run_dir = Path(run_dir)
     path = run_dir / "run.json"
     try:
-        run = json.loads(path.read_text(encoding="utf-8"))
+        run = json.loads(reading.text(path))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}. Give the folder of a run.") from error
     if not isinstance(run, dict):

@@ -360,9 +360,9 @@ def _assignments(source: str) -> list[dict[str, str]]:
 def _first_heading(cells: list[Any]) -> str:
     for cell in cells:
         if cell.cell_type == "markdown" and _ERROR_TAG not in _tags(cell):
-            found = re.search(r"^#[ \t]+(.+?)[ \t#]*$", cell.source, re.MULTILINE)
-            if found:
-                return re.sub(r"[*_`]", "", found.group(1))
+            found = re.search(r"^#[ \t]+(.+)$", cell.source, re.MULTILINE)
+            if found and (heading := found.group(1).rstrip(" \t#")):
+                return re.sub(r"[*_`]", "", heading)
     return ""
 
 

@@ -140,6 +140,13 @@ def format_time(value: object) -> str:
     return f"{when.day} {when:%B %Y, %H:%M} UTC"
 
 
+def is_page(path: Path, title: str) -> bool:
+    """Return whether a file is a page that was written here under this title."""
+    with path.open("rb") as file:
+        head = file.read(8000)
+    return head.startswith(b"<!DOCTYPE html>") and f"<title>{title}</title>".encode() in head
+
+
 def write_page(path: Path, html: str) -> Path:
     """Write ``html`` as UTF-8, to a temporary name first: a reader never sees half a page."""
     path.parent.mkdir(parents=True, exist_ok=True)

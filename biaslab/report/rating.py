@@ -5,12 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from biaslab.report.pages import asset, content_security_policy, environment, write_page
+from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
+from biaslab.store import check_target
+
+
+def check_rating_page(path: str | Path) -> None:
+    """Check that the page can be written: a ParameterError where something else than such a page has its name."""
+    check_target(Path(path), partial(is_page, title="Rate images"), "rating page", "--to")
 
 
 def rating_page(
@@ -30,7 +37,9 @@ def rating_page(
 
     Raises:
         OSError: The page cannot be written.
+        ParameterError: As of :func:`check_rating_page`.
     """
+    check_rating_page(path)
     header, *rows = cells
     data = {"seed": seed, "header": header, "rows": rows, "pictures": pictures}
     data["id"] = hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]

@@ -116,3 +116,41 @@ def test_a_hub_name_without_a_network(monkeypatch, tmp_path):
         ParameterError, match=r"CompVis/stable-diffusion-v1-4 is not on this machine.*Run once with a network"
     ):
         load("CompVis/stable-diffusion-v1-4", GenerationSettings())
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value", "told"),
+    [
+        (
+            "tokenizer/tokenizer_config.json",
+            "model_max_length",
+            10**30,
+            "of its tokenizer gives 10{30} as the tokens of",
+        ),
+        (
+            "tokenizer/tokenizer_config.json",
+            "model_max_length",
+            -3,
+            "of its tokenizer gives -3 as the tokens of a text",
+        ),
+        (
+            "tokenizer/tokenizer_config.json",
+            "model_max_length",
+            0,
+            "of its tokenizer gives 0 as the tokens of a text",
+        ),
+        ("unet/config.json", "sample_size", 10**9, "cannot be loaded as a text-to-image model"),
+        ("unet/config.json", "sample_size", -1, "cannot be loaded as a text-to-image model"),
+    ],
+)
+def test_sizes_that_nothing_has_are_told_with_the_models_name_before_any_image(
+    folders, tmp_path, file, key, value, told
+):
+    folder = copy(folders("sd1"), tmp_path / "model")
+    config = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps(config | {key: value}))
+    with pytest.raises(ParameterError, match=rf"{folder}.* {told}"):
+        load(str(folder), GenerationSettings(steps=1))
+    if key == "model_max_length":
+        with pytest.raises(ParameterError, match=rf"it: .* {told}"):
+            loading.load_pipeline(folder, "it", dtype=None, safety_checker=False)

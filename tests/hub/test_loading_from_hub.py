@@ -10,7 +10,8 @@ import pytest
 from biaslab import models, repositories
 from biaslab.errors import ParameterError
 from biaslab.generation import GenerationSettings, load, loading
-from biaslab.judging import zero_shot
+from biaslab.judging import lookup, zero_shot
+from biaslab_world.brought import WEIGHTS
 
 NAME = "owner/tiny"
 UNET = "unet/diffusion_pytorch_model.safetensors"
@@ -179,9 +180,10 @@ def test_weights_by_open_clips_names_are_of_one_commit(hub, tmp_path, name, repo
     (served / file).write_bytes(b"weights")
     (served / "open_clip_pytorch_model.bin").write_bytes(b"pickled")
     commit = hub.serve(repository, served).commit
-    architecture, weights, options, tokenizer = zero_shot._named(name)
-    assert architecture == tokenizer == "ViT-L-14" and options["force_quick_gelu"] is quick
-    assert Path(weights).parts[-2:] == (commit, file) and hub.fetched(".bin") == 0
+    config, weights, words, options = zero_shot._parts(name)
+    # ViT-L/14 of Radford et al. 2021, Table 20, with a tokenizer that open_clip carries.
+    assert config["model_cfg"]["embed_dim"] == 768 and words is None and options["force_quick_gelu"] is quick
+    assert weights.parts[-2:] == (commit, file) and hub.fetched(".bin") == 0
     assert models.digest_of_tag(name) == f"{name}@{commit}" and models.commits()[name] == commit
     # With the numbers that open_clip knows its pixels are to be brought to.
     assert options["image_mean"][0] == pytest.approx(mean, abs=1e-4)
@@ -189,7 +191,103 @@ def test_weights_by_open_clips_names_are_of_one_commit(hub, tmp_path, name, repo
     hub.serve(repository, served)
     models._commits.clear()
     with pytest.raises(ParameterError, match=r"open_clip_pytorch_model\.bin; .*\.safetensors only"):
-        zero_shot._named(name)
+        zero_shot._parts(name)
+
+
+# open_clip's architectures of these names leave their words to a repository, which may be another than their weights'.
+SIGLIP, SIGLIP_L = "timm/ViT-B-16-SigLIP", "timm/ViT-L-16-SigLIP-256"
+ROBERTA, TEXT = "laion/CLIP-ViT-B-32-roberta-base-laion2B-s12B-b32k", "FacebookAI/roberta-base"
+
+
+@pytest.fixture
+def siglip(hub, tmp_path, monkeypatch):
+    """Let open_clip build a tiny model as two of its architectures, which leave their words to one repository."""
+    from open_clip import factory
+
+    clip = WEIGHTS / "mini-clip"
+    config = json.loads((clip / "open_clip_config.json").read_text())["model_cfg"]
+    config["text_cfg"]["hf_tokenizer_name"] = SIGLIP
+    own = {"ViT-B-16-SigLIP": config, "ViT-L-16-SigLIP-256": config}
+    monkeypatch.setattr(factory, "_MODEL_CONFIGS", factory._MODEL_CONFIGS | own)
+
+    def serve(repository, *, words, weights=True):
+        folder = shutil.copytree(clip, tmp_path / repository)
+        (folder / "open_clip_config.json").unlink()
+        for file in folder.iterdir():
+            if not (weights if file.suffix == ".safetensors" else words):
+                file.unlink()
+        return hub.serve(repository, folder).commit
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    ("file", "said", "kind"),
+    [
+        ("open_clip_config.json", {"model_cfg": {"text_cfg": {"hf_model_name": "owner/other"}}}, "clip"),
+        (
+            "config.json",
+            {"model_type": "detr", "backbone_config": {"backbone": "hf-hub:owner/other"}},
+            "detector",
+        ),
+    ],
+)
+def test_a_model_of_the_hub_that_names_another_is_refused_before_its_weights_are_fetched(
+    hub, tmp_path, file, said, kind
+):
+    (tmp_path / "open_clip_model.safetensors").write_bytes(b"weights")
+    (tmp_path / file).write_text(json.dumps(said))
+    hub.serve(NAME, tmp_path)
+    with pytest.raises(
+        ParameterError, match=rf"{NAME} holds {file}, which names .*, another model that would be fetched"
+    ):
+        lookup.look_up(NAME, kind)
+    assert hub.fetched() == 0 and not any("owner/other" in request.path for request in hub.log)
+
+
+def test_words_of_open_clips_names_come_from_the_repository_of_the_weights_where_it_has_them(hub, siglip):
+    commit = siglip(SIGLIP, words=True)
+    model = zero_shot.ZeroShot("ViT-B-16-SigLIP:webli", device="cpu")
+    assert model.text_embeddings(["a woman"]).shape == (1, 128)
+    assert models.digest_of_tag("ViT-B-16-SigLIP:webli") == f"ViT-B-16-SigLIP:webli@{commit}"
+    asked = [r.path for r in hub.log if "/resolve/" in r.path]
+    assert asked and all(f"/{SIGLIP}/resolve/{commit}/" in path for path in asked)
+
+
+def test_words_of_another_repository_are_looked_through_and_of_one_commit(hub, siglip):
+    name = "ViT-L-16-SigLIP-256:webli"
+    siglip(SIGLIP_L, words=False)
+    with pytest.raises(ParameterError, match=rf"The hub has no model '{SIGLIP}'"):
+        zero_shot.look_up(name)
+    commit = siglip(SIGLIP, words=True)
+    assert zero_shot.ZeroShot(name, device="cpu").text_embeddings(["a woman"]).shape == (1, 128)
+    # With other words the results are others.
+    assert models.digest_of_tag(name).endswith(f" {SIGLIP}@{commit}")
+    # Weights of it nobody needs.
+    assert hub.fetched(of=SIGLIP) == 0 < hub.fetched(of=SIGLIP_L)
+    folder = models.cached(SIGLIP) / "snapshots" / commit
+    (folder / "words.py").write_text("raise SystemExit")
+    with pytest.raises(ParameterError, match=r"holds words\.py, which could be run"):
+        zero_shot.ZeroShot(name, device="cpu")
+
+
+def test_a_text_model_of_another_repository_is_made_by_the_configuration_at_one_commit(
+    hub, tmp_path, monkeypatch
+):
+    from open_clip import factory
+
+    name, config = "roberta-ViT-B-32:laion2b_s12b_b32k", {"text_cfg": {"hf_model_name": TEXT}}
+    monkeypatch.setitem(factory._MODEL_CONFIGS, name.partition(":")[0], config)
+    for repository, file in ((ROBERTA, "open_clip_model.safetensors"), (TEXT, "config.json")):
+        (tmp_path / repository).mkdir(parents=True)
+        (tmp_path / repository / file).write_text("{}")
+    weights = hub.serve(ROBERTA, tmp_path / ROBERTA).commit
+    with pytest.raises(ParameterError, match=f"The hub has no model '{TEXT}'"):
+        zero_shot.look_up(name)
+    text = hub.serve(TEXT, tmp_path / TEXT).commit
+    made = zero_shot._parts(name).config["model_cfg"]["text_cfg"]["hf_model_name"]
+    assert Path(made).parts[-2:] == ("snapshots", text) and (Path(made) / "config.json").is_file()
+    assert models.digest_of_tag(name) == f"{name}@{weights} {TEXT}@{text}"
 
 
 def test_they_see_what_open_clip_sees_by_its_own_name(hub, repositories, monkeypatch):

@@ -169,3 +169,55 @@ def test_no_images_and_damaged_weights(tmp_path, images):
     save_file(weights, tmp_path / "model.safetensors")
     with pytest.raises(InputError, match="not finite"):
         Features(str(tmp_path), device="cpu").image_embeddings(images[:1])
+
+
+@pytest.mark.parametrize(
+    "name", ["resnet50.nope", "resnet50.", "resnet50.tv_in1k.more", "vit_small_patch16_224.dinner"]
+)
+def test_weights_that_timm_does_not_list_are_named_whoever_asks(name):
+    from biaslab.judging import lookup, similarity
+
+    for ask in (
+        find,
+        Features,
+        lambda n: lookup.look_up(n, "features"),
+        lambda n: similarity.weights("dino", n),
+    ):
+        with pytest.raises(
+            ParameterError, match=rf"timm lists no weights '{name}'\. Did you mean '{name[:5]}"
+        ):
+            ask(name)
+
+
+@pytest.mark.parametrize("size", [10**9, 0, -224, 1.5, None])
+def test_a_size_that_no_image_has_is_told_before_any_image(tmp_path, size):
+    save(tmp_path, "resnet10t", num_classes=7, pretrained_cfg_overlay={"input_size": (3, 32, 32)})
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["pretrained_cfg"]["input_size"] = [3, size, size]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ParameterError) as error:
+        Features(str(tmp_path), device="cpu")
+    assert str(error.value).startswith(f"{tmp_path}: its configuration gives {size} as a side of images")
+
+
+def test_a_network_of_timm_fetches_nothing_that_its_configuration_names(tmp_path, monkeypatch):
+    """Where it says its weights are, timm would get them: from the hub, an address, a file."""
+    import socket
+
+    save(tmp_path, "resnet10t", num_classes=7, pretrained_cfg_overlay={"input_size": (3, 32, 32)})
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["pretrained_cfg"] |= {
+        "hf_hub_id": "owner/name",
+        "url": "https://example.org/weights.pth",
+        "file": "/etc/hostname",
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("asked"))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"not to be read")
+    assert Features(str(tmp_path), device="cpu").image_embeddings(
+        [np.zeros((40, 40, 3), np.uint8)]
+    ).shape == (1, 7)
+    config["architecture"] = "hf-hub:owner/name"
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ParameterError, match=r'names "hf-hub:owner/name" \(architecture\), another model'):
+        Features(str(tmp_path), device="cpu")

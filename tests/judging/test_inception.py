@@ -1,6 +1,7 @@
 """Features of Inception-v3 are torchmetrics' own; files that are no weights of it are refused, and none is run."""
 
 import hashlib
+import os
 import pickle
 from pathlib import Path
 
@@ -194,3 +195,36 @@ def test_weights_of_another_network_are_refused(weights, tmp_path):
         torch.save(other, path)
         with pytest.raises(ParameterError, match=r"cannot be loaded as Inception-v3's weights"):
             Inception(path, device="cpu")
+
+
+def test_what_was_looked_at_is_what_is_used_whatever_becomes_of_the_file(weights, tmp_path, monkeypatch):
+    """Somebody who may write to the file puts another one in its place as soon as it was looked at."""
+    file, ran, read = tmp_path / "weights.pth", tmp_path / "ran", torch.load
+    file.write_bytes(weights.read_bytes())
+
+    class Evil:
+        def __reduce__(self):
+            return open, (str(ran), "w")
+
+    def load(*given, **how):
+        found = read(*given, **how)
+        file.write_bytes(pickle.dumps(Evil()))
+        return found
+
+    monkeypatch.setattr(torch, "load", load)
+    model = Inception(str(file), device="cpu")
+    assert file.read_bytes() == pickle.dumps(Evil()) and not ran.exists()
+    for name, value in read(weights, weights_only=True).items():
+        assert torch.equal(model._model.state_dict()[name], value)
+    # The next one meets it, and does not run it either.
+    with pytest.raises(ParameterError, match="cannot be read as tensors alone"):
+        Inception(str(file), device="cpu")
+    assert not ran.exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes are another thing on Windows")
+def test_a_pipe_is_no_file_of_weights(tmp_path):
+    os.mkfifo(tmp_path / "weights.pth")
+    for read in (check_weights, Inception):
+        with pytest.raises(ParameterError, match=r"There is no file .*weights\.pth"):
+            read(tmp_path / "weights.pth")

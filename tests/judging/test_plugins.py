@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from array_images import ArrayImages
 
-from biaslab.errors import InputError, ParameterError, UnknownNameError
+from biaslab.errors import BiaslabError, InputError, ParameterError, UnknownNameError
 from biaslab.judging import people, plugins
 from biaslab.judging.faces import Face
 from biaslab.judging.judge import Judge, JudgeSettings, judge
@@ -131,3 +131,84 @@ def test_what_is_kept_depends_on_all_files_that_it_declares(installed, tmp_path)
 def test_without_the_package_there_is_no_such_judge():
     with pytest.raises(UnknownNameError, match="brightness"):
         plugins.digest("plugin:brightness")
+
+
+@pytest.fixture
+def broken(tmp_path, monkeypatch):
+    """Return what puts a package on the path whose modules and entry points of judges are these, by their names."""
+    import importlib
+    import sys
+
+    made = []
+
+    def install(points, **modules):
+        site = tmp_path / f"site{len(made)}"
+        (info := site / "broken-1.dist-info").mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+        told = "".join(f"{name} = {value}\n" for name, value in points.items())
+        (info / "entry_points.txt").write_text(f"[biaslab.judges]\n{told}")
+        for name, text in modules.items():
+            (site / name).mkdir()
+            (site / name / "__init__.py").write_text(text)
+            (site / name / "inner.py").write_text("judge = None\n")
+        made.extend(modules)
+        monkeypatch.syspath_prepend(site)
+        importlib.invalidate_caches()
+
+    yield install
+    for name in made:
+        sys.modules.pop(name, None)
+
+
+BROKEN = {
+    "broken_raises": "raise RuntimeError('no licence')",
+    "broken_exits": "raise SystemExit(0)",
+    "broken_quits": "import sys\nsys.exit()",
+}
+
+
+@pytest.mark.parametrize("module", BROKEN)
+@pytest.mark.parametrize("within", ["", ".inner"])
+def test_a_package_that_cannot_be_imported_is_an_error_of_its_own(broken, module, within):
+    """Whatever it does as it is imported: one that exits would end the program as if all were well."""
+    broken({"odd": f"{module}{within}:judge"}, **{module: BROKEN[module]})
+    told = "no licence" if module == "broken_raises" else "it would end the program"
+    for ask in (plugins.knows, plugins.digest, lambda name: plugins.load(name, device="cpu", batch_size=0)):
+        with pytest.raises(ParameterError, match=rf"plugin:odd cannot be loaded as a judge: {told}$"):
+            ask("plugin:odd")
+
+
+@pytest.mark.parametrize(
+    ("point", "told"),
+    [
+        ("sys:exit", "names the module sys, which is not there"),
+        ("builtins:eval", "names the module builtins, which is not there"),
+        ("nowhere.at.all:judge", "names the module nowhere.at.all, which is not there"),
+        ("broken_exits.no:judge", "names the module broken_exits.no, which is not there"),
+    ],
+)
+def test_a_judge_that_no_package_holds_is_named(broken, point, told):
+    broken({"odd": point}, broken_exits=BROKEN["broken_exits"])
+    with pytest.raises(ParameterError, match=rf"odd {told}\. Install its package again"):
+        plugins.digest("plugin:odd")
+    with pytest.raises(BiaslabError, match="plugin:odd"):
+        plugins.load("plugin:odd", device="cpu", batch_size=0).p_female([grey(0)])
+
+
+def test_a_judge_that_exits_fails(broken):
+    broken({"odd": "broken_judge:judge"}, broken_judge="def judge(*_, **__):\n    raise SystemExit(0)\n")
+    with pytest.raises(InputError, match="plugin:odd fails: SystemExit"):
+        plugins.load("plugin:odd", device="cpu", batch_size=0)
+
+
+@pytest.mark.parametrize("point", [":::", "", "a b", "1", "sys:"])
+def test_an_entry_point_that_names_nothing_is_said_with_its_package(broken, point):
+    broken({"odd": point})
+    if point in ("1", "sys:"):
+        with pytest.raises(BiaslabError, match="odd"):
+            plugins.load("plugin:odd", device="cpu", batch_size=0)
+        return
+    with pytest.raises(
+        ParameterError, match=rf"brings 'odd' .* as '{point}', which is no MODULE:NAME\. Uninstall broken"
+    ):
+        plugins.digest("plugin:odd")

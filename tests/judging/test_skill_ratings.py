@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from biaslab.errors import InputError
-from biaslab.judging.skill_ratings import STEPS, majority, read
+from biaslab.judging.skill_ratings import STEPS, majority, read, read_objects
 
 IDS = ("a", "b", "c", "d", "skills-test-count-00001/0")
 # By hand: of a, Ann and Cy say that all is there and Ben that the number is wrong; of b one of two; of c nobody.
@@ -47,6 +47,21 @@ def test_a_parquet_file_says_the_same(write):
     # An empty cell is missing there.
     assert frame["relation"].isna().any()
     pd.testing.assert_frame_equal(read(write(frame, "ratings.parquet"), IDS), read(csv, IDS))
+
+
+def test_a_rater_is_spelt_one_way_as_in_all_files_of_ratings(write):
+    text = "image_id,objects,number,relation,rater\na,yes,,,{}\na,no,,,{}\n"
+    with pytest.raises(InputError, match=r"rater is spelt 'r' and 'R'; spell it one way"):
+        read(write(text.format("r", "R")), IDS)
+    # But for what nobody sees they are one: a mark without width, and blanks.
+    for other in ("r\u200b", " r "):
+        with pytest.raises(InputError, match="is rated twice by one"):
+            read(write(text.format("r", other)), IDS)
+    objects = "image_id,object,shown,rater\na,dog,yes,r\na,dog,no,R\n"
+    with pytest.raises(InputError, match=r"rater is spelt 'r' and 'R'"):
+        read_objects(write(objects), IDS)
+    with pytest.raises(InputError, match=r"rater is 'a\\nb' in data row 1; give a name of one line"):
+        read(write(text.format('"a\nb"', "c")), IDS)
 
 
 def test_one_rater_needs_no_name(write):

@@ -199,6 +199,24 @@ def test_names_that_cannot_be_loaded(clip_folder, tmp_path):
         ZeroShot(str(wrong))
 
 
+@pytest.mark.parametrize("size", [10**9, -3])
+def test_a_size_that_no_image_has_is_told_before_any_image(clip_folder, detector_folder, tmp_path, size):
+    from biaslab.judging import faces
+
+    folder = shutil.copytree(clip_folder, tmp_path / "clip")
+    config = json.loads((folder / "open_clip_config.json").read_text())
+    config["model_cfg"]["vision_cfg"]["image_size"] = size
+    (folder / "open_clip_config.json").write_text(json.dumps(config))
+    with pytest.raises(ParameterError, match=f"{folder} cannot be loaded as an open_clip model"):
+        ZeroShot(str(folder))
+    folder = shutil.copytree(detector_folder, tmp_path / "detector")
+    file = folder / "preprocessor_config.json"
+    sides = {"height": size, "width": size}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"size": sides}))
+    with pytest.raises(ParameterError, match=f"detector: its configuration gives {size} as a side of images"):
+        faces.load(str(folder))
+
+
 # -- FairFace ---------------------------------------------------------------------------------------------
 
 

@@ -1,11 +1,13 @@
 """PaintSkills' folder of scenes, images and boxes: what is read, what is refused, and what is asked for instead."""
 
 import json
+import os
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from biaslab import reading
 from biaslab.errors import InputError
 from biaslab.papers.dalleval.analysis.verdicts import RULES, verdicts
 from biaslab.prompts import dalleval as prompts
@@ -175,12 +177,41 @@ def test_an_id_belongs_to_one_scene_of_all_skills(tmp_path):
     assert str(tmp_path) in str(error.value) and "'same'" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("skill", "objects", "told"),
+    [
+        (
+            "count",
+            [DOG] * 100_000,
+            r"has 100,000 objects \('dog', 'dog', 'dog', …; the relation of the last is None\)",
+        ),
+        ("object", [DOG, DOG], r"has 2 objects \('dog', 'dog'; the relation of the last is None\)"),
+        ("object", [thing("x" * 10**6)], r"names the class 'xxx"),
+        ("spatial", [DOG, thing("dog", "y" * 10**6, 1)], r"relation of the last is 'yyy"),
+    ],
+)
+def test_what_is_told_of_a_scene_is_short_however_large_it_is(tmp_path, skill, objects, told):
+    put(tmp_path, skill, [scene("a", *objects, skill=skill)])
+    with pytest.raises(InputError, match=told) as error:
+        paintskills.scenes(tmp_path)
+    assert len(str(error.value)) < 1500
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes are another thing on Windows")
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    file = put(tmp_path, "object", [scene("a", DOG)])
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(InputError, match="has no scenes of PaintSkills"):
+        paintskills.scenes(tmp_path)
+
+
 def test_a_file_may_be_so_large_and_no_larger(tmp_path, monkeypatch):
     file = put(tmp_path, "object", [scene("a", DOG)])
     size = file.stat().st_size
-    monkeypatch.setattr(paintskills, "_MOST_BYTES", size)
+    monkeypatch.setattr(reading, "MOST", size)
     assert len(paintskills.scenes(tmp_path)) == 1
-    monkeypatch.setattr(paintskills, "_MOST_BYTES", size - 1)
+    monkeypatch.setattr(reading, "MOST", size - 1)
     with pytest.raises(InputError) as error:
         paintskills.scenes(tmp_path)
     assert str(file) in str(error.value) and f"{size - 1:,}" in str(error.value)
@@ -314,9 +345,9 @@ def test_boxes_are_cut_at_the_image_and_those_of_nothing_are_counted(tmp_path, a
 
 def test_boxes_may_be_so_large_and_no_larger(tmp_path, asked, monkeypatch):
     file = put_boxes(tmp_path, "object", coco())
-    monkeypatch.setattr(paintskills, "_MOST_BYTES", file.stat().st_size)
+    monkeypatch.setattr(reading, "MOST", file.stat().st_size)
     assert paintskills.boxes(tmp_path, asked).empty
-    monkeypatch.setattr(paintskills, "_MOST_BYTES", file.stat().st_size - 1)
+    monkeypatch.setattr(reading, "MOST", file.stat().st_size - 1)
     with pytest.raises(InputError, match="object_val_bounding_boxes"):
         paintskills.boxes(tmp_path, asked)
 

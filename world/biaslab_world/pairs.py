@@ -119,6 +119,8 @@ class Asked:
         return p_female(person, other, intervened=self.intervened, strength=strength)
 
 
+# Characters of a text.
+_LONGEST = 2_000
 _GENDERS = {"female": "female", "woman": "female", "male": "male", "man": "male"}
 _ONE = r"(?:(?P<g{0}>female|woman|male|man) )?(?P<i{0}>[\w' -]+?)"
 _TWO = re.compile(
@@ -143,11 +145,13 @@ def read(text: str) -> Asked:
     """
     small = text.lower().replace("a picture of ", "").replace("generate ", "")
     small = re.sub(r"^(a photo of |photo of |picture of )", "", small)
-    match = _THREE.match(small) or _TWO.match(small) or _ALONE.match(small)
+    # What is longer is none of them, and could be taken apart in very many ways.
+    fits = len(small) <= _LONGEST
+    match = (_THREE.match(small) or _TWO.match(small) or _ALONE.match(small)) if fits else None
     if match is None:
         raise InputError(
-            f"The embedded world cannot read {text!r}; texts ask for 'one A on the left and one B on the right', for "
-            "'one A', or for three people with 'one B in the middle'."
+            f"The embedded world cannot read {text[:200]!r}; texts ask for 'one A on the left and one B on the right', "
+            "for 'one A', or for three people with 'one B in the middle'."
         )
     count = {_THREE: 3, _TWO: 2, _ALONE: 1}[match.re]
     phrases = [match[f"i{i + 1}"] for i in range(count)]

@@ -343,7 +343,7 @@ def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
 def gender_judges(judges: pd.DataFrame) -> Figure:
     """Draw bias and recall of the judges in retrieval by how many images are retrieved (Table 14)."""
     name = judges["judge"] + ", " + judges["captions"] + " captions"
-    of = judges.assign(name=name).join(judges["metric"].str.extract(r"(?P<kind>\w+)_at_(?P<k>\d+)"))
+    of = judges.assign(name=name).join(judges["metric"].str.extract(r"^(?P<kind>\w+)_at_(?P<k>\d+)"))
     # The lean of all images that could be retrieved has no K.
     of = of.dropna(subset="k").reindex(columns=[*of, *({"ci_low", "ci_high"} - {*of})])
     of["k"] = of["k"].astype(int)

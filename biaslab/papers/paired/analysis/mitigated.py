@@ -20,7 +20,7 @@ _SETTINGS = {
     ("all", "none"): "paired",
     ("top5", "intervention"): "intervention_top5",
 }
-_SHOWN = re.compile(r"the (.+?) as a (woman|man)(?= and the |\.)")
+_AS = re.compile(r" as a (woman|man)(?= and the |\.)")
 NO_DIFFERENCE = "no difference shown"
 _TOWARDS, _AGAINST = "towards stereotypes", "against stereotypes"
 
@@ -132,12 +132,14 @@ def told_genders(plain: str, added: str) -> tuple[dict[str, str], bool]:
 
     Words are read in the form of :func:`biaslab.mitigation.revision.sentence`.
     """
-    told = {}
-    for phrase, word in _SHOWN.findall(added):
-        for side in ("left", "right"):
+    told, start = {}, 0
+    for shown in _AS.finditer(added):
+        # From the first "the" on, as in "the nurse on the left as a woman".
+        phrase, start = added[start : shown.start()].partition("the ")[2], shown.end()
+        for side in ("left", "right") if phrase else ():
             where = f" on the {side}"
             if phrase.endswith(where) or f"one {phrase}{where}" in plain:
-                told[side] = {"woman": "female", "man": "male"}[word]
+                told[side] = {"woman": "female", "man": "male"}[shown[1]]
     rest = re.sub(r"^Show the .+? as a (woman|man)\.", "", added) if told else added
     return told, bool(rest.strip())
 

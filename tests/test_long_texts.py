@@ -1,0 +1,95 @@
+"""Texts that are made to be read for ever: what reads them takes a step or a few for each of their characters.
+
+None of these tests measures time: what took steps by the square of so many characters would not end.
+"""
+
+import nbformat
+import pandas as pd
+import pytest
+
+from biaslab import findings, params, shared
+from biaslab.captions import indicators, paraphrase
+from biaslab.errors import InputError
+from biaslab.findings import Finding
+from biaslab.judging import questions
+from biaslab.measures import captioning
+from biaslab.mitigation import endpoint
+from biaslab.papers.dalleval import figures
+from biaslab.papers.paired.analysis import mitigated
+from biaslab.prompts import triplets
+from biaslab.report import notebook
+from biaslab_world import pairs
+
+N = 400_000
+BLANK, LETTERS = " " * N, "a" * N
+
+
+@pytest.mark.parametrize("reply", ["```" + BLANK + "x", "```" * N, "```json" + "\n" * N + "```x", "[" * N])
+def test_replies_of_a_critic(reply):
+    assert endpoint._read(reply) == "it is not one JSON object."
+
+
+@pytest.mark.parametrize("reply", ["caption" + BLANK + "x", "here is the " * (N // 12), '"' * N, "'" + BLANK])
+def test_replies_with_a_paraphrase(reply):
+    assert isinstance(paraphrase._plain(reply), str)
+
+
+@pytest.mark.parametrize(
+    "caption",
+    [
+        "a" + BLANK + "x",
+        "a " * N,
+        "smiling" + BLANK + "x",
+        "Anna" + BLANK,
+        LETTERS,
+        "Mr. " * (N // 4),
+        "a-" * N,
+        "she " * (N // 4),
+    ],
+)
+def test_captions(caption):
+    assert len(indicators.indicators([caption])) == 1
+    assert isinstance(indicators.without_gender([caption])[0], str)
+    assert isinstance(paraphrase.paraphrase(caption, "nurse", 0), str)
+    assert questions.read_answer(caption) and questions.read_yes_no(caption)
+    assert isinstance(captioning.split(caption), str)
+
+
+def test_captions_of_triplets():
+    texts = [
+        "a" + BLANK + "person",
+        "a person an" + BLANK + "x",
+        "a person" + " a" * N,
+        "a person " + LETTERS,
+    ]
+    assert [triplets._swap(text) is not None and triplets.words(text) for text in texts]
+
+
+@pytest.mark.parametrize("added", ["the " * N, "the a as a woman" * (N // 16), " as a man." * (N // 10)])
+def test_words_that_a_prompt_was_given(added):
+    told, _ = mitigated.told_genders("a nurse", added)
+    assert told == {}
+    with pytest.raises(InputError, match="cannot read"):
+        pairs.read(f"one nurse on the left and one {added}")
+
+
+def test_what_tables_and_findings_say():
+    assert Finding("Is it?", "Yes.", estimate=1.0, n=1, of=f"people{BLANK}x").numbers
+    assert findings._singular(f"images{BLANK}(naive)") == f"image{BLANK}(naive)"
+    columns = dict.fromkeys(("judge", "captions", "model"), "x") | {"value": 1.0, "n": 1}
+    assert figures.gender_judges(pd.DataFrame([{**columns, "metric": LETTERS}])) is not None
+
+
+@pytest.mark.parametrize(
+    "line", ["# a" + BLANK + "b", "#" + BLANK + "b", "# a" + "#" * N + "b", "# " + "# " * N]
+)
+def test_headings_of_notebooks(tmp_path, write_notebook, line):
+    assert isinstance(notebook._first_heading([nbformat.v4.new_markdown_cell(line)]), str)
+    write_notebook(tmp_path / "paradox/a.ipynb", "seed = 1", title=line)
+    assert len(params.find_notebooks(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("text", ["/" * N, "~" + "/" * N, "/a" + "/" * N, "a:" * N, "/a/" * N, "file://" * N])
+def test_paths(text):
+    assert isinstance(shared.named(text), str)
+    assert isinstance(shared.without(["/srv/somebody"])(text), str)

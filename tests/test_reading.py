@@ -1,0 +1,70 @@
+"""Files of users: what is no file is named and not waited for, and what is too large is not read, whoever reads it."""
+
+import os
+import stat
+
+import pytest
+
+from biaslab import compare, ratings, reading, sources, tables
+from biaslab.errors import BiaslabError, InputError
+from biaslab.judging import instances, names
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes and sockets are other things on Windows")
+
+
+def socket(path):
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+
+
+KINDS = {"a folder": os.mkdir, "a named pipe": os.mkfifo, "a socket": socket}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_file_is_named(tmp_path, kind):
+    KINDS[kind](tmp_path / "it")
+    (tmp_path / "link").symlink_to(tmp_path / "it")
+    for path in (tmp_path / "it", str(tmp_path / "link")):
+        for read in (reading.check, reading.content, reading.text):
+            with pytest.raises(InputError, match=rf"^{path} is {kind}; give a file, or take it away\.$"):
+                read(path)
+
+
+def test_a_device_is_no_file():
+    with pytest.raises(InputError, match=rf"{os.devnull} is a device; give a file"):
+        reading.content(os.devnull)
+
+
+def test_a_file_is_read_up_to_its_limit(tmp_path, monkeypatch):
+    (tmp_path / "it").write_bytes("né".encode())
+    assert reading.content(tmp_path / "it", most=3) == b"n\xc3\xa9" and reading.text(tmp_path / "it") == "né"
+    with pytest.raises(InputError, match=r"has 3 bytes; at most 2 are read"):
+        reading.content(tmp_path / "it", most=2)
+    # A file of a terabyte in which nothing is written takes no place on a disk.
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(reading.MOST + 1)
+    with pytest.raises(InputError, match=r"has 500,000,001 bytes; at most 500,000,000 are read"):
+        reading.text(tmp_path / "large")
+    with pytest.raises(FileNotFoundError):
+        reading.check(tmp_path / "nothing")
+
+
+# Who reads a file of a user's, by what it is.
+READERS = {
+    "measured table": lambda path: tables.read(path, "paradox_percent_female"),
+    "ratings": ratings.read,
+    "vocabulary": lambda path: instances.words(str(path)),
+    "instances": instances.read,
+    "digest": names.file_digest,
+    "record of a run": lambda path: compare.record_of(path.parent),
+    "source": lambda path: sources.digest(str(path.parent)),
+}
+NAMES = {"record of a run": "run.json", "source": "paradox_percent_female.csv"}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("kind", ["a named pipe", "a socket"])
+def test_no_reader_waits_for_a_pipe(tmp_path, reader, kind):
+    path = tmp_path / NAMES.get(reader, "it.csv")
+    KINDS[kind](path)
+    with pytest.raises(BiaslabError, match=path.name):
+        READERS[reader](path)
