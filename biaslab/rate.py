@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import os
 import re
 import tempfile
 from collections import Counter
@@ -145,6 +146,7 @@ def _of_folder(folder: Path, show_faces: bool) -> tuple[_Images, dict[str, int]]
     import pandas as pd
 
     images, rows, left = FolderImages(folder), [], Counter()
+    stems = Counter(plain(Path(name).stem) for name in images.table["image_id"])
     for name in images.table["image_id"]:
         file, above = folder / name, Path(name).parts[:-1]
         place = file.resolve()
@@ -155,7 +157,9 @@ def _of_folder(folder: Path, show_faces: bool) -> tuple[_Images, dict[str, int]]
             left["a link that leads out of the folder, shown with --show-faces alone"] += 1
         else:
             occupation = above[-1] if above and not _said(above[-1]) else _ANY
-            rows.append((file.stem, TRAINING if training else GENERATED, occupation, "", name))
+            # Of several of one name each is called by its path.
+            called = file.stem if stems[plain(file.stem)] == 1 else os.path.splitext(name)[0]
+            rows.append((called, TRAINING if training else GENERATED, occupation, "", name))
     table = pd.DataFrame(rows, columns=["image_id", "source", "occupation", "model", FILE])
     twice = table[table["image_id"].map(plain).duplicated()]
     if len(twice):

@@ -18,6 +18,7 @@ from biaslab import cli, rate, ratings
 from biaslab.errors import BiaslabError, InputError, ParameterError
 from biaslab.generation import generator
 from biaslab.judging import person_ratings, rating
+from biaslab.judging.images import CaptionImages
 from biaslab.judging.names import files_digest
 
 
@@ -69,6 +70,20 @@ def test_a_folder_tells_ids_occupations_and_sources(save, tmp_path, capsys):
         np.testing.assert_array_equal(
             np.asarray(opened(of[name])), np.asarray(Image.open(tmp_path / "mine" / path))
         )
+
+
+def test_images_of_one_name_are_called_by_their_paths(save, tmp_path):
+    for name in ("doctor/1.png", "nurse/1.png", "nurse/2.png"):
+        save(name)
+    rows, _ = held(rate.rate(tmp_path / "mine", outputs=tmp_path))
+    assert {row["image"]: row["occupation"] for row in rows} == {
+        "doctor/1": "doctor",
+        "nurse/1": "nurse",
+        "2": "nurse",
+    }
+    # By which a judge of ratings finds them.
+    images = CaptionImages(tmp_path / "mine", [row["image"] for row in rows])
+    assert all(images.has(row["image"]) for row in rows)
 
 
 def test_faces_of_training_images_are_shown_when_asked_for(save, tmp_path):
@@ -140,8 +155,9 @@ def test_names_that_are_alike_show_no_other_image(save, tmp_path):
     save("training/nurse/Rene\u0301.png", (9, 9))
     rows, (picture,) = held(rate.rate(tmp_path / "mine", outputs=tmp_path))
     assert [row["source"] for row in rows] == ["generated"] and opened(picture).size == (6, 6)
-    with pytest.raises(InputError, match="two images named"):
-        rate.rate(tmp_path / "mine", outputs=tmp_path, show_faces=True)
+    rows, pictures = held(rate.rate(tmp_path / "mine", outputs=tmp_path, show_faces=True))
+    sizes = {row["image"]: opened(picture).size for row, picture in zip(rows, pictures, strict=True)}
+    assert sizes == {"nurse/Ren\u00e9": (6, 6), "training/nurse/Rene\u0301": (9, 9)}
 
 
 @pytest.mark.parametrize("folder", ["nurse", "training manager", "in training", "trainings"])
@@ -200,7 +216,7 @@ def test_more_bytes_than_a_page_holds_are_refused_with_what_to_do(save, tmp_path
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        (["a.png", "b/a.jpg"], "two images named 'a'"),
+        (["b/a.png", "b/a.jpg"], "two images named 'b/a'"),
         (["of\ntwo.png"], r"called b'of\\ntwo.png'"),
         (["Nurse/a.png", "nurse/b.png"], "spell it one way"),
     ],
