@@ -181,15 +181,8 @@ _CODE_ENTRIES = ("auto_map", "custom_pipeline", "custom_pipelines", "trust_remot
 # Entries that name another model, which a library would fetch or open with this one: in which file, the files of which
 # the folder must hold one, so that they are its own, and what to do where it holds none.
 TOKENIZERS = (
-    *(
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.json",
-        "vocab.txt",
-        "tokenizer.model",
-        "spiece.model",
-    ),
-)
+    "tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model",
+)  # fmt: skip
 _ELSEWHERE = {
     "hf_model_name": (
         "open_clip_config.json",
@@ -202,19 +195,21 @@ _ELSEWHERE = {
         "Put the files of its tokenizer into the folder.",
     ),
     "tokenizer_name_or_path": (
-        *("sentence_*_config.json", ()),
+        "sentence_*_config.json",
+        (),
         "Put the files of its tokenizer into the folder and take this entry out.",
     ),
     "base_model_name_or_path": (
-        *("adapter_config.json", ()),
+        "adapter_config.json",
+        (),
         "Merge the adapter into its model and save that with save_pretrained(folder).",
     ),
 }
 # Entries that name a part as the library has it installed; with one of these signs it is fetched or opened.
 _INSTALLED = (
-    *("timm_model_name", "architecture", "backbone"),
-    *("attn_implementation", "_attn_implementation", "experts_implementation"),
-)
+    "timm_model_name", "architecture", "backbone",
+    "attn_implementation", "_attn_implementation", "experts_implementation",
+)  # fmt: skip
 _PLACE = re.compile(r"[/\\:]")
 # Vocabularies: nobody looks for such entries in them, and they are large.
 _VOCABULARIES = ("tokenizer.json", "vocab.json", "added_tokens.json")

@@ -777,9 +777,9 @@ class HubCorpus(_Tables):
             raise
         except Exception as error:
             # Again many kinds: of the network, and of files that are not what they should be.
-            instead = ""
+            why, instead = " ".join(str(error).split())[:300], ""
             if self._folder and not self._saved:
-                instead = f" Its files can be read one by one, whatever columns each has: give {self._folder} itself."
+                instead = f". Its files can be read one by one, whatever columns each has: give {self._folder} itself"
             raise InputError(
-                f"The dataset {self.name!r} cannot be read to its end: {error}{instead}"
+                f"The dataset {self.name!r} cannot be read to its end: {why}{instead}."
             ) from error

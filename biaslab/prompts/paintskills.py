@@ -8,6 +8,7 @@ Source: dalleval paper, section 3.2, and its released data and simulator.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import logging
 import re
@@ -18,7 +19,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
-from biaslab import reading
+from biaslab import plaintext, reading
 from biaslab.errors import InputError, name_help
 from biaslab.prompts.dalleval import CLASSES, COUNTS, RELATIONS, SKILLS
 
@@ -146,7 +147,7 @@ _Form = TypeVar("_Form", bound=BaseModel)
 
 def _read(file: Path, form: type[_Form]) -> _Form:
     try:
-        return form.model_validate_json(reading.content(file))
+        return form.model_validate_json(reading.content(file).removeprefix(codecs.BOM_UTF8))
     except ValidationError as error:
         first = error.errors()[0]
         at = ".".join(map(str, first["loc"]))
@@ -161,7 +162,7 @@ def _row(skill: str, scene: _Scene, file: Path) -> tuple:
     names = [_class(one.shape, file) for one in scene.objects]
     n, relation, other = len(names), "", ""
     if skill == "spatial":
-        relation = (scene.objects[-1].relation or "").removesuffix("_0")
+        relation = plaintext.name(scene.objects[-1].relation or "").removesuffix("_0")
         fits, other, n = n == 2 and relation in RELATIONS, names[0], 1
     else:
         fits = len(set(names)) == 1 and n in ((1,) if skill == "object" else COUNTS)
@@ -181,7 +182,7 @@ def _row(skill: str, scene: _Scene, file: Path) -> tuple:
 
 
 def _class(shape: str, file: Path) -> str:
-    words = re.sub(r"(?<!^)([A-Z])", r" \1", shape).lower()
+    words = re.sub(r"(?<!^)([A-Z])", r" \1", plaintext.name(shape)).lower()
     name = _NAMES.get(words.partition(" ")[0], words)
     if name not in CLASSES:
         raise InputError(f"{file} names the class {shape!r:.60}. {name_help(name[:60], CLASSES)}")

@@ -400,6 +400,19 @@ def test_a_quotation_mark_that_is_never_closed_swallows_no_captions(tmp_path):
     assert list(read(open_corpus(str(tmp_path / "a.tsv")))["text"]) == ["a", '"open', "b"]
 
 
+@pytest.mark.parametrize("first", [{"punsafe": [None, None]}, {}, {"punsafe": [1, 2]}], ids=str)
+def test_shards_that_differ_in_a_column_are_read_as_files(tmp_path, first):
+    """A column that nobody asked for: empty in the first of them, missing there, or of other values."""
+    folder, texts = tmp_path / "d", {"TEXT": ["a nurse", "a pilot"]}
+    folder.mkdir()
+    pd.DataFrame(texts | first).to_parquet(folder / "train-00000-of-00002.parquet")
+    pd.DataFrame(texts | {"punsafe": ["low", "high"]}).to_parquet(folder / "train-00001-of-00002.parquet")
+    assert read(open_corpus(str(folder)))["text"].tolist() == texts["TEXT"] * 2
+    with pytest.raises(InputError, match=rf"to its end: .*\. Its files .*: give {folder} itself\.$") as error:
+        read(open_corpus(f"hf:{folder}"))
+    assert len(str(error.value)) < 600
+
+
 def test_a_folder_is_all_its_files_of_known_kinds(tmp_path, caplog):
     (tmp_path / "set" / "b").mkdir(parents=True)
     write(tmp_path / "set" / "b" / "a.csv", [("one", 1)])

@@ -1,5 +1,6 @@
 """PaintSkills' folder of scenes, images and boxes: what is read, what is refused, and what is asked for instead."""
 
+import codecs
 import json
 import os
 
@@ -97,6 +98,15 @@ def test_every_class_is_known_by_the_simulators_name_and_by_the_papers(tmp_path)
     more = {"human": "person", "humanJosh": "person"} | {name: name for name in prompts.CLASSES}
     put(tmp_path, "object", [scene(f"s{k}", thing(name)) for k, name in enumerate([*said, *more])])
     assert paintskills.scenes(tmp_path)["object"].tolist() == [*said.values(), *more.values()]
+
+
+def test_names_are_read_in_their_plain_form(tmp_path):
+    """With characters that nobody sees, as texts from elsewhere have them, and the mark of a file's encoding."""
+    above = (thing("bike"), thing("hu\u200bman\u00adSophie", "above\u2060_0", 1))
+    file = put(tmp_path, "spatial", [scene("a", *above, skill="spatial")])
+    file.write_bytes(codecs.BOM_UTF8 + file.read_bytes())
+    (row,) = paintskills.scenes(tmp_path).to_dict("records")
+    assert (row["object"], row["relation"], row["other"]) == ("person", "above", "bicycle")
 
 
 def test_skills_may_be_missing_but_not_all(tmp_path, monkeypatch):
