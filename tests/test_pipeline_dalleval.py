@@ -532,13 +532,18 @@ def test_images_that_are_not_there_are_told_before_any_work(store, describer, of
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert all(part in said for part in (str(folder / "images"), "1 of 12", "photo-11"))
     rows = pd.read_csv(folder / "captions.csv")
-    rows.assign(image_id=rows["image_id"] + ".png").to_csv(folder / "files.csv", index=False)
+    # A name may have its ending, and nothing else.
+    for ending in (".png", ".jpg"):
+        rows.assign(image_id=rows["image_id"] + ending).to_csv(folder / f"files{ending}.csv", index=False)
+    with_ending = own_captions(store, describer, folder, captions=str(folder / "files.png.csv")).settings
+    checks.check_alignment("mini", with_ending)
     with pytest.raises(InputError) as error:
         checks.check_alignment(
-            "mini", own_captions(store, describer, folder, captions=str(folder / "files.csv")).settings
+            "mini", own_captions(store, describer, folder, captions=str(folder / "files.jpg.csv")).settings
         )
     # A name that was asked for, and one that is there.
-    assert "files.csv" in str(error.value) and str(error.value).count("'photo-0.png'") == 2
+    told = str(error.value)
+    assert "files.jpg.csv" in told and "'photo-0.jpg'" in told and "'photo-0.png'" in told
 
 
 @pytest.mark.parametrize("design", [{"images": "images"}, {"captioned": 5}])

@@ -235,8 +235,9 @@ def check_alignment(model: str, settings: Settings, *, seed: int = 0) -> None:
         missing = [name for name in asked["real_id"] if not there.has(name)]
         if len(missing) == len(asked):
             raise InputError(
-                f"None of the {len(asked):,} images of {s.captions} is in {s.images}. image_id must be a file's name "
-                f"without its ending: the first is {missing[0]!r}, and a file is {there.a_file!r}."
+                f"None of the {len(asked):,} images of {s.captions} is in {s.images}. image_id must be a file's name, "
+                f"or its path below the folder, with its ending or without: the first is {missing[0]!r}, and a file is "
+                f"{there.a_file!r}."
             )
         if missing:
             _log.warning(

@@ -93,7 +93,7 @@ class Pipe:
         captions = captions[captions["rank"] <= 2]
         more = {"approach": kind, "prompt": "captions", "n_images": 1}
         if kind == "paraphrased":
-            more["paraphrase_outcome"] = "by_rule"
+            more["paraphrase_outcome"], more["asked_without"] = "by_rule", ""
         first = {"caption_prompts": "c-", "paraphrased": "x-"}[kind]
         changed = captions["text"] + ("!" if kind == "paraphrased" else "")
         return captions.assign(prompt_id=first + captions["caption_id"], text=changed, **more)
