@@ -12,7 +12,7 @@ from biaslab import secrets, shared, sources
 from biaslab.compare import find, record_of
 from biaslab.errors import RunError
 from biaslab.places import default_root, project_root
-from biaslab.store import check_target, explaining
+from biaslab.store import check_target, explaining, temporary_of
 
 # What a run leaves for readers; its parts, stages and images stay behind.
 FILES = ("index.html", "run.json", "params.yaml")
@@ -44,7 +44,7 @@ def export(run: str | Path, *, outputs: str | Path = "outputs", to: str | Path |
     _check(files, folder, Path(outputs).absolute(), record)
     target = Path(to) if to else Path(outputs) / f"{folder.name}.zip"
     check_target(target, _is_export, "export", "--to")
-    part = target.with_name(f"{target.name}.part")
+    part = temporary_of(target)
     with explaining(
         target, "The run is as it was: {fix}, or name another place with --to, and export it again."
     ):

@@ -460,8 +460,7 @@ def replace(path: Path, data: bytes) -> None:
     """Write a file under another name and rename it; a RunError where the name is that of a folder or a device."""
     if path.exists() and not path.is_file():
         raise RunError(f"{path} is no file, so none is written in its place; move it away.")
-    # Whole for the names of pieces; that of a long name must not be longer than the file system allows.
-    temporary = path.with_name(f".{path.name[:48]}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    temporary = temporary_of(path)
     try:
         temporary.write_bytes(data)
         os.replace(temporary, path)
@@ -469,6 +468,12 @@ def replace(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def temporary_of(path: Path) -> Path:
+    """Return the path beside a file under which it is written before it is whole; nobody else has it."""
+    # Whole for the names of pieces; that of a long name must not be longer than the file system allows.
+    return path.with_name(f".{path.name[:48]}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
 
 
 def check_target(path: Path, ours: Callable[[Path], bool], what: str, fix: str) -> None:

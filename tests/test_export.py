@@ -79,6 +79,12 @@ def test_what_a_reader_needs_is_in_it_and_the_stages_are_not(outputs, capsys):
     # The same run gives the same bytes.
     first = path.read_bytes()
     assert export.export(outputs / "mine", to=path).read_bytes() == first
+    # Nothing else is left there, or written to: not what a link leads to that has an obvious name.
+    (outputs / "theirs").write_bytes(b"theirs")
+    (outputs / "mine.zip.part").symlink_to("theirs")
+    before = sorted(outputs.iterdir())
+    export.export(outputs / "mine", to=path)
+    assert sorted(outputs.iterdir()) == before and (outputs / "theirs").read_bytes() == b"theirs"
 
 
 @pytest.mark.parametrize(
