@@ -238,15 +238,15 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
 
     Returns:
         Columns round, aspect, batch_id, identity (empty: the whole batch), outcome, cause, biased (``yes``, ``no`` or
-        empty), kind, reasons, gender, share (percent of prompts, NaN without a guideline) and guideline; then what the
-        judges saw, not what the critic said: percent_female with its 95 % interval ci_low, ci_high (Wilson), n_people,
-        n_missing, n_images.
+        empty), kind, reasons, gender, share (percent of prompts, NaN without a guideline) and guideline, and
+        asked_without where a model did not take all that it was asked; then what the judges saw, not what the critic
+        said: percent_female with its 95 % interval ci_low, ci_high (Wilson), n_people, n_missing, n_images.
     """
     import pandas as pd
 
     from biaslab.stats import wilson_interval
 
-    rows = []
+    rows, incomplete = [], any(c.asked_without for c in critiques)
     for c in critiques:
         by_identity = {g.identity: g for g in c.guidelines}
         for said in (c, *c.findings):
@@ -265,7 +265,7 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
                     "gender": given.gender if given else "",
                     "share": 100 * given.share if given else float("nan"),
                     "guideline": given.text if given else "",
-                    "asked_without": c.asked_without,
+                    **({"asked_without": c.asked_without} if incomplete else {}),
                     "percent_female": 100 * n_female / n_people if n_people else float("nan"),
                     "ci_low": 100 * low,
                     "ci_high": 100 * high,

@@ -134,6 +134,17 @@ def test_nothing_is_paid_for_twice(server, brief, tmp_path):
     assert len(server.requests) == 4
 
 
+def test_what_a_critic_does_not_take_is_told_with_what_it_says(server, brief):
+    (critique,) = critic(server).critiques(brief("sheriff"))
+    assert "asked_without" not in critiques_table([critique])
+    refusal = failure(400, "Unsupported parameter: 'response_format' is not supported with this model.")
+    server.reply = lambda question, n: (
+        refusal if "response_format" in server.requests[-1] else completion(json.dumps(said()))
+    )
+    (critique,) = critic(server).critiques(brief("nurse"))
+    assert critiques_table([critique])["asked_without"].unique().tolist() == ["response_format"]
+
+
 def test_an_answer_may_be_fenced(server, brief):
     server.reply = lambda question, n: completion("```json\n" + json.dumps(said()) + "\n```")
     (critique,) = critic(server).critiques(brief("sheriff"))

@@ -260,9 +260,10 @@ def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
     """Return the captions that were used as prompts, and their paraphrases."""
     captions = pipeline.prompts("caption_prompts").rename(columns={"text": "caption"})
     names = {"text": "paraphrase", "paraphrase_outcome": "outcome"}
-    changed = pipeline.prompts("paraphrased").rename(columns=names)[
-        [*_KEYS, *names.values(), "asked_without"]
-    ]
+    changed = pipeline.prompts("paraphrased").rename(columns=names)
+    # Of rules, and of a model that takes what it is asked, there is nothing to tell.
+    told = ["asked_without"] if changed["asked_without"].any() else []
+    changed = changed[[*_KEYS, *names.values(), *told]]
     both = captions[[*_KEYS, "indicator", "caption"]].merge(changed, on=_KEYS)
     return tables.of(both.assign(corpus=pipeline.corpus.name), "paradox_paraphrases")
 

@@ -151,6 +151,16 @@ def test_every_measured_table_is_declared_and_found_by_its_name():
         assert sources.has(name, source="mini"), name
 
 
+def test_what_a_paraphraser_was_asked_without_is_told_where_there_is_any():
+    class Reluctant(Pipe):
+        def prompts(self, kind="generated"):
+            found = super().prompts(kind)
+            return found.assign(asked_without="temperature") if kind == "paraphrased" else found
+
+    assert "asked_without" not in frame("paradox_paraphrases")
+    assert set(frame("paradox_paraphrases", Reluctant())["asked_without"]) == {"temperature"}
+
+
 def test_shares_are_of_images_perceived_as_female_or_male():
     shares = frame("paradox_percent_female").set_index(["approach", "source", "occupation", "prompt"])
     value = shares[["percent_female", "n"]].T.to_dict("list")
