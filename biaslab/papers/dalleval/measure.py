@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab import stats, tables
+from biaslab import cells, stats, tables
 from biaslab.captions.indicators import without_gender
 from biaslab.genders import GENDERS
 from biaslab.judging import skill_ratings as skill_rated
@@ -100,6 +100,9 @@ def skill_accuracy(pipeline: Pipeline) -> pd.DataFrame:
     return pd.concat([own, curve], ignore_index=True) if len(curve) else own
 
 
+_CURVE = ("training_percent", "skill", "n_correct", "n")
+
+
 def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
     """Return how models like this one do that were fine-tuned on shares of the scenes, where its folder says it.
 
@@ -108,7 +111,11 @@ def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
     vae = pipeline.image_model("dalleval").autoencoder
     if vae is None or not (file := vae.with_name("training_share.csv")).is_file():
         return tables.of([], "dalleval_skill_accuracy")
-    rows = pd.read_csv(file, dtype={"training_percent": str})
+    rows, _ = cells.load(file, _CURVE)
+    cells.require(rows, _CURVE, file, f"It needs: {', '.join(_CURVE)}.", set(_CURVE))
+    counts = rows[["n_correct", "n"]].apply(cells.numbers, path=file, whole=True)
+    cells.refuse(counts.isna().any(axis=1), file, "n_correct or n is no number", "write whole numbers")
+    rows[["n_correct", "n"]] = counts.astype(int)
     rows["percent_correct"] = 100 * rows["n_correct"] / rows["n"]
     rows = rows.assign(model=f"{pipeline.label}, fine-tuned", evaluator=DETECTOR, images="curve")
     return tables.of(rows, "dalleval_skill_accuracy")
