@@ -16,7 +16,8 @@ class Queue:
 
     def __init__(self, settings, key):
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._client = httpx.Client(base_url=settings.url, headers=headers, timeout=settings.timeout)
+        # Each question is short; how long an image may take is the buyer's matter.
+        self._client = httpx.Client(base_url=settings.url, headers=headers, timeout=30)
         self._asked = settings.image_fields
 
     def submit(self, prompt, index):
@@ -34,8 +35,10 @@ class Queue:
     def _answer(self, method, path, **sent):
         try:
             response = self._client.request(method, path, **sent)
-        except httpx.ConnectError as error:
-            raise ServiceError("unavailable", str(error)) from error
+        except httpx.TransportError as error:
+            # What broke off may have been ordered all the same.
+            charged = method == "POST" and not isinstance(error, httpx.ConnectError)
+            raise ServiceError("unavailable", str(error), charged=charged) from error
         if response.status_code in (429, 503):
             raise ServiceError(
                 "unavailable", response.text, wait=float(response.headers.get("Retry-After", 0))
