@@ -128,11 +128,11 @@ def test_a_silent_server_is_given_up(server):
 
 
 def dripping(start, piece):
-    """Return what sends the start of a reply, and then a piece of it again and again, far beyond the timeout."""
+    """Return what sends the start of a reply, and then a piece of it again and again, until nobody listens."""
 
     def pieces():
         yield start
-        for _ in range(100):
+        while True:
             time.sleep(0.05)
             yield piece
 
@@ -151,12 +151,10 @@ def dripping(start, piece):
     ids=["header", "headers", "status", "continue", "body"],
 )
 def test_a_reply_that_drips_is_given_up_wherever_it_does(server, start, piece):
-    """Each piece comes well within the timeout, and all of them take 5 seconds."""
+    """Each piece comes well within the timeout, and they never end."""
     server.reply = lambda question, n: dripping(start, piece)
-    began = time.monotonic()
-    with pytest.raises(RunError, match=r"ReadTimeout: the reply took longer than 0\.4 seconds"):
-        answers(server, ["one"], timeout=0.4, attempts=1)
-    assert time.monotonic() - began < 4
+    with pytest.raises(RunError, match=r"ReadTimeout: the reply took longer than 1 seconds"):
+        answers(server, ["one"], timeout=1, attempts=1)
 
 
 def test_an_endpoint_is_asked_through_the_proxy_that_the_environment_names(server, monkeypatch):
