@@ -163,9 +163,9 @@ def decimals(column: pd.Series, path: Path | str, *, whole: bool = False) -> pd.
     decimal = text.str.fullmatch(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+|[+-]?\d{1,3}(\.\d{3}){2,}") & ~one_comma
     thousands = text.str.fullmatch(r"[+-]?\d{1,3}(,\d{3})+\.\d+|[+-]?\d{1,3}(,\d{3}){2,}")
     by_comma, by_point = bool(decimal.any()), bool(thousands.any())
-    unclear = (one_comma & (not by_comma and not by_point)) | (
-        one_point & ((whole or by_comma) and not by_point)
-    )
+    # A count with other decimals is none, which whoever counts says; of votes in parts it may be one.
+    thousand = one_point if by_comma else text.str.fullmatch(r"[+-]?[1-9]\d{0,2}\.000") & whole
+    unclear = ((one_comma & (not by_comma)) | thousand) & (not by_point)
     if unclear.any():
         number = text[unclear].iloc[0]
         raise InputError(

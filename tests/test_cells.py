@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biaslab import cells, ratings, sources
+from biaslab import cells, ratings, sources, tables
 from biaslab.errors import InputError
 
 
@@ -44,6 +44,18 @@ def test_numbers_are_read_with_the_mark_that_they_have(texts, expected):
 def test_a_number_of_two_meanings_is_refused(texts, whole, told):
     with pytest.raises(InputError, match=told):
         numbers(*texts, whole=whole)
+
+
+def test_counts_in_parts_are_as_they_were_written(tmp_path):
+    # Of votes that are split: with three decimals no thousands.
+    assert numbers("12.125", "0.500", "40", whole=True) == [12.125, 0.5, 40]
+    name = "paradox_percent_female"
+    rows = [
+        ["SD", "naive", "nurse", "generated", "1", 50.0, 12.125],
+        ["SD", "naive", "ceo", "generated", "1", 50.0, 3.0],
+    ]
+    written = tables.of(rows, name)
+    assert tables.read(tables.write(written, tmp_path / "t.csv"), name)["n"].tolist() == [12.125, 3]
 
 
 def test_marks_of_both_kinds_are_no_numbers():
