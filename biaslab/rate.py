@@ -130,7 +130,6 @@ def rate(
         raise InputError(
             f"The page would name {told}, a folder of a machine. Give images ids without folders."
         )
-    target = Path(to) if to else Path(outputs) / f"rate-{folder.resolve().name}.html"
     with explaining(
         target, "Nothing was written: {fix}, or name another place with --to, and make the page again."
     ):

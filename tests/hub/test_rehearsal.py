@@ -321,9 +321,8 @@ def test_the_picture_that_is_shipped_is_the_same_each_time():
     assert (image == trials.picture()).all() and len(np.unique(image.reshape(-1, 3), axis=0)) > 1000
 
 
-def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(rehearsal, "_perform", None)
-    given = {"dalleval": {"scenes": 1, "social_images": 1}}
+def of_scenes(root, given):
+    """Return a run of the notebook that draws scenes, with settings."""
     text = {
         "run": "r",
         "source": "pipeline",
@@ -331,7 +330,13 @@ def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch)
         "notebooks": ["dalleval/4_1_*"],
         "settings": given,
     }
-    checked = params.load(runs.PARAMS, given=text, notebooks_dir=root / "notebooks")
+    return params.load(runs.PARAMS, given=text, notebooks_dir=root / "notebooks")
+
+
+def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(rehearsal, "_perform", None)
+    given = {"dalleval": {"scenes": 1, "social_images": 1}}
+    checked = of_scenes(root, given)
     (opened,) = runs.pipelines(checked, progress=False)
     with pytest.raises(TypeError):
         rehearsal.rehearse(checked)
@@ -342,14 +347,7 @@ def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch)
 def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypatch):
     monkeypatch.setattr(rehearsal, "_perform", None)
     given = {"dalleval": {"scenes": 1}, "compute": {"engine": "ray", "address": "ray://10.0.0.1:10001"}}
-    text = {
-        "run": "r",
-        "source": "pipeline",
-        "model": "mini",
-        "notebooks": ["dalleval/4_1_*"],
-        "settings": given,
-    }
-    checked = params.load(runs.PARAMS, given=text, notebooks_dir=root / "notebooks")
+    checked = of_scenes(root, given)
     opened = [
         runs.Opened(Pipeline("mini", Settings.of(given), progress=False), {"dalleval_skill_accuracy"}, set())
     ]
