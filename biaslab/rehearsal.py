@@ -127,6 +127,9 @@ def _rehearsed(
     say: Callable[[str], object] | None = None,
 ) -> Rehearsal:
     left = [one for one in asked if one.left > 0]
+    # What a model cannot do is said before it is fetched; how strong guidance is does not matter for that.
+    for one in {one.made_by.alike: one for one in left}.values():
+        one.made_by.look_up()
     done = bool(os.environ.get(runs.REHEARSED))
     if not always and (done or not left):
         return Rehearsal(asked, [])
@@ -310,6 +313,14 @@ def said(found: Rehearsal) -> str:
         notes.append(
             f"Memory here ({device}): {planning.bytes_in_words(free)} of {planning.bytes_in_words(whole)} free."
         )
+    # By which settings each makes images; of one size or several.
+    notes += dict.fromkeys(
+        f"{part.trial.use.name}: {words}."
+        for part in found.parts
+        if part.trial.images
+        and part.located
+        and (words := part.trial.asked.made_by.in_words(part.located[0]))
+    )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([*lines, "", *notes, told])

@@ -137,7 +137,7 @@ def look_up(name: str, kind: str, where: str = "") -> Repository:
     """
     where = where or models.resolve(name, kind)
     if os.path.isdir(where):
-        return Repository(name, kind, _sizes(Path(where)), Path(where))
+        return Repository(name, kind, sizes(Path(where)), Path(where))
     repository = models.on_hub(where)[0]
     try:
         told = models.described(where)
@@ -147,7 +147,7 @@ def look_up(name: str, kind: str, where: str = "") -> Repository:
         kept = models.cached(repository) / "snapshots" / commit
         if not commit or not kept.is_dir() or _says_no(error):
             raise ParameterError(models.hub_problem(name, kind, error)) from error
-        return Repository(name, kind, _sizes(kept), kept, repository, commit)
+        return Repository(name, kind, sizes(kept), kept, repository, commit)
     files = {file.rfilename: int(file.size or 0) for file in told.siblings or ()}
     return Repository(name, kind, files, None, repository, models.commit(where) or told.sha)
 
@@ -159,7 +159,8 @@ def _says_no(error: Exception) -> bool:
     return isinstance(error, hub.RepositoryNotFoundError | hub.RevisionNotFoundError)
 
 
-def _sizes(folder: Path) -> dict[str, int]:
+def sizes(folder: Path) -> dict[str, int]:
+    """Return the sizes of a folder's files in bytes, by their paths."""
     found = ((path, path.relative_to(folder).as_posix()) for path in sorted(folder.rglob("*")))
     return {name: path.stat().st_size for path, name in found if path.is_file()}
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from biaslab.errors import InputError, ParameterError
-from biaslab.generation.texts import COLUMNS, parts, tokenized
+from biaslab.generation import families
+from biaslab.generation.texts import parts, tokenized
 
 ABSENT, CUT = "not in the text", "beyond what the text encoder reads"
 """Why a word has no columns."""
@@ -43,13 +44,14 @@ def check_tokenizers(pipe) -> None:
     Raises:
         ParameterError: The pipeline is of no known kind, or one of them does not.
     """
-    kind = type(pipe).__name__
-    if kind not in COLUMNS:
+    kind, known = type(pipe).__name__, families.table()
+    columns = known.get(kind, {}).get("columns")
+    if not columns:
         raise ParameterError(
             f"Attention to words cannot be read from a {kind}: how it reads a text is not known. Use one of "
-            f"{', '.join(COLUMNS)}."
+            f"{', '.join(name for name, entry in known.items() if 'columns' in entry)}."
         )
-    for name in (name for part in COLUMNS[kind] for name in part):
+    for name in (name for part in columns for name in part):
         tokenizer = getattr(pipe, name, None)
         if tokenizer is not None and not tokenizer.is_fast:
             raise ParameterError(

@@ -1,99 +1,380 @@
-"""How each family of models takes encoded text and noise, so that text is encoded once and noise is ours.
+"""Families of models: how each takes encoded text and noise, and what its makers say of its settings.
 
-A family is found by the class of its pipeline. What is in none of them is given its prompts as text and one random
-generator per image: slower, but as reproducible.
+A family is found by the class of its pipeline, and a variant of it by what its configurations say, in a table that is
+data (``families.yaml``). What is not in the table has its pipeline's own settings, by signature; it is given its
+prompts as text and one random generator per image: slower, but as reproducible.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from biaslab.errors import ParameterError
+from biaslab.generation.settings import GenerationSettings
+
+if TYPE_CHECKING:
+    from biaslab.repositories import Repository
+
+# What heights and widths are rounded to where a pipeline's own steps are not known.
+_ROUND = 64
+# Texts that no pipeline has two of.
+_PROMPTS = ("prompt", "prompt_2", "prompt_3")
 
 
 @dataclass(frozen=True)
 class Family:
-    """A family of pipelines with ``encode_prompt``, a denoising network and a ``vae``."""
+    """What is known of a model: an entry of ``families.yaml``, completed by the pipeline's signature and sizes."""
 
-    denoiser: str
-    """The pipeline's attribute with the denoising network."""
-    parts: tuple[str, ...]
+    pipeline: str
+    """Its class."""
+    variant: str = ""
+    """Which one of the class, where the table has several."""
+    denoiser: str = ""
+    """The pipeline's attribute with the denoising network; empty of one that is given its prompts as text."""
+    parts: tuple[str, ...] = ()
     """What the pipeline takes of an encoded prompt; with ``negative_`` before it, of a negative one."""
-    prompts: int = 1
-    """How many texts ``encode_prompt`` takes, one for each text encoder."""
+    columns: tuple[tuple[str, ...], ...] = ()
+    """Its text as the network reads it, part after part: the tokenizers whose tokens stand in the same columns. Empty
+    where that is not known."""
+    latents: str = "grid"
+    """How the network takes latents: as a ``grid``; as ``rows`` of 2 x 2 of it; or as rows of a grid of 2 x 2
+    ``patches``, which its autoencoder has a scale of each of."""
+    steps: int | None = None
+    """Its own number of denoising steps; None where it is not told one."""
+    guidance: float | None = None
+    """Its own scale of guidance; None where guidance has no effect."""
+    argument: str = ""
+    """The pipeline's argument that carries the scale of guidance; empty where none has an effect."""
+    unguided: float = 1.0
+    """Up to which scale there is no guidance."""
     negative: bool = True
-    """Whether guidance works by a negative prompt; otherwise the network was trained to take its scale."""
-    packed: bool = False
-    """Whether the network takes latents as rows of 2 x 2 patches."""
+    """Whether a negative prompt has an effect; otherwise guidance is part of the network."""
+    no_negative: str = ""
+    """The negative prompt where none is asked for."""
+    text_length: int | None = None
+    """How many tokens of a text are read, where the pipeline is told; of several tokenizers, by the last one."""
+    chat: bool = False
+    """Whether a text is read as a message in a chat, whose frame takes some of these tokens."""
+    always: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of the pipeline."""
+    dtype: str = "bfloat16"
+    """Numbers of the network on a GPU."""
+    height: int = 0
+    """Its own height of images in pixels; 0 where it is not known."""
+    width: int = 0
+    multiple: int = _ROUND
+    """What height and width in pixels must be multiples of."""
+    scale: int = 8
+    """Pixels of the image for one of the latents, in each direction."""
+    channels: int = 0
+    """Channels of latents."""
+    sized: bool = True
+    """Whether the pipeline is told height and width."""
 
-    def encode(self, pipe, text: str, negative: str | None, device) -> tuple[dict, dict]:
-        """Return an encoded prompt and an encoded negative one, by part, each of batch size 1.
+    def guides(self, settings: GenerationSettings) -> bool:
+        """Return whether images are guided, by what settings ask for or by the model's own scale."""
+        scale = self.guidance if settings.guidance_scale is None else settings.guidance_scale
+        return scale is not None and scale > self.unguided
 
-        An empty ``negative`` is the model's own way of having none; with None, the second mapping is empty.
+    def completed(self, settings: GenerationSettings) -> GenerationSettings:
+        """Return settings with the model's own steps and guidance where none are given."""
+        own = {"steps": self.steps, "guidance_scale": self.guidance}
+        return settings.changed(**{k: v for k, v in own.items() if getattr(settings, k) is None})
+
+    def size(self, settings: GenerationSettings, name: str) -> tuple[int, int]:
+        """Return height and width of images in pixels; 0 where they are the pipeline's, which nobody knows.
+
+        Raises ParameterError where the model ``name`` does not make them.
         """
-        asked = dict.fromkeys(("prompt", "prompt_2", "prompt_3")[: self.prompts], text)
-        asked |= {"device": device, "num_images_per_prompt": 1}
-        if not self.negative:
-            return dict(zip(self.parts, pipe.encode_prompt(**asked), strict=False)), {}
-        asked |= {"do_classifier_free_guidance": negative is not None, "negative_prompt": negative or None}
-        found = pipe.encode_prompt(**asked)
-        # What comes back alternates: prompt, negative prompt, for each part.
-        of_text, of_negative = (dict(zip(self.parts, found[k::2], strict=False)) for k in (0, 1))
-        return of_text, {} if negative is None else of_negative
+        asked = {"height": settings.height, "width": settings.width}
+        if not self.sized and any(asked.values()):
+            raise ParameterError(
+                f"height is {settings.height} and width is {settings.width}, but {name} is a {self.pipeline}, which is "
+                "told neither. Set both to 0."
+            )
+        for side, value in asked.items():
+            if self.denoiser and value % self.multiple:
+                near = max(self.multiple, round(value / self.multiple) * self.multiple)
+                raise ParameterError(
+                    f"{side} is {value}; {name} makes images in multiples of {self.multiple}, for example {near}."
+                )
+        height = settings.height or self.height
+        if settings.aspect == 1:
+            return height, settings.width or self.width
+        if not (height and self.width and self.sized):
+            raise ParameterError(
+                f"aspect is {settings.aspect:g}, but {name} is a {self.pipeline}, whose own shape is not known, so "
+                "that images cannot be made wider by it. Set aspect to 1; in a run, people.aspect=1."
+            )
+        # As wide as asked for, in what the model makes.
+        wide = height * self.width / self.height * settings.aspect
+        return height, settings.width or max(self.multiple, round(wide / self.multiple) * self.multiple)
 
-    def size(self, pipe) -> tuple[int, int]:
-        """Return the model's own height and width in pixels."""
-        own = getattr(pipe, "default_sample_size", None) or getattr(pipe, self.denoiser).config.sample_size
-        height, width = (own, own) if isinstance(own, int) else own
-        return height * pipe.vae_scale_factor, width * pipe.vae_scale_factor
+    def check(self, settings: GenerationSettings, name: str) -> None:
+        """Raise ParameterError where a setting has no effect on the model ``name``, or it cannot do what is asked."""
+        scale, negative = settings.guidance_scale, settings.negative_prompt
+        kind = f"{self.pipeline} ({self.variant})" if self.variant else self.pipeline
+        if scale is not None and scale > self.unguided and not self.argument:
+            raise ParameterError(
+                f"guidance_scale is {scale:g}, but {name} is a {kind}, whose images no guidance changes. Leave "
+                "guidance_scale empty (null)."
+            )
+        if settings.steps is not None and self.steps is None:
+            raise ParameterError(
+                f"steps is {settings.steps}, but {name} is a {kind}, which is told none. Leave steps empty (null)."
+            )
+        if negative and not self.negative:
+            raise ParameterError(
+                f"negative_prompt is {negative!r}, but {name} is a {kind}, which takes none: its guidance is part of "
+                "the network. Leave negative_prompt empty."
+            )
+        if negative and not self.guides(settings):
+            own = (
+                f"the own one of {name} is {self.guidance:g}"
+                if scale is None
+                else f"guidance_scale is {scale:g}"
+            )
+            raise ParameterError(
+                f"negative_prompt is {negative!r}, but it works through guidance and {own}; set guidance_scale above "
+                f"{self.unguided:g} or leave negative_prompt empty."
+            )
+        self.size(settings, name)
 
-    def multiple(self, pipe) -> int:
-        """Return what height and width in pixels must be multiples of."""
-        if self.denoiser == "unet":
-            return max(8, pipe.vae_scale_factor)
-        return pipe.vae_scale_factor * (2 if self.packed else getattr(pipe, "patch_size", 2))
+    def in_words(self, settings: GenerationSettings, name: str) -> str:
+        """Return how the model ``name`` makes images by settings, for a terminal."""
+        own, (height, width) = self.completed(settings), self.size(settings, name)
+        told = [
+            f"{own.steps} step{'s' * (own.steps != 1)}" if own.steps else "",
+            f"{self.argument} {own.guidance_scale:g}" if self.argument else "no guidance",
+            f"negative prompt {settings.negative_prompt!r}" if settings.negative_prompt else "",
+            f"{width} x {height} pixels" if height and width else "a size of its own",
+            f"{self.text_length} tokens of text" if self.text_length else "",
+            f"{self.dtype} on a GPU" if settings.dtype == "auto" else settings.dtype,
+        ]
+        kind = f"{self.pipeline} ({self.variant})" if self.variant else self.pipeline
+        return f"{kind}: {', '.join(filter(None, told))}"
 
-    def noise(self, pipe, height: int, width: int, generators: Sequence):
+    def encode(self, pipe, text: str, device) -> dict[str, Any]:
+        """Return an encoded text by part, each of batch size 1."""
+        takes = inspect.signature(pipe.encode_prompt).parameters
+        asked = _shared(type(pipe)) | self._told() | dict.fromkeys(_PROMPTS, text)
+        asked |= {"device": device, "num_images_per_prompt": 1, "do_classifier_free_guidance": False}
+        found = pipe.encode_prompt(**{k: v for k, v in asked.items() if k in takes})
+        # What is said of a negative prompt, where none is asked for, is nothing.
+        return dict(zip(self.parts, (v for v in found if v is not None and len(v)), strict=False))
+
+    def encode_negative(self, pipe, text: str, device, like: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an encoded negative prompt, as :meth:`encode`; ``like`` is an encoded prompt."""
+        if not text and pipe.config.get("force_zeros_for_empty_prompt"):
+            return {part: value.new_zeros(value.shape) for part, value in like.items()}
+        return self.encode(pipe, text or self.no_negative, device)
+
+    def batch(self, encoded: Sequence[Mapping[str, Any]], before: str = "") -> dict[str, Any]:
+        """Return what a pipeline is given of encoded texts, one row each; names have ``before`` in front.
+
+        Of texts of several lengths, shorter ones are padded with zeros.
+        """
+        import torch
+
+        given = {}
+        for part in self.parts:
+            rows = [one[part] if part in one else _all_words(one[self.parts[0]]) for one in encoded]
+            if isinstance(rows[0], list):
+                given[before + part] = [value.float() for row in rows for value in row]
+                continue
+            if rows[0].ndim > 1:
+                longest = max(row.shape[1] for row in rows)
+                rows = [_padded(row, longest) for row in rows]
+            whole = torch.cat(rows)
+            given[before + part] = whole.float() if whole.is_floating_point() else whole
+        return given
+
+    def tokens(self, encoded: Mapping[str, Any]):
+        """Return what the network reads of an encoded text, ``(tokens, width)``; and as one vector, or None."""
+        whole, pooled = encoded[self.parts[0]], encoded.get("pooled_prompt_embeds")
+        return whole[0], None if pooled is None else pooled[0]
+
+    def _told(self) -> dict[str, Any]:
+        """Return what a pipeline is told of itself, beside what is asked of it."""
+        length = {"max_sequence_length": self.text_length} if self.text_length else {}
+        return {**length, **self.always}
+
+    def arguments(self, pipe, settings: GenerationSettings) -> dict[str, Any]:
+        """Return a pipeline's arguments by completed settings: steps, guidance, and what it is told of itself."""
+        takes = inspect.signature(pipe.__call__).parameters
+        given = {"num_inference_steps": settings.steps, **self._told()}
+        if self.argument and settings.guidance_scale is not None:
+            given[self.argument] = float(settings.guidance_scale)
+        elif "guidance_scale" in takes and takes["guidance_scale"].default is not None:
+            # What is ignored, but has to be a number.
+            given["guidance_scale"] = float(self.guidance or 0)
+        return {k: v for k, v in given.items() if k in takes and v is not None}
+
+    def noise(self, height: int, width: int, generators: Sequence):
         """Return noise in latents, ``float32 (images, channels, height, width)``, each image's drawn on the CPU."""
         import torch
 
-        channels = getattr(pipe, self.denoiser).config.in_channels // (4 if self.packed else 1)
-        shape = (channels, height // pipe.vae_scale_factor, width // pipe.vae_scale_factor)
+        places = self.scale * (2 if self.latents == "patches" else 1)
+        shape = (self.channels, height // places, width // places)
         return torch.stack([torch.randn(shape, generator=g, dtype=torch.float32) for g in generators])
 
     def given(self, latents):
         """Return latents in the form that the pipeline takes."""
-        if not self.packed:
+        if self.latents != "rows":
             return latents
         n, c, h, w = latents.shape
         patches = latents.view(n, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3, 5)
         return patches.reshape(n, h * w // 4, c * 4)
 
-    def taken(self, pipe, latents, height: int, width: int):
-        """Return latents as the pipeline gives them as ``(images, channels, height, width)``."""
-        if not self.packed:
+    def taken(self, latents, height: int, width: int):
+        """Return latents as the pipeline has them as ``(images, channels, height, width)``."""
+        if self.latents == "grid":
             return latents
-        n, h, w = len(latents), height // pipe.vae_scale_factor, width // pipe.vae_scale_factor
-        patches = latents.view(n, h // 2, w // 2, -1, 2, 2).permute(0, 3, 1, 4, 2, 5)
-        return patches.reshape(n, -1, h, w)
+        n, h, w = len(latents), height // self.scale // 2, width // self.scale // 2
+        if self.latents == "patches":
+            return latents.transpose(1, 2).reshape(n, -1, h, w)
+        patches = latents.view(n, h, w, -1, 2, 2).permute(0, 3, 1, 4, 2, 5)
+        return patches.reshape(n, -1, 2 * h, 2 * w)
 
 
-_POOLED = ("prompt_embeds", "pooled_prompt_embeds")
-# Class of a pipeline -> its family. SD 1.x and 2.x share one: they differ in weights and schedule only.
-FAMILIES = {
-    "StableDiffusionPipeline": Family("unet", ("prompt_embeds",)),
-    "StableDiffusionXLPipeline": Family("unet", _POOLED, prompts=2),
-    "StableDiffusion3Pipeline": Family("transformer", _POOLED, prompts=3),
-    "FluxPipeline": Family("transformer", _POOLED, prompts=2, negative=False, packed=True),
-}
+def _shared(pipeline: type) -> dict[str, Any]:
+    """Return the defaults of a pipeline's call that it hands on when it encodes a text."""
+    encodes = inspect.signature(pipeline.encode_prompt).parameters
+    calls = inspect.signature(pipeline.__call__).parameters
+    return {
+        name: taken.default
+        for name, taken in calls.items()
+        if name in encodes and taken.default is not inspect.Parameter.empty and "prompt" not in name
+    }
 
 
-def family_of(pipe) -> Family | None:
-    """Return the family of a pipeline, or None if it is in none."""
-    return FAMILIES.get(type(pipe).__name__)
+def _all_words(encoded):
+    """Return the mask of a text that is all words."""
+    return encoded.new_ones(encoded.shape[:2], dtype=int)
+
+
+def _padded(row, longest: int):
+    """Return a row of tokens ``(1, tokens, …)`` with zeros at its end."""
+    import torch
+
+    end = (0, longest - row.shape[1])
+    return torch.nn.functional.pad(row, (0, 0, *end) if row.ndim > 2 else end)
+
+
+# -- which one a model is ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def table() -> dict[str, dict[str, Any]]:
+    """Return ``families.yaml``: entries by the class of their pipeline."""
+    import yaml
+
+    return yaml.safe_load((Path(__file__).parent / "families.yaml").read_text(encoding="utf-8"))
+
+
+def of_pipe(pipe, name: str = "") -> Family:
+    """Return the family of a loaded pipeline, which is called ``name``."""
+    parts = {part: getattr(one, "config", None) for part, one in pipe.components.items()}
+    known = {part: config for part, config in parts.items() if isinstance(config, Mapping)}
+    return of(type(pipe), {**known, "index": pipe.config}, name)
+
+
+def of_files(repository: Repository) -> Family:
+    """Return the family of a pipeline of which only configurations are read, and fetched.
+
+    Its class is one that diffusers has (:func:`biaslab.generation.loading.pipeline_class`). Raises ParameterError where
+    one cannot be read.
+    """
+    import diffusers
+
+    index = repository.json("model_index.json")
+    configs = {"index": index}
+    for part in ("unet", "transformer", "vae", "scheduler"):
+        file = f"{part}/scheduler_config.json" if part == "scheduler" else f"{part}/config.json"
+        if file in repository.files:
+            configs[part] = repository.json(file)
+    return of(getattr(diffusers, index["_class_name"]), configs, repository.name)
+
+
+def of(pipeline: type, configs: Mapping[str, Mapping], name: str = "") -> Family:
+    """Return the family of a pipeline.
+
+    Args:
+        pipeline: Its class.
+        configs: The configurations of its parts, ``unet``, ``transformer``, ``vae`` and ``scheduler`` as far as there
+            are; and as ``index`` its own.
+        name: What the model is called, by which some variants are known.
+    """
+    entry = dict(table().get(pipeline.__name__, {}))
+    for variant, told in entry.pop("variants", {}).items():
+        told = dict(told)
+        if _fits(configs, told.pop("when", {}), told.pop("named", ""), name):
+            entry |= {"variant": variant} | told
+            break
+    takes = inspect.signature(pipeline.__call__).parameters
+    own = {k: p.default for k, p in takes.items() if p.default not in (inspect.Parameter.empty, None)}
+    if "argument" not in entry:
+        carried = [one for one in ("guidance_scale", "true_cfg_scale") if one in takes]
+        entry["argument"] = next((one for one in carried if one in own), next(iter(carried), ""))
+    entry.setdefault("steps", own.get("num_inference_steps"))
+    entry.setdefault("guidance", own.get(entry["argument"]))
+    entry.setdefault("negative", not {"negative_prompt", "negative_prompt_embeds"}.isdisjoint(takes))
+    entry.setdefault("text_length", own.get("max_sequence_length"))
+    entry.setdefault("dtype", "float16" if "unet" in configs else "bfloat16")
+    entry["sized"] = {"height", "width"} <= set(takes)
+    entry |= _shape(entry, configs, own)
+    listed = {f.name for f in fields(Family) if f.type.startswith("tuple")}
+    return Family(pipeline.__name__, **{k: _tuples(v) if k in listed else v for k, v in entry.items()})
+
+
+def _shape(entry: dict[str, Any], configs: Mapping[str, Mapping], own: Mapping[str, Any]) -> dict[str, int]:
+    """Return height, width, multiple, scale and channels, as far as configurations tell; takes ``side`` away."""
+    side, denoiser = entry.pop("side", 0), entry.get("denoiser", "")
+    if not denoiser:
+        height, width = (own.get(k) if isinstance(own.get(k), int) else 0 for k in ("height", "width"))
+        return {"height": height, "width": width}
+    network, vae = configs.get(denoiser, {}), configs.get("vae", {})
+    # An autoencoder halves an image between its blocks; one of videos says it otherwise.
+    halvings = vae.get("temperal_downsample", vae.get("block_out_channels", [0] * 4)[1:])
+    scale, latents = 2 ** len(halvings), entry.get("latents", "grid")
+    if not side and (places := network.get("sample_size")):
+        side = [scale * n for n in ((places, places) if isinstance(places, int) else places)]
+    height, width = (side, side) if isinstance(side, int) else side
+    return {
+        "height": height,
+        "width": width,
+        "multiple": max(8, scale) if denoiser == "unet" else 2 * scale,
+        "scale": scale,
+        "channels": network.get("in_channels", 0) // (4 if latents == "rows" else 1),
+    }
+
+
+def _fits(configs: Mapping[str, Mapping], when: Mapping[str, Any], named: str, name: str) -> bool:
+    """Return whether a model is a variant."""
+    for where, value in when.items():
+        part, _, key = where.partition(".")
+        told = configs.get(part, {}).get(key)
+        if not (told if value == "any" else told == value):
+            break
+    else:
+        if when:
+            return True
+    last = re.split(r"[/\\]", name.partition("@")[0].rstrip("/\\"))[-1]
+    return bool(named) and re.search(named, last, re.IGNORECASE) is not None
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+# -- what a network takes and gives ----------------------------------------------------------------------------
 
 
 def decode(vae, latents):
@@ -115,11 +396,21 @@ def _decode(vae, latents):
 
     config, latents = vae.config, latents.float()
     mean, std = config.get("latents_mean"), config.get("latents_std")
-    if mean is not None and std is not None:
+    if norm := getattr(vae, "bn", None):
+        # Patches of 2 x 2 have a scale each.
+        mean, std = norm.running_mean, (norm.running_var + config.batch_norm_eps).sqrt()
+        mean, std = (v.float().view(1, -1, 1, 1) for v in (mean, std))
+        n, c, h, w = latents.shape
+        patches = (latents * std + mean).view(n, c // 4, 2, 2, h, w).permute(0, 1, 4, 2, 5, 3)
+        latents = patches.reshape(n, c // 4, 2 * h, 2 * w)
+    elif mean is not None and std is not None:
         mean, std = (torch.tensor(v, device=latents.device).view(1, -1, 1, 1) for v in (mean, std))
-        latents = latents * std / config.scaling_factor + mean
+        latents = latents * std / config.get("scaling_factor", 1) + mean
     else:
         latents = latents / config.scaling_factor + (config.get("shift_factor") or 0)
+    if "temperal_downsample" in config:
+        # One of videos: an image is its first frame.
+        return vae.decode(latents.to(vae.dtype)[:, :, None], return_dict=False)[0][:, :, 0]
     return vae.decode(latents.to(vae.dtype), return_dict=False)[0]
 
 
@@ -182,17 +473,24 @@ def cast_inputs(denoiser, dtype) -> None:
     names |= {"timestep_cond", "text_embeds"}
 
     def small(value):
+        if isinstance(value, list):
+            return [small(one) for one in value]
         return value.to(dtype) if torch.is_tensor(value) and value.is_floating_point() else value
+
+    def large(value):
+        if isinstance(value, list):
+            return [large(one) for one in value]
+        return value.float() if torch.is_tensor(value) else value
 
     def before(module, args, kwargs):
         kwargs = {k: small(v) if k in names else v for k, v in kwargs.items()}
         if added := kwargs.get("added_cond_kwargs"):
             kwargs["added_cond_kwargs"] = {k: small(v) if k in names else v for k, v in added.items()}
-        # Only the sample is given without its name, with the time after it.
-        return (tuple(small(v) if i == 0 else v for i, v in enumerate(args)), kwargs)
+        # The sample may be given without its name, with the time after it and then the text.
+        return (tuple(v if i == 1 else small(v) for i, v in enumerate(args)), kwargs)
 
     def after(module, args, output):
-        return tuple(v.float() if torch.is_tensor(v) else v for v in output)
+        return tuple(large(v) for v in output)
 
     denoiser.to(dtype)
     denoiser.register_forward_pre_hook(before, with_kwargs=True)
@@ -214,13 +512,3 @@ def planar_norms(network) -> None:
         if isinstance(module, torch.nn.GroupNorm) and module.num_channels < 16 * module.num_groups:
             module.register_forward_pre_hook(lambda module, args: (args[0].contiguous(),))
             module.register_forward_hook(after)
-
-
-def check_guidance(family: Family | None, pipe, negative_prompt: str) -> None:
-    """Raise ParameterError where a model cannot take the negative prompt."""
-    takes = family.negative if family else "negative_prompt" in inspect.signature(pipe.__call__).parameters
-    if negative_prompt and not takes:
-        raise ParameterError(
-            f"negative_prompt is {negative_prompt!r}, but a {type(pipe).__name__} takes none: its guidance is part of "
-            "the network. Leave negative_prompt empty."
-        )

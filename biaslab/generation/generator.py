@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from biaslab import errors, finite, processor
+from biaslab import errors, finite, processor, repositories
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import families, loading, texts
+from biaslab.generation.families import Family
 from biaslab.generation.settings import GenerationSettings
+from biaslab.repositories import Repository
 
 if TYPE_CHECKING:
     import torch
@@ -96,54 +98,58 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto") -> G
     where = find_device(device)
     on_cpu = where.type == "cpu"
     folder = loading.fetch(model)
-    family = families.FAMILIES.get(loading.pipeline_class(folder, model).__name__)
+    loading.pipeline_class(folder, model)
+    family = families.of_files(Repository(model, "text-to-image", repositories.sizes(folder), folder))
+    family.check(settings, model)
     dtype = settings.dtype
     if dtype == "auto" and not on_cpu:
-        small = "float16" if family is None or family.denoiser == "unet" else "bfloat16"
         emulated = where.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False)
-        dtype = "float16" if emulated else small
+        dtype = "float16" if emulated else family.dtype
     # On a CPU, text encoder and autoencoder stay float32: they take little of the time.
-    stored = "float32" if dtype == "auto" or (on_cpu and family) else dtype
+    stored = "float32" if dtype == "auto" or (on_cpu and family.denoiser) else dtype
     keeps_checker = settings.safety_checker == "model"
     pipe = loading.load_pipeline(folder, model, dtype=getattr(torch, stored), safety_checker=keeps_checker)
+    # As loaded, it has what its configurations leave out.
+    family = families.of_pipe(pipe, model)
     if settings.scheduler:
         loading.set_scheduler(pipe, settings.scheduler)
-    families.check_guidance(family, pipe, settings.negative_prompt)
     # It tries how the model takes what it is given: a configuration may say what does not fit.
     with loading.quiet(), errors.loading(model, "a text-to-image model"):
         pipe.to(where)
-        return Generator(pipe, settings.changed(dtype=dtype), model=model, folder=folder, device=where)
-
-
-def _known(settings: GenerationSettings, pipe) -> GenerationSettings:
-    """Return settings with the pipeline's own steps and guidance where none are given."""
-    takes = inspect.signature(pipe.__call__).parameters
-    asked = {"steps": "num_inference_steps", "guidance_scale": "guidance_scale"}
-    own = {name: takes[said].default for name, said in asked.items() if said in takes}
-    return settings.changed(**{name: value for name, value in own.items() if getattr(settings, name) is None})
+        loaded = Generator(
+            pipe, settings.changed(dtype=dtype), model=model, folder=folder, device=where, family=family
+        )
+    loaded.check_effect()
+    return loaded
 
 
 class Generator:
     """A loaded diffusers pipeline, called ``model`` in messages, and what is asked of it.
 
     Raises:
-        ParameterError: The height, width or aspect does not fit the model.
+        ParameterError: What is asked has no effect on the model, or does not fit it.
     """
 
     def __init__(
-        self, pipe, settings: GenerationSettings, *, model: str, folder: Path, device: torch.device
+        self,
+        pipe,
+        settings: GenerationSettings,
+        *,
+        model: str,
+        folder: Path,
+        device: torch.device,
+        family: Family | None = None,
     ) -> None:
-        """Take a pipeline on its device (on a CPU, one of a known family in float32), and the folder of its files."""
-        self.settings, self.model, self.pipe, self.device = settings, model, pipe, device
+        """Take a pipeline on its device (on a CPU, one of the table in float32), and the folder of its files."""
+        self.model, self.pipe, self.device = model, pipe, device
         self._folder = folder
-        self._family = families.family_of(pipe)
+        self.family = family or families.of_pipe(pipe, model)
         self._encoded: OrderedDict[str, dict] = OrderedDict()
         self._negative: dict = {}
         # What a safety checker sees of an image, where it sees it as CLIP does.
         if projection := getattr(getattr(pipe, "safety_checker", None), "visual_projection", None):
             projection.register_forward_hook(lambda module, given, seen: self.check_finite(seen))
-        self.height, self.width = self._size()
-        self.settings = _known(settings, pipe)
+        self._ask(settings)
         self._prepare()
         self._batch_size = min(settings.batch_size, MOST)
 
@@ -164,13 +170,35 @@ class Generator:
         if mine != theirs or settings.dtype not in ("auto", self.settings.dtype):
             return None
         made = copy.copy(self)
-        made.settings = settings.changed(dtype=self.settings.dtype)
         made._encoded, made._negative = OrderedDict(), {}
-        families.check_guidance(self._family, self.pipe, settings.negative_prompt)
-        made.height, made.width = made._size()
-        made.settings = _known(made.settings, self.pipe)
+        made._ask(settings.changed(dtype=self.settings.dtype))
         made._batch_size = min(settings.batch_size, MOST)
+        made.check_effect()
         return made
+
+    def _ask(self, settings: GenerationSettings) -> None:
+        """Take what is asked, completed by what is the model's own."""
+        self.family.check(settings, self.model)
+        self.height, self.width = self.family.size(settings, self.model)
+        self._guidance = settings.guidance_scale
+        self.settings = self.family.completed(settings)
+
+    def check_effect(self) -> None:
+        """Check that guidance changes images, where it is asked for and the table does not know the pipeline.
+
+        Raises:
+            ParameterError: It does not.
+        """
+        if self.family.denoiser or self._guidance is None or self._guidance <= self.family.unguided:
+            return
+        other = copy.copy(self)
+        other.settings = self.settings.changed(guidance_scale=2 * self._guidance + 1)
+        one, two = (each._batch(["a photo of a person"], [0], steps=1)[0] for each in (self, other))
+        if isinstance(one, np.ndarray) and isinstance(two, np.ndarray) and np.array_equal(one, two):
+            raise ParameterError(
+                f"guidance_scale is {self._guidance:g}, but {self.model} is a {self.family.pipeline}, and guidance of "
+                f"{2 * self._guidance + 1:g} gives the same pixels. Leave guidance_scale empty (null)."
+            )
 
     def description(self) -> dict[str, object]:
         """Return what was found and used: pipeline, scheduler, types, sizes, versions of libraries."""
@@ -184,8 +212,11 @@ class Generator:
         known = self._folder.parent.name == "snapshots"
         return {
             "pipeline": type(self.pipe).__name__,
+            "variant": self.family.variant,
             "scheduler": type(self.pipe.scheduler).__name__,
             "safety_checker": type(checker).__name__ if checker is not None else "none",
+            "steps": self.settings.steps,
+            "guidance_scale": self.settings.guidance_scale if self.family.argument else None,
             "height": self.height,
             "width": self.width,
             "dtype": self.settings.dtype,
@@ -195,41 +226,22 @@ class Generator:
             "versions": {m.__name__: str(m.__version__) for m in (torch, diffusers, transformers)},
         }
 
-    def _size(self) -> tuple[int, int]:
-        s, family = self.settings, self._family
-        if family is None:
-            if s.aspect != 1:
-                raise ParameterError(
-                    f"aspect is {s.aspect:g}, but {self.model} is a {type(self.pipe).__name__}, whose own shape is not "
-                    "known, so that images cannot be made wider by it. Set aspect to 1; in a run, people.aspect=1."
-                )
-            return s.height, s.width
-        (own_height, own_width), multiple = family.size(self.pipe), family.multiple(self.pipe)
-        for name, value in (("height", s.height), ("width", s.width)):
-            if value % multiple:
-                near = max(multiple, round(value / multiple) * multiple)
-                raise ParameterError(
-                    f"{name} is {value}; {self.model} makes images in multiples of {multiple}, for example {near}."
-                )
-        height = s.height or own_height
-        # As wide as asked for, in what the model makes.
-        wide = max(multiple, round(height * own_width / own_height * s.aspect / multiple) * multiple)
-        return height, s.width or (own_width if s.aspect == 1 else wide)
-
     def _prepare(self) -> None:
         """Bring the denoising network into its type; on a CPU, find out which one it bears."""
         import torch
 
-        family, dtype = self._family, self.settings.dtype
-        if family is None:
+        family, dtype = self.family, self.settings.dtype
+        if not family.denoiser:
             self.settings = self.settings.changed(dtype="float32" if dtype == "auto" else dtype)
             return
         if dtype == "auto":
             self.settings = self.settings.changed(dtype=self._try_bfloat16())
         elif dtype != "float32":
             families.cast_inputs(self._denoiser, getattr(torch, dtype))
-        self.pipe.vae.to(memory_format=torch.channels_last)
-        self._denoiser.to(memory_format=torch.channels_last)
+        for network in (self.pipe.vae, self._denoiser):
+            # Of videos there is another format.
+            if all(weights.ndim < 5 for weights in network.parameters()):
+                network.to(memory_format=torch.channels_last)
         if self.device.type == "cpu" and self.settings.dtype == "bfloat16":
             families.planar_norms(self._denoiser)
         if self.device.type != "cpu":
@@ -246,7 +258,7 @@ class Generator:
 
     @property
     def _denoiser(self):
-        return getattr(self.pipe, self._family.denoiser)
+        return getattr(self.pipe, self.family.denoiser)
 
     def _try_bfloat16(self) -> str:
         """Bring the network into bfloat16 where the CPU is faster with it and its answer hardly changes; say which."""
@@ -257,21 +269,23 @@ class Generator:
         whole, before = self._denoiser, self._first_answer()
         small = copy.deepcopy(whole)
         families.cast_inputs(small, torch.bfloat16)
-        setattr(self.pipe, self._family.denoiser, small)
+        setattr(self.pipe, self.family.denoiser, small)
         error = float((self._first_answer() - before).norm() / before.norm())
         if error <= _ACCURATE:
             return "bfloat16"
-        setattr(self.pipe, self._family.denoiser, whole)
+        setattr(self.pipe, self.family.denoiser, whole)
         _log.info("%s stays in float32: bfloat16 changes its answers by %.3f.", self.model, error)
         return "float32"
 
     def _first_answer(self):
         """Return what the network says at the first step of an image without a prompt."""
+        import torch
+
         answer = None
 
         def see(module, args, output):
             nonlocal answer
-            answer = output[0].float()
+            answer = torch.stack([one.float() for one in output[0]])
             raise _SeenError
 
         with self._denoiser.register_forward_hook(see), contextlib.suppress(_SeenError):
@@ -285,7 +299,7 @@ class Generator:
         if self.device.type != "cuda":
             # On a CPU more than this is slower: what a layer makes leaves the caches, and beyond 32 MiB its memory goes
             # back to the system each time. Guidance has two rows an image.
-            return max(1, min(MOST, MOST * 64 * 64 // (pixels * (2 if self.settings.guided else 1))))
+            return max(1, min(MOST, MOST * 64 * 64 // (pixels * (2 if self._guided else 1))))
         torch.cuda.empty_cache()
         base = torch.cuda.memory_allocated(self.device)
         peaks = []
@@ -300,6 +314,11 @@ class Generator:
         torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(self.device)
         return fitting(free, *(p - base for p in peaks))
+
+    @property
+    def _guided(self) -> bool:
+        """Whether the network is asked twice for an image: with its prompt, and with a negative one."""
+        return self.family.negative and self.family.guides(self.settings)
 
     def check(self, prompts: Sequence[str]) -> None:
         """Check that the model can read every prompt, and the negative one.
@@ -387,8 +406,24 @@ class Generator:
         return [r for start in range(0, len(whole), n) for r in self._received(whole[start : start + n])]
 
     def _received(self, prompts: list[str]) -> list[Received]:
-        names = (self._family.denoiser,) if self._family else ("unet", "transformer")
-        network = next((n for name in names if (n := getattr(self.pipe, name, None)) is not None), None)
+        if not self.family.denoiser:
+            return self._seen(prompts)
+        import torch
+
+        with torch.no_grad(), loading.quiet():
+            rows = [self.family.tokens(self._text(text)) for text in prompts]
+        longest = max(len(tokens) for tokens, _ in rows)
+        return [
+            Received(
+                np.pad(self.check_finite(tokens.float().cpu().numpy()), ((0, longest - len(tokens)), (0, 0))),
+                None if pooled is None else pooled.float().cpu().numpy(),
+            )
+            for tokens, pooled in rows
+        ]
+
+    def _seen(self, prompts: list[str]) -> list[Received]:
+        """Return what a network receives of a pipeline that encodes texts itself: its first call ends the work."""
+        network = getattr(self.pipe, "unet", None) or getattr(self.pipe, "transformer", None)
         tokens = pooled = None
 
         def see(module, args, kwargs):
@@ -423,63 +458,76 @@ class Generator:
         from biaslab.judging.words import BLOCKED
 
         with torch.no_grad(), loading.quiet(), self._own_noise_only():
-            if self._family is None:
-                pixels, blocked = self._whole(prompts, seeds, steps, follow)
-            else:
+            if self.family.denoiser:
                 pixels, blocked = self._decoded(self._latents(prompts, seeds, steps, follow))
+            else:
+                pixels, blocked = self._whole(prompts, seeds, steps, follow)
         return [Unreadable(BLOCKED) if b else p for p, b in zip(pixels, blocked, strict=True)]
 
     def _asked(self, seeds: list[int], steps: int, follow: Follow | None) -> dict:
-        """Return what any pipeline is asked beside its prompts."""
+        """Return what a pipeline is asked beside its prompts, as far as it takes that."""
         import torch
 
-        def after_step(pipe, i, _, given):
-            latents = given["latents"]
-            if self._family is not None:
-                latents = self._family.taken(pipe, latents, self.height, self.width)
-            follow(i + 1, latents)
-            return {}
+        takes = inspect.signature(self.pipe.__call__).parameters
+        asked = self.family.arguments(self.pipe, self.settings)
+        asked |= {"num_inference_steps": steps} if steps else {}
+        asked |= {"height": self.height or None, "width": self.width or None}
+        asked["generator"] = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
+        if follow and "callback_on_step_end" in takes:
 
-        return {
-            "callback_on_step_end": after_step if follow else None,
-            "generator": [torch.Generator("cpu").manual_seed(seed) for seed in seeds],
-            "num_inference_steps": steps or self.settings.steps,
-            "guidance_scale": float(self.settings.guidance_scale),
-            "height": self.height or None,
-            "width": self.width or None,
-        }
+            def after_step(pipe, i, _, given):
+                follow(i + 1, given["latents"])
+                return {}
+
+            asked["callback_on_step_end"] = after_step
+        elif follow:
+            asked["callback"] = lambda i, _, latents: follow(i + 1, latents)
+        return {k: v for k, v in asked.items() if k in takes and v is not None}
 
     def _latents(self, prompts: list[str], seeds: list[int], steps: int = 0, follow: Follow | None = None):
         """Return denoised latents ``(images, channels, height, width)``, float32."""
         import torch
 
-        family, asked = self._family, self._asked(seeds, steps, follow)
+        family, last = self.family, None
+
+        def taken(step: int, latents) -> None:
+            nonlocal last
+            last = family.taken(latents, self.height, self.width)
+            if follow:
+                follow(step, last)
+
+        asked = self._asked(seeds, steps, taken)
         with torch.no_grad():
-            noise = family.given(family.noise(self.pipe, self.height, self.width, asked["generator"]))
+            noise = family.given(family.noise(self.height, self.width, asked["generator"]))
             asked |= {"latents": noise.to(self.device), "output_type": "latent", "return_dict": False}
-            found = self.pipe(**self._conditions(prompts), **asked)[0]
-        return family.taken(self.pipe, found, self.height, self.width)
+            self.pipe(**self._conditions(prompts), **asked)
+        # What comes back as latents, some pipelines have turned into what their autoencoder takes.
+        return last
+
+    def _text(self, text: str) -> dict:
+        """Return an encoded text.
+
+        By itself: what a text encoder says of a text depends a little on the texts beside it, and an image must not
+        depend on which prompts another run had encoded before.
+        """
+        if text not in self._encoded:
+            self._encoded[text] = self.family.encode(self.pipe, text, self.device)
+        return self._encoded[text]
 
     def _conditions(self, prompts: list[str]) -> dict:
         """Return what the pipeline takes of the prompts; each text is encoded once."""
-        import torch
-
-        # By itself: what a text encoder says of a text depends a little on the texts beside it, and an image must not
-        # depend on which prompts another run had encoded before.
-        for text in dict.fromkeys(prompts):
-            if text not in self._encoded:
-                negative = (
-                    self.settings.negative_prompt if self.settings.guided and not self._negative else None
-                )
-                self._encoded[text], of_negative = self._family.encode(self.pipe, text, negative, self.device)
-                self._negative = of_negative or self._negative
-        rows = [self._encoded[text] for text in prompts]
-        given = {part: torch.cat([row[part] for row in rows]).float() for part in self._family.parts}
-        for part, value in self._negative.items():
-            given[f"negative_{part}"] = value.expand(len(prompts), *value.shape[1:]).float()
+        rows = [self._text(text) for text in prompts]
+        given = self.family.batch(rows)
+        if self._guided:
+            if not self._negative:
+                asked = self.settings.negative_prompt
+                self._negative = self.family.encode_negative(self.pipe, asked, self.device, rows[0])
+            given |= self.family.batch([self._negative] * len(prompts), "negative_")
         while len(self._encoded) > _KEPT_TEXTS:
             self._encoded.popitem(last=False)
-        return given
+        # Its default is a text, which stands beside no encoded one.
+        takes = inspect.signature(self.pipe.__call__).parameters
+        return given | ({"negative_prompt": None} if "negative_prompt" in takes else {})
 
     def _decoded(self, latents) -> tuple[list[np.ndarray], list[bool]]:
         import torch
@@ -507,13 +555,14 @@ class Generator:
         self, prompts: list[str], seeds: list[int], steps: int, follow: Follow | None
     ) -> tuple[list[np.ndarray], list[bool]]:
         """Generate with a pipeline of no known family: it is given the texts, and encodes and decodes itself."""
-        asked = self._asked(seeds, steps, follow)
-        if self.settings.negative_prompt:
-            asked["negative_prompt"] = [self.settings.negative_prompt] * len(prompts)
-        takes = inspect.signature(self.pipe.__call__).parameters
-        given = {k: v for k, v in asked.items() if v is not None and k in takes}
+        given = self._asked(seeds, steps, follow)
+        negative = self.settings.negative_prompt
+        # Guidance apart from the network has none without a negative prompt.
+        if negative or (self.family.argument == "true_cfg_scale" and self.family.guides(self.settings)):
+            given["negative_prompt"] = [negative or " "] * len(prompts)
         with families.finite_decoding(self.pipe, self.check_finite):
-            found = self.pipe(prompt=prompts, output_type="np", **given)
+            # Some write into what they are given.
+            found = self.pipe(prompt=[*prompts], output_type="np", **given)
         blocked = getattr(found, "nsfw_content_detected", None) or [False] * len(prompts)
         images = self.check_finite(np.asarray(found.images))
         return list((images * 255).round().astype(np.uint8)), [bool(b) for b in blocked]

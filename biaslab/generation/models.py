@@ -16,7 +16,7 @@ import pandas as pd
 from biaslab import models
 from biaslab.captions.corpus import Corpus
 from biaslab.errors import ParameterError
-from biaslab.generation import generator, loading, spaces, texts
+from biaslab.generation import families, generator, loading, spaces, texts
 from biaslab.generation.generator import Generator
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
@@ -70,6 +70,10 @@ class ImageModel:
             ParameterError, MissingInputError: They are not to be had, as far as can be known from here.
         """
         return None
+
+    def in_words(self, located: Located) -> str:
+        """Say by which settings images are made, where the settings of generation reach it; else nothing."""
+        return ""
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look up what it needs for prompts of these occupations; what ``n_images`` cost is for messages.
@@ -206,8 +210,15 @@ class DiffusersModel(ImageModel):
         return models.resolve(self._name, "text-to-image")
 
     def look_up(self) -> Located:
-        """Look for a pipeline with safetensors for all its parts."""
-        return loading.look_up(self._name)
+        """Look for a pipeline with safetensors for all its parts, and whether it can do what is asked."""
+        located = loading.look_up(self._name)
+        loading.pipeline_class(located.repository.file("model_index.json").parent, self._name)
+        families.of_files(located.repository).check(self._settings, self.label)
+        return located
+
+    def in_words(self, located: Located) -> str:
+        """Say by which settings images are made, of its own and asked for."""
+        return families.of_files(located.repository).in_words(self._settings, self.label)
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look it up; a folder must hold a pipeline."""
@@ -255,7 +266,12 @@ class DiffusersModel(ImageModel):
     @property
     def alike(self) -> tuple:
         """Name and settings; how strong guidance is takes no time, but whether there is any."""
-        guided = self._settings.changed(guidance_scale=7.5 if self._settings.guided else 1.0)
+        scale = self._settings.guidance_scale
+        guided = (
+            self._settings
+            if scale is None
+            else self._settings.changed(guidance_scale=7.5 if scale > 1 else 1)
+        )
         return (self._name, repr(guided))
 
 

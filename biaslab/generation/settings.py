@@ -76,17 +76,7 @@ class GenerationSettings(Group):
             raise ParameterError(
                 f"width is {self.width} and aspect is {self.aspect:g}; give one of them and leave width 0 or aspect 1."
             )
-        if self.negative_prompt and not self.guided:
-            raise ParameterError(
-                f"negative_prompt is {self.negative_prompt!r}, but it works through guidance and guidance_scale is "
-                f"{self.guidance_scale:g}; set guidance_scale above 1 or leave negative_prompt empty."
-            )
         return self
-
-    @property
-    def guided(self) -> bool:
-        """Whether guidance is asked for; the model's own is taken to be."""
-        return self.guidance_scale is None or self.guidance_scale > 1
 
     @property
     def look(self) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -11,16 +10,9 @@ import numpy as np
 
 from biaslab import reading
 from biaslab.errors import ParameterError
+from biaslab.generation import families
 
 _PARTS = ("tokenizer", "tokenizer_2", "tokenizer_3")
-COLUMNS = {
-    "StableDiffusionPipeline": (("tokenizer",),),
-    "StableDiffusionXLPipeline": (("tokenizer", "tokenizer_2"),),
-    "StableDiffusion3Pipeline": (("tokenizer", "tokenizer_2"), ("tokenizer_3",)),
-    "FluxPipeline": (("tokenizer_2",),),
-}
-"""Pipeline -> its text as the denoising network reads it, part after part: the tokenizers whose tokens stand in the
-same columns. Flux reads the other tokenizer's text as one vector, without words."""
 # Tokens of a text from which on a tokenizer has no limit.
 _NO_LIMIT = 10**9
 # Tokenizers with a fixed list of words; all others spell out what they do not know.
@@ -29,9 +21,14 @@ _WHOLE_WORDS = ("WordLevel", "WordPiece")
 
 def tokenizers(pipe) -> list[tuple[object, int]]:
     """Return a pipeline's tokenizers, each with the most tokens of a text that its encoder reads (0: any)."""
-    found = [t for name in _PARTS if (t := getattr(pipe, name, None)) is not None]
-    read = _of_t5(pipe, [(t, int(t.model_max_length)) for t in found])
+    read = _of_t5(pipe, [(t, int(t.model_max_length)) for t in _there(pipe).values()])
     return [(t, most if most < _NO_LIMIT else 0) for t, most in read]
+
+
+def _there(pipe) -> dict[str, object]:
+    """Return a pipeline's tokenizers by the names of its parts; one that also reads images has its own within."""
+    parts = {name: getattr(pipe, name, None) for name in _PARTS}
+    return {name: getattr(part, "tokenizer", part) for name, part in parts.items() if part is not None}
 
 
 def check_lengths(pipe, name: str) -> None:
@@ -40,10 +37,10 @@ def check_lengths(pipe, name: str) -> None:
     Raises:
         ParameterError: One reads none; or texts are padded to what it reads, which is more than fits in memory.
     """
-    there = [part for part in _PARTS if getattr(pipe, part, None) is not None]
-    for part, longest in _of_t5(pipe, [(part, getattr(pipe, part).model_max_length) for part in there]):
+    there = _there(pipe)
+    for part, longest in _of_t5(pipe, [(part, one.model_max_length) for part, one in there.items()]):
         # Elsewhere one without a limit, of which a number larger than all is said, is told one by its pipeline.
-        if longest < 1 or (longest >= _NO_LIMIT and type(pipe).__name__ in COLUMNS):
+        if longest < 1 or (longest >= _NO_LIMIT and families.of_pipe(pipe).denoiser):
             raise ParameterError(
                 f"{name}: the configuration of its {part} gives {longest} as the tokens of a text (model_max_length), "
                 "which no text model reads. Fetch the model again, or choose another one."
@@ -81,19 +78,18 @@ def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
 
 
 def parts(pipe) -> list[tuple[tuple[str, ...], int]]:
-    """Return the tokenizers of each part of a pipeline's text, by :data:`COLUMNS`, and how many columns it has."""
+    """Return the tokenizers of each part of a pipeline's text (:attr:`Family.columns`), and how many columns it has."""
     found = [
         (names, next((t.model_max_length for n in names if (t := getattr(pipe, n, None)) is not None), 0))
-        for names in COLUMNS[type(pipe).__name__]
+        for names in families.of_pipe(pipe).columns
     ]
     return _of_t5(pipe, found)
 
 
 def _of_t5(pipe, found: list[tuple]) -> list[tuple]:
-    """Give a T5 encoder, which stands last, the length that the pipeline says it reads."""
-    longest = inspect.signature(pipe.__call__).parameters.get("max_sequence_length")
-    known = found and longest is not None and isinstance(longest.default, int)
-    return [*found[:-1], (found[-1][0], longest.default)] if known else found
+    """Give the last encoder, one of long texts, the number of tokens that the pipeline says it reads."""
+    longest = families.of_pipe(pipe).text_length
+    return [*found[:-1], (found[-1][0], longest)] if found and longest else found
 
 
 def tokenized(pipe, part: tuple[str, ...], length: int, texts: Sequence[str], **asked: bool) -> Iterator:
@@ -113,9 +109,9 @@ def tokenized(pipe, part: tuple[str, ...], length: int, texts: Sequence[str], **
 def are_words(pipe, texts: Sequence[str]) -> np.ndarray | None:
     """Return which columns of texts are of words, ``bool (texts, columns)``: not the beginning, the end or padding.
 
-    None where the pipeline's kind is not in :data:`COLUMNS`.
+    None where that is not known of the pipeline's kind.
     """
-    if type(pipe).__name__ not in COLUMNS:
+    if not families.of_pipe(pipe).columns:
         return None
     found = []
     for part, length in parts(pipe):
@@ -128,11 +124,25 @@ def are_words(pipe, texts: Sequence[str]) -> np.ndarray | None:
 
 def tokens_cut(pipe, texts: Sequence[str]) -> np.ndarray:
     """Return how many tokens at the end of each text no text encoder reads, ``int64 (texts,)``; mostly 0."""
-    least = None
+    least, framed = None, families.of_pipe(pipe).chat
     for tokenizer, most in tokenizers(pipe):
         if not most or not len(texts):
             return np.zeros(len(texts), np.int64)
+        if framed:
+            most -= _frame(pipe, tokenizer)
         read = tokenizer(list(texts), truncation=False)["input_ids"]
         cut = np.array([max(0, len(ids) - most) for ids in read], np.int64)
         least = cut if least is None else np.minimum(least, cut)
     return np.zeros(len(texts), np.int64) if least is None else least
+
+
+def _frame(pipe, tokenizer) -> int:
+    """Return how many tokens of a message in a chat are not its text."""
+    said = getattr(pipe, "system_message", "")
+    messages = [{"role": "system", "content": said}] if said else []
+    whole = [*messages, {"role": "user", "content": ""}]
+    if pipe.tokenizer is not tokenizer:
+        # A processor has messages of several kinds.
+        whole = [{**one, "content": [{"type": "text", "text": one["content"]}]} for one in whole]
+    framed = pipe.tokenizer.apply_chat_template(whole, tokenize=False, add_generation_prompt=not messages)
+    return len(tokenizer(framed)["input_ids"])

@@ -1,5 +1,7 @@
 """Every family of pipelines: the images are diffusers' own, whatever stands beside them in a batch."""
 
+import inspect
+
 import numpy as np
 import pytest
 import tiny_pipelines as tiny
@@ -21,7 +23,16 @@ def most_levels(a: list[np.ndarray], b: list[np.ndarray]) -> int:
     return max(int(np.abs(x.astype(int) - y).max()) for x, y in zip(a, b, strict=True))
 
 
-def by_diffusers(folder: str, prompt: str, key: tuple[str, int], **more) -> np.ndarray:
+# What diffusers is asked by another name, or beside prompt, size, steps and guidance.
+ASKED = {
+    "qwen": lambda scale: {"true_cfg_scale": scale, "negative_prompt": " "},
+    "pixart": lambda scale: {"guidance_scale": scale, "use_resolution_binning": False},
+}
+
+
+def by_diffusers(
+    folder: str, prompt: str, key: tuple[str, int], family: str = "", scale: float = 4.0, **more
+) -> np.ndarray:
     """Return the image of diffusers' default call on one prompt, with the generator that the key seeds."""
     import torch
     from diffusers import AutoPipelineForText2Image
@@ -30,8 +41,10 @@ def by_diffusers(folder: str, prompt: str, key: tuple[str, int], **more) -> np.n
         pipe = AutoPipelineForText2Image.from_pretrained(folder)
     pipe.set_progress_bar_config(disable=True)
     generator = torch.Generator().manual_seed(image_seed(5, *key))
-    given = {"num_inference_steps": 3, "guidance_scale": 4.0, "height": SIZE, "width": SIZE} | more
-    found = pipe(prompt, generator=generator, output_type="np", **given).images[0]
+    given = {"num_inference_steps": 3, "height": SIZE, "width": SIZE}
+    given |= ASKED.get(family, lambda scale: {"guidance_scale": scale})(scale) | more
+    with quiet():
+        found = pipe(prompt=prompt, generator=generator, output_type="np", **given).images[0]
     return (found * 255).round().astype(np.uint8)
 
 
@@ -39,28 +52,28 @@ def by_diffusers(folder: str, prompt: str, key: tuple[str, int], **more) -> np.n
 def test_images_are_those_of_diffusers_default_call(folders, family):
     folder = folders(family)
     ours = load(*settings(folder)).images(PROMPTS, KEYS, seed=5)
-    theirs = [by_diffusers(folder, prompt, key) for prompt, key in zip(PROMPTS, KEYS, strict=True)]
+    theirs = [by_diffusers(folder, prompt, key, family) for prompt, key in zip(PROMPTS, KEYS, strict=True)]
     assert most_levels(ours, theirs) <= 1
     # The test would be empty if prompts and noise made no difference.
     assert most_levels(ours[:1], ours[1:2]) > 30
     assert most_levels(ours[:1], ours[2:]) > 30
 
 
-@pytest.mark.parametrize("family", ["sd1", "sdxl", "sd3"])
+@pytest.mark.parametrize("family", ["sd1", "sdxl", "sd3", "qwen", "pixart"])
 def test_negative_prompt_and_no_guidance_are_those_of_diffusers(folders, family):
     folder, prompts, keys = folders(family), PROMPTS[:1], KEYS[:1]
     pushed = load(*settings(folder, negative_prompt="a blurry photo")).images(prompts, keys, seed=5)
-    theirs = by_diffusers(folder, prompts[0], keys[0], negative_prompt="a blurry photo")
+    theirs = by_diffusers(folder, prompts[0], keys[0], family, negative_prompt="a blurry photo")
     assert most_levels(pushed, [theirs]) <= 1
     plain = load(*settings(folder, guidance_scale=1.0)).images(prompts, keys, seed=5)
-    assert most_levels(plain, [by_diffusers(folder, prompts[0], keys[0], guidance_scale=1.0)]) <= 1
+    assert most_levels(plain, [by_diffusers(folder, prompts[0], keys[0], family, 1.0)]) <= 1
     assert most_levels(plain, pushed) > 5
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_an_image_does_not_depend_on_its_batch(folders, family):
     generator = load(*settings(folders(family), batch_size=3))
-    noises, family_of = [], generator._family
+    noises, family_of = [], generator.family
     draw = family_of.noise
 
     def drawn(*given):
@@ -85,15 +98,25 @@ def test_an_image_does_not_depend_on_its_batch(folders, family):
         assert noises[0][k].equal(noises[5][2 - k])
 
 
-@pytest.mark.parametrize("family", ["sd1", "sdxl", "sd3", "flux"])
+@pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_each_text_is_encoded_once(folders, family):
     generator = load(*settings(folders(family), batch_size=2))
-    seen = []
-    generator.pipe.text_encoder.register_forward_hook(lambda module, args, output: seen.append(len(args[0])))
+    encode, seen = generator.pipe.encode_prompt, []
+
+    def encoded(*args, **kwargs):
+        given = signature.bind(*args, **kwargs).arguments
+        if given.get("prompt_embeds") is None:
+            seen.append(given["prompt"])
+        return encode(*args, **kwargs)
+
+    encoded.__signature__ = signature = inspect.signature(encode)
+    generator.pipe.encode_prompt = encoded
     generator.images(PROMPTS * 2, [(p, i) for i in range(2) for p in "abc"], seed=5)
     generator.images(PROMPTS, KEYS, seed=6)
-    # Two texts, each by itself; where guidance works by a negative prompt, that one too (SDXL has zeros for none).
-    assert seen == [1, 1] if family in ("sdxl", "flux") else seen == [1, 1, 1]
+    # The pipeline itself is given what is encoded, and encodes none. Where guidance works by a negative prompt, that
+    # one is encoded, too (SDXL has zeros for none).
+    negative = {"sdxl": 0, "flux": 0, "flux2": 0}
+    assert len(seen) == 2 + negative.get(family, 1) and set(seen) >= set(PROMPTS)
 
 
 def test_a_pipeline_of_no_known_family_makes_the_same_images(folders, monkeypatch):
@@ -101,7 +124,7 @@ def test_a_pipeline_of_no_known_family_makes_the_same_images(folders, monkeypatc
 
     given = settings(folders("sd2"), negative_prompt="a blurry photo")
     known = load(*given).images(PROMPTS, KEYS, seed=5)
-    monkeypatch.setattr(families, "FAMILIES", {})
+    monkeypatch.setattr(families, "table", dict)
     assert most_levels(load(*given).images(PROMPTS, KEYS, seed=5), known) <= 1
 
 

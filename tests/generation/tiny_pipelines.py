@@ -64,11 +64,11 @@ def _vae(channels: int, **more):
     )
 
 
-def _unet(cross: int, **more):
+def _unet(cross: int, sample_size: int = 16, **more):
     from diffusers import UNet2DConditionModel
 
     return UNet2DConditionModel(
-        sample_size=16,
+        sample_size=sample_size,
         in_channels=4,
         out_channels=4,
         block_out_channels=(8, 16),
@@ -138,12 +138,12 @@ def sd2():
     return _sd(prediction_type="v_prediction")
 
 
-def sdxl():
+def sdxl(**unet):
     from diffusers import StableDiffusionXLPipeline
 
     # Time ids: 6 numbers of 8 each, beside the pooled text of 16.
     more = {"addition_embed_type": "text_time", "addition_time_embed_dim": 8, "use_linear_projection": True}
-    unet = _unet(32, projection_class_embeddings_input_dim=6 * 8 + 16, **more)
+    unet = _unet(32, projection_class_embeddings_input_dim=6 * 8 + 16, **more | unet)
     return StableDiffusionXLPipeline(
         vae=_vae(4, force_upcast=True),
         text_encoder=_clip(16, False),
@@ -157,7 +157,7 @@ def sdxl():
     )
 
 
-def sd3():
+def sd3(**more):
     from diffusers import FlowMatchEulerDiscreteScheduler, SD3Transformer2DModel, StableDiffusion3Pipeline
 
     transformer = SD3Transformer2DModel(
@@ -172,6 +172,7 @@ def sd3():
         caption_projection_dim=16,
         pooled_projection_dim=32,
         pos_embed_max_size=16,
+        **more,
     )
     return StableDiffusion3Pipeline(
         transformer=transformer,
@@ -186,7 +187,7 @@ def sd3():
     )
 
 
-def flux():
+def flux(guidance_embeds: bool = True):
     from diffusers import FlowMatchEulerDiscreteScheduler, FluxPipeline, FluxTransformer2DModel
 
     transformer = FluxTransformer2DModel(
@@ -198,7 +199,7 @@ def flux():
         num_attention_heads=2,
         joint_attention_dim=32,
         pooled_projection_dim=16,
-        guidance_embeds=True,
+        guidance_embeds=guidance_embeds,
         axes_dims_rope=(4, 4, 8),
     )
     return FluxPipeline(
@@ -212,7 +213,243 @@ def flux():
     )
 
 
-FAMILIES = ("sd1", "sd2", "sdxl", "sd3", "flux")
+def schnell():
+    pipe = flux(guidance_embeds=False)
+    pipe.scheduler = type(pipe.scheduler)(shift=1.0, use_dynamic_shifting=False)
+    return pipe
+
+
+def sdxl_turbo():
+    from diffusers import EulerAncestralDiscreteScheduler
+
+    pipe = sdxl(sample_size=64)
+    betas = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
+    pipe.scheduler = EulerAncestralDiscreteScheduler(**betas, timestep_spacing="trailing")
+    return pipe
+
+
+def sd35_medium():
+    return sd3(qk_norm="rms_norm", dual_attention_layers=(0,))
+
+
+def sd35_large():
+    return sd3(qk_norm="rms_norm")
+
+
+def _chatting():
+    """Return a tokenizer of messages in a chat, as of models that read texts by a language model."""
+    read = tokenizer()
+    read.chat_template = (
+        "{% for m in messages %}[bos] {{ m.content }} [eos]{% endfor %}"
+        "{% if add_generation_prompt %} woman{% endif %}"
+    )
+    return read
+
+
+def _qwen3(layers: int, head: bool):
+    from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3Model
+
+    config = Qwen3Config(
+        vocab_size=len(WORDS) + 4,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=4096,
+        pad_token_id=0,
+    )
+    return (Qwen3ForCausalLM if head else Qwen3Model)(config)
+
+
+def zimage():
+    from diffusers import FlowMatchEulerDiscreteScheduler, ZImagePipeline, ZImageTransformer2DModel
+
+    transformer = ZImageTransformer2DModel(
+        in_channels=8,
+        dim=32,
+        n_layers=1,
+        n_refiner_layers=1,
+        n_heads=2,
+        n_kv_heads=2,
+        cap_feat_dim=16,
+        axes_dims=[4, 6, 6],
+        axes_lens=[1024, 128, 128],
+    )
+    return ZImagePipeline(
+        transformer=transformer,
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0),
+        vae=_vae(8, shift_factor=0.1, scaling_factor=0.4, use_quant_conv=False, use_post_quant_conv=False),
+        text_encoder=_qwen3(2, head=False),
+        tokenizer=_chatting(),
+    )
+
+
+def qwen():
+    from diffusers import (
+        AutoencoderKLQwenImage,
+        FlowMatchEulerDiscreteScheduler,
+        QwenImagePipeline,
+        QwenImageTransformer2DModel,
+    )
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+    transformer = QwenImageTransformer2DModel(
+        patch_size=2,
+        in_channels=16,
+        out_channels=4,
+        num_layers=1,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=16,
+        axes_dims_rope=(4, 6, 6),
+    )
+    read = {
+        "vocab_size": len(WORDS) + 4,
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 4096,
+        "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 1e6},
+    }
+    seen = {
+        "depth": 1,
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_heads": 2,
+        "out_hidden_size": 16,
+        "fullatt_block_indexes": [0],
+    }
+    marks = dict.fromkeys(("image", "video", "vision_start", "vision_end"), 1)
+    config = Qwen2_5_VLConfig(
+        text_config=read, vision_config=seen, **{f"{k}_token_id": v for k, v in marks.items()}
+    )
+    vae = AutoencoderKLQwenImage(
+        base_dim=8,
+        z_dim=4,
+        dim_mult=[1, 1],
+        num_res_blocks=1,
+        temperal_downsample=[False],
+        latents_mean=[0.1, -0.2, 0.3, 0.0],
+        latents_std=[1.5, 2.0, 1.0, 2.5],
+    )
+    return QwenImagePipeline(
+        transformer=transformer,
+        scheduler=FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True, base_shift=0.5, max_shift=0.9),
+        vae=vae,
+        text_encoder=Qwen2_5_VLForConditionalGeneration(config),
+        tokenizer=tokenizer(),
+    )
+
+
+def pixart():
+    from diffusers import DPMSolverMultistepScheduler, PixArtSigmaPipeline, PixArtTransformer2DModel
+
+    transformer = PixArtTransformer2DModel(
+        num_attention_heads=2,
+        attention_head_dim=8,
+        in_channels=4,
+        out_channels=8,
+        num_layers=1,
+        cross_attention_dim=16,
+        sample_size=16,
+        patch_size=2,
+        caption_channels=32,
+        interpolation_scale=1,
+        use_additional_conditions=False,
+        norm_num_groups=8,
+    )
+    betas = {"beta_schedule": "linear", "beta_start": 0.0001, "beta_end": 0.02}
+    return PixArtSigmaPipeline(
+        transformer=transformer,
+        scheduler=DPMSolverMultistepScheduler(**betas),
+        vae=_vae(4, scaling_factor=0.13025),
+        text_encoder=_t5(32),
+        tokenizer=tokenizer(),
+    )
+
+
+def _flux2(text_width: int, **more) -> dict:
+    import torch
+    from diffusers import AutoencoderKLFlux2, FlowMatchEulerDiscreteScheduler, Flux2Transformer2DModel
+
+    transformer = Flux2Transformer2DModel(
+        patch_size=1,
+        in_channels=16,
+        num_layers=1,
+        num_single_layers=1,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=text_width,
+        timestep_guidance_channels=16,
+        axes_dims_rope=(4, 4, 4, 4),
+        **more,
+    )
+    vae = AutoencoderKLFlux2(
+        block_out_channels=(8, 16),
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        layers_per_block=1,
+        latent_channels=4,
+        norm_num_groups=4,
+        sample_size=32,
+        mid_block_add_attention=False,
+    )
+    vae.bn.running_mean.copy_(torch.linspace(-1, 1, 16))
+    vae.bn.running_var.copy_(torch.linspace(0.5, 2, 16))
+    scheduler = FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True)
+    return {"transformer": transformer, "vae": vae, "scheduler": scheduler}
+
+
+def klein(distilled: bool = False):
+    from diffusers import Flux2KleinPipeline
+
+    # It reads what the layers 9, 18 and 27 say.
+    parts = {"text_encoder": _qwen3(28, head=True), "tokenizer": _chatting()}
+    return Flux2KleinPipeline(**_flux2(48, guidance_embeds=False), **parts, is_distilled=distilled)
+
+
+def klein_distilled():
+    return klein(distilled=True)
+
+
+def flux2():
+    from diffusers import Flux2Pipeline
+    from transformers import Mistral3Config, Mistral3ForConditionalGeneration
+
+    read = {
+        "model_type": "mistral",
+        "vocab_size": len(WORDS) + 4,
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 31,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "pad_token_id": 0,
+    }
+    seen = {
+        "model_type": "pixtral",
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "image_size": 32,
+        "patch_size": 8,
+    }
+    config = Mistral3Config(text_config=read, vision_config=seen, image_token_index=1)
+    read = tokenizer()
+    read.chat_template = (
+        "{% for m in messages %}{% for part in m.content %}{{ part.text }} {% endfor %}{% endfor %}"
+    )
+    parts = {"text_encoder": Mistral3ForConditionalGeneration(config), "tokenizer": read}
+    return Flux2Pipeline(**_flux2(48, guidance_embeds=True), **parts)
+
+
+FAMILIES = ("sd1", "sd2", "sdxl", "sd3", "flux", "qwen", "zimage", "pixart", "flux2", "klein")
 
 
 def save(name: str, folder: Path) -> Path:

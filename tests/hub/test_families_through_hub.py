@@ -1,0 +1,137 @@
+"""Models of twelve families by their real names: each has its own settings, and what has no effect is refused."""
+
+import numpy as np
+import pytest
+import tiny_pipelines
+
+from biaslab.errors import ParameterError
+from biaslab.generation import GenerationSettings, image_seed, load
+from biaslab.generation.loading import quiet
+from biaslab.generation.models import DiffusersModel
+
+# What is built under a name; steps, guidance and its argument that its makers give, and how diffusers is asked for it.
+FAMILIES = {
+    "CompVis/stable-diffusion-v1-4": ("sd1", 50, 7.5, {}),
+    "stabilityai/stable-diffusion-2-1": ("sd2", 50, 7.5, {}),
+    "stabilityai/stable-diffusion-xl-base-1.0": ("sdxl", 50, 5, {}),
+    "stabilityai/sdxl-turbo": ("sdxl_turbo", 1, 0, {"num_inference_steps": 1, "guidance_scale": 0.0}),
+    "stabilityai/stable-diffusion-3.5-medium": (
+        "sd35_medium", 40, 4.5, {"num_inference_steps": 40, "guidance_scale": 4.5},
+    ),
+    "stabilityai/stable-diffusion-3.5-large": (
+        "sd35_large", 28, 3.5, {"num_inference_steps": 28, "guidance_scale": 3.5},
+    ),
+    "stabilityai/stable-diffusion-3.5-large-turbo": (
+        "sd35_large", 4, 0, {"num_inference_steps": 4, "guidance_scale": 0.0},
+    ),
+    "black-forest-labs/FLUX.1-dev": ("flux", 28, 3.5, {}),
+    "black-forest-labs/FLUX.1-schnell": (
+        "schnell", 4, None, {"num_inference_steps": 4, "guidance_scale": 0.0, "max_sequence_length": 256},
+    ),
+    "black-forest-labs/FLUX.2-dev": ("flux2", 50, 4, {}),
+    "black-forest-labs/FLUX.2-klein-4B": (
+        "klein_distilled", 4, None, {"num_inference_steps": 4, "guidance_scale": 1.0},
+    ),
+    "Qwen/Qwen-Image": ("qwen", 50, 4, {"true_cfg_scale": 4.0, "negative_prompt": " "}),
+    "Tongyi-MAI/Z-Image-Turbo": ("zimage", 9, 0, {"num_inference_steps": 9, "guidance_scale": 0.0}),
+    "PixArt-alpha/PixArt-Sigma-XL-2-1024-MS": ("pixart", 20, 4.5, {"use_resolution_binning": False}),
+}  # fmt: skip
+PROMPT, KEY, SIZE = "a photo of a nurse", ("p1-nurse", 0), {"height": 32, "width": 32}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Return the folder of a tiny model by what is built; each is built once."""
+    root, made = tmp_path_factory.mktemp("families"), {}
+
+    def folder(kind):
+        if kind not in made:
+            made[kind] = tiny_pipelines.save(kind, root / kind)
+        return made[kind]
+
+    return folder
+
+
+def of(name, **more):
+    return DiffusersModel(name, GenerationSettings(**SIZE | {"dtype": "float32"} | more), device="cpu")
+
+
+def levels(one, other) -> int:
+    return int(np.abs(one.astype(int) - other).max())
+
+
+def drawn(name, **more):
+    made_by = load(name, GenerationSettings(**SIZE | {"dtype": "float32"} | more))
+    return made_by, made_by.images([PROMPT], [KEY], seed=5)[0]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_model_has_the_settings_of_its_makers_and_the_pixels_of_diffusers(hub, built, name):
+    import torch
+    from diffusers import AutoPipelineForText2Image
+
+    kind, steps, scale, asked = FAMILIES[name]
+    hub.serve(name, built(kind))
+    made_by, ours = drawn(name)
+    told = made_by.description()
+    assert (told["steps"], told["guidance_scale"]) == (steps, scale)
+    with quiet():
+        pipe = AutoPipelineForText2Image.from_pretrained(built(kind))
+        pipe.set_progress_bar_config(disable=True)
+        noise = torch.Generator().manual_seed(image_seed(5, *KEY))
+        found = pipe(prompt=PROMPT, generator=noise, output_type="np", **SIZE, **asked).images[0]
+    assert levels(ours, (found * 255).round().astype(np.uint8)) <= 1
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_guidance_changes_the_pixels_or_is_refused_before_a_weight_is_fetched(hub, built, name):
+    kind, _, scale, _ = FAMILIES[name]
+    hub.serve(name, built(kind))
+    if scale is None:
+        with pytest.raises(ParameterError, match=r"guidance_scale is 7.5, but .* no guidance changes"):
+            of(name, guidance_scale=7.5).look_up()
+        assert not hub.fetched(".safetensors")
+        return
+    of(name, guidance_scale=7.5).look_up()
+    one, other = (drawn(name, guidance_scale=value, steps=2)[1] for value in (2.0, 7.5))
+    assert levels(one, other) > 1
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_before_a_weight_is_fetched_a_model_says_how_it_makes_wide_images(hub, built, name):
+    kind, steps, scale, _ = FAMILIES[name]
+    hub.serve(name, built(kind))
+    model = DiffusersModel(name, GenerationSettings(aspect=1.5), device="cpu")
+    words = model.in_words(model.look_up())
+    assert f" {steps} step" in words
+    assert (f"_scale {scale:g}" if scale is not None else "no guidance") in words
+    assert not hub.fetched(".safetensors")
+    width, height = map(int, words.partition(" x ")[0].split()[-1:] + words.partition(" x ")[2].split()[:1])
+    # In the steps that a model takes, which of these small sizes are large.
+    assert width == pytest.approx(1.5 * height, abs=8)
+
+
+REFUSED = {
+    "a size": ("black-forest-labs/FLUX.1-dev", {"height": 30}, r"height is 30; .* multiples of 4, for example 32"),
+    "a negative prompt of a network that takes its scale": (
+        "black-forest-labs/FLUX.1-dev", {"negative_prompt": "blurry"}, r"takes none: its guidance is part of the",
+    ),
+    "a negative prompt of a distilled one": (
+        "black-forest-labs/FLUX.2-klein-4B", {"negative_prompt": "blurry"}, r"takes none",
+    ),
+    "a negative prompt without guidance": (
+        "stabilityai/sdxl-turbo", {"negative_prompt": "blurry"}, r"own one of \S+ is 0; set guidance_scale above 1",
+    ),
+    "a negative prompt with guidance off": (
+        "Qwen/Qwen-Image", {"negative_prompt": "blurry", "guidance_scale": 1}, r"guidance_scale is 1; set .* above 1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_has_no_effect_is_refused_before_a_weight_is_fetched(hub, built, what):
+    name, more, message = REFUSED[what]
+    hub.serve(name, built(FAMILIES[name][0]))
+    with pytest.raises(ParameterError, match=message):
+        of(name, **SIZE | more).look_up()
+    assert not hub.fetched(".safetensors")
