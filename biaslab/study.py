@@ -46,8 +46,12 @@ _KEPT = "What was finished before is kept: {fix} and run it again."
 _NO_SETTINGS: dict = {}
 
 
-def _or_own(value: str) -> str:
-    return "of its own" if value == "null" else f"{float(value):g}"
+def _made_with(value: str, words: str) -> str:
+    """Return a setting of images in words, such as ``guidance 7.5``, by words for a value."""
+    if value in ("null", "none"):
+        what = words.replace("{}", "").strip()
+        return f"no {what}" if value == "none" else f"{what} of its own"
+    return words.format(f"{float(value):g}")
 
 
 class Study:
@@ -435,14 +439,13 @@ class Study:
             if brought and brought.draws:
                 said.append(f"{model}: {told}.")
             elif {"generation.guidance_scale", "generation.steps"} <= set(value.index):
-                guidance, steps = (
-                    _or_own(value[f"generation.{name}"]) for name in ("guidance_scale", "steps")
-                )
+                guidance = _made_with(value["generation.guidance_scale"], "guidance {}")
+                steps = _made_with(value["generation.steps"], "{} steps")
                 # Images of people whom prompts place may have a guidance of their own.
                 own = value.get("people.guidance_scale", "null")
                 pairs = "" if own == "null" else f" ({float(own):g} of people in pairs)"
                 named = f"{model} ({told})" if told else model
-                said.append(f"{named}: guidance {guidance}{pairs}, {steps} steps.")
+                said.append(f"{named}: {guidance}{pairs}, {steps}.")
         return " ".join(said)
 
     def _record(self, kind: str, record: dict) -> None:

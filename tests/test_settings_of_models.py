@@ -103,3 +103,12 @@ def test_tables_and_captions_say_what_each_was_sent(folders, tmp_path):
     assert "mini (an embedded model, no real one): guidance 1.5 (2 of people in pairs), 30 steps." in made
     assert "sd1: guidance 0 (0.5 of people in pairs), 1 steps." in made
     assert sources.has("pipeline_settings", source="pipeline")
+
+
+@pytest.mark.parametrize(
+    ("family", "made"), [("schnell", "no guidance, 4 steps"), ("sd1", "guidance 7.5, 50 steps")]
+)
+def test_what_is_not_set_is_said_as_the_makers_of_a_model_give_it(folders, tmp_path, family, made):
+    folder, given = folders(family), {"compute": {"store": str(tmp_path)}}
+    study = Study(tmp_path / "out", source="pipeline", model=folder, settings=given)
+    assert study.made == f"{family}: {made}."

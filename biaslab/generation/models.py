@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from biaslab import models
+from biaslab import models, repositories
 from biaslab.captions.corpus import Corpus
-from biaslab.errors import ParameterError
+from biaslab.errors import BiaslabError, ParameterError
 from biaslab.generation import families, generator, loading, spaces, texts
 from biaslab.generation.generator import Generator
 from biaslab.generation.images import GeneratedImages
@@ -81,6 +81,10 @@ class ImageModel:
         Raises:
             ParameterError, UnknownNameError: It is not there, or cannot do what is asked.
         """
+
+    def own(self) -> dict[str, object]:
+        """Return the settings that are its own where none are given, as far as is known; None where it has none."""
+        return {}
 
     def check_texts(self, prompts: Iterable[str]) -> None:
         """Look whether it knows the words of prompts, as far as can be known.
@@ -226,6 +230,14 @@ class DiffusersModel(ImageModel):
         folder = Path(os.path.expanduser(self._name))
         if folder.is_dir() and not (folder / "model_index.json").is_file():
             raise ParameterError(f"{self._name} is no diffusers pipeline: it holds no model_index.json.")
+
+    def own(self) -> dict[str, object]:
+        """Return its makers' steps and guidance; none of a model that is not to be reached."""
+        try:
+            family = families.of_files(repositories.look_up(self._name, "text-to-image"))
+        except BiaslabError:
+            return {}
+        return {"steps": family.steps, "guidance_scale": family.guidance}
 
     def check_texts(self, prompts: Iterable[str]) -> None:
         """Look whether a model in a folder here knows the words of prompts; a model on the hub spells them."""

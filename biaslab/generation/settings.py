@@ -27,12 +27,16 @@ class GenerationSettings(Group):
         1, "Images for each caption that serves as a prompt (paper: 10).", "images", ge=1
     )
     steps: Whole | None = field(
-        None, "Denoising steps (paper: 50); null is the model's own.", "steps", ge=1, le=1000
+        None,
+        "Denoising steps (paper: 50); null is the model's own, as its makers give it.",
+        "steps",
+        ge=1,
+        le=1000,
     )
     guidance_scale: float | None = field(
         None,
         "How far the image is pushed towards the prompt; 1 and below is no guidance (paper: 7.5). null is the model's "
-        "own.",
+        "own; of a model whose images it does not change, it is refused.",
         ge=0,
         le=100,
     )
@@ -57,7 +61,7 @@ class GenerationSettings(Group):
         "auto",
         "Numbers of the denoising network, on a GPU of the whole model. `auto` finds them: on a CPU bfloat16 where the "
         "processor multiplies it faster than float32 (AMX, or AMD's AVX-512) and the model stays accurate, else "
-        "float32; on a GPU float16 for U-Nets and bfloat16 for transformers.",
+        "float32; on a GPU float16 for U-Nets and bfloat16 for transformers, where it has it.",
     )
     batch_size: Whole = field(0, "Images at a time, at most 64; 0 finds it from free memory.", "images", ge=0)
     safety_checker: Annotated[Literal["model", "off"], Off] = field(

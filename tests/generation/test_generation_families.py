@@ -1,11 +1,14 @@
 """Every family of pipelines: the images are diffusers' own, whatever stands beside them in a batch."""
 
+import dataclasses
 import inspect
+import re
 
 import numpy as np
 import pytest
 import tiny_pipelines as tiny
 
+from biaslab.errors import ParameterError
 from biaslab.generation import GenerationSettings, families, image_seed, load
 from biaslab.generation.loading import quiet
 
@@ -119,13 +122,43 @@ def test_each_text_is_encoded_once(folders, family):
     assert len(seen) == 2 + negative.get(family, 1) and set(seen) >= set(PROMPTS)
 
 
-def test_a_pipeline_of_no_known_family_makes_the_same_images(folders, monkeypatch):
-    from biaslab.generation import families
-
-    given = settings(folders("sd2"), negative_prompt="a blurry photo")
+@pytest.mark.parametrize("family", ["sd2", "qwen", "zimage", "flux2", "klein"])
+def test_a_pipeline_of_no_known_family_makes_the_same_images(folders, monkeypatch, family):
+    negative = {"negative_prompt": "a blurry photo"} if family in ("sd2", "qwen", "zimage") else {}
+    given = settings(folders(family), **negative)
     known = load(*given).images(PROMPTS, KEYS, seed=5)
     monkeypatch.setattr(families, "table", dict)
     assert most_levels(load(*given).images(PROMPTS, KEYS, seed=5), known) <= 1
+
+
+def test_guidance_that_changes_no_pixel_of_an_unknown_pipeline_is_refused(folders, monkeypatch):
+    monkeypatch.setattr(families, "table", dict)
+    with pytest.raises(
+        ParameterError, match=r"guidance_scale is 4, but .* guidance of 9 gives the same pixels"
+    ):
+        load(*settings(folders("schnell")))
+    # Its own settings are taken as they are, and no guidance is what it has.
+    for own in (None, 1.0):
+        load(*settings(folders("schnell"), guidance_scale=own))
+
+
+def test_the_table_names_pipelines_that_there_are_and_what_is_known_of_them():
+    import diffusers
+
+    known = {field.name for field in dataclasses.fields(families.Family)} | {"side"}
+    for name, entry in families.table().items():
+        takes = inspect.signature(getattr(diffusers, name).__call__).parameters
+        assert set(entry) <= known | {"variants"} and entry.get("latents", "grid") in (
+            "grid",
+            "rows",
+            "patches",
+        )
+        for part in entry["parts"]:
+            assert {part, f"negative_{part}"} <= set(takes) or not entry.get("negative", True)
+        for variant in entry.get("variants", {}).values():
+            assert set(variant) <= known | {"when", "named"} and {"when", "named"} & set(variant)
+            for where in variant.get("when", {}):
+                assert re.fullmatch(r"(unet|transformer|vae|scheduler|index)\.\w+", where)
 
 
 @pytest.mark.parametrize("scheduler", ["EulerAncestralDiscreteScheduler", "ddpm", "DPMSolverMultistep"])

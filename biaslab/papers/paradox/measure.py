@@ -298,11 +298,21 @@ def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def settings(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what the pipeline was told to do: table ``pipeline_settings``; nothing that its model is not sent."""
+    """Return what the pipeline was told to do: table ``pipeline_settings``; nothing that its model is not sent.
+
+    Where nothing was said, the model's own steps and guidance stand there, as far as they are known.
+    """
     made_by = pipeline.image_model()
     # How many there are is asked of every model, and how they are made is not.
     unsent = set() if made_by.sends else {f"generation.{name}" for name in pipeline.settings.generation.look}
-    told = [row for row in pipeline.settings.describe() if row[0] not in unsent]
+    own = {f"generation.{name}": value for name, value in made_by.own().items()}
+    told = [
+        (name, f"{own[name]:g}" if own[name] is not None else "none", text)
+        if name in own and value == "null"
+        else (name, value, text)
+        for name, value, text in pipeline.settings.describe()
+        if name not in unsent
+    ]
     rows = [("model", made_by.label, "The text-to-image model."), *told]
     frame = pd.DataFrame(rows, columns=["setting", "set_to", "description"])
     return tables.of(frame.assign(model=pipeline.label), "pipeline_settings")
