@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,6 +55,8 @@ class Rehearsal:
     parts: list[Part]
     measured: Mapping[tuple, Cost] = field(default_factory=dict)
     """What an image takes, by :attr:`biaslab.planning.Asked.alike`, of what was tried."""
+    left_out: Sequence[str] = ()
+    """What the run does without, in sentences."""
 
 
 def rehearse(
@@ -82,10 +84,15 @@ def rehearse(
     Raises:
         ParameterError: Something does not answer, or an input cannot be used: all of it in one message.
     """
-    opened = runs.pipelines(params, progress=False)
+    jobs = runs.plan(params, Path("unused"))
+    without = runs.left_out(jobs)
+    for text in without if say else ():
+        say(text)
+    opened = runs.pipelines(params, jobs=jobs, progress=False)
     asked = planning.asked(params, opened)
     of = [(one, one_of.tables) for one_of in opened for one in (one_of.pipeline, *one_of.pipeline.others)]
-    return _rehearsed(asked, of, fetch=fetch, buy=buy, always=always, time=time, say=say)
+    found = _rehearsed(asked, of, fetch=fetch, buy=buy, always=always, time=time, say=say)
+    return replace(found, left_out=without)
 
 
 def before(pipeline: Pipeline, table: str) -> None:
@@ -293,7 +300,7 @@ def _under_way(parts: Collection[Part], purchases: list[Trial]) -> str:
 
 def said(found: Rehearsal) -> str:
     """Return what a run uses and will make, for a terminal: a table of its models, then :func:`planning.said`."""
-    told = planning.said(found.asked, found.measured)
+    told = "\n".join([*found.left_out, planning.said(found.asked, found.measured)])
     if not found.parts:
         return told
     same: dict[tuple, list[Part]] = {}

@@ -114,10 +114,16 @@ class Job:
     parameters: Mapping[str, Any]  # What papermill injects.
     reason: str = ""  # Why the notebook is not executed; empty if it is.
     fails: bool = False  # Whether that is a failure; else the notebook does not apply here and is skipped.
+    without: sources.LeftOut | None = None  # What it does without where images are made, for want of judges.
     fingerprint: str = ""  # Digest of all that the results depend on.
     attempt: Path = Path()  # The folder of this start of the run, which the notebook writes to.
     folders: tuple[str, ...] = ()  # Folders of this machine that the executed notebook does not name.
     started: str = ""  # When the run began, UTC.
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """The measured tables that it takes, without those that it has to do without."""
+        return self.notebook.takes.difference(self.without.tables if self.without else ())
 
     @property
     def slug(self) -> str:
@@ -179,13 +185,18 @@ def run(
 
     report.check_overview(folder.parent)
     jobs = plan(params, folder)
-    inputs = _inputs(jobs, folder)
+    inputs, judges = _inputs(jobs, folder)
     with store.explaining(folder, _KEPT), _only_one(folder):
         began = time.monotonic()
-        record = _provenance(params) | {"inputs": inputs, "problems": []}
+        each = {name: digest for of in judges.values() for name, digest in of.items()}
+        record = _provenance(params) | {"inputs": inputs, "judges": each, "problems": []}
         record["code"] = closure.digest(gather) + _declared()
+        record["left_out"] = left_out(jobs)
         private = _folders(params, jobs, folder)
-        jobs = [replace(job, fingerprint=_fingerprint(job, record), folders=private) for job in jobs]
+        jobs = [
+            replace(job, fingerprint=_fingerprint(job, record, judges.get(job.slug)), folders=private)
+            for job in jobs
+        ]
         # What is shared names no folder of this machine, and holds none of its keys.
         public = shared.without(private, params.values)
         record = public(record)
@@ -253,15 +264,24 @@ def plan(params: RunParams, folder: Path) -> list[Job]:
                 planned += [] if jobs else [once]
                 continue
             given = {k: v for k, v in values.items() if k in notebook.parameters}
-            reason = _not_applicable(notebook, given)
+            reason, without = _not_applicable(notebook, given), None
+            if not reason and sources.makes_images(values["source"]):
+                how = _some(given, "source", "model", "settings")
+                without = sources.left_out(notebook.takes, notebook.needs, **how)
+                reason = without.reason if without.on_purpose else ""
+                if reason and notebook.id in params.notebooks:
+                    raise ParameterError(f"The notebook {notebook.id} was asked for and cannot run. {reason}")
             if "output_dir" in notebook.parameters:
                 given["output_dir"] = str(folder / PARTS / _slug(notebook, suffix))
-            planned.append(Job(notebook, words, suffix, folder, given, reason))
-        doing = [job.notebook for job in planned if not job.reason]
+            planned.append(Job(notebook, words, suffix, folder, given, reason, without=without))
+        doing = [job for job in planned if not job.reason]
         if not doing:
             raise ParameterError(planned[0].reason)
         if sources.makes_images(values["source"]):
-            names, needed = (set().union(*(getattr(n, of) for n in doing)) for of in ("takes", "needs"))
+            names, needed = (
+                set().union(*(job.takes for job in doing)),
+                set().union(*(job.notebook.needs for job in doing)),
+            )
             sources.check_work(names, needed=needed, **_some(values, "source", "model", "settings", "seed"))
         jobs += planned
     return jobs
@@ -286,6 +306,35 @@ class Opened(NamedTuple):
     pipeline: Pipeline
     tables: set[str]  # The measured tables that they take of it.
     notebooks: set[str]  # Their ids.
+
+
+def left_out(jobs: Iterable[Job]) -> list[str]:
+    """Say what jobs do without because judges were given as empty, or never named: a sentence a setting."""
+    whole: dict[str, dict[str, None]] = {}
+    tables: dict[str, dict[str, None]] = {}
+    parts: dict[str, dict[str, None]] = {}
+    for job in jobs:
+        if (without := job.without) is None:
+            continue
+        if job.reason:
+            for setting in without.settings:
+                whole.setdefault(setting, {})[job.notebook.id] = None
+            continue
+        for found, of in ((tables, without.tables), (parts, without.in_part)):
+            for name, settings in of.items():
+                for setting in settings:
+                    found.setdefault(setting, {})[name] = None
+    said = []
+    for setting in dict.fromkeys((*whole, *tables, *parts)):
+        told = (
+            ("the notebooks ", whole.get(setting)),
+            ("of others the tables ", tables.get(setting)),
+            ("and in part ", parts.get(setting)),
+        )
+        listed = "; ".join(words + ", ".join(names) for words, names in told if names)
+        empty = "is off" if setting == "triplets.attention" else "names nothing"
+        said.append(f"Left out, as {setting} {empty}: {listed}.")
+    return said
 
 
 class Work(Protocol):
@@ -316,12 +365,15 @@ def work(notebook: str, pipeline: Pipeline) -> Iterator[Work]:
                 yield found
 
 
-def pipelines(params: RunParams, *, progress: bool = True) -> list[Opened]:
-    """Return the pipelines that the notebooks of a run open, one for each model, seed and settings; raise as a plan."""
+def pipelines(params: RunParams, *, jobs: Iterable[Job] | None = None, progress: bool = True) -> list[Opened]:
+    """Return the pipelines that the notebooks of a run open, one for each model, seed and settings; raise as a plan.
+
+    ``jobs`` are what :func:`plan` returns, where it is known.
+    """
     from biaslab.pipeline import Pipeline, Settings
 
     found: dict[str, Opened] = {}
-    for job in plan(params, Path("unused")):
+    for job in plan(params, Path("unused")) if jobs is None else jobs:
         given = {"model": "all", "seed": 0, **job.notebook.parameters, **job.parameters}
         if job.reason or not sources.makes_images(given.get("source")):
             continue
@@ -329,7 +381,7 @@ def pipelines(params: RunParams, *, progress: bool = True) -> list[Opened]:
         settings = Settings.of(given.get("settings") or {})
         made = Pipeline(model, settings, seed=given["seed"], progress=progress)
         one = found.setdefault(repr((made.model, made.settings, made.seed)), Opened(made, set(), set()))
-        one.tables.update(job.notebook.takes)
+        one.tables.update(job.takes)
         one.notebooks.add(job.notebook.id)
     return list(found.values())
 
@@ -346,12 +398,20 @@ def _suffixes(variants: list[dict[str, Any]]) -> list[str]:
     return [f"--{n}" if fits else f"--{n}{end}" for n, end, fits in zip(short, ends, alone, strict=True)]
 
 
-def _inputs(jobs: list[Job], folder: Path) -> dict[str, str]:
-    """Return a digest of each source that the jobs read, by path; none may lie in the run's folder or around it."""
+def _inputs(jobs: list[Job], folder: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Return digests of what the jobs read: of each source by path, and by job of the judges that it takes.
+
+    No source may lie in the run's folder or around it.
+    """
     found: dict[str, str] = {}
+    judges: dict[str, dict[str, str]] = {}
+    known: dict[tuple, str] = {}
     for job in jobs:
         given = job.parameters
         source, name = given.get("source", "published"), _input(given)
+        if name and not job.reason and sources.makes_images(source):
+            how = _some(given, "model", "settings")
+            judges[job.slug] = sources.judges(source, job.takes, known, **how)
         if not name or name in found or job.reason:
             continue
         path = Path(name).resolve()
@@ -361,7 +421,7 @@ def _inputs(jobs: list[Job], folder: Path) -> dict[str, str]:
                 "reads. Choose another name with --set run=NAME."
             )
         found[name] = sources.digest(source, **_some(given, "ratings", "model", "settings"))
-    return found
+    return found, judges
 
 
 def _input(parameters: Mapping[str, Any]) -> str:
@@ -458,6 +518,7 @@ def _earlier(
             if not overwrite:
                 raise
             return [], True
+        record["judges"] = earlier.get("judges", {}) | record["judges"]
         record["notebook_defaults"] = earlier.get("notebook_defaults", {}) | record["notebook_defaults"]
         return earlier["notebooks"], False
     if folder.exists() and any(folder.iterdir()):
@@ -478,8 +539,8 @@ def _folders(params: RunParams, jobs: list[Job], folder: Path) -> tuple[str, ...
     return shared.folders(values, folder, folder.parent, store.default_root().absolute(), *roots)
 
 
-def _fingerprint(job: Job, record: Mapping) -> str:
-    inputs = record["inputs"].get(_input(job.parameters), "")
+def _fingerprint(job: Job, record: Mapping, judges: Mapping[str, str] | None) -> str:
+    inputs = [record["inputs"].get(_input(job.parameters), ""), judges]
     problem = job.notebook.problem
     text = problem or hashlib.sha256(job.notebook.path.read_bytes()).hexdigest()
     source = job.parameters.get("source")
@@ -703,6 +764,10 @@ def _difference(earlier: Mapping, record: Mapping) -> str:
     before, now = earlier.get("inputs", {}), record["inputs"]
     if not said and before != now:
         said = [f"{path} has changed or is another" for path in now if before.get(path) != now[path]]
+    # Other notebooks may have taken others.
+    before, now = earlier.get("judges", {}), record["judges"]
+    if not said:
+        said = [f"{name} has changed" for name in now if before.get(name, now[name]) != now[name]]
     return ", ".join(said)
 
 

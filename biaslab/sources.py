@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, partial
 from importlib import import_module
 from inspect import isfunction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from biaslab import cells, plaintext, plugins, reading, tables
 from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
@@ -155,6 +155,8 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     frames, missing = [], []
     for one in (pipeline, *pipeline.others) if own else ():
         try:
+            if why := why_lacking(name, one):
+                raise MissingInputError(why)
             one.rehearse(name)
             frames.append(own(one))
         except MissingInputError as error:
@@ -232,6 +234,12 @@ def check_all(source: str, *, model: str = "all", settings: Mapping | None = Non
         measured(name, source=source)
 
 
+def _opened(model: str, settings: Settings) -> Pipeline:
+    from biaslab.pipeline import Pipeline
+
+    return Pipeline(model, settings, progress=False)
+
+
 def _given(source: str, model: str, settings: Mapping | None) -> tuple[str, Settings]:
     from biaslab.pipeline import Settings
 
@@ -247,6 +255,57 @@ def has(name: str, *, source: str, beside: Iterable[str] = ("published",)) -> bo
     if makes_images(source):
         return name in _pipeline() or ("published" in beside and name in _published())
     return _file(Path(source), name) is not None
+
+
+class LeftOut(NamedTuple):
+    """What cannot be had of what a notebook takes, because judges are not named."""
+
+    tables: dict[str, tuple[str, ...]]
+    """The measured tables that it does without, with the settings that name nothing."""
+    in_part: dict[str, tuple[str, ...]]
+    """Those that say less."""
+    reason: str
+    """Why it cannot run; empty where it can."""
+    settings: tuple[str, ...]
+    """Those that name nothing, and that it cannot run without."""
+    on_purpose: bool
+    """Whether all that it cannot run without was given as empty."""
+
+
+def left_out(
+    takes: Collection[str],
+    needs: Collection[str],
+    *,
+    source: str,
+    model: str = "all",
+    settings: Mapping | None = None,
+) -> LeftOut:
+    """Return what a notebook has to do without where it takes tables of a pipeline, of which it ``needs`` some.
+
+    Where all of its tables that judges make are missing, it needs these.
+    """
+    from biaslab.pipeline import uses
+
+    first = _opened(*_given(source, model, settings))
+    each, names = (first, *first.others), set(takes) & set(_pipeline())
+    lacks = {name: [uses.lacking(one, name) for one in each] for name in sorted(names)}
+    lacks = {name: of[0] for name, of in lacks.items() if all(of)}
+    needed = lacks.keys() & set(needs)
+    if not needed and lacks.keys() >= {name for name in names if uses.looks(first, name)}:
+        needed = lacks.keys()
+    bare = tuple(dict.fromkeys(s for name in sorted(needed) for s in lacks[name]))
+    parts = {name: of for name in sorted(names - lacks.keys()) if (of := uses.in_part(first, name))}
+    others = {name: of for name, of in lacks.items() if name not in needed}
+    reason = uses.why_lacking(min(needed), lacks[min(needed)]) if needed else ""
+    return LeftOut(others, parts, reason, bare, all(uses.on_purpose(first, s) for s in bare))
+
+
+def why_lacking(name: str, pipeline: Pipeline) -> str:
+    """Say why a pipeline cannot measure a table, and what to do; empty where it can."""
+    from biaslab.pipeline import uses
+
+    lacks = uses.lacking(pipeline, name)
+    return uses.why_lacking(name, lacks) if lacks else ""
 
 
 def check_work(
@@ -331,6 +390,26 @@ def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapp
         whole.update(path.name.encode())
         whole.update(reading.content(path, most=tables.MOST_BYTES))
     return whole.hexdigest()
+
+
+def judges(
+    source: str, names: Collection[str], known: dict, *, model: str = "all", settings: Mapping | None = None
+) -> dict[str, str]:
+    """Return digests of the judges that measured tables take of a pipeline, by setting and name.
+
+    What is ``known`` by them is not looked at again, and what was looked at is put there.
+    """
+    from biaslab.pipeline import uses
+
+    first, found = _opened(*_given(source, model, settings)), {}
+    for one in (first, *first.others):
+        for use in uses.of_tables(one, names):
+            if use.setting != "model" and use.name:
+                key = f"{use.setting} {use.name}"
+                if key not in known:
+                    known[key] = uses.digest(use)
+                found[key] = known[key]
+    return found
 
 
 def pipeline_model(source: str, model: str) -> str:

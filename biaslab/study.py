@@ -125,7 +125,8 @@ class Study:
 
         name = sources.table_of(what)
         if optional and not self.has(name):
-            print(f"The source {self.source!r} has no {name}.")
+            why = sources.why_lacking(name, self.pipeline) if sources.makes_images(self.source) else ""
+            print(f"The source {self.source!r} has no {name}. {why}".strip())
             return tables.check(pd.DataFrame(columns=tables.schema(name).names), name)
         frame = self._read(name)
         if self._takes_all(frame):

@@ -55,10 +55,10 @@ class GenderModel(Protocol):
 
 
 class Judge(NamedTuple):
-    """The two models that judge together."""
+    """The two models that judge together; without the second faces are found and nobody is judged."""
 
     faces: FaceDetector
-    gender: GenderModel
+    gender: GenderModel | None
 
 
 def load(settings: JudgeSettings, device: str = "auto") -> Judge:
@@ -131,6 +131,40 @@ def judge(
     return decided(seen, settings)
 
 
+def find_faces(
+    images: ImageSource,
+    settings: JudgeSettings,
+    *,
+    store: Store,
+    device: str = "auto",
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Find the faces of every image of a source's table, and judge nobody; what was looked at before is read again.
+
+    Arguments and errors as of :func:`judge`; who judges gender is not asked, and need not be there.
+
+    Returns:
+        One row per image, in the table's order: image_id, n_faces, x0, y0, x1 and y1 (the one face, else NaN), boxes.
+    """
+    ids = images.table["image_id"].astype(object).to_numpy()
+    columns = ("image_id", "n_faces", *BOX, "boxes")
+    if not len(ids):
+        return frame([], columns)
+    place = {"device": device, "batch_size": settings.batch_size}
+    ready = Memo(partial(load_faces, settings.faces, min_score=settings.min_score, **place))
+
+    def work(shard: pd.DataFrame) -> pd.DataFrame:
+        batches = read_ahead(images, list(shard["image_id"]), device, settings.batch_size)
+        return frame(
+            (row for some, read in batches for row in _look(some, read, Judge(ready(), None))), columns
+        )
+
+    inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_score}
+    stage = store.stage("faces", inputs | {"weights": files_digest(settings.faces, "detector")}, work)
+    bar = {"label": f"faces of {images.name}", "progress": progress}
+    return stage.compute(pd.DataFrame({"image_id": ids}), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar)
+
+
 def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:
     """Return what the models' answers depend on.
 
@@ -199,6 +233,7 @@ def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], j
         rows[k].update(outcome=gate(faces), n_faces=len(faces), boxes=boxes)
         if len(faces) == 1:
             rows[k].update(zip(BOX, faces[0][:4], strict=True))
+        if len(faces) == 1 and judges.gender:
             shown[k] = cut_out(images[k], faces[0][:4]) if judges.gender.sees == "face" else images[k]
             asked[k] = Person(images[k], faces[0][:4], faces[0].landmarks)
     if asked and hasattr(judges.gender, "answers"):

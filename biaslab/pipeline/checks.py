@@ -11,16 +11,16 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from biaslab import models, plugins, reading
+from biaslab import plugins, reading
 from biaslab.captions.corpus import FileCorpus, open_corpus
 from biaslab.captions.corpus import absolute as absolute_corpus
 from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
-from biaslab.judging import blip, inception, instances, similarity, skill_ratings
+from biaslab.judging import instances, skill_ratings
 from biaslab.judging.images import CaptionImages, FolderImages
 from biaslab.judging.instances import GROUNDED, TRUTH
-from biaslab.judging.names import FILES, VQA, files_digest
+from biaslab.judging.names import FILES, VQA
 from biaslab.measures import plugins as own_measures
 from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.pipeline.stages import check_found
@@ -329,7 +329,8 @@ def check_models(model: str, settings: Settings, names: Collection[str]) -> list
                 uses.look_up(use, pipeline)
             uses.check_pictures(use)
         except BiaslabError as error:
-            problems.append(uses.problem(use, error))
+            without = "" if use.name else f" To do without, set it to '' (--set {use.setting}=)."
+            problems.append(uses.problem(use, error) + without)
     return problems
 
 
@@ -341,9 +342,10 @@ def _head(pipeline: Pipeline) -> tuple[Pipeline, int]:
 
 
 def digest(model: str, settings: Settings) -> str:
-    """Return a digest of what results depend on beside settings, seed and code: weights, captions, images.
+    """Return a digest of what results depend on beside settings, seed, code and judges: the model, captions, images.
 
-    Images that are fetched by URL count with their captions, of which the URLs are part.
+    Images that are fetched by URL count with their captions, of which the URLs are part. Judges count for those who
+    take them (:func:`biaslab.pipeline.uses.digest`).
     """
     pipeline = Pipeline(model, settings)
     settings = pipeline.settings
@@ -356,27 +358,12 @@ def digest(model: str, settings: Settings) -> str:
             # A model that is not here makes nothing; who needs it is told before any work.
             with contextlib.suppress(MissingInputError):
                 whole.update(one.image_model(of).digest.encode())
-    for name, kind in _judges(settings):
-        whole.update(files_digest(name, kind).encode())
     for name in settings.measures:
         whole.update(own_measures.digest(name).encode())
     s = settings.triplets
-    # Likewise of what finds objects, where it is not here.
-    with contextlib.suppress(MissingInputError, ParameterError):
-        whole.update((s.objects if s.objects in ("", TRUTH) else instances.digest(s.objects)).encode())
     for path in filter(None, (s.vocabulary, s.ratings)):
         whole.update(reading.content(os.path.expanduser(path)))
     s = settings.dalleval
-    if s.detector:
-        whole.update(files_digest(s.detector, "detector").encode())
-    for name, kind in ((s.vqa, "vqa"), (s.captioner, "captioner")):
-        if name:
-            whole.update(models.digest(blip.located(name, kind)).encode())
-    for by, name in pipeline.triplets.networks.items():
-        with contextlib.suppress(MissingInputError):
-            whole.update(similarity.weights(by, name).encode())
-    if s.inception:
-        whole.update(inception.check_weights(s.inception).encode())
     if s.paintskills:
         whole.update((FolderImages(s.paintskills).digest + paintskills.digest(s.paintskills)).encode())
     if s.captions:
@@ -386,10 +373,3 @@ def digest(model: str, settings: Settings) -> str:
     if s.ratings:
         whole.update(reading.content(os.path.expanduser(s.ratings)))
     return whole.hexdigest()
-
-
-def _judges(settings: Settings) -> list[tuple[str, str]]:
-    """Return name and kind of the models that judge; where only raters do, no face is looked for."""
-    judges = dict.fromkeys((settings.judging.gender, *settings.judging.further))
-    faces = [] if all(j.startswith("ratings:") for j in judges) else [(settings.judging.faces, "detector")]
-    return [(name, kind) for name, kind in (*((judge, "clip") for judge in judges), *faces) if name]

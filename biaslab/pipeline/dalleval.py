@@ -17,6 +17,7 @@ from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.judging import objects, vqa
 from biaslab.judging.images import CaptionImages, DescribedImages, ImageSource
+from biaslab.judging.judge import find_faces
 from biaslab.judging.names import VQA
 from biaslab.judging.skin_tone import judge_skin_tones
 from biaslab.pipeline.stages import Part, kept
@@ -225,17 +226,35 @@ class DallEval(Part):
         name = pipeline.settings.dalleval.captioner
         return pipeline.run(vqa.describe, images, list(image_ids), name, device=pipeline.device)
 
+    @property
+    def gender_is_judged(self) -> bool:
+        """Whether gender by profession is by the judge of gender: it is named, and on purpose no VQA model is."""
+        s = self._pipeline.settings
+        return not s.dalleval.vqa and "vqa" in s.dalleval.model_fields_set and bool(s.judging.gender)
+
     @kept
-    def faces(self, kind: str) -> pd.DataFrame:
-        """Return what gate and gender judge make of each person (:meth:`people`), with the skin tone of the face.
+    def judged(self, kind: str) -> pd.DataFrame:
+        """Return what gate and gender judge make of each person (:meth:`people`).
 
         Returns:
-            The table of the images with the judge's columns (:meth:`biaslab.pipeline.Stages.judgements`), tone
-            (1–10, NaN where ``tone_reason`` says why), and red, green and blue: the skin's colour (0–255).
+            The table of the images with the judge's columns (:meth:`biaslab.pipeline.Stages.judgements`).
+        """
+        images = self.people(kind)
+        judged = self._pipeline.judged(images.source)
+        return images.table.drop(columns="outcome").merge(judged, on="image_id", validate="one_to_one")
+
+    @kept
+    def tones(self, kind: str) -> pd.DataFrame:
+        """Return the skin tone of each person (:meth:`people`) whose face is the only one; nobody's gender is judged.
+
+        Returns:
+            The table of the images with the face's box (:func:`biaslab.judging.judge.find_faces`), tone (1–10, NaN
+            where ``tone_reason`` says why), and red, green and blue: the skin's colour (0–255).
         """
         pipeline, images = self._pipeline, self.people(kind)
-        judged = pipeline.judged(images.source)
-        whole = images.table.drop(columns="outcome").merge(judged, on="image_id", validate="one_to_one")
+        pipeline.check_judge("judging.faces", images.source)
+        found = pipeline.run(find_faces, images.source, pipeline.settings.judging, device=pipeline.device)
+        whole = images.table.merge(found, on="image_id", validate="one_to_one")
         tones = pipeline.run(judge_skin_tones, images.source, whole)
         colour = {name: tones[name].to_numpy() for name in ("tone", "red", "green", "blue")}
         return whole.assign(**colour, tone_reason=tones["reason"].to_numpy())

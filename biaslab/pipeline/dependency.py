@@ -98,8 +98,12 @@ class Dependency(Part):
 
         Raises MissingInputError where attention was not kept.
         """
+        truthful = self._pipeline.image_model("triplets").truthful
+        # Before any is made.
+        if not (truthful or self._pipeline.settings.triplets.attention):
+            raise MissingInputError(NO_MAPS)
         images = self._triplets.images()
-        if self._pipeline.image_model("triplets").truthful:
+        if truthful:
             return TrueMaps(self._truth, images.source, images.table)
         if not isinstance(images.source, AttendedImages):
             raise MissingInputError(NO_MAPS)

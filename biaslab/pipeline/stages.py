@@ -97,7 +97,12 @@ class Stages:
         self.model = model
         # Other models have, and bring, other settings.
         self._given = settings
-        self.settings = settings.for_model(model).filled(models.settings(model))
+        filled = settings.for_model(model).filled(models.settings(model))
+        if not filled.captions.encoder:
+            # Nobody says which captions are the nearest.
+            left = [name for name in filled.captions.approaches if name not in _NEAREST]
+            filled = filled.changed(captions={"approaches": left})
+        self.settings = filled
         self.seed = seed
         self.progress = progress
         self.progress_file = progress_file
@@ -155,6 +160,21 @@ class Stages:
         """
         name = name or attrgetter(setting)(self.settings)
         kinds.check(setting, name, kinds.of_images(images), images.name, kind)
+
+    def unnamed(self, *settings: str) -> tuple[str, ...]:
+        """Return which of some settings, by their dotted names, name nothing."""
+        return tuple(name for name in settings if not attrgetter(name)(self.settings))
+
+    @property
+    def gate(self) -> tuple[str, ...]:
+        """The settings of who judges one person an image, and of who finds the face: raters look for none."""
+        rated = self.settings.judging.gender.startswith(RATINGS)
+        return ("judging.gender",) if rated else ("judging.gender", "judging.faces")
+
+    @property
+    def has_clip(self) -> bool:
+        """Whether what judges gender, or would where it is not named, is an open_clip model, that compares images."""
+        return not self.settings.judging.gender.startswith((*FILES, VQA, PLUGIN))
 
     def rehearse(self, table: str) -> None:
         """Try what a measured table takes before images are made for it (:func:`biaslab.rehearsal.before`)."""
@@ -463,6 +483,9 @@ class Stages:
         Columns as in ``images(kind).table`` and :func:`biaslab.judging.judge.judge`: outcome (``judged`` or a
         labelled reason), gender, p_female, n_faces, x0, y0, x1, y1, …; errors as of :meth:`images`.
         """
+        # Before any is made.
+        if bare := self.unnamed(*self.gate):
+            raise MissingInputError(f"Nobody is judged: {' and '.join(bare)} names nothing.")
         images = self.images(kind)
         judged = self.judged(images.source)
         table = images.table.drop(columns="outcome", errors="ignore")
@@ -483,7 +506,7 @@ class Stages:
     def check_gate(self, judge: str, images: ImageSource) -> None:
         """Refuse a gender judge, or the face detector before it, that does not know images (:meth:`check_judge`)."""
         self.check_judge("judging.gender", images, judge)
-        if not judge.startswith(RATINGS):
+        if not judge.startswith((RATINGS, VQA)):
             self.check_judge("judging.faces", images)
 
     def _training_captions(self) -> pd.DataFrame:
@@ -567,10 +590,10 @@ class Stages:
             MissingInputError: Gender is not judged by an open_clip model, or there are no images.
             UnknownNameError: There is no such kind.
         """
-        source = self.images(images).source if isinstance(images, str) else images
+        source, device = self.images(images).source if isinstance(images, str) else images, self.device
         if not name:
+            name = self._clip
             self.check_judge("judging.gender", source)
-        name, device = name or self._clip, self.device
         units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
         inputs = {"images": source.digest, "model": name, "weights": weights_digest(name)}
         stage = self.store.stage("image_embeddings", inputs, partial(embed_images, source, name, device))
@@ -588,7 +611,7 @@ class Stages:
     @property
     def _clip(self) -> str:
         name = self.settings.judging.gender
-        if name.startswith((*FILES, VQA, PLUGIN)):
+        if not name or not self.has_clip:
             raise MissingInputError(
                 f"Similarity of images takes an open_clip model; judging.gender is {name!r}."
             )

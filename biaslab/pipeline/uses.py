@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
 from biaslab import models
 from biaslab.captions import neighbours
-from biaslab.captions.settings import SELECTED
-from biaslab.errors import BiaslabError, ParameterError
-from biaslab.judging import kinds, lookup
+from biaslab.captions.settings import DOWNLOAD, SELECTED
+from biaslab.errors import BiaslabError, MissingInputError, ParameterError
+from biaslab.judging import blip, inception, instances, kinds, lookup, similarity
 from biaslab.judging.inception import INCEPTION
-from biaslab.judging.names import RATINGS, WHOLE
+from biaslab.judging.names import RATINGS, VQA, WHOLE, files_digest
 from biaslab.pipeline import Pipeline, dalleval
+from biaslab.pipeline.dependency import NO_MAPS
 from biaslab.prompts import dalleval as asking
 from biaslab.repositories import Located
-from biaslab.tables import PAPERS, schema
 
+ENCODER, INCEPTION_FILE, ATTENTION = "captions.encoder", "dalleval.inception", "triplets.attention"
 # Measured tables by the images that they take; a test measures each and counts.
 OF_TEMPLATES = {f"paradox_{n}" for n in ("judgement_outcomes", "percent_female", "similarity")}
 OF_AS_PROMPTS = {
@@ -34,17 +36,21 @@ OF_TRIPLETS |= {f"triplets_{n}" for n in ("objects", "object_counts", "object_im
 OF_TRIPLETS |= {f"triplets_{n}" for n in ("coverages", "group_images", "group_object_counts")}
 OF_GUIDANCE = "triplets_guidance_similarity"
 
-# Measured tables by the judges that they take, of DALL-Eval and of the paradox paper.
-_OF_DETECTOR = ("skill_verdicts", "skill_accuracy", "skill_ratings", "references", "detector_renders")
-_OF_QUESTIONS = (
-    "social_images",
-    "social_drawings",
-    "average_gender",
-    "average_skin_tone",
-    "skin_tone_counts",
-)
-_OF_FACES = (*_OF_QUESTIONS, "attribute_presence", "skin_tone_readings")
-_GATE = ("judging.gender", "judging.faces")
+# Whether a table is nothing without a judge, needs one of several, or says less where one is not named.
+NEEDED, ONE_OF, IF_NAMED = "needed", "one of several", "if named"
+_TRAINING = "training"
+
+
+class Look(NamedTuple):
+    """What judges look at for a measured table."""
+
+    images: str
+    """What the images are made for, as of :meth:`Pipeline.image_model` (drawings of known truth are of the same kind),
+    ``training`` or ``paintskills``; empty where none are looked at."""
+    judges: tuple[str, ...]
+    """The settings that name the judges; all of them look together."""
+    how: str = NEEDED
+    """``needed``, ``one of several`` or ``if named``."""
 
 
 class Use(NamedTuple):
@@ -65,26 +71,164 @@ class Use(NamedTuple):
 
 
 def of_tables(pipeline: Pipeline, names: Collection[str]) -> list[Use]:
-    """Return what a pipeline's own model, and its judges, are used for in measured tables, each once."""
-    return list(dict.fromkeys(_uses(pipeline, set(names))))
+    """Return what a pipeline's own model, and its judges, are used for in measured tables, each once.
+
+    What a table can do without is left out where it is not named; what it needs then has an empty name.
+    """
+    found: dict[Use, None] = {}
+    if makes_images(pipeline, set(names)):
+        found[Use("model", pipeline.model, "text-to-image")] = None
+    for name in sorted(names):
+        looked = looks(pipeline, name)
+        bare = lacking(pipeline, name)
+        for look in looked:
+            if look.how == NEEDED or bare or not pipeline.unnamed(*look.judges):
+                found |= dict.fromkeys(
+                    use for role in look.judges for use in _of_role(pipeline, look.images, role)
+                )
+    return list(found)
 
 
-def _uses(pipeline: Pipeline, names: set[str]) -> Iterator[Use]:
-    s = pipeline.settings
-    if makes_images(pipeline, names):
-        yield Use("model", pipeline.model, "text-to-image")
+def lacking(pipeline: Pipeline, name: str) -> tuple[str, ...]:
+    """Return the settings that name nothing, so that a measured table cannot be had; none where it can."""
+    looked = looks(pipeline, name)
+    needed = [s for look in looked if look.how == NEEDED for s in pipeline.unnamed(*look.judges)]
+    several = [pipeline.unnamed(*look.judges) for look in looked if look.how == ONE_OF]
+    if several and all(several):
+        needed += [setting for each in several for setting in each]
+    return tuple(dict.fromkeys(needed))
+
+
+def in_part(pipeline: Pipeline, name: str) -> tuple[str, ...]:
+    """Return the settings that name nothing, so that a measured table says less than it could."""
+    several = [look.judges for look in looks(pipeline, name) if look.how == ONE_OF]
+    return tuple(dict.fromkeys(s for judges in several for s in pipeline.unnamed(*judges)))
+
+
+def why_lacking(name: str, settings: Collection[str]) -> str:
+    """Say why a measured table cannot be had, given what :func:`lacking` returns."""
+    if ATTENTION in settings:
+        return f"It takes {name}. {NO_MAPS}"
+    each = [f"{s} names nothing that {_DOES[s] if s in _DOES else kinds.ROLES[s].does}" for s in settings]
+    return f"It takes {name}, and {', and '.join(each)}."
+
+
+_DOES = {"captions.encoder": "embeds captions"}
+
+
+def on_purpose(pipeline: Pipeline, setting: str) -> bool:
+    """Return whether a setting that names nothing was given as empty, and not just never given."""
+    group, name = setting.split(".")
+    return setting == ATTENTION or name in getattr(pipeline.settings, group).model_fields_set
+
+
+# -- what looks at what ------------------------------------------------------------------------------------
+
+
+def looks(pipeline: Pipeline, name: str) -> list[Look]:
+    """Return what looks at which images when a pipeline measures a table."""
+    paper, _, what = name.partition("_")
+    return list(_LOOKS[paper](pipeline, what)) if paper in _LOOKS else []
+
+
+def _of_paradox(pipeline: Pipeline, what: str) -> Iterator[Look]:
+    s, behind = pipeline.settings, pipeline.has_images
+    gate, approaches = pipeline.gate, {*s.captions.approaches}
+    selected, as_prompts = approaches & {*SELECTED}, approaches - {*SELECTED}
+    judged = ["percent_female", "judgement_outcomes"] if approaches else []
+    judged += ["caption_pairs", "gender_words"] if as_prompts else []
+    fetched = s.captions.training_images == DOWNLOAD
+    nearest = {"nearest", "nearest_no_indicators"} & approaches
+    if what in ("indicators", "examples") and behind:
+        yield Look(_TRAINING, gate, IF_NAMED)
+    elif behind and what in judged:
+        yield from (Look(_TRAINING, gate), Look("captions", gate))
+    elif what == "download_outcomes" and fetched and approaches:
+        yield Look(_TRAINING, gate)
+    elif what == "similarity":
+        yield Look("", (ENCODER,))
+        if behind and selected and pipeline.has_clip:
+            yield from (Look(images, ("judging.gender",), IF_NAMED) for images in (_TRAINING, "captions"))
+    elif not (what == "selection_examples" or (what == "downloads" and fetched)):
+        return
+    # Images behind the nearest captions are among those that are looked at.
+    if nearest and not (what in ("indicators", "examples") and pipeline.unnamed(*gate)):
+        yield Look("", (ENCODER,))
+
+
+def _of_paired(pipeline: Pipeline, what: str) -> Iterator[Look]:
+    s = pipeline.settings.judging
+    looking = [judge for judge in dict.fromkeys((s.gender, *s.further)) if not judge.startswith(RATINGS)]
+
+    def of(judges: Collection[str], *settings: str) -> Look:
+        # Who answers questions about positions looks for no faces.
+        faces = any(not judge.startswith((RATINGS, VQA)) for judge in judges)
+        return Look("people", (*settings, "judging.faces") if faces else settings)
+
+    if what == "judge_agreement" or (what == "renders" and pipeline.known_truth("people") and looking):
+        yield of(looking, "judging.gender", *(["judging.further"] if s.further else []))
+    elif what in {name.removeprefix("paired_") for name in OF_EVERYONE} | {"prompts"}:
+        # Whom the intervention and a critic ask for depends on what the judge says.
+        yield of([s.gender], "judging.gender")
+    elif what == "critiques" and pipeline.settings.critic.rounds:
+        yield of([s.gender], "judging.gender")
+
+
+def _of_dalleval(pipeline: Pipeline, what: str) -> Iterator[Look]:
+    s, gate = pipeline.settings, pipeline.gate
+    detector, vqa, faces = ("dalleval.detector",), ("dalleval.vqa",), ("judging.faces",)
+    known = pipeline.known_truth("dalleval") is not None
+    behind = pipeline.has_images and not s.dalleval.captions
     nearest = {"nearest", "nearest_no_indicators"} & {*s.captions.approaches}
-    if nearest and pipeline.has_captions and any(name.startswith("paradox_") for name in names):
-        yield Use("captions.encoder", s.captions.encoder)
-    if s.dalleval.inception and "dalleval_image_quality" in names:
-        yield Use("dalleval.inception", f"{INCEPTION}{s.dalleval.inception}")
-    for images, roles in _looked_at(pipeline, names).items():
-        for role in dict.fromkeys(roles):
-            yield from _of_role(pipeline, images, role)
-    detects = names.intersection(f"dalleval_{name}" for name in _OF_DETECTOR)
-    if detects and (folder := s.dalleval.paintskills):
-        what = models.pictures(folder), "PaintSkills' folder"
-        yield Use("dalleval.detector", s.dalleval.detector, "detector", *what)
+    if what in ("skill_verdicts", "skill_accuracy") or (what == "skill_ratings" and s.dalleval.ratings):
+        yield Look("dalleval", detector)
+    elif what in ("references", "detector_renders", "detector_thresholds"):
+        if s.dalleval.paintskills:
+            yield Look("paintskills", detector)
+        elif known:
+            yield Look("dalleval", detector)
+    elif what == "social_images" or (what == "social_drawings" and known):
+        yield from (Look("dalleval", judges, ONE_OF) for judges in (vqa, gate, faces))
+    elif what == "average_gender":
+        yield Look("dalleval", gate if pipeline.dalleval.gender_is_judged else vqa)
+    elif what == "attribute_presence":
+        yield Look("dalleval", vqa)
+    elif what in ("average_skin_tone", "skin_tone_counts") or (what == "skin_tone_readings" and known):
+        yield Look("dalleval", faces)
+    elif what in ("image_quality", "alignment_quality"):
+        for images in ("captions", *([_TRAINING] if behind else [])):
+            # CLIP, by which images are compared, is the model that judges gender.
+            if pipeline.has_clip:
+                yield Look(images, ("judging.gender",), ONE_OF)
+            yield Look(images, ("dalleval.captioner",), ONE_OF)
+        if behind or s.dalleval.images:
+            yield Look("", (INCEPTION_FILE,), IF_NAMED)
+        if behind and nearest:
+            yield Look("", (ENCODER,))
+    elif what == "gender_judges" and pipeline.has_images:
+        if pipeline.has_clip:
+            yield Look(_TRAINING, ("judging.gender",), IF_NAMED)
+        if nearest:
+            yield Look("", (ENCODER,))
+
+
+def _of_triplets(pipeline: Pipeline, what: str) -> Iterator[Look]:
+    objects, found = ("triplets.objects",), ["objects", "object_images", "object_counts", "object_similarity"]
+    found += ["detections"] if pipeline.settings.triplets.ratings else []
+    if what in ("similarity", "reference_similarity"):
+        yield Look("triplets", ("triplets.similarity",), IF_NAMED)
+    elif what in found:
+        yield Look("triplets", objects)
+    elif what in ("detections", "detector_counts") and pipeline.known_truth("triplets") is not None:
+        yield Look("triplets", objects, IF_NAMED)
+    elif what in ("coverages", "group_images", "group_object_counts", "group_confusion", "mask_agreement"):
+        if not pipeline.image_model("triplets").truthful:
+            yield Look("", (ATTENTION,))
+        if what != "mask_agreement":
+            yield Look("triplets", objects)
+
+
+_LOOKS = {"paradox": _of_paradox, "paired": _of_paired, "dalleval": _of_dalleval, "triplets": _of_triplets}
 
 
 def makes_images(pipeline: Pipeline, names: set[str]) -> bool:
@@ -101,47 +245,22 @@ def makes_images(pipeline: Pipeline, names: set[str]) -> bool:
     return bool(names & made)
 
 
-def _looked_at(pipeline: Pipeline, names: set[str]) -> dict[str, list[str]]:
-    """Return what images of each kind are looked at by: settings of judges."""
-    of = {
-        paper: {name.removeprefix(f"{paper}_") for name in names if name.startswith(f"{paper}_")}
-        for paper in PAPERS
-    }
-    asked: dict[str, list[str]] = {"captions": [], "training": []}
-    if any(schema(f"paradox_{name}").images for name in of["paradox"]):
-        asked = {"captions": [*_GATE], "training": [*_GATE]}
-    if of["paired"] - {"prompts"}:
-        asked["people"] = [*_GATE, "judging.further"]
-    asked["dalleval"] = ["dalleval.detector"] if of["dalleval"].intersection(_OF_DETECTOR) else []
-    if of["dalleval"].intersection(_OF_FACES):
-        asked["dalleval"] += ["dalleval.vqa", *_GATE]
-    if "alignment_quality" in of["dalleval"]:
-        asked["captions"].append("dalleval.captioner")
-    # CLIP, by which images are compared, is the model that judges gender.
-    if "image_quality" in of["dalleval"]:
-        asked["captions"].append("judging.gender")
-    if of["dalleval"] & {"image_quality", "gender_judges"} and not pipeline.settings.dalleval.captions:
-        asked["training"].append("judging.gender")
-    if asked["training"] and not pipeline.has_images:
-        del asked["training"]
-    asked["triplets"] = []
-    if of["triplets"] & {"similarity", "reference_similarity", "guidance_similarity"}:
-        asked["triplets"].append("triplets.similarity")
-    if any(name.startswith(("object", "detect", "group", "coverages")) for name in of["triplets"]):
-        asked["triplets"].append("triplets.objects")
-    return asked
-
-
 def _of_role(pipeline: Pipeline, images: str, role: str) -> Iterator[Use]:
-    """Yield what a setting names, to look at images that the model makes of prompts, or at ``training`` images."""
-    if images == "training":
+    """Yield what a setting names, to look at images as of :class:`Look`."""
+    given = attrgetter(role)(pipeline.settings)
+    if role == ATTENTION:
+        return
+    if not images:
+        yield Use(role, f"{INCEPTION}{given}" if role == INCEPTION_FILE and given else given)
+        return
+    if images == _TRAINING:
         what = pipeline.training_pictures, "the training images"
+    elif images == "paintskills":
+        what = models.pictures(pipeline.settings.dalleval.paintskills), "PaintSkills' folder"
     else:
         made_by = pipeline.image_model(images)
         what = made_by.pictures, f"the model {made_by.label!r}"
-    given, kind = attrgetter(role)(pipeline.settings), kinds.ROLES[role].kind
-    if role == "judging.faces" and pipeline.settings.judging.gender.startswith(RATINGS):
-        return
+    kind = kinds.ROLES[role].kind
     if role == "triplets.similarity":
         for by, name in pipeline.triplets.networks.items():
             if name:
@@ -176,6 +295,30 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
         classes = {name: dalleval.OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
         lookup.check_classes(found[0], classes)
     return found
+
+
+def digest(use: Use) -> str:
+    """Return a digest of the files behind a judge, or what is known of them: of its name where none are here.
+
+    Raises:
+        BiaslabError: It is not to be had, or of another kind.
+    """
+    if use.setting == "triplets.similarity":
+        # What is not here compares nothing; who needs it is told before any work.
+        with contextlib.suppress(MissingInputError):
+            return similarity.weights(use.by, use.name)
+        return use.name
+    if use.setting == "triplets.objects":
+        with contextlib.suppress(MissingInputError, ParameterError):
+            return use.name if use.name == instances.TRUTH else instances.digest(use.name)
+        return use.name
+    if use.setting == INCEPTION_FILE:
+        return inception.check_weights(use.name.removeprefix(INCEPTION))
+    if use.setting in ("dalleval.vqa", "dalleval.captioner"):
+        return models.digest(blip.located(use.name, use.kind))
+    if use.setting == ENCODER:
+        return use.name
+    return files_digest(use.name, use.kind)
 
 
 def problem(use: Use, error: BiaslabError) -> str:

@@ -97,7 +97,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         for card in cards.by_question(run)
     ]
     measures = _measures(run_dir, run)
-    lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes")}
+    lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out")}
     named = [str(row["model"]) for card in found for row in card["rows"]]
     introduced = cards.introduced([*named, *(name for measure in measures for name in measure["models"])])
     papers = _papers(cards=found, figures=figures, tables=tables, notebooks=notebooks)

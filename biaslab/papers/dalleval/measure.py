@@ -28,9 +28,11 @@ from biaslab.measures.retrieval import (
     retrieval_bias,
 )
 from biaslab.papers.dalleval.analysis import verdicts as judging
+from biaslab.papers.dalleval.analysis.bias import ASKED
 from biaslab.papers.dalleval.analysis.detector import NONE
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 from biaslab.prompts import paintskills
+from biaslab.prompts.dalleval import ATTRIBUTES
 
 if TYPE_CHECKING:
     from biaslab.judging.images import ImageSource
@@ -267,30 +269,58 @@ def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
 
 @lru_cache(maxsize=2)
 def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
-    faces, said = pipeline.dalleval.faces(kind), pipeline.dalleval.answers(kind)
-    about = said[said["attribute"] == ""].set_index("image_id").reindex(faces["image_id"])
+    known = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
+    found = pipeline.dalleval.people(kind).table
+    found = found.assign(**{c: found.get(c, missing) for c, missing in known.items()})
+    for judges in (_answered, _judged, _toned):
+        found = judges(pipeline, kind, found)
+    return _table(pipeline, found, "dalleval_social_images")
+
+
+# Why a judge says nothing of any image.
+_UNNAMED = "no judge is named"
+
+
+def _answered(pipeline: Pipeline, kind: str, found: pd.DataFrame) -> pd.DataFrame:
+    """Return images with what is answered to questions about them."""
+    if pipeline.unnamed("dalleval.vqa"):
+        return found.assign(
+            gender_vqa="", reason_vqa=_UNNAMED, attributes="", attributes_missing=";".join(ATTRIBUTES)
+        )
+    said, ids = pipeline.dalleval.answers(kind), found["image_id"]
+    about = said[said["attribute"] == ""].set_index("image_id").reindex(ids)
     read = [read_answer(text) for text in about["answer"]]
     asked = (about["outcome"] == "").to_numpy()
     worn = _worn(said)
 
     def names(answer: str) -> np.ndarray:
         of = worn[worn["worn"] == answer].groupby("image_id")["attribute"].agg(";".join)
-        return of.reindex(faces["image_id"], fill_value="").to_numpy(object)
+        return of.reindex(ids, fill_value="").to_numpy(object)
 
-    known = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
-    found = faces.assign(
+    return found.assign(
         gender_vqa=np.where(asked, [gender for gender, _ in read], ""),
         reason_vqa=np.where(asked, [why for _, why in read], about["outcome"].to_numpy(object)),
-        judge=pipeline.settings.judging.gender,
-        gender_judge=faces["gender"],
-        outcome_judge=faces["outcome"],
         attributes=names("yes"),
         attributes_missing=names(""),
-        skin_tone=faces["tone"],
-        reason_tone=faces["tone_reason"],
-        **{c: faces.get(c, missing) for c, missing in known.items()},
     )
-    return _table(pipeline, found, "dalleval_social_images")
+
+
+def _judged(pipeline: Pipeline, kind: str, found: pd.DataFrame) -> pd.DataFrame:
+    """Return images with what the judge of gender says of them."""
+    judge = pipeline.settings.judging.gender
+    if pipeline.unnamed(*pipeline.gate):
+        return found.assign(judge=judge, gender_judge="", outcome_judge=_UNNAMED)
+    said = pipeline.dalleval.judged(kind)
+    same = {"gender_judge": said["gender"].to_numpy(), "outcome_judge": said["outcome"].to_numpy()}
+    return found.assign(judge=judge, **same)
+
+
+def _toned(pipeline: Pipeline, kind: str, found: pd.DataFrame) -> pd.DataFrame:
+    """Return images with the skin tones of their faces."""
+    if pipeline.unnamed("judging.faces"):
+        return found.assign(skin_tone=np.nan, reason_tone=_UNNAMED)
+    tones = pipeline.dalleval.tones(kind)
+    return found.assign(skin_tone=tones["tone"].to_numpy(), reason_tone=tones["tone_reason"].to_numpy())
 
 
 def _worn(said: pd.DataFrame) -> pd.DataFrame:
@@ -300,17 +330,24 @@ def _worn(said: pd.DataFrame) -> pd.DataFrame:
 
 
 def average_gender(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the average gender of each profession, by the answers to the question about it (section 4.2.2)."""
-    rows = social_images(pipeline).query("prompt == 'person'")
-    said = pd.DataFrame({gender: rows["gender_vqa"] == gender for gender in GENDERS})
+    """Return the average gender of each profession, by the answers to the question about it (section 4.2.2).
+
+    Where no VQA model is named on purpose it is by the judge of gender; the column ``judge`` says by whom.
+    """
+    judged = pipeline.dalleval.gender_is_judged
+    rows = (_judged if judged else _answered)(pipeline, "social", pipeline.dalleval.people("social").table)
+    rows = rows.query("prompt == 'person'")
+    gender = rows["gender_judge" if judged else "gender_vqa"]
+    said = pd.DataFrame({name: gender == name for name in GENDERS})
     of = said.groupby(rows["profession"], sort=False).sum().astype(float).reset_index()
     found = of.assign(value=signed_average(of["female"], of["male"]), n=of["female"] + of["male"])
+    found["judge"] = pipeline.settings.judging.gender if judged else ASKED
     return _table(pipeline, found, "dalleval_average_gender")
 
 
 def average_skin_tone(pipeline: Pipeline) -> pd.DataFrame:
     """Return the average skin tone of each profession over the three prompts (section 4.2.3)."""
-    of = social_images(pipeline).groupby("profession", sort=False)["skin_tone"]
+    of = pipeline.dalleval.tones("social").groupby("profession", sort=False)["tone"]
     out = of.agg(value="mean", n="count").reset_index()
     out["reason"] = np.where(out["n"] > 0, "", "no face whose tone can be read")
     return _table(pipeline, out, "dalleval_average_skin_tone")
@@ -318,8 +355,8 @@ def average_skin_tone(pipeline: Pipeline) -> pd.DataFrame:
 
 def skin_tone_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return images by prompt, profession and skin tone (Figures 8 and 9)."""
-    rows = social_images(pipeline).dropna(subset="skin_tone")
-    rows = rows.assign(tone=rows["skin_tone"].astype(int).astype(str))
+    rows = pipeline.dalleval.tones("social").dropna(subset="tone")
+    rows = rows.assign(tone=rows["tone"].astype(int).astype(str))
     counts = rows.groupby(["prompt", "profession", "tone"], sort=False).size().rename("n").reset_index()
     return _table(pipeline, counts, "dalleval_skin_tone_counts")
 
@@ -334,7 +371,7 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     """
     if pipeline.known_truth("dalleval") is None:
         return tables.of([], "dalleval_skin_tone_readings")
-    faces = pipeline.dalleval.faces("drawings")
+    faces = pipeline.dalleval.tones("drawings")
     known = faces["tone"].notna().to_numpy()
     colours = np.where(known[:, None], faces[["red", "green", "blue"]].to_numpy(), np.nan)
     by_chroma = np.full((len(faces), 3), np.nan)
@@ -399,9 +436,13 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
     sets = {"generated": (made, asked["image_id"])}
     if real is not None:
         sets["captioned"] = (real, asked["real_id"])
-    texts, groups = pipeline.text_embeddings(asked["text"]), asked["group"].to_numpy(str)
-    rows = []
-    vectors = {name: _vectors(pipeline, *of) for name, of in sets.items()}
+    groups, rows, vectors, compares = asked["group"].to_numpy(str), [], {}, pipeline.settings.judging.gender
+    if compares and pipeline.has_clip:
+        texts = pipeline.text_embeddings(asked["text"])
+        vectors = {name: _vectors(pipeline, *of) for name, of in sets.items()}
+    else:
+        missing = {"images": "generated", "n": 0, "reason": "judging.gender names no open_clip model"}
+        rows += [missing | {"metric": name} for name in ("R-precision", *_named_distances("CLIP"))]
     for name, (found, seen) in vectors.items():
         if not len(found):
             rows.append({"images": name, "metric": "R-precision", "n": 0, "reason": _UNREAD})
@@ -412,7 +453,8 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
         rows.append(row | _clustered(each, groups[seen], 0, 100))
     for name, of in sets.items():
         rows += [{"images": name} | row for row in _captioning(pipeline, *of, asked)]
-    rows += _distances(vectors, groups, "CLIP", pipeline.seed)
+    if vectors:
+        rows += _distances(vectors, groups, "CLIP", pipeline.seed)
     if (path := pipeline.settings.dalleval.inception) and real is not None:
         features = {name: _vectors(pipeline, *of, INCEPTION + path) for name, of in sets.items()}
         rows += _distances(features, groups, "Inception", pipeline.seed)
@@ -441,8 +483,10 @@ def _clustered(values: np.ndarray, groups: np.ndarray, low: float, high: float) 
 
 def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, asked: pd.DataFrame) -> list[dict]:
     """Return rows of captioning metrics: what is said of images, against their captions."""
-    said = pipeline.dalleval.describe(source, ids)
     without = [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
+    if pipeline.unnamed("dalleval.captioner"):
+        return [{"metric": name, "n": 0, "reason": _UNNAMED} for name in captioning.METRICS] + without
+    said = pipeline.dalleval.describe(source, ids)
     seen = np.flatnonzero(said["outcome"] == "")
     if not len(seen):
         return [{"metric": name, "n": 0, "reason": _UNREAD} for name in captioning.METRICS] + without
@@ -461,8 +505,8 @@ def _distances(
 ) -> list[dict]:
     """Return rows of FID and KID on features, and why there are none; ``vectors`` as :func:`_vectors` returns them."""
     rows = []
-    for metric, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
-        row = {"images": "generated", "metric": f"{metric}, {features} features"}
+    for metric, distance in _named_distances(features).items():
+        row = {"images": "generated", "metric": metric}
         if len(vectors) < 2:
             rows.append(row | {"n": 0, "reason": "no images behind the captions"})
         elif not all(len(found) for found, _ in vectors.values()):
@@ -476,6 +520,11 @@ def _distances(
             row |= {"value": value, "ci_low": np.minimum(value, np.maximum(low, 0)), "ci_high": high}
             rows.append(row | {"floor": _floor(images[1], distance, seed), "n": len(images[0])})
     return rows
+
+
+def _named_distances(features: str) -> dict[str, Callable]:
+    """Return what measures distances on features, by the metric's name in tables."""
+    return {f"FID, {features} features": frechet_distance, f"KID, {features} features": kernel_distance}
 
 
 def _floor(images: np.ndarray, distance: Callable, seed: int) -> float:
@@ -549,9 +598,11 @@ def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[
 
     Without a pipeline, as for sources that have tables only, there are none.
     """
-    if pipeline is None:
+    if pipeline is None or pipeline.unnamed("judging.faces"):
         return [], pd.DataFrame(columns=["image_id", "tone", "profession"])
-    faces = pipeline.dalleval.faces("social").dropna(subset="tone")
+    faces = pipeline.dalleval.tones("social")
+    faces["gender"] = _judged(pipeline, "social", faces)["gender_judge"]
+    faces = faces.dropna(subset="tone")
     some = faces.groupby("tone").head(of_each).sort_values("tone", kind="stable")
     return pipeline.dalleval.images("social").read(list(some["image_id"])), some
 

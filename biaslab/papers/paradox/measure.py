@@ -47,22 +47,28 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     return tables.joined(frames, "paradox_percent_female")
 
 
-def _judged(pipeline: Pipeline) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Yield approach, source and judgements (with occupation and prompt) of each approach that is asked for."""
+def _judged(pipeline: Pipeline, *, made: bool = True) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Yield approach, source and judgements (with occupation and prompt) of each approach that is asked for.
+
+    Unless ``made``, of training images alone.
+    """
     wanted = pipeline.settings.captions.approaches
     selected = [a for a in wanted if a in SELECTED]
     if selected:
         # First what may be missing: a corpus without images says so before any is generated.
         training = pipeline.judgements("training").drop(columns=["prompt", "rank"], errors="ignore")
-        generated = pipeline.judgements("generated")
+        generated = pipeline.judgements("generated") if made else None
         chosen = pipeline.selections()
         for approach in selected:
             yield approach, "training", chosen[chosen["approach"] == approach].merge(training, on=_KEYS)
-            yield approach, "generated", generated
+            if made:
+                yield approach, "generated", generated
     for kind, approaches in _kinds(pipeline):
-        training, generated = _own_images(pipeline), pipeline.judgements(kind)
+        images = {"training": _own_images(pipeline)}
+        if made:
+            images["generated"] = pipeline.judgements(kind)
         for approach in approaches:
-            for source, rows in (("training", training), ("generated", generated)):
+            for source, rows in images.items():
                 yield approach, source, rows[rows["indicator"] == "none"] if _WITHOUT in approach else rows
 
 
@@ -80,8 +86,10 @@ def _own_images(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def _with_gender(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the random sample of captions with the gender perceived in their images; empty without images."""
+    """Return the random sample of captions with the gender perceived in their images; empty without images or judge."""
     captions = pipeline.sample()
+    if pipeline.unnamed(*pipeline.gate):
+        return captions.assign(gender="")
     try:
         return captions.merge(pipeline.judgements("training")[[*_KEYS, "gender"]], on=_KEYS, how="left")
     except MissingInputError:
@@ -288,8 +296,8 @@ def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
         return tables.of([], "paradox_download_outcomes")
     outcome = pipeline.downloads().set_index("caption_id")["outcome"]
     frames = []
-    for approach, source, rows in _judged(pipeline):
-        if source == "training" and len(rows):
+    for approach, _, rows in _judged(pipeline, made=False):
+        if len(rows):
             perceived = {f"n_{g}": rows["gender"] == g for g in _DECIDED}
             rows = rows.assign(outcome=rows["caption_id"].map(outcome), n=1, **perceived)
             counts = rows.groupby(["prompt", "occupation", "outcome"])[["n", *perceived]].sum().reset_index()

@@ -297,7 +297,7 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
     from biaslab.attribution import word_masks
     from biaslab.measures.instances import masks
 
-    if pipeline is None:
+    if pipeline is None or pipeline.unnamed("triplets.objects"):
         return None
     stages = pipeline.triplets.dependency
     try:

@@ -27,6 +27,8 @@ from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, adjusted, keyed
 from biaslab.papers.dalleval.printed import IMAGES_PER_PROMPT, NOT_PRINTED
 
 TONES = tuple(range(1, 11))
+ASKED = "VQA"
+"""What tables call a judge of gender that is asked questions: the paper's."""
 BINS = {"gender": 2, "skin_tone": len(TONES)}
 ANNOTATED_IMAGES = 78
 """Images whose tone people estimated (appendix C.2); some have no tone by some methods."""
@@ -51,6 +53,7 @@ def average_gender(averages: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
         n_female=female,
         p=p,
         reason=np.where(np.isnan(female), "no image perceived as female or male", ""),
+        **({"judge": averages["judge"]} if "judge" in averages else {}),
     )
     tested = adjusted(out.assign(p=np.where(out["profession"] == NO_PROFESSION, np.nan, p)), ["model"])
     return tables.of(tested.assign(p=p), "dalleval_average_gender")
@@ -82,7 +85,7 @@ def overall_average(
     Intervals are Student's t over professions, and p is that of an average gender of 0.
     """
     known = keyed(printed, ["model", "category"], "average")
-    error = _errors(judges)
+    error = _errors(judges, genders)
     rows = []
     for category, averages in (("gender", genders), ("skin_tone", tones)):
         for model, of in _professions(averages).groupby("model", sort=False):
@@ -116,7 +119,7 @@ def mad(
     profession's prompts are one observation. Raises InputError where a tone is not one of 1 to 10.
     """
     known = keyed(printed, ["model", "category"], "mad")
-    counts, error = _counts(genders, tone_counts), _errors(judges)
+    counts, error = _counts(genders, tone_counts), _errors(judges, genders)
     rows = []
     for (model, category), of in counts.items():
         row = {"model": model, "category": category, "printed": known.get((model, category))}
@@ -134,14 +137,16 @@ def mad(
     return tables.of(rows, "dalleval_mad")
 
 
-def _errors(judges: pd.DataFrame | None) -> dict[str, tuple[float, float, int, int]]:
-    """Return sensitivity, specificity (0–1) and the images of both, by model: of judges of gender by question.
+def _errors(judges: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tuple[float, float, int, int]]:
+    """Return sensitivity, specificity (0–1) and the images of both, by model: of who judged the gender of its images.
 
     Those that are no better than chance are left out.
     """
     if judges is None or not len(judges):
         return {}
-    of = judges[(judges["judge"] == "VQA") & (judges["about"] == "gender") & (judges["n"] > 0)]
+    by = dict(zip(genders["model"], genders["judge"], strict=True)) if "judge" in genders else {}
+    judged = judges["model"].map(by).replace("", np.nan).fillna(ASKED)
+    of = judges[(judges["judge"] == judged) & (judges["about"] == "gender") & (judges["n"] > 0)]
     wide = of.pivot(index="model", columns="measure", values=["value", "n"])
     wide = wide.reindex(
         columns=pd.MultiIndex.from_product([["value", "n"], ["sensitivity", "specificity"]])

@@ -12,7 +12,7 @@ import pandas as pd
 
 from biaslab import stats, tables
 from biaslab.genders import GENDERS
-from biaslab.papers.dalleval.analysis.bias import TONES
+from biaslab.papers.dalleval.analysis.bias import ASKED, TONES
 from biaslab.prompts.dalleval import ATTRIBUTES
 
 
@@ -30,15 +30,15 @@ def social_judges(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
 
 
 def _of_model(images: pd.DataFrame, confidence: float) -> Iterator[dict]:
-    for judge, column in (("VQA", "gender_vqa"), (_name(images), "gender_judge")):
+    for judge, column in ((ASKED, "gender_vqa"), (_name(images), "gender_judge")):
         for gender, measure in (("female", "sensitivity"), ("male", "specificity")):
             said = images.loc[images[column].isin(GENDERS) & (images["truth_gender"] == gender), column]
             yield _share(judge, "gender", measure, said == gender, confidence)
     seen, worn, unread = (_worn(images[c]) for c in ("attributes", "truth_attributes", "attributes_missing"))
     for name, k in [("attributes", slice(None)), *((name, [i]) for i, name in enumerate(ATTRIBUTES))]:
         true, said, sure = worn[:, k], seen[:, k], ~unread[:, k]
-        yield _share("VQA", name, "sensitivity", said[true & sure], confidence)
-        yield _share("VQA", name, "specificity", ~said[~true & sure], confidence)
+        yield _share(ASKED, name, "sensitivity", said[true & sure], confidence)
+        yield _share(ASKED, name, "specificity", ~said[~true & sure], confidence)
     off = (images["skin_tone"] - images["truth_skin_tone"]).dropna()
     for most in range(4):
         yield _share("skin tone", "tone", f"within_{most}", off.abs() <= most, confidence)
@@ -48,7 +48,7 @@ def _of_model(images: pd.DataFrame, confidence: float) -> Iterator[dict]:
 
 def _name(images: pd.DataFrame) -> str:
     """Return what judges gender, as the settings name it."""
-    return ", ".join(dict.fromkeys(images["judge"]))
+    return ", ".join(dict.fromkeys(images["judge"])) or "gender"
 
 
 def _worn(names: pd.Series) -> np.ndarray:
@@ -82,8 +82,8 @@ def tones_by_attribute(images: pd.DataFrame) -> pd.DataFrame:
 def social_outcomes(images: pd.DataFrame) -> pd.DataFrame:
     """Return ``dalleval_social_outcomes``: how many images each judge says something of, and why not of the others."""
     said = (
-        ("VQA", images["reason_vqa"].replace("", "judged")),
-        (images["judge"], images["outcome_judge"]),
+        (ASKED, images["reason_vqa"].replace("", "judged")),
+        (images["judge"].replace("", "gender"), images["outcome_judge"]),
         ("skin tone", images["reason_tone"].replace("", "judged")),
     )
     whole = pd.concat([images[["model"]].assign(judge=judge, outcome=why) for judge, why in said])
