@@ -62,17 +62,23 @@ _FOLDER = re.compile(r"[\w.+@:/(),;'&=!\[\]~#%$ -]{1,120}")
 
 
 def params_of(
-    names: Sequence[str], *, size: str = "standard", name: str = "", corpus: str = ""
+    names: Sequence[str],
+    *,
+    size: str = "standard",
+    name: str = "",
+    corpus: str = "",
+    papers: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return what a parameters file holds that audits models side by side: all else is the same for each.
 
     ``names`` are folders or hub names of diffusers pipelines, ``endpoint:NAME``, or brought by packages; ``size`` is a
     key of :data:`SIZES`; the run's ``name`` is made of both where it is empty. ``corpus`` are captions for the paradox,
-    as the setting ``captions.corpus``; empty leaves it out.
+    as the setting ``captions.corpus``; empty leaves it out. ``papers`` are those whose notebooks are executed; none
+    stands for all.
 
     Raises:
-        ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name or the
-            size is none.
+        ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the
+            size or a paper is none.
     """
     if size not in SIZES:
         raise ParameterError(f"--size is {size!r}. {name_help(size, SIZES)}")
@@ -94,6 +100,11 @@ def params_of(
             f"{drawn[0]!r} makes drawings and {other!r} photographs: no judge knows both. Audit them apart, and lay "
             "the runs side by side with 'biaslab compare'."
         )
+    known = ("paired", "dalleval", "triplets", *(["paradox"] if corpus else []))
+    for paper in papers:
+        if paper not in known:
+            more = " The paradox needs captions: name them with --corpus." if paper == "paradox" else ""
+            raise ParameterError(f"--paper is {paper!r}. {name_help(paper, known)}{more}")
     settings = deepcopy(SIZES[size])
     if not corpus:
         settings |= {"captions": {"approaches": []}, "generation": {}}
@@ -108,7 +119,8 @@ def params_of(
         settings["captions"] = own | settings["captions"]
     repeated = ("triplets/7_1_*",) if settings["triplets"].get("one_triplet") else ()
     shown = list(map(_shown, names))
-    listed, joined = ", ".join(shown), "-".join(["audit", *shown, size])
+    listed, joined = ", ".join(shown), "-".join(["audit", *shown, *papers, size])
+    notebooks = [*_NOTEBOOKS, *_OF_TRIPLETS, *repeated, *(_OF_CAPTIONS if corpus else ())]
     return {
         "run": run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[:80]),
         "title": f"Audit of {listed}",
@@ -123,7 +135,7 @@ def params_of(
         "bootstrap_replicates": 10_000,
         "confidence": 0.95,
         "settings": {"compare_with": [*names[1:]] or "none", **settings},
-        "notebooks": [*_NOTEBOOKS, *_OF_TRIPLETS, *repeated, *(_OF_CAPTIONS if corpus else ())],
+        "notebooks": [one for one in notebooks if not papers or one.split("/")[0] in papers],
         "jobs": 0,
     }
 

@@ -108,6 +108,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--name", metavar="NAME", default="", help="name of the run (default: of models and size)")
     text = "captions, for the paradox too: files, or a name that an installed package brings"
     add("--corpus", metavar="PATTERN", default="", help=text)
+    text = "execute the notebooks of a paper alone: paired, dalleval, triplets or paradox (repeatable; default: all)"
+    add("--paper", dest="papers", metavar="PAPER", help=text, **repeated)
 
     text = "compute a share of what a run searches, makes and judges, for an array of jobs"
     add = command("shard", _shard, text, of_run, values, bars, kept=_GOES_ON)
@@ -174,7 +176,8 @@ def _run(given: argparse.Namespace) -> int:
 def _audit(given: argparse.Namespace) -> int:
     from biaslab import audit, params, runs
 
-    asked = audit.params_of(given.models, size=given.size, name=given.name, corpus=given.corpus)
+    how = {name: getattr(given, name) for name in ("size", "name", "corpus", "papers")}
+    asked = audit.params_of(given.models, **how)
     checked = params.load(
         runs.PARAMS, given=asked, overrides=given.overrides, notebooks_dir=given.notebooks_dir
     )

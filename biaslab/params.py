@@ -92,7 +92,10 @@ class RunParams(Group):
         (_ALL,), "Patterns of notebook ids to execute; `*` is all but those of other packages.", min_length=1
     )
     jobs: Whole = field(
-        0, "Notebooks executed side by side; 0 is one per processor, or one where work runs in workers.", ge=0
+        0,
+        "Notebooks executed side by side; 0 is one per processor, or one where work runs in workers, or where images "
+        "are made or judged on a GPU, which has room for one set of models.",
+        ge=0,
     )
     # Not keys of the file.
     values: dict[str, Any] = field({}, "Notebook parameters; a list means one execution a value.")

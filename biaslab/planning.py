@@ -116,7 +116,7 @@ def of_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Asked]:
     """Yield the images of a pipeline's own model that measured tables take, by the tables' names."""
     names, s = set(names), pipeline.settings
     for kind in pipeline.kinds if pipeline.has_images else ():
-        if names & (uses.OF_TEMPLATES if kind == "generated" else uses.OF_AS_PROMPTS):
+        if names & (uses.of_templates(pipeline) if kind == "generated" else uses.OF_AS_PROMPTS):
             yield _of_captions(pipeline, "paradox", kind)
     if names & uses.OF_CAPTIONED:
         if s.dalleval.captions:

@@ -185,7 +185,7 @@ def run(
 
     report.check_overview(folder.parent)
     jobs = plan(params, folder)
-    inputs, judges = _inputs(jobs, folder)
+    inputs, judges = _inputs(jobs, folder), _judges(jobs)
     with store.explaining(folder, _KEPT), _only_one(folder):
         began = time.monotonic()
         each = {name: digest for of in judges.values() for name, digest in of.items()}
@@ -329,9 +329,9 @@ def left_out(jobs: Iterable[Job]) -> list[str]:
         told = (
             ("the notebooks ", whole.get(setting)),
             ("of others the tables ", tables.get(setting)),
-            ("and in part ", parts.get(setting)),
+            ("and in part, or by another judge, ", parts.get(setting)),
         )
-        listed = "; ".join(words + ", ".join(names) for words, names in told if names)
+        listed = "; ".join(words + ", ".join(sorted(names)) for words, names in told if names)
         empty = "is off" if setting == "triplets.attention" else "names nothing"
         said.append(f"Left out, as {setting} {empty}: {listed}.")
     return said
@@ -398,20 +398,22 @@ def _suffixes(variants: list[dict[str, Any]]) -> list[str]:
     return [f"--{n}" if fits else f"--{n}{end}" for n, end, fits in zip(short, ends, alone, strict=True)]
 
 
-def _inputs(jobs: list[Job], folder: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Return digests of what the jobs read: of each source by path, and by job of the judges that it takes.
+def _judges(jobs: list[Job]) -> dict[str, dict[str, str]]:
+    """Return digests of the judges that each job takes, by its slug."""
+    known: dict[str, str] = {}
+    made = [job for job in jobs if not job.reason and sources.makes_images(job.parameters.get("source"))]
+    return {
+        job.slug: sources.judges(job.takes, known, **_some(job.parameters, "source", "model", "settings"))
+        for job in made
+    }
 
-    No source may lie in the run's folder or around it.
-    """
+
+def _inputs(jobs: list[Job], folder: Path) -> dict[str, str]:
+    """Return a digest of each source that the jobs read, by path; none may lie in the run's folder or around it."""
     found: dict[str, str] = {}
-    judges: dict[str, dict[str, str]] = {}
-    known: dict[tuple, str] = {}
     for job in jobs:
         given = job.parameters
         source, name = given.get("source", "published"), _input(given)
-        if name and not job.reason and sources.makes_images(source):
-            how = _some(given, "model", "settings")
-            judges[job.slug] = sources.judges(source, job.takes, known, **how)
         if not name or name in found or job.reason:
             continue
         path = Path(name).resolve()
@@ -421,7 +423,7 @@ def _inputs(jobs: list[Job], folder: Path) -> tuple[dict[str, str], dict[str, di
                 "reads. Choose another name with --set run=NAME."
             )
         found[name] = sources.digest(source, **_some(given, "ratings", "model", "settings"))
-    return found, judges
+    return found
 
 
 def _input(parameters: Mapping[str, Any]) -> str:
@@ -539,7 +541,7 @@ def _folders(params: RunParams, jobs: list[Job], folder: Path) -> tuple[str, ...
     return shared.folders(values, folder, folder.parent, store.default_root().absolute(), *roots)
 
 
-def _fingerprint(job: Job, record: Mapping, judges: Mapping[str, str] | None) -> str:
+def _fingerprint(job: Job, record: Mapping, judges: Mapping[str, str] | None = None) -> str:
     inputs = [record["inputs"].get(_input(job.parameters), ""), judges]
     problem = job.notebook.problem
     text = problem or hashlib.sha256(job.notebook.path.read_bytes()).hexdigest()
@@ -788,7 +790,7 @@ def _only_one(folder: Path) -> Iterator[None]:
 
 
 def _at_a_time(params: RunParams) -> int:
-    """Return how many notebooks are executed at a time; 0 is one per processor.
+    """Return how many notebooks are executed at a time; 0 is one per processor, and on a GPU it is one.
 
     Each has workers of its own, of which one team can fill a cluster; and where images are made each holds the models,
     of which a GPU has room for one.

@@ -263,7 +263,7 @@ class LeftOut(NamedTuple):
     tables: dict[str, tuple[str, ...]]
     """The measured tables that it does without, with the settings that name nothing."""
     in_part: dict[str, tuple[str, ...]]
-    """Those that say less."""
+    """Those that say less, or the same by other judges."""
     reason: str
     """Why it cannot run; empty where it can."""
     settings: tuple[str, ...]
@@ -282,7 +282,7 @@ def left_out(
 ) -> LeftOut:
     """Return what a notebook has to do without where it takes tables of a pipeline, of which it ``needs`` some.
 
-    Where all of its tables that judges make are missing, it needs these.
+    One that needs none needs those that judges make, where all of these are missing.
     """
     from biaslab.pipeline import uses
 
@@ -291,7 +291,8 @@ def left_out(
     lacks = {name: [uses.lacking(one, name) for one in each] for name in sorted(names)}
     lacks = {name: of[0] for name, of in lacks.items() if all(of)}
     needed = lacks.keys() & set(needs)
-    if not needed and lacks.keys() >= {name for name in names if uses.looks(first, name)}:
+    judged = {name for name in names if uses.looks(first, name)}
+    if not names & set(needs) and lacks.keys() >= judged:
         needed = lacks.keys()
     bare = tuple(dict.fromkeys(s for name in sorted(needed) for s in lacks[name]))
     parts = {name: of for name in sorted(names - lacks.keys()) if (of := uses.in_part(first, name))}
@@ -393,7 +394,12 @@ def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapp
 
 
 def judges(
-    source: str, names: Collection[str], known: dict, *, model: str = "all", settings: Mapping | None = None
+    names: Collection[str],
+    known: dict[str, str],
+    *,
+    source: str,
+    model: str = "all",
+    settings: Mapping | None = None,
 ) -> dict[str, str]:
     """Return digests of the judges that measured tables take of a pipeline, by setting and name.
 

@@ -6,7 +6,7 @@ import pytest
 
 from biaslab import audit, cli, params, planning, runs, sources
 from biaslab.errors import BiaslabError, ParameterError
-from biaslab.pipeline import Pipeline, Settings
+from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab_world.model import WorldModel
 
 pytest.importorskip("torch", reason="models need the extra 'models'")
@@ -57,12 +57,100 @@ def test_the_papers_size_is_that_of_the_papers(root):
         (("a\nb",), {}, "cannot be the name"),
         (("x" * 121,), {}, "cannot be the name"),
         (("mini",), {"name": "../up"}, "'../up' is not a name"),
+        (("mini",), {"papers": ["pared"]}, "Did you mean 'paired'?"),
+        (("mini",), {"papers": ["paradox"]}, "name them with --corpus"),
     ],
 )
 def test_what_cannot_be_audited_is_refused_at_once(names, how, said):
     with pytest.raises(ParameterError) as refused:
         audit.params_of(names, **how)
     assert said in str(refused.value)
+
+
+def planned(root, tmp_path, *overrides, **how):
+    """Return the reasons of the notebooks that an audit of a model that draws leaves out, and what is said of it."""
+    jobs = runs.plan(checked(root, "mini", size="quick", overrides=overrides, **how), tmp_path)
+    return {job.notebook.id: job.reason for job in jobs if job.reason}, runs.left_out(jobs)
+
+
+def test_each_paper_can_be_audited_alone(root):
+    for paper in ("paired", "dalleval", "triplets", "paradox"):
+        found = checked(root, "mini", papers=[paper], corpus="mini")
+        assert {notebook.id.split("/")[0] for notebook in found.selected} == {paper}
+
+
+def test_what_lacks_a_judge_on_purpose_is_left_out_and_said_before_anything_is_made(root, tmp_path):
+    assert planned(root, tmp_path) == ({}, [])
+    why, said = planned(root, tmp_path, "dalleval.vqa=")
+    assert why == {
+        "dalleval/5_3_attributes": "It takes dalleval_attribute_presence, and dalleval.vqa names nothing that answers "
+        "questions about people."
+    }
+    assert said == [
+        "Left out, as dalleval.vqa names nothing: the notebooks dalleval/5_3_attributes; of others the tables "
+        "dalleval_attribute_presence; and in part, or by another judge, dalleval_average_gender, "
+        "dalleval_social_drawings, dalleval_social_images."
+    ]
+    # Without a judge of gender nobody says either; skin tones need faces alone.
+    why, _ = planned(root, tmp_path, "dalleval.vqa=", "judging.gender=", papers=["dalleval"])
+    assert set(why) == {"dalleval/5_3_attributes", "dalleval/5_3_gender"}
+    why, _ = planned(root, tmp_path, "judging.faces=")
+    assert {name.split("/")[0] for name in why} == {"paired", "dalleval"}
+    assert {name for name in why if "dalleval" in name} == {"dalleval/5_3_skin_tone"}
+    why, _ = planned(root, tmp_path, "triplets.objects=")
+    assert set(why) == {"triplets/5_co_occurrence"}
+    why, _ = planned(root, tmp_path, "dalleval.detector=")
+    assert set(why) == {"dalleval/4_1_paintskills", "dalleval/5_2_skills"}
+
+
+def test_a_judge_left_out_of_the_paradox_leaves_captions(root, tmp_path):
+    why, said = planned(root, tmp_path, "judging.gender=", corpus="mini", papers=["paradox"])
+    assert set(why) == {
+        f"paradox/{n}" for n in ("4_baseline", "5_approaches", "6_caption_prompts", "8_prompts")
+    } | {"paradox/a_6_paraphrases"}
+    assert "paradox_percent_female" in said[0]
+    # Who says which captions are the nearest is needed where these are looked at, and nowhere else.
+    why, _ = planned(root, tmp_path, "captions.encoder=", corpus="mini", papers=["paradox"])
+    assert set(why) == {"paradox/5_2_nearest"}
+
+
+def test_a_notebook_that_was_asked_for_and_cannot_run_is_an_error(root, tmp_path):
+    given = audit.params_of(["mini"], size="quick")
+
+    def plan(notebook, **settings):
+        overrides = [f"{name}={value}" for name, value in settings.items()]
+        how = {"overrides": overrides, "notebooks": [notebook], "notebooks_dir": root / "notebooks"}
+        return runs.plan(params.load(runs.PARAMS, given=dict(given), **how), tmp_path)
+
+    with pytest.raises(
+        ParameterError, match=r"dalleval/5_3_attributes was asked for and cannot run\. It takes"
+    ):
+        plan("dalleval/5_3_attributes", **{"dalleval.vqa": ""})
+    assert [job.reason for job in plan("dalleval/5_3_skin_tone", **{"dalleval.vqa": ""})] == [""]
+
+
+def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, folders, tmp_path, monkeypatch):
+    # Its model knows few words.
+    monkeypatch.setattr(checks, "check_dalleval", lambda *_, **__: None)
+    model = folders("sd1")
+    settings = {"compare_with": "none", "judging": {"faces": "whole image"}}
+    given = {"run": "r", "source": "pipeline", "model": model, "settings": settings}
+
+    def plan(notebook):
+        asked = {**given, "notebooks": [notebook]}
+        return runs.plan(params.load("p.yaml", given=asked, notebooks_dir=root / "notebooks"), tmp_path)
+
+    (job,) = plan("dalleval/5_3_skin_tone")
+    assert job.reason == "" and set(job.without.tables) == {"dalleval_average_gender"}
+    for notebook, setting in (
+        ("dalleval/5_3_gender", "dalleval.vqa"),
+        ("dalleval/4_1_*", "dalleval.detector"),
+    ):
+        with pytest.raises(ParameterError, match=f"{setting} names nothing .* To do without, set it to ''"):
+            plan(notebook)
+    # All that it has would be found in images.
+    with pytest.raises(ParameterError, match=r"triplets\.objects names nothing"):
+        plan("triplets/5_*")
 
 
 def test_one_model_by_two_names_is_one(tmp_path, monkeypatch):

@@ -9,7 +9,9 @@ import pytest
 from biaslab import params, planning, sources
 from biaslab.errors import MissingInputError
 from biaslab.generation.models import Ready
-from biaslab.pipeline import Pipeline, Settings
+from biaslab.judging import kinds
+from biaslab.pipeline import Pipeline, Settings, uses
+from biaslab.pipeline.stages import Stages
 from biaslab.planning import Asked, Cost
 from biaslab_world.model import WorldModel
 
@@ -75,6 +77,99 @@ def test_each_table_takes_the_images_that_were_told(name, store, made):
         assert not made or name.startswith("triplets_")
         return
     assert sorted(made) == sorted(told)
+
+
+# What is taken, found out apart from what is declared: judges are checked when they are to look at images.
+JUDGES = (*kinds.ROLES, uses.ENCODER)
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """Return the settings of the judges, and of the encoder, that are taken."""
+    found, embedded = set(), Stages._encoder.func
+
+    def checked(self, setting, images, name="", kind="", *, check=Stages.check_judge):
+        # Further judges take the place of the first.
+        further = setting == "judging.gender" and name in self.settings.judging.further
+        found.add("judging.further" if further else setting)
+        check(self, setting, images, name, kind)
+
+    monkeypatch.setattr(Stages, "check_judge", checked)
+    monkeypatch.setattr(Stages, "_encoder", property(lambda self: found.add(uses.ENCODER) or embedded(self)))
+    return found
+
+
+def of_all_judges(store, **changes):
+    """Return a pipeline that is given a judge in every role."""
+    similarity = {"similarity": SMALL["triplets"]["similarity"] | {"dino": "mini"}}
+    judges = {"judging": {"further": ["vqa:mini-vqa"]}, "triplets": similarity}
+    for group, values in changes.items():
+        judges[group] = judges.get(group, {}) | values
+    return pipeline(store, **judges)
+
+
+def without(*settings):
+    """Return changes that leave settings empty on purpose."""
+    changes = {}
+    for setting in settings:
+        group, name = setting.split(".")
+        empty = {"further": (), "similarity": SMALL["triplets"]["similarity"]}.get(name, "")
+        changes.setdefault(group, {})[name] = empty
+    return changes
+
+
+def declared(measuring, name, *hows):
+    """Return the settings of the judges that a measured table is said to take."""
+    looked = (look for look in uses.looks(measuring, name) if not hows or look.how in hows)
+    return {setting for look in looked for setting in look.judges} & {*JUDGES}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_each_table_takes_the_judges_that_were_told(name, store, taken):
+    whole = of_all_judges(store)
+    try:
+        table = sources.measured(name, source="pipeline", pipeline=whole)
+    except MissingInputError:
+        assert name.startswith("triplets_")
+        return
+    assert taken == declared(whole, name)
+    assert {use.setting for use in uses.of_tables(whole, {name})} - {"model"} == taken
+    # No other judge makes a difference, whether it is there or not.
+    taken.clear()
+    alone = of_all_judges(store, **without(*{*JUDGES} - declared(whole, name) - {uses.ENCODER}))
+    assert not uses.lacking(alone, name) and not uses.in_part(alone, name)
+    pd.testing.assert_frame_equal(sources.measured(name, source="pipeline", pipeline=alone), table)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_table_without_a_judge_that_it_needs_says_so_before_an_image_is_made(name, store, made, taken):
+    whole = of_all_judges(store)
+    several = declared(whole, name, uses.ONE_OF)
+    for needed in [{setting} for setting in declared(whole, name, uses.NEEDED)] + [several] * bool(several):
+        # Without an encoder no nearest captions are asked for, and without answers the judge of gender decides.
+        replaced = needed == {uses.ENCODER} and name != "paradox_similarity"
+        if replaced or name == "dalleval_average_gender":
+            continue
+        bare = of_all_judges(store, **without(*needed))
+        assert set(uses.lacking(bare, name)) & needed
+        with pytest.raises(MissingInputError, match=f"It takes {name}, and .* names nothing that"):
+            sources.measured(name, source="pipeline", pipeline=bare)
+    assert not made and not taken
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_table_that_can_do_without_a_judge_is_measured_without(name, store, taken):
+    whole = of_all_judges(store)
+    optional = declared(whole, name, uses.IF_NAMED, uses.ONE_OF) - {"triplets.similarity"}
+    for setting in optional:
+        bare = of_all_judges(store, **without(setting))
+        if uses.lacking(bare, name):
+            continue
+        taken.clear()
+        assert len(sources.measured(name, source="pipeline", pipeline=bare)) or name.startswith(
+            "dalleval_gender"
+        )
+        assert setting not in taken
 
 
 def run(root, tmp_path, *patterns, **changes):

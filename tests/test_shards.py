@@ -4,6 +4,7 @@ import pytest
 
 from biaslab import params, runs, shards
 from biaslab.errors import ParameterError
+from biaslab.judging import loaded
 
 
 def test_a_share_waits_until_nothing_is_left_and_says_what_has_changed(monkeypatch):
@@ -40,6 +41,7 @@ def test_notebooks_run_one_at_a_time_where_work_runs_in_workers(compute, jobs, a
     ("source", "device", "here", "jobs", "at_a_time"),
     [
         ("mini", "auto", "cuda", 0, 1),
+        ("mini", "auto", "mps", 0, 1),
         ("mini", "auto", "cpu", 0, 0),
         ("mini", "cpu", "cuda", 0, 0),
         ("mini", "cuda:1", "cpu", 0, 1),
@@ -52,3 +54,24 @@ def test_a_gpu_has_room_for_one_notebook(monkeypatch, source, device, here, jobs
     monkeypatch.setattr("biaslab.processor.accelerator", lambda: here)
     values = {"source": source, "settings": {"compute": {"device": device}}}
     assert runs._at_a_time(params.RunParams(run="mine", jobs=jobs, values=values)) == at_a_time
+
+
+@pytest.mark.parametrize(
+    ("system", "cuda", "mps", "device", "at_a_time"),
+    [
+        ("Windows", True, False, "cuda", 1),
+        ("Darwin", True, True, "cuda", 1),
+        ("Darwin", False, True, "mps", 1),
+        ("Darwin", False, False, "cpu", 0),
+    ],
+)
+def test_what_torch_finds_decides_where_judges_run_and_how_many_notebooks(
+    monkeypatch, system, cuda, mps, device, at_a_time
+):
+    """Torch is asked itself on all systems but Linux, which tells by its files whether there may be a GPU."""
+    torch = pytest.importorskip("torch", reason="models need the extra 'models'")
+    monkeypatch.setattr("platform.system", lambda: system)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    assert loaded.device("auto") == torch.device(device)
+    assert runs._at_a_time(params.RunParams(run="mine", values={"source": "mini"})) == at_a_time

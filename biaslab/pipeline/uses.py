@@ -100,7 +100,9 @@ def lacking(pipeline: Pipeline, name: str) -> tuple[str, ...]:
 
 
 def in_part(pipeline: Pipeline, name: str) -> tuple[str, ...]:
-    """Return the settings that name nothing, so that a measured table says less than it could."""
+    """Return the settings that name nothing, so that a measured table says less than it could, or by other judges."""
+    if name == "dalleval_average_gender" and pipeline.dalleval.gender_is_judged:
+        return ("dalleval.vqa",)
     several = [look.judges for look in looks(pipeline, name) if look.how == ONE_OF]
     return tuple(dict.fromkeys(s for judges in several for s in pipeline.unnamed(*judges)))
 
@@ -231,6 +233,12 @@ def _of_triplets(pipeline: Pipeline, what: str) -> Iterator[Look]:
 _LOOKS = {"paradox": _of_paradox, "paired": _of_paired, "dalleval": _of_dalleval, "triplets": _of_triplets}
 
 
+def of_templates(pipeline: Pipeline) -> set[str]:
+    """Return the measured tables that take images of the templates; without CLIP texts alone are compared."""
+    clip = pipeline.settings.judging.gender and pipeline.has_clip
+    return OF_TEMPLATES if clip else OF_TEMPLATES - {"paradox_similarity"}
+
+
 def makes_images(pipeline: Pipeline, names: set[str]) -> bool:
     """Return whether measured tables take images that a pipeline's model makes, or how it reads prompts."""
     s = pipeline.settings
@@ -239,7 +247,7 @@ def makes_images(pipeline: Pipeline, names: set[str]) -> bool:
     made |= {"triplets_detections"} if s.triplets.ratings else set()
     approaches = set(s.captions.approaches)
     if approaches & {*SELECTED}:
-        made |= OF_TEMPLATES
+        made |= of_templates(pipeline)
     if approaches - {*SELECTED}:
         made |= OF_AS_PROMPTS
     return bool(names & made)

@@ -117,6 +117,46 @@ def test_what_cannot_be_used_is_refused(root, tmp_path, stocked, repositories, r
     assert name.rpartition(":")[2] in str(refused.value)
 
 
+# The judges of each paper's notebooks; what is not among them is of others.
+OF_PAPERS = {
+    "paired/*": {"faces", "gender", "further"},
+    "dalleval/4_1_*": {"detector"},
+    "dalleval/5_3_skin_tone": {"faces", "vqa"},
+    "dalleval/5_3_attributes": {"vqa", "faces", "gender"},
+    "dalleval/d_*": {"gender", "captioner"},
+    "triplets/4_*": {"resnet", "dino", "split_product", "clip"},
+    "triplets/5_*": {"objects"},
+}
+
+
+@pytest.mark.parametrize("pattern", OF_PAPERS)
+def test_judges_of_others_are_not_looked_up_and_need_not_be_there(root, tmp_path, stocked, pattern):
+    captions = tmp_path / "captions.csv"
+    captions.write_text("image_id,text\n1,a nurse\n2,a pilot\n")
+    given = audit.params_of([tiny.SD14], size="quick") | {"notebooks": [pattern]}
+    sets = {role.setting.removeprefix("settings."): role.name for role in list(ROLES.values())[1:]}
+    sets |= {"judging.further": f"['vqa:{tiny.BLIP2}']", "dalleval.captions": captions}
+    # By names of their own, of which no two roles are one.
+    sets["triplets.similarity.clip"] = "ViT-L-14:openai"
+    behind = {"gender": tiny.CLIP_B, "clip": tiny.CLIP_L, "further": tiny.BLIP2}
+    behind = {name: behind.get(name, role.served) for name, role in ROLES.items() if name != "text-to-image"}
+    others = {served for name, served in behind.items() if name not in OF_PAPERS[pattern]}
+    for served in others:
+        stocked.repositories[served].closed = "private"
+    checked = params.load(
+        runs.PARAMS,
+        given=given,
+        overrides=[f"settings.{name}={value}" for name, value in sets.items()],
+        notebooks_dir=root / "notebooks",
+    )
+    jobs = runs.plan(checked, tmp_path / "run")
+    assert not any(job.reason for job in jobs)
+    assert {key.split()[0] for of in runs._judges(jobs).values() for key in of}
+    runs._inputs(jobs, tmp_path / "run")
+    asked = " ".join(request.path for request in stocked.log)
+    assert not [served for served in others if served in asked]
+
+
 def test_no_weights_are_fetched_before_every_name_is_known(root, stocked, capsys):
     sets = {"faces": WHOLE, "gender": "ViT-B-32:opneai"}
     sets = {f"judging.{k}": v for k, v in sets.items()} | {"people.occupations": 1, "people.aspect": 1}
