@@ -11,6 +11,7 @@ from typing import Any
 from biaslab import models, plugins
 from biaslab.errors import ParameterError, name_help
 from biaslab.generation.models import ENDPOINT
+from biaslab.judging.pinned import YUNET
 from biaslab.params import run_name
 
 # Settings by size. What is not named has the papers' number as its default, except for captions and triplets.
@@ -46,7 +47,7 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
 _PROFESSIONS = {"quick": 12, "standard": 60, "paper": 320}
 # Who judges photographs. What makes drawings brings its judges, or they are named.
 _PHOTOGRAPHS: dict[str, dict[str, Any]] = {
-    "judging": {"faces": "mediapipe:blaze_face_short_range.tflite", "gender": "ViT-L-14:openai"},
+    "judging": {"faces": YUNET, "gender": "ViT-L-14:openai"},
     "dalleval": {"detector": "facebook/detr-resnet-101-dc5", "vqa": "Salesforce/blip-vqa-base"},
     "triplets": {
         "objects": "nvidia/segformer-b0-finetuned-ade-512-512",

@@ -8,6 +8,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from biaslab import models, sources, tables
+from biaslab.judging import photographs
+from biaslab.judging.names import RATINGS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +94,15 @@ def _of_settings(settings: pd.DataFrame) -> list[str]:
     made = [models.said(name, "limits") for name in sorted(value.get("model", ()))]
     judges = {(name, kind) for key, kind in _JUDGES.items() for name in value.get(key, ())}
     judged = [models.said(name, "limits", kind) for name, kind in sorted(judges)]
-    return list(dict.fromkeys(filter(None, [*made, *judged])))
+    return list(dict.fromkeys(filter(None, [*made, *judged, *_measured(value)])))
+
+
+def _measured(value: Mapping[str, Collection[str]]) -> list[str]:
+    """Return how often those erred that find faces and judge gender; packages have words of their own."""
+    genders = value.get("judging.gender", ())
+    faces = () if all(name.startswith(RATINGS) for name in genders) else value.get("judging.faces", ())
+    counted = [photographs.of_faces(name) for name in sorted(faces) if not models.brought(name, "detector")]
+    return counted + [photographs.of_gender(name) for name in sorted(genders)]
 
 
 def _paper(table: str) -> str:

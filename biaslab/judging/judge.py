@@ -19,11 +19,13 @@ from biaslab import ratings, stats
 from biaslab.engine import Memo
 from biaslab.genders import GENDERS
 from biaslab.judging import loaded, plugins
+from biaslab.judging.dlib_gender import DlibGender
 from biaslab.judging.faces import FaceDetector, gate, large_enough
 from biaslab.judging.faces import load as load_faces
 from biaslab.judging.fairface import FAIRFACE, FairFaceGender, cut_out
 from biaslab.judging.images import ImageSource, Unreadable, check_image
 from biaslab.judging.names import RATINGS, files_digest
+from biaslab.judging.pinned import DLIB
 from biaslab.judging.plugins import Person
 from biaslab.judging.settings import JudgeSettings
 from biaslab.judging.words import BLOCKED, JUDGED, OUTCOMES
@@ -76,6 +78,8 @@ def load(settings: JudgeSettings, device: str = "auto") -> Judge:
 def load_gender(settings: JudgeSettings, device: str = "auto") -> GenderModel:
     """Return the model of gender alone; arguments and errors as of :func:`load`."""
     place = {"device": device, "batch_size": settings.batch_size}
+    if settings.gender == DLIB:
+        return DlibGender()
     if settings.gender.startswith(FAIRFACE):
         return FairFaceGender(settings.gender.removeprefix(FAIRFACE), dtype=settings.dtype, **place)
     if settings.gender.startswith(plugins.PLUGIN):

@@ -14,6 +14,7 @@ from biaslab.errors import ParameterError
 from biaslab.judging import instances, plugins
 from biaslab.judging.images import ImageSource
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA, WHOLE
+from biaslab.judging.pinned import PINNED, YUNET
 
 
 class Role(NamedTuple):
@@ -28,7 +29,7 @@ class Role(NamedTuple):
 
 
 ROLES = {
-    "judging.faces": Role("finds faces", "detector", "mediapipe:blaze_face_short_range.tflite"),
+    "judging.faces": Role("finds faces", "detector", YUNET),
     "judging.gender": Role("judges perceived gender", "clip", "ViT-L-14:openai"),
     "judging.further": Role("judges perceived gender", "clip", "vqa:Salesforce/blip-vqa-base"),
     "dalleval.detector": Role("finds PaintSkills' objects", "detector", "facebook/detr-resnet-101-dc5"),
@@ -62,7 +63,7 @@ def knows(name: str, kind: str) -> str:
         if len(known) > 1:
             raise ParameterError(f"{name} has parts that know drawings and parts that know photographs.")
         return next(iter(known), models.ANY)
-    if name.startswith(FILES):
+    if name in PINNED or name.startswith(FILES):
         return models.PHOTOGRAPHS
     name = name.removeprefix(VQA)
     if one := models.brought(name, kind):

