@@ -30,6 +30,7 @@ def test_every_size_is_a_file_that_runs_take(root, size, names, corpus):
     # Judges of drawings for drawings, of photographs for photographs.
     drawn = "mini" in names
     assert (settings.judging.gender == "mini-clip") == (settings.dalleval.vqa == "mini-vqa") == drawn
+    assert settings.judging.faces == ("mini-detector" if drawn else "yunet")
 
 
 def test_the_papers_size_is_that_of_the_papers(root):

@@ -74,6 +74,26 @@ def test_a_judge_that_a_package_brings_says_its_limits(tmp_path, model):
     assert not any(said in text for text in of(tmp_path))
 
 
+def test_what_was_measured_of_judges_of_photographs_stands_there_or_that_nothing_was(tmp_path):
+    def judged(**others):
+        named = {f"judging.{setting}": name for setting, name in others.items()}
+        given(tmp_path, pipeline_settings=settings("CompVis/stable-diffusion-v1-4", **named))
+        return of(tmp_path)
+
+    faces, gender = judged(faces="yunet", gender="dlib")
+    assert "`yunet` counted 18 of 19 pictures of groups right within one face" in faces
+    assert "An image where it sees two of four people passes as a pair." in faces
+    assert "`dlib` was right about 56 of the 57 people of whom it was sure" in gender
+    (faces,) = judged(faces="hustvl/yolos-tiny", gender="ViT-L-14:openai")
+    assert (
+        "How well the face detector `hustvl/yolos-tiny` counts faces in photographs was not measured."
+        in faces
+    )
+    # Where raters judge no face is looked for, and all faces count where the whole image is one.
+    assert judged(faces="yunet", gender="ratings:people.csv") == []
+    assert judged(faces="whole image", gender="ViT-L-14:openai") == []
+
+
 def test_the_embedded_source_is_named_where_nothing_else_tells_it(tmp_path):
     assert of(tmp_path, source="mini")[0].startswith("The model `mini` was trained on drawings")
     assert of(tmp_path, source="published") == []

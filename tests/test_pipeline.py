@@ -220,6 +220,10 @@ def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
         "compute": {"store": str(tmp_path / "kept")},
     }
     assert checks.resolve_paths("caps", {})[0] == str(tmp_path / "caps")
+    # A folder that happens to be called like a known judge is not meant by its name.
+    (tmp_path / "yunet").mkdir()
+    known = {"judging": {"faces": "yunet", "gender": "dlib"}}
+    assert checks.resolve_paths("owner/name", known)[1] == known
     # Tables name a folder by its last part, so that they do not tell where it lies.
     assert Pipeline(str(tmp_path / "caps"), Settings()).label == "caps"
     assert Pipeline("owner/name", Settings()).label == "owner/name"

@@ -1,5 +1,6 @@
 """Audits of real names, end to end through a hub: tiny checkpoints, every judge that the files of parameters name."""
 
+import importlib.util
 import itertools
 import json
 import re
@@ -13,6 +14,7 @@ from PIL import Image
 
 from biaslab import cli, kernels, runs
 from biaslab.judging.names import WHOLE
+from biaslab.judging.pinned import PINNED, YUNET
 
 pytestmark = [
     pytest.mark.slow,
@@ -54,8 +56,14 @@ FACES = {"judging.faces": WHOLE}
 
 
 @pytest.fixture
+def yunet():
+    """Leave the face detector that files of parameters name where its package is, and else set what needs none."""
+    return {} if importlib.util.find_spec(PINNED[YUNET].module) else FACES
+
+
+@pytest.fixture
 def blaze(tmp_path):
-    """Return the face detector that files of parameters name where its packages are, and else what needs none."""
+    """Return MediaPipe's face detector where its packages are, and else what needs none."""
     if not blaze_face.is_there():
         # MediaPipe's file is published apart from its package, and nothing is fetched from there in tests.
         return FACES
@@ -130,8 +138,8 @@ def test_an_audit_by_name(root, tmp_path, monkeypatch):
         ("paired-sdxl", "people"),
     ],
 )
-def test_a_file_of_parameters(root, tmp_path, blaze, captions, name, group):
-    sets = IMAGES | dotted(group) | (blaze if group == "people" else FACES)
+def test_a_file_of_parameters(root, tmp_path, yunet, blaze, captions, name, group):
+    sets = IMAGES | dotted(group) | {"people": yunet, "dalleval": blaze}.get(group, FACES)
     if group == "captions":
         sets |= captions
     if group == "triplets":

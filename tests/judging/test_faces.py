@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from photographed import needs
 
-from biaslab.errors import MissingInputError, ParameterError
-from biaslab.judging import faces
-from biaslab.judging.faces import DetectorFaces, Face, MediaPipeFaces, gate, large_enough
+from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.judging import faces, pinned
+from biaslab.judging.faces import DetectorFaces, Face, MediaPipeFaces, YuNetFaces, gate, large_enough
 
 
 def face(width, height, score=0.9):
@@ -110,6 +111,8 @@ class FakeDetector:
     def create_from_options(options):
         if options.base_options.model_asset_buffer == b"bad":
             raise RuntimeError("The model is not a valid Flatbuffer buffer")
+        if options.base_options.model_asset_buffer == b"bare":
+            raise FileNotFoundError("Input tensor has type float32: it requires specifying metadata.")
         made = FakeDetector()
         made.least = options.min_detection_confidence
         return made
@@ -167,6 +170,15 @@ def test_mediapipe_refuses_what_is_no_model(tflite):
         MediaPipeFaces(tflite)
 
 
+@pytest.mark.usefixtures("fake_mediapipe")
+def test_a_file_that_says_nothing_of_pixels_is_refused_with_what_to_take_instead(tflite):
+    tflite.write_bytes(b"bare")
+    with pytest.raises(ParameterError) as refused:
+        MediaPipeFaces(tflite)
+    assert "requires specifying metadata" in str(refused.value)
+    assert "set judging.faces to 'yunet', which takes no file" in str(refused.value)
+
+
 def test_mediapipe_says_what_is_missing(tflite, monkeypatch):
     with pytest.raises(MissingInputError, match=r"no such file.*blaze_face_short_range\.tflite"):
         faces.load("mediapipe:" + str(tflite) + "x")
@@ -175,6 +187,87 @@ def test_mediapipe_says_what_is_missing(tflite, monkeypatch):
     monkeypatch.setitem(sys.modules, "mediapipe", None)
     with pytest.raises(MissingInputError, match="pip install mediapipe"):
         faces.load(f"mediapipe:{tflite}")
+
+
+# -- YuNet --------------------------------------------------------------------------------------------------
+
+
+class FakeYuNet:
+    """OpenCV's detector as its documentation describes it: a row a face, of which boxes have a width and a height."""
+
+    rows = ()
+
+    @staticmethod
+    def create(framework, model, config, size, score, overlap):
+        made = FakeYuNet()
+        made.least = score
+        return made
+
+    def setInputSize(self, size):
+        self.size = size
+
+    def detect(self, image):
+        assert image.shape == (self.size[1], self.size[0], 3) and max(self.size) == faces.SIDE
+        # Blue comes first there.
+        assert image[0, 0].tolist() == [30, 20, 10]
+        rows = [row for row in self.rows if row[-1] >= self.least]
+        return (1, np.array(rows, np.float32)) if rows else (1, None)
+
+
+@pytest.fixture
+def fake_yunet(monkeypatch):
+    cv2 = pytest.importorskip("cv2", reason="judging needs the extra 'models'")
+    monkeypatch.setattr(cv2, "FaceDetectorYN", FakeYuNet)
+    monkeypatch.setattr(pinned, "content", lambda name: b"model")
+    points = [40, 50, 60, 50, 50, 60, 45, 70, 55, 70]
+    # In an image of 208 x 104, which is looked at with twice as many pixels a side.
+    FakeYuNet.rows = [
+        [20, 30, 60, 80, *points, 0.7],
+        [-10, 150, 40, 100, *points, 0.9],
+        [500, 10, 20, 20, *points, 0.8],
+        [0, 0, 10, 10, *points, 0.3],
+    ]
+    yield FakeYuNet
+    FakeYuNet.rows = ()
+
+
+def coloured(height, width):
+    return np.full((height, width, 3), (10, 20, 30), np.uint8)
+
+
+def test_yunets_boxes_come_back_to_the_images_own_pixels(fake_yunet):
+    (found,) = faces.load("yunet").faces([coloured(104, 208)])
+    points = ((20.0, 25.0), (30.0, 25.0), (25.0, 30.0), (22.5, 35.0), (27.5, 35.0))
+    # Halved: (10, 15) and 30 x 40; (-5, 75) and 20 x 50 reach out of the image; (250, 5) lies beyond it. Best first.
+    assert [face[:4] for face in found] == [(0.0, 75.0, 15.0, 104.0), (10.0, 15.0, 40.0, 55.0)]
+    assert [face.score for face in found] == pytest.approx([0.9, 0.7]) and found[0].landmarks == points
+    # A least score is the detector's own where none is given.
+    assert len(YuNetFaces(min_score=0.2).faces([coloured(104, 208)])[0]) == 3
+    assert faces.load("yunet", min_score=0.95).faces([coloured(104, 208)] * 2) == [[], []]
+    assert faces.load("yunet").faces([]) == []
+
+
+def test_yunet_is_given_images_of_any_size(fake_yunet):
+    fake_yunet.rows = ()
+    images = [coloured(*size) for size in ((1, 1), (1, 900), (2000, 3), (512, 512), (416, 100))]
+    assert faces.load("yunet").faces(images) == [[]] * len(images)
+
+
+def test_numbers_of_yunets_that_are_none_are_refused(fake_yunet):
+    fake_yunet.rows = [[float("nan")] * 14 + [0.9]]
+    with pytest.raises(InputError, match="yunet gives numbers that are not finite"):
+        faces.load("yunet").faces([coloured(20, 20)])
+
+
+def test_yunet_itself_finds_nothing_where_nobody_is(root):
+    needs("yunet")
+    detector = faces.load("yunet")
+    grey = [np.full((h, w, 3), 128, np.uint8) for h, w in ((1, 1), (5, 3000), (64, 48), (1024, 1024))]
+    rng = np.random.default_rng(0)
+    noise = [rng.integers(0, 256, (512, 512, 3), dtype=np.uint8)]
+    assert detector.faces([*grey, *noise]) == [[]] * 5
+    with pytest.raises(ParameterError, match="no detector model named 'yunett'"):
+        faces.load("yunett")
 
 
 def test_without_a_gate_every_image_passes():

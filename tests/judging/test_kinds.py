@@ -140,6 +140,8 @@ def test_training_images_are_looked_at_as_well(table):
         ("truth", "segmenter", ANY),
         ("found.parquet", "segmenter", ANY),
         ("mediapipe:face.tflite", "detector", PHOTOGRAPHS),
+        ("yunet", "detector", PHOTOGRAPHS),
+        ("dlib", "clip", PHOTOGRAPHS),
         ("fairface:face.safetensors", "clip", PHOTOGRAPHS),
         ("ViT-L-14:openai", "clip", PHOTOGRAPHS),
         ("owner/name", "clip", PHOTOGRAPHS),

@@ -1,0 +1,95 @@
+"""A network that is known by its digest, fetched from the hub where no package brings it."""
+
+import hashlib
+
+import pytest
+import tiny_repositories as tiny
+from fake_hub import Repository
+from huggingface_hub import constants
+
+from biaslab import audit, models, params, rehearsal, runs
+from biaslab.errors import MissingInputError, ParameterError
+from biaslab.judging import faces, lookup, pinned
+from biaslab.judging.pinned import PINNED, YUNET
+
+DATA = b"a network of the hub"
+COMMIT, OTHER = "1" * 40, "2" * 40
+NAME, FILE = "owner/network", "network.onnx"
+
+
+@pytest.fixture
+def repository(hub, tmp_path, monkeypatch):
+    """Serve a network at the commit that is pinned, another one at a later one; `yunet` stands for the first."""
+    pin = PINNED[YUNET]._replace(
+        path=FILE,
+        module="no_such_package_is_installed",
+        size=len(DATA),
+        sha256=hashlib.sha256(DATA).hexdigest(),
+        on_hub=f"{NAME}@{COMMIT}",
+    )
+    monkeypatch.setitem(PINNED, YUNET, pin)
+    commits = {}
+    for commit, data in ((COMMIT, DATA), (OTHER, b"moved on")):
+        (folder := tmp_path / commit).mkdir()
+        (folder / FILE).write_bytes(data)
+        (folder / "demo.py").write_text("raise RuntimeError")
+        commits[commit] = {path.name: path for path in folder.iterdir()}
+    hub.repositories[NAME] = Repository(commits)
+    return hub.repositories[NAME]
+
+
+def test_it_is_looked_up_without_its_bytes_and_fetched_alone(hub, repository):
+    (located,) = lookup.look_up(YUNET, "detector")
+    assert (located.size, located.download, located.repository.commit) == (len(DATA), len(DATA), COMMIT)
+    lookup.check_faces(located)
+    assert hub.fetched(FILE) == 0
+    assert pinned.content(YUNET) == DATA
+    files = {asked.path for asked in hub.log if asked.method == "GET" and "/resolve/" in asked.path}
+    assert files == {f"/{NAME}/resolve/{COMMIT}/{FILE}"}
+    # It is here from then on, with the hub or without.
+    assert pinned.look_up(YUNET).download == 0
+    hub.log.clear()
+    repository.closed = "private"
+    models._silent[constants.ENDPOINT] = float("inf"), OSError("gone")
+    assert pinned.content(YUNET) == DATA and hub.fetched(FILE) == 0
+
+
+def test_a_file_of_another_size_is_refused_before_it_is_fetched(hub, repository):
+    repository.commits[COMMIT][FILE].write_bytes(DATA * 1000)
+    with pytest.raises(
+        ParameterError, match=r"has 20,000 bytes, and the file that 'yunet' stands for has 20"
+    ):
+        lookup.look_up(YUNET, "detector")
+    assert hub.fetched(FILE) == 0
+
+
+def test_a_file_of_other_bytes_is_refused_when_it_is_loaded(repository):
+    repository.commits[COMMIT][FILE].write_bytes(DATA.upper())
+    pytest.importorskip("cv2", reason="judging needs the extra 'models'")
+    with pytest.raises(ParameterError, match="is not the file that 'yunet' stands for"):
+        faces.load(YUNET)
+
+
+@pytest.mark.parametrize("closed", ["private", "gated"])
+def test_a_hub_that_does_not_give_it_is_told_with_the_package_that_does(repository, closed):
+    repository.closed = closed
+    with pytest.raises(MissingInputError) as missing:
+        lookup.look_up(YUNET, "detector")
+    assert NAME in str(missing.value)
+    assert f"Or install the package that has it: {PINNED[YUNET].install}." in str(missing.value)
+
+
+def test_a_rehearsal_tells_of_it_as_of_any_judge(root, tmp_path, hub, repository, repositories, monkeypatch):
+    for name in (tiny.SD14, tiny.CLIP_L):
+        hub.serve(name, repositories(name))
+    monkeypatch.delenv(runs.REHEARSED)
+    # An audit's own judges: nothing is named.
+    given = audit.params_of([tiny.SD14], size="quick") | {"notebooks": ["paired/4_4_overall"]}
+    opened = params.load(runs.PARAMS, given=given, notebooks_dir=root / "notebooks")
+    lines = rehearsal.said(rehearsal.rehearse(opened, fetch=False, buy=False)).splitlines()
+    (row,) = (line.split() for line in lines if line.startswith("judging.faces"))
+    assert row[1:3] == [YUNET, COMMIT[:8]] and row[-1] == "photographs" and hub.fetched() == 0
+    repository.closed = "private"
+    monkeypatch.setattr(models, "_commits", {})
+    with pytest.raises(ParameterError, match=rf"judging\.faces.*'yunet' takes {FILE} of the hub"):
+        runs.plan(opened, tmp_path / "run")

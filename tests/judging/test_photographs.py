@@ -1,0 +1,88 @@
+"""Judges on pictures that look like photographs, which two raters labelled: what reports say of them is measured."""
+
+import numpy as np
+import pandas as pd
+import photographed
+import pytest
+from photographed import needs
+
+from biaslab.judging import faces, photographs
+from biaslab.judging.judge import JudgeSettings
+from biaslab.judging.pinned import DLIB, YUNET
+
+pytest.importorskip("cv2", reason="judging needs the extra 'models'")
+
+
+def test_yunet_counts_the_people_of_photographs_as_reports_say(root):
+    needs(YUNET)
+    module, table, images = photographed.pictures(root)
+    found = faces.load(YUNET).faces(images)
+    figures = module.counted(table, np.array([len(seen) for seen in found]))
+    assert photographs.Counted(figures["groups"], figures["alone"]) == photographs.FACES[YUNET]
+    # The least that it was chosen for: groups within one face, and nine of ten portraits.
+    assert figures["groups"][0] >= 16 and figures["alone"][0] >= 0.9 * figures["alone"][1]
+    assert figures["recall"] > 0.95 and figures["precision"] > 0.95
+    for image, seen in zip(images, found, strict=True):
+        height, width = image.shape[:2]
+        for face in seen:
+            assert 0 <= face.x0 < face.x1 <= width and 0 <= face.y0 < face.y1 <= height
+            assert len(face.landmarks) == 5 and 0.6 <= face.score <= 1
+        assert [face.score for face in seen] == sorted((face.score for face in seen), reverse=True)
+    # Right and left are the person's: of faces that look at the camera, the right eye lies left.
+    eyes = [face.landmarks[0][0] < face.landmarks[1][0] for seen in found for face in seen]
+    assert np.mean(eyes) > 0.95
+
+
+def test_the_gender_of_portraits_is_judged_as_reports_say(root):
+    needs(YUNET)
+    needs(DLIB)
+    module, table, images = photographed.pictures(root)
+    found = module.judged(table, images, JudgeSettings(faces=YUNET, gender=DLIB))
+    assert photographs.Judged(*found["alone"]) == photographs.GENDERS[DLIB]
+    right, sure, _ = found["alone"]
+    assert right >= 0.95 * sure
+
+
+def test_counts_are_held_against_both_raters(root):
+    module = photographed.benchmark(root)
+    table = pd.DataFrame(
+        {
+            "n_a": [4, 8, 1, 1, 15],
+            "n_b": [4, 9, 1, 1, 15],
+            "groups": [True, True, False, False, False],
+            "alone": [False, False, True, True, False],
+            "skin": ["", "", "light", "dark", ""],
+        }
+    )
+    figures = module.counted(table, np.array([2, 10, 1, 3, 9]))
+    # Rated 4 + 8.5 + 1 + 1 = 14.5 and counted 2 + 10 + 1 + 3 = 16 without the crowd; shared 2 + 8.5 + 1 + 1 = 12.5.
+    assert figures["recall"] == pytest.approx(12.5 / 14.5) and figures["precision"] == pytest.approx(
+        12.5 / 16
+    )
+    # 2 is two from 4; 10 is one from the second rater's 9.
+    assert figures["groups"] == (1, 2) and figures["alone"] == (1, 2)
+    assert figures["light"] == (1, 1) and figures["dark"] == (0, 1) and figures["medium"] == (0, 0)
+
+
+def test_the_benchmark_says_where_its_pictures_would_be(root, tmp_path, monkeypatch, capsys):
+    module = photographed.benchmark(root)
+    monkeypatch.setenv("BIASLAB_PHOTOS", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["faces_of_photographs.py"])
+    module.main()
+    assert f"{tmp_path} holds no labels.csv; BIASLAB_PHOTOS names the folder" in capsys.readouterr().out
+
+
+def test_what_is_said_of_judges():
+    yunet = photographs.of_faces(YUNET)
+    assert "`yunet` counted 18 of 19 pictures of groups" in yunet and "61 of 65 portraits" in yunet
+    assert "a check of 84 pictures that look like photographs" in yunet
+    short = photographs.of_faces("mediapipe:blaze_face_short_range.tflite")
+    assert "counted 3 of 19" in short and "passes as a pair" in short
+    assert "`hustvl/yolos-tiny` counts faces in photographs was not measured" in photographs.of_faces(
+        "hustvl/yolos-tiny"
+    )
+    assert photographs.of_faces("") == photographs.of_faces("whole image") == ""
+    assert "right about 56 of the 57 people of whom it was sure, and unsure of 4" in photographs.of_gender(
+        DLIB
+    )
+    assert photographs.of_gender("ViT-L-14:openai") == ""
