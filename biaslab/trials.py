@@ -18,7 +18,7 @@ from biaslab.captions.neighbours import Encoder
 from biaslab.errors import BiaslabError
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import Ready
-from biaslab.judging import blip, faces, features, inception, instances, judge, objects
+from biaslab.judging import blip, faces, features, inception, instances, judge, objects, plugins
 from biaslab.judging.images import Unreadable
 from biaslab.judging.instances import TRUTH
 from biaslab.judging.names import RATINGS, VQA
@@ -239,6 +239,9 @@ def _looking(trial: Trial) -> Look | None:
     if use.setting == "judging.faces":
         found = faces.load(use.name, min_score=s.judging.min_score, device=device)
         return lambda image: found.faces([image])
+    if use.setting == "judging.tone":
+        tones = plugins.load_tones(use.name, device=device, batch_size=s.judging.batch_size).tones
+        return lambda image: tones([_whole(image)])
     if use.setting == "dalleval.detector":
         classes = {name: dalleval.OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
         detector = objects.Detector(use.name, classes, device=device)
@@ -272,5 +275,10 @@ def _answering(use: Use, s: Settings, device: str) -> Look | None:
         return lambda image: model.ask([image], [0], [question("person", 1, 1)])
     gender = judge.load_gender(s.judging.changed(gender=use.name), device)
     if answers := getattr(gender, "answers", None):
-        return lambda image: answers([Person(image, (0.0, 0.0, *map(float, image.shape[1::-1])))])
+        return lambda image: answers([_whole(image)])
     return lambda image: gender.p_female([image])
+
+
+def _whole(image: np.ndarray) -> Person:
+    """Return somebody who fills an image."""
+    return Person(image, (0.0, 0.0, *map(float, image.shape[1::-1])))

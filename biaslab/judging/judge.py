@@ -175,7 +175,9 @@ def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:
     How fast they run is not among it, nor are the limits of face and probability: these decide upon
     answers that are kept, so that other limits need no other look at the images.
     """
-    inputs = settings.model_dump(mode="json", exclude={"further", "batch_size", "threshold", "min_face"})
+    inputs = settings.model_dump(
+        mode="json", exclude={"further", "tone", "batch_size", "threshold", "min_face"}
+    )
     gender = files_digest(settings.gender, "clip")
     weights = {"faces": files_digest(settings.faces, "detector"), "gender": gender}
     return {"images": images.digest, "settings": inputs, "weights": weights}

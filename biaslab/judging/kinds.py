@@ -32,6 +32,7 @@ ROLES = {
     "judging.faces": Role("finds faces", "detector", YUNET),
     "judging.gender": Role("judges perceived gender", "clip", "ViT-L-14:openai"),
     "judging.further": Role("judges perceived gender", "clip", "vqa:Salesforce/blip-vqa-base"),
+    "judging.tone": Role("says skin tones", "", "plugin:NAME"),
     "dalleval.detector": Role("finds PaintSkills' objects", "detector", "facebook/detr-resnet-101-dc5"),
     "dalleval.vqa": Role("answers questions about people", "vqa", "Salesforce/blip-vqa-base"),
     "dalleval.captioner": Role("describes images", "captioner", "Salesforce/blip-image-captioning-base"),

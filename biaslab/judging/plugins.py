@@ -10,6 +10,8 @@ of two methods:
 - ``p_female(images)`` takes pictures, whole or of faces as ``sees`` says (``image`` or ``face``), and returns a
   probability of each, ``NaN`` where there is none.
 
+The setting ``judging.tone: plugin:name`` asks ``tones(people)`` instead, which returns a :class:`Tone` of each.
+
 The factory may have attributes: ``knows`` says which pictures its judge knows (``drawings``, ``photographs``, where
 there is none, or ``any``), and ``files(ARGUMENT)`` returns the files and folders that its answers depend on, such as
 weights: their content is part of the keys of results.
@@ -63,6 +65,15 @@ class Answer(NamedTuple):
     """The probability of perceived as female, 0 to 1, where it has one; else its word is taken for sure."""
     reason: str = ""
     """Why it is unclear, or says nothing."""
+
+
+class Tone(NamedTuple):
+    """What a judge says of somebody's skin tone."""
+
+    tone: float | None
+    """On the Monk scale, a whole number from 1 (light) to 10 (dark), or nothing."""
+    reason: str = ""
+    """Why it says nothing."""
 
 
 def _named(name: str) -> tuple[metadata.EntryPoint, str]:
@@ -146,11 +157,7 @@ def load(name: str, *, device: str, batch_size: int) -> CheckedJudge:
         InputError: Its factory fails.
         UnknownNameError: No installed package brings such a judge.
     """
-    point, argument = _named(name)
-    with loading(name, "a judge"):
-        factory = point.load()
-    with _told(name):
-        model = factory(argument, device=device, batch_size=batch_size)
+    point, model = _model(name, device, batch_size)
     if callable(getattr(model, "judge", None)):
         return AnsweringJudge(name, model)
     if getattr(model, "sees", None) not in _SEES or not callable(getattr(model, "p_female", None)):
@@ -159,6 +166,55 @@ def load(name: str, *, device: str, batch_size: int) -> CheckedJudge:
             f"({' or '.join(map(repr, _SEES))}) and `p_female(images)`."
         )
     return CheckedJudge(name, model)
+
+
+def load_tones(name: str, *, device: str, batch_size: int) -> ToneJudge:
+    """Return the judge of skin tone that a name means, whose answers are checked; arguments and errors as of `load`."""
+    point, model = _model(name, device, batch_size)
+    if not callable(getattr(model, "tones", None)):
+        raise ParameterError(
+            f"{name} is no judge of skin tone: what {point.value} returns needs `tones(people)`."
+        )
+    return ToneJudge(name, model)
+
+
+def _model(name: str, device: str, batch_size: int) -> tuple[metadata.EntryPoint, object]:
+    """Return the entry point that a name means, and what its factory makes."""
+    point, argument = _named(name)
+    with loading(name, "a judge"):
+        factory = point.load()
+    with _told(name):
+        return point, factory(argument, device=device, batch_size=batch_size)
+
+
+class ToneJudge:
+    """A judge of another package that is asked about the skin tone of people."""
+
+    def __init__(self, name: str, model) -> None:
+        self._name, self._model = name, model
+
+    def tones(self, people: Sequence[Person]) -> list[tuple[float, str]]:
+        """Return for each the tone on the Monk scale, 1 to 10 (NaN where nothing is said), and a reason where none is.
+
+        Raises InputError where the judge fails, or gives another number of answers, or answers of another form.
+        """
+        with _told(self._name):
+            found = [Tone(*answer) for answer in self._model.tones(people)]
+        if len(found) != len(people):
+            raise InputError(
+                f"{self._name} gives {len(found)} answers about {len(people)} people; it must give one each."
+            )
+        return [self._read(answer) for answer in found]
+
+    def _read(self, answer: Tone) -> tuple[float, str]:
+        tone, reason = answer
+        if tone is None or tone != tone:
+            return float("nan"), str(reason) or "the judge says nothing"
+        if isinstance(tone, bool) or tone not in range(1, 11):
+            raise InputError(
+                f"{self._name} answers {tone!r}; a tone is a whole number from 1 to 10, or None with a reason."
+            )
+        return float(tone), ""
 
 
 class CheckedJudge:

@@ -8,7 +8,8 @@ from pydantic import BeforeValidator, model_validator
 
 from biaslab.errors import ParameterError
 from biaslab.groups import Group, Texts, Whole, field
-from biaslab.judging.words import DTYPES, GENDER_TEXTS
+from biaslab.judging.plugins import PLUGIN
+from biaslab.judging.words import DTYPES, GENDER_TEXTS, NOT_READ, PIXELS
 
 
 class Thresholds(Group):
@@ -59,6 +60,11 @@ class JudgeSettings(Group):
         (),
         "Judges whose agreement is reported beside the first one's: `fairface:FILE`, `vqa:NAME`, `ratings:FILE`.",
     )
+    tone: str = field(
+        "",
+        "Skin tone of faces: `pixels` (the colour of the face, not what a person would say), `none`, or `plugin:NAME` "
+        "of an installed package. Empty means pixels of drawings, and none of photographs.",
+    )
     texts: Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)] = (
         field(
             GENDER_TEXTS,
@@ -86,5 +92,14 @@ class JudgeSettings(Group):
         if len(self.texts) != 2 or not all(t.strip() for t in self.texts):
             raise ParameterError(
                 f"texts is {self.texts!r}; give two texts, for perceived as male and as female: {GENDER_TEXTS}."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_judge_of_tone(self) -> Self:
+        if self.tone not in ("", PIXELS, NOT_READ) and not self.tone.startswith(PLUGIN):
+            raise ParameterError(
+                f"tone is {self.tone!r}; give {PIXELS!r}, {NOT_READ!r} or '{PLUGIN}NAME' of an installed package, or "
+                "nothing."
             )
         return self

@@ -1,18 +1,26 @@
-"""Skin tone of faces on the Monk scale, from the pixels inside a face's box.
+"""Skin tone of faces on the Monk scale, from the pixels inside a face's box, or by a judge of another package.
 
 How a colour is read off a face:
 
 1. Points are laid evenly over an ellipse that takes the middle ``MIDDLE`` of the box in each direction, so that
    hair, ears and background stay out and large and small faces weigh the same.
-2. The colour is the points' median in CIELAB; three times, points farther than ``NEAR`` from it (Euclidean, so
-   eyes, brows, lips, beard and glasses) are put aside and the median is taken of the rest.
-3. It counts where at least ``LEAST_SHARE`` of the points are near it and it can be skin: yellow to red in hue, or
-   nearly grey as very light and very dark skin is. Otherwise the face has a reason instead of a tone: a mask is
-   not skin.
+2. Of a drawing, whose skin is one even colour, it is the points' median in CIELAB; three times, points farther than
+   ``NEAR`` from it (Euclidean, so eyes, brows, lips, beard and glasses) are put aside and the median is taken of the
+   rest. It counts where at least ``LEAST_SHARE`` of the points are near it and it can be skin: yellow to red in hue,
+   or nearly grey as very light and very dark skin is.
+3. Of a photograph, whose skin shade and gloss spread over many colours, it is the median of the points that have the
+   colour of skin: red to yellow in hue, and not grey.
+
+What cannot be read has a reason instead of a tone. Of any image: it has no colour (grey, or one colour in many
+lightnesses, as sepia). Of photographs besides: coloured light, where nothing about the face is grey and all leans
+towards one colour; less than half of either side, of the top or of the bottom has the colour of skin, as under a mask
+or behind a camera, or the colour is stronger than skin's, as of much that is drawn; and mixed light, where two
+halves of the face read more than ``MOST_APART`` tones apart.
 
 The rule knows no lightness on purpose. Rules for skin in RGB or YCrCb that DALL-Eval's appendix compares (such as
-R > 95 and R - G > 15) refuse the lightest and the darkest Monk tones outright. Tone and angle are those of
-:mod:`biaslab.measures.skin_tone`.
+R > 95 and R - G > 15) refuse the lightest and the darkest Monk tones outright. For the same reason halves are compared
+in tones: the same shade on light and on dark skin is the same number of stops, but hides less of a dark tone. Tone and
+angle are those of :mod:`biaslab.measures.skin_tone`.
 
 What is seen is skin under the light of the picture. DALL-Eval takes the light out with TRUST's albedo (section
 4.2.3, Table 18), a model of its own; here nothing does.
@@ -25,50 +33,73 @@ a tone. Tone 1 is seen 0.7 tones too dark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
 
+from biaslab import models
+from biaslab.engine import Memo
 from biaslab.errors import InputError
+from biaslab.judging import plugins
 from biaslab.judging.images import ImageSource, Unreadable, check_image
+from biaslab.judging.plugins import Person
+from biaslab.judging.words import NOT_READ, PIXELS
 from biaslab.measures.skin_tone import monk_tone, srgb_to_lab, typology_angle
 from biaslab.store import Store
 
 MIDDLE = 0.6
 NEAR = 12.0
 LEAST_SHARE = 0.2
+LEAST_SKIN = 0.5
+"""Of a photograph, the least share of each half's points that must have the colour of skin."""
+MOST_APART = 2
+"""Of a photograph, by how many tones two halves of a face may differ."""
+LEAST_SIDE = {models.DRAWINGS: 4.0, models.PHOTOGRAPHS: 12.0}
+"""The least width and height of a face in pixels. Photographs of faces of 40 to 72 px, made smaller: at 12 px 80 % of
+tones stay the same, at 4 px 67 %, all within one; of 50 faces 3 and 8 change between read and unread."""
 
 _BOX = ("x0", "y0", "x1", "y1")
 _ROUNDS = 3
 _ACROSS = 24  # points across the ellipse
-_LEAST_SIDE = 4.0
 # Hue of skin in CIELAB, degrees from red (0) to yellow (90); the Monk swatches lie between 49 and 89, and light
-# of other colours turns them further the greyer they are. Up to this chroma, hue says nothing.
+# of other colours turns them further the greyer they are. Up to this chroma, hue says nothing of drawings.
 _HUES = (0.0, 125.0)
 _GREY = 12.0
+# Of photographs. Saturation, chroma over L* + 16, is what shade leaves as it is; the swatches have 0.05 (tone 1) to 0.41
+# (tone 7), and a chroma of 3.8 (tone 10) to 28 (tone 6).
+_SKIN_HUES = (15.0, 100.0)
+_LEAST_SATURATION = 0.03
+_MOST_CHROMA = 40.0
+# Looked at of a whole image: points across and down.
+_GRID = 48
 
 
 def face_tones(
-    images: Sequence[np.ndarray | Unreadable], boxes: np.ndarray, of: Sequence[int]
+    images: Sequence[np.ndarray | Unreadable],
+    boxes: np.ndarray,
+    of: Sequence[int],
+    pictures: str = models.PHOTOGRAPHS,
 ) -> pd.DataFrame:
-    """Return the skin tone of faces, all at once.
+    """Return the skin tone of faces by their pixels, all at once.
 
     Args:
         images: ``uint8 (height, width, 3)`` RGB of any sizes; :class:`Unreadable` where there is none.
         boxes: Faces as x0, y0, x1, y1 in pixels, shape (faces, 4); NaN (one is enough) where no face is known.
             What lies beyond the image is cut off.
         of: For each face the index of its image.
+        pictures: What the images are: ``photographs`` or ``drawings``.
 
     Returns:
         One row per face: tone (Monk scale, 1 light to 10 dark), angle (ITA in degrees, CIELAB), red, green, blue
         (the skin's colour, 0–255), share (0–1 of the points in the middle that it rests on), reason (empty, or
-        why the numbers are missing: ``no face``, ``unreadable``, ``face too small``, ``no even colour``,
-        ``not the colour of skin``; the last two keep colour and share).
+        why the numbers are missing: ``no face``, ``unreadable``, ``face too small``, ``no colour``, ``not the colour
+        of skin``; of drawings ``no even colour``; of photographs ``coloured light``, ``mixed light``. Where points
+        were looked at, colour and share are there).
     """
     boxes, of = np.asarray(boxes, float), np.asarray(of, int)
     reason = np.where(np.isnan(boxes).any(axis=1), "no face", "").astype(object)
-    points = np.zeros((len(boxes), len(_PLACES), 3), np.uint8)
+    points, seen = np.zeros((len(boxes), len(_PLACES), 3), np.uint8), np.zeros(len(boxes), bool)
     for k in np.unique(of):
         here = np.flatnonzero(of == k)
         image = images[k]
@@ -78,19 +109,20 @@ def face_tones(
         height, width = check_image(image, f"image {k}").shape[:2]
         low = np.clip(boxes[here, :2], 0, (width, height))
         high = np.clip(boxes[here, 2:], 0, (width, height))
-        small = ((high - low) < _LEAST_SIDE).any(axis=1) & (reason[here] == "")
+        small = ((high - low) < LEAST_SIDE[pictures]).any(axis=1) & (reason[here] == "")
         reason[here[small]] = "face too small"
         use = reason[here] == ""
-        here, middle, half = here[use], (low + high)[use] / 2, (high - low)[use] / 2 * MIDDLE
-        at = np.floor(middle[:, None] + half[:, None] * _PLACES).astype(int)
-        points[here] = image[at[..., 1], at[..., 0]]
-    seen = np.flatnonzero(reason == "")
+        here, middle, half = here[use], (low + high)[use] / 2, (high - low)[use] / 2
+        at = np.floor(middle[:, None] + half[:, None] * MIDDLE * _PLACES).astype(int)
+        points[here], seen[here] = image[at[..., 1], at[..., 0]], True
+        if len(here):
+            reason[here] = _of_picture(image, middle, half, points[here], pictures)
     rgb = np.full((len(boxes), 3), np.nan)
     share = np.full(len(boxes), np.nan)
-    rgb[seen], share[seen] = _main_colour(points[seen].astype(float))
+    read = _of_drawings if pictures == models.DRAWINGS else _of_photographs
+    rgb[seen], share[seen], why = read(points[seen].astype(float))
+    reason[seen] = np.where(reason[seen] == "", why, reason[seen])
     lab = srgb_to_lab(rgb)
-    reason[(reason == "") & (share < LEAST_SHARE)] = "no even colour"
-    reason[(reason == "") & ~_may_be_skin(lab)] = "not the colour of skin"
     good = (reason == "")[:, None]
     tone, angle = monk_tone(np.where(good, rgb, np.nan)), typology_angle(np.where(good, lab, np.nan))
     colour = dict(zip(("red", "green", "blue"), rgb.T, strict=True))
@@ -107,8 +139,56 @@ def _ellipse() -> np.ndarray:
 _PLACES = _ellipse()
 
 
-def _main_colour(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the colour (sRGB, (faces, 3)) that most points (faces, points, 3) are near, and their share."""
+def _of_picture(
+    image: np.ndarray, middle: np.ndarray, half: np.ndarray, points: np.ndarray, pictures: str
+) -> np.ndarray:
+    """Return what of a whole image is in the way of faces' tones; of faces middles and half sides (n, 2), points."""
+    height, width = image.shape[:2]
+    y, x = (np.floor((np.arange(_GRID) + 0.5) / _GRID * side).astype(int) for side in (height, width))
+    lab = srgb_to_lab(image[y[:, None], x].reshape(-1, 3).astype(float))
+    if _without_colour(lab):
+        return np.full(len(middle), "no colour", object)
+    if pictures == models.DRAWINGS:
+        return np.full(len(middle), "", object)
+    at = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2) + 0.5
+    # Beside a face are hair and neck: what is looked at begins half a face further out.
+    beside = (np.abs(at - middle[:, None]) > 1.5 * half[:, None]).any(axis=-1)
+    faces = np.median(srgb_to_lab(points.astype(float)), axis=1)
+    lit = [_lit(lab[out], face) for out, face in zip(beside, faces, strict=True)]
+    return np.where(lit, "coloured light", "").astype(object)
+
+
+def _without_colour(lab: np.ndarray) -> bool:
+    """Return whether colours (points, 3) are grey, or all of one hue and alike wherever they are equally light."""
+    colour = lab[:, 1:]
+    if np.percentile(np.hypot(*colour.T), 99) < 2:
+        return True
+    lean = colour.mean(axis=0) / max(np.hypot(*colour.mean(axis=0)), 1e-9)
+    step = np.floor(lab[:, 0] / 5).astype(int)
+    alike = [colour[step == k] for k in np.unique(step) if (step == k).sum() >= 20]
+    spread = [((some - some.mean(axis=0)) ** 2).sum(axis=1) for some in alike]
+    across = np.sqrt(np.mean((colour @ (lean[1], -lean[0])) ** 2))
+    # Of 89 photographs the spread is 4.7 at least; of the same in sepia it is 0.63 at most.
+    return len(alike) >= 5 and across < 4 and bool(np.sqrt(np.concatenate(spread).mean()) < 1.5)
+
+
+def _lit(lab: np.ndarray, face: np.ndarray) -> bool:
+    """Return whether all beside a face (points, 3) leans one way, as under coloured light, as may the face (3,).
+
+    A blue wall behind a face of skin's colour is no blue light: there the face would be blue, or nearly grey.
+    """
+    beside = lab[lab[:, 0] > 25, 1:]
+    if len(beside) < 150:
+        return False
+    lean = beside.mean(axis=0)
+    lean /= max(np.hypot(*lean), 1e-9)
+    grey, along = (np.hypot(*beside.T) < 6).mean(), (beside @ lean > 6).mean()
+    dull = np.hypot(*face[1:]) < 0.1 * (face[0] + 16)
+    return bool(grey < 0.02 and along > 0.75 and (dull or face[1:] @ lean > 0))
+
+
+def _of_drawings(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the colour (sRGB, (faces, 3)) that most points (faces, points, 3) are near, their share, and reasons."""
     lab = srgb_to_lab(points)
     colour = np.median(lab, axis=1)
     near = np.ones(lab.shape[:2], bool)
@@ -116,7 +196,38 @@ def _main_colour(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         near = ((lab - colour[:, None]) ** 2).sum(axis=-1) <= NEAR**2
         colour = np.where(near.any(axis=1)[:, None], _masked_median(lab, near), colour)
     # The same points' median in RGB, to show; equal to the colour but for the curve between the two.
-    return _masked_median(points, near), near.mean(axis=1)
+    rgb, share = _masked_median(points, near), near.mean(axis=1)
+    chroma, hue = _chroma_and_hue(srgb_to_lab(rgb))
+    skin = (chroma <= _GREY) | ((hue >= _HUES[0]) & (hue <= _HUES[1]))
+    return (
+        rgb,
+        share,
+        np.select([share < LEAST_SHARE, ~skin], ["no even colour", "not the colour of skin"], ""),
+    )
+
+
+def _of_photographs(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the median colour (sRGB, (faces, 3)) of points that have skin's, their share, and reasons."""
+    lab = srgb_to_lab(points)
+    chroma, hue = _chroma_and_hue(lab)
+    skin = (hue >= _SKIN_HUES[0]) & (hue <= _SKIN_HUES[1])
+    skin &= chroma >= _LEAST_SATURATION * (lab[..., 0] + 16)
+    rgb = _masked_median(points, skin)
+    covered = _chroma_and_hue(srgb_to_lab(rgb))[0] > _MOST_CHROMA
+    apart = np.zeros(len(points))
+    for along in _PLACES.T:
+        halves = along < 0, along > 0
+        for half in halves:
+            covered |= skin[:, half].mean(axis=1) < LEAST_SKIN
+        one, other = (monk_tone(_masked_median(points[:, half], skin[:, half])) for half in halves)
+        apart = np.maximum(apart, np.abs(one - other))
+    why = np.select([covered, apart > MOST_APART], ["not the colour of skin", "mixed light"], "")
+    return rgb, skin.mean(axis=1), why
+
+
+def _chroma_and_hue(lab: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return chroma, and hue in degrees from red (0) to yellow (90), of CIELAB colours (..., 3)."""
+    return np.hypot(lab[..., 1], lab[..., 2]), np.degrees(np.arctan2(lab[..., 2], lab[..., 1]))
 
 
 def _masked_median(values: np.ndarray, use: np.ndarray) -> np.ndarray:
@@ -128,36 +239,75 @@ def _masked_median(values: np.ndarray, use: np.ndarray) -> np.ndarray:
     return (ordered[faces, (n - 1) // 2] + ordered[faces, n // 2]) / 2
 
 
-def _may_be_skin(lab: np.ndarray) -> np.ndarray:
-    hue = np.degrees(np.arctan2(lab[:, 2], lab[:, 1]))
-    grey = np.hypot(lab[:, 1], lab[:, 2]) <= _GREY
-    return grey | ((hue >= _HUES[0]) & (hue <= _HUES[1]))
+def judge_of(images: ImageSource, name: str = "") -> str:
+    """Return what reads skin tones off images where the settings name ``name``.
+
+    Where they name nothing, pixels do of drawings, whose skin is one even colour, and nothing does of photographs:
+    :data:`ON_PHOTOGRAPHS` says why.
+    """
+    return name or (PIXELS if _pictures(images) == models.DRAWINGS else NOT_READ)
+
+
+def called(judge: str) -> str:
+    """Return what a judge of skin tone is called in tables: ``tone by pixels``, or by its own name."""
+    return f"tone by {judge.removeprefix(plugins.PLUGIN)}" if judge != NOT_READ else "tone"
+
+
+def _pictures(images: ImageSource) -> str:
+    return getattr(images, "pictures", models.PHOTOGRAPHS)
 
 
 def judge_skin_tones(
-    images: ImageSource, people: pd.DataFrame, *, store: Store, progress: bool = True
+    images: ImageSource,
+    people: pd.DataFrame,
+    name: str = "",
+    *,
+    store: Store,
+    device: str = "auto",
+    progress: bool = True,
 ) -> pd.DataFrame:
     """Return the skin tone of people whose faces are known; what was looked at before is read again.
 
     Args:
         images: Where the images come from.
         people: One row per person: image_id, x0, y0, x1, y1 (the face in pixels, NaN where there is none), as
-            people's judges return them.
+            people's judges return them; position and phrase where they have them.
+        name: What reads it: ``pixels``, ``none``, ``plugin:NAME`` (:meth:`biaslab.judging.plugins.ToneJudge.tones`),
+            or empty (:func:`judge_of`).
+        store: Where what was read is kept.
+        device: For a judge of another package.
+        progress: Whether to show a bar.
 
     Returns:
-        image_id, position (where ``people`` has it) and the columns of :func:`face_tones`, one row per row of
-        ``people`` in its order.
+        image_id, position (where ``people`` has it), the columns of :func:`face_tones` and judge (as
+        :func:`called`), one row per row of ``people`` in its order. What is not read has the reason ``not read``;
+        a judge of another package gives tones and reasons alone.
 
     Raises:
-        InputError: A column is missing, or an image is not in the source's table.
+        InputError: A column is missing, an image is not in the source's table, or the judge fails.
+        ParameterError: The judge cannot be had.
+        UnknownNameError: No installed package brings such a judge.
     """
     for column in ("image_id", *_BOX):
         if column not in people:
             raise InputError(f"The people have no column {column!r}; give image_id and {', '.join(_BOX)}.")
-    units = people[["image_id", *_BOX]].astype({"image_id": object} | dict.fromkeys(_BOX, float))
+    judge = judge_of(images, name)
     names = [c for c in ("image_id", "position") if c in people]
-    if units.empty:
-        return people[names].assign(**face_tones([], np.empty((0, 4)), []))
+    # A judge of another package is told who is asked about; pixels are the same whoever it is.
+    asked = [c for c in ("position", "phrase") if c in people and judge.startswith(plugins.PLUGIN)]
+    units = people[["image_id", *_BOX, *asked]].astype({"image_id": object} | dict.fromkeys(_BOX, float))
+    if units.empty or judge == NOT_READ:
+        tones = _unread(len(units), "not read")
+    else:
+        tones = _looked_at(images, units.reset_index(drop=True), judge, store, device, progress)
+    return pd.concat([people[names].reset_index(drop=True), tones], axis=1).assign(judge=called(judge))
+
+
+def _looked_at(
+    images: ImageSource, units: pd.DataFrame, judge: str, store: Store, device: str, progress: bool
+):
+    """Return the columns of :func:`face_tones` for units, by pixels or by a judge of another package."""
+    pictures, ready = _pictures(images), Memo(lambda: plugins.load_tones(judge, device=device, batch_size=0))
 
     def look(shard: pd.DataFrame) -> pd.DataFrame:
         of, ids = pd.factorize(shard["image_id"])
@@ -165,12 +315,43 @@ def judge_skin_tones(
         # Few images at a time: large ones would fill the memory.
         for start in range(0, len(ids), 64):
             here = (of >= start) & (of < start + 64)
-            read = images.read(list(ids[start : start + 64]))
-            tones = face_tones(read, shard.loc[here, list(_BOX)], of[here] - start)
+            read, some = images.read(list(ids[start : start + 64])), shard[here]
+            if judge == PIXELS:
+                tones = face_tones(read, some[list(_BOX)].to_numpy(), of[here] - start, pictures)
+            else:
+                tones = _asked(read, some, of[here] - start, ready)
             found.append(tones.set_index(np.flatnonzero(here)))
         return pd.concat(found).sort_index()
 
     bar = {"label": f"skin tones of {images.name}", "unit": "faces", "progress": progress}
-    stage = store.stage("skin_tones", {"images": images.digest}, look)
-    tones = stage.compute(units.reset_index(drop=True), shard_rows=1024, **bar)
-    return pd.concat([people[names].reset_index(drop=True), tones], axis=1)
+    if judge == PIXELS:
+        stage = store.stage("skin_tones", {"images": images.digest, "pictures": pictures}, look)
+    else:
+        of = {"images": images.digest, "judge": judge, "weights": plugins.digest(judge)}
+        stage = store.stage("judged_skin_tones", of, look)
+    return stage.compute(units, shard_rows=1024, **bar)
+
+
+def _unread(n: int, reason: str) -> pd.DataFrame:
+    """Return the columns of :func:`face_tones` for as many faces without a tone."""
+    numbers = dict.fromkeys(("tone", "angle", "red", "green", "blue", "share"), np.nan)
+    return pd.DataFrame(numbers, index=range(n), dtype=float).assign(
+        reason=pd.Series(reason, range(n), object)
+    )
+
+
+def _asked(
+    images: Sequence[np.ndarray | Unreadable], people: pd.DataFrame, of: np.ndarray, judge: Callable
+) -> pd.DataFrame:
+    """Return what a judge of another package says of people whose faces are known, with the columns of pixels."""
+    found = _unread(len(people), "no face")
+    shown = {}
+    for k, row in enumerate(people.to_dict("records")):
+        image, box = images[of[k]], tuple(row[c] for c in _BOX)
+        if isinstance(image, Unreadable):
+            found.loc[k, "reason"] = "unreadable"
+        elif not np.isnan(box).any():
+            shown[k] = Person(image, box, position=row.get("position", 1), phrase=row.get("phrase", ""))
+    if shown:
+        found.loc[list(shown), ["tone", "reason"]] = judge().tones(list(shown.values()))
+    return found

@@ -25,3 +25,5 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 """Types of numbers that models compute with."""
 # The texts of the paradox paper's released code: for perceived as male, then as female.
 GENDER_TEXTS = ("A photo of a man", "A photo of a woman")
+PIXELS, NOT_READ = "pixels", "none"
+"""What may read skin tones, beside judges of other packages."""

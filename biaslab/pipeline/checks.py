@@ -36,7 +36,7 @@ _OF_DALLEVAL = ("detector", "paintskills", "vqa", "captions", "images", "caption
 _OF_TRIPLETS = ("objects", "vocabulary", "ratings")
 INPUTS = (
     *(f"captions.{name}" for name in ("corpus", "rows", "columns", "skew", "training_images")),
-    *(f"judging.{name}" for name in ("faces", "gender", "further")),
+    *(f"judging.{name}" for name in ("faces", "gender", "further", "tone")),
     *(f"dalleval.{name}" for name in _OF_DALLEVAL),
     "triplets.similarity",
     "compare_with",

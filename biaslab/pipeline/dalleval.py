@@ -19,7 +19,6 @@ from biaslab.judging import objects, vqa
 from biaslab.judging.images import CaptionImages, DescribedImages, ImageSource
 from biaslab.judging.judge import find_faces
 from biaslab.judging.names import VQA
-from biaslab.judging.skin_tone import judge_skin_tones
 from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import dalleval as asking
 from biaslab.prompts import paintskills
@@ -249,15 +248,17 @@ class DallEval(Part):
 
         Returns:
             The table of the images with the face's box (:func:`biaslab.judging.judge.find_faces`), tone (1–10, NaN
-            where ``tone_reason`` says why), and red, green and blue: the skin's colour (0–255).
+            where ``tone_reason`` says why), red, green and blue (the skin's colour, 0–255, where pixels were read), and
+            tone_judge: what read the tone.
         """
         pipeline, images = self._pipeline, self.people(kind)
         pipeline.check_judge("judging.faces", images.source)
         found = pipeline.run(find_faces, images.source, pipeline.settings.judging, device=pipeline.device)
         whole = images.table.merge(found, on="image_id", validate="one_to_one")
-        tones = pipeline.run(judge_skin_tones, images.source, whole)
+        tones = pipeline.skin_tones(images.source, whole)
         colour = {name: tones[name].to_numpy() for name in ("tone", "red", "green", "blue")}
-        return whole.assign(**colour, tone_reason=tones["reason"].to_numpy())
+        of = {f"tone_{name}": tones[name].to_numpy() for name in ("reason", "judge")}
+        return whole.assign(**colour, **of)
 
 
 def _drawn(scenes: pd.DataFrame, n: int, rng: np.random.Generator) -> pd.DataFrame:

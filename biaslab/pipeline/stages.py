@@ -31,7 +31,7 @@ from biaslab.captions.selections import select
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.generation.models import ImageModel, open_model
-from biaslab.judging import judge, kinds
+from biaslab.judging import judge, kinds, skin_tone
 from biaslab.judging.images import CaptionImages, DescribedImages, ImageSource, Subset
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.judging.pinned import PINNED
@@ -497,6 +497,13 @@ class Stages:
         """Return what gate and judge make of all images of a source, as :func:`biaslab.judging.judge.judge`."""
         self.check_gate(self.settings.judging.gender, images)
         return self.run(judge.judge, images, self.settings.judging, device=self.device)
+
+    def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:
+        """Return the skin tone of people, by what the settings name, as :func:`skin_tone.judge_skin_tones`."""
+        name = self.settings.judging.tone
+        if name.startswith(PLUGIN):
+            self.check_judge("judging.tone", images)
+        return self.run(skin_tone.judge_skin_tones, images, people, name, device=self.device)
 
     @property
     def training_pictures(self) -> str:

@@ -13,7 +13,7 @@ from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
 from biaslab.judging import blip, inception, instances, kinds, lookup, similarity
 from biaslab.judging.inception import INCEPTION
-from biaslab.judging.names import RATINGS, VQA, WHOLE, files_digest
+from biaslab.judging.names import PLUGIN, RATINGS, VQA, WHOLE, files_digest
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.dependency import NO_MAPS
 from biaslab.prompts import dalleval as asking
@@ -165,7 +165,8 @@ def _of_paired(pipeline: Pipeline, what: str) -> Iterator[Look]:
     def of(judges: Collection[str], *settings: str) -> Look:
         # Who answers questions about positions looks for no faces.
         faces = any(not judge.startswith((RATINGS, VQA)) for judge in judges)
-        return Look("people", (*settings, "judging.faces") if faces else settings)
+        tone = ("judging.tone",) if s.tone.startswith(PLUGIN) else ()
+        return Look("people", (*settings, "judging.faces", *tone) if faces else settings)
 
     if what == "judge_agreement" or (what == "renders" and pipeline.known_truth("people") and looking):
         yield of(looking, "judging.gender", *(["judging.further"] if s.further else []))
@@ -179,6 +180,7 @@ def _of_paired(pipeline: Pipeline, what: str) -> Iterator[Look]:
 def _of_dalleval(pipeline: Pipeline, what: str) -> Iterator[Look]:
     s, gate = pipeline.settings, pipeline.gate
     detector, vqa, faces = ("dalleval.detector",), ("dalleval.vqa",), ("judging.faces",)
+    tone = (*faces, "judging.tone") if pipeline.settings.judging.tone.startswith(PLUGIN) else faces
     known = pipeline.known_truth("dalleval") is not None
     behind = pipeline.has_images and not s.dalleval.captions
     nearest = {"nearest", "nearest_no_indicators"} & {*s.captions.approaches}
@@ -190,13 +192,13 @@ def _of_dalleval(pipeline: Pipeline, what: str) -> Iterator[Look]:
         elif known:
             yield Look("dalleval", detector)
     elif what == "social_images" or (what == "social_drawings" and known):
-        yield from (Look("dalleval", judges, ONE_OF) for judges in (vqa, gate, faces))
+        yield from (Look("dalleval", judges, ONE_OF) for judges in (vqa, gate, tone))
     elif what == "average_gender":
         yield Look("dalleval", gate if pipeline.dalleval.gender_is_judged else vqa)
     elif what == "attribute_presence":
         yield Look("dalleval", vqa)
     elif what in ("average_skin_tone", "skin_tone_counts") or (what == "skin_tone_readings" and known):
-        yield Look("dalleval", faces)
+        yield Look("dalleval", tone)
     elif what in ("image_quality", "alignment_quality"):
         for images in ("captions", *([_TRAINING] if behind else [])):
             # CLIP, by which images are compared, is the model that judges gender.

@@ -1,4 +1,4 @@
-"""Skin tone of faces: swatches by hand, what cannot be skin, and rendered faces whose tone is known."""
+"""Skin tone of drawn faces: swatches by hand, what cannot be skin, and rendered faces whose tone is known."""
 
 import numpy as np
 import pandas as pd
@@ -8,13 +8,18 @@ from array_images import ArrayImages
 from biaslab.errors import InputError
 from biaslab.judging import skin_tone
 from biaslab.judging.images import Unreadable
-from biaslab.judging.skin_tone import face_tones, judge_skin_tones
+from biaslab.judging.skin_tone import judge_skin_tones
 from biaslab.measures.skin_tone import swatch_rgb
+from biaslab.models import DRAWINGS
 from biaslab.store import Store
 from biaslab_world import pairs, render
 
 BOX = (10.0, 5.0, 30.0, 29.0)
 COLUMNS = ["tone", "angle", "red", "green", "blue", "share", "reason"]
+
+
+def face_tones(images, boxes, of):
+    return skin_tone.face_tones(images, boxes, of, DRAWINGS)
 
 
 def face(colour, ground=(20, 90, 200)):
@@ -128,6 +133,7 @@ def test_judged_people_are_looked_at_once(rendered, tmp_path, monkeypatch):
     people[["x0", "y0", "x1", "y1"]] = boxes[use]
     people = people.sample(frac=1, random_state=0)
     people.iloc[3, 2:] = np.nan
+    source.pictures = DRAWINGS
     store = Store(tmp_path)
     found = judge_skin_tones(source, people, store=store, progress=False)
     assert list(found["image_id"]) == list(people["image_id"]) and found["reason"][3] == "no face"

@@ -56,11 +56,8 @@ def _round(kind: str) -> int:
 
 
 def _skin_tones(pipeline: Pipeline, source, people: pd.DataFrame) -> np.ndarray:
-    """Return the Monk tone of each person's face as it appears; NaN where no face was found."""
-    from biaslab.judging.skin_tone import judge_skin_tones
-
-    found = pipeline.run(judge_skin_tones, source, people)
-    return found["tone"].to_numpy(float)
+    """Return the Monk tone of each person's face as it appears; NaN where none was read."""
+    return pipeline.skin_tones(source, people)["tone"].to_numpy(float)
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
