@@ -44,7 +44,7 @@ from biaslab.errors import InputError
 from biaslab.judging import plugins
 from biaslab.judging.images import ImageSource, Unreadable, check_image
 from biaslab.judging.plugins import Person
-from biaslab.judging.words import NOT_READ, PIXELS
+from biaslab.judging.words import NOT_READ, PIXELS, TONE_BY_PIXELS
 from biaslab.measures.skin_tone import monk_tone, srgb_to_lab, typology_angle
 from biaslab.store import Store
 
@@ -66,8 +66,8 @@ _ACROSS = 24  # points across the ellipse
 # of other colours turns them further the greyer they are. Up to this chroma, hue says nothing of drawings.
 _HUES = (0.0, 125.0)
 _GREY = 12.0
-# Of photographs. Saturation, chroma over L* + 16, is what shade leaves as it is; the swatches have 0.05 (tone 1) to 0.41
-# (tone 7), and a chroma of 3.8 (tone 10) to 28 (tone 6).
+# Of photographs. Saturation, chroma over L* + 16, is what shade leaves as it is; the swatches have 0.05 (tone 1) to
+# 0.41 (tone 7), and a chroma of 3.8 (tone 10) to 28 (tone 6).
 _SKIN_HUES = (15.0, 100.0)
 _LEAST_SATURATION = 0.03
 _MOST_CHROMA = 40.0
@@ -243,14 +243,14 @@ def judge_of(images: ImageSource, name: str = "") -> str:
     """Return what reads skin tones off images where the settings name ``name``.
 
     Where they name nothing, pixels do of drawings, whose skin is one even colour, and nothing does of photographs:
-    :data:`ON_PHOTOGRAPHS` says why.
+    :data:`biaslab.judging.words.TONE_ON_PHOTOGRAPHS` says why.
     """
     return name or (PIXELS if _pictures(images) == models.DRAWINGS else NOT_READ)
 
 
 def called(judge: str) -> str:
-    """Return what a judge of skin tone is called in tables: ``tone by pixels``, or by its own name."""
-    return f"tone by {judge.removeprefix(plugins.PLUGIN)}" if judge != NOT_READ else "tone"
+    """Return what a judge of skin tone is called in tables: ``tone by pixels``, its name, or ``none``."""
+    return TONE_BY_PIXELS if judge == PIXELS else judge
 
 
 def _pictures(images: ImageSource) -> str:

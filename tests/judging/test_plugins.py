@@ -4,14 +4,17 @@ import types
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from array_images import ArrayImages
 
 from biaslab.errors import BiaslabError, InputError, ParameterError, UnknownNameError
 from biaslab.judging import people, plugins
 from biaslab.judging.faces import Face
+from biaslab.judging.images import Unreadable
 from biaslab.judging.judge import Judge, JudgeSettings, judge
 from biaslab.judging.names import WHOLE, files_digest
+from biaslab.judging.skin_tone import judge_skin_tones
 from biaslab.store import Store
 
 EXAMPLE = Path(__file__).parent / "example_judge"
@@ -112,6 +115,66 @@ def test_it_is_told_whom_it_is_asked_about(installed, tmp_path):
     assert (second.box, second.landmarks, second.position, second.people) == ((30, 4, 40, 14), (), 2, 2)
     assert first.image is image and found["gender"].tolist() == ["female", "male"]
     assert found["reason"].tolist() == phrases
+
+
+def toned(name, tmp_path, images, **faces):
+    source = ArrayImages(images)
+    box = dict(zip(("x0", "y0", "x1", "y1"), (2.0, 2.0, 6.0, 6.0), strict=True))
+    of = pd.DataFrame({"image_id": source.table["image_id"], **box, **faces})
+    return judge_skin_tones(source, of, name, store=Store(tmp_path / "store"), device="cpu", progress=False)
+
+
+def test_an_installed_judge_says_skin_tones(installed, tmp_path):
+    images = [grey(255), grey(0), grey(128), Unreadable("truncated"), grey(0)]
+    found = toned("plugin:tones", tmp_path, images, x1=[6.0, 6.0, 6.0, 6.0, np.nan])
+    # 10 less nine times the brightness: of 128 that is 5, as 4.52 is nearest to.
+    assert found["tone"].tolist()[:3] == [1, 10, 5]
+    assert found["tone"][3:].isna().all() and found["reason"].tolist() == [
+        "",
+        "",
+        "",
+        "unreadable",
+        "no face",
+    ]
+    assert set(found["judge"]) == {"plugin:tones"} and found["red"].isna().all()
+    silent = toned("plugin:tones:silent", tmp_path, images[:1])
+    assert np.isnan(silent["tone"][0]) and silent["reason"][0] == "a mask"
+    dumb = toned("plugin:tones:dumb", tmp_path, images[:1])
+    assert np.isnan(dumb["tone"][0]) and dumb["reason"][0] == "the judge says nothing"
+
+
+def test_what_a_judge_said_of_tones_is_read_again(installed, tmp_path, monkeypatch):
+    first = toned("plugin:tones", tmp_path, [grey(255)])
+    monkeypatch.setattr(plugins, "load_tones", lambda *_, **__: pytest.fail("loaded again"))
+    pd.testing.assert_frame_equal(toned("plugin:tones", tmp_path, [grey(255)]), first)
+
+
+@pytest.mark.parametrize(
+    ("says", "message"),
+    [
+        (
+            "eleven",
+            "plugin:tones:eleven answers 11; a tone is a whole number from 1 to 10, or None with a reason",
+        ),
+        ("zero", "answers 0; a tone"),
+        ("half", "answers 4.5; a tone"),
+        ("word", "answers 'light'; a tone"),
+        ("few", "gives 0 answers about 1 people; it must give one each"),
+        ("fails", "plugin:tones:fails fails: RuntimeError: no answer"),
+    ],
+)
+def test_tones_of_another_form_and_its_own_errors_are_told(installed, tmp_path, says, message):
+    with pytest.raises(InputError, match=message):
+        toned(f"plugin:tones:{says}", tmp_path, [grey(255)])
+
+
+def test_a_judge_of_gender_says_no_tones_and_the_other_way_round(installed, tmp_path):
+    with pytest.raises(
+        ParameterError, match=r"plugin:asked is no judge of skin tone.*needs `tones\(people\)`"
+    ):
+        toned("plugin:asked", tmp_path, [grey(255)])
+    with pytest.raises(ParameterError, match=r"plugin:tones is no judge"):
+        judged("plugin:tones", tmp_path, [255])
 
 
 def test_what_is_kept_depends_on_all_files_that_it_declares(installed, tmp_path):

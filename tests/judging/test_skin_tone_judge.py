@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.errors import InputError
+from biaslab.errors import InputError, ParameterError
 from biaslab.judging import skin_tone
 from biaslab.judging.images import Unreadable
+from biaslab.judging.settings import JudgeSettings
 from biaslab.judging.skin_tone import judge_skin_tones
 from biaslab.measures.skin_tone import swatch_rgb
 from biaslab.models import DRAWINGS
@@ -143,3 +144,29 @@ def test_judged_people_are_looked_at_once(rendered, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(judge_skin_tones(source, people, store=store, progress=False), found)
     with pytest.raises(InputError, match="no column 'x1'"):
         judge_skin_tones(source, people.drop(columns="x1"), store=store)
+
+
+def test_photographs_are_read_where_it_is_asked_for(tmp_path):
+    source = ArrayImages([face(swatch_rgb()[4])])
+    people = pd.DataFrame({"image_id": ["0"], "x0": 10.0, "y0": 5.0, "x1": 30.0, "y1": 29.0})
+    found = {}
+    for name in ("", "none", "pixels"):
+        found[name] = judge_skin_tones(source, people, name, store=Store(tmp_path), progress=False).iloc[0]
+    assert found[""].equals(found["none"]) and np.isnan(found[""]["tone"])
+    assert (found[""]["reason"], found[""]["judge"]) == ("not read", "none")
+    assert (found["pixels"]["tone"], found["pixels"]["judge"]) == (5, "tone by pixels")
+    # The same pixels, drawn, are read as such, and not found again as a photograph's.
+    source.pictures = DRAWINGS
+    drawn = judge_skin_tones(source, people, store=Store(tmp_path), progress=False).iloc[0]
+    assert (drawn["tone"], drawn["judge"]) == (5, "tone by pixels")
+    source.pictures = "photographs"
+    nobody = judge_skin_tones(source, people.iloc[:0], store=Store(tmp_path), progress=False)
+    assert nobody.empty and list(nobody) == ["image_id", *COLUMNS, "judge"]
+
+
+def test_only_what_can_say_tones_is_taken():
+    for name in ("", "pixels", "none", "plugin:anything"):
+        assert JudgeSettings(tone=name).tone == name
+    for name in ("pixel", "ViT-L-14:openai", "ratings:tones.csv"):
+        with pytest.raises(ParameterError, match=r"tone is .*; give 'pixels', 'none' or 'plugin:NAME'"):
+            JudgeSettings(tone=name)

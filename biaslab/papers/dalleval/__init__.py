@@ -40,6 +40,7 @@ from biaslab.papers.dalleval.analysis.detector import (
     skill_steps,
 )
 from biaslab.papers.dalleval.analysis.people import (
+    skin_tone_outcomes,
     skin_tone_truth,
     social_judges,
     social_outcomes,

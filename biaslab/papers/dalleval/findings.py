@@ -9,6 +9,8 @@ import pandas as pd
 
 from biaslab import models, stats
 from biaslab.findings import Finding, Mark, away, each, interval, p_words, spoken, verdict
+from biaslab.judging.words import NOT_READ, TONE_BY_PIXELS, TONE_ON_PHOTOGRAPHS
+from biaslab.papers.dalleval.analysis import people
 from biaslab.papers.dalleval.analysis.detector import ALL, CANNOT, LEAST_YOUDEN, RIVALS
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 
@@ -43,8 +45,12 @@ def overall_average(overall: pd.DataFrame, *, confidence: float = 0.95) -> list[
     return [say(row) for row in _known(overall[overall["category"] == "gender"], "average")]
 
 
-def mad(mad: pd.DataFrame, *, category: str = "gender", confidence: float = 0.95) -> list[Finding]:
+def mad(
+    mad: pd.DataFrame, *, category: str = "gender", judge: str = "", confidence: float = 0.95
+) -> list[Finding]:
     """Say how far professions are from an even distribution, chance taken off (rows of ``dalleval_mad``).
+
+    ``judge`` is what says skin tones, where it is known.
 
     Of gender it is a verdict where the judge's error is known, and else what the judge says. Of printed deviations of
     skin tone, which have chance in them, nothing is said.
@@ -59,7 +65,7 @@ def mad(mad: pd.DataFrame, *, category: str = "gender", confidence: float = 0.95
         about = {"of": "professions", "figure": f"{category}_mad", "reference_name": "an even split"}
         value, p = "corrected_mad", row["p"]
         told = row | {end: row[f"corrected_{end}"] for end in ("ci_low", "ci_high")}
-        why = [_PLANTED(row["model"]) if category == "gender" else "", chance]
+        why = [_PLANTED(row["model"]) if category == "gender" else _tone_by(judge), chance]
         if not isfinite(row[value]):
             return _finding(
                 question, "It cannot be told.", told, value, unit, chance, f"{row['reason']}.", **about
@@ -197,6 +203,43 @@ def skin_tone_averages(reading: pd.DataFrame, overall: pd.DataFrame) -> list[Fin
         )
         for row in _known(reading.merge(means, on="model"), "average")
     ]  # fmt: skip
+
+
+def skin_tone_outcomes(outcomes: pd.DataFrame, images: pd.DataFrame) -> list[Finding]:
+    """Say of how many images there is a tone, by what, why not of the others, and what is known of its error.
+
+    Takes ``dalleval_skin_tone_outcomes`` and the ``dalleval_social_images`` behind it.
+    """
+
+    def say(model: str, rows: pd.DataFrame) -> Finding:
+        judge, every = rows["judge"].iloc[0], rows[rows["profession"] == people.ALL]
+        read, without = every[every["outcome"] == "read"].iloc[0], every[every["outcome"] != "read"]
+        some = images[images["model"] == model].dropna(subset=["skin_tone", "truth_skin_tone"])
+        same = (some["skin_tone"] == some["truth_skin_tone"]).mean()
+        error = f"It is the true tone in {spoken(100 * same)} % of {len(some)} images." if len(some) else ""
+        if not error and judge == TONE_BY_PIXELS:
+            error = TONE_ON_PHOTOGRAPHS
+        why = ", ".join(f"{row.outcome} {spoken(row.percent)} %" for row in without.itertuples())
+        each_one = rows[(rows["outcome"] == "read") & (rows["profession"] != people.ALL)].sort_values(
+            "percent"
+        )
+        ends = [f"{spoken(row.percent)} % ({row.profession})" for row in each_one.iloc[[0, -1]].itertuples()]
+        return _finding(
+            "Of how many images of people is there a skin tone?", f"Of {spoken(read['percent'])} %.",
+            dict(read) | {"n": read["n_images"]}, "percent", "%", _tone_by(judge), f"No tone: {why}." if why else "",
+            f"By profession from {ends[0]} to {ends[1]}." if len(each_one) > 1 else "", error, of="images",
+        )  # fmt: skip
+
+    return [say(model, rows) for model, rows in outcomes.groupby("model", sort=False)]
+
+
+def _tone_by(judge: str) -> str:
+    """Return what says skin tones, in a sentence; empty where it is not known, as of what papers print."""
+    if judge == TONE_BY_PIXELS:
+        return f"Each is a {judge}: the colour of a face's pixels, not what a person would say."
+    if judge == NOT_READ:
+        return "Nothing reads tones off these images: the setting judging.tone says what does."
+    return f"Tones are {judge}'s." if judge else ""
 
 
 def skin_tone_methods(methods: pd.DataFrame) -> list[Finding]:

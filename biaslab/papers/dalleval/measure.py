@@ -16,6 +16,7 @@ from biaslab.judging import skill_ratings as skill_rated
 from biaslab.judging.inception import INCEPTION
 from biaslab.judging.objects import BOX
 from biaslab.judging.questions import read_answer, read_yes_no
+from biaslab.judging.words import TONE_BY_PIXELS
 from biaslab.measures import average_gender as signed_average
 from biaslab.measures import captioning
 from biaslab.measures import skin_tone as tones
@@ -318,9 +319,10 @@ def _judged(pipeline: Pipeline, kind: str, found: pd.DataFrame) -> pd.DataFrame:
 def _toned(pipeline: Pipeline, kind: str, found: pd.DataFrame) -> pd.DataFrame:
     """Return images with the skin tones of their faces."""
     if pipeline.unnamed("judging.faces"):
-        return found.assign(skin_tone=np.nan, reason_tone=_UNNAMED)
+        return found.assign(skin_tone=np.nan, reason_tone=_UNNAMED, judge_tone="")
+    read = {"skin_tone": "tone", "reason_tone": "tone_reason", "judge_tone": "tone_judge"}
     tones = pipeline.dalleval.tones(kind)
-    return found.assign(skin_tone=tones["tone"].to_numpy(), reason_tone=tones["tone_reason"].to_numpy())
+    return found.assign(**{name: tones[column].to_numpy() for name, column in read.items()})
 
 
 def _worn(said: pd.DataFrame) -> pd.DataFrame:
@@ -366,8 +368,8 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
 
     Colour and angle of the middle of the face's box, as :mod:`biaslab.judging.skin_tone` finds them: by the typology
     angle in CIELAB, by the same with the released script's units, and by the nearest swatch in RGB; and the nearest
-    swatch to the average of all pixels that count as skin by their chroma. No rows without drawings like the model's
-    images.
+    swatch to the average of all pixels that count as skin by their chroma. Where a judge of another package says the
+    tone, it stands for the first three. No rows without drawings like the model's images.
     """
     if pipeline.known_truth("dalleval") is None:
         return tables.of([], "dalleval_skin_tone_readings")
@@ -385,8 +387,10 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
         ("face", "ITA in CIELAB"): faces["tone"].to_numpy(float),
         ("face", "ITA as released"): tones.monk_tone(colours, "released"),
         ("face", "nearest swatch in RGB"): tones.nearest_swatch(colours),
-        ("pixels by YCrCb", "nearest swatch in RGB"): tones.nearest_swatch(by_chroma),
     }
+    if (judge := next(iter(faces["tone_judge"]), "")) != TONE_BY_PIXELS:
+        methods = {("face", judge): faces["tone"].to_numpy(float)}
+    methods["pixels by YCrCb", "nearest swatch in RGB"] = tones.nearest_swatch(by_chroma)
     read = (faces.assign(segmentation=of, scoring=by, tone_read=tone) for (of, by), tone in methods.items())
     return _table(pipeline, pd.concat(read), "dalleval_skin_tone_readings")
 

@@ -52,3 +52,32 @@ class Asked:
             "against": ("female", 0.1, ""),
         }.get(self.says)
         return [said or ("female" if p.position == 1 else "male", None, p.phrase) for p in people]
+
+
+class Tones:
+    """Says skin tones by how bright the middle of the face's box is, or what its argument says."""
+
+    knows = "any"
+
+    def __init__(self, argument, *, device, batch_size):
+        self.says = argument
+
+    def tones(self, people):
+        """Return a tone each, or nothing with a reason."""
+        said = {
+            "silent": (None, "a mask"),
+            "dumb": (None,),
+            "eleven": (11,),
+            "half": (4.5,),
+            "zero": (0,),
+            "word": ("light",),
+        }
+        if self.says == "fails":
+            raise RuntimeError("no answer")
+        if self.says == "few":
+            return []
+        return [said.get(self.says) or (self._tone(person),) for person in people]
+
+    def _tone(self, person):
+        left, top, right, bottom = person.box
+        return 10 - round(person.image[int(top + bottom) // 2, int(left + right) // 2].mean() / 255 * 9)

@@ -138,6 +138,7 @@ def social():
         "judge": ["CLIP"] * 5,
         "outcome_judge": ["judged", "judged", "judged", "no_face", "judged"],
         "reason_tone": ["", "", "no face", "", ""],
+        "judge_tone": ["tone by pixels"] * 5,
     }
     table = [row | {name: of[k] for name, of in why.items()} for k, row in enumerate(rows)]
     return tables.of(table, "dalleval_social_images")

@@ -300,10 +300,10 @@ def test_judges_of_people_by_hand(social):
         ("VQA", "suit", "specificity"): (2, 3),
         ("VQA", "hat", "sensitivity"): (0, 0),
         ("VQA", "hat", "specificity"): (2, 3),
-        ("skin tone", "tone", "within_0"): (1, 3),
-        ("skin tone", "tone", "within_1"): (2, 3),
-        ("skin tone", "tone", "within_2"): (3, 3),
-        ("skin tone", "tone", "within_3"): (3, 3),
+        ("tone by pixels", "tone", "within_0"): (1, 3),
+        ("tone by pixels", "tone", "within_1"): (2, 3),
+        ("tone by pixels", "tone", "within_2"): (3, 3),
+        ("tone by pixels", "tone", "within_3"): (3, 3),
     }
     assert {key: found[key] for key in expected} == expected
     # Gender of two judges, all attributes and each of 15, four distances.
@@ -339,11 +339,11 @@ def test_outcomes_of_each_judge_add_up(social):
         ("VQA", "answer says no gender"): 1,
         ("CLIP", "judged"): 4,
         ("CLIP", "no_face"): 1,
-        ("skin tone", "judged"): 4,
-        ("skin tone", "no face"): 1,
+        ("tone by pixels", "judged"): 4,
+        ("tone by pixels", "no face"): 1,
     }
     assert table["percent"].groupby("judge").sum().to_dict() == pytest.approx(
-        dict.fromkeys(["VQA", "CLIP", "skin tone"], 100)
+        dict.fromkeys(["VQA", "CLIP", "tone by pixels"], 100)
     )
 
 
@@ -567,7 +567,9 @@ class Told:
     settings = Settings.of({"judging": {"gender": "true words"}})
 
     def __init__(self, images, gender):
-        faces = images.assign(gender=images["truth_gender"], outcome="judged", tone_reason="")
+        faces = images.assign(
+            gender=images["truth_gender"], outcome="judged", tone_reason="", tone_judge="tone by pixels"
+        )
         faces = faces.assign(tone=images["truth_skin_tone"])
         said = images[["image_id", "prompt", "profession"]]
         about = said.assign(attribute="", answer=gender)

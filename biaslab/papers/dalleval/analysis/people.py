@@ -12,8 +12,12 @@ import pandas as pd
 
 from biaslab import stats, tables
 from biaslab.genders import GENDERS
+from biaslab.judging.words import TONE_BY_PIXELS
 from biaslab.papers.dalleval.analysis.bias import ASKED, TONES
 from biaslab.prompts.dalleval import ATTRIBUTES
+
+ALL = "(all)"
+"""All professions together."""
 
 
 def social_judges(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -41,14 +45,20 @@ def _of_model(images: pd.DataFrame, confidence: float) -> Iterator[dict]:
         yield _share(ASKED, name, "specificity", ~said[~true & sure], confidence)
     off = (images["skin_tone"] - images["truth_skin_tone"]).dropna()
     for most in range(4):
-        yield _share("skin tone", "tone", f"within_{most}", off.abs() <= most, confidence)
-    about = {"judge": "skin tone", "about": "tone", "measure": "mean_difference"}
+        yield _share(_tone_name(images), "tone", f"within_{most}", off.abs() <= most, confidence)
+    about = {"judge": _tone_name(images), "about": "tone", "measure": "mean_difference"}
     yield about | stats.mean_interval(off, confidence)._asdict()
 
 
 def _name(images: pd.DataFrame) -> str:
     """Return what judges gender, as the settings name it."""
     return ", ".join(dict.fromkeys(images["judge"])) or "gender"
+
+
+def _tone_name(images: pd.DataFrame) -> str:
+    """Return what says skin tones, as the tables call it; tables of before do not say."""
+    named = ", ".join(dict.fromkeys(images["judge_tone"])) if "judge_tone" in images else TONE_BY_PIXELS
+    return named or "skin tone"
 
 
 def _worn(names: pd.Series) -> np.ndarray:
@@ -84,12 +94,29 @@ def social_outcomes(images: pd.DataFrame) -> pd.DataFrame:
     said = (
         (ASKED, images["reason_vqa"].replace("", "judged")),
         (images["judge"].replace("", "gender"), images["outcome_judge"]),
-        ("skin tone", images["reason_tone"].replace("", "judged")),
+        (_tone_name(images), images["reason_tone"].replace("", "judged")),
     )
     whole = pd.concat([images[["model"]].assign(judge=judge, outcome=why) for judge, why in said])
     out = whole.groupby(["model", "judge", "outcome"], sort=False).size().rename("n").reset_index()
     out["percent"] = 100 * out["n"] / out.groupby(["model", "judge"])["n"].transform("sum")
     return tables.of(out, "dalleval_social_outcomes")
+
+
+def skin_tone_outcomes(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``dalleval_skin_tone_outcomes``: of how many images of each profession there is a tone, and why not."""
+    known = images.assign(
+        judge=_tone_name(images), outcome=images["reason_tone"].fillna("").replace("", "read")
+    )
+    rows = []
+    for model, of in known.groupby("model", sort=False):
+        names = ["read", *of.loc[of["outcome"] != "read", "outcome"].value_counts().index]
+        for profession, some in ((ALL, of), *of.groupby("profession", sort=False)):
+            about = {"model": model, "profession": profession, "judge": of["judge"].iloc[0]}
+            counts = some["outcome"].value_counts().reindex(names, fill_value=0)
+            rows += [about | {"outcome": name, "n": n, "n_images": len(some)} for name, n in counts.items()]
+    out = pd.DataFrame(rows, columns=["model", "profession", "judge", "outcome", "n", "n_images"])
+    percent, low, high = stats.percent(out["n"].to_numpy(float), out["n_images"].to_numpy(float), confidence)
+    return tables.of(out.assign(percent=percent, ci_low=low, ci_high=high), "dalleval_skin_tone_outcomes")
 
 
 def skin_tone_truth(readings: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

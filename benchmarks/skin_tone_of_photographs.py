@@ -1,0 +1,135 @@
+"""Hold skin tones read off photographs against what raters saw: light, medium or dark.
+
+    python benchmarks/skin_tone_of_photographs.py [--photos FOLDER] [--faces DETECTOR] [--tone JUDGE]
+
+Prints tones by label, what was not read by label and reason, and how well tones tell light from dark (area under the
+curve: how often a light face has the lighter colour of two; 0.5 is chance). Takes portraits of which two raters saw the
+same skin, apart from each other; what both took for drawings has no label, and should have no tone.
+
+The folder is `BIASLAB_PHOTOS`, or `shared/data/photos` beside the project: `labels.csv` (file, and skin_a, skin_b,
+kind_a, kind_b of two raters) and the pictures. Faces are those that BlazeFace, full range, found in the portraits
+(skin_tone_faces.csv, the best of each), or by any detector that `judging.faces` takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from biaslab import stats
+from biaslab.judging import faces
+from biaslab.judging.images import FolderImages
+from biaslab.judging.skin_tone import judge_skin_tones
+from biaslab.judging.words import PIXELS
+from biaslab.store import Store
+
+LABELS = ("light", "medium", "dark")
+_BOX = ["x0", "y0", "x1", "y1"]
+_ROOT = Path(__file__).parents[1]
+
+
+def main() -> None:
+    """Print the agreement."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--photos", default=None)
+    parser.add_argument("--faces", default="")
+    parser.add_argument("--tone", default=PIXELS)
+    given = parser.parse_args()
+    folder = photos(given.photos)
+    if not folder.is_dir():
+        raise SystemExit(
+            f"{folder} is not there; BIASLAB_PHOTOS or --photos names the folder of pictures with labels.csv."
+        )
+    rows = readings(folder, given.faces, given.tone)
+    named = rows[rows["label"] != ""]
+    read = named.dropna(subset="tone")
+    print(f"Portraits by what raters saw, and by {rows['judge'].iloc[0]}\n")
+    print(
+        pd.crosstab(read["label"], read["tone"].astype(int)).reindex([*LABELS, "drawing"], fill_value=0), "\n"
+    )
+    print(missing(named).to_string(index=False, float_format="%.0f"), "\n")
+    for darker in ("dark", "medium"):
+        value, low, high, n, n_darker = area(rows, "light", darker)
+        print(f"Light ({n}) against {darker} ({n_darker}): area {value:.3f} ({low:.2f} to {high:.2f}, 95 %)")
+    n_dark = (rows["label"] == "dark").sum()
+    print(
+        f"\n{n_dark} portraits of dark-skinned people are few: what is not read of them is known within tens of %."
+    )
+
+
+def photos(given: str | None = None) -> Path:
+    """Return the folder of pictures that raters labelled, which may not be there."""
+    return Path(given or os.environ.get("BIASLAB_PHOTOS") or _ROOT.parent / "shared/data/photos")
+
+
+def readings(folder: Path, detector: str = "", tone: str = PIXELS) -> pd.DataFrame:
+    """Return a row a portrait: file, label (that of both raters, ``drawing``, or empty), and the columns of tones."""
+    labels = pd.read_csv(folder / "labels.csv", keep_default_na=False)
+    labels = labels[labels["file"].str.startswith("portraits/")]
+    alike = labels["skin_a"].where(labels["skin_a"] == labels["skin_b"], "")
+    drawn = (labels["kind_a"] == "drawing") & (labels["kind_b"] == "drawing")
+    rows = pd.DataFrame({"image_id": labels["file"], "label": alike.where(alike.isin(LABELS), "")})
+    rows.loc[drawn, "label"] = "drawing"
+    images = FolderImages(folder)
+    if detector:
+        found = faces.load(detector).faces(images.read(list(rows["image_id"])))
+        boxes = pd.DataFrame([face[0][:4] if face else [np.nan] * 4 for face in found], columns=_BOX)
+        rows = rows.reset_index(drop=True).join(boxes)
+    else:
+        boxes = pd.read_csv(_ROOT / "benchmarks/skin_tone_faces.csv").rename(columns={"file": "image_id"})
+        rows = rows.merge(boxes, how="left", on="image_id")
+    with tempfile.TemporaryDirectory() as store:
+        tones = judge_skin_tones(images, rows, tone, store=Store(store), progress=False)
+    return rows.drop(columns=_BOX).assign(**{c: tones[c].to_numpy() for c in tones if c != "image_id"})
+
+
+def missing(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return how many portraits of each label have no tone, in all and by reason, with Wilson intervals in percent."""
+    out = []
+    for label in (*LABELS, "drawing"):
+        of = rows[rows["label"] == label]
+        reasons = of.loc[of["reason"] != "", "reason"]
+        counts = {"all": len(reasons), **reasons.value_counts()}
+        for reason, n in counts.items():
+            percent, low, high = stats.percent(n, len(of))
+            about = {"label": label, "reason": reason, "n": n, "of": len(of)}
+            out.append(about | {"percent": percent, "low": low, "high": high})
+    return pd.DataFrame(out)
+
+
+def area(rows: pd.DataFrame, lighter: str, darker: str) -> tuple[float, float, float, int, int]:
+    """Return how often the lighter of two labels has the lighter colour, with 95 % limits, and faces of each read.
+
+    Colours are compared by the typology angle, where there is none by the tone; a tie counts half. Limits: Newcombe's
+    score method (2006, method 5), which keeps within 0 to 1.
+    """
+    value = rows["angle"].fillna(-rows["tone"])
+    one, two = (value[rows["label"] == label].dropna().to_numpy() for label in (lighter, darker))
+    m, n = len(one), len(two)
+    if not m * n:
+        return np.nan, np.nan, np.nan, m, n
+    above = np.sign(one[:, None] - two).mean() / 2 + 0.5
+    half = (m + n) / 2 - 1
+
+    def off(true: float) -> float:
+        variance = (
+            true * (1 - true) * (1 + half * (1 - true) / (2 - true) + half * true / (1 + true)) / (m * n)
+        )
+        return abs(true - above) - norm.ppf(0.975) * np.sqrt(variance)
+
+    low = brentq(off, 0, min(above, 1 - 1e-9)) if above > 0 else 0.0
+    high = brentq(off, max(above, 1e-9), 1) if above < 1 else 1.0
+    return above, low, high, m, n
+
+
+if __name__ == "__main__":
+    main()

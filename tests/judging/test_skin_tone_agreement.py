@@ -1,0 +1,109 @@
+"""Skin tones by pixels held against what raters saw on pictures that look like photographs, where these are there."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from scipy.stats import fisher_exact
+
+from biaslab.judging.skin_tone import judge_of
+from biaslab.judging.words import NOT_READ, PIXELS, TONE_ON_PHOTOGRAPHS
+
+_PATH = Path(__file__).parents[2] / "benchmarks" / "skin_tone_of_photographs.py"
+_SPEC = importlib.util.spec_from_file_location("skin_tone_of_photographs", _PATH)
+benchmark = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(benchmark)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Return what pixels say of each portrait, beside what raters saw."""
+    folder = benchmark.photos()
+    if not folder.is_dir():
+        pytest.skip(
+            f"{folder} is not there; BIASLAB_PHOTOS names the folder of pictures that raters labelled"
+        )
+    return benchmark.readings(folder)
+
+
+def test_light_is_told_from_dark(rows):
+    value, low, high, n_light, n_dark = benchmark.area(rows, "light", "dark")
+    assert value >= 0.95 and low < value <= high
+    assert n_light >= 20 and n_dark >= 5
+
+
+def test_no_skin_is_left_out_more_than_another(rows):
+    counts = pd.crosstab(rows["label"], rows["tone"].isna())
+    for one, other in (("light", "dark"), ("light", "medium"), ("medium", "dark")):
+        assert fisher_exact(counts.loc[[one, other]]).pvalue > 0.5, (one, other)
+    assert set(rows.loc[rows["tone"].isna(), "reason"]) <= {
+        *("no face", "not the colour of skin", "mixed light", "coloured light"),
+    }
+
+
+def test_what_is_said_of_photographs_is_what_is_measured(rows):
+    read = rows.dropna(subset="tone")
+    value, low, high, n_light, n_dark = benchmark.area(rows, "light", "dark")
+    medium = benchmark.area(rows, "light", "medium")[0]
+    labels = ("light", "medium", "dark")
+    lost = {label: round(100 * rows.loc[rows["label"] == label, "tone"].isna().mean()) for label in labels}
+    drawn = (rows["label"] == "drawing").sum(), (read["label"] == "drawing").sum()
+    said = [*map(float, re.findall(r"\d+(?:\.\d+)?", TONE_ON_PHOTOGRAPHS))]
+    sixes = ((read["label"] == "dark") & (read["tone"] == 6)).sum()
+    assert (
+        sixes == 5
+        and n_dark == 7
+        and "Five of the seven dark-skinned people read as tone 6" in TONE_ON_PHOTOGRAPHS
+    )
+    expected = [round(100 * value, 1), round(100 * low), round(100 * high), n_light, n_dark]
+    assert said == [*expected, round(100 * medium), 6, lost["light"], *drawn]
+    assert len(set(lost.values())) == 1
+
+
+def test_drawings_among_photographs_are_why_these_are_not_read_unless_asked(rows):
+    # Were none of them read, pixels could be what reads photographs where nothing is named.
+    assert rows.loc[rows["label"] == "drawing", "tone"].notna().any()
+
+    class Photographs:
+        pictures = "photographs"
+
+    class Drawings:
+        pictures = "drawings"
+
+    assert judge_of(Photographs()) == NOT_READ and judge_of(Drawings()) == PIXELS
+
+
+def test_the_area_is_that_of_all_pairs():
+    rows = pd.DataFrame(
+        {
+            "label": ["light"] * 3 + ["dark"] * 2,
+            "angle": [50, 20, float("nan"), 20, -10],
+            "tone": float("nan"),
+        }
+    )
+    value, low, high, n, m = benchmark.area(rows, "light", "dark")
+    # 50 is above both, 20 ties with one and is above the other: 3.5 of 4.
+    assert (value, n, m) == (3.5 / 4, 2, 2) and 0 < low < value < high < 1
+    # Tones stand in where there are no angles: the lighter one is the lower.
+    tones = rows.assign(angle=float("nan"), tone=[2, 6, float("nan"), 6, 9])
+    assert benchmark.area(tones, "light", "dark")[0] == 3.5 / 4
+    # Newcombe (2006), method 5, at the end of the scale: no variance, and still a limit below 1.
+    apart = rows.assign(angle=[50, 60, 70, 1, 2])
+    value, low, high, *_ = benchmark.area(apart, "light", "dark")
+    assert (value, high) == (1, 1) and 0.2 < low < 0.8
+
+
+def test_a_folder_that_is_not_there_is_said(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("sys.argv", ["skin_tone_of_photographs.py", "--photos", str(tmp_path / "none")])
+    with pytest.raises(SystemExit, match=r"none is not there; BIASLAB_PHOTOS or --photos names the folder"):
+        benchmark.main()
+
+
+def test_the_benchmark_says_how_few_are_dark(rows, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["skin_tone_of_photographs.py"])
+    benchmark.main()
+    said = capsys.readouterr().out
+    n_dark = (rows["label"] == "dark").sum()
+    assert f"{n_dark} portraits of dark-skinned people are few" in said and "by tone by pixels" in said
