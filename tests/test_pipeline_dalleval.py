@@ -4,6 +4,7 @@ import json
 import math
 import os
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,13 +13,13 @@ import pytest
 import tiny_blip
 
 from biaslab import models, sources, stats
-from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
 from biaslab.judging import blip
 from biaslab.measures.captioning import caption_scores
 from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval.analysis.verdicts import RULES
-from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab.pipeline import Pipeline, Settings, checks, uses
 from biaslab.prompts import dalleval as prompts
 from biaslab.prompts.dalleval import SKILLS
 from biaslab_world import social as mini_social
@@ -251,6 +252,49 @@ def test_methods_of_skin_tone_read_the_same_images(world):
     own = readings[readings["scoring"] == "ITA in CIELAB"].set_index("image_id")["tone_read"]
     drawings = dalleval.measure.social_drawings(world).set_index("image_id")
     assert own.equals(drawings["skin_tone"].rename("tone_read").reindex(own.index)) and own.notna().any()
+
+
+def toned(store, name):
+    settings = Settings(dalleval=FEW, judging={"tone": name}, compute={"store": str(store)})
+    return Pipeline("world", settings, seed=5, progress=False)
+
+
+def test_a_judge_of_another_package_says_the_tones(world, store, use):
+    use(Path(__file__).parent / "judging" / "example_judge")
+    p = toned(store, "plugin:tones")
+    images = dalleval.measure.social_images(p)
+    assert set(images["judge_tone"]) == {"plugin:tones"} and images["skin_tone"].notna().any()
+    pixels = dalleval.measure.social_images(world)
+    assert set(pixels["judge_tone"]) == {"tone by pixels"}
+    # Nothing else is judged otherwise, and whoever has no face has none for either.
+    same = ["image_id", "gender_vqa", "gender_judge", "outcome_judge", "attributes"]
+    made = pipeline(store)
+    pd.testing.assert_frame_equal(images[same], dalleval.measure.social_images(made)[same])
+    assert set(images.loc[images["skin_tone"].isna(), "reason_tone"]) <= {"no face"}
+    judges = dalleval.social_judges(dalleval.measure.social_drawings(p))
+    assert set(judges.loc[judges["about"] == "tone", "judge"]) == {"plugin:tones"}
+    # By methods it stands beside what needs no face's colour.
+    readings = dalleval.measure.skin_tone_readings(p)
+    assert set(readings["scoring"]) == {"plugin:tones", "nearest swatch in RGB"}
+    used = uses.of_tables(p, {"dalleval_social_images"})
+    assert [use.name for use in used if use.setting == "judging.tone"] == ["plugin:tones"]
+    assert checks.digest("world", p.settings) != checks.digest("world", made.settings)
+    with pytest.raises(UnknownNameError, match="tone"):
+        dalleval.measure.social_images(toned(store, "plugin:tone"))
+
+
+def test_tones_that_nothing_reads_are_missing_everywhere(store):
+    p = toned(store, "none")
+    images = dalleval.measure.social_images(p)
+    assert images["skin_tone"].isna().all() and set(images["reason_tone"]) == {"not read"}
+    assert dalleval.measure.skin_tone_counts(p).empty and dalleval.tones_by_attribute(images).empty
+    averages = dalleval.average_skin_tone(
+        dalleval.measure.average_skin_tone(p), dalleval.measure.skin_tone_counts(p)
+    )
+    assert averages["value"].isna().all() and (averages["reason"] != "").all()
+    outcomes = dalleval.skin_tone_outcomes(images)
+    assert outcomes.loc[outcomes["outcome"] == "not read", "percent"].eq(100).all()
+    assert not [use for use in uses.of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.tone"]
 
 
 # -- images made from captions -----------------------------------------------------------------------

@@ -12,6 +12,7 @@ from biaslab.findings import Finding, Mark, away, each, interval, p_words, spoke
 from biaslab.judging.words import NOT_READ, TONE_BY_PIXELS, TONE_ON_PHOTOGRAPHS
 from biaslab.papers.dalleval.analysis import people
 from biaslab.papers.dalleval.analysis.detector import ALL, CANNOT, LEAST_YOUDEN, RIVALS
+from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 
 _UNITS = {"released": "as released", "released_signed": "the same, NumPy 1", "cielab": "in CIELAB units"}
@@ -205,29 +206,33 @@ def skin_tone_averages(reading: pd.DataFrame, overall: pd.DataFrame) -> list[Fin
     ]  # fmt: skip
 
 
-def skin_tone_outcomes(outcomes: pd.DataFrame, images: pd.DataFrame) -> list[Finding]:
+def skin_tone_outcomes(outcomes: pd.DataFrame, images: pd.DataFrame, drawings: pd.DataFrame) -> list[Finding]:
     """Say of how many images there is a tone, by what, why not of the others, and what is known of its error.
 
-    Takes ``dalleval_skin_tone_outcomes`` and the ``dalleval_social_images`` behind it.
+    Takes ``dalleval_skin_tone_outcomes``, the ``dalleval_social_images`` behind it, and ``dalleval_social_drawings``.
     """
+    known = pd.concat([images, drawings]).dropna(subset=["skin_tone", "truth_skin_tone"])
 
     def say(model: str, rows: pd.DataFrame) -> Finding:
         judge, every = rows["judge"].iloc[0], rows[rows["profession"] == people.ALL]
         read, without = every[every["outcome"] == "read"].iloc[0], every[every["outcome"] != "read"]
-        some = images[images["model"] == model].dropna(subset=["skin_tone", "truth_skin_tone"])
-        same = (some["skin_tone"] == some["truth_skin_tone"]).mean()
-        error = f"It is the true tone in {spoken(100 * same)} % of {len(some)} images." if len(some) else ""
-        if not error and judge == TONE_BY_PIXELS:
-            error = TONE_ON_PHOTOGRAPHS
-        why = ", ".join(f"{row.outcome} {spoken(row.percent)} %" for row in without.itertuples())
-        each_one = rows[(rows["outcome"] == "read") & (rows["profession"] != people.ALL)].sort_values(
-            "percent"
+        by = rows[(rows["outcome"] == "read") & ~rows["profession"].isin((people.ALL, NO_PROFESSION))]
+        few, most = (
+            by.sort_values("percent", kind="stable").iloc[[0, -1]].itertuples() if len(by) else (None, None)
         )
-        ends = [f"{spoken(row.percent)} % ({row.profession})" for row in each_one.iloc[[0, -1]].itertuples()]
+        why = [f"{row.outcome} {spoken(row.percent)} %" for row in without.itertuples()]
+        some = known[known["model"] == model]
+        error = TONE_ON_PHOTOGRAPHS if judge == TONE_BY_PIXELS else ""
+        if len(some):
+            same = 100 * (some["skin_tone"] == some["truth_skin_tone"]).mean()
+            error = f"Of {len(some)} whose true tone is known it is right in {spoken(same)} %."
         return _finding(
             "Of how many images of people is there a skin tone?", f"Of {spoken(read['percent'])} %.",
-            dict(read) | {"n": read["n_images"]}, "percent", "%", _tone_by(judge), f"No tone: {why}." if why else "",
-            f"By profession from {ends[0]} to {ends[1]}." if len(each_one) > 1 else "", error, of="images",
+            dict(read) | {"n": read["n_images"]}, "percent", "%", _tone_by(judge),
+            f"No tone: {', '.join(why)}." if why else "",
+            f"By profession from {spoken(few.percent)} % ({few.profession}) to {spoken(most.percent)} % "
+            f"({most.profession})." if few and few.percent < most.percent else "",
+            error, of="images", figure="skin_tone_counts",
         )  # fmt: skip
 
     return [say(model, rows) for model, rows in outcomes.groupby("model", sort=False)]

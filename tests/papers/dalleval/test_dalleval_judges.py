@@ -10,6 +10,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from biaslab import stats, tables
 from biaslab.judging.skin_tone import face_tones
+from biaslab.judging.words import TONE_ON_PHOTOGRAPHS
 from biaslab.measures.skin_tone import monk_tone, swatch_rgb
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, findings, measure
@@ -345,6 +346,56 @@ def test_outcomes_of_each_judge_add_up(social):
     assert table["percent"].groupby("judge").sum().to_dict() == pytest.approx(
         dict.fromkeys(["VQA", "CLIP", "tone by pixels"], 100)
     )
+
+
+def test_missing_tones_are_counted_by_profession_and_reason(social):
+    images = social.assign(profession=["nurse", "nurse", "nurse", "pilot", "pilot"])
+    images["reason_tone"] = ["", "mixed light", "no face", "", ""]
+    table = dalleval.skin_tone_outcomes(images)
+    assert set(table["judge"]) == {"tone by pixels"}
+    counts = table.set_index(["profession", "outcome"])["n"].unstack()
+    assert counts.loc["(all)"].to_dict() == {"read": 3, "mixed light": 1, "no face": 1}
+    assert counts.loc["nurse"].to_dict() == {"read": 1, "mixed light": 1, "no face": 1}
+    # A reason that another profession has stands as none here.
+    assert counts.loc["pilot"].to_dict() == {"read": 2, "mixed light": 0, "no face": 0}
+    row = table.set_index(["profession", "outcome"]).loc[("nurse", "read")]
+    assert (row["n_images"], row["percent"]) == (3, pytest.approx(100 / 3))
+    # Wilson, by statsmodels: 1 of 3.
+    low, high = proportion_confint(1, 3, method="wilson")
+    assert (row["ci_low"], row["ci_high"]) == (pytest.approx(100 * low), pytest.approx(100 * high))
+
+
+def test_what_says_tones_is_named_with_what_is_known_of_its_error(social):
+    images = social.assign(profession=["nurse", "nurse", "nurse", "pilot", "pilot"])
+    nothing = images.iloc[:0]
+
+    def say(images, drawings=nothing):
+        (found,) = findings.skin_tone_outcomes(dalleval.skin_tone_outcomes(images), images, drawings)
+        return found.answer, found.details
+
+    # Four of five have a tone, three of these a truth: 5 for 5, 7 for 5, 2 for 3.
+    assert say(images) == (
+        "Of 80.0 %.",
+        (
+            "Each is a tone by pixels: the colour of a face's pixels, not what a person would say.",
+            "No tone: no face 20.0 %.",
+            "By profession from 66.7 % (nurse) to 100 % (pilot).",
+            "Of 3 whose true tone is known it is right in 33.3 %.",
+        ),
+    )
+    photographs = images.assign(truth_skin_tone=np.nan)
+    assert say(photographs)[1][-1] == TONE_ON_PHOTOGRAPHS
+    # Where the model draws, drawings of known truth say it.
+    assert say(photographs, images)[1][-1] == "Of 3 whose true tone is known it is right in 33.3 %."
+    other = say(photographs.assign(judge_tone="plugin:fair"))[1]
+    assert other[0] == "Tones are plugin:fair's." and TONE_ON_PHOTOGRAPHS not in other
+    none = say(photographs.assign(judge_tone="none", skin_tone=np.nan, reason_tone="not read"))
+    assert (
+        none[0] == "Of 0.00 %."
+        and "judging.tone" in none[1][0]
+        and none[1][1:] == ("No tone: not read 100 %.",)
+    )
+    assert findings.skin_tone_outcomes(dalleval.skin_tone_outcomes(nothing), nothing, nothing) == []
 
 
 # -- attributes with the judge's error taken off -------------------------------------------------------
