@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
-from biaslab import models, plugins
+from biaslab import adapters, checkpoints, models, plugins
 from biaslab.errors import ParameterError, name_help
 from biaslab.generation.models import ENDPOINT
 from biaslab.judging.pinned import YUNET
@@ -89,7 +89,7 @@ def params_of(
         _check_model(one)
     # All names of one model are alike.
     known = [
-        os.path.realpath(path) if os.path.isdir(path := os.path.expanduser(one)) else one for one in names
+        os.path.realpath(path) if os.path.exists(path := os.path.expanduser(one)) else one for one in names
     ]
     for one, same in zip(names, known, strict=True):
         if known.count(same) > 1:
@@ -144,17 +144,16 @@ def params_of(
 def _check_model(name: str) -> None:
     """Refuse a name that cannot be a model's, before anything is written under it."""
     # Of a folder what tables call it counts, wherever it lies.
-    here = os.path.isdir(os.path.expanduser(name))
-    if not (_FOLDER if here else _PLAIN).fullmatch(_shown(name) if here else name) or not _shown(name).strip(
-        " ."
-    ):
+    here = any(map(os.path.exists, map(os.path.expanduser, adapters.split(name).names)))
+    shown = _shown(name)
+    if not (_FOLDER if here else _PLAIN).fullmatch(shown if here else name) or not shown.strip(" ."):
         raise ParameterError(
             f"{name[:120]!r} cannot be the name of a model: it may have letters, digits, spaces and . _ - + @ : / ( ), "
             "at most 120. A folder of another name can be renamed."
         )
     one = models.brought(name, "text-to-image")
     if not name.startswith(ENDPOINT) and not (one and one.draws):
-        models.resolve(name, "text-to-image")
+        checkpoints.find(name)
 
 
 def _pictures(name: str) -> str:
@@ -162,10 +161,9 @@ def _pictures(name: str) -> str:
     one = models.brought(name, "text-to-image")
     if one and one.draws:
         return one.pictures
-    return models.pictures(one.folder if one else name)
+    return models.pictures(one.folder if one else adapters.base(name))
 
 
 def _shown(name: str) -> str:
     """Return a model's name as tables have it: of a folder its own name."""
-    path = os.path.expanduser(name)
-    return models.folder_name(os.path.abspath(path)) if os.path.isdir(path) else name.removeprefix(ENDPOINT)
+    return checkpoints.label(name).removeprefix(ENDPOINT)

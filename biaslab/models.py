@@ -19,7 +19,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab import plugins, reading
+from biaslab import adapters, plugins, reading
 from biaslab.errors import (
     InputError,
     MissingInputError,
@@ -80,8 +80,11 @@ def brought(name: str, kind: str, of: str = "") -> Brought | None:
 
 def instead(name: str, kind: str, of: str = "") -> str:
     """Return the name that one stands for; itself where it stands for no other. As of :func:`brought`."""
-    one = _entry(name, kind)
-    return one.instead.get(of or ("captions" if kind == "text-to-image" else kind), name) if one else name
+    one, own = _entry(name, kind), _own(name, kind)
+    if one is None:
+        return name
+    # Adapters stay on what it stands for.
+    return one.instead.get(of or ("captions" if kind == "text-to-image" else kind), own) + name[len(own) :]
 
 
 def settings(name: str) -> Mapping[str, Mapping[str, Any]]:
@@ -96,8 +99,13 @@ def said(name: str, where: str, kind: str = "text-to-image") -> str:
     return one.words.get(where, "") if one else ""
 
 
+def _own(name: str, kind: str) -> str:
+    """Return a name without the adapters that a text-to-image model may have on it."""
+    return adapters.base(name) if kind == "text-to-image" else name
+
+
 def _entry(name: str, kind: str) -> Brought | None:
-    group = plugins.MODELS if kind == "text-to-image" else plugins.JUDGES
+    group, name = plugins.MODELS if kind == "text-to-image" else plugins.JUDGES, _own(name, kind)
     if not isinstance(name, str) or name not in plugins.points(group):
         return None
     with loading(name, f"a {kind} model"):
@@ -216,7 +224,13 @@ _VOCABULARIES = ("tokenizer.json", "vocab.json", "added_tokens.json")
 # What is fetched of a model on the hub: configurations, vocabularies and weights.
 CONFIGURATIONS = ("*.json", "*.txt", "*.model", "*.jinja")
 _NEVER_RUN = "Code that comes with a model is never run."
+SPARED = ("safety_checker", "image_encoder")
+"""Parts of a pipeline that images of texts alone can be made without."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[A-Za-z0-9][\w./-]*)?")
+# A file of a repository: a checkpoint, or a LoRA.
+_HUB_FILE = re.compile(
+    r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/([\w.() -][\w.() /-]*\.safetensors)(@[A-Za-z0-9][\w./-]*)?"
+)
 # How the names of models' folders in the hub's cache begin.
 _CACHED = "models--"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -234,11 +248,13 @@ _WHOLE = tuple(ending for ending in _LOADED if ending != ".safetensors")
 
 
 def resolve(name: str, kind: str) -> str:
-    """Return the folder of the model ``name``, or ``name`` itself if it is one on the hub.
+    """Return the folder or file of the model ``name``, or ``name`` itself if it is one on the hub.
 
     Args:
         name: A name that an installed package brings, a folder, or a name on the hub: ``owner/name``, or
-            ``owner/name@revision`` for a branch, a tag or a commit.
+            ``owner/name@revision`` for a branch, a tag or a commit. A text-to-image model may also be one file of
+            safetensors, here or as ``owner/name/FILE.safetensors@revision``; of ``NAME+LORA`` this is NAME
+            (:mod:`biaslab.checkpoints`).
         kind: One of :data:`HUB`.
 
     Raises:
@@ -251,6 +267,7 @@ def resolve(name: str, kind: str) -> str:
         raise unknown_name("kind of model", kind, HUB)
     if not isinstance(name, str) or not name:
         raise ParameterError(f"The {kind} model is {name!r}. {_allowed(kind)}")
+    name = _own(name, kind)
     if one := brought(name, kind):
         if kind not in (one.kind, "features"):
             raise ParameterError(
@@ -268,15 +285,49 @@ def resolve(name: str, kind: str) -> str:
         check_folder(path)
         return str(path)
     if os.path.isfile(path):
-        raise ParameterError(
-            f"{name} is a file; a {kind} model is a folder with its configuration and weights. A checkpoint in one "
-            "file is loaded with diffusers' from_single_file and saved as a folder with save_pretrained."
-        )
-    if _HUB_NAME.fullmatch(name):
+        return _file(path, name, kind)
+    if _HUB_NAME.fullmatch(name) or (kind == "text-to-image" and is_on_hub(name)):
         return name
     if "/" in name or "\\" in name or name.startswith((".", "~")):
         raise ParameterError(f"There is no folder {name!r}. {_allowed(kind)}")
     raise ParameterError(f"There is no {kind} model named {name!r}. {near_help(name, kind)}{_allowed(kind)}")
+
+
+def _file(path: Path, name: str, kind: str) -> str:
+    """Return the file of a text-to-image model; refuse all that is none."""
+    if kind != "text-to-image":
+        raise ParameterError(
+            f"{name} is a file; a {kind} model is a folder with its configuration and weights."
+        )
+    if path.suffix.lower() == ".gguf":
+        raise ParameterError(f"{name} {GGUF}")
+    if path.suffix.lower() in OTHER_WEIGHTS:
+        fix = "Most models are offered as .safetensors, too; choose that file."
+        raise not_safetensors(f"{name} is a {path.suffix} file", fix)
+    if path.suffix.lower() != ".safetensors":
+        raise ParameterError(
+            f"{name} is a file of another kind; a {kind} model in one file is a .safetensors file with all its parts."
+        )
+    reading.check(path)
+    return str(path)
+
+
+GGUF = (
+    "is GGUF: a quantised network alone, without text encoder and autoencoder, which is not read here. Name the "
+    "pipeline that it was made of, or a copy of it in diffusers' format that is quantised (bitsandbytes)."
+)
+"""What is said of files of that format, after a name."""
+
+
+def file_on_hub(name: str) -> str:
+    """Return the file that ``owner/name/FILE.safetensors@revision`` names; empty where a name is not of that form."""
+    found = _HUB_FILE.fullmatch(name)
+    return found[2] if found and ".." not in found[2].split("/") else ""
+
+
+def is_on_hub(name: str) -> bool:
+    """Return whether a name has the form of one on the hub, of a repository or of a file in it."""
+    return bool(_HUB_NAME.fullmatch(name) or file_on_hub(name))
 
 
 def _allowed(kind: str) -> str:
@@ -316,9 +367,12 @@ def local(where: str) -> Path:
 
 
 def on_hub(name: str) -> tuple[str, str | None]:
-    """Return repository and revision of ``owner/name@revision``; None where none is named, which means ``main``."""
+    """Return repository and revision of ``owner/name@revision``; None where none is named, which means ``main``.
+
+    Of a file of a repository as well (:func:`file_on_hub`).
+    """
     repository, _, revision = name.partition("@")
-    return repository, revision or None
+    return "/".join(repository.split("/")[:2]), revision or None
 
 
 COMMITS = "BIASLAB_COMMITS"
@@ -334,6 +388,8 @@ def commit(name: str) -> str:
     Where the hub does not answer, that of the copy in its cache on this machine; empty where there is none.
     """
     repository, revision = on_hub(name)
+    # All files of a repository are of one commit.
+    name = f"{repository}@{revision}" if revision else repository
     if revision and _COMMIT.fullmatch(revision):
         return revision
     if name and name not in _commits:
@@ -400,11 +456,10 @@ def described(name: str):
     if silent is not None and time.monotonic() - when < _SILENCE:
         raise silent
     repository, revision = on_hub(name)
+    known = _commits.get(f"{repository}@{revision}" if revision else repository, revision)
     for wait in (*_WAITS, None):
         try:
-            return HfApi().model_info(
-                repository, revision=_commits.get(name, revision), timeout=_PATIENCE, files_metadata=True
-            )
+            return HfApi().model_info(repository, revision=known, timeout=_PATIENCE, files_metadata=True)
         except HfHubHTTPError as error:
             answer = error.response
             if wait is None or answer is None or answer.status_code != _TOO_MANY:
@@ -449,9 +504,12 @@ def hub_problem(name: str, kind: str, error: BaseException) -> str:
             f"{repository} has no revision {revision!r} on the hub. Name a branch, a tag or a commit of it."
         )
     if any_of(hub.RepositoryNotFoundError):
+        here, asked = "", name
+        if file_on_hub(name):
+            here, asked = f"There is no file {name!r} here. ", on_hub(name)[0]
         return (
-            f"The hub has no model {name!r}, or it is private. {near_help(name, kind)}A name on "
-            "the hub is made of owner and name, as in the address of the model's page."
+            f"{here}The hub has no model {asked!r}, or it is private. {near_help(asked, kind)}A name on the hub is "
+            "made of owner and name, as in the address of the model's page."
         )
     reason = " ".join(str(chain[-1]).split()) or type(chain[-1]).__name__
     return (
@@ -613,7 +671,8 @@ def check_safetensors(path: str | Path) -> None:
     folder = Path(path)
     # Beside the parts of a pipeline there may lie a checkpoint in one file, which nobody opens.
     index = folder / "model_index.json"
-    parts = check_index(index) if index.is_file() else []
+    # Without a part that may be left out is whoever loads it to say (biaslab.generation.loading).
+    parts = [name for name in check_index(index) if name not in SPARED] if index.is_file() else []
     for part in (folder / name for name in parts or ["", *_modules(folder)]):
         if not part.is_dir() or any(part.glob("*.safetensors")):
             continue
@@ -675,27 +734,33 @@ def digest(where: str | Path) -> str:
     """Return a digest of what :func:`resolve` returned, so that other weights give other results.
 
     Of a folder, configurations, vocabularies and safetensors count: up to 64 MB with their content, beyond with size
-    and time of change. Of a name on the hub its repository and :func:`commit`, or the name where that is not known.
+    and time of change; of a file the same. Of a name on the hub its repository and :func:`commit`, and its file where
+    it names one, or the name where that is not known.
     """
-    folder = Path(where)
+    folder, name, whole = Path(where), str(where), hashlib.sha256()
+    if folder.is_file():
+        whole.update(_state(folder))
+        return whole.hexdigest()
     if not folder.is_dir():
-        name = str(where)
-        known = commit(name) if _HUB_NAME.fullmatch(name) else ""
-        return f"{on_hub(name)[0]}@{known}" if known else name
-    whole = hashlib.sha256()
+        file = file_on_hub(name)
+        known = commit(name) if is_on_hub(name) else ""
+        return f"{on_hub(name)[0]}@{known}{'/' * bool(file)}{file}" if known else name
     files = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*")}
     if (vae := autoencoder(folder)) and vae.parent != folder:
         files |= {f"vae/{p.name}": p for p in vae.iterdir()}
     for name, file in sorted(files.items()):
         if file.suffix not in _LOADED or name == DECLARED or not file.is_file():
             continue
-        whole.update(name.encode() + b"\0")
-        state = file.stat()
-        if state.st_size <= _HASHED:
-            whole.update(hashlib.sha256(file.read_bytes()).digest())
-        else:
-            whole.update(f"{state.st_size} {state.st_mtime_ns}".encode())
+        whole.update(name.encode() + b"\0" + _state(file))
     return whole.hexdigest()
+
+
+def _state(file: Path) -> bytes:
+    """Return what tells a file from others: its content, or of a large one its size and time."""
+    state = file.stat()
+    if state.st_size <= _HASHED:
+        return hashlib.sha256(file.read_bytes()).digest()
+    return f"{state.st_size} {state.st_mtime_ns}".encode()
 
 
 def installed() -> pd.DataFrame:

@@ -149,8 +149,7 @@ def _rehearsed(
     # One model after the other, so that each is loaded once for all that it makes.
     of_key = {}
     for key, (one, n) in sorted(timed.items(), key=lambda item: item[1][0].made_by.alike):
-        located = one.made_by.look_up()
-        of_key[key] = Part(trials.of_asked(one, n), (located,) if located else ())
+        of_key[key] = Part(trials.of_asked(one, n), tuple(one.made_by.look_up()))
         parts.append(of_key[key])
     purchases = {one.model: Part(trials.of_asked(one)) for one in reversed(left) if one.price is not None}
     todo: dict[str, Part] = {}
@@ -307,7 +306,7 @@ def said(found: Rehearsal) -> str:
     for part in found.parts:
         same.setdefault((part.trial.use.setting, part.trial.use.name), []).append(part)
     rows = [_COLUMNS, *(_row(parts) for parts in same.values())]
-    notes = []
+    notes = list(dict.fromkeys(r for part in found.parts for at in part.located for r in at.remarks))
     if size := _to_fetch(found.parts):
         free, cache = _free()
         notes.append(
@@ -326,7 +325,7 @@ def said(found: Rehearsal) -> str:
         for part in found.parts
         if part.trial.images
         and part.located
-        and (words := part.trial.asked.made_by.in_words(part.located[0]))
+        and (words := part.trial.asked.made_by.in_words())
     )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
@@ -340,7 +339,8 @@ _NONE = "-"
 def _row(parts: list[Part]) -> tuple[str, ...]:
     """Return what is known of a model in one setting; of what makes images of several kinds, of all of them."""
     (use, s), located = (parts[0].trial.use, parts[0].trial.settings), [at for p in parts for at in p.located]
-    commits = sorted({at.repository.commit[:8] for at in located if at.repository.commit})
+    # A model's own first, then of what it is made of.
+    commits = list(dict.fromkeys(at.repository.commit[:8] for at in located if at.repository.commit))
     # The same files may be looked up for several uses.
     whole = {at.repository.name: at for at in located}.values()
     size, weights = sum(at.download for at in whole), sum(at.size for at in whole)

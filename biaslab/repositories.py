@@ -5,17 +5,22 @@ Only configurations are fetched for that. Where the hub does not answer, what it
 
 from __future__ import annotations
 
+import glob
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from biaslab import models, reading
 from biaslab.errors import ParameterError
 
 SAFETENSORS = ("*.safetensors",)
+# Bytes of the head of a file of safetensors, at most, as its own library has it.
+_LONGEST = 100_000_000
+# Seconds to wait for it; what answers with a part of a file says so.
+_PATIENCE, _PARTIAL = 30, 206
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,31 @@ class Repository:
         except Exception as error:
             raise ParameterError(models.hub_problem(self.name, self.kind, error)) from error
 
+    def tensors(self, path: str) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the tensors in a file of safetensors by name: its head is read, or fetched, alone.
+
+        Raises:
+            ParameterError: It is not to be had, or no such file.
+        """
+        try:
+            if self.folder:
+                with open(self.folder / path, "rb") as file:
+                    return _shapes(lambda start, end: _between(file, start, end))
+            from huggingface_hub import hf_hub_url, try_to_load_from_cache
+
+            kept = try_to_load_from_cache(self.on_hub, path, revision=self.commit)
+            if isinstance(kept, str):
+                with open(kept, "rb") as file:
+                    return _shapes(lambda start, end: _between(file, start, end))
+            url = hf_hub_url(self.on_hub, path, revision=self.commit)
+            return _shapes(lambda start, end: _ranged(url, start, end))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise ParameterError(
+                f"{self.name}: {path} is no file of safetensors, or broke off: {error}. Fetch it again."
+            ) from None
+        except Exception as error:
+            raise ParameterError(models.hub_problem(self.name, self.kind, error)) from error
+
     def with_weights(self, weights: Sequence[str] = SAFETENSORS, skip: Sequence[str] = ()) -> Located:
         """Return what is loaded of it: configurations, and files of weights of these patterns but for those to skip.
 
@@ -103,6 +133,8 @@ class Located:
     weights: tuple[str, ...]
     files: tuple[str, ...]
     """All that is fetched, weights and configurations."""
+    remarks: tuple[str, ...] = ()
+    """What whoever uses it should know, such as what lies beside it and is left out."""
 
     @property
     def size(self) -> int:
@@ -137,7 +169,9 @@ def look_up(name: str, kind: str, where: str = "") -> Repository:
     """
     where = where or models.resolve(name, kind)
     if os.path.isdir(where):
-        return Repository(name, kind, sizes(Path(where)), Path(where))
+        return Repository(name, kind, _sizes(Path(where)), Path(where))
+    if os.path.isfile(where):
+        return Repository(name, kind, {Path(where).name: os.path.getsize(where)}, Path(where).parent)
     repository = models.on_hub(where)[0]
     try:
         told = models.described(where)
@@ -147,9 +181,55 @@ def look_up(name: str, kind: str, where: str = "") -> Repository:
         kept = models.cached(repository) / "snapshots" / commit
         if not commit or not kept.is_dir() or _says_no(error):
             raise ParameterError(models.hub_problem(name, kind, error)) from error
-        return Repository(name, kind, sizes(kept), kept, repository, commit)
+        return Repository(name, kind, _sizes(kept), kept, repository, commit)
     files = {file.rfilename: int(file.size or 0) for file in told.siblings or ()}
     return Repository(name, kind, files, None, repository, models.commit(where) or told.sha)
+
+
+def _shapes(read: Callable[[int, int], bytes]) -> dict[str, tuple[int, ...]]:
+    """Return shapes by name from the head of a file, which ``read`` returns bytes of, from one to before another."""
+    size = int.from_bytes(read(0, 8), "little")
+    if not 2 <= size <= _LONGEST:
+        raise ValueError("its head has no length")
+    entries = json.loads(read(8, 8 + size))
+    return {name: tuple(map(int, e["shape"])) for name, e in entries.items() if name != "__metadata__"}
+
+
+def _between(file: BinaryIO, start: int, end: int) -> bytes:
+    file.seek(start)
+    return file.read(end - start)
+
+
+def _ranged(url: str, start: int, end: int) -> bytes:
+    """Return a range of a file on the hub; never more is read, whatever the server sends."""
+    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+    asked = build_hf_headers() | {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
+    with get_session().stream("GET", url, headers=asked, follow_redirects=True, timeout=_PATIENCE) as answer:
+        hf_raise_for_status(answer)
+        found = bytearray()
+        for piece in answer.iter_bytes():
+            found += piece
+            if len(found) >= end - start or answer.status_code != _PARTIAL:
+                break
+    if answer.status_code != _PARTIAL or len(found) < end - start:
+        raise OSError("the hub does not send parts of files")
+    return bytes(found[: end - start])
+
+
+def of_folder(folder: str | Path, name: str, kind: str = "text-to-image") -> Repository:
+    """Return the files of a folder that is called ``name``; it is not looked through."""
+    return Repository(name, kind, _sizes(Path(folder)), Path(folder))
+
+
+def exactly(path: str) -> str:
+    """Return the pattern of a path alone."""
+    return glob.escape(path)
+
+
+def read_json(file: Path) -> Any:
+    """Return what a file of JSON says; an OSError or ValueError where it cannot be read."""
+    return json.loads(reading.text(file))
 
 
 def _says_no(error: Exception) -> bool:
@@ -159,8 +239,7 @@ def _says_no(error: Exception) -> bool:
     return isinstance(error, hub.RepositoryNotFoundError | hub.RevisionNotFoundError)
 
 
-def sizes(folder: Path) -> dict[str, int]:
-    """Return the sizes of a folder's files in bytes, by their paths."""
+def _sizes(folder: Path) -> dict[str, int]:
     found = ((path, path.relative_to(folder).as_posix()) for path in sorted(folder.rglob("*")))
     return {name: path.stat().st_size for path, name in found if path.is_file()}
 

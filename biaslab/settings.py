@@ -34,6 +34,12 @@ class ComputeSettings(Group):
     device: str = field(
         "auto", "Where models run: `auto` (CUDA, else MPS, else the CPU), `cpu`, `cuda`, `mps`, …."
     )
+    offload: Literal["none", "model", "sequential"] = field(
+        "none",
+        "What of a model that makes images is in the CPU's memory while a GPU does not need it, so that larger ones "
+        "fit: `none`; `model`, each part while another computes, which is a little slower; `sequential`, each layer, "
+        "which takes least of a GPU and is many times slower. Images are the same.",
+    )
     engine: Literal["local", "ray"] = field(
         "local", "Where work runs: `local` (this machine) or `ray` (a cluster)."
     )

@@ -14,7 +14,7 @@ from pathlib import Path, PureWindowsPath
 from typing import Any
 from urllib.parse import unquote
 
-from biaslab import secrets
+from biaslab import adapters, secrets
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 # A path at the front of a text, behind words such as "fairface:" or "plugin:mine:". No URL is one: two slashes follow
@@ -30,8 +30,12 @@ _SYSTEM, _INSTALLED = {"/usr", "/opt", "/tmp", "/var"}, ("/usr/", "/opt/")
 def named(text: str) -> str:
     """Return a name without folders: ``a.csv`` for ``/data/me/a.csv``, ``fairface:f`` for ``fairface:/data/f``.
 
-    Names that are no absolute path, such as ``owner/name`` and URLs, stay as they are.
+    Names that are no absolute path, such as ``owner/name`` and URLs, stay as they are; of a model with LoRAs on it,
+    each name is one.
     """
+    model = adapters.split(text)
+    if model.adapters or model.none:
+        return str(model.mapped(_named))
     return "+".join(map(_named, _several(text)))
 
 
@@ -46,6 +50,9 @@ def _named(text: str) -> str:
 
 def _several(text: str) -> list[str]:
     """Return the names that one text lists, as some settings do: ``grounding:/w/a+/w/b``."""
+    model = adapters.split(text)
+    if model.adapters:
+        return [model.base, *(one.name for one in model.adapters)]
     return re.split(r"\+(?=[/~])", text)
 
 

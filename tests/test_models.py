@@ -159,8 +159,21 @@ def test_unknown_kinds_and_checkpoints_in_one_file(tmp_path):
     with pytest.raises(UnknownNameError, match=r"no kind of model named 'text2image'"):
         models.resolve("house", "text2image")
     (tmp_path / "sd.ckpt").write_bytes(b"")
-    with pytest.raises(ParameterError, match=r"is a file; .* from_single_file"):
+    with pytest.raises(ParameterError, match=r"is a \.ckpt file; weights are read from .safetensors only"):
         models.resolve(str(tmp_path / "sd.ckpt"), "text-to-image")
+    for ending, message in (
+        ("gguf", "sd.gguf is GGUF: a quantised network alone"),
+        ("txt", "of another kind"),
+    ):
+        (tmp_path / f"sd.{ending}").write_bytes(b"")
+        with pytest.raises(ParameterError, match=message):
+            models.resolve(str(tmp_path / f"sd.{ending}"), "text-to-image")
+    (tmp_path / "sd.safetensors").write_bytes(b"")
+    assert models.resolve(str(tmp_path / "sd.safetensors"), "text-to-image") == str(
+        tmp_path / "sd.safetensors"
+    )
+    with pytest.raises(ParameterError, match="is a file; a clip model is a folder"):
+        models.resolve(str(tmp_path / "sd.safetensors"), "clip")
 
 
 def test_only_safetensors(installed, tmp_path):

@@ -286,8 +286,8 @@ def of_pipe(pipe, name: str = "") -> Family:
     return of(type(pipe), {**known, "index": pipe.config}, name)
 
 
-def of_files(repository: Repository) -> Family:
-    """Return the family of a pipeline of which only configurations are read, and fetched.
+def of_files(repository: Repository, name: str) -> Family:
+    """Return the family of a pipeline, called ``name``, of which only configurations are read, and fetched.
 
     Its class is one that diffusers has (:func:`biaslab.generation.loading.pipeline_class`). Raises ParameterError where
     one cannot be read.
@@ -300,7 +300,7 @@ def of_files(repository: Repository) -> Family:
         file = f"{part}/scheduler_config.json" if part == "scheduler" else f"{part}/config.json"
         if file in repository.files:
             configs[part] = repository.json(file)
-    return of(getattr(diffusers, index["_class_name"]), configs, repository.name)
+    return of(getattr(diffusers, index["_class_name"]), configs, name)
 
 
 def of(pipeline: type, configs: Mapping[str, Mapping], name: str = "") -> Family:
@@ -420,6 +420,9 @@ def in_float32(network) -> Iterator[None]:
     import torch
 
     kept = network.dtype
+    if is_quantised(network):
+        yield
+        return
     network.to(torch.float32)
     try:
         yield
@@ -495,6 +498,11 @@ def cast_inputs(denoiser, dtype) -> None:
     denoiser.to(dtype)
     denoiser.register_forward_pre_hook(before, with_kwargs=True)
     denoiser.register_forward_hook(after)
+
+
+def is_quantised(network) -> bool:
+    """Return whether a network's weights are quantised, so that they cannot be brought into another type."""
+    return getattr(network, "hf_quantizer", None) is not None
 
 
 def planar_norms(network) -> None:

@@ -23,12 +23,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from biaslab import errors, finite, processor, repositories
+from biaslab import adapters, errors, finite, processor, repositories
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import families, loading, texts
 from biaslab.generation.families import Family
 from biaslab.generation.settings import GenerationSettings
-from biaslab.repositories import Repository
 
 if TYPE_CHECKING:
     import torch
@@ -82,10 +81,18 @@ def image_seed(seed: int, prompt_id: str, index: int) -> int:
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") >> 1
 
 
-def load(model: str, settings: GenerationSettings, *, device: str = "auto") -> Generator:
+def load(
+    model: str, settings: GenerationSettings, *, device: str = "auto", offload: str = "none"
+) -> Generator:
     """Load a model, ready to generate: a folder with a diffusers pipeline, its name on the hub, or a brought one.
 
-    ``device`` is ``cpu``, ``cuda``, … or ``auto``: a GPU where there is one.
+    Or a checkpoint in one file, and each of them with LoRAs (:mod:`biaslab.adapters`).
+
+    Args:
+        model: Its name.
+        settings: How it is to generate.
+        device: ``cpu``, ``cuda``, … or ``auto``: a GPU where there is one.
+        offload: As the setting ``compute.offload``.
 
     Raises:
         ParameterError: The model is unknown, not text-to-image, cannot be loaded, or cannot do what is asked.
@@ -97,9 +104,12 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto") -> G
 
     where = find_device(device)
     on_cpu = where.type == "cpu"
-    folder = loading.fetch(model)
-    loading.pipeline_class(folder, model)
-    family = families.of_files(Repository(model, "text-to-image", repositories.sizes(folder), folder))
+    check_offload(offload, where.type)
+    keeps_checker = settings.safety_checker == "model"
+    files = loading.fetch(model, safety_checker=keeps_checker)
+    loading.pipeline_class(files.folder, model)
+    name = adapters.split(model).base
+    family = families.of_files(repositories.of_folder(files.folder, name), name)
     family.check(settings, model)
     dtype = settings.dtype
     if dtype == "auto" and not on_cpu:
@@ -107,20 +117,37 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto") -> G
         dtype = "float16" if emulated else family.dtype
     # On a CPU, text encoder and autoencoder stay float32: they take little of the time.
     stored = "float32" if dtype == "auto" or (on_cpu and family.denoiser) else dtype
-    keeps_checker = settings.safety_checker == "model"
-    pipe = loading.load_pipeline(folder, model, dtype=getattr(torch, stored), safety_checker=keeps_checker)
+    pipe = loading.load_pipeline(files, model, dtype=getattr(torch, stored), safety_checker=keeps_checker)
     # As loaded, it has what its configurations leave out.
-    family = families.of_pipe(pipe, model)
+    family = families.of_pipe(pipe, name)
     if settings.scheduler:
         loading.set_scheduler(pipe, settings.scheduler)
     # It tries how the model takes what it is given: a configuration may say what does not fit.
     with loading.quiet(), errors.loading(model, "a text-to-image model"):
-        pipe.to(where)
-        loaded = Generator(
-            pipe, settings.changed(dtype=dtype), model=model, folder=folder, device=where, family=family
+        if offload == "none":
+            pipe.to(where)
+        known = {"folder": files.folder, "commit": files.commit}
+        known |= {"family": family}
+        made = Generator(pipe, settings.changed(dtype=dtype), model=model, device=where, **known)
+        # Types are settled before: weights that are moved one by one have none of their own in between.
+        if offload == "model":
+            pipe.enable_model_cpu_offload(device=where)
+        elif offload == "sequential":
+            pipe.enable_sequential_cpu_offload(device=where)
+    made.check_effect()
+    return made
+
+
+def check_offload(offload: str, device: str) -> None:
+    """Raise ParameterError where models run on the CPU, in whose memory all of them is anyway."""
+    if offload != "none" and device == "auto":
+        device = processor.accelerator()
+    if offload != "none" and device == "cpu":
+        raise ParameterError(
+            f"compute.offload is {offload!r}, which keeps in the CPU's memory what a GPU does not need at the moment; "
+            "but models run on the CPU here, so it has no effect. Set compute.offload to none, or compute.device to a "
+            "GPU."
         )
-    loaded.check_effect()
-    return loaded
 
 
 class Generator:
@@ -138,11 +165,15 @@ class Generator:
         model: str,
         folder: Path,
         device: torch.device,
+        commit: str = "",
         family: Family | None = None,
     ) -> None:
-        """Take a pipeline on its device (on a CPU, one of the table in float32), and the folder of its files."""
+        """Take a pipeline on its device (on a CPU, one of the table in float32), and the folder of its files.
+
+        ``commit`` is that of the model, where it is on the hub.
+        """
         self.model, self.pipe, self.device = model, pipe, device
-        self._folder = folder
+        self._folder, self._commit = folder, commit
         self.family = family or families.of_pipe(pipe, model)
         self._encoded: OrderedDict[str, dict] = OrderedDict()
         self._negative: dict = {}
@@ -208,8 +239,6 @@ class Generator:
 
         checker = getattr(self.pipe, "safety_checker", None)
         on_gpu = self.device.type == "cuda"
-        # The hub's cache names a model's folder by its commit.
-        known = self._folder.parent.name == "snapshots"
         return {
             "pipeline": type(self.pipe).__name__,
             "variant": self.family.variant,
@@ -222,7 +251,7 @@ class Generator:
             "dtype": self.settings.dtype,
             "device": f"{self.device}" + (f" ({torch.cuda.get_device_name(self.device)})" if on_gpu else ""),
             "batch_size": self.batch_size,
-            "revision": self._folder.name if known else "",
+            "revision": self._commit,
             "versions": {m.__name__: str(m.__version__) for m in (torch, diffusers, transformers)},
         }
 
@@ -231,7 +260,8 @@ class Generator:
         import torch
 
         family, dtype = self.family, self.settings.dtype
-        if not family.denoiser:
+        if not family.denoiser or families.is_quantised(self._denoiser):
+            # What is quantised computes in a type of its own, and takes and gives numbers of any.
             self.settings = self.settings.changed(dtype="float32" if dtype == "auto" else dtype)
             return
         if dtype == "auto":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from io import BytesIO
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from biaslab import models
+from biaslab import checkpoints
 from biaslab.errors import InputError
 from biaslab.generation import generator, latents
 from biaslab.generation.settings import GenerationSettings
@@ -104,12 +105,15 @@ class GeneratedImages(MadeImages):
     ) -> None:
         self._units = units = units_of(prompts)
         self._shard_rows = _shard_rows(units)
-        where = models.resolve(model, "text-to-image")
-        self.name = Path(where).name if Path(where).is_dir() else where
+        where = checkpoints.find(model)
+        whole = (
+            where.adapters or where.none or checkpoints.is_file(where.base) or not os.path.isdir(where.base)
+        )
+        self.name = checkpoints.label(model) if whole else Path(where.base).name
         self._settings, self._seed, self._load = settings, seed, partial(load, model, device=device)
         inputs = settings.look | {
             "model": self.name,
-            "weights": models.digest(where),
+            "weights": checkpoints.digest(model),
             "seed": seed,
             **self._also,
         }

@@ -6,72 +6,326 @@ import contextlib
 import inspect
 import json
 import logging
+import re
+import shutil
+import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
-from biaslab import models, reading, repositories
+from biaslab import adapters, checkpoints, models, processor, reading, repositories
+from biaslab.adapters import Adapter
 from biaslab.errors import BiaslabError, ParameterError, loading, name_help
-from biaslab.generation import texts
-from biaslab.repositories import Located
+from biaslab.generation import loras, texts
+from biaslab.repositories import Located, Repository
 
+_log = logging.getLogger(__name__)
 # Arguments of a pipeline that needs more than text, and of one that makes something else than images.
 _IMAGE_INPUTS = {"image", "mask_image", "control_image", "video", "ip_image"}
-# Weights of the same parts in another precision, or of another stage of training.
+# Weights of the same parts in another precision, or of another stage of training; of the first, those that are loaded
+# where there are no others, the best first.
 _VARIANTS = ("*.fp16*", "*.bf16*", "*.fp8*", "*.non_ema*")
+_LOADED_VARIANTS = ("fp16", "bf16")
 _ANY_WEIGHTS = (".safetensors", *models.OTHER_WEIGHTS)
 _OTHER_OUTPUTS = {"num_frames", "video_length", "fps", "frame_rate", "audio_length_in_s", "audio_end_in_s"}
+# What it takes to read quantised weights: by quant_method, the module and what pip calls it.
+_QUANTISERS = {
+    "bitsandbytes": ("bitsandbytes", "bitsandbytes"),
+    "bitsandbytes_4bit": ("bitsandbytes", "bitsandbytes"),
+    "bitsandbytes_8bit": ("bitsandbytes", "bitsandbytes"),
+    "torchao": ("torchao", "torchao"),
+    "quanto": ("optimum.quanto", "optimum-quanto"),
+    "gguf": ("gguf", "gguf"),
+    "modelopt": ("modelopt", "nvidia-modelopt"),
+}
 
 
-def look_up(name: str) -> Located:
-    """Return the files of the text-to-image model ``name``; of those on the hub only its index is fetched.
+@dataclass(frozen=True)
+class Found:
+    """The files behind a name; nothing of weights is fetched yet."""
+
+    base: Located
+    variants: Mapping[str, str]
+    """Parts of which there is a variant alone, such as ``fp16``, by name."""
+    spared: frozenset[str]
+    """Parts that are left out, as nothing asks for them."""
+    configurations: Located | None = None
+    """Of a checkpoint in one file, those that it is read by."""
+    adapters: tuple[tuple[Located, float], ...] = ()
+
+    @property
+    def located(self) -> list[Located]:
+        """All of it."""
+        more = [self.configurations] if self.configurations else []
+        return [self.base, *more, *(one for one, _ in self.adapters)]
+
+
+@dataclass(frozen=True)
+class Files:
+    """What :class:`Found` has found, on this machine."""
+
+    folder: Path
+    """The pipeline's, or that of the configurations of a checkpoint in one file."""
+    file: Path | None = None
+    """That checkpoint."""
+    commit: str = ""
+    """Of what was named, where it is on the hub."""
+    variants: Mapping[str, str] = field(default_factory=dict)
+    spared: frozenset[str] = frozenset()
+    adapters: tuple[tuple[Path, Adapter], ...] = ()
+
+
+def look_up(name: str, *, safety_checker: bool = True) -> Found:
+    """Return the files of the text-to-image model ``name``; of those on the hub only configurations are fetched.
+
+    ``safety_checker`` is whether the model's own one is needed, where it has one.
 
     Raises:
         ParameterError: The name is unknown, the hub does not have it or cannot be reached, or the model is no pipeline,
-            or has no safetensors for all its parts.
+            or has no safetensors for all its parts; a package is missing that reads them; or a LoRA is none for it, or
+            lies beside it and nobody says whether it is meant.
         MissingInputError: The package that brings the model has lost its weights.
     """
-    found = repositories.look_up(name, "text-to-image")
-    if "model_index.json" not in found.files:
-        raise ParameterError(f"{name} is no diffusers pipeline: it holds no model_index.json.")
-    parts = models.check_index(found.file("model_index.json"))
+    named = checkpoints.find(name)
+    given = adapters.split(name)
+    repository = repositories.look_up(given.base, "text-to-image", named.base)
+    if checkpoints.is_file(named.base):
+        found = _one_file(repository, named.base)
+    elif checkpoints.INDEX not in repository.files:
+        raise checkpoints.no_pipeline(repository)
+    else:
+        found = _pipeline(repository, safety_checker)
+        own, others = checkpoints.beside(repository)
+        if not (named.adapters or named.none):
+            checkpoints.refuse_beside(given.base, repository.on_hub or given.base, own)
+        used = {checkpoints.file_of(one.name) for one in named.adapters}
+        if left := [path for path in (*own, *others) if path not in used]:
+            remark = f"{given.base}: {', '.join(left)} lies beside the model and is not used."
+            found = replace(found, base=replace(found.base, remarks=(*found.base.remarks, remark)))
+    if not named.adapters:
+        return found
+    for package in ("peft",):
+        _check_package(package, package, f"A LoRA on {given.base} needs")
+    loras = [(checkpoints.look_up_lora(one, given.base), one.weight) for one in named.adapters]
+    parts = (found.configurations or found.base).repository
+    for lora, _ in loras:
+        _check_fits(lora, parts, given.base)
+    return replace(found, adapters=tuple(loras))
+
+
+def _pipeline(repository: Repository, safety_checker: bool) -> Found:
+    """Return the files of a pipeline."""
+    name = repository.name
+    parts = models.check_index(repository.file(checkpoints.INDEX))
+    spared = frozenset({"image_encoder", *([] if safety_checker else ["safety_checker"])}.intersection(parts))
+    files, variants = [], {}
     for part in parts:
+        there = [path for path in repository.matching(_weights([part])) if path.rpartition("/")[0] == part]
+        whole = [path for path in there if not any(fnmatch(path, pattern) for pattern in _VARIANTS)]
+        for variant in _LOADED_VARIANTS:
+            # A part that nobody asks for is left out, whatever there is of it.
+            if (
+                not whole
+                and part not in spared
+                and (whole := [path for path in there if f".{variant}" in path and ".non_ema" not in path])
+            ):
+                variants[part] = variant
+        if part not in spared:
+            files += whole
         # What has weights has a config.json; schedulers and tokenizers have files of other names.
-        if f"{part}/config.json" in found.files and not any(found.matching(_weights([part]), _VARIANTS)):
-            other = [
-                path for path in found.files if path.startswith(f"{part}/") and path.endswith(_ANY_WEIGHTS)
-            ]
-            raise ParameterError(
-                f"{name} has no weights as .safetensors, or not for all its parts: {part} has "
-                f"{', '.join(sorted(other)) or 'none'}. Other formats are refused, because they can run code when they "
-                "are opened, and weights of a variant alone cannot be loaded yet. Choose a copy of the model that has "
-                "them."
-            )
-    return found.with_weights(_weights(parts), _VARIANTS)
+        if f"{part}/config.json" in repository.files and part not in spared:
+            if not whole and not (repository.on_hub and repository.folder):
+                raise _no_weights(repository, part)
+            _check_quantised(repository, part)
+    located = repository.with_weights(
+        [repositories.exactly(path) for path in files] or _weights(parts), _VARIANTS if not files else ()
+    )
+    if variants:
+        listed = ", ".join(f"{part} ({variant})" for part, variant in variants.items())
+        located = replace(located, remarks=(f"{name} has weights of a variant alone for {listed}.",))
+    return Found(located, variants, spared)
 
 
-def fetch(name: str) -> Path:
-    """Return the folder of the text-to-image model ``name``, downloaded where it is on the hub.
+def _no_weights(repository: Repository, part: str) -> ParameterError:
+    other = sorted(p for p in repository.files if p.startswith(f"{part}/") and p.endswith(_ANY_WEIGHTS))
+    fix = "Choose a copy of the model that has them."
+    if part == "safety_checker":
+        fix = "Set generation.safety_checker to off to do without it, or choose a copy of the model that has them."
+    return ParameterError(
+        f"{repository.name} has no weights as .safetensors, or not for all its parts: {part} has "
+        f"{', '.join(other) or 'none'}. Other formats are refused, because they can run code when they are opened. "
+        f"{fix}"
+    )
+
+
+def _check_quantised(repository: Repository, part: str) -> None:
+    """Refuse quantised weights that cannot be read here."""
+    said = repository.json(f"{part}/config.json").get("quantization_config")
+    if not isinstance(said, dict):
+        return
+    method = str(said.get("quant_method", "bitsandbytes"))
+    what = f"{repository.name} is quantised ({part}: {method}), which needs"
+    if method not in _QUANTISERS:
+        raise ParameterError(
+            f"{repository.name} is quantised ({part}: {method}) in a way that diffusers does not read. Choose a copy "
+            f"that is not, or is by one of {', '.join(sorted({module for module, _ in _QUANTISERS.values()}))}."
+        )
+    _check_package(*_QUANTISERS[method], what)
+    if _QUANTISERS[method][0] == "bitsandbytes" and processor.accelerator() == "cpu":
+        raise ParameterError(f"{what} a GPU, and there is none here. Choose a copy that is not quantised.")
+
+
+def _check_package(module: str, package: str, what: str) -> None:
+    try:
+        there = find_spec(module) is not None
+    except ModuleNotFoundError:
+        there = False
+    if not there:
+        raise ParameterError(f"{what} the package {package}, which is not installed: pip install {package}")
+
+
+def _one_file(repository: Repository, where: str) -> Found:
+    """Return a checkpoint in one file, and the configurations of its base model."""
+    name, path = repository.name, checkpoints.file_of(where)
+    if path not in repository.files:
+        raise ParameterError(f"{name} names a file that its repository does not have.")
+    tensors = repository.tensors(path)
+    checkpoints.check_file(name, tensors, repository)
+    base = checkpoints.configurations(repository, where)
+    fix = (
+        f"What the parts of {name} are, a file does not say. Run once with a network, or put it into a folder with the "
+        f"{checkpoints.INDEX} and the configurations of its base model."
+    )
+    try:
+        of = repositories.look_up(base, "text-to-image", base)
+        index = of.json(checkpoints.INDEX)
+        parts = models.check_index(of.file(checkpoints.INDEX))
+    except BiaslabError as error:
+        raise ParameterError(f"{name} is read by the configurations of {base}: {error} {fix}") from error
+    lacks = [part for part in parts if _lacks(index[part], tensors)]
+    if lacks:
+        raise ParameterError(
+            f"{name} holds no {' and no '.join(lacks)}, so it is no whole model. Name a file that does, or the "
+            "pipeline that it belongs to."
+        )
+    remarks = ()
+    if base != str(repository.folder) and models.on_hub(base)[0] != repository.on_hub:
+        remarks = (
+            f"{name} is one file, and taken for a model like {base}, whose configurations it is read by.",
+        )
+    files = tuple(of.matching(models.CONFIGURATIONS))
+    return Found(
+        replace(
+            repository.with_weights([repositories.exactly(path)], ["*.json", "*.txt", "*.model", "*.jinja"]),
+            remarks=remarks,
+        ),
+        {},
+        frozenset(models.SPARED).intersection(parts),
+        Located(of, (), files),
+    )
+
+
+def _lacks(part: list, tensors: Mapping[str, tuple[int, ...]]) -> bool:
+    """Return whether a file has no weights for a part, a text encoder, of a library and class."""
+    from diffusers.loaders import single_file_utils as known
+
+    if "CLIPText" in part[1]:
+        return not any(
+            known.CHECKPOINT_KEY_NAMES[key] in tensors for key in known.CHECKPOINT_KEY_NAMES if "clip" in key
+        )
+    if part[1] == "T5EncoderModel":
+        return not known.is_t5_in_single_file(tensors)
+    return part[0] == "transformers" and part[1].endswith(
+        ("Model", "ForConditionalGeneration", "ForCausalLM")
+    )
+
+
+# Of the network that a LoRA changes, what its tensors' names show, and the tensor that reads text.
+_OF_UNETS = re.compile(r"(down|up|input|output)_blocks|mid(dle)?_block")
+_OF_TRANSFORMERS = re.compile(r"transformer|(double|single|joint)_blocks|(^|[._])(blocks|layers)[._]\d")
+_READS_TEXT = re.compile(r"attn2[._]to_[kv][._].*(lora[._]?(down|A))")
+
+
+def _check_fits(lora: Located, parts: Repository, base: str) -> None:
+    """Refuse a LoRA for another kind of network, as far as its names and shapes tell."""
+    (path,) = lora.weights
+    tensors = lora.repository.tensors(path)
+    index = parts.json(checkpoints.INDEX)
+    own = {part for part in ("unet", "transformer") if isinstance(index.get(part), list) and index[part][1]}
+    network = [name for name in tensors if not re.match(r"(text_encoder|lora_te)", name)]
+    kind = ""
+    if any(map(_OF_UNETS.search, network)):
+        kind = "unet"
+    elif any(map(_OF_TRANSFORMERS.search, network)):
+        kind = "transformer"
+    said = checkpoints.base_of(lora.repository)
+    trained = f" Its card says that it was made for {said}." if said else ""
+    if kind and own and kind not in own:
+        raise ParameterError(
+            f"{lora.repository.name} is a LoRA for a model with a {kind}, such as the tensor {network[0]}, and {base} "
+            f"has a {own.pop()}.{trained} Name the model that it was trained on."
+        )
+    if kind == "unet" and "unet/config.json" in parts.files:
+        width = parts.json("unet/config.json").get("cross_attention_dim")
+        for name in filter(_READS_TEXT.search, network):
+            if isinstance(width, int) and tensors[name][-1] != width:
+                raise ParameterError(
+                    f"{lora.repository.name} is a LoRA for another model than {base}: {name} reads text as rows of "
+                    f"{tensors[name][-1]} numbers, and here they have {width}.{trained} Name the model that it was "
+                    "trained on."
+                )
+
+
+def fetch(name: str, *, safety_checker: bool = True) -> Files:
+    """Return the files of the text-to-image model ``name``, downloaded where they are on the hub.
 
     Raises as :func:`look_up`, and ParameterError where the model brings code.
     """
-    where = models.resolve(name, "text-to-image")
-    if Path(where).is_dir():
-        return Path(where)
-    # Before gigabytes are fetched; what else lies there is not for us.
-    located = look_up(name)
-    if located.repository.folder:
-        models.check_folder(located.repository.folder)
-        return located.repository.folder
+    found = look_up(name, safety_checker=safety_checker)
+    given = adapters.split(name).adapters
+    for remark in (remark for located in found.located for remark in located.remarks):
+        _log.info(remark)
     try:
         with quiet(bars=True):
-            parts = models.check_index(located.repository.file("model_index.json"))
-            return models.fetched(where, _weights(parts), skip=_VARIANTS)
+            loras = [(_here(one), adapter) for (one, _), adapter in zip(found.adapters, given, strict=True)]
+            file = _here(found.base) if found.configurations else None
+            folder = _folder(found.configurations or found.base)
+            # The hub's cache names a model's folder by its commit.
+            known = folder.name if folder.parent.name == "snapshots" and not file else ""
+            return Files(
+                folder,
+                file,
+                found.base.repository.commit or known,
+                found.variants,
+                found.spared,
+                tuple(loras),
+            )
     except BiaslabError:
         raise
     # The hub's client raises many kinds of errors; each becomes one that says what to do.
     except Exception as error:
         raise ParameterError(models.hub_problem(name, "text-to-image", error)) from error
+
+
+def _folder(located: Located) -> Path:
+    """Return the folder of a pipeline, or of configurations, looked through."""
+    repository = located.repository
+    if repository.folder:
+        if repository.on_hub:
+            models.check_folder(repository.folder)
+        return repository.folder
+    weights = [repositories.exactly(path) for path in located.weights]
+    return models.fetched(f"{repository.on_hub}@{repository.commit}", weights)
+
+
+def _here(located: Located) -> Path:
+    """Return the one file of weights, on this machine."""
+    (path,) = located.weights
+    return located.repository.file(path)
 
 
 def _weights(parts: Iterable[str]) -> list[str]:
@@ -126,30 +380,71 @@ def _has_class(library: str, name: str) -> bool:
     return ours and inspect.isclass(getattr(where, name, None))
 
 
-def load_pipeline(folder: Path, name: str, *, dtype, safety_checker: bool):
-    """Return the pipeline in ``folder`` on the CPU, its weights as torch's ``dtype``; ``name`` is for messages.
+def load_pipeline(files: Files, name: str, *, dtype, safety_checker: bool):
+    """Return the pipeline of files on the CPU, its weights as torch's ``dtype``; ``name`` is for messages.
 
     Raises:
-        ParameterError: The folder does not hold a text-to-image pipeline that can be loaded.
+        ParameterError: They are not of a text-to-image pipeline that can be loaded, or a LoRA cannot be put on it.
     """
     import diffusers
 
-    made = pipeline_class(folder, name)
-    options = {"dtype": dtype}
-    if not safety_checker and "safety_checker" in _said(folder):
+    made, said = pipeline_class(files.folder, name), _said(files.folder)
+    options = {"dtype": dtype} | dict.fromkeys(files.spared)
+    if not safety_checker and "safety_checker" in said:
         options["safety_checker"] = None
-    vae = models.autoencoder(folder)
+    vae = models.autoencoder(files.folder)
     mapped = made in diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()
     loader = diffusers.AutoPipelineForText2Image if mapped else diffusers.DiffusionPipeline
     with loading(name, f"a {made.__name__}"), quiet():
-        if vae and vae.parent != folder:
-            options["vae"] = diffusers.AutoencoderKL.from_pretrained(
-                vae, use_safetensors=True, torch_dtype=dtype
-            )
-        pipe = loader.from_pretrained(str(folder), use_safetensors=True, **options)
+        if files.file:
+            pipe = _from_file(made, files, name, dtype)
+        else:
+            if vae and vae.parent != files.folder:
+                options["vae"] = diffusers.AutoencoderKL.from_pretrained(
+                    vae, use_safetensors=True, torch_dtype=dtype
+                )
+            # By themselves, for where there are others, too, a pipeline would take the variant of these as well.
+            for part, variant in files.variants.items():
+                kind = _class(*said[part])
+                options[part] = kind.from_pretrained(
+                    files.folder / part, variant=variant, use_safetensors=True, torch_dtype=dtype
+                )
+            pipe = loader.from_pretrained(str(files.folder), use_safetensors=True, **options)
+    with quiet():
+        loras.put_on(pipe, files.adapters, name)
     texts.check_lengths(pipe, name)
     pipe.set_progress_bar_config(disable=True)
     return pipe
+
+
+def _from_file(made: type, files: Files, name: str, dtype):
+    """Return the pipeline of a checkpoint in one file."""
+    if not hasattr(made, "from_single_file"):
+        raise ParameterError(
+            f"{name} is one file of a {made.__name__}, of which diffusers reads folders only."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        # Without weights: diffusers would take those for parts that the file lacks.
+        left = shutil.ignore_patterns(*(f"*{ending}*" for ending in (*_ANY_WEIGHTS, ".onnx", ".xml")))
+        shutil.copytree(files.folder, folder, dirs_exist_ok=True, ignore=left)
+        given = {"config": folder, "local_files_only": True, "torch_dtype": dtype}
+        pipe = made.from_single_file(str(files.file), **given, **dict.fromkeys(files.spared))
+    for part, network in pipe.components.items():
+        if missing := [key for key, value in _parameters(network) if value.is_meta]:
+            raise ParameterError(f"{name} lacks weights of its {part}, such as {missing[0]}.")
+    return pipe
+
+
+def _parameters(part) -> Iterator:
+    return part.named_parameters() if hasattr(part, "named_parameters") else iter(())
+
+
+def _class(library: str, name: str) -> type:
+    """Return the class of a part of a pipeline."""
+    import diffusers
+
+    where = diffusers.pipelines if hasattr(diffusers.pipelines, library) else None
+    return getattr(getattr(where, library) if where else import_module(library), name)
 
 
 def set_scheduler(pipe, name: str) -> None:

@@ -5,15 +5,14 @@ Whoever asks for images opens a model by its name and does not know which kind i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from biaslab import models, repositories
+from biaslab import adapters, checkpoints, models, repositories
 from biaslab.captions.corpus import Corpus
 from biaslab.errors import BiaslabError, ParameterError
 from biaslab.generation import families, generator, loading, spaces, texts
@@ -63,15 +62,15 @@ class ImageModel:
     truthful: bool = False
     """Whether it draws what is true of captions: its images are drawn when they are read, and are no model's."""
 
-    def look_up(self) -> Located | None:
-        """Return its files, without reading or fetching its weights; None where it has none.
+    def look_up(self) -> list[Located]:
+        """Return its files, without reading or fetching its weights: its own, then what else it is made of.
 
         Raises:
             ParameterError, MissingInputError: They are not to be had, as far as can be known from here.
         """
-        return None
+        return []
 
-    def in_words(self, located: Located) -> str:
+    def in_words(self) -> str:
         """Say by which settings images are made, where the settings of generation reach it; else nothing."""
         return ""
 
@@ -161,13 +160,15 @@ def open_model(
     endpoint: EndpointSettings,
     corpus: Callable[[], Corpus],
     device: str = "auto",
+    offload: str = "none",
     of: str = "captions",
     design: DallEvalDesign | None = None,
 ) -> ImageModel:
     """Return a model by its name.
 
     Args:
-        name: A folder or the hub name of a diffusers pipeline; ``endpoint:NAME``; or what an installed package brings.
+        name: A folder or the hub name of a diffusers pipeline, or a checkpoint in one file, also with LoRAs on it
+            (:mod:`biaslab.adapters`); ``endpoint:NAME``; or what an installed package brings.
         corpus: Opens the captions, for what draws what is true of them.
         of: What prompts ask for: ``captions``, ``people``, ``dalleval`` or ``triplets``. A name that a package brings
             may stand for a model of its own for each.
@@ -183,7 +184,7 @@ def open_model(
         return EndpointModel(name, endpoint, pictures=settings.pictures)
     # Tables call it by the name that was given.
     stands_for = name if of == "captions" else models.instead(name, "text-to-image", of)
-    return DiffusersModel(stands_for, settings, device=device)
+    return DiffusersModel(stands_for, settings, device=device, offload=offload)
 
 
 class DiffusersModel(ImageModel):
@@ -191,9 +192,12 @@ class DiffusersModel(ImageModel):
 
     sends = True
 
-    def __init__(self, name: str, settings: GenerationSettings, *, device: str) -> None:
-        self.label = models.folder_name(name) if os.path.isdir(name) else name
+    def __init__(
+        self, name: str, settings: GenerationSettings, *, device: str, offload: str = "none"
+    ) -> None:
+        self.label = checkpoints.label(name)
         self._name, self._settings, self._device = name, settings, device
+        self._load = partial(generator.load, offload=offload)
 
     @property
     def pictures(self) -> str:
@@ -203,7 +207,7 @@ class DiffusersModel(ImageModel):
     @property
     def digest(self) -> str:
         """A digest of its weights."""
-        return models.digest(self._where())
+        return checkpoints.digest(self._name)
 
     @property
     def autoencoder(self) -> Path | None:
@@ -213,28 +217,39 @@ class DiffusersModel(ImageModel):
     def _where(self) -> str:
         return models.resolve(self._name, "text-to-image")
 
-    def look_up(self) -> Located:
-        """Look for a pipeline with safetensors for all its parts, and whether it can do what is asked."""
-        located = loading.look_up(self._name)
-        loading.pipeline_class(located.repository.file("model_index.json").parent, self._name)
-        families.of_files(located.repository).check(self._settings, self.label)
-        return located
+    @cached_property
+    def _found(self) -> loading.Found:
+        return loading.look_up(self._name, safety_checker=self._settings.safety_checker == "model")
 
-    def in_words(self, located: Located) -> str:
+    @property
+    def _family(self) -> families.Family:
+        """Its family, of which only configurations are read."""
+        parts = (self._found.configurations or self._found.base).repository
+        loading.pipeline_class(parts.file(checkpoints.INDEX).parent, self._name)
+        return families.of_files(parts, adapters.split(self._name).base)
+
+    def look_up(self) -> list[Located]:
+        """Look for a pipeline with safetensors for all its parts, and for what its name puts on it.
+
+        What it cannot do, or what has no effect on it, is refused.
+        """
+        self._family.check(self._settings, self.label)
+        return self._found.located
+
+    def in_words(self) -> str:
         """Say by which settings images are made, of its own and asked for."""
-        return families.of_files(located.repository).in_words(self._settings, self.label)
+        return self._family.in_words(self._settings, self.label)
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look it up; a folder must hold a pipeline."""
-        self._where()
-        folder = Path(os.path.expanduser(self._name))
-        if folder.is_dir() and not (folder / "model_index.json").is_file():
-            raise ParameterError(f"{self._name} is no diffusers pipeline: it holds no model_index.json.")
+        folder = Path(checkpoints.find(self._name).base)
+        if folder.is_dir() and not (folder / checkpoints.INDEX).is_file():
+            raise checkpoints.no_pipeline(repositories.of_folder(folder, self._name))
 
     def own(self) -> dict[str, object]:
         """Return its makers' steps and guidance; none of a model that is not to be reached."""
         try:
-            family = families.of_files(repositories.look_up(self._name, "text-to-image"))
+            family = self._family
         except BiaslabError:
             return {}
         return {"steps": family.steps, "guidance_scale": family.guidance}
@@ -245,18 +260,20 @@ class DiffusersModel(ImageModel):
 
     def compare_prompts(self, pairs: pd.DataFrame, **run) -> pd.DataFrame:
         """Compare them where the denoising network receives them."""
-        return spaces.compare_prompts(pairs, self._name, self._settings, device=self._device, **run)
+        given = {"device": self._device, "load": self._load} | run
+        return spaces.compare_prompts(pairs, self._name, self._settings, **given)
 
     def load(self) -> Generator:
         """Load it."""
-        return generator.load(self._name, self._settings, device=self._device)
+        return self._load(self._name, self._settings, device=self._device)
 
     def generate(self, prompts: pd.DataFrame, *, progress: bool = True, **run) -> GeneratedImages:
         """Generate images, as ``kept_as`` or :class:`biaslab.generation.GeneratedImages`."""
         return self._images(prompts, **run).complete(progress=progress)
 
     def _images(self, prompts: pd.DataFrame, *, kept_as: type | None = None, **run) -> GeneratedImages:
-        made = (kept_as or GeneratedImages)(prompts, self._name, self._settings, device=self._device, **run)
+        given = {"device": self._device, "load": self._load} | run
+        made = (kept_as or GeneratedImages)(prompts, self._name, self._settings, **given)
         made.pictures = self.pictures
         return made
 

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab import models
+from biaslab import checkpoints
 from biaslab.engine import Memo
 from biaslab.errors import ParameterError
 from biaslab.generation import generator, texts
@@ -56,7 +56,6 @@ def compare_prompts(
     Raises:
         ParameterError: The model cannot be loaded, or does not know a word.
     """
-    where = models.resolve(model, "text-to-image")
     whole = {*pairs["first"], *pairs["second"]}
 
     @Memo
@@ -66,7 +65,7 @@ def compare_prompts(
         loaded.check(sorted(whole))
         return loaded
 
-    inputs = {"weights": models.digest(where), "dtype": settings.dtype}
+    inputs = {"weights": checkpoints.digest(model), "dtype": settings.dtype}
     stage = store.stage("prompt_similarity", inputs, partial(_compared_prompts, ready))
     return _computed(stage, pairs, f"comparing prompts as {model} reads them", progress)
 

@@ -11,12 +11,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from biaslab import plugins, reading
+from biaslab import adapters, plugins, reading
 from biaslab.captions.corpus import FileCorpus, open_corpus
 from biaslab.captions.corpus import absolute as absolute_corpus
 from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
+from biaslab.generation import generator
 from biaslab.judging import instances, skill_ratings
 from biaslab.judging.images import CaptionImages, FolderImages
 from biaslab.judging.instances import GROUNDED, TRUTH
@@ -84,6 +85,9 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
 
 
 def _absolute(name: str, *, always: bool = False) -> str:
+    named = adapters.split(name)
+    if named.adapters or named.none:
+        return str(named.mapped(_absolute))
     # What is known, or a package brings, goes before a folder that happens to have its name.
     if not always and (name in PINNED or any(name in plugins.points(group) for group in plugins.GROUPS)):
         return name
@@ -114,6 +118,9 @@ def check(model: str, settings: Settings) -> None:
         one.triplets.at_guidance()
         for made_by in (one.image_model(), one.image_model("people", several=True)):
             made_by.check(pipeline.occupations, n_images)
+            # What workers of a cluster have, this machine may not.
+            if made_by.sends and one.settings.compute.engine == "local":
+                generator.check_offload(one.settings.compute.offload, one.settings.compute.device)
     here = (model, *settings.others)
     if unknown := [name for name in settings.models if name not in here]:
         raise ParameterError(

@@ -475,7 +475,8 @@ class Stages:
             wide = {"aspect": s.people.aspect} | ({"width": 0} if s.people.aspect != 1 else {})
             generation = generation.changed(**wide)
             endpoint = endpoint.changed(size=s.people.image_size or endpoint.size)
-        more = {"endpoint": endpoint, "corpus": lambda: self.corpus, "device": s.compute.device}
+        more = {"endpoint": endpoint, "corpus": lambda: self.corpus}
+        more |= {"device": s.compute.device, "offload": s.compute.offload}
         return open_model(self.model, generation, of=of, design=s.dalleval, **more)
 
     @kept

@@ -295,7 +295,7 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
     if use.setting == "model":
         # A name that a package brings may stand for a model for each kind of images.
         found = [pipeline.image_model(of).look_up() for of in ("captions", "people", "dalleval", "triplets")]
-        return list({located.repository.name: located for located in found if located}.values())
+        return list({located.repository.name: located for each in found for located in each}.values())
     if use.setting == "captions.encoder":
         return neighbours.look_up(use.name)
     found = lookup.look_up(use.name, use.kind)

@@ -153,4 +153,4 @@ def test_sizes_that_nothing_has_are_told_with_the_models_name_before_any_image(
         load(str(folder), GenerationSettings(steps=1))
     if key == "model_max_length":
         with pytest.raises(ParameterError, match=rf"it: .* {told}"):
-            loading.load_pipeline(folder, "it", dtype=None, safety_checker=False)
+            loading.load_pipeline(loading.Files(folder), "it", dtype=None, safety_checker=False)

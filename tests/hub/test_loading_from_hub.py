@@ -98,14 +98,15 @@ def test_who_asks_too_much_waits_and_asks_again(hub, files):
 
 def test_sizes_are_told_before_anything_is_fetched(hub, files):
     hub.serve(NAME, files)
-    located = loading.look_up(NAME)
+    located = loading.look_up(NAME).base
     whole = {path: (files / path).stat().st_size for path in located.files}
     weights = {path for path in whole if path.endswith(".safetensors")}
     assert weights == {*located.weights} and located.size == sum(whole[path] for path in weights)
-    # But for the index, which was read.
-    assert located.download == sum(whole.values()) - whole["model_index.json"] and hub.fetched() == 0
+    # But for the index and the parts' configurations, which were read.
+    read = [path for path in whole if path.endswith(("/config.json", "model_index.json"))]
+    assert located.download == sum(whole.values()) - sum(whole[path] for path in read) and hub.fetched() == 0
     load(NAME, GenerationSettings(steps=2))
-    assert loading.look_up(NAME).download == 0
+    assert loading.look_up(NAME).base.download == 0
 
 
 def test_of_the_hub_only_what_is_needed_is_fetched(hub, files):
@@ -143,7 +144,7 @@ def test_code_that_lies_in_the_cache_already_is_found_before_the_model_is_loaded
         load(NAME, GenerationSettings(steps=2))
 
 
-@pytest.mark.parametrize("other", ["bin", "fp16.safetensors"])
+@pytest.mark.parametrize("other", ["bin", "non_ema.safetensors"])
 def test_a_part_on_the_hub_without_weights_that_are_read(hub, files, other):
     (files / UNET).rename(files / UNET.replace("safetensors", other))
     with pytest.raises(

@@ -1,0 +1,551 @@
+"""Models as people have them, from the hub and from here: one file, LoRAs on a model, variants, what is quantised."""
+
+import json
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_checkpoints as tiny
+from safetensors.numpy import load_file, save_file
+
+from biaslab import adapters, checkpoints, models
+from biaslab.errors import ParameterError
+from biaslab.generation import GenerationSettings, generator, load, loading
+from biaslab.generation.models import DiffusersModel
+
+NAME, BASE, LORA = "owner/mix", "stable-diffusion-v1-5/stable-diffusion-v1-5", "owner/lora"
+OWN = "pytorch_lora_weights.safetensors"
+FEW = GenerationSettings(steps=2, dtype="float32")
+
+
+@pytest.fixture
+def files(folders, tmp_path):
+    """Return a folder with the files of a pipeline."""
+    return Path(shutil.copytree(folders("sd1"), tmp_path / "files"))
+
+
+def image(name, settings=FEW) -> np.ndarray:
+    (made,) = load(str(name), settings).images(["a photo of a nurse"], [("p", 0)], seed=3)
+    return made
+
+
+def without_weights(folder: Path, to: Path) -> Path:
+    return Path(shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*.safetensors")))
+
+
+def heads(hub, *files: Path) -> int:
+    """Return how many bytes the heads of files are, each asked for with its length."""
+    return sum(8 + int.from_bytes(file.read_bytes()[:8], "little") for file in files)
+
+
+def refused(name, message, **settings):
+    with pytest.raises(ParameterError, match=message):
+        DiffusersModel(str(name), FEW.changed(**settings), device="cpu").look_up()
+    with pytest.raises(ParameterError, match=message):
+        load(str(name), FEW.changed(**settings))
+
+
+needs_peft = pytest.mark.skipif(find_spec("peft") is None, reason="LoRAs need the package peft")
+
+
+# -- one file ----------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_in_one_file_makes_the_images_of_its_pipeline(files, tmp_path):
+    # Its configurations lie beside it.
+    file = tiny.one_file(files, without_weights(files, tmp_path / "mine") / "my-mix.safetensors")
+    assert np.array_equal(image(file), image(files))
+    assert DiffusersModel(str(file), FEW, device="cpu").label == "my-mix"
+
+
+def test_on_the_hub_it_is_read_by_the_configurations_of_its_base_model(hub, files, tmp_path):
+    file = tiny.one_file(files, tmp_path / "mix.safetensors")
+    commit = hub.serve(NAME, tmp_path, lambda path: path == file.name).commit
+    base = hub.serve(BASE, files).commit
+    name = f"{NAME}/mix.safetensors"
+    model = DiffusersModel(name, FEW, device="cpu")
+    found = model.look_up()
+    # Of its weights the head alone was asked for.
+    assert hub.fetched() == heads(hub, file)
+    assert [(one.repository.on_hub, one.repository.commit) for one in found] == [(NAME, commit), (BASE, base)]
+    assert found[0].download == found[0].size == file.stat().st_size and found[1].size == 0
+    assert f"taken for a model like {BASE}" in found[0].remarks[0]
+    assert np.array_equal(image(name), image(files))
+    # Weights of the base model are none of its own.
+    assert hub.fetched(of=BASE) == 0 and model.look_up()[0].download == 0
+    assert load(name, FEW).description()["revision"] == commit
+    assert {NAME: commit, BASE: base}.items() <= models.commits().items()
+    assert model.digest == f"{NAME}@{commit}/mix.safetensors by {BASE}@{base}"
+
+
+def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files, tmp_path, monkeypatch):
+    file = tiny.one_file(files, tmp_path / "mix.safetensors")
+    refused(
+        file, rf"is read by the configurations of {BASE}: .*put it into a folder with the model_index\.json"
+    )
+    base = hub.serve(BASE, files).commit
+    digest = DiffusersModel(str(file), FEW, device="cpu").digest
+    assert digest.endswith(f" by {BASE}@{base}") and np.array_equal(image(file), image(files))
+    weights = load_file(file)
+    save_file({k: v * 1.01 for k, v in weights.items()}, file)
+    assert DiffusersModel(str(file), FEW, device="cpu").digest != digest
+    (models.cached(BASE) / "snapshots" / base / "words.py").write_text("raise SystemExit")
+    with pytest.raises(ParameterError, match=r"holds words\.py, which could be run"):
+        load(str(file), FEW)
+
+
+def test_a_repository_with_a_pipeline_tells_what_its_files_are_read_by(hub, files, tmp_path):
+    tiny.one_file(files, files / "mix.safetensors")
+    hub.serve(NAME, files)
+    assert np.array_equal(image(f"{NAME}/mix.safetensors"), image(NAME))
+    assert {
+        one.repository.on_hub
+        for one in DiffusersModel(f"{NAME}/mix.safetensors", FEW, device="cpu").look_up()
+    } == {NAME}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        (
+            ["lora_unet_down_blocks_0.lora_down.weight"],
+            r"is a LoRA, which is no model by itself.* Write BASE\+",
+        ),
+        (["encoder.conv_in.weight", "decoder.conv_in.weight"], r"is an autoencoder \(VAE\) alone"),
+        (["text_model.encoder.layers.0.self_attn.q_proj.weight"], "is a text encoder alone"),
+        (
+            ["double_blocks.0.img_attn.qkv.weight", "img_in.weight"],
+            "is a denoising network alone, without text",
+        ),
+        (["model.diffusion_model.input_blocks.0.0.weight"], "holds no autoencoder and no text encoder"),
+        (["model.diffusion_model.a", "scaled_fp8"], "is a quantised network"),
+        (["emb_params"], "is an embedding of a few words"),
+    ],
+)
+def test_a_file_that_is_no_model_is_named_as_what_it_is(hub, tmp_path, tensors, message):
+    file = tmp_path / "it.safetensors"
+    save_file({name: np.zeros((2, 2), np.float32) for name in tensors}, file)
+    refused(file, message)
+    hub.serve(NAME, tmp_path)
+    refused(f"{NAME}/it.safetensors", message)
+    assert not [
+        r for r in hub.log if r.path.endswith(".safetensors") and r.status == 200 and r.method == "GET"
+    ]
+
+
+def test_a_file_that_lacks_a_part_or_is_none_is_refused_before_it_is_fetched(hub, files, tmp_path):
+    hub.serve(BASE, files)
+    (tmp_path / "served").mkdir()
+    file = tiny.one_file(files, tmp_path / "served" / "part.safetensors", leave="cond_stage_model.")
+    (tmp_path / "served" / "broken.safetensors").write_bytes(b"\x10" * 40)
+    hub.serve(NAME, tmp_path / "served")
+    for name in (file, f"{NAME}/part.safetensors"):
+        refused(name, "a part of a model: it holds no text encoder")
+    for name in (tmp_path / "served" / "broken.safetensors", f"{NAME}/broken.safetensors"):
+        refused(name, "broken.safetensors is no file of safetensors, or broke off")
+    refused(f"{NAME}/other.safetensors", "names a file that its repository does not have")
+    refused(
+        "owner/none/other.safetensors",
+        r"There is no file 'owner/none/other\.safetensors' here\. The hub has no",
+    )
+    refused(NAME, r"is no pipeline, but holds checkpoints in one file\. Name one of owner/mix/broken")
+    # Weights of a base model that lie in the cache are not taken for those that a file lacks.
+    assert hub.fetched() <= 2 * 8 + 2 * heads(hub, file) + 2 * 40
+
+
+def test_what_diffusers_takes_a_file_for_is_told_by_its_head(tmp_path):
+    mark = "conditioner.embedders.1.model.transformer.resblocks.9.mlp.c_proj.bias"
+    whole = ("model.diffusion_model.x", "first_stage_model.x", mark)
+    save_file({name: np.zeros(2, np.float32) for name in whole}, tmp_path / "xl.safetensors")
+    where = str(tmp_path / "xl.safetensors")
+    repository = checkpoints.repositories.look_up(where, "text-to-image", where)
+    assert checkpoints.configurations(repository, where) == "stabilityai/stable-diffusion-xl-base-1.0"
+
+
+# -- LoRAs -------------------------------------------------------------------------------------------------
+
+
+@needs_peft
+@pytest.mark.parametrize("parts", [("unet",), ("unet", "text_encoder")])
+def test_a_lora_is_added_to_the_weights_as_strong_as_its_name_says(hub, files, tmp_path, parts):
+    added = tiny.lora(files, tmp_path / "lora" / OWN, parts=parts)
+    other = tiny.lora(files, tmp_path / "other" / "it.safetensors", seed=1)
+    hub.serve(BASE, files)
+    commit = hub.serve(LORA, tmp_path / "lora").commit
+    hub.serve("owner/other", tmp_path / "other")
+    both = {name: 0.7 * more for name, more in added.items()}
+    for name, more in other.items():
+        both[name] = both.get(name, 0) - 0.5 * more
+    whole = Path(shutil.copytree(files, tmp_path / "merged"))
+    tiny.merged(whole, both)
+    expected, plain = image(whole).astype(int), image(files).astype(int)
+    assert np.abs(expected - plain).max() > 20
+    for name in (
+        f"{BASE}+{LORA}:0.7+owner/other/it.safetensors:-0.5",
+        f"{files}+{tmp_path / 'lora'}:0.7+{tmp_path / 'other' / 'it.safetensors'}:-.5",
+    ):
+        # Sums of floating-point numbers in another order move pixels by a level.
+        assert np.abs(image(name) - expected).max() <= 1
+    model = DiffusersModel(f"{BASE}+{LORA}:0.7", FEW, device="cpu")
+    assert [one.repository.on_hub for one in model.look_up()] == [BASE, LORA]
+    assert model.label == f"{BASE}+{LORA}:0.7" and model.digest.endswith(f"+{LORA}@{commit}:0.7")
+    assert models.commits()[LORA] == commit
+    here = DiffusersModel(f"{files}+{tmp_path / 'lora' / OWN}", FEW, device="cpu")
+    assert here.label == "files+pytorch_lora_weights"
+    digests = {
+        DiffusersModel(f"{files}{lora}", FEW, device="cpu").digest for lora in ("", f"+{tmp_path / 'lora'}")
+    }
+    digests.add(DiffusersModel(f"{files}+{tmp_path / 'lora'}:0.7", FEW, device="cpu").digest)
+    assert len(digests) == 3
+
+
+@needs_peft
+def test_a_lora_on_one_file_is_a_model_too(files, tmp_path):
+    added = tiny.lora(files, tmp_path / "lora.safetensors")
+    file = tiny.one_file(files, without_weights(files, tmp_path / "a+b") / "mix.safetensors")
+    tiny.merged(files, added)
+    assert np.abs(image(f"{file}+{tmp_path / 'lora.safetensors'}").astype(int) - image(files)).max() <= 1
+
+
+def spoilt(tensors, how):
+    if how == "layers that are not there":
+        return {k.replace("down_blocks.1", "down_blocks.7"): v for k, v in tensors.items()}
+    if how == "one layer that is not there":
+        return {k.replace("to_k", "to_z"): v for k, v in tensors.items()}
+    if how == "nothing":
+        return {k: v * ("up" not in k) for k, v in tensors.items()}
+    if how == "another width":
+        return {
+            k: np.ones((2, 99), np.float32) if "attn2.to_k.lora.down" in k else v for k, v in tensors.items()
+        }
+    if how == "another network":
+        return {k.replace("unet.down_blocks.1.attentions.0.", "transformer."): v for k, v in tensors.items()}
+    return {k: np.ones((2, 99), np.float32) if "to_q.lora.down" in k else v for k, v in tensors.items()}
+
+
+@needs_peft
+@pytest.mark.parametrize(
+    ("how", "message", "before"),
+    [
+        ("layers that are not there", r"3 of the 3 layers .* such as unet\.down_blocks\.7\.", False),
+        ("one layer that is not there", r"1 of the 3 layers .* such as unet\.down_blocks\.1.*to_z", False),
+        ("nothing", "changes no weight of this model", False),
+        ("another shape", "cannot be loaded as a LoRA on .* size mismatch", False),
+        (
+            "another width",
+            r"is a LoRA for another model .* rows of 99 numbers, and here they have 16\. Its card",
+            True,
+        ),
+        (
+            "another network",
+            r"is a LoRA for a model with a transformer.* has a unet\. Its card says .* owner/its-base",
+            True,
+        ),
+    ],
+)
+def test_a_lora_that_is_none_for_the_model_is_refused(hub, files, tmp_path, how, message, before):
+    file = tmp_path / "lora" / OWN
+    tiny.lora(files, file)
+    save_file(spoilt(load_file(file), how), file, metadata={"format": "pt"})
+    (tmp_path / "lora" / "README.md").write_text("---\nbase_model: owner/its-base\n---\n")
+    hub.serve(BASE, files)
+    hub.serve(LORA, tmp_path / "lora")
+    for name in (f"{files}+{tmp_path / 'lora'}", f"{BASE}+{LORA}"):
+        with pytest.raises(ParameterError, match=message):
+            load(name, FEW)
+    if before:
+        assert hub.fetched(of=BASE) == 0
+        refused(f"{BASE}+{LORA}", message)
+
+
+def test_what_is_no_lora_is_not_put_on_a_model(hub, files, tmp_path):
+    hub.serve(BASE, files)
+    (tmp_path / "it").mkdir()
+    save_file({"decoder.conv_in.weight": np.zeros(2, np.float32)}, tmp_path / "it" / "vae.safetensors")
+    hub.serve(LORA, tmp_path / "it")
+    vae = r"is an autoencoder \(VAE\) alone and no LoRA, so it cannot be put on"
+    for name, message in (
+        (f"{BASE}+{LORA}", vae),
+        (f"{files}+{tmp_path / 'it' / 'vae.safetensors'}", vae),
+        (f"{BASE}+owner/none", "has no model 'owner/none'"),
+        (f"{BASE}+{LORA}/other.safetensors", r"names a file that is not there\. Name one of owner/lora/vae"),
+        (f"{BASE}+nothing", "There is no LoRA 'nothing'"),
+        (f"{BASE}+", "names no LoRA after its '[+]'"),
+        (f"{BASE}+{LORA}:0", "gives owner/lora the weight 0"),
+        (f"{BASE}+{LORA}+{LORA}:0.5", "names owner/lora twice"),
+    ):
+        refused(name, message)
+    shutil.copy(tmp_path / "it" / "vae.safetensors", tmp_path / "it" / "b.safetensors")
+    hub.serve(LORA, tmp_path / "it")
+    models._commits.clear()
+    refused(
+        f"{BASE}+{LORA}",
+        r"holds 2 files of safetensors, .*Name one of owner/lora/b\.safetensors, owner/lora/vae",
+    )
+    hub.serve(LORA, tmp_path / "it", lambda path: False)
+    (tmp_path / "it" / "lora.bin").write_bytes(b"pickled")
+    hub.serve(LORA, tmp_path / "it", lambda path: path == "lora.bin")
+    models._commits.clear()
+    refused(f"{BASE}+{LORA}", r"The LoRA owner/lora has lora\.bin; weights are read from \.safetensors only")
+    assert hub.fetched(of=BASE) == 0 and hub.fetched(".bin") == 0
+
+
+@needs_peft
+def test_a_lora_beside_a_model_is_never_passed_over(hub, files, tmp_path):
+    lora = tiny.lora(files, files / OWN)
+    hub.serve(NAME, files)
+    for name in (files, NAME):
+        refused(
+            name,
+            rf"holds {OWN} beside the model.* Write .*mi?.*\+.*/{OWN} to use it, or .*\+none to leave it out",
+        )
+    assert hub.fetched() == 0
+    bare = image(f"{files}+none")
+    assert np.array_equal(image(f"{NAME}+none"), bare)
+    used = image(f"{NAME}+{NAME}/{OWN}")
+    assert np.array_equal(image(f"{files}+{files / OWN}"), used)
+    tiny.merged(files, lora)
+    assert (
+        np.abs(used.astype(int) - image(f"{files}+none")).max() <= 1 < np.abs(used.astype(int) - bare).max()
+    )
+
+
+def test_an_example_beside_a_model_is_told_and_left_out(hub, repositories):
+    import tiny_repositories
+
+    hub.serve(tiny_repositories.SDXL, repositories(tiny_repositories.SDXL))
+    (found,) = DiffusersModel(tiny_repositories.SDXL, FEW, device="cpu").look_up()
+    assert found.remarks == (
+        "stabilityai/stable-diffusion-xl-base-1.0: sd_xl_offset_example-lora_1.0.safetensors lies beside the model and "
+        "is not used.",
+    )
+
+
+@pytest.mark.parametrize("told", ["card", "configuration", "nothing"])
+def test_a_lora_alone_says_what_to_write(hub, files, tmp_path, told):
+    tiny.lora(files, tmp_path / "lora" / OWN)
+    if told == "card":
+        (tmp_path / "lora" / "README.md").write_text(f"---\nbase_model:\n- {BASE}\ntags: [lora]\n---\n# It\n")
+    if told == "configuration":
+        said = {"peft_type": "LORA", "base_model_name_or_path": BASE}
+        (tmp_path / "lora" / "adapter_config.json").write_text(json.dumps(said))
+    hub.serve(LORA, tmp_path / "lora")
+    base = "BASE" if told == "nothing" else BASE
+    for name in (LORA, tmp_path / "lora"):
+        refused(name, rf"is a LoRA, which is no model by itself: it changes one\. Write {base}\+{name}")
+    assert hub.fetched() <= heads(hub, tmp_path / "lora" / OWN)
+
+
+# -- names -------------------------------------------------------------------------------------------------
+
+
+def test_names_with_a_plus_are_parted_where_nothing_is_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("a+b", "c+owner", "a+b+lora"):
+        (tmp_path / folder).mkdir()
+    one = adapters.Adapter
+    for name, base, given, none in (
+        ("owner/a@v1+owner/b", "owner/a@v1", [one("owner/b")], False),
+        (
+            "owner/a+owner/b/x.safetensors@v1:0.8+o/c:.5",
+            "owner/a",
+            [one("owner/b/x.safetensors@v1", 0.8), one("o/c", 0.5)],
+            False,
+        ),
+        ("a+b", "a+b", [], False),
+        ("a+b+owner/c:-1", "a+b", [one("owner/c", -1.0)], False),
+        ("a+b+lora", "a+b+lora", [], False),
+        ("owner/a+c+owner:2", "owner/a", [one("c+owner", 2.0)], False),
+        (f"owner/a+{tmp_path}/a+b", "owner/a", [one(f"{tmp_path}/a+b")], False),
+        (r"C:\models\a+D:\lora.safetensors:0.5", r"C:\models\a", [one(r"D:\lora.safetensors", 0.5)], False),
+        ("owner/a+none", "owner/a", [], True),
+        ("endpoint:a+b", "endpoint:a+b", [], False),
+    ):
+        assert adapters.split(name) == adapters.Named(base, tuple(given), none)
+        assert adapters.split(str(adapters.split(name))) == adapters.split(name)
+
+
+# -- variants, and parts that nobody needs -------------------------------------------------------------------
+
+
+def as_variant(
+    folder: Path, variant: str, parts=("unet", "vae", "text_encoder"), sharded: bool = False
+) -> None:
+    """Put weights of a variant in the place of those of parts."""
+    import torch
+    from diffusers import UNet2DConditionModel
+    from safetensors.torch import load_file as read
+    from safetensors.torch import save_file as write
+
+    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[variant]
+    for part in parts:
+        (file,) = (folder / part).glob("*.safetensors")
+        if sharded and part == "unet":
+            network = UNet2DConditionModel.from_pretrained(folder / part).to(dtype)
+            network.save_pretrained(folder / part, variant=variant, max_shard_size="20KB")
+        else:
+            small = {k: v.to(dtype) for k, v in read(file).items()}
+            write(small, file.with_suffix(f".{variant}.safetensors"), metadata={"format": "pt"})
+        file.unlink()
+
+
+@pytest.mark.parametrize("variant", ["fp16", "bf16"])
+@pytest.mark.parametrize("parts", [("unet", "vae", "text_encoder"), ("unet",)])
+@pytest.mark.parametrize("sharded", [False, True])
+def test_where_there_is_a_variant_alone_it_is_loaded(hub, files, tmp_path, variant, parts, sharded):
+    import torch
+    from safetensors.torch import load_file as read
+    from safetensors.torch import save_file as write
+
+    # What is left of weights in half precision, in files of the usual names.
+    rounded = Path(shutil.copytree(files, tmp_path / "rounded"))
+    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[variant]
+    for file in (file for part in parts for file in (rounded / part).glob("*.safetensors")):
+        write({k: v.to(dtype).float() for k, v in read(file).items()}, file, metadata={"format": "pt"})
+    as_variant(files, variant, parts, sharded)
+    hub.serve(NAME, files)
+    (found,) = DiffusersModel(NAME, FEW, device="cpu").look_up()
+    there = {p.relative_to(files).as_posix(): p.stat().st_size for p in files.rglob("*.safetensors")}
+    assert set(found.weights) == set(there) and found.size == sum(there.values()) and hub.fetched() == 0
+    expected = image(rounded)
+    assert np.array_equal(image(NAME), expected) and hub.fetched() == found.size
+    assert np.array_equal(image(files), expected)
+
+
+def test_where_both_are_there_the_usual_ones_are_taken(hub, files, tmp_path):
+    expected = image(files)
+    usual = files / "unet" / "diffusion_pytorch_model.safetensors"
+    save_file({k: v * 0 for k, v in load_file(usual).items()}, usual.with_suffix(".fp16.safetensors"))
+    as_variant(files, "fp16", ("vae",))
+    found = loading.look_up(str(files))
+    assert (
+        found.variants == {"vae": "fp16"}
+        and "unet/diffusion_pytorch_model.fp16.safetensors" not in found.base.weights
+    )
+    made = image(files).astype(int)
+    # The autoencoder alone is rounded.
+    assert np.abs(made - expected).max() <= 1
+    hub.serve(NAME, files)
+    assert np.array_equal(image(NAME), made)
+
+
+def with_checker(folders, tmp_path, part="safety_checker") -> Path:
+    folder = Path(shutil.copytree(folders("checked"), tmp_path / "checked"))
+    (folder / part / "model.safetensors").rename(folder / part / "pytorch_model.bin")
+    return folder
+
+
+def test_a_safety_checker_that_is_pickled_is_not_needed_where_it_is_off(hub, folders, tmp_path):
+    folder = with_checker(folders, tmp_path)
+    hub.serve(NAME, folder)
+    for name in (NAME, folder):
+        refused(
+            name,
+            r"safety_checker has safety_checker/pytorch_model\.bin\. .* Set generation\.safety_checker to off",
+        )
+    assert hub.fetched() == 0
+    off = FEW.changed(safety_checker="off")
+    expected = image(folders("checked"), off)
+    for name in (NAME, folder):
+        assert np.array_equal(image(name, off), expected)
+    assert hub.fetched(".bin") == 0
+
+
+def test_what_sees_images_is_left_out_of_a_model_that_is_given_texts(hub, folders, tmp_path, files):
+    import transformers
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.CLIPVisionConfig(**sizes, image_size=32, patch_size=8, projection_dim=8)
+    expected = image(files)
+    transformers.CLIPVisionModelWithProjection(config).save_pretrained(files / "image_encoder")
+    index = json.loads((files / "model_index.json").read_text())
+    index |= {"image_encoder": ["transformers", "CLIPVisionModelWithProjection"]}
+    (files / "model_index.json").write_text(json.dumps(index))
+    (files / "image_encoder" / "model.safetensors").rename(files / "image_encoder" / "pytorch_model.bin")
+    hub.serve(NAME, files)
+    assert np.array_equal(image(NAME), expected) and hub.fetched(".bin") == 0
+    assert np.array_equal(image(files), expected)
+
+
+# -- quantised ---------------------------------------------------------------------------------------------
+
+
+def quantised(folder: Path, method: str) -> None:
+    file = folder / "unet" / "config.json"
+    said = {"quant_method": method, "load_in_4bit": True}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"quantization_config": said}))
+
+
+@pytest.mark.parametrize(
+    ("method", "missing", "message"),
+    [
+        (
+            "bitsandbytes",
+            True,
+            r"quantised \(unet: bitsandbytes\), which needs the package bitsandbytes, .*pip install bits",
+        ),
+        (
+            "bitsandbytes",
+            False,
+            r"quantised \(unet: bitsandbytes\), which needs a GPU, and there is none here",
+        ),
+        ("quanto", True, r"needs the package optimum-quanto, .*pip install optimum-quanto"),
+        ("awq", False, r"quantised \(unet: awq\) in a way that diffusers does not read"),
+    ],
+)
+def test_what_quantised_weights_need_is_told_before_they_are_fetched(
+    hub, files, monkeypatch, method, missing, message
+):
+    quantised(files, method)
+    hub.serve(NAME, files)
+    monkeypatch.setattr(loading, "find_spec", lambda module: None if missing else module)
+    monkeypatch.setattr(loading.processor, "accelerator", lambda: "cpu")
+    refused(NAME, message)
+    refused(files, message)
+    assert hub.fetched() == 0
+
+
+def test_gguf_is_named_as_what_it_is(hub, tmp_path):
+    (tmp_path / "flux1-dev-Q4_K_S.gguf").write_bytes(b"GGUF")
+    (tmp_path / "README.md").write_text("---\nbase_model: black-forest-labs/FLUX.1-dev\n---\n")
+    hub.serve(NAME, tmp_path)
+    refused(
+        NAME, r"holds flux1-dev-Q4_K_S\.gguf, which is GGUF: .* It was made of black-forest-labs/FLUX\.1-dev"
+    )
+    refused(tmp_path, r"holds flux1-dev-Q4_K_S\.gguf, which is GGUF")
+    assert hub.fetched(".gguf") == 0
+
+
+# -- offloading --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offload", ["model", "sequential"])
+def test_where_models_run_on_the_cpu_there_is_nothing_to_offload(files, offload):
+    with pytest.raises(
+        ParameterError,
+        match=rf"compute\.offload is '{offload}'.* has no effect\. Set compute\.offload to none",
+    ):
+        DiffusersModel(str(files), FEW, device="cpu", offload=offload).load()
+
+
+@pytest.mark.parametrize("offload", ["none", "model", "sequential"])
+def test_what_is_offloaded_makes_the_same_images(files, monkeypatch, offload):
+    import diffusers
+
+    expected, asked = image(files), []
+    # In the place of a GPU stands the CPU.
+    monkeypatch.setattr(generator, "check_offload", lambda offload, device: None)
+    for name in ("enable_model_cpu_offload", "enable_sequential_cpu_offload"):
+        own = getattr(diffusers.DiffusionPipeline, name)
+
+        def enable(pipe, device, own=own, name=name):
+            asked.append(name)
+            return own(pipe, device=device)
+
+        monkeypatch.setattr(diffusers.DiffusionPipeline, name, enable)
+    model = DiffusersModel(str(files), FEW, device="cpu", offload=offload)
+    (made,) = model.load().images(["a photo of a nurse"], [("p", 0)], seed=3)
+    assert np.array_equal(made, expected)
+    assert asked == ([] if offload == "none" else [f"enable_{offload}_cpu_offload"])
