@@ -224,10 +224,16 @@ def _own_file(repository: Repository) -> str:
     )
 
 
+def named(repository: Repository, path: str) -> str:
+    """Return the name of a file in a folder or repository, as it can be given."""
+    if not repository.on_hub:
+        return str(repository.folder / path)
+    revision = models.on_hub(repository.name)[1]
+    return f"{repository.on_hub}/{path}" + (f"@{revision}" if revision else "")
+
+
 def _listed(repository: Repository) -> str:
-    found = [
-        f"{repository.name}/{path}" for path in sorted(repository.files) if path.endswith(".safetensors")
-    ]
+    found = [named(repository, path) for path in sorted(repository.files) if path.endswith(".safetensors")]
     return (
         f"Name one of {', '.join(found[:6])}{', …' if len(found) > 6 else ''}." if found else "It has none."
     )
@@ -240,12 +246,12 @@ def beside(repository: Repository) -> tuple[list[str], list[str]]:
     return own, [path for path in top if path not in own and "lora" in path.lower()]
 
 
-def refuse_beside(name: str, own: str, files: Iterable[str]) -> None:
+def refuse_beside(name: str, repository: Repository, files: Iterable[str]) -> None:
     """Refuse a pipeline with a LoRA of its own beside it: nobody says whether its images are to be the LoRA's."""
     for path in files:
         raise ParameterError(
             f"{name} holds {path} beside the model, and the name does not say whether it is meant. Write "
-            f"{name}+{own}/{path} to use it, or {name}+{adapters.NONE} to leave it out."
+            f"{name}+{named(repository, path)} to use it, or {name}+{adapters.NONE} to leave it out."
         )
 
 
@@ -256,7 +262,7 @@ def _refuse_others(repository: Repository) -> None:
     own = [path for path in ours if path in _OWN_LORAS or "lora" in path.lower()]
     if own or "adapter_config.json" in top:
         raise _lora_alone(repository, repository.name)
-    if ours and what_is(repository.tensors(ours[0])) == LORA:
+    if len(ours) == 1 and what_is(_quietly(lambda: repository.tensors(ours[0])) or ()) == LORA:
         raise _lora_alone(repository, repository.name)
     if gguf := [path for path in repository.files if path.lower().endswith(".gguf")]:
         base = base_of(repository)
@@ -289,6 +295,9 @@ def base_of(repository: Repository) -> str:
     Its configuration as an adapter says so, or its card.
     """
     said: Any = None
+    if repository.folder:
+        # Of a file, those that lie beside it.
+        repository = repositories.of_folder(repository.folder, repository.name)
     if "adapter_config.json" in repository.files:
         said = _quietly(
             lambda: repositories.read_json(repository.file("adapter_config.json"))["base_model_name_or_path"]

@@ -19,6 +19,8 @@ from biaslab.errors import ParameterError
 SAFETENSORS = ("*.safetensors",)
 # Bytes of the head of a file of safetensors, at most, as its own library has it.
 _LONGEST = 100_000_000
+# Those that were fetched, by their addresses.
+_heads: dict[str, dict[str, tuple[int, ...]]] = {}
 # Seconds to wait for it; what answers with a part of a file says so.
 _PATIENCE, _PARTIAL = 30, 206
 
@@ -87,7 +89,10 @@ class Repository:
                 with open(kept, "rb") as file:
                     return _shapes(lambda start, end: _between(file, start, end))
             url = hf_hub_url(self.on_hub, path, revision=self.commit)
-            return _shapes(lambda start, end: _ranged(url, start, end))
+            # What is at a commit does not change.
+            if url not in _heads:
+                _heads[url] = _shapes(lambda start, end: _ranged(url, start, end))
+            return _heads[url]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ParameterError(
                 f"{self.name}: {path} is no file of safetensors, or broke off: {error}. Fetch it again."

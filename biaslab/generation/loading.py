@@ -101,7 +101,7 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
         found = _pipeline(repository, safety_checker)
         own, others = checkpoints.beside(repository)
         if not (named.adapters or named.none):
-            checkpoints.refuse_beside(given.base, repository.on_hub or given.base, own)
+            checkpoints.refuse_beside(given.base, repository, own)
         used = {checkpoints.file_of(one.name) for one in named.adapters}
         if left := [path for path in (*own, *others) if path not in used]:
             remark = f"{given.base}: {', '.join(left)} lies beside the model and is not used."

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from biaslab.adapters import Adapter
+from biaslab.adapters import Adapter, base
 from biaslab.errors import ParameterError, loading
 
 # What stands behind the name of the layer that a tensor of a LoRA is for.
-_BEHIND = re.compile(r"\.(lora(_linear_layer)?[._](A|B|up|down|E|magnitude)\b|alpha$|dora_scale$|lokr_).*")
+_BEHIND = re.compile(r"\.(lora_(A|B|E|magnitude)|lokr_|alpha$).*")
 
 
 def put_on(pipe, adapters: Sequence[tuple[Path, Adapter]], name: str) -> None:
@@ -27,9 +28,17 @@ def put_on(pipe, adapters: Sequence[tuple[Path, Adapter]], name: str) -> None:
         raise ParameterError(f"{name} is a {type(pipe).__name__}, on which diffusers puts no LoRA.")
     for number, (file, adapter) in enumerate(adapters):
         where = {"weight_name": file.name, "local_files_only": True, "use_safetensors": True}
-        with loading(adapter.name, f"a LoRA on {name.partition('+')[0]}"), _any_peft():
+        with loading(adapter.name, f"a LoRA on {base(name)}"), _any_peft():
+            layers = _layers(pipe, str(file.parent), where)
+            _check_layers(layers, _modules(pipe), adapter.name)
             pipe.load_lora_weights(str(file.parent), adapter_name=_called(number), **where)
-        _check(pipe, _called(number), _layers(pipe, file), adapter.name)
+        changed = _changed(pipe, _called(number))
+        _check_layers(layers, changed, adapter.name)
+        if not any(changed.values()):
+            raise ParameterError(
+                f"{adapter.name} changes no weight of this model, so its images would be those of the model alone. "
+                "Leave it out, or fetch it again."
+            )
     with _any_peft():
         pipe.set_adapters([_called(n) for n in range(len(adapters))], [one.weight for _, one in adapters])
 
@@ -38,44 +47,53 @@ def _called(number: int) -> str:
     return f"lora_{number}"
 
 
-def _layers(pipe, file: Path) -> set[str]:
-    """Return the layers that a file's tensors are for, as diffusers calls them."""
+def _layers(pipe, folder: str, where: dict) -> set[str]:
+    """Return the layers that a file's tensors are for, as they are called in the pipeline."""
+    from diffusers.utils import state_dict_utils as names
+
     more = {"unet_config": pipe.unet.config} if getattr(pipe, "unet", None) is not None else {}
-    found = type(pipe).lora_state_dict(
-        str(file.parent), weight_name=file.name, local_files_only=True, use_safetensors=True, **more
+    found = type(pipe).lora_state_dict(folder, **where, **more)
+    tensors, layers = found[0] if isinstance(found, tuple) else found, set()
+    for part in {key.partition(".")[0] for key in tensors}:
+        within = {key.partition(".")[2]: v for key, v in tensors.items() if key.startswith(f"{part}.")}
+        # As they are brought into one form where they are put on.
+        if part.startswith("text_encoder"):
+            within = names.convert_state_dict_to_peft(names.convert_state_dict_to_diffusers(within))
+        elif not any("lora_A" in key or "lokr_" in key for key in within):
+            within = names.convert_unet_state_dict_to_peft(within)
+        layers |= {f"{part}.{_BEHIND.sub('', key)}" for key in within}
+    return layers
+
+
+def _modules(pipe) -> dict[str, object]:
+    """Return the modules of a pipeline's parts, by part and name."""
+    parts = (
+        (part, network) for part, network in pipe.components.items() if hasattr(network, "named_modules")
     )
-    tensors = found[0] if isinstance(found, tuple) else found
-    return {_BEHIND.sub("", key) for key in tensors}
+    return {f"{part}.{path}": module for part, network in parts for path, module in network.named_modules()}
 
 
-def _check(pipe, called: str, layers: set[str], name: str) -> None:
-    """Refuse a LoRA that is not put on all its layers, or changes none."""
-    changed, there = False, set()
-    for part, network in pipe.components.items():
-        for path, module in network.named_modules() if hasattr(network, "named_modules") else ():
-            if called not in getattr(module, "lora_B", {}):
-                # Other kinds of adapters keep what they change by otherwise.
-                if called in getattr(module, "lokr_w1", {}):
-                    there.add(f"{part}.{path}")
-                    changed = True
-                continue
-            there.add(f"{part}.{path}")
-            first, second = module.lora_A[called].weight, module.lora_B[called].weight
-            changed = changed or bool(first.any() and second.any() and module.scaling[called])
+def _changed(pipe, called: str) -> dict[str, bool]:
+    """Return the layers that a LoRA was put on, and whether it changes them."""
+    found = {}
+    for path, module in _modules(pipe).items():
+        if called in getattr(module, "lora_B", {}):
+            both = module.lora_A[called].weight.any() and module.lora_B[called].weight.any()
+            found[path] = bool(both) and module.scaling[called] != 0
+        # Another kind of adapter keeps what it changes by otherwise.
+        elif called in getattr(module, "lokr_w1", {}):
+            found[path] = True
+    return found
+
+
+def _check_layers(layers: set[str], there: Collection[str], name: str) -> None:
+    """Refuse a LoRA some of whose layers are not there."""
     # CLIP's text encoders were called otherwise.
-    unmatched = sorted(
-        {layer.replace(".text_model.", ".") for layer in layers}
-        - {t.replace(".text_model.", ".") for t in there}
-    )
-    if unmatched:
+    known = {path.replace(".text_model.", ".") for path in there}
+    if unmatched := sorted(layer for layer in layers if layer.replace(".text_model.", ".") not in known):
         raise ParameterError(
             f"{name} is no LoRA for this model: {len(unmatched)} of the {len(layers)} layers that it changes are not "
             f"there, such as {unmatched[0]}. Name the model that it was trained on."
-        )
-    if not changed:
-        raise ParameterError(
-            f"{name} changes no weight of this model, so its images would be those of the model alone. Leave it out, "
-            "or fetch it again."
         )
 
 
@@ -93,6 +111,9 @@ def _any_peft() -> Iterator[None]:
         return
     peft.check_peft_version = lambda *args, **kwargs: None
     try:
-        yield
+        with warnings.catch_warnings():
+            # Several LoRAs are what was asked for.
+            warnings.filterwarnings("ignore", "Already found a `peft_config`")
+            yield
     finally:
         peft.check_peft_version = check
