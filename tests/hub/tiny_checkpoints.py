@@ -80,29 +80,38 @@ def _weights(part: Path) -> dict[str, np.ndarray]:
 # Layers that a LoRA changes, by part.
 LAYERS = {
     "unet": [f"down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_{kind}" for kind in "qkv"],
-    "text_encoder": ["encoder.layers.0.self_attn.q_proj", "encoder.layers.1.self_attn.v_proj"],
+    "text_encoder": ["encoder.layers.0.self_attn.q_proj", "encoder.layers.1.self_attn.out_proj"],
 }
 
 
 def lora(
-    folder: Path, file: Path, seed: int = 0, parts=("unet",), scale: float = 0.5
+    folder: Path, file: Path, seed: int = 0, parts=("unet",), layout: str = "diffusers"
 ) -> dict[str, np.ndarray]:
-    """Save a LoRA of a pipeline's folder in a file; return what it adds to each weight, by part and name in its file."""
+    """Save a LoRA of a pipeline's folder in a file; return what it adds to each weight, by part and the weight's name.
+
+    ``layout`` is whose names its tensors have: those of ``diffusers``, of ``peft``, or of ``kohya``'s trainer, which
+    writes down how strong it is, too.
+    """
     draws, tensors, added = np.random.default_rng(seed), {}, {}
     for part in parts:
         weights = _weights(folder / part)
         for layer in LAYERS[part]:
             name = next(name for name in weights if name.endswith(f"{layer}.weight"))
             rows, columns = weights[name].shape
-            down, up = (
-                draws.normal(size=shape).astype(np.float32) * scale for shape in ((2, columns), (rows, 2))
-            )
-            between = "lora" if part == "unet" else "lora_linear_layer"
-            tensors |= {
-                f"{part}.{layer}.{between}.down.weight": down,
-                f"{part}.{layer}.{between}.up.weight": up,
-            }
+            down, up = (draws.normal(size=size).astype(np.float32) / 2 for size in ((2, columns), (rows, 2)))
             added[f"{part}/{name}"] = up @ down
+            if layout == "kohya":
+                begin = "lora_unet" if part == "unet" else "lora_te_text_model"
+                stem = f"{begin}_{layer.replace('.', '_')}"
+                tensors[f"{stem}.alpha"] = np.array(3.0, np.float32)
+                # Of rank 2 and alpha 3.
+                added[f"{part}/{name}"] *= 3 / 2
+                ends = ".lora_down.weight", ".lora_up.weight"
+            else:
+                stem, between = f"{part}.{layer}", "lora" if part == "unet" else "lora_linear_layer"
+                ends = f".{between}.down.weight", f".{between}.up.weight"
+                ends = (".lora_A.weight", ".lora_B.weight") if layout == "peft" else ends
+            tensors |= {stem + ends[0]: down, stem + ends[1]: up}
     file.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, file, metadata={"format": "pt"})
     return added
