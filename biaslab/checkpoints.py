@@ -182,6 +182,11 @@ class _Shape:
         self.shape = shape
 
 
+def of_file(file: Path) -> Mapping[str, tuple[int, ...]]:
+    """Return the shapes of the tensors in a file here, by name."""
+    return Repository(str(file), KIND, {}, file.parent).tensors(file.name)
+
+
 def file_of(where: str) -> str:
     """Return the path in its repository of one file that :func:`biaslab.models.resolve` returned."""
     return Path(where).name if os.path.isfile(where) else models.file_on_hub(where)

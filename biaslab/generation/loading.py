@@ -44,6 +44,10 @@ _QUANTISERS = {
 }
 
 
+# The tensor by which trainers say that a network predicts velocity, not noise.
+_IS_VELOCITY = "v_pred"
+
+
 @dataclass(frozen=True)
 class Found:
     """The files behind a name; nothing of weights is fetched yet."""
@@ -429,6 +433,11 @@ def _from_file(made: type, files: Files, name: str, dtype):
         shutil.copytree(files.folder, folder, dirs_exist_ok=True, ignore=left)
         given = {"config": folder, "local_files_only": True, "torch_dtype": dtype}
         pipe = made.from_single_file(str(files.file), **given, **dict.fromkeys(files.spared))
+    if _IS_VELOCITY in checkpoints.of_file(files.file):
+        # What configurations of its base model do not know, a mark in the file says.
+        pipe.scheduler = type(pipe.scheduler).from_config(
+            pipe.scheduler.config, prediction_type="v_prediction"
+        )
     for part, network in pipe.components.items():
         if missing := [key for key, value in _parameters(network) if value.is_meta]:
             raise ParameterError(f"{name} lacks weights of its {part}, such as {missing[0]}.")

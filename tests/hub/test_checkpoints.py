@@ -60,6 +60,14 @@ def test_a_checkpoint_in_one_file_makes_the_images_of_its_pipeline(files, tmp_pa
     assert DiffusersModel(str(file), FEW, device="cpu").label == "my-mix"
 
 
+def test_a_mark_in_a_file_says_that_it_predicts_velocity(files, tmp_path):
+    file = tiny.one_file(files, without_weights(files, tmp_path / "mine") / "my-mix.safetensors")
+    save_file(load_file(file) | {"v_pred": np.zeros(0, np.float32)}, file)
+    schedule = files / "scheduler" / "scheduler_config.json"
+    schedule.write_text(json.dumps(json.loads(schedule.read_text()) | {"prediction_type": "v_prediction"}))
+    assert np.array_equal(image(file), image(files))
+
+
 def test_on_the_hub_it_is_read_by_the_configurations_of_its_base_model(hub, files, tmp_path):
     file = tiny.one_file(files, tmp_path / "mix.safetensors")
     commit = hub.serve(NAME, tmp_path, lambda path: path == file.name).commit
@@ -515,6 +523,23 @@ def test_what_quantised_weights_need_is_told_before_they_are_fetched(
     refused(NAME, message)
     refused(files, message)
     assert hub.fetched() == 0
+
+
+def test_a_quantised_network_is_brought_into_no_other_type(files, monkeypatch):
+    import torch
+    from diffusers import UNet2DConditionModel
+
+    expected, own = image(files), UNet2DConditionModel.to
+
+    def to(network, *given, **named):
+        assert not {*given, *named.values()} & {torch.float16, torch.bfloat16, torch.channels_last}
+        return own(network, *given, **named)
+
+    # As a library marks it that has quantised it.
+    monkeypatch.setattr(UNet2DConditionModel, "hf_quantizer", object(), raising=False)
+    monkeypatch.setattr(UNet2DConditionModel, "to", to)
+    for dtype in ("auto", "float32", "bfloat16"):
+        assert np.abs(image(files, FEW.changed(dtype=dtype)).astype(int) - expected).max() <= 1
 
 
 def test_gguf_is_named_as_what_it_is(hub, tmp_path):
