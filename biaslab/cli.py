@@ -102,7 +102,10 @@ def _parser() -> argparse.ArgumentParser:
 
     text = "audit models by their names, side by side"
     add = command("audit", _audit, text, values, starts, outputs, bars, kept=_GOES_ON)
-    text = "a folder or hub name of diffusers, 'endpoint:NAME', or a name that an installed package brings"
+    text = (
+        "a folder or hub name of diffusers, or a .safetensors file, each also as NAME+LORA:WEIGHT; 'endpoint:NAME', "
+        "or a name that an installed package brings"
+    )
     add("models", metavar="MODEL", nargs="+", help=text)
     add("--size", metavar="SIZE", default="standard", help="how much: quick, standard (default) or paper")
     add("--name", metavar="NAME", default="", help="name of the run (default: of models and size)")

@@ -1,10 +1,11 @@
 """An audit is a parameters file made of arguments: what is asked fits, what cannot be is refused before any work."""
 
 import json
+import shutil
 
 import pytest
 
-from biaslab import audit, cli, params, planning, runs, sources
+from biaslab import audit, cli, params, planning, runs, shared, sources
 from biaslab.errors import BiaslabError, ParameterError
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab_world.model import WorldModel
@@ -196,6 +197,22 @@ def test_a_folder_of_something_else_is_no_model(root, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     given = ["judging.faces=mini-detector", "judging.gender=mini-clip"]
     assert "model_index.json" in refused(root, str(tmp_path), overrides=given)
+
+
+def test_a_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folders("sd1"), "a+b")
+    (tmp_path / "lora.safetensors").write_bytes(b"")
+    given = audit.params_of(["a+b+lora.safetensors:0.8", "owner/name+owner/lora"], size="quick")
+    assert given["run"] == "audit-a-b-lora-0.8-owner-name-owner-lora-quick"
+    assert given["title"] == "Audit of a+b+lora:0.8, owner/name+owner/lora"
+    model, settings = checks.resolve_paths(given["model"], given["settings"])
+    assert model == f"{tmp_path}/a+b+{tmp_path}/lora.safetensors:0.8"
+    assert settings["compare_with"] == ["owner/name+owner/lora"]
+    assert shared.named(model) == "a+b+lora.safetensors:0.8"
+    assert {str(tmp_path)} <= set(shared.folders([model]))
+    with pytest.raises(ParameterError, match="There is no LoRA 'lara'"):
+        audit.params_of(["owner/name+lara"])
 
 
 def test_two_folders_of_one_name_cannot_be_told_apart(root, tmp_path, folders):

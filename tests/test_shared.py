@@ -15,6 +15,9 @@ from biaslab import shared
         ("hf:/data/set:config@split", "hf:set:config@split"),
         ("plugin:mine:/data/me/judge.onnx", "plugin:mine:judge.onnx"),
         ("grounding:/w/a+/w/b", "grounding:a+b"),
+        ("/data/me/model+owner/lora:0.8", "model+owner/lora:0.8"),
+        ("owner/name+/data/me/lora.safetensors:0.8+~/other", "owner/name+lora.safetensors:0.8+other"),
+        ("/data/me/mix.safetensors+none", "mix.safetensors+none"),
         ("file:///data/me/captions.csv", "captions.csv"),
         (r"C:\data\me\captions.csv", "captions.csv"),
         # No paths of a machine.

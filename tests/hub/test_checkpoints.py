@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import tiny_checkpoints as tiny
 from safetensors.numpy import load_file, save_file
@@ -14,6 +15,7 @@ from biaslab import adapters, checkpoints, models
 from biaslab.errors import ParameterError
 from biaslab.generation import GenerationSettings, generator, load, loading
 from biaslab.generation.models import DiffusersModel
+from biaslab.store import Store
 
 NAME, BASE, LORA = "owner/mix", "stable-diffusion-v1-5/stable-diffusion-v1-5", "owner/lora"
 OWN = "pytorch_lora_weights.safetensors"
@@ -563,6 +565,20 @@ def test_where_models_run_on_the_cpu_there_is_nothing_to_offload(files, offload)
         match=rf"compute\.offload is '{offload}'.* has no effect\. Set compute\.offload to none",
     ):
         DiffusersModel(str(files), FEW, device="cpu", offload=offload).load()
+
+
+def test_images_are_found_again_wherever_their_model_was(files, tmp_path):
+    prompts = pd.DataFrame({"prompt_id": ["p"], "text": ["a photo of a nurse"], "n_images": [1]})
+    run = {"seed": 3, "store": Store(tmp_path / "store")}
+    model = DiffusersModel(str(files), FEW, device="cpu")
+    assert model.n_there(prompts, **run) == 0
+    model.generate(prompts, progress=False, **run)
+    for offload in ("none", "model"):
+        assert DiffusersModel(str(files), FEW, device="cpu", offload=offload).n_there(prompts, **run) == 1
+    tiny.lora(files, tmp_path / "lora.safetensors")
+    for other in ("", ":0.5"):
+        name = f"{files}+{tmp_path / 'lora.safetensors'}{other}"
+        assert DiffusersModel(name, FEW, device="cpu").n_there(prompts, **run) == 0
 
 
 @pytest.mark.parametrize("offload", ["none", "model", "sequential"])

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import tiny_checkpoints
 import tiny_repositories as tiny
 from fake_endpoint import FakeEndpoint, drawn
 from huggingface_hub import constants
@@ -17,6 +18,7 @@ from PIL import Image
 
 from biaslab import cli, kernels, models, params, processor, rehearsal, runs, sources, trials
 from biaslab.errors import ParameterError
+from biaslab.generation import loading
 from biaslab.judging.names import WHOLE
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.pipeline.uses import Use
@@ -204,6 +206,29 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(
         stocked.fetched(of=tiny.SD14) > 0 and " here " in lines["model"] and "at least" not in lines["model"]
     )
     assert "Time here: " in said and "Download" not in said
+
+
+def test_a_dry_run_says_which_lora_of_which_commit(
+    root, tmp_path, stocked_for_all, repositories, monkeypatch, capsys
+):
+    stocked = stocked_for_all
+    # Whether it is here is asked, and not what it does.
+    monkeypatch.setattr(loading, "find_spec", lambda module: module)
+    lora = tmp_path / "lora" / "pytorch_lora_weights.safetensors"
+    tiny_checkpoints.lora(repositories(tiny.SD14), lora)
+    commit = stocked.serve("owner/lora", lora.parent).commit
+    stocked.log.clear()
+    name = f"{tiny.SD14}+owner/lora:0.5"
+    words = ["run", file_of(tmp_path, name, sets()), "--dry-run", "--no-progress"]
+    assert cli.main([*words, "--notebooks-dir", str(root / "notebooks")]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("model "))
+    assert name in line and f"{stocked.repositories[tiny.SD14].commit[:8]}, {commit[:8]}" in line
+    # Of the LoRA its head.
+    assert stocked.fetched() < lora.stat().st_size
+    stocked.serve("owner/lora", lora.parent, lambda path: False)
+    models._commits.clear()
+    assert cli.main([*words, "--notebooks-dir", str(root / "notebooks")]) == 2
+    assert "The LoRA owner/lora has none; weights are read from .safetensors only" in capsys.readouterr().err
 
 
 # -- endpoints, and judges of other packages -----------------------------------------------------------------
