@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -451,9 +450,10 @@ def _parameters(part) -> Iterator:
 def _class(library: str, name: str) -> type:
     """Return the class of a part of a pipeline."""
     import diffusers
+    import transformers
 
-    where = diffusers.pipelines if hasattr(diffusers.pipelines, library) else None
-    return getattr(getattr(where, library) if where else import_module(library), name)
+    libraries = {"diffusers": diffusers, "transformers": transformers}
+    return getattr(libraries.get(library) or getattr(diffusers.pipelines, library), name)
 
 
 def set_scheduler(pipe, name: str) -> None:
