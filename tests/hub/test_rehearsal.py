@@ -212,6 +212,7 @@ def test_a_dry_run_says_which_lora_of_which_commit(
     root, tmp_path, stocked_for_all, repositories, monkeypatch, capsys
 ):
     stocked = stocked_for_all
+    shutil.rmtree(constants.HF_HUB_CACHE, ignore_errors=True)
     # Whether it is here is asked, and not what it does.
     monkeypatch.setattr(loading, "find_spec", lambda module: module)
     lora = tmp_path / "lora" / "pytorch_lora_weights.safetensors"
