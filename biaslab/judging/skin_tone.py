@@ -56,8 +56,8 @@ LEAST_SKIN = 0.5
 MOST_APART = 2
 """Of a photograph, by how many tones two halves of a face may differ."""
 LEAST_SIDE = {models.DRAWINGS: 4.0, models.PHOTOGRAPHS: 12.0}
-"""The least width and height of a face in pixels. Photographs of faces of 40 to 72 px, made smaller: at 12 px 80 % of
-tones stay the same, at 4 px 67 %, all within one; of 50 faces 3 and 8 change between read and unread."""
+"""The least width and height of a face in pixels. Of 55 faces of photographs of 40 to 72 px, made smaller, none changes
+between read and unread at 12 px, 9 do at 4 px; 87 and 61 % of their tones stay the same, all within one."""
 
 _BOX = ("x0", "y0", "x1", "y1")
 _ROUNDS = 3
