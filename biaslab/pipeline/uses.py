@@ -99,6 +99,11 @@ def lacking(pipeline: Pipeline, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(needed))
 
 
+def needs_judges(pipeline: Pipeline, name: str) -> bool:
+    """Return whether a measured table is nothing without judges."""
+    return any(look.how != IF_NAMED and {*look.judges} & kinds.ROLES.keys() for look in looks(pipeline, name))
+
+
 def in_part(pipeline: Pipeline, name: str) -> tuple[str, ...]:
     """Return the settings that name nothing, so that a measured table says less than it could, or by other judges."""
     if name == "dalleval_average_gender" and pipeline.dalleval.gender_is_judged:
@@ -211,7 +216,7 @@ def _of_dalleval(pipeline: Pipeline, what: str) -> Iterator[Look]:
             yield Look("", (ENCODER,))
     elif what == "gender_judges" and pipeline.has_images:
         if pipeline.has_clip:
-            yield Look(_TRAINING, ("judging.gender",), IF_NAMED)
+            yield Look(_TRAINING, ("judging.gender",))
         if nearest:
             yield Look("", (ENCODER,))
 
