@@ -291,8 +291,7 @@ def left_out(
     lacks = {name: [uses.lacking(one, name) for one in each] for name in sorted(names)}
     lacks = {name: of[0] for name, of in lacks.items() if all(of)}
     needed = lacks.keys() & set(needs)
-    judged = {name for name in names if uses.needs_judges(first, name)}
-    if judged and not names & set(needs) and lacks.keys() >= judged:
+    if not names & set(needs) and not any(uses.is_judged(first, name) for name in names - lacks.keys()):
         needed = lacks.keys()
     bare = tuple(dict.fromkeys(s for name in sorted(needed) for s in lacks[name]))
     parts = {name: of for name in sorted(names - lacks.keys()) if (of := uses.in_part(first, name))}

@@ -138,14 +138,19 @@ def test_each_table_takes_the_judges_that_were_told(name, store, taken):
     taken.clear()
     alone = of_all_judges(store, **without(*{*JUDGES} - declared(whole, name) - {uses.ENCODER}))
     assert not uses.lacking(alone, name) and not uses.in_part(alone, name)
-    pd.testing.assert_frame_equal(sources.measured(name, source="pipeline", pipeline=alone), table)
+    again = sources.measured(name, source="pipeline", pipeline=alone)
+    # Who judges is what these tell.
+    if name not in ("pipeline_settings", "triplets_networks"):
+        pd.testing.assert_frame_equal(again, table)
 
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_a_table_without_a_judge_that_it_needs_says_so_before_an_image_is_made(name, store, made, taken):
     whole = of_all_judges(store)
     several = declared(whole, name, uses.ONE_OF)
-    for needed in [{setting} for setting in declared(whole, name, uses.NEEDED)] + [several] * bool(several):
+    # There need be no further judge.
+    each = [{setting} for setting in declared(whole, name, uses.NEEDED) - {"judging.further"}]
+    for needed in each + [several] * bool(several):
         # Without an encoder no nearest captions are asked for, and without answers the judge of gender decides.
         replaced = needed == {uses.ENCODER} and name != "paradox_similarity"
         if replaced or name == "dalleval_average_gender":
@@ -166,9 +171,9 @@ def test_a_table_that_can_do_without_a_judge_is_measured_without(name, store, ta
         if uses.lacking(bare, name):
             continue
         taken.clear()
-        assert len(sources.measured(name, source="pipeline", pipeline=bare)) or name.startswith(
-            "dalleval_gender"
-        )
+        measured = sources.measured(name, source="pipeline", pipeline=bare)
+        # What is told of who finds objects, where nobody does, is nothing.
+        assert len(measured) or name in ("triplets_detections", "triplets_detector_counts")
         assert setting not in taken
 
 

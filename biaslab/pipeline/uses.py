@@ -99,9 +99,10 @@ def lacking(pipeline: Pipeline, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(needed))
 
 
-def needs_judges(pipeline: Pipeline, name: str) -> bool:
-    """Return whether a measured table is nothing without judges."""
-    return any(look.how != IF_NAMED and {*look.judges} & kinds.ROLES.keys() for look in looks(pipeline, name))
+def is_judged(pipeline: Pipeline, name: str) -> bool:
+    """Return whether judges that are named look at images for a measured table."""
+    judges = (look.judges for look in looks(pipeline, name) if look.judges[0] in kinds.ROLES)
+    return any(not pipeline.unnamed(*each) for each in judges)
 
 
 def in_part(pipeline: Pipeline, name: str) -> tuple[str, ...]:
