@@ -9,7 +9,7 @@ import pytest
 
 from biaslab import sources
 from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
-from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab.pipeline import Pipeline, Settings, checks, uses
 from biaslab.study import Study
 
 CAPTIONS = [
@@ -95,6 +95,8 @@ def fake(tmp_path):
                 "approaches": ["naive", "no_indicators", "caption_prompts", "caption_prompts_no_indicators"],
             },
             "generation": {"images_per_prompt": 3, "images_per_caption": 2},
+            # Colours are judged in their place.
+            "judging": {"faces": "whole image", "gender": "ViT-L-14:openai"},
             "compute": {"store": str(tmp_path / "store")},
         }
         return Fake("fake", Settings.of(given).changed(**settings), progress=False)
@@ -404,17 +406,23 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
     monkeypatch.setattr(models, "resolve", lambda name, kind: name)
     monkeypatch.setattr(models, "digest", lambda where: weights.get(where, "others"))
     settings = fake(judging={"gender": f"ratings:{tmp_path / 'r.csv'}"}).settings
-    found = [checks.digest("owner/name", settings)]
-    assert checks.digest("owner/name", settings.changed(generation={"steps": 3})) == found[0]
+
+    def digests():
+        used = uses.of_tables(Pipeline("owner/name", settings), {"paradox_percent_female"})
+        judges = [uses.digest(use) for use in used if use.setting == "judging.gender"]
+        return checks.digest("owner/name", settings), *judges
+
+    found = [digests()]
+    assert checks.digest("owner/name", settings.changed(generation={"steps": 3})) == found[0][0]
     weights["owner/name"] = "2"
-    found.append(checks.digest("owner/name", settings))
+    found.append(digests())
     (tmp_path / "r.csv").write_text("2")
-    found.append(checks.digest("owner/name", settings))
+    found.append(digests())
     (tmp_path / "images/a.png").unlink()
-    found.append(checks.digest("owner/name", settings))
+    found.append(digests())
     with (tmp_path / "captions.csv").open("a") as file:
         file.write("g,Another nurse,red\n")
-    found.append(checks.digest("owner/name", settings))
+    found.append(digests())
     assert len(set(found)) == 5
 
 

@@ -17,7 +17,7 @@ from biaslab.generation import GenerationSettings
 from biaslab.generation.generator import Generator
 from biaslab.papers import paired
 from biaslab.papers.paired import measure
-from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab.pipeline import Pipeline, Settings, checks, uses
 from biaslab.study import Study
 from biaslab_world import pairs
 
@@ -249,7 +249,7 @@ def test_names_and_costs_are_checked_before_a_run(model, given, message):
     ],
 )
 def test_names_of_judges_are_looked_up_before_a_run(given, message):
-    (said,) = checks.check_models("mini", Settings.of({"judging": given}), {"paired_people"})
+    (said,) = checks.check_models("mini", Settings.of({"judging": given}), {"paired_judge_agreement"})
     assert message in said
 
 
@@ -267,8 +267,9 @@ def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
         file.write_text(text)
         (folder / "config.json").write_text(config)
         settings = Settings.of({"judging": {"further": [f"ratings:{file}", f"vqa:{folder}"]}})
-        found += [checks.digest("mini", settings)]
-    assert len({*found, checks.digest("mini", Settings())}) == 4
+        used = uses.of_tables(Pipeline("mini", settings), {"paired_judge_agreement"})
+        found += [tuple(uses.digest(use) for use in used if use.setting == "judging.further")]
+    assert len(set(found)) == 3 and all(map(len, found))
     monkeypatch.chdir(tmp_path)
     for given in ("ratings:r.csv", ["ratings:r.csv"]):
         found = checks.resolve_paths("mini", {"judging": {"further": given}})[1]

@@ -339,7 +339,8 @@ def check_models(model: str, settings: Settings, names: Collection[str]) -> list
         except BiaslabError as error:
             without = "" if use.name else f" To do without, set it to '' (--set {use.setting}=)."
             problems.append(uses.problem(use, error) + without)
-    return problems
+    # One judge may look at several kinds of images.
+    return list(dict.fromkeys(problems))
 
 
 def _head(pipeline: Pipeline) -> tuple[Pipeline, int]:

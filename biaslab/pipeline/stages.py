@@ -486,9 +486,9 @@ class Stages:
         Columns as in ``images(kind).table`` and :func:`biaslab.judging.judge.judge`: outcome (``judged`` or a
         labelled reason), gender, p_female, n_faces, x0, y0, x1, y1, …; errors as of :meth:`images`.
         """
-        # Before any is made.
-        if bare := self.unnamed(*self.gate):
-            raise MissingInputError(f"Nobody is judged: {' and '.join(bare)} names nothing.")
+        # Before any is made or fetched.
+        if (bare := self.unnamed(*self.gate)) and (kind != "training" or self.has_images):
+            raise MissingInputError(f"Nobody is judged, as nothing is named by {' and '.join(bare)}.")
         images = self.images(kind)
         judged = self.judged(images.source)
         table = images.table.drop(columns="outcome", errors="ignore")
