@@ -102,7 +102,8 @@ def test_before_a_weight_is_fetched_a_model_says_how_it_makes_wide_images(hub, b
     kind, steps, scale, _ = FAMILIES[name]
     hub.serve(name, built(kind))
     model = DiffusersModel(name, GenerationSettings(aspect=1.5), device="cpu")
-    words = model.in_words(model.look_up())
+    model.look_up()
+    words = model.in_words()
     assert f" {steps} step" in words
     assert (f"_scale {scale:g}" if scale is not None else "no guidance") in words
     assert not hub.fetched(".safetensors")
