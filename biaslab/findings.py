@@ -201,6 +201,12 @@ class _Words(Formatter):
         return format(value, format_spec) if format_spec or isinstance(value, str) else spoken(value)
 
 
+def _lacks(text: str, row) -> bool:
+    """Return whether a number that a text has in braces is missing in a row."""
+    names = (name for _, name, *_ in _Words().parse(text) if name)
+    return any(isinstance(value := getattr(row, name), float) and value != value for name in names)
+
+
 def by_row(
     rows: pd.DataFrame,
     question: str,
@@ -218,7 +224,8 @@ def by_row(
 ) -> list[Finding]:
     """Return a finding for each row of a table.
 
-    Texts have its columns in braces, numbers as they are spoken where no format is given. ``answer`` may be three, of a
+    Texts have its columns in braces, numbers as they are spoken where no format is given; details that have a missing
+    number are left out. ``answer`` may be three, of a
     verdict: for an estimate above 0, below 0, and where neither is shown. ``p`` names the column of its test, adjusted
     over what it rests on, for the level 1 - ``confidence`` (0–1); without one the interval decides. The rest as in
     :func:`from_row`.
@@ -236,9 +243,8 @@ def by_row(
                 tested.pop("answer"),
                 _Words().vformat(tested["undecided"], (), row._asdict()),
             )
-        asked, said, *told = (
-            _Words().vformat(text, (), row._asdict()) for text in (question, said, *details)
-        )
+        whole = [text for text in details if not _lacks(text, row)]
+        asked, said, *told = (_Words().vformat(text, (), row._asdict()) for text in (question, said, *whole))
         found.append(
             from_row(row, asked, said, value, unit, n, of, limits=limits, details=told, **tested, **more)
         )

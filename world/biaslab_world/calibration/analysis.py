@@ -72,6 +72,11 @@ def _bootstrap(
     ends = np.cumsum([part.shape[-1] for part in parts])[:-1]
     female, n = np.concatenate(parts, axis=-1)
     draws = draws | {"replicates": min(draws["replicates"], _MOST_REPLICATES), "levels": levels or LEVELS}
+    if not n.any():
+        # Nobody was judged: as many values as there would be, all of them missing.
+        values = statistic(*np.split(np.full(n.shape, np.nan), ends, axis=-1))
+        none = np.full(np.shape(values), np.nan)
+        return stats.Bootstrap(none, none, none, 0, 0, 0, none, none, np.inf, _TOO_FEW)
     return stats.hierarchical_bootstrap(
         female, n, lambda shares: statistic(*np.split(100 * shares, ends, axis=-1)), **draws
     )

@@ -154,6 +154,8 @@ def guidance(table: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
     for approach in [a for a in ("naive", MATCHED) if a in set(table["approach"])]:
         rows = table[(scales == scales.max()) & (table["approach"] == approach)].set_index("part")
         total, more = rows.loc["total"], rows.loc["guidance"]
+        if not isfinite(total["change"]):
+            continue
         found.append(
             from_row(
                 total,
