@@ -323,9 +323,7 @@ def said(found: Rehearsal) -> str:
     notes += dict.fromkeys(
         f"{part.trial.use.name}: {words}."
         for part in found.parts
-        if part.trial.images
-        and part.located
-        and (words := part.trial.asked.made_by.in_words())
+        if part.trial.images and part.located and (words := part.trial.asked.made_by.in_words())
     )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

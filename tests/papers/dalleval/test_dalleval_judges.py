@@ -616,18 +616,31 @@ class Told:
 
     label = "fair"
     settings = Settings.of({"judging": {"gender": "true words"}})
+    gate = ("judging.gender", "judging.faces")
 
+<<<<<<< ours
     def __init__(self, images, gender):
         faces = images.assign(
             gender=images["truth_gender"], outcome="judged", tone_reason="", tone_judge="tone by pixels"
         )
+=======
+    def __init__(self, images, gender, *unnamed):
+        faces = images.assign(gender=images["truth_gender"], outcome="judged", tone_reason="")
+>>>>>>> theirs
         faces = faces.assign(tone=images["truth_skin_tone"])
         said = images[["image_id", "prompt", "profession"]]
         about = said.assign(attribute="", answer=gender)
         worn = images["truth_attributes"].str.split(";")
         ties = said.assign(attribute="tie", answer=["yes." if "tie" in of else "No" for of in worn])
         answers = pd.concat([about, ties], ignore_index=True).assign(outcome="", reason="")
-        self.dalleval = SimpleNamespace(faces=lambda kind: faces, answers=lambda kind: answers)
+        self.unnamed = lambda *settings: tuple(name for name in settings if name in unnamed)
+        self.dalleval = SimpleNamespace(
+            people=lambda kind: SimpleNamespace(table=images),
+            judged=lambda kind: faces,
+            tones=lambda kind: faces,
+            answers=lambda kind: answers,
+            gender_is_judged="dalleval.vqa" in unnamed,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -719,6 +732,37 @@ def test_measured_tables_hold_what_the_judges_say(fair):
         (judges["judge"] == "true words") | (judges["about"] == "tie") | (judges["measure"] == "within_0")
     ]
     assert len(sure) == 5 and (sure["value"] == 100).all()
+
+
+def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
+    images, asked = fair
+    pipeline = Told(images, "a man", "dalleval.vqa")
+    averages = measure.average_gender(pipeline).set_index("profession")
+    nurses = images[(images["prompt"] == "person") & (images["profession"] == "nurse")]["truth_gender"]
+    assert averages.loc["nurse", "value"] == pytest.approx(2 * (nurses == "female").mean() - 1)
+    assert set(averages["judge"]) == {"true words"}
+    assert set(measure.average_gender(asked)["judge"]) == {"VQA"}
+    rows = measure.social_images(pipeline)
+    assert set(rows["reason_vqa"]) == {"no judge is named"} and set(rows["gender_vqa"]) == {""}
+    assert set(rows["attributes"]) == {""} and set(rows["attributes_missing"]) == {
+        ";".join(prompts.ATTRIBUTES)
+    }
+    # Its error is taken off, and not that of questions that nobody was asked.
+    judges = dalleval.social_judges(rows)
+    assert set(judges.loc[judges["n"] > 0, "judge"]) == {"true words", "skin tone"}
+    found = dalleval.mad(
+        dalleval.average_gender(averages.reset_index()),
+        tables.of([], "dalleval_skin_tone_counts"),
+        tables.of([], "dalleval_printed_bias"),
+        judges,
+    )
+    # Judged without an error, what is corrected for it is what chance is taken off of.
+    (row,) = found.to_dict("records")
+    assert row["judge_corrected_mad"] == pytest.approx(row["corrected_mad"], abs=0.01)
+    # Without a judge of gender either, faces have tones.
+    bare = measure.social_images(Told(images, "a man", "dalleval.vqa", "judging.gender"))
+    assert set(bare["outcome_judge"]) == {"no judge is named"} and set(bare["reason_tone"]) == {""}
+    assert (bare["skin_tone"].to_numpy() == images["truth_skin_tone"].to_numpy()).all()
 
 
 def test_flat_swatches_of_all_tones_by_both_computations():

@@ -145,7 +145,7 @@ def _errors(judges: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tup
     if judges is None or not len(judges):
         return {}
     by = dict(zip(genders["model"], genders["judge"], strict=True)) if "judge" in genders else {}
-    judged = judges["model"].map(by).replace("", np.nan).fillna(ASKED)
+    judged = [by.get(model) or ASKED for model in judges["model"]]
     of = judges[(judges["judge"] == judged) & (judges["about"] == "gender") & (judges["n"] > 0)]
     wide = of.pivot(index="model", columns="measure", values=["value", "n"])
     wide = wide.reindex(
