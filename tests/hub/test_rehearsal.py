@@ -27,14 +27,14 @@ from biaslab.trials import Trial
 pytestmark = pytest.mark.skipif(
     not kernels.FORKS, reason="open_clip's tiny models are known to processes that fork"
 )
-# Two notebooks of few small images.
+# Notebooks of few small images.
 LEAST = {
     "people": {"occupations": 1, "power_runs": 1, "single_images": 1, "three_prompts": 0, "aspect": 1},
     "dalleval": {"scenes": 1, "professions": 1, "social_images": 1, "detector_renders": 10},
     "generation": {"height": 32, "width": 32, "steps": 1},
 }
 JUDGES = {"judging.faces": WHOLE, "judging.gender": "ViT-B-32:openai", "judging.further": f"vqa:{tiny.VQA}"}
-NOTEBOOKS = ("paired/4_4_overall", "dalleval/4_1_paintskills")
+NOTEBOOKS = ("paired/4_4_overall", "paired/b_d_judges", "dalleval/4_1_paintskills")
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +118,7 @@ def test_each_command_tries_all_and_tells_together_what_does_not_answer(
     if command == "notebook":
         pipeline = Pipeline(tiny.SD14, Settings.of(as_settings(given)), progress=False)
         with pytest.raises(ParameterError) as refused:
-            sources.measured("paired_percent_female", source="pipeline", pipeline=pipeline)
+            sources.measured("paired_judge_agreement", source="pipeline", pipeline=pipeline)
         said, named = str(refused.value), {tiny.VQA}
     else:
         words = {
@@ -142,7 +142,7 @@ def test_each_command_looks_names_up_before_it_fetches_any(root, tmp_path, stock
     if command == "notebook":
         pipeline = Pipeline(tiny.SD14, Settings.of(as_settings(given)), progress=False)
         with pytest.raises(ParameterError) as refused:
-            sources.measured("paired_percent_female", source="pipeline", pipeline=pipeline)
+            sources.measured("paired_judge_agreement", source="pipeline", pipeline=pipeline)
         said = str(refused.value)
     else:
         file = file_of(tmp_path, tiny.SD14, given)
@@ -377,7 +377,7 @@ def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypat
     opened = [
         runs.Opened(Pipeline("mini", Settings.of(given), progress=False), {"dalleval_skill_accuracy"}, set())
     ]
-    monkeypatch.setattr(runs, "pipelines", lambda params, progress: opened)
+    monkeypatch.setattr(runs, "pipelines", lambda params, progress, jobs=None: opened)
     monkeypatch.setattr(Pipeline, "engine", None)
     found = rehearsal.rehearse(checked)
     assert {part.trial.use.setting for part in found.parts} == {"dalleval.detector", "model"}

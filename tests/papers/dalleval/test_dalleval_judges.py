@@ -618,15 +618,10 @@ class Told:
     settings = Settings.of({"judging": {"gender": "true words"}})
     gate = ("judging.gender", "judging.faces")
 
-<<<<<<< ours
-    def __init__(self, images, gender):
+    def __init__(self, images, gender, *unnamed):
         faces = images.assign(
             gender=images["truth_gender"], outcome="judged", tone_reason="", tone_judge="tone by pixels"
         )
-=======
-    def __init__(self, images, gender, *unnamed):
-        faces = images.assign(gender=images["truth_gender"], outcome="judged", tone_reason="")
->>>>>>> theirs
         faces = faces.assign(tone=images["truth_skin_tone"])
         said = images[["image_id", "prompt", "profession"]]
         about = said.assign(attribute="", answer=gender)
@@ -749,7 +744,7 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
     }
     # Its error is taken off, and not that of questions that nobody was asked.
     judges = dalleval.social_judges(rows)
-    assert set(judges.loc[judges["n"] > 0, "judge"]) == {"true words", "skin tone"}
+    assert set(judges.loc[judges["n"] > 0, "judge"]) == {"true words", "tone by pixels"}
     found = dalleval.mad(
         dalleval.average_gender(averages.reset_index()),
         tables.of([], "dalleval_skin_tone_counts"),
