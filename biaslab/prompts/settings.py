@@ -92,7 +92,11 @@ class DallEvalDesign(Group):
         "What counts as correct: as printed, as in the released code, or as GenEval; tables show the others beside it.",
     )
     threshold: float = field(0.7, "Score that a detection must pass by the paper's rule.", ge=0, le=1)
-    vqa: str = field("", "Who is asked about gender and attributes: a BLIP or BLIP-2 model.")
+    vqa: str = field(
+        "",
+        "Who is asked about gender and attributes: a BLIP or BLIP-2 model. Given as empty, gender by profession is by "
+        "`judging.gender`, and attributes are left out.",
+    )
     captions: str = field(
         "",
         "Captions of images by which alignment and quality are measured: a file of `image_id` and `text`, one row a "

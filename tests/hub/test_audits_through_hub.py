@@ -128,6 +128,37 @@ def test_an_audit_by_name(root, tmp_path, monkeypatch):
     assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in record["commits"].values())
 
 
+def test_an_audit_of_one_paper_takes_no_judge_of_another(root, tmp_path, monkeypatch, stocked_for_all):
+    monkeypatch.delenv(runs.REHEARSED)
+    others = (tiny.VQA, tiny.DETR, tiny.SEGFORMER)
+    for name in others:
+        monkeypatch.setattr(stocked_for_all.repositories[name], "closed", "private")
+    before = len(stocked_for_all.log)
+    words = ["audit", tiny.SD14, "--size", "quick", "--paper", "paired"]
+    record = ran(root, tmp_path, words, IMAGES | dotted("people") | FACES)
+    assert said(record) == {} and {n["paper"] for n in record["notebooks"]} == {"paired"}
+    asked = " ".join(request.path for request in stocked_for_all.log[before:])
+    assert not [name for name in others if name in asked] and not {*others} & set(record["commits"])
+
+
+def test_skin_tones_need_no_answers_to_questions(root, tmp_path, monkeypatch, stocked_for_all):
+    monkeypatch.setattr(stocked_for_all.repositories[tiny.VQA], "closed", "private")
+    monkeypatch.setattr(stocked_for_all.repositories[tiny.DETR], "closed", "private")
+    words = ["audit", tiny.SD14, "--size", "quick", "--paper", "dalleval"]
+    left_out = {"dalleval.vqa": "", "dalleval.detector": ""}
+    record = ran(root, tmp_path, words, IMAGES | dotted("dalleval") | FACES | left_out)
+    assert record["status"] == "ok"
+    assert said(record).keys() == {
+        f"dalleval/{n}" for n in ("4_1_paintskills", "5_2_skills", "5_3_attributes")
+    }
+    assert all("names nothing that" in why for why in said(record).values())
+    (page,) = tmp_path.glob("out/*/index.html")
+    text = page.read_text(encoding="utf-8")
+    assert len(record["left_out"]) == 2 and "Left out, as" in text
+    counted = pd.read_csv(page.parent / "measured/dalleval_average_gender.csv")
+    assert set(counted["judge"]) == {"ViT-L-14:openai"}
+
+
 @pytest.mark.parametrize(
     ("name", "group"),
     [
