@@ -42,9 +42,9 @@ class Part:
     """None where it was not tried: its weights are not here, and not to be fetched."""
 
     @property
-    def download(self) -> int:
-        """How many bytes are yet to be fetched."""
-        return sum(located.download for located in self.located)
+    def here(self) -> bool:
+        """Whether nothing is to be fetched."""
+        return not any(located.missing for located in self.located)
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _rehearsed(
         compute = part.trial.settings.compute
         if compute.engine == "ray" and (compute.address or os.environ.get("RAY_ADDRESS")):
             continue
-        if (fetch or not part.download) and (time or _known(part.trial) not in _answered):
+        if (fetch or part.here) and (time or _known(part.trial) not in _answered):
             todo.setdefault(_known(part.trial), part)
     bought = [part.trial for part in purchases.values()] if buy and not done else []
     bought = [trial for trial in bought if _known(trial) not in _answered]
@@ -360,5 +360,6 @@ def _row(parts: list[Part]) -> tuple[str, ...]:
         )
     elif use.pictures:
         pictures = kinds.knows(use.name, "vqa" if use.name.startswith(VQA) else use.kind)
-    fetched = planning.bytes_in_words(size) if size else "here" if whole else _NONE
+    there = "here" if all(part.here for part in parts) else "size not told"
+    fetched = planning.bytes_in_words(size) if size else there if whole else _NONE
     return (use.setting, use.name, ", ".join(commits) or _NONE, fetched, memory, seconds, price, pictures)

@@ -147,17 +147,20 @@ class Located:
         return sum(self.repository.files[path] for path in self.weights)
 
     @property
-    def download(self) -> int:
-        """How many bytes are yet to be fetched."""
+    def missing(self) -> list[str]:
+        """Which of the files are yet to be fetched."""
         of = self.repository
         if of.folder:
-            return 0
+            return []
         from huggingface_hub import try_to_load_from_cache
 
-        here = (try_to_load_from_cache(of.on_hub, path, revision=of.commit) for path in self.files)
-        return sum(
-            of.files[path] for path, at in zip(self.files, here, strict=True) if not isinstance(at, str)
-        )
+        here = ((path, try_to_load_from_cache(of.on_hub, path, revision=of.commit)) for path in self.files)
+        return [path for path, at in here if not isinstance(at, str)]
+
+    @property
+    def download(self) -> int:
+        """How many bytes are yet to be fetched, as far as the hub tells sizes."""
+        return sum(self.repository.files[path] for path in self.missing)
 
 
 def look_up(name: str, kind: str, where: str = "") -> Repository:
