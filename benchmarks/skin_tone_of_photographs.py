@@ -7,8 +7,8 @@ curve: how often a light face has the lighter colour of two; 0.5 is chance). Tak
 same skin, apart from each other; what both took for drawings has no label, and should have no tone.
 
 The folder is `BIASLAB_PHOTOS`, or `shared/data/photos` beside the project: `labels.csv` (file, and skin_a, skin_b,
-kind_a, kind_b of two raters) and the pictures. Faces are those that BlazeFace, full range, found in the portraits
-(skin_tone_faces.csv, the best of each), or by any detector that `judging.faces` takes.
+kind_a, kind_b of two raters) and the pictures. Faces, the best of each portrait, are found by YuNet, or by any detector
+that `judging.faces` takes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from scipy.stats import norm
 from biaslab import stats
 from biaslab.judging import faces
 from biaslab.judging.images import FolderImages
+from biaslab.judging.pinned import YUNET
 from biaslab.judging.skin_tone import judge_skin_tones
 from biaslab.judging.words import PIXELS
 from biaslab.store import Store
@@ -41,7 +42,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--photos", default=None)
-    parser.add_argument("--faces", default="")
+    parser.add_argument("--faces", default=YUNET)
     parser.add_argument("--tone", default=PIXELS)
     given = parser.parse_args()
     folder = photos(given.photos)
@@ -71,7 +72,7 @@ def photos(given: str | None = None) -> Path:
     return Path(given or os.environ.get("BIASLAB_PHOTOS") or _ROOT.parent / "shared/data/photos")
 
 
-def readings(folder: Path, detector: str = "", tone: str = PIXELS) -> pd.DataFrame:
+def readings(folder: Path, detector: str = YUNET, tone: str = PIXELS) -> pd.DataFrame:
     """Return a row a portrait: file, label (that of both raters, ``drawing``, or empty), and the columns of tones."""
     labels = pd.read_csv(folder / "labels.csv", keep_default_na=False)
     labels = labels[labels["file"].str.startswith("portraits/")]
@@ -80,13 +81,9 @@ def readings(folder: Path, detector: str = "", tone: str = PIXELS) -> pd.DataFra
     rows = pd.DataFrame({"image_id": labels["file"], "label": alike.where(alike.isin(LABELS), "")})
     rows.loc[drawn, "label"] = "drawing"
     images = FolderImages(folder)
-    if detector:
-        found = faces.load(detector).faces(images.read(list(rows["image_id"])))
-        boxes = pd.DataFrame([face[0][:4] if face else [np.nan] * 4 for face in found], columns=_BOX)
-        rows = rows.reset_index(drop=True).join(boxes)
-    else:
-        boxes = pd.read_csv(_ROOT / "benchmarks/skin_tone_faces.csv").rename(columns={"file": "image_id"})
-        rows = rows.merge(boxes, how="left", on="image_id")
+    found = faces.load(detector).faces(images.read(list(rows["image_id"])))
+    boxes = pd.DataFrame([face[0][:4] if face else [np.nan] * 4 for face in found], columns=_BOX)
+    rows = rows.reset_index(drop=True).join(boxes)
     with tempfile.TemporaryDirectory() as store:
         tones = judge_skin_tones(images, rows, tone, store=Store(store), progress=False)
     return rows.drop(columns=_BOX).assign(**{c: tones[c].to_numpy() for c in tones if c != "image_id"})

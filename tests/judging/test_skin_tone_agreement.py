@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from photographed import needs
 from scipy.stats import fisher_exact
 
+from biaslab.judging.pinned import YUNET
 from biaslab.judging.skin_tone import judge_of
 from biaslab.judging.words import NOT_READ, PIXELS, TONE_ON_PHOTOGRAPHS
 
@@ -20,6 +22,7 @@ _SPEC.loader.exec_module(benchmark)
 @pytest.fixture(scope="module")
 def rows():
     """Return what pixels say of each portrait, beside what raters saw."""
+    needs(YUNET)
     folder = benchmark.photos()
     if not folder.is_dir():
         pytest.skip(
@@ -51,15 +54,9 @@ def test_what_is_said_of_photographs_is_what_is_measured(rows):
     lost = {label: round(100 * rows.loc[rows["label"] == label, "tone"].isna().mean()) for label in labels}
     drawn = (rows["label"] == "drawing").sum(), (read["label"] == "drawing").sum()
     said = [*map(float, re.findall(r"\d+(?:\.\d+)?", TONE_ON_PHOTOGRAPHS))]
-    sixes = ((read["label"] == "dark") & (read["tone"] == 6)).sum()
-    assert (
-        sixes == 5
-        and n_dark == 7
-        and "Five of the seven dark-skinned people read as tone 6" in TONE_ON_PHOTOGRAPHS
-    )
+    dark = read.loc[read["label"] == "dark", "tone"]
     expected = [round(100 * value, 1), round(100 * low), round(100 * high), n_light, n_dark]
-    assert said == [*expected, round(100 * medium), 6, lost["light"], *drawn]
-    assert len(set(lost.values())) == 1
+    assert said == [*expected, round(100 * medium), dark.min(), dark.max(), *lost.values(), *drawn]
 
 
 def test_drawings_among_photographs_are_why_these_are_not_read_unless_asked(rows):
