@@ -281,9 +281,9 @@ def table() -> dict[str, dict[str, Any]]:
 
 def of_pipe(pipe, name: str = "") -> Family:
     """Return the family of a loaded pipeline, which is called ``name``."""
-    parts = {part: getattr(one, "config", None) for part, one in pipe.components.items()}
+    parts = {part: getattr(one, "config", None) for part, one in getattr(pipe, "components", {}).items()}
     known = {part: config for part, config in parts.items() if isinstance(config, Mapping)}
-    return of(type(pipe), {**known, "index": pipe.config}, name)
+    return of(type(pipe), {**known, "index": getattr(pipe, "config", {})}, name)
 
 
 def of_files(repository: Repository, name: str) -> Family:

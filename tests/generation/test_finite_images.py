@@ -21,7 +21,7 @@ PROMPT = "a photo of a nurse"
 def path(request, monkeypatch):
     """Let a pipeline go biaslab's own path, or as one of no known family by its own call."""
     if request.param == "whole":
-        monkeypatch.setattr(families, "FAMILIES", {})
+        monkeypatch.setattr(families, "table", dict)
     return request.param
 
 
@@ -143,7 +143,7 @@ def test_only_images_that_overflow_are_decoded_again(folders):
 
 
 def test_a_pipeline_that_decodes_by_itself_gets_the_images_of_float32(folders, monkeypatch):
-    monkeypatch.setattr(families, "FAMILIES", {})
+    monkeypatch.setattr(families, "table", dict)
     model = loaded(folders("sd1"), "float16")
     overflow(model.pipe.vae)
     whole, decode, given = copy.deepcopy(model.pipe.vae).float(), type(model.pipe.vae).decode, []

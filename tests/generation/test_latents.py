@@ -1,5 +1,7 @@
 """Latents of images that share noise, and texts as a network receives them: against the pipelines' own."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -39,7 +41,7 @@ def trajectory(folder, texts_, keys):
     def kept(*given, **more):
         found = step(*given, **more)
         latents = found[0]
-        seen.append(model._family.taken(model.pipe, latents, 32, 32).numpy().copy())
+        seen.append(model.family.taken(latents, 32, 32).numpy().copy())
         return found
 
     model.pipe.scheduler.step = kept
@@ -136,7 +138,7 @@ def test_texts_are_received_as_the_pipeline_encodes_them(folders, family, guidan
 def test_a_pipeline_of_no_known_family_is_read_and_followed_as_well(folders, tmp_path, monkeypatch):
     known = generator.load(folders("sd1"), GIVEN).embeddings(PROMPTS)
     own = made(folders("sd1"), Store(tmp_path / "known"))
-    monkeypatch.setattr(families, "FAMILIES", {})
+    monkeypatch.setattr(families, "table", dict)
     for received, other in zip(generator.load(folders("sd1"), GIVEN).embeddings(PROMPTS), known, strict=True):
         np.testing.assert_allclose(received.tokens, other.tokens, atol=1e-5)
     source = made(folders("sd1"), Store(tmp_path / "unknown"))
@@ -182,7 +184,7 @@ def test_a_network_that_reads_no_tokens_gives_rows_with_a_reason(folders, tmp_pa
     def load(*given, **more):
         model = generator.load(*given, **more)
         # As of a pipeline whose network is called otherwise.
-        model._family = None
+        model.family = dataclasses.replace(model.family, denoiser="")
         model.pipe.unet = None
         return model
 

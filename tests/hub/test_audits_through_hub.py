@@ -12,7 +12,7 @@ import pytest
 import tiny_repositories as tiny
 from PIL import Image
 
-from biaslab import cli, kernels, runs
+from biaslab import cli, kernels, models, runs
 from biaslab.judging.names import WHOLE
 from biaslab.judging.pinned import PINNED, YUNET
 
@@ -133,6 +133,8 @@ def test_an_audit_of_one_paper_takes_no_judge_of_another(root, tmp_path, monkeyp
     others = (tiny.VQA, tiny.DETR, tiny.SEGFORMER)
     for name in others:
         monkeypatch.setattr(stocked_for_all.repositories[name], "closed", "private")
+    # Other tests have asked for them.
+    monkeypatch.setattr(models, "_commits", {})
     before = len(stocked_for_all.log)
     words = ["audit", tiny.SD14, "--size", "quick", "--paper", "paired"]
     record = ran(root, tmp_path, words, IMAGES | dotted("people") | FACES)
