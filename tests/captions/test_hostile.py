@@ -231,6 +231,8 @@ def opened(folder, corpus, tmp_path):
             "nearest_per_prompt": 2 * N,
         },
         "generation": {"caption_prompts_per_occupation": 2 * N, "images_per_prompt": 1},
+        # Whom the pipeline stands in for.
+        "judging": {"faces": "whole image", "gender": "plugin:drawn"},
         "compute": {"store": str(tmp_path / "store")},
     }
     return Drawn("fake", Settings.of(settings), progress=False)

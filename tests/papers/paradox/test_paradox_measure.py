@@ -41,7 +41,12 @@ class Pipe:
         name = "six captions"
 
     def image_model(self):
-        return SimpleNamespace(label=self.label, sends=True)
+        return SimpleNamespace(label=self.label, sends=True, own=dict)
+
+    gate = ("judging.gender", "judging.faces")
+
+    def unnamed(self, *settings):
+        return ()
 
     def __init__(self, **settings):
         self.settings = Settings.of({"captions": {"per_occupation": 4}}).changed(**settings)
