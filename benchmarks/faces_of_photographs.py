@@ -3,10 +3,7 @@
 Run: ``python benchmarks/faces_of_photographs.py``, with names as the setting ``judging.faces`` has them for others than
 ``yunet``; ``--gender NAME`` as ``judging.gender`` has it (``dlib``; empty judges none). It takes seconds.
 
-The pictures are not part of the project: 80 tiles of 120 pixels of people at work (from sd-3-ethics) and 24 scenes of
-people at a university (from Bias-ai-university-visuals), all made by text-to-image models, with ``labels.csv``, where
-two raters say how many faces are to be seen, and of one person perceived gender and skin. They lie in the folder that
-``BIASLAB_PHOTOS`` names, else in ``shared/data/photos`` beside the project.
+The pictures are those of ``_photographs.py``, which says where they are looked for.
 
 Raters count faces and draw no boxes, so recall and precision are of counts: the lesser of faces counted and rated
 (the mean of both raters), summed over pictures, against what is rated, or what is counted; a face that is missed and
@@ -17,11 +14,11 @@ where both say the same. Intervals are Wilson's at 95 %; ten portraits of dark s
 """
 
 import argparse
-import os
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from _photographs import SKINS, folder, labels
 from PIL import Image
 
 from biaslab import stats
@@ -30,40 +27,18 @@ from biaslab.judging import faces, judge
 from biaslab.judging.judge import JudgeSettings
 from biaslab.judging.pinned import DLIB, YUNET
 
-RATERS = ("a", "b")
 # What stands for more in the raters' counts; and the faces of a group at most.
 MORE, FEW = 15, 8
-SKINS = ("light", "medium", "dark")
-
-
-def folder(root: Path) -> Path:
-    """Return where the pictures are; MissingInputError where they are not."""
-    path = Path(os.environ.get("BIASLAB_PHOTOS") or root.parent / "shared/data/photos")
-    if not (path / "labels.csv").is_file():
-        raise MissingInputError(
-            f"{path} holds no labels.csv; BIASLAB_PHOTOS names the folder of the pictures that two raters labelled."
-        )
-    return path
 
 
 def labelled(path: Path) -> tuple[pd.DataFrame, list[np.ndarray]]:
     """Return a row a picture with what the raters say of it, and the pictures."""
-    table = pd.read_csv(path / "labels.csv", keep_default_na=False)
-    for rater in RATERS:
-        table[f"n_{rater}"] = pd.to_numeric(table[f"n_faces_visible_{rater}"])
-    both = {
-        name: table[f"{name}_a"].where(table[f"{name}_a"] == table[f"{name}_b"], "")
-        for name in ("gender", "skin")
-    }
+    table = labels(path)
     group = table["file"].str.startswith("groups/")
-    alone = (
-        ~group
-        & (table[["n_a", "n_b"]] == 1).all(axis=1)
-        & (table[["kind_a", "kind_b"]] == "photo").all(axis=1)
-    )
+    alone = ~group & (table[["n_a", "n_b"]] == 1).all(axis=1) & (table["kind"] == "photo")
     few = group & (table[["n_a", "n_b"]].min(axis=1) <= FEW)
     images = [np.asarray(Image.open(path / file).convert("RGB")) for file in table["file"]]
-    return table.assign(**both, groups=few, alone=alone), images
+    return table.assign(groups=few, alone=alone), images
 
 
 def counted(table: pd.DataFrame, found: np.ndarray) -> dict[str, float | tuple[int, int]]:
@@ -123,7 +98,7 @@ def main() -> None:
 
 def measure(names: list[str], gender: str) -> None:
     """Print what is measured of face detectors, and of a judge of gender behind the first."""
-    table, images = labelled(folder(Path(__file__).resolve().parents[1]))
+    table, images = labelled(folder())
     print(f"| detector | recall | precision | groups within one | portraits | {' | '.join(SKINS)} |")
     print("| --- " * (5 + len(SKINS)) + "|")
     for name in names:

@@ -1,29 +1,29 @@
 """Hold skin tones read off photographs against what raters saw: light, medium or dark.
 
-    python benchmarks/skin_tone_of_photographs.py [--photos FOLDER] [--faces DETECTOR] [--tone JUDGE]
+    python benchmarks/skin_tone_of_photographs.py [--faces DETECTOR] [--tone JUDGE]
 
 Prints tones by label, what was not read by label and reason, and how well tones tell light from dark (area under the
 curve: how often a light face has the lighter colour of two; 0.5 is chance). Takes portraits of which two raters saw the
 same skin, apart from each other; what both took for drawings has no label, and should have no tone.
 
-The folder is `BIASLAB_PHOTOS`, or `shared/data/photos` beside the project: `labels.csv` (file, and skin_a, skin_b,
-kind_a, kind_b of two raters) and the pictures. Faces, the best of each portrait, are found by YuNet, or by any detector
-that `judging.faces` takes.
+The pictures are those of `_photographs.py`, which says where they are looked for. Faces, the best of each portrait, are
+found by YuNet, or by any detector that `judging.faces` takes.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from _photographs import SKINS, folder, labels
 from scipy.optimize import brentq
 from scipy.stats import norm
 
 from biaslab import stats
+from biaslab.errors import MissingInputError
 from biaslab.judging import faces
 from biaslab.judging.images import FolderImages
 from biaslab.judging.pinned import YUNET
@@ -31,9 +31,7 @@ from biaslab.judging.skin_tone import judge_skin_tones
 from biaslab.judging.words import PIXELS
 from biaslab.store import Store
 
-LABELS = ("light", "medium", "dark")
 _BOX = ["x0", "y0", "x1", "y1"]
-_ROOT = Path(__file__).parents[1]
 
 
 def main() -> None:
@@ -41,21 +39,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--photos", default=None)
     parser.add_argument("--faces", default=YUNET)
     parser.add_argument("--tone", default=PIXELS)
     given = parser.parse_args()
-    folder = photos(given.photos)
-    if not folder.is_dir():
-        raise SystemExit(
-            f"{folder} is not there; BIASLAB_PHOTOS or --photos names the folder of pictures with labels.csv."
-        )
-    rows = readings(folder, given.faces, given.tone)
+    try:
+        rows = readings(folder(), given.faces, given.tone)
+    # What is not here is said, and no reason for other benchmarks not to run.
+    except MissingInputError as error:
+        print(error)
+        return
     named = rows[rows["label"] != ""]
     read = named.dropna(subset="tone")
     print(f"Portraits by what raters saw, and by {rows['judge'].iloc[0]}\n")
     print(
-        pd.crosstab(read["label"], read["tone"].astype(int)).reindex([*LABELS, "drawing"], fill_value=0), "\n"
+        pd.crosstab(read["label"], read["tone"].astype(int)).reindex([*SKINS, "drawing"], fill_value=0), "\n"
     )
     print(missing(named).to_string(index=False, float_format="%.0f"), "\n")
     for darker in ("dark", "medium"):
@@ -67,20 +64,13 @@ def main() -> None:
     )
 
 
-def photos(given: str | None = None) -> Path:
-    """Return the folder of pictures that raters labelled, which may not be there."""
-    return Path(given or os.environ.get("BIASLAB_PHOTOS") or _ROOT.parent / "shared/data/photos")
-
-
-def readings(folder: Path, detector: str = YUNET, tone: str = PIXELS) -> pd.DataFrame:
+def readings(path: Path, detector: str = YUNET, tone: str = PIXELS) -> pd.DataFrame:
     """Return a row a portrait: file, label (that of both raters, ``drawing``, or empty), and the columns of tones."""
-    labels = pd.read_csv(folder / "labels.csv", keep_default_na=False)
-    labels = labels[labels["file"].str.startswith("portraits/")]
-    alike = labels["skin_a"].where(labels["skin_a"] == labels["skin_b"], "")
-    drawn = (labels["kind_a"] == "drawing") & (labels["kind_b"] == "drawing")
-    rows = pd.DataFrame({"image_id": labels["file"], "label": alike.where(alike.isin(LABELS), "")})
-    rows.loc[drawn, "label"] = "drawing"
-    images = FolderImages(folder)
+    said = labels(path)
+    said = said[said["file"].str.startswith("portraits/")]
+    skin = said["skin"].where(said["skin"].isin(SKINS), "")
+    rows = pd.DataFrame({"image_id": said["file"], "label": skin.mask(said["kind"] == "drawing", "drawing")})
+    images = FolderImages(path)
     found = faces.load(detector).faces(images.read(list(rows["image_id"])))
     boxes = pd.DataFrame([face[0][:4] if face else [np.nan] * 4 for face in found], columns=_BOX)
     rows = rows.reset_index(drop=True).join(boxes)
@@ -92,7 +82,7 @@ def readings(folder: Path, detector: str = YUNET, tone: str = PIXELS) -> pd.Data
 def missing(rows: pd.DataFrame) -> pd.DataFrame:
     """Return how many portraits of each label have no tone, in all and by reason, with Wilson intervals in percent."""
     out = []
-    for label in (*LABELS, "drawing"):
+    for label in (*SKINS, "drawing"):
         of = rows[rows["label"] == label]
         reasons = of.loc[of["reason"] != "", "reason"]
         counts = {"all": len(reasons), **reasons.value_counts()}

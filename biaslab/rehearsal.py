@@ -40,6 +40,8 @@ class Part:
     located: tuple[Located, ...] = ()
     tried: Tried | None = None
     """None where it was not tried: its weights are not here, and not to be fetched."""
+    words: str = ""
+    """By which settings it makes images, of what makes some."""
 
     @property
     def here(self) -> bool:
@@ -134,12 +136,12 @@ def _rehearsed(
     say: Callable[[str], object] | None = None,
 ) -> Rehearsal:
     left = [one for one in asked if one.left > 0]
-    # What a model cannot do is said before it is fetched; how strong guidance is does not matter for that.
-    for one in {one.made_by.alike: one for one in left}.values():
-        one.made_by.look_up()
     done = bool(os.environ.get(runs.REHEARSED))
     if not always and (done or not left):
         return Rehearsal(asked, [])
+    # What a model cannot do is said before it is fetched; how strong guidance is does not matter for that.
+    for one in {one.made_by.alike: one for one in left}.values():
+        one.made_by.look_up()
     timed = planning.to_time(asked)
     if not time:
         # Each model once, and one image of it.
@@ -149,7 +151,8 @@ def _rehearsed(
     # One model after the other, so that each is loaded once for all that it makes.
     of_key = {}
     for key, (one, n) in sorted(timed.items(), key=lambda item: item[1][0].made_by.alike):
-        of_key[key] = Part(trials.of_asked(one, n), tuple(one.made_by.look_up()))
+        located = tuple(one.made_by.look_up())
+        of_key[key] = Part(trials.of_asked(one, n), located, words=one.made_by.in_words())
         parts.append(of_key[key])
     purchases = {one.model: Part(trials.of_asked(one)) for one in reversed(left) if one.price is not None}
     todo: dict[str, Part] = {}
@@ -320,11 +323,7 @@ def said(found: Rehearsal) -> str:
             f"Memory here ({device}): {planning.bytes_in_words(free)} of {planning.bytes_in_words(whole)} free."
         )
     # By which settings each makes images; of one size or several.
-    notes += dict.fromkeys(
-        f"{part.trial.use.name}: {words}."
-        for part in found.parts
-        if part.trial.images and part.located and (words := part.trial.asked.made_by.in_words())
-    )
+    notes += dict.fromkeys(f"{part.trial.use.name}: {part.words}." for part in found.parts if part.words)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([*lines, "", *notes, told])

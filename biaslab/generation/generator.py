@@ -126,8 +126,7 @@ def load(
     with loading.quiet(), errors.loading(model, "a text-to-image model"):
         if offload == "none":
             pipe.to(where)
-        known = {"folder": files.folder, "commit": files.commit}
-        known |= {"family": family}
+        known = {"folder": files.folder, "commit": files.commit, "family": family}
         made = Generator(pipe, settings.changed(dtype=dtype), model=model, device=where, **known)
         # Types are settled before: weights that are moved one by one have none of their own in between.
         if offload == "model":
@@ -426,27 +425,24 @@ class Generator:
         return self._fit(prompts, seeds, chosen[:n], watch)
 
     def embeddings(self, prompts: Sequence[str]) -> list[Received]:
-        """Return texts as the denoising network receives them, before it casts them; its first call ends the work.
+        """Return texts as the denoising network receives them, before it casts them; shorter ones end in zeros.
 
         Raises:
             ParameterError: The pipeline has no network that reads text, or not one row of it for each prompt.
             RunError: The numbers overflow.
         """
         whole, n = list(prompts), self.batch_size
-        return [r for start in range(0, len(whole), n) for r in self._received(whole[start : start + n])]
-
-    def _received(self, prompts: list[str]) -> list[Received]:
         if not self.family.denoiser:
-            return self._seen(prompts)
+            return [r for start in range(0, len(whole), n) for r in self._seen(whole[start : start + n])]
         import torch
 
         with torch.no_grad(), loading.quiet():
-            rows = [self.family.tokens(self._text(text)) for text in prompts]
-        longest = max(len(tokens) for tokens, _ in rows)
+            rows = [self.family.tokens(self._text(text)) for text in whole]
+        longest = max((len(tokens) for tokens, _ in rows), default=0)
         return [
             Received(
                 np.pad(self.check_finite(tokens.float().cpu().numpy()), ((0, longest - len(tokens)), (0, 0))),
-                None if pooled is None else pooled.float().cpu().numpy(),
+                None if pooled is None else self.check_finite(pooled.float().cpu().numpy()),
             )
             for tokens, pooled in rows
         ]
@@ -542,7 +538,10 @@ class Generator:
         """
         if text not in self._encoded:
             self._encoded[text] = self.family.encode(self.pipe, text, self.device)
-        return self._encoded[text]
+        found = self._encoded[text]
+        while len(self._encoded) > _KEPT_TEXTS:
+            self._encoded.popitem(last=False)
+        return found
 
     def _conditions(self, prompts: list[str]) -> dict:
         """Return what the pipeline takes of the prompts; each text is encoded once."""
@@ -553,8 +552,6 @@ class Generator:
                 asked = self.settings.negative_prompt
                 self._negative = self.family.encode_negative(self.pipe, asked, self.device, rows[0])
             given |= self.family.batch([self._negative] * len(prompts), "negative_")
-        while len(self._encoded) > _KEPT_TEXTS:
-            self._encoded.popitem(last=False)
         # Its default is a text, which stands beside no encoded one.
         takes = inspect.signature(self.pipe.__call__).parameters
         return given | ({"negative_prompt": None} if "negative_prompt" in takes else {})

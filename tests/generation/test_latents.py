@@ -170,6 +170,19 @@ def test_prompts_are_compared_by_tokens_words_and_pooled_text(folders, tmp_path,
     pd.testing.assert_frame_equal(found, again)
 
 
+@pytest.mark.parametrize("family", ["qwen", "zimage"])
+def test_texts_of_several_lengths_are_compared_whatever_the_batch(folders, tmp_path, family):
+    pairs = pd.DataFrame({"first": [PROMPTS[0]], "second": ["a photo of the face of a nurse , a woman"]})
+    found = spaces.compare_prompts(
+        pairs, folders(family), GIVEN.changed(batch_size=1), store=Store(tmp_path), progress=False
+    ).set_index("metric")
+    one, other = generator.load(folders(family), GIVEN).embeddings([*pairs.iloc[0]])
+    # The shorter one ends in zeros, which change no cosine.
+    assert one.tokens.shape == other.tokens.shape and not one.tokens[-1].any() and other.tokens[-1].any()
+    assert found.loc["t", "value"] == pytest.approx(cosine(one.tokens, other.tokens))
+    assert found.loc["t_words", "reason"] == spaces.NO_WORDS
+
+
 def test_words_of_a_part_without_its_encoder_are_none(folders):
     model = generator.load(folders("sd3"), GIVEN)
     said = texts.are_words(model.pipe, PROMPTS[:1])

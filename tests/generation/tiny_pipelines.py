@@ -236,6 +236,16 @@ def sd35_large():
     return sd3(qk_norm="rms_norm")
 
 
+# Sizes of language models.
+_READS = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 4096,
+}
+
+
 def _chatting():
     """Return a tokenizer of messages in a chat, as of models that read texts by a language model."""
     read = tokenizer()
@@ -250,15 +260,7 @@ def _qwen3(layers: int, head: bool):
     from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3Model
 
     config = Qwen3Config(
-        vocab_size=len(WORDS) + 4,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=layers,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=4096,
-        pad_token_id=0,
+        vocab_size=len(WORDS) + 4, num_hidden_layers=layers, head_dim=8, pad_token_id=0, **_READS
     )
     return (Qwen3ForCausalLM if head else Qwen3Model)(config)
 
@@ -305,14 +307,9 @@ def qwen():
         joint_attention_dim=16,
         axes_dims_rope=(4, 6, 6),
     )
-    read = {
+    read = _READS | {
         "vocab_size": len(WORDS) + 4,
-        "hidden_size": 16,
-        "intermediate_size": 16,
         "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 4096,
         "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 1e6},
     }
     seen = {
@@ -420,17 +417,8 @@ def flux2():
     from diffusers import Flux2Pipeline
     from transformers import Mistral3Config, Mistral3ForConditionalGeneration
 
-    read = {
-        "model_type": "mistral",
-        "vocab_size": len(WORDS) + 4,
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_hidden_layers": 31,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-        "pad_token_id": 0,
-    }
+    layers = {"vocab_size": len(WORDS) + 4, "num_hidden_layers": 31, "head_dim": 8}
+    read = _READS | layers | {"model_type": "mistral", "pad_token_id": 0}
     seen = {
         "model_type": "pixtral",
         "hidden_size": 16,

@@ -1,6 +1,7 @@
 """What is needed to try judges on pictures that look like photographs: files of packages, and the pictures."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,19 +17,21 @@ def needs(name: str) -> None:
         pytest.skip(f"the package {pin.module} is not installed: {pin.install}")
 
 
-def benchmark(root: Path):
-    """Return the benchmark of judges on photographs, as a module."""
-    file = root / "benchmarks" / "faces_of_photographs.py"
-    spec = importlib.util.spec_from_file_location("_faces_of_photographs", file)
+def benchmark(root: Path, name: str):
+    """Return a benchmark of judges on photographs, as a module."""
+    file = root / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"_{name}", file)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    # What it has in common with others lies beside it, as where it is run.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(file.parent), *sys.path])
+        spec.loader.exec_module(module)
     return module
 
 
-def pictures(root: Path):
-    """Return the benchmark, its labels and its pictures; skip the test where they are not beside the project."""
-    module = benchmark(root)
+def pictures(module) -> Path:
+    """Return the folder of a benchmark's pictures; skip the test where they are not beside the project."""
     try:
-        return module, *module.labelled(module.folder(root))
+        return module.folder()
     except MissingInputError as error:
         pytest.skip(str(error))

@@ -10,12 +10,14 @@ from biaslab.judging import faces, photographs
 from biaslab.judging.judge import JudgeSettings
 from biaslab.judging.pinned import DLIB, YUNET
 
+NAME = "faces_of_photographs"
 pytest.importorskip("cv2", reason="judging needs the extra 'models'")
 
 
 def test_yunet_counts_the_people_of_photographs_as_reports_say(root):
     needs(YUNET)
-    module, table, images = photographed.pictures(root)
+    module = photographed.benchmark(root, NAME)
+    table, images = module.labelled(photographed.pictures(module))
     found = faces.load(YUNET).faces(images)
     figures = module.counted(table, np.array([len(seen) for seen in found]))
     assert photographs.Counted(figures["groups"], figures["alone"]) == photographs.FACES[YUNET]
@@ -36,7 +38,8 @@ def test_yunet_counts_the_people_of_photographs_as_reports_say(root):
 def test_the_gender_of_portraits_is_judged_as_reports_say(root):
     needs(YUNET)
     needs(DLIB)
-    module, table, images = photographed.pictures(root)
+    module = photographed.benchmark(root, NAME)
+    table, images = module.labelled(photographed.pictures(module))
     found = module.judged(table, images, JudgeSettings(faces=YUNET, gender=DLIB))
     assert photographs.Judged(*found["alone"]) == photographs.GENDERS[DLIB]
     right, sure, _ = found["alone"]
@@ -44,7 +47,7 @@ def test_the_gender_of_portraits_is_judged_as_reports_say(root):
 
 
 def test_counts_are_held_against_both_raters(root):
-    module = photographed.benchmark(root)
+    module = photographed.benchmark(root, NAME)
     table = pd.DataFrame(
         {
             "n_a": [4, 8, 1, 1, 15],
@@ -65,7 +68,7 @@ def test_counts_are_held_against_both_raters(root):
 
 
 def test_the_benchmark_says_where_its_pictures_would_be(root, tmp_path, monkeypatch, capsys):
-    module = photographed.benchmark(root)
+    module = photographed.benchmark(root, NAME)
     monkeypatch.setenv("BIASLAB_PHOTOS", str(tmp_path))
     monkeypatch.setattr("sys.argv", ["faces_of_photographs.py"])
     module.main()

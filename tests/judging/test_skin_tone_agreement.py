@@ -1,10 +1,10 @@
 """Skin tones by pixels held against what raters saw on pictures that look like photographs, where these are there."""
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pandas as pd
+import photographed
 import pytest
 from photographed import needs
 from scipy.stats import fisher_exact
@@ -13,22 +13,14 @@ from biaslab.judging.pinned import YUNET
 from biaslab.judging.skin_tone import judge_of
 from biaslab.judging.words import NOT_READ, PIXELS, TONE_ON_PHOTOGRAPHS
 
-_PATH = Path(__file__).parents[2] / "benchmarks" / "skin_tone_of_photographs.py"
-_SPEC = importlib.util.spec_from_file_location("skin_tone_of_photographs", _PATH)
-benchmark = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(benchmark)
+benchmark = photographed.benchmark(Path(__file__).parents[2], "skin_tone_of_photographs")
 
 
 @pytest.fixture(scope="module")
 def rows():
     """Return what pixels say of each portrait, beside what raters saw."""
     needs(YUNET)
-    folder = benchmark.photos()
-    if not folder.is_dir():
-        pytest.skip(
-            f"{folder} is not there; BIASLAB_PHOTOS names the folder of pictures that raters labelled"
-        )
-    return benchmark.readings(folder)
+    return benchmark.readings(photographed.pictures(benchmark))
 
 
 def test_light_is_told_from_dark(rows):
@@ -93,9 +85,10 @@ def test_the_area_is_that_of_all_pairs():
 
 
 def test_a_folder_that_is_not_there_is_said(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("sys.argv", ["skin_tone_of_photographs.py", "--photos", str(tmp_path / "none")])
-    with pytest.raises(SystemExit, match=r"none is not there; BIASLAB_PHOTOS or --photos names the folder"):
-        benchmark.main()
+    monkeypatch.setattr("sys.argv", ["skin_tone_of_photographs.py"])
+    monkeypatch.setenv("BIASLAB_PHOTOS", str(tmp_path))
+    benchmark.main()
+    assert f"{tmp_path} holds no labels.csv; BIASLAB_PHOTOS names the folder" in capsys.readouterr().out
 
 
 def test_the_benchmark_says_how_few_are_dark(rows, monkeypatch, capsys):
