@@ -315,13 +315,19 @@ def test_skin_tone_counts_give_deviation_and_intervals(results):
     # At three images a prompt the corrected value is 0.077 of an even model and 0.078 of one with deviation 0.04.
     assert blind["mad"] == pytest.approx(0.18) and "cannot tell" in blind["reason"]
     assert np.isnan(blind[["corrected_mad", "corrected_ci_low", "p"]].to_numpy(dtype=float)).all()
+    # Images of people without a profession are counted by tone as well.
+    of = ("p1", "(none)")
     found = results(
-        average_skin_tone=[{"model": "a", "profession": "p1", "value": 5.5, "n": 10}],
-        skin_tone_counts=[{"model": "a", "profession": "p1", "tone": t, "n": 1} for t in range(1, 11)],
+        average_skin_tone=[{"model": "a", "profession": p, "value": 5.5, "n": 10} for p in of],
+        skin_tone_counts=[
+            {"model": "a", "profession": p, "tone": t, "n": 1} for p in of for t in range(1, 11)
+        ],
     )
     table = found["average_skin_tone"].set_index("profession")
     low, high = scipy_stats.t.interval(0.95, 9, 5.5, scipy_stats.sem(np.arange(1, 11)))
-    assert tuple(table.loc["p1", ["value", "ci_low", "ci_high"]]) == pytest.approx((5.5, low, high))
+    for profession in of:
+        seen = table.loc[profession, ["value", "ci_low", "ci_high"]]
+        assert tuple(seen) == pytest.approx((5.5, low, high)) and table.loc[profession, "reason"] == ""
     bad = [{"model": "a", "profession": "p0", "tone": 11, "n": 4}]
     with pytest.raises(InputError, match="holds the tone '11'; allowed are 1 to 10"):
         results(average_skin_tone=averages, skin_tone_counts=bad)["mad"]

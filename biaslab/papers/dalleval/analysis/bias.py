@@ -199,7 +199,7 @@ def _corrected_floor(n: int, bins: int) -> float:
 
 def _counts(genders: pd.DataFrame, tone_counts: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
     """Return, by model and category, images by what was asked × bins."""
-    counted = {"gender": _gender_counts(genders), "skin_tone": _tone_counts(tone_counts)}
+    counted = {"gender": _gender_counts(genders), "skin_tone": _tone_counts(_professions(tone_counts))}
     return {(model, category): of for category, by in counted.items() for model, of in by.items()}
 
 
@@ -212,7 +212,7 @@ def _gender_counts(genders: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def _tone_counts(counts: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return, by model, images of tones 1 to 10: prompts with their professions × 10."""
-    allowed, counts = list(map(str, TONES)), _professions(counts)
+    allowed = list(map(str, TONES))
     if unknown := sorted(set(counts["tone"]) - set(allowed)):
         raise InputError(f"dalleval_skin_tone_counts holds the tone {unknown[0]!r}; allowed are 1 to 10.")
     wide = counts.pivot(index=["model", "prompt", "profession"], columns="tone", values="n")
