@@ -76,7 +76,7 @@ def cpuinfo(monkeypatch, tmp_path):
         file = tmp_path / "cpuinfo"
         core = f"vendor_id\t: {vendor}\nmodel name\t: amx_bf16 AuthenticAMD\nflags\t\t: {flags}\nbugs\t: none\n\n"
         file.write_text("".join(f"processor\t: {i}\n{core}" for i in range(2)))
-        monkeypatch.setattr("biaslab.processor._CPUINFO", file)
+        monkeypatch.setattr("biaslab.ground.processor._CPUINFO", file)
 
     return made
 
@@ -145,7 +145,7 @@ def report(root, tmp_path_factory):
     """
     from filelock import FileLock
 
-    from biaslab import params, runs
+    from biaslab.runs import params, runner
 
     # What the processes of one session have in common.
     shared = tmp_path_factory.getbasetemp().parent
@@ -154,7 +154,7 @@ def report(root, tmp_path_factory):
         (file,) = (*root.glob(f"params/{name}.yaml"), *root.glob(f"world/params/{name}.yaml"))
         loaded = params.load(file)
         with FileLock(shared / f"{name}.lock"), contextlib.chdir(root):
-            return loaded, runs.run(loaded, outputs=root / "outputs", overwrite=True, progress=False)
+            return loaded, runner.run(loaded, outputs=root / "outputs", overwrite=True, progress=False)
 
     return made
 
@@ -162,7 +162,7 @@ def report(root, tmp_path_factory):
 @pytest.fixture(scope="session")
 def estimates_lie_in_intervals():
     """Return a function of a run's folder and record that checks each table, and returns how many intervals it has."""
-    from biaslab import tables
+    from biaslab.ground import tables
 
     def checked(folder: Path, record: dict) -> int:
         n = 0
@@ -181,7 +181,7 @@ def estimates_lie_in_intervals():
 @pytest.fixture
 def any_text(monkeypatch):
     """Let figures of any name have a title and a caption, as if a paper's ``texts.yaml`` had them."""
-    monkeypatch.setattr("biaslab.texts.of_figure", lambda name, facts: ("Title", "Caption."))
+    monkeypatch.setattr("biaslab.plots.texts.of_figure", lambda name, facts: ("Title", "Caption."))
 
 
 @pytest.fixture(scope="session")
@@ -197,7 +197,7 @@ def processes_of_all():
 @pytest.fixture
 def warm(processes_of_all, monkeypatch):
     """Let runs share the process that reads their libraries, where it can be forked."""
-    from biaslab import kernels
+    from biaslab.runs import kernels
 
     if kernels.FORKS:
         monkeypatch.setattr(kernels, "Processes", processes_of_all)

@@ -2,9 +2,9 @@
 
 Run: ``python benchmarks/coverage_compare.py [simulation ...] [--studies 2000]``. Each study draws two runs over the
 same units (professions, occupations), whose means differ by chance, by what each unit has of its own, or by a shift,
-and compares them as :mod:`biaslab.compare` does. It prints, in % of the studies, how often an interval (at 95 %) covers
-the true difference and excludes 0, and its mean half-width: units paired, and both runs taken as independent. The test
-in ``tests/stats/test_stats_coverage_compare.py`` is a short version.
+and compares them as :mod:`biaslab.runs.compare` does. It prints, in % of the studies, how often an interval (at 95 %)
+covers the true difference and excludes 0, and its mean half-width: units paired, and both runs taken as independent.
+The test in ``tests/stats/test_stats_coverage_compare.py`` is a short version.
 """
 
 import argparse
@@ -14,7 +14,8 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from biaslab import measures, stats, units
+from biaslab import measures, stats
+from biaslab.runs import units
 
 STUDIES, CONFIDENCE = 2000, 0.95
 

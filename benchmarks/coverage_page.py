@@ -17,7 +17,8 @@ from multiprocessing import Pool
 import numpy as np
 import pandas as pd
 
-from biaslab import findings, tables
+from biaslab import findings
+from biaslab.ground import tables
 from biaslab.papers import dalleval, paired, paradox, synthesis, triplets
 
 MODELS = "A", "B"

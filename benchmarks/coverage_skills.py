@@ -20,7 +20,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import bootstrap
 
-from biaslab import stats, tables
+from biaslab import stats
+from biaslab.ground import tables
 from biaslab.measures.captioning import caption_scores
 from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision
 from biaslab.papers import dalleval

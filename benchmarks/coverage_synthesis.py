@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import bootstrap
 
-from biaslab import stats, tables
+from biaslab import stats
+from biaslab.ground import tables
 from biaslab.papers import synthesis
 from biaslab.papers.dalleval.analysis.attributes import pooled_difference_floor
 

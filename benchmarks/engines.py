@@ -74,11 +74,12 @@ def main() -> None:
 
     import pandas as pd
 
-    from biaslab import engine, lexicons
+    from biaslab import lexicons
     from biaslab.captions.corpus import open_corpus
     from biaslab.captions.neighbours import Encoder, embed, embedding_stage
     from biaslab.captions.search import search
-    from biaslab.store import Store
+    from biaslab.keep import engine
+    from biaslab.keep.store import Store
 
     with tempfile.TemporaryDirectory() as folder:
         corpus = make_corpus(Path(folder), options.captions, options.rows, options.times)

@@ -252,18 +252,18 @@ def main() -> None:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from biaslab import models
-    from biaslab.errors import MissingInputError
     from biaslab.generation import GeneratedImages, GenerationSettings, load
     from biaslab.generation.loading import quiet
-    from biaslab.store import Store
+    from biaslab.ground.errors import MissingInputError
+    from biaslab.keep.store import Store
+    from biaslab.models import registry
 
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
         model, weights = "mini-sd", "mini-sd"
         try:
             if not chosen.arch:
-                models.resolve(model, "text-to-image")
+                registry.resolve(model, "text-to-image")
         except MissingInputError:
             chosen.arch = "mini"
         if chosen.arch:
@@ -283,7 +283,7 @@ def main() -> None:
         # The loop goes first: nothing of ours is in memory yet.
         kind = torch.float16 if chosen.device.startswith("cuda") else torch.float32
         with quiet():
-            folder = models.resolve(model, "text-to-image")
+            folder = registry.resolve(model, "text-to-image")
             pipe = diffusers.DiffusionPipeline.from_pretrained(folder, dtype=kind).to(chosen.device)
             pipe.set_progress_bar_config(disable=True)
             loop(pipe, table, given, root, seed, 1)

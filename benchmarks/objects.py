@@ -95,7 +95,7 @@ def main() -> None:
     import torch
     import transformers
 
-    from biaslab.models import without_bars
+    from biaslab.models.registry import without_bars
 
     torch.set_num_threads(options.threads)
     images = scenes(options.images)

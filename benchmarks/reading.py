@@ -21,9 +21,9 @@ import pandas as pd
 import pyarrow.csv
 from PIL import Image
 
-from biaslab import delimited
 from biaslab.captions.corpus import open_corpus
-from biaslab.pictures import decode
+from biaslab.ground import delimited
+from biaslab.ground.pictures import decode
 
 
 def main() -> None:

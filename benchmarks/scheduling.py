@@ -1,12 +1,12 @@
 """How many workers one process can keep busy: the engine's loop and the store with a model of a set rate.
 
 Run: ``python benchmarks/scheduling.py``; some minutes, most of it waiting. Pieces of 64 images go through
-``biaslab.store`` and the loop of ``biaslab.engine.LocalEngine`` to 1, 8, 64 and 512 workers, each of which sleeps for
-the time that the images would take and then writes a piece to the store. Workers are threads of this process instead of
-processes with a GPU; so what they do beside sleeping (checks of code, lock, Parquet, checksum) is paid for by this one
-process for all of them, which on a cluster each pays alone. Printed are the time above the ideal (as many rounds as it
-takes, each as long as a piece), what of it is the loop's own (its processor time for a piece), and the time that
-``biaslab audit MODEL --plan gpus=N`` reckons for the same work.
+``biaslab.keep.store`` and the loop of ``biaslab.keep.engine.LocalEngine`` to 1, 8, 64 and 512 workers, each of which
+sleeps for the time that the images would take and then writes a piece to the store. Workers are threads of this process
+instead of processes with a GPU; so what they do beside sleeping (checks of code, lock, Parquet, checksum) is paid for
+by this one process for all of them, which on a cluster each pays alone. Printed are the time above the ideal (as many
+rounds as it takes, each as long as a piece), what of it is the loop's own (its processor time for a piece), and the
+time that ``biaslab audit MODEL --plan gpus=N`` reckons for the same work.
 """
 
 import argparse
@@ -24,9 +24,10 @@ from unittest import mock
 
 import pandas as pd
 
-from biaslab import engine, scaling
 from biaslab.generation.images import SHARD
-from biaslab.store import Store
+from biaslab.keep import engine
+from biaslab.keep.store import Store
+from biaslab.runs import scaling
 
 
 class Thread:

@@ -23,13 +23,13 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from biaslab import stats
-from biaslab.errors import MissingInputError
+from biaslab.ground.errors import MissingInputError
 from biaslab.judging import faces
-from biaslab.judging.images import FolderImages
 from biaslab.judging.pinned import YUNET
 from biaslab.judging.skin_tone import judge_skin_tones
 from biaslab.judging.words import PIXELS
-from biaslab.store import Store
+from biaslab.keep.store import Store
+from biaslab.models.images import FolderImages
 
 _BOX = ["x0", "y0", "x1", "y1"]
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import shtab
 
 from biaslab import __version__
-from biaslab.errors import BiaslabError
+from biaslab.ground.errors import BiaslabError
 
 if TYPE_CHECKING:
-    from biaslab.params import RunParams
+    from biaslab.runs.params import RunParams
 
 
 def main(arguments: list[str] | None = None, parser: argparse.ArgumentParser | None = None) -> int:
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None, parser: argparse.ArgumentParser | N
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + _SIGPIPE
     except (BiaslabError, OSError) as error:
-        from biaslab.store import explained
+        from biaslab.keep.store import explained
 
         kept = "What had finished is kept: {fix}, or choose another folder, and run it again."
         print(f"{parser.prog}: {explained(error, kept=kept)}", file=sys.stderr)
@@ -168,7 +168,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from biaslab import params
+    from biaslab.runs import params
 
     checked = params.load(
         given.params, overrides=given.overrides, notebooks=given.notebooks, notebooks_dir=given.notebooks_dir
@@ -177,23 +177,23 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _audit(given: argparse.Namespace) -> int:
-    from biaslab import audit, params, runs
+    from biaslab.runs import audit, params, runner
 
     how = {name: getattr(given, name) for name in ("size", "name", "corpus", "papers")}
     asked = audit.params_of(given.models, **how)
     checked = params.load(
-        runs.PARAMS, given=asked, overrides=given.overrides, notebooks_dir=given.notebooks_dir
+        runner.PARAMS, given=asked, overrides=given.overrides, notebooks_dir=given.notebooks_dir
     )
     return _execute(given, checked, say_plan=True)
 
 
 def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = False) -> int:
     """Say what a run will make, where that is wanted, and unless that is all, make it; return the exit status."""
-    from biaslab import runs
+    from biaslab.runs import runner
 
-    stops, say = given.dry_run or given.plan is not None, None if given.no_progress else runs.print_aside
+    stops, say = given.dry_run or given.plan is not None, None if given.no_progress else runner.print_aside
     if stops or say_plan:
-        from biaslab import rehearsal, scaling
+        from biaslab.runs import rehearsal, scaling
 
         devices = None if given.plan is None else scaling.devices(given.plan)
         how = {"fetch": given.fetch or not stops, "buy": not stops, "always": stops, "time": True}
@@ -205,7 +205,7 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
         return 0
     how = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}
     rehearse = None if say_plan else partial(_rehearse, say=say)
-    record = runs.run(checked, **how, rehearse=rehearse, progress=not given.no_progress)
+    record = runner.run(checked, **how, rehearse=rehearse, progress=not given.no_progress)
     notebooks = record["notebooks"]
     said = [f"{n['slug']}: {n['status']}: {n['reason']}" for n in notebooks if n["status"] != "ok"]
     said += record["problems"]
@@ -223,7 +223,7 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
 
 def _rehearse(checked: RunParams, say: Callable[[str], object] | None) -> None:
     # Printed numbers need none of what it reads.
-    from biaslab import rehearsal
+    from biaslab.runs import rehearsal
 
     rehearsal.rehearse(checked, say=say)
 
@@ -231,8 +231,8 @@ def _rehearse(checked: RunParams, say: Callable[[str], object] | None) -> None:
 def _shard(given: argparse.Namespace) -> None:
     import re
 
-    from biaslab import params, shards
-    from biaslab.errors import ParameterError
+    from biaslab.ground.errors import ParameterError
+    from biaslab.runs import params, shards
 
     share = re.fullmatch(r"(\d+)/(\d+)", given.share)
     if share is None:
@@ -246,21 +246,21 @@ def _shard(given: argparse.Namespace) -> None:
 
 
 def _compare(given: argparse.Namespace) -> None:
-    from biaslab import compare
+    from biaslab.runs import compare
 
     folder = compare.compare(given.first, *given.others, outputs=given.outputs, name=given.name)
     print(f"{folder}/index.html")
 
 
 def _export(given: argparse.Namespace) -> None:
-    from biaslab import export
+    from biaslab.runs import export
 
     print(export.export(given.run, outputs=given.outputs, to=given.to))
 
 
 def _rate(given: argparse.Namespace) -> None:
-    from biaslab import rate
     from biaslab.findings import count
+    from biaslab.runs import rate
 
     names = ("outputs", "seed", "paper", "show_faces", "overrides", "to")
     page = rate.rate(given.images, n=given.sample, **{name: getattr(given, name) for name in names})
@@ -280,9 +280,9 @@ def _published(given: argparse.Namespace) -> None:
 
 
 def _models(_: argparse.Namespace) -> None:
-    from biaslab import models
+    from biaslab.models import registry
 
-    found = models.installed()
+    found = registry.installed()
     none = "No installed package brings a model. Those of others are named by folder or hub name."
     print(none if found.empty else found.to_string(index=False))
 
@@ -298,8 +298,9 @@ def _ledger(given: argparse.Namespace) -> None:
 def _store(given: argparse.Namespace) -> None:
     from pathlib import Path
 
-    from biaslab import places, pruning
-    from biaslab.errors import ParameterError
+    from biaslab.ground import places
+    from biaslab.ground.errors import ParameterError
+    from biaslab.keep import pruning
 
     if not given.action and (given.yes or given.unknown):
         raise ParameterError("--yes and --unknown say how to prune: biaslab store prune --yes")

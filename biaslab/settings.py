@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from biaslab import values
 from biaslab.captions.settings import CaptionSettings
-from biaslab.errors import ParameterError, name_help
 from biaslab.generation.settings import GenerationSettings
-from biaslab.groups import Group, Numbers, Texts, Whole, field
+from biaslab.ground import values
+from biaslab.ground.errors import ParameterError, name_help
+from biaslab.ground.groups import Group, Numbers, Texts, Whole, field
 from biaslab.judging.settings import JudgeSettings
 from biaslab.mitigation.settings import CriticSettings
 from biaslab.net.settings import EndpointSettings

@@ -23,7 +23,7 @@ REFERENCE = {
     "synthesis": ["biaslab.papers.synthesis"],
     "ratings": ["biaslab.papers.ratings", "biaslab.ratings"],
     "judges": ["biaslab.judging.judge", "biaslab.judging.settings"],
-    "packages": ["biaslab.plugins", "biaslab.models", "biaslab.truths"],
+    "packages": ["biaslab.ground.plugins", "biaslab.models", "biaslab.models.truths"],
     "world": ["biaslab_world"],
 }
 

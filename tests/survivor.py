@@ -17,15 +17,15 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab import store
 from biaslab.captions import corpus, neighbours
 from biaslab.generation import images
 from biaslab.generation.generator import image_seed
 from biaslab.generation.models import DiffusersModel
 from biaslab.judging import judge, people
 from biaslab.judging.faces import Face
+from biaslab.keep import store
+from biaslab.keep.store import Stage
 from biaslab.pipeline import Pipeline, Settings, stages
-from biaslab.store import Stage
 
 IMAGES, DRAWINGS = "images", "drawings"
 OCCUPATIONS = ("nurse", "engineer", "chef", "prime minister")

@@ -5,9 +5,12 @@ import shutil
 
 import pytest
 
-from biaslab import audit, cli, params, planning, runs, shared, sources
-from biaslab.errors import BiaslabError, ParameterError
+from biaslab import cli
+from biaslab.ground import shared
+from biaslab.ground.errors import BiaslabError, ParameterError
 from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab.runs import audit, params, planning, runner
+from biaslab.study import sources
 from biaslab_world.model import WorldModel
 
 pytest.importorskip("torch", reason="models need the extra 'models'")
@@ -15,7 +18,7 @@ pytest.importorskip("torch", reason="models need the extra 'models'")
 
 def checked(root, *names, overrides=(), **how):
     asked = audit.params_of(names, **how)
-    return params.load(runs.PARAMS, given=asked, overrides=overrides, notebooks_dir=root / "notebooks")
+    return params.load(runner.PARAMS, given=asked, overrides=overrides, notebooks_dir=root / "notebooks")
 
 
 @pytest.mark.parametrize("size", audit.SIZES)
@@ -71,8 +74,8 @@ def test_what_cannot_be_audited_is_refused_at_once(names, how, said):
 
 def planned(root, tmp_path, *overrides, **how):
     """Return the reasons of the notebooks that an audit of a model that draws leaves out, and what is said of it."""
-    jobs = runs.plan(checked(root, "mini", size="quick", overrides=overrides, **how), tmp_path)
-    return {job.notebook.id: job.reason for job in jobs if job.reason}, runs.left_out(jobs)
+    jobs = runner.plan(checked(root, "mini", size="quick", overrides=overrides, **how), tmp_path)
+    return {job.notebook.id: job.reason for job in jobs if job.reason}, runner.left_out(jobs)
 
 
 def test_each_paper_can_be_audited_alone(root):
@@ -122,7 +125,7 @@ def test_a_notebook_that_was_asked_for_and_cannot_run_is_an_error(root, tmp_path
     def plan(notebook, **settings):
         overrides = [f"{name}={value}" for name, value in settings.items()]
         how = {"overrides": overrides, "notebooks": [notebook], "notebooks_dir": root / "notebooks"}
-        return runs.plan(params.load(runs.PARAMS, given=dict(given), **how), tmp_path)
+        return runner.plan(params.load(runner.PARAMS, given=dict(given), **how), tmp_path)
 
     with pytest.raises(
         ParameterError, match=r"dalleval/5_3_attributes was asked for and cannot run\. It takes"
@@ -140,7 +143,7 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
 
     def plan(notebook):
         asked = {**given, "notebooks": [notebook]}
-        return runs.plan(params.load("p.yaml", given=asked, notebooks_dir=root / "notebooks"), tmp_path)
+        return runner.plan(params.load("p.yaml", given=asked, notebooks_dir=root / "notebooks"), tmp_path)
 
     (job,) = plan("dalleval/5_3_skin_tone")
     assert job.reason == "" and set(job.without.tables) == {"dalleval_average_gender"}
@@ -178,8 +181,8 @@ def test_folders_may_lie_anywhere_and_be_called_as_people_call_them(root, tmp_pa
     assert given["title"] == "Audit of a, b & c (v2), owner/my--name@01234567"
     assert given["run"] == "audit-a-b-c-v2-owner-my-name-01234567-standard"
     judges = ["judging.faces=mini-detector", "judging.gender=mini-clip"]
-    opened = params.load(runs.PARAMS, given=given, overrides=judges, notebooks_dir=root / "notebooks")
-    settings = Settings.of(runs._resolve_paths(dict(opened.values))["settings"])
+    opened = params.load(runner.PARAMS, given=given, overrides=judges, notebooks_dir=root / "notebooks")
+    settings = Settings.of(runner._resolve_paths(dict(opened.values))["settings"])
     pipeline = Pipeline(str(deep), settings, progress=False)
     assert [one.label for one in (pipeline, *pipeline.others)] == ["a, b & c (v2)", "owner/my--name@01234567"]
     (tmp_path / "a\nb").mkdir()
@@ -286,12 +289,12 @@ def test_the_file_beside_a_report_gives_the_run_again(tmp_path, write_notebook, 
     cell = 'output_dir = ""\nsource = "published"\nmodel = "all"\nsettings = {}\nshare = 0.5\n'
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", cell)
     given = {"run": "r", "title": "A: title", "description": "é", "model": "SD 1.4", "share": 0.25}
-    whole = params.load(runs.PARAMS, given=given, notebooks_dir=tmp_path / "notebooks")
-    record = runs.run(whole, outputs=tmp_path / "outputs", progress=False)
-    kept = tmp_path / "outputs/r" / runs.PARAMS
+    whole = params.load(runner.PARAMS, given=given, notebooks_dir=tmp_path / "notebooks")
+    record = runner.run(whole, outputs=tmp_path / "outputs", progress=False)
+    kept = tmp_path / "outputs/r" / runner.PARAMS
     again = params.load(kept, notebooks_dir=tmp_path / "notebooks")
     for name in ("run", "title", "description", "notebooks", "jobs", "values"):
         assert getattr(again, name) == getattr(whole, name)
-    assert record["params_file"] == runs.PARAMS
-    assert runs.run(again, outputs=tmp_path / "outputs", progress=False)["up_to_date"]
+    assert record["params_file"] == runner.PARAMS
+    assert runner.run(again, outputs=tmp_path / "outputs", progress=False)["up_to_date"]
     assert json.loads((tmp_path / "outputs/r/run.json").read_text())["status"] == "ok"

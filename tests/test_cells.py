@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biaslab import cells, ratings, sources, tables
-from biaslab.errors import InputError
+from biaslab.ground import cells, tables
+from biaslab.ground.errors import InputError
+from biaslab.ratings import readers
+from biaslab.study import sources
 
 
 def numbers(*texts, **options):
@@ -80,7 +82,7 @@ def test_shares_as_a_spreadsheet_saves_them(tmp_path):
     path = tmp_path / "shares.csv"
     text = SHARES.replace("ok;", "ok") + ";;;;\n"
     path.write_bytes(text.encode("utf-16"))
-    rated = ratings.read(path)
+    rated = readers.read(path)
     by_source = rated.percent_female.set_index("source")["percent_female"]
     assert by_source.to_dict() == {"generated": 97.5, "training": 80.5}
     assert set(rated.percent_female["occupation"]) == {"nurse"}
@@ -118,16 +120,16 @@ def test_columns_that_are_not_used_may_hold_anything(tmp_path):
     frame["seen"] = pd.to_datetime(["2026-01-01", "2026-01-02"])
     frame["raw"] = [{"x": 1}, {"x": 2}]
     frame.to_parquet(path)
-    notes = ratings.read(path).notes.set_index("item")
+    notes = readers.read(path).notes.set_index("item")
     assert notes.loc["columns not used", "detail"] == "seen, tags, raw"
     # In wide form each column is a rater.
     frame = frame.drop(columns=["rater", "label", "seen", "raw"]).assign(Ann="female")
     frame.to_parquet(path)
     with pytest.raises(InputError, match=r"column 'tags' holds list<.*>; only text and numbers are read"):
-        ratings.read(path)
+        readers.read(path)
     frame.rename(columns={"tags": "label"}).assign(rater="Ann").drop(columns="Ann").to_parquet(path)
     with pytest.raises(InputError, match=r"column 'label' holds list<.*>; only text and numbers are read"):
-        ratings.read(path)
+        readers.read(path)
 
 
 def test_a_folder_of_ratings_is_its_users_files(tmp_path):
@@ -139,4 +141,4 @@ def test_a_folder_of_ratings_is_its_users_files(tmp_path):
     (tmp_path / "old.csv").mkdir()
     (tmp_path / ".ipynb_checkpoints").mkdir()
     (tmp_path / ".ipynb_checkpoints/a-checkpoint.csv").write_text("image\n")
-    assert ratings.read(tmp_path).images["image"].tolist() == ["a", "b"]
+    assert readers.read(tmp_path).images["image"].tolist() == ["a", "b"]

@@ -7,12 +7,13 @@ import sys
 import pandas as pd
 import pytest
 
-from biaslab import cli, runs
+from biaslab import cli
+from biaslab.runs import runner
 
 
 def test_models_lists_them(monkeypatch, capsys):
     listed = pd.DataFrame({"name": ["mini-sd"], "kind": ["text-to-image"], "megabytes": [15.7]})
-    monkeypatch.setattr("biaslab.models.installed", lambda: listed)
+    monkeypatch.setattr("biaslab.models.registry.installed", lambda: listed)
     assert cli.main(["models"]) == 0
     assert capsys.readouterr().out.split() == [
         "name",
@@ -50,7 +51,7 @@ def test_run_says_what_it_kept(tmp_path, write_notebook, monkeypatch, capsys, re
     }
     asked = {}
     monkeypatch.setattr(
-        runs, "run", lambda params, **more: asked.update(more) or json.loads(json.dumps(whole))
+        runner, "run", lambda params, **more: asked.update(more) or json.loads(json.dumps(whole))
     )
     words = ["run", str(tmp_path / "mine.yaml"), "--notebooks-dir", str(tmp_path / "notebooks"), "--again"]
     assert cli.main(words) == 0
@@ -92,7 +93,7 @@ def test_shares_of_a_run_are_computed_apart(tmp_path, write_notebook, monkeypatc
     assert shard("1/2")[0] == "indicators: this share is done; 1 of 1 pieces are left to the others."
     assert shard("0/2") == [f"Nothing is left: `biaslab run {where[0]}` reads it all."]
     # With the notebook's own seed, the run finds it all.
-    monkeypatch.setattr("biaslab.store._write", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("biaslab.keep.store._write", lambda *_: pytest.fail("computed again"))
     found = Pipeline("mini", Settings.of(settings), seed=5, progress=False).captions()
     assert sorted(found["indicator"]) == ["female", "female", "none", "none"]
 
@@ -124,7 +125,7 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, tmp_path, capsys):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("biaslab.params.load", stopped)
+    monkeypatch.setattr("biaslab.runs.params.load", stopped)
     monkeypatch.setattr("biaslab.published.index", stopped)
     assert cli.main(["run", "mine.yaml"]) == 130
     goes_on = "biaslab: stopped; what had finished is kept, and the same command goes on from there.\n"

@@ -8,8 +8,10 @@ import pytest
 from bs4 import BeautifulSoup
 from scipy import stats as scipy_stats
 
-from biaslab import compare, stats, tables
-from biaslab.errors import ParameterError, RunError
+from biaslab import stats
+from biaslab.ground import tables
+from biaslab.ground.errors import ParameterError, RunError
+from biaslab.runs import compare
 
 
 def amplification(model, values, low, high, prompts=("1", "2")):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from biaslab import delimited
 from biaslab.captions.corpus import open_corpus
-from biaslab.errors import InputError
+from biaslab.ground import delimited
+from biaslab.ground.errors import InputError
 
 ROWS = [["text", "n"], ["A nurse, an infirmière", "1"], ["two\nlines", "2"], ['a "quoted" word', ""]]
 

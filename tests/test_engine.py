@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from biaslab import engine, runs
-from biaslab.engine import LocalEngine, RayEngine
-from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.keep import engine
+from biaslab.keep.engine import LocalEngine, RayEngine
+from biaslab.runs import runner
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra 'ray'")
 
@@ -147,15 +148,15 @@ def test_one_thread_is_one_in_every_library_and_wherever_work_runs(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    given = runs.environment()
+    given = runner.environment()
     assert [given[name] for name in LIBRARIES] == ["1"] * 6
     # Of each notebook side by side, too; where nobody says it, the processors are shared out.
-    assert [runs.environment(3)[name] for name in LIBRARIES] == ["1"] * 6
+    assert [runner.environment(3)[name] for name in LIBRARIES] == ["1"] * 6
     monkeypatch.delenv("OMP_NUM_THREADS")
-    assert [runs.environment(3)[name] for name in LIBRARIES] == ["2"] * 6
+    assert [runner.environment(3)[name] for name in LIBRARIES] == ["2"] * 6
     # What the user says of one library stays.
     monkeypatch.setenv("MKL_NUM_THREADS", "4")
-    assert [runs.environment(3)[name] for name in LIBRARIES] == ["4", *["2"] * 5]
+    assert [runner.environment(3)[name] for name in LIBRARIES] == ["4", *["2"] * 5]
     # Workers of a notebook that has these.
     for name, value in given.items():
         monkeypatch.setenv(name, value)
@@ -306,7 +307,7 @@ CLUSTER = """
 import os, sys
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 import ray
-from biaslab.engine import STARTS
+from biaslab.keep.engine import STARTS
 
 more = {"num_cpus": 2, "num_gpus": 1, "include_dashboard": False, "logging_level": "error"}
 for _ in range(STARTS):
@@ -414,7 +415,7 @@ def test_a_cluster_that_cannot_give_the_workers_says_so(cluster, monkeypatch):
 ALONE = """
 import contextlib, json, os, subprocess, sys
 import psutil
-from biaslab import engine
+from biaslab.keep import engine
 
 first = next(engine.get("ray", workers=1).map(str, [7]))
 import ray
@@ -474,8 +475,8 @@ def test_what_started_of_a_cluster_ends_before_the_next_try(monkeypatch):
 @needs_ray
 def test_an_address_where_no_cluster_is():
     script = (
-        "from biaslab import engine\n"
-        "from biaslab.errors import RunError\n"
+        "from biaslab.keep import engine\n"
+        "from biaslab.ground.errors import RunError\n"
         "try: list(engine.get('ray', address='127.0.0.1:1').map(str, [1]))\n"
         "except RunError as error: print(error)\n"
     )

@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from biaslab import cli, export, runs
-from biaslab.errors import ParameterError, RunError
+from biaslab import cli
+from biaslab.ground.errors import ParameterError, RunError
+from biaslab.runs import export, runner
 
 FILES = (
     "tables/a.csv",
@@ -29,7 +30,7 @@ def record(run, **more):
     """Write the record of a run with :data:`FILES`, as runs leave it."""
     of_notebooks = [name for name in FILES if name.startswith("notebooks")]
     notebook = dict(zip(("notebook", "html"), of_notebooks, strict=True))
-    files = runs.digests(run, [run / name for name in FILES if name not in of_notebooks])
+    files = runner.digests(run, [run / name for name in FILES if name not in of_notebooks])
     whole = {"run": "mine", "notebooks": [notebook], "files": {**files, "index.html": ""}, **more}
     (run / "run.json").write_text(json.dumps(whole), encoding="utf-8")
 

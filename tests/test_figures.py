@@ -7,9 +7,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from biaslab import study
 from biaslab.plots import style
-from biaslab.study import Study
+from biaslab.study import Study, study
 
 mpl.use("Agg")
 

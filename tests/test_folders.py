@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from biaslab import folders
-from biaslab.errors import InputError
-from biaslab.judging.images import CaptionImages, FolderImages
+from biaslab.ground import folders
+from biaslab.ground.errors import InputError
+from biaslab.models.images import CaptionImages, FolderImages
 
 COLOURS = {"red": [255, 0, 0], "blue": [0, 0, 255], "lime": [0, 255, 0]}
 

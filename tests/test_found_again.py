@@ -98,7 +98,7 @@ def test_ratings_are_found_again(folder, told):
 
 
 def test_none_of_it_is_pruned(folder):
-    from biaslab import pruning
+    from biaslab.keep import pruning
 
     found = pruning.results(folder / "store")
     assert sorted(result.stage for result in found) == ["answers", "answers", "bought_images", "downloads"]
@@ -109,7 +109,7 @@ def test_none_of_it_is_pruned(folder):
 @pytest.mark.parametrize("stage", asked.KEPT)
 def test_where_it_is_gone_it_would_be_asked_for(tmp_path, monkeypatch, stage):
     """The tests above can fail: without the store's folder, a server is looked for."""
-    from biaslab.errors import RunError
+    from biaslab.ground.errors import RunError
 
     folder = Path(shutil.copytree(WRITTEN, tmp_path / "copy"))
     shutil.rmtree(folder / "store" / stage)

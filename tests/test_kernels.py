@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from biaslab import kernels, params, runs
+from biaslab.runs import kernels, params, runner
 
 posix = pytest.mark.skipif(os.name != "posix", reason="processes are killed on POSIX only")
 
@@ -58,7 +58,7 @@ def test_a_call_that_is_never_asked_ends_without_a_word(processes, tmp_path, cap
 
 @pytest.mark.skipif(not kernels.FORKS, reason="forks")
 def test_what_never_hears_what_to_read_ends_without_a_word():
-    code = "from biaslab import kernels; kernels.Processes({}, lambda: None)"
+    code = "from biaslab.runs import kernels; kernels.Processes({}, lambda: None)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     # Its own error alone: both processes have ended when nobody holds their standard error any more.
     assert done.stderr.count("Traceback") == 1 and "pickle" in done.stderr
@@ -67,9 +67,9 @@ def test_what_never_hears_what_to_read_ends_without_a_word():
 @pytest.mark.skipif(not kernels.FORKS, reason="forks")
 def test_what_is_forked_has_started_no_thread(tmp_path, root):
     """Nor read torch, whatever this project's notebooks import, unless libraries of models are asked for."""
-    models = runs.MODEL_MODULES if find_spec("torch") else ()
+    models = runner.MODEL_MODULES if find_spec("torch") else ()
     cells = [cell for notebook in params.find_notebooks(root / "notebooks") for cell in notebook.cells]
-    used = sorted(runs.closure.imported(cells))
+    used = sorted(runner.closure.imported(cells))
     assert any(name.startswith("biaslab.") for name in used)
     # Read between the two.
     (tmp_path / "looked.py").write_text(
@@ -77,8 +77,8 @@ def test_what_is_forked_has_started_no_thread(tmp_path, root):
     )
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     # BLAS starts as many threads as it may use, and ends them before a fork.
-    one = dict.fromkeys(runs.THREADS, "1") | {"PYTHONPATH": path}
-    with kernels.Processes(one, runs.read_libraries, [*used, "looked", *models]) as made:
+    one = dict.fromkeys(runner.THREADS, "1") | {"PYTHONPATH": path}
+    with kernels.Processes(one, runner.read_libraries, [*used, "looked", *models]) as made:
         code = "import os, sys, looked; threads = len(os.listdir(f'/proc/{os.getppid()}/task'))"
         code += "; found = threads, looked.seen, [name for name in names if name not in sys.modules]"
         # What exec finds is not handed back: an assertion is.
@@ -136,7 +136,7 @@ def test_a_forked_kernel_is_like_any_other(tmp_path, write_notebook, monkeypatch
     for forks in (True, False):
         monkeypatch.setattr(kernels, "FORKS", forks)
         loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
-        record = runs.run(loaded, outputs=tmp_path / "outputs", again=True, progress=False)
+        record = runner.run(loaded, outputs=tmp_path / "outputs", again=True, progress=False)
         assert [(n["status"], n["reason"]) for n in record["notebooks"]] == [("ok", "")] * 2
         for name in "ab":
             executed = (tmp_path / f"outputs/mine/notebooks/paradox/{name}.ipynb").read_text()
@@ -168,7 +168,7 @@ def test_kernels_have_no_port_that_another_could_take(tmp_path, write_notebook):
     for name in "ab":
         write_notebook(tmp_path / f"notebooks/paradox/{name}.ipynb", 'source = "published"\n', ADDRESS)
     loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
-    record = runs.run(loaded, outputs=tmp_path / "outputs", progress=False)
+    record = runner.run(loaded, outputs=tmp_path / "outputs", progress=False)
     assert [(n["status"], n["reason"]) for n in record["notebooks"]] == [("ok", "")] * 2
     said = []
     for name in "ab":
@@ -188,13 +188,13 @@ def test_a_kernel_whose_port_is_taken_is_started_again(tmp_path, write_notebook,
 
     # With its port for output taken, a kernel neither answers nor ends.
     monkeypatch.setattr(kernels, "FORKS", False)
-    monkeypatch.setattr(runs, "_START_SECONDS", 3)
+    monkeypatch.setattr(runner, "_START_SECONDS", 3)
     picked, pick = [], LocalPortCache.find_available_port
     with socket.create_server(("127.0.0.1", 0)) as taken:
 
         def port(self, ip):
             # The first start has had its few seconds; the next has as many as it needs.
-            monkeypatch.setattr(runs, "_START_SECONDS", 120)
+            monkeypatch.setattr(runner, "_START_SECONDS", 120)
             picked.append(taken.getsockname()[1] if len(picked) == place else pick(self, ip))
             return picked[-1]
 
@@ -203,7 +203,7 @@ def test_a_kernel_whose_port_is_taken_is_started_again(tmp_path, write_notebook,
         write_notebook(notebook, 'source = "published"\n', "print(6 * 7)")
         (tmp_path / "paradox/a").mkdir(parents=True)
         a = params.Notebook("paradox/a", notebook, "A", {})
-        job = runs.Job(a, {}, "", tmp_path, {}, attempt=tmp_path)
-        assert runs._papermill(job, tmp_path / "out.ipynb") == ""
+        job = runner.Job(a, {}, "", tmp_path, {}, attempt=tmp_path)
+        assert runner._papermill(job, tmp_path / "out.ipynb") == ""
     assert len(picked) == 10
     assert "42" in (tmp_path / "out.ipynb").read_text()

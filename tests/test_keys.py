@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 import biaslab
-from biaslab import closure, params, plugins, runs
-from biaslab.errors import ParameterError
+from biaslab.ground import plugins
+from biaslab.ground.errors import ParameterError
+from biaslab.keep import closure
+from biaslab.runs import params, runner
 
 HERE = Path(biaslab.__file__).parent
 
@@ -163,16 +165,17 @@ from pathlib import Path
 from types import SimpleNamespace
 import pandas as pd
 from PIL import Image
-from biaslab import closure, params, runs
+from biaslab.keep import closure
+from biaslab.runs import params, runner
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
-from biaslab.judging.images import FolderImages
+from biaslab.models.images import FolderImages
 from biaslab.judging.judge import JudgeSettings, judge
 from biaslab.net.settings import EndpointSettings
-from biaslab.store import Stage, Store
+from biaslab.keep.store import Stage, Store
 
 folder, notebooks, changes = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
 (folder / "captions.csv").write_text("caption_id,text\\n1,A nurse at work.\\n")
@@ -198,8 +201,8 @@ def stage(call, *given, **how):
 def notebook(name, source, model="all"):
     one = next(n for n in params.find_notebooks(notebooks) if n.id == name)
     given = {"source": source, "model": model, "settings": {}}
-    brought = [] if source == "published" else runs._brought(given)
-    return closure._digest([runs.code_of(one, source), brought])
+    brought = [] if source == "published" else runner._brought(given)
+    return closure._digest([runner.code_of(one, source), brought])
 
 def keys():
     world, file = open_corpus("mini", rows=10), open_corpus(str(folder / "captions.csv"))
@@ -256,8 +259,8 @@ CHANGES = {
     "biaslab/papers/triplets/analysis.py": {"published triplets"},
     "biaslab/stats/intervals.py": {*PUBLISHED, "judgements of a folder", *MADE},
     "biaslab/report/notebook.py": {*PUBLISHED, *MADE},
-    "biaslab/study.py": {*PUBLISHED, *MADE},
-    "biaslab/store.py": set(),
+    "biaslab/study/study.py": {*PUBLISHED, *MADE},
+    "biaslab/keep/store.py": set(),
     "biaslab/cli.py": set(),
 }
 
@@ -285,7 +288,7 @@ def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, roo
     assert {path: set(names) for path, names in changed.items()} == CHANGES
     # What lies elsewhere is the same.
     own = next(n for n in params.find_notebooks(root / "notebooks") if n.id == "paradox/4_baseline")
-    assert closure._digest([runs.code_of(own, "published"), []]) == keys["published paradox"]
+    assert closure._digest([runner.code_of(own, "published"), []]) == keys["published paradox"]
 
 
 # -- what counts for a notebook ----------------------------------------------------------------------------
@@ -296,7 +299,7 @@ IMPORTED = "from biaslab.papers import paradox\nfrom biaslab.study import Study"
 def counted(source, *cells, takes=()):
     """Return the modules that count for a notebook with some cells, without the package's name."""
     notebook = params.Notebook("paradox/x", Path("x"), "X", {}, cells=cells, takes=frozenset(takes))
-    return {name.removeprefix("biaslab.") for name in runs.code_of(notebook, source)}
+    return {name.removeprefix("biaslab.") for name in runner.code_of(notebook, source)}
 
 
 def test_what_a_study_is_asked_for_counts_where_it_is_measured():
@@ -345,7 +348,9 @@ TRACED = """
 import contextlib, importlib, json, os, sys, tempfile
 os.environ["MPLBACKEND"] = "agg"
 from pathlib import Path
-from biaslab import closure, params, runs, sources
+from biaslab.keep import closure
+from biaslab.runs import params, runner
+from biaslab.study import sources
 
 for name in sources.modules():
     importlib.import_module(name)
@@ -370,7 +375,7 @@ for notebook in params.find_notebooks(Path(sys.argv[1])):
             names |= {"output_dir": tempfile.mkdtemp(dir=sys.argv[-1])}
             names |= {"bootstrap_replicates": 20} if "bootstrap_replicates" in names else {}
     ours = {name for name in ran if name.split(".")[0] == "biaslab"} - closure._APART
-    told[notebook.id] = [sorted(ours - set(runs.code_of(notebook, "published"))), len(ours)]
+    told[notebook.id] = [sorted(ours - set(runner.code_of(notebook, "published"))), len(ours)]
 print(json.dumps(told))
 """
 RUN = (

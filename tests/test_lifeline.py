@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from biaslab import lifeline
+from biaslab.ground import lifeline
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals are tried on POSIX only")
 

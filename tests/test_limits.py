@@ -3,7 +3,9 @@
 import pandas as pd
 import pytest
 
-from biaslab import limits, sources, tables
+from biaslab.ground import tables
+from biaslab.runs import limits
+from biaslab.study import sources
 
 
 def given(folder, **frames):

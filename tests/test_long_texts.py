@@ -7,10 +7,11 @@ import nbformat
 import pandas as pd
 import pytest
 
-from biaslab import findings, params, shared
+from biaslab import findings
 from biaslab.captions import indicators, paraphrase
-from biaslab.errors import InputError
 from biaslab.findings import Finding
+from biaslab.ground import shared
+from biaslab.ground.errors import InputError
 from biaslab.judging import questions
 from biaslab.measures import captioning
 from biaslab.mitigation import endpoint
@@ -18,6 +19,7 @@ from biaslab.papers.dalleval import figures
 from biaslab.papers.paired.analysis import mitigated
 from biaslab.prompts import triplets
 from biaslab.report import notebook
+from biaslab.runs import params
 from biaslab_world import pairs
 
 N = 400_000

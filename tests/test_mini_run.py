@@ -7,9 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import compare, coverage, places, published, runs, tables
+from biaslab import published
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS
+from biaslab.ground import places, tables
 from biaslab.pipeline import Settings
+from biaslab.runs import compare, coverage, runner
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +36,7 @@ def folder(root, ran):
 @pytest.fixture(scope="module")
 def pipeline(ran):
     """Return what the notebooks opened: it finds everything in the store."""
-    ((pipeline, _, _),) = runs.pipelines(ran[0], progress=False)
+    ((pipeline, _, _),) = runner.pipelines(ran[0], progress=False)
     return pipeline
 
 
@@ -44,7 +46,7 @@ def test_every_notebook_finishes_and_nothing_is_run_twice(root, ran):
     assert record["status"] == "ok" and not record["problems"]
     store = places.default_root()
     shards = {p: p.stat().st_mtime_ns for p in store.rglob("*.parquet")}
-    again = runs.run(loaded, outputs=root / "outputs", overwrite=True, progress=False)
+    again = runner.run(loaded, outputs=root / "outputs", overwrite=True, progress=False)
     assert again["up_to_date"] and again["ended"] == record["ended"]
     assert len(shards) > 100 and {p: p.stat().st_mtime_ns for p in store.rglob("*.parquet")} == shards
 

@@ -9,14 +9,15 @@ import sys
 import huggingface_hub
 import pytest
 
-from biaslab import models, reading
 from biaslab.captions.neighbours import Encoder
-from biaslab.errors import BiaslabError, ParameterError, loading
 from biaslab.generation import GenerationSettings, load
 from biaslab.generation.loading import pipeline_class
+from biaslab.ground import reading
+from biaslab.ground.errors import BiaslabError, ParameterError, loading
 from biaslab.judging import blip, faces
 from biaslab.judging.fairface import FairFaceGender
 from biaslab.judging.zero_shot import ZeroShot
+from biaslab.models import registry
 from biaslab_world.brought import WEIGHTS
 
 NEVER = r"Code that comes with a model is never run\."
@@ -74,15 +75,15 @@ INDEXES = [
 @pytest.mark.parametrize("file", CODE)
 def test_files_that_could_be_run(tmp_path, file):
     folder = pipeline(tmp_path / "model")
-    models.check_folder(folder)
+    registry.check_folder(folder)
     (folder / file).parent.mkdir(parents=True, exist_ok=True)
     (folder / file).write_text("raise SystemExit")
     with pytest.raises(
         ParameterError, match=rf"holds {file}, which could be run .*{NEVER} Delete the file or move it"
     ):
-        models.resolve(str(folder), "text-to-image")
+        registry.resolve(str(folder), "text-to-image")
     (folder / file).unlink()
-    assert models.resolve(str(folder), "text-to-image") == str(folder)
+    assert registry.resolve(str(folder), "text-to-image") == str(folder)
 
 
 @pytest.mark.parametrize("file", ENTRIES)
@@ -93,11 +94,11 @@ def test_configurations_that_name_code(tmp_path, file):
     with pytest.raises(
         ParameterError, match=rf"holds {file}, which names code .*{NEVER} Take this entry out"
     ):
-        models.resolve(str(folder), "text-to-image")
+        registry.resolve(str(folder), "text-to-image")
     # Saying that nothing is trusted is no harm, and neither is a word of a vocabulary.
     (folder / file).write_text(json.dumps({"trust_remote_code": False, "auto_map": None, "a": "auto_map"}))
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"auto_map": 1}}}))
-    models.check_folder(folder)
+    registry.check_folder(folder)
 
 
 # What else a configuration could name, by the entry: a model of the hub, a folder, a piece of code of the hub.
@@ -131,9 +132,9 @@ def test_configurations_that_name_another_model(tmp_path, entry):
         ParameterError,
         match=rf"holds {file}, which names .* \({entry}\), another model .* nothing outside of it\.",
     ):
-        models.resolve(str(folder), "text-to-image")
+        registry.resolve(str(folder), "text-to-image")
     (folder / file).write_text(json.dumps({entry: None, "backbone": "resnet50", "architecture": "resnet50"}))
-    models.check_folder(folder)
+    registry.check_folder(folder)
 
 
 @pytest.mark.parametrize("entry", OTHERS)
@@ -141,7 +142,7 @@ def test_notes_that_nobody_loads_may_name_what_they_will(tmp_path, entry):
     """Such as how a model was trained, and on which."""
     folder, (_, said) = pipeline(tmp_path / "model"), OTHERS[entry]
     (folder / "training_args.json").write_text(json.dumps(said))
-    models.check_folder(folder)
+    registry.check_folder(folder)
 
 
 def test_what_lies_in_the_folder_is_its_own_whatever_it_is_called(tmp_path):
@@ -149,9 +150,9 @@ def test_what_lies_in_the_folder_is_its_own_whatever_it_is_called(tmp_path):
     for entry, file in (("hf_model_name", "config.json"), ("hf_tokenizer_name", "tokenizer.json")):
         (folder / "open_clip_config.json").write_text(json.dumps({"text_cfg": {entry: "owner/name"}}))
         with pytest.raises(ParameterError, match=r"Put the .* into the folder"):
-            models.check_folder(folder)
+            registry.check_folder(folder)
         (folder / file).write_text("{}")
-        models.check_folder(folder)
+        registry.check_folder(folder)
 
 
 def test_modules_of_encoders_lie_in_their_folder(tmp_path):
@@ -162,13 +163,13 @@ def test_modules_of_encoders_lie_in_their_folder(tmp_path):
     with pytest.raises(
         ParameterError, match=r"names '\.\./other'; a model's folder names nothing outside of it"
     ):
-        models.check_folder(folder)
+        registry.check_folder(folder)
     # One of them that has a pickle alone, which the library would read.
     (folder / "modules.json").write_text(json.dumps([{"path": "2_Dense", "type": "sentence_transformers.X"}]))
     (folder / "2_Dense").mkdir()
     (folder / "2_Dense" / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(ParameterError, match=r"2_Dense holds only pytorch_model\.bin"):
-        models.check_folder(folder)
+        registry.check_folder(folder)
 
 
 def test_no_library_asks_whether_to_run_code(tmp_path, code, monkeypatch):
@@ -200,25 +201,25 @@ def test_what_is_no_file_or_too_large_is_not_read(tmp_path):
     for name in ("config.json", "tokenizer.json", "unet/model.safetensors"):
         os.mkfifo(folder / name)
         with pytest.raises(ParameterError, match=rf"holds {name}, which cannot be read: .* is a named pipe"):
-            models.resolve(str(folder), "text-to-image")
+            registry.resolve(str(folder), "text-to-image")
         (folder / name).unlink()
     for name in ("config.json", "tokenizer.json"):
         with (folder / name).open("wb") as file:
             file.truncate(reading.MOST + 1)
         with pytest.raises(ParameterError, match=rf"holds {name}, which cannot be read: .* bytes; at most"):
-            models.resolve(str(folder), "text-to-image")
+            registry.resolve(str(folder), "text-to-image")
         (folder / name).unlink()
     # Weights may be as large as they are.
     with (folder / "unet" / "model.safetensors").open("wb") as file:
         file.truncate(reading.MOST + 1)
-    assert models.resolve(str(folder), "text-to-image") == str(folder)
+    assert registry.resolve(str(folder), "text-to-image") == str(folder)
 
 
 @pytest.mark.parametrize("index", INDEXES, ids=map(json.dumps, INDEXES))
 def test_parts_that_are_not_named_plainly(tmp_path, index):
     folder = pipeline(tmp_path / "model", **index)
     with pytest.raises(ParameterError, match=rf"model_index\.json says '.*' is .*{NEVER} Choose a pipeline"):
-        models.resolve(str(folder), "text-to-image")
+        registry.resolve(str(folder), "text-to-image")
 
 
 def test_parts_that_a_model_does_without_and_settings_are_no_code(tmp_path):
@@ -229,7 +230,7 @@ def test_parts_that_a_model_does_without_and_settings_are_no_code(tmp_path):
         scales=[1, 2],
         note=None,
     )
-    assert models.check_index(folder / "model_index.json") == ["unet", "scheduler"]
+    assert registry.check_index(folder / "model_index.json") == ["unet", "scheduler"]
     assert pipeline_class(folder, "it").__name__ == "StableDiffusionPipeline"
 
 
@@ -259,13 +260,13 @@ def test_links_that_lead_out_of_the_folder(tmp_path):
         with pytest.raises(
             ParameterError, match=rf"holds {name}, a link that leads out of the folder.*Put a copy"
         ):
-            models.resolve(str(folder), "text-to-image")
+            registry.resolve(str(folder), "text-to-image")
         shutil.rmtree(folder)
     # Inside it links are as good as files, and the folder itself may be one.
     folder = pipeline(tmp_path / "model")
     (folder / "again").symlink_to(folder / "unet")
     (tmp_path / "short").symlink_to(folder)
-    assert models.resolve(str(tmp_path / "short"), "text-to-image") == str(tmp_path / "short")
+    assert registry.resolve(str(tmp_path / "short"), "text-to-image") == str(tmp_path / "short")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")
@@ -276,15 +277,15 @@ def test_the_hubs_cache_links_to_its_own_blobs(tmp_path):
     (cache / "blobs").mkdir()
     weights.rename(cache / "blobs" / "f00d")
     weights.symlink_to("../../../blobs/f00d")
-    assert models.resolve(str(folder), "text-to-image") == str(folder)
+    assert registry.resolve(str(folder), "text-to-image") == str(folder)
     # What counts is the name that the loader sees.
     (folder / "unet" / "diffusers.py").symlink_to("../../../blobs/f00d")
     with pytest.raises(ParameterError, match=r"holds unet/diffusers\.py, which could be run"):
-        models.check_folder(folder)
+        registry.check_folder(folder)
     (folder / "unet" / "diffusers.py").unlink()
     (folder / "vae").symlink_to(tmp_path)
     with pytest.raises(ParameterError, match=r"holds vae, a link that leads out of the folder"):
-        models.check_folder(folder)
+        registry.check_folder(folder)
 
 
 @pytest.mark.parametrize("shard", ["model.bin", "../a.safetensors", "/tmp/a.safetensors", "a.safetensors.pt"])
@@ -292,12 +293,12 @@ def test_shards_of_weights_are_safetensors_of_the_folder(tmp_path, shard):
     folder = pipeline(tmp_path / "model")
     file = folder / "unet" / "diffusion_pytorch_model.safetensors.index.json"
     file.write_text(json.dumps({"weight_map": {"a": "m-00001-of-00002.safetensors"}}))
-    models.check_folder(folder)
+    registry.check_folder(folder)
     file.write_text(json.dumps({"weight_map": {"a": "m-00001-of-00002.safetensors", "b": shard}}))
     with pytest.raises(
         ParameterError, match=r"index\.json, which names '.*' as a file of weights; .* beside it only"
     ):
-        models.check_folder(folder)
+        registry.check_folder(folder)
 
 
 def encoder(folder, kind="sentence_transformers.models.Transformer"):
@@ -308,7 +309,7 @@ def encoder(folder, kind="sentence_transformers.models.Transformer"):
 
 
 def test_modules_of_encoders_are_the_librarys_own(tmp_path):
-    models.check_folder(encoder(tmp_path / "good"))
+    registry.check_folder(encoder(tmp_path / "good"))
     with pytest.raises(
         BiaslabError, match=rf"names the module 'mine\.Mine', none of sentence_trans.*{NEVER}"
     ):
@@ -397,12 +398,12 @@ def test_a_pickle_beside_safetensors_of_another_name_is_not_read(tmp_path, code)
             return open, (str(tmp_path / "ran"), "w")
 
     folder, texts = whole("clip", tmp_path / "model"), ["a woman", "a man"]
-    digest = models.digest(folder)
+    digest = registry.digest(folder)
     (folder / "open_clip_model.safetensors").rename(folder / "decoy.safetensors")
     (folder / "open_clip_pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
     found = ZeroShot(str(folder))
     assert (found.text_embeddings(texts) == ZeroShot("mini-clip").text_embeddings(texts)).all()
-    assert models.digest(folder) != digest
+    assert registry.digest(folder) != digest
     # Of two files whose names say nothing none is chosen.
     shutil.copy(folder / "decoy.safetensors", folder / "other.safetensors")
     with pytest.raises(
@@ -460,4 +461,4 @@ def test_a_pickle_that_is_called_safetensors_is_none(tmp_path, code):
 
 def test_the_embedded_models_pass():
     for folder in WEIGHTS.iterdir():
-        models.check_folder(folder)
+        registry.check_folder(folder)

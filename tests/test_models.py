@@ -12,8 +12,9 @@ from importlib import metadata
 
 import pytest
 
-from biaslab import models, plugins
-from biaslab.errors import MissingInputError, ParameterError, UnknownNameError, loading
+from biaslab.ground import plugins
+from biaslab.ground.errors import MissingInputError, ParameterError, UnknownNameError, loading
+from biaslab.models import registry
 
 
 @pytest.fixture
@@ -21,15 +22,15 @@ def installed(tmp_path, monkeypatch):
     """What a package brings, as folders by name: models of a few bytes; house-detector has lost its weights."""
     names = ("house-sd", "house-sd-pairs", "house-clip", "house-detector")
     folders = {name: tmp_path / "models" / name for name in names}
-    sd = models.Brought(folder=folders["house-sd"], words={"leans": "Planted: all lean."})
+    sd = registry.Brought(folder=folders["house-sd"], words={"leans": "Planted: all lean."})
     package = types.SimpleNamespace(
         house=replace(sd, folder=None, instead={"captions": "house-sd", "people": "house-sd-pairs"}),
         sd=replace(sd, settings={"generation": {"steps": 7}}),
         pairs=replace(sd, folder=folders["house-sd-pairs"], autoencoder=folders["house-sd"] / "vae"),
-        drawn=models.Brought(draws=print, pictures=models.DRAWINGS),
-        judges=models.Brought("any", instead={"clip": "house-clip", "detector": "house-detector"}),
-        clip=models.Brought("clip", folders["house-clip"]),
-        detector=models.Brought("detector", folders["house-detector"]),
+        drawn=registry.Brought(draws=print, pictures=registry.DRAWINGS),
+        judges=registry.Brought("any", instead={"clip": "house-clip", "detector": "house-detector"}),
+        clip=registry.Brought("clip", folders["house-clip"]),
+        detector=registry.Brought("detector", folders["house-detector"]),
         contract=print,
     )
     monkeypatch.setitem(sys.modules, "a_house", package)
@@ -63,75 +64,77 @@ def installed(tmp_path, monkeypatch):
 
 def test_what_packages_bring_by_name_and_by_kind(installed):
     for name in ("house", "house-sd"):
-        assert models.resolve(name, "text-to-image") == str(installed["house-sd"])
+        assert registry.resolve(name, "text-to-image") == str(installed["house-sd"])
     assert (
-        models.resolve("house", "clip")
-        == models.resolve("house-clip", "clip")
+        registry.resolve("house", "clip")
+        == registry.resolve("house-clip", "clip")
         == str(installed["house-clip"])
     )
-    assert models.instead("house", "text-to-image", "people") == "house-sd-pairs"
+    assert registry.instead("house", "text-to-image", "people") == "house-sd-pairs"
     # A name that stands for others stands for no other where nothing is said of it, and most names for none.
-    assert models.instead("house", "text-to-image", "triplets") == models.instead("house", "vqa") == "house"
-    assert models.instead("owner/other", "text-to-image") == "owner/other"
+    assert (
+        registry.instead("house", "text-to-image", "triplets") == registry.instead("house", "vqa") == "house"
+    )
+    assert registry.instead("owner/other", "text-to-image") == "owner/other"
     with pytest.raises(ParameterError, match=r"'house-clip' is a clip model, and a detector model is needed"):
-        models.resolve("house-clip", "detector")
+        registry.resolve("house-clip", "detector")
     with pytest.raises(ParameterError, match=r"'house-drawn' has no weights, and a text-to-image model with"):
-        models.resolve("house-drawn", "text-to-image")
+        registry.resolve("house-drawn", "text-to-image")
     with pytest.raises(MissingInputError, match=r"'house-sd-pairs' is not in .*install its package again"):
-        models.resolve("house-sd-pairs", "text-to-image")
+        registry.resolve("house-sd-pairs", "text-to-image")
     with pytest.raises(MissingInputError, match=r"'house' is not in .*house-detector; install"):
-        models.resolve("house", "detector")
+        registry.resolve("house", "detector")
     # A pipeline that is still being trained has parts, but no index.
     (installed["house-sd"] / "model_index.json").unlink()
     with pytest.raises(MissingInputError, match="'house-sd' is not in"):
-        models.resolve("house-sd", "text-to-image")
+        registry.resolve("house-sd", "text-to-image")
 
 
 def test_what_packages_bring_with_a_model(installed, monkeypatch):
-    assert models.settings("house-sd") == {"generation": {"steps": 7}}
-    assert models.settings("owner/other") == models.settings("house-drawn") == {}
-    assert models.said("house", "leans") == "Planted: all lean."
-    assert models.said("house", "other") == models.said("owner/other", "leans") == ""
+    assert registry.settings("house-sd") == {"generation": {"steps": 7}}
+    assert registry.settings("owner/other") == registry.settings("house-drawn") == {}
+    assert registry.said("house", "leans") == "Planted: all lean."
+    assert registry.said("house", "other") == registry.said("owner/other", "leans") == ""
     # A judge of another contract is none of these; one whose code is not there is said.
-    assert models.brought("house-other", "clip") is None
+    assert registry.brought("house-other", "clip") is None
     gone = metadata.EntryPoint("house-broken", "a_house:nothing", "biaslab.judges")
     monkeypatch.setitem(plugins.points("biaslab.judges"), "house-broken", gone)
     with pytest.raises(ParameterError, match=r"house-broken cannot be loaded as a clip model: .*nothing"):
-        models.brought("house-broken", "clip")
+        registry.brought("house-broken", "clip")
     with pytest.raises(ParameterError, match=r"house-broken cannot be loaded as a model"):
-        models.installed()
+        registry.installed()
     # It stands in the way of no other model.
-    assert models.names("clip") == ["house", "house-clip"]
-    assert models.resolve("owner/other", "clip") == "owner/other"
+    assert registry.names("clip") == ["house", "house-clip"]
+    assert registry.resolve("owner/other", "clip") == "owner/other"
 
 
 def test_a_folder_says_which_pictures_its_model_makes_or_knows(installed):
     said = installed["house-sd"] / "biaslab.json"
-    before = models.digest(installed["house-sd"])
-    assert models.pictures(installed["house-sd"]) == models.pictures("owner/other") == "photographs"
+    before = registry.digest(installed["house-sd"])
+    assert registry.pictures(installed["house-sd"]) == registry.pictures("owner/other") == "photographs"
     for pictures in ("drawings", "photographs", "any"):
         said.write_text(json.dumps({"pictures": pictures}))
-        assert models.pictures(installed["house-sd"], judge=True) == pictures
+        assert registry.pictures(installed["house-sd"], judge=True) == pictures
         if pictures == "any":
             # What is made is of one kind.
             with pytest.raises(ParameterError, match=r"one of drawings, photographs\."):
-                models.pictures(installed["house-sd"])
+                registry.pictures(installed["house-sd"])
         else:
-            assert models.pictures(installed["house-sd"]) == pictures
+            assert registry.pictures(installed["house-sd"]) == pictures
     # The weights are the same, so what they make is.
-    assert models.digest(installed["house-sd"]) == before
+    assert registry.digest(installed["house-sd"]) == before
     for text in ('{"pictures": "paintings"}', '{"picture": "drawings"}', '["drawings"]', "{"):
         said.write_text(text)
         with pytest.raises(ParameterError, match=r"biaslab\.json must say .*drawings, photographs, any"):
-            models.pictures(installed["house-sd"], judge=True)
+            registry.pictures(installed["house-sd"], judge=True)
 
 
 def test_folders_and_names_on_the_hub(installed, tmp_path, monkeypatch):
-    assert models.resolve(str(installed["house-clip"]), "clip") == str(installed["house-clip"])
+    assert registry.resolve(str(installed["house-clip"]), "clip") == str(installed["house-clip"])
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert models.resolve("~/models/house-clip", "clip") == str(installed["house-clip"])
+    assert registry.resolve("~/models/house-clip", "clip") == str(installed["house-clip"])
     for name in ("CompVis/stable-diffusion-v1-4", "owner/name_with.all-3"):
-        assert models.resolve(name, "text-to-image") == name
+        assert registry.resolve(name, "text-to-image") == name
 
 
 @pytest.mark.parametrize(
@@ -152,61 +155,61 @@ def test_folders_and_names_on_the_hub(installed, tmp_path, monkeypatch):
 )
 def test_unknown_names_say_what_there_is(installed, name, message):
     with pytest.raises(ParameterError, match=message):
-        models.resolve(name, "text-to-image")
+        registry.resolve(name, "text-to-image")
 
 
 def test_unknown_kinds_and_checkpoints_in_one_file(tmp_path):
     with pytest.raises(UnknownNameError, match=r"no kind of model named 'text2image'"):
-        models.resolve("house", "text2image")
+        registry.resolve("house", "text2image")
     (tmp_path / "sd.ckpt").write_bytes(b"")
     with pytest.raises(ParameterError, match=r"is a \.ckpt file; weights are read from .safetensors only"):
-        models.resolve(str(tmp_path / "sd.ckpt"), "text-to-image")
+        registry.resolve(str(tmp_path / "sd.ckpt"), "text-to-image")
     for ending, message in (
         ("gguf", "sd.gguf is GGUF: a quantised network alone"),
         ("txt", "of another kind"),
     ):
         (tmp_path / f"sd.{ending}").write_bytes(b"")
         with pytest.raises(ParameterError, match=message):
-            models.resolve(str(tmp_path / f"sd.{ending}"), "text-to-image")
+            registry.resolve(str(tmp_path / f"sd.{ending}"), "text-to-image")
     (tmp_path / "sd.safetensors").write_bytes(b"")
-    assert models.resolve(str(tmp_path / "sd.safetensors"), "text-to-image") == str(
+    assert registry.resolve(str(tmp_path / "sd.safetensors"), "text-to-image") == str(
         tmp_path / "sd.safetensors"
     )
     with pytest.raises(ParameterError, match="is a file; a clip model is a folder"):
-        models.resolve(str(tmp_path / "sd.safetensors"), "clip")
+        registry.resolve(str(tmp_path / "sd.safetensors"), "clip")
 
 
 def test_only_safetensors(installed, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(installed["house-sd"], folder)
-    models.check_safetensors(folder)
+    registry.check_safetensors(folder)
     # Parts that the index does not name are never opened.
     (folder / "old").mkdir()
     (folder / "old" / "weights.bin").write_bytes(b"0")
-    models.check_safetensors(folder)
+    registry.check_safetensors(folder)
     (folder / "unet" / "weights.bin").write_bytes(b"0")
-    models.check_safetensors(folder)
+    registry.check_safetensors(folder)
     (folder / "unet" / "model.safetensors").unlink()
     with pytest.raises(ParameterError, match=r"unet holds only weights\.bin; .*can run code when"):
-        models.check_safetensors(folder)
+        registry.check_safetensors(folder)
     with pytest.raises(ParameterError, match=r"holds only weights\.bin"):
-        models.resolve(str(folder / "old"), "clip")
+        registry.resolve(str(folder / "old"), "clip")
 
 
 def test_digest_knows_weights_and_not_what_lies_beside(installed, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(installed["house-sd"], folder)
-    first = models.digest(installed["house-sd"])
+    first = registry.digest(installed["house-sd"])
     (folder / "README.md").write_text("another card")
     (folder / "curve.csv").write_text("1")
-    assert models.digest(folder) == first
+    assert registry.digest(folder) == first
     (folder / "unet" / "model.safetensors").write_bytes(b"1" * 200_000)
-    assert models.digest(folder) != first
-    assert models.digest("owner/name") == "owner/name"
+    assert registry.digest(folder) != first
+    assert registry.digest("owner/name") == "owner/name"
 
 
 def test_the_list_of_what_is_brought(installed):
-    listed = models.installed().set_index("name")
+    listed = registry.installed().set_index("name")
     # Names that stand for others are no models, nor are judges of another contract.
     assert listed["kind"].to_dict() == {
         "house-sd": "text-to-image",
@@ -230,19 +233,19 @@ def test_pipelines_of_one_autoencoder_share_it(installed):
     folder, vae = installed["house-sd-pairs"], installed["house-sd"] / "vae"
     (folder / "unet").mkdir(parents=True)
     (folder / "unet" / "model.safetensors").write_bytes(b"1")
-    assert models.autoencoder(folder) is None and models.autoencoder("owner/other") is None
+    assert registry.autoencoder(folder) is None and registry.autoencoder("owner/other") is None
     vae.mkdir(parents=True)
     (vae / "config.json").write_text("{}")
     (vae / "model.safetensors").write_bytes(b"2")
-    assert models.autoencoder(str(folder)) == models.autoencoder(installed["house-sd"]) == vae
-    before = models.digest(folder)
+    assert registry.autoencoder(str(folder)) == registry.autoencoder(installed["house-sd"]) == vae
+    before = registry.digest(folder)
     (vae / "model.safetensors").write_bytes(b"3")
-    assert models.digest(folder) != before
+    assert registry.digest(folder) != before
     # One of its own is its own, and a copy elsewhere shares nothing.
-    assert models.autoencoder(folder.parent / "elsewhere" / "house-sd-pairs") is None
+    assert registry.autoencoder(folder.parent / "elsewhere" / "house-sd-pairs") is None
     (folder / "vae").mkdir()
     (folder / "vae" / "config.json").write_text("{}")
-    assert models.autoencoder(folder) == folder / "vae"
+    assert registry.autoencoder(folder) == folder / "vae"
 
 
 def test_one_thread_loads_at_a_time():
@@ -283,39 +286,39 @@ def hub(monkeypatch, tmp_path):
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(models, "_commits", {})
+    monkeypatch.setattr(registry, "_commits", {})
     # Whoever does not answer for one is asked for others.
-    monkeypatch.setattr(models, "_SILENCE", 0)
+    monkeypatch.setattr(registry, "_SILENCE", 0)
     return types.SimpleNamespace(said=said, asked=asked, cache=tmp_path / "hub")
 
 
 def test_a_name_on_the_hub_is_known_by_its_commit(hub):
-    assert models.digest("owner/name") == "owner/name"
+    assert registry.digest("owner/name") == "owner/name"
     hub.said["owner/name", None] = "a" * 40
-    assert models.digest("owner/name") == f"owner/name@{'a' * 40}"
+    assert registry.digest("owner/name") == f"owner/name@{'a' * 40}"
     # One process asks once, so that one run is of one commit.
     hub.said["owner/name", None] = "b" * 40
-    assert models.digest("owner/name") == f"owner/name@{'a' * 40}" and len(hub.asked) == 2
-    assert models.commits() == {"owner/name": "a" * 40}
+    assert registry.digest("owner/name") == f"owner/name@{'a' * 40}" and len(hub.asked) == 2
+    assert registry.commits() == {"owner/name": "a" * 40}
 
 
 def test_a_revision_is_part_of_the_name(hub):
     hub.said["owner/name", "v1.4"] = "c" * 40
-    assert models.resolve("owner/name@v1.4", "text-to-image") == "owner/name@v1.4"
-    assert models.digest("owner/name@v1.4") == f"owner/name@{'c' * 40}"
+    assert registry.resolve("owner/name@v1.4", "text-to-image") == "owner/name@v1.4"
+    assert registry.digest("owner/name@v1.4") == f"owner/name@{'c' * 40}"
     # The same commit by whatever name has the same key; a commit needs no hub to say which it is.
-    assert models.digest(f"owner/name@{'c' * 40}") == models.digest("owner/name@v1.4")
+    assert registry.digest(f"owner/name@{'c' * 40}") == registry.digest("owner/name@v1.4")
     assert hub.asked == [("owner/name", "v1.4")]
     for name in ("owner/name@", "owner/name@../up", "owner@v1/name"):
         with pytest.raises(ParameterError):
-            models.resolve(name, "text-to-image")
+            registry.resolve(name, "text-to-image")
 
 
 def test_without_a_network_the_copy_here_says_its_commit(hub):
     refs = hub.cache / "models--owner--name" / "refs"
     refs.mkdir(parents=True)
     (refs / "main").write_text("d" * 40)
-    assert models.commit("owner/name") == "d" * 40 and models.commit("owner/name@other") == ""
+    assert registry.commit("owner/name") == "d" * 40 and registry.commit("owner/name@other") == ""
 
 
 def test_what_is_fetched_is_that_commit(hub, monkeypatch, tmp_path):
@@ -329,8 +332,8 @@ def test_what_is_fetched_is_that_commit(hub, monkeypatch, tmp_path):
         return str(tmp_path)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
-    models.fetched("owner/name@v1")
-    models.fetched("owner/gone@v2")
+    registry.fetched("owner/name@v1")
+    registry.fetched("owner/gone@v2")
     assert fetched == [("owner/name", "e" * 40), ("owner/gone", "v2")]
 
 
@@ -340,7 +343,7 @@ def test_a_runs_notebooks_take_its_commits(monkeypatch):
     import sys
 
     told = {"owner/name": "f" * 40}
-    monkeypatch.setenv(models.COMMITS, json.dumps(told))
-    code = "from biaslab import models; print(models.digest('owner/name'))"
+    monkeypatch.setenv(registry.COMMITS, json.dumps(told))
+    code = "from biaslab.models import registry; print(registry.digest('owner/name'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"owner/name@{'f' * 40}"

@@ -12,12 +12,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from biaslab import params, runs, tables
 from biaslab.findings import Finding
 from biaslab.generation.images import GeneratedImages
+from biaslab.ground import tables
 from biaslab.judging import blip, faces, objects, segmenters, zero_shot
-from biaslab.judging.images import DescribedImages, Unreadable
+from biaslab.models.images import DescribedImages, Unreadable
 from biaslab.pipeline.stages import Stages
+from biaslab.runs import params, runner
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -115,7 +116,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
     # Few images decide nothing by themselves: here verdicts must be undecided whatever they rest on.
     monkeypatch.setattr(Finding, "least", 0)
     # Figures are drawn and not saved: what a run writes is tested with runs.
-    monkeypatch.setattr("biaslab.study._save_png", lambda figure, path, page: path.touch())
+    monkeypatch.setattr("biaslab.study.study._save_png", lambda figure, path, page: path.touch())
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
     loaded = params.load(
         root / "world" / "params" / "mini.yaml",
@@ -124,7 +125,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
             *(f"{name}={value}" for name, value in SMALL.items()),
         ],
     )
-    jobs = runs.plan(loaded, tmp_path / "outputs")
+    jobs = runner.plan(loaded, tmp_path / "outputs")
     # All but those that a run leaves out, of ratings, and of printed numbers alone; and those of the embedded world.
     assert len(jobs) >= len(list(root.glob("notebooks/*/*.ipynb"))) > 30
     assert not any(job.reason for job in jobs)

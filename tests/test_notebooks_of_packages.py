@@ -5,9 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from biaslab import closure, params, plugins, runs, shards, tables, texts
-from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
-from biaslab.store import UnfinishedError
+from biaslab.ground import plugins, tables
+from biaslab.ground.errors import InputError, MissingInputError, ParameterError, UnknownNameError
+from biaslab.keep import closure
+from biaslab.keep.store import UnfinishedError
+from biaslab.plots import texts
+from biaslab.runs import params, runner, shards
 
 PARAMETERS = 'output_dir = ""\nsource = "published"\nmodel = "all"\nguest_only = 1'
 TABLES = """
@@ -120,9 +123,11 @@ def test_a_package_that_is_not_there_is_named(install, project):
 def test_results_lie_with_the_users_and_name_no_folder(install, project, tmp_path):
     folder = install("guest", "guest/1_first")
     loaded = load(project, "guest/*")
-    # So that `biaslab.places.project_root` is the user's project in its kernel as well.
+    # So that `biaslab.ground.places.project_root` is the user's project in its kernel as well.
     assert loaded.selected[0].folder == project / "notebooks"
-    private = runs._folders(loaded, runs.plan(loaded, tmp_path / "outputs/mine"), tmp_path / "outputs/mine")
+    private = runner._folders(
+        loaded, runner.plan(loaded, tmp_path / "outputs/mine"), tmp_path / "outputs/mine"
+    )
     assert {str(project), str(folder.parents[1])} <= set(private)
 
 
@@ -131,14 +136,15 @@ def test_a_run_executes_them(install, project, tmp_path, monkeypatch, write_note
     write_notebook(
         folder / "notebooks/guest/1_first.ipynb",
         PARAMETERS,
-        "import pandas as pd\nfrom pathlib import Path\nfrom biaslab import places\nfrom biaslab.study import Study",
+        "import pandas as pd\nfrom pathlib import Path\n"
+        "from biaslab.ground import places\nfrom biaslab.study import Study",
         "study = Study(output_dir)\nrow = {'model': 'm', 'shade': 'grey', 'depth': 3}",
         "study.save('guest_shades', pd.DataFrame([row]))",
         f"assert places.project_root() == Path({str(project)!r})",
     )
     # The kernel is another process.
     monkeypatch.setenv("PYTHONPATH", str(folder.parents[1]))
-    record = runs.run(load(project, "guest/*"), outputs=tmp_path / "outputs", progress=False)
+    record = runner.run(load(project, "guest/*"), outputs=tmp_path / "outputs", progress=False)
     assert record["status"] == "ok", record["notebooks"]
     (table,) = record["tables"]
     assert (table["name"], table["title"]) == ("guest_shades", "Shades")
@@ -186,9 +192,9 @@ def test_what_a_package_declares_counts_for_its_own_notebooks(install, project):
     folder = install("guest", "guest/1_first", tables=TABLES)
     theirs, mine = load(project).selected[1], load(project).selected[0]
     importing = params.Notebook("paradox/2_b", mine.path, "B", {}, ("from guest import inner",))
-    before = [runs._declared(one) for one in (theirs, importing, mine)]
+    before = [runner._declared(one) for one in (theirs, importing, mine)]
     (folder / "tables.yaml").write_text(TABLES.replace("Shades", "Tints"), encoding="utf-8")
-    after = [runs._declared(one) for one in (theirs, importing, mine)]
+    after = [runner._declared(one) for one in (theirs, importing, mine)]
     assert [a == b for a, b in zip(before, after, strict=True)] == [False, False, True]
     assert "guest.inner" in closure.imported(importing.cells)
 
@@ -217,7 +223,7 @@ def test_a_package_says_what_its_notebooks_take_beyond_tables(install):
     install("guest", "guest/1_first", "guest/2_second", code=WORK)
     install("other", "guest/3_third")
     asked = ("guest/1_first", "guest/2_second", "guest/3_third", "paradox/4_baseline")
-    found = [[work.pipeline for work in runs.work(name, "the pipeline")] for name in asked]
+    found = [[work.pipeline for work in runner.work(name, "the pipeline")] for name in asked]
     assert found == [["the pipeline"], [], [], []]
     # It is asked about its own notebooks alone.
     assert sys.modules["guest.inner"].asked == ["guest/1_first", "guest/2_second"]
@@ -251,4 +257,4 @@ def test_code_that_cannot_be_loaded_is_named(install):
     with pytest.raises(
         ParameterError, match=r"guest\.inner cannot be loaded as a package with notebooks.*nothing_of"
     ):
-        list(runs.work("guest/1_first", None))
+        list(runner.work("guest/1_first", None))

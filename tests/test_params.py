@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from biaslab import params, reading
-from biaslab.errors import InputError, ParameterError
+from biaslab.ground import reading
+from biaslab.ground.errors import InputError, ParameterError
+from biaslab.runs import params
 
 CELL = 'output_dir = ""\nmodel = "all"\nseed = 0\nconfidence = 0.95\nshow = True\nsettings = {}\n'
 

@@ -12,8 +12,8 @@ from PIL import Image, ImageCms, PngImagePlugin, features
 
 from biaslab.captions.pictures import Decoder
 from biaslab.captions.settings import DownloadSettings
+from biaslab.ground.pictures import Unreadable, decode
 from biaslab.net.retry import Failed
-from biaslab.pictures import Unreadable, decode
 
 RAMP = np.arange(0, 65536, 257, dtype=np.uint16).reshape(16, 16)  # what 0 to 255 are in 16 bits
 

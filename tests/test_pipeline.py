@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import sources
-from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
+from biaslab.ground.errors import InputError, MissingInputError, ParameterError, UnknownNameError
 from biaslab.pipeline import Pipeline, Settings, checks, uses
-from biaslab.study import Study
+from biaslab.study import Study, sources
 
 CAPTIONS = [
     ("a", "Portrait of a female nurse", "red"),
@@ -359,7 +358,7 @@ def test_a_corpus_without_images_says_what_to_set(fake):
 
 
 def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeypatch):
-    from biaslab import models
+    from biaslab.models import registry
 
     asked = []
 
@@ -367,7 +366,7 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
         asked.append((name, kind))
         return name
 
-    monkeypatch.setattr(models, "resolve", resolve)
+    monkeypatch.setattr(registry, "resolve", resolve)
     good = fake().settings
     checks.check("owner/name", good)
     # Judges are not named, and nobody asks for them before it is known what is measured.
@@ -400,12 +399,12 @@ def test_what_is_wrong_with_judges_is_told_together(fake):
 
 
 def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypatch):
-    from biaslab import models
+    from biaslab.models import registry
 
     (tmp_path / "r.csv").write_text("1")
     weights = {"owner/name": "1"}
-    monkeypatch.setattr(models, "resolve", lambda name, kind: name)
-    monkeypatch.setattr(models, "digest", lambda where: weights.get(where, "others"))
+    monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
+    monkeypatch.setattr(registry, "digest", lambda where: weights.get(where, "others"))
     settings = fake(judging={"gender": f"ratings:{tmp_path / 'r.csv'}"}).settings
 
     def digests():
@@ -668,10 +667,10 @@ def test_the_table_of_urls_holds_no_secret_of_theirs(fetching, monkeypatch):
 
 
 def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, monkeypatch):
-    from biaslab import models
     from biaslab.captions.settings import OPT_OUT
+    from biaslab.models import registry
 
-    monkeypatch.setattr(models, "resolve", lambda name, kind: name)
+    monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
     p = fetching()
     checks.check("owner/name", p.settings)
     assert Settings().captions.downloads.opt_out == OPT_OUT
@@ -694,10 +693,10 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, mon
 
 
 def test_what_is_fetched_is_no_input_of_a_run(fetching, monkeypatch, pictures):
-    from biaslab import models
+    from biaslab.models import registry
 
-    monkeypatch.setattr(models, "resolve", lambda name, kind: name)
-    monkeypatch.setattr(models, "digest", lambda folder: folder)
+    monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
+    monkeypatch.setattr(registry, "digest", lambda folder: folder)
     p = fetching(captions={"approaches": ["naive"]})
     before = checks.digest("owner/name", p.settings)
     assert not pictures.asked
@@ -811,7 +810,7 @@ def test_a_judge_without_a_gate_passes_the_checks():
 
 def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch):
     """Captions alone: a table can be had if and only if it is not declared to take images."""
-    from biaslab import tables
+    from biaslab.ground import tables
 
     def never(*_, **__):
         raise AssertionError("an image is generated")

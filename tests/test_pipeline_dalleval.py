@@ -12,16 +12,18 @@ import pandas as pd
 import pytest
 import tiny_blip
 
-from biaslab import models, sources, stats
-from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
+from biaslab import stats
+from biaslab.ground.errors import InputError, MissingInputError, ParameterError, UnknownNameError
 from biaslab.judging import blip
 from biaslab.measures.captioning import caption_scores
 from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision
+from biaslab.models import registry
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval.analysis.verdicts import RULES
 from biaslab.pipeline import Pipeline, Settings, checks, uses
 from biaslab.prompts import dalleval as prompts
 from biaslab.prompts.dalleval import SKILLS
+from biaslab.study import sources
 from biaslab_world import social as mini_social
 
 FEW = {"scenes": 12, "professions": 3, "social_images": 2, "detector_renders": 24}
@@ -219,7 +221,7 @@ def test_ratings_of_other_images_are_said_before_any_work(store, tmp_path):
 
 
 def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monkeypatch, tmp_path):
-    gone = models.Brought(folder=tmp_path / "mini-sd-skills")
+    gone = registry.Brought(folder=tmp_path / "mini-sd-skills")
     monkeypatch.setattr("biaslab_world.brought.mini_sd_skills", gone)
     settings = pipeline(store, "mini").settings
     with pytest.raises(MissingInputError, match=r"'mini-sd-skills' is not in .*; install"):
@@ -305,7 +307,7 @@ def test_tones_that_nothing_reads_are_missing_everywhere(store):
 def describer(tmp_path_factory):
     """A random BLIP for captions."""
     folder = tiny_blip.save_blip(tmp_path_factory.mktemp("describer"), "BlipForConditionalGeneration")
-    (folder / models.DECLARED).write_text(OF_DRAWINGS)
+    (folder / registry.DECLARED).write_text(OF_DRAWINGS)
     return folder
 
 
@@ -506,7 +508,7 @@ def of_my_own(tmp_path):
     corpus = world.Corpus(rows=12, seed=9)
     rows, images = corpus.rows_at(range(12)), tmp_path / "images"
     images.mkdir()
-    (images / models.DECLARED).write_text(OF_DRAWINGS)
+    (images / registry.DECLARED).write_text(OF_DRAWINGS)
     drawn = corpus.read(rows["caption_id"])
     lines = []
     for k, text in enumerate(rows["text"]):
@@ -710,7 +712,7 @@ def drawn_scenes():
 def paintskills_folder(tmp_path_factory, drawn_scenes):
     folder = tmp_path_factory.mktemp("paintskills")
     written(folder, drawn_scenes)
-    (folder / models.DECLARED).write_text(OF_DRAWINGS)
+    (folder / registry.DECLARED).write_text(OF_DRAWINGS)
     return folder
 
 
@@ -723,7 +725,7 @@ def copied(paintskills_folder, tmp_path):
 def other_detector(tmp_path_factory):
     """The embedded detector under a name that does not tell that it was made for drawings."""
     folder = tmp_path_factory.mktemp("detectors") / "somebodys"
-    return str(shutil.copytree(models.resolve("mini-skills-detector", "detector"), folder))
+    return str(shutil.copytree(registry.resolve("mini-skills-detector", "detector"), folder))
 
 
 @pytest.fixture(scope="module")

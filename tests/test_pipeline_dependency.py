@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from biaslab.errors import InputError, MissingInputError
+from biaslab.ground.errors import InputError, MissingInputError
 from biaslab.papers import triplets
 from biaslab.pipeline import Pipeline, Settings
 from biaslab_world import triplets as world

@@ -12,9 +12,9 @@ from PIL import Image
 
 pytest.importorskip("torch", reason="judging needs the extra 'models'")
 
-from biaslab.errors import InputError, ParameterError, RunError, UnknownNameError
 from biaslab.generation import GenerationSettings
 from biaslab.generation.generator import Generator
+from biaslab.ground.errors import InputError, ParameterError, RunError, UnknownNameError
 from biaslab.papers import paired
 from biaslab.papers.paired import measure
 from biaslab.pipeline import Pipeline, Settings, checks, uses
@@ -338,8 +338,8 @@ def test_two_files_of_ratings_are_told_apart(rated):
 
 
 def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
-    from biaslab import models
     from biaslab.judging import kinds, vqa
+    from biaslab.models import registry
 
     class Sees:
         def ask(self, images, of, questions):
@@ -349,7 +349,7 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     monkeypatch.setattr(vqa.named, "digest", lambda where: "weights")
     # A model of a hub that knows more than photographs.
     of_names = kinds.knows
-    any_ = {"vqa:owner/blip": models.ANY}
+    any_ = {"vqa:owner/blip": registry.ANY}
     monkeypatch.setattr(kinds, "knows", lambda name, kind: any_.get(name) or of_names(name, kind))
     base = worlds("default").pipeline
     both = base.changed(judging={"further": ["vqa:owner/blip"]})

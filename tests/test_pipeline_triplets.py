@@ -6,14 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import published, sources, tables
+from biaslab import published
 from biaslab.attribution import AttendedImages
-from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.generation import GeneratedImages, image_seed
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.papers import triplets
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.prompts import depicted
 from biaslab.prompts.triplets import sentences, words
+from biaslab.study import sources
 from biaslab_world import triplets as world
 
 CAPTIONS = [

@@ -8,16 +8,18 @@ from hypothesis import example, given
 from hypothesis import strategies as some
 from PIL import Image
 
-from biaslab import plaintext, sources
 from biaslab.captions import paraphrase
 from biaslab.captions.indicators import indicators, without_gender
 from biaslab.captions.search import Matcher
-from biaslab.errors import InputError
-from biaslab.judging import judge, skill_ratings
-from biaslab.judging.images import CaptionImages
+from biaslab.ground import plaintext
+from biaslab.ground.errors import InputError
+from biaslab.judging import judge
 from biaslab.judging.questions import read_answer, read_yes_no
+from biaslab.models.images import CaptionImages
 from biaslab.prompts import triplets
-from biaslab.ratings import read
+from biaslab.ratings import skill_ratings
+from biaslab.ratings.readers import read
+from biaslab.study import sources
 
 SOFT, ZERO, JOINER, NON_JOINER = "\u00ad", "\u200b", "\u200d", "\u200c"
 COMPOSED, DECOMPOSED = "infirmi\u00e8re", "infirmie\u0300re"

@@ -6,13 +6,14 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from biaslab import params, planning, sources
-from biaslab.errors import MissingInputError
 from biaslab.generation.models import Ready
+from biaslab.ground.errors import MissingInputError
 from biaslab.judging import kinds
 from biaslab.pipeline import Pipeline, Settings, uses
 from biaslab.pipeline.stages import Stages
-from biaslab.planning import Asked, Cost
+from biaslab.runs import params, planning
+from biaslab.runs.planning import Asked, Cost
+from biaslab.study import sources
 from biaslab_world.model import WorldModel
 
 pytest.importorskip("torch", reason="models need the extra 'models'")

@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
-from biaslab import progress
-from biaslab.study import ATTEMPT, Study
+from biaslab.ground import progress
+from biaslab.study import Study
+from biaslab.study.study import ATTEMPT
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +90,7 @@ def test_measurements_say_that_they_are_made(tmp_path, monkeypatch):
             waits.wait(0.01)
         return original("paradox_percent_female", source="published")
 
-    from biaslab import sources
+    from biaslab.study import sources
 
     original = sources.measured
     monkeypatch.setattr(sources, "measured", measured)

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from biaslab import params
+from biaslab.runs import params
 
 HEAVY = ("numpy", "pandas", "scipy", "matplotlib", "papermill", "nbconvert", "torch", "yaml", "jinja2")
 # The names that conda-forge gives to what PyPI calls otherwise.

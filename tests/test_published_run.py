@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import coverage, params, published, runs, tables, units
+from biaslab import published
+from biaslab.ground import tables
+from biaslab.runs import coverage, params, runner, units
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +30,7 @@ CONTRACT = {
 
 def _run(root, outputs, *overrides, notebooks=()):
     loaded = params.load(root / "params" / "published.yaml", overrides=overrides, notebooks=notebooks)
-    return runs.run(loaded, outputs=outputs, overwrite=True, progress=False)
+    return runner.run(loaded, outputs=outputs, overwrite=True, progress=False)
 
 
 @pytest.fixture(scope="module")

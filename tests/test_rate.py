@@ -14,12 +14,13 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from biaslab import cli, rate, ratings
-from biaslab.errors import BiaslabError, InputError, ParameterError
+from biaslab import cli
 from biaslab.generation import generator
-from biaslab.judging import person_ratings, rating
-from biaslab.judging.images import CaptionImages
+from biaslab.ground.errors import BiaslabError, InputError, ParameterError
 from biaslab.judging.names import files_digest
+from biaslab.models.images import CaptionImages
+from biaslab.ratings import person_ratings, readers, sessions
+from biaslab.runs import rate
 
 
 @pytest.fixture
@@ -282,13 +283,13 @@ def test_a_sample_is_even_over_models_then_occupations():
     training = [
         {"image_id": f"t{k}", "source": "training", "occupation": "nurse", "model": ""} for k in range(30)
     ]
-    drawn = rating.sample(pd.DataFrame(rows + training), 24, seed=0)
+    drawn = sessions.sample(pd.DataFrame(rows + training), 24, seed=0)
     # Half of each source; of the generated 12 four a model, and of these two an occupation.
     assert Counter(drawn["source"]) == {"training": 12, "generated": 12}
     of = drawn[drawn["source"] == "generated"]
     assert set(Counter(zip(of["model"], of["occupation"], strict=True)).values()) == {2}
     # One id of three models is three images.
-    assert len(rating.sample(pd.DataFrame(rows), 1000, seed=0)) == 30
+    assert len(sessions.sample(pd.DataFrame(rows), 1000, seed=0)) == 30
 
 
 # -- images of a run ---------------------------------------------------------------------------------------
@@ -390,14 +391,14 @@ def test_the_files_of_several_raters_are_read_from_their_folder(tmp_path):
     (tmp_path / "ana.csv").write_text(LONG + "a,generated,nurse,m,ana,female\nb,generated,nurse,m,ana,male\n")
     (tmp_path / "ben.csv").write_text(LONG + "a,generated,nurse,m,ben,female\nb,generated,nurse,m,ben,f\n")
     (tmp_path / "notes.txt").write_text("not read")
-    read = ratings.read_ratings(tmp_path)
+    read = readers.read_ratings(tmp_path)
     assert read.raters == ("ana", "ben") and dict(read.votes()) == {"a": "female", "b": "tie"}
     (tmp_path / "cid.csv").write_text("image,source,occupation,cid\na,generated,nurse,male\n")
     with pytest.raises(InputError, match=r"cid\.csv and ana\.csv .* only one has 'cid'"):
-        ratings.read_ratings(tmp_path)
+        readers.read_ratings(tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no file"):
-        ratings.read_ratings(tmp_path / "empty")
+        readers.read_ratings(tmp_path / "empty")
 
 
 def test_a_judge_of_ratings_is_another_when_a_file_of_the_folder_changes(tmp_path):
@@ -413,8 +414,8 @@ def test_of_several_models_the_judged_one_is_compared(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text(LONG + "a,generated,nurse,m,ana,female\na,generated,nurse,n,ana,male\n")
     one = pd.DataFrame({"image_id": ["a"], "source": ["generated"], "occupation": ["nurse"]})
-    session = rating.Session({}, one, n=1, folder=tmp_path / "s")
+    session = sessions.Session({}, one, n=1, folder=tmp_path / "s")
     for model, label in (("m", "female"), ("n", "male")):
-        assert dict(rating.votes(rating.collect(session, path, model=model).rated)) == {"a": label}
+        assert dict(sessions.votes(sessions.collect(session, path, model=model).rated)) == {"a": label}
     with pytest.raises(BiaslabError, match="no model in ratings named 'o'"):
-        rating.collect(session, path, model="o")
+        sessions.collect(session, path, model="o")

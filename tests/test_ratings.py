@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import ratings, tables
-from biaslab.errors import InputError
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError
+from biaslab.ratings import readers
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "laion_sd_gender_ratings.csv"
 
@@ -48,11 +49,11 @@ def write(tmp_path):
     return _write
 
 
-def note(rated: ratings.Rated, item: str) -> float:
+def note(rated: readers.Rated, item: str) -> float:
     return rated.notes.set_index("item")["n"][item]
 
 
-def cell(rated: ratings.Rated, source: str, occupation: str = "nurse") -> pd.Series:
+def cell(rated: readers.Rated, source: str, occupation: str = "nurse") -> pd.Series:
     rows = rated.outcomes
     return rows[(rows["source"] == source) & (rows["occupation"] == occupation)].iloc[0]
 
@@ -61,12 +62,12 @@ def cell(rated: ratings.Rated, source: str, occupation: str = "nurse") -> pd.Ser
 
 
 def test_wide_ratings_are_resolved_with_ties_unsure_and_unrated_counted(write):
-    rated = ratings.read(write(WIDE))
+    rated = readers.read(write(WIDE))
     assert rated.kind == "wide" and rated.raters == ("r1", "r2", "r3") and rated.n_raters == 3
     expected = ["female", "tie", "unsure", "unrated", "male", "female", "male"]
     assert rated.images["label"].tolist() == expected
     training = cell(rated, "training")
-    assert training[["n_images", *ratings.OUTCOMES, "n"]].tolist() == [5, 1, 1, 1, 1, 1, 2]
+    assert training[["n_images", *readers.OUTCOMES, "n"]].tolist() == [5, 1, 1, 1, 1, 1, 2]
     assert training["percent_female"] == 50.0  # a female, e male
     assert rated.percent_female.to_dict("records") == [
         {
@@ -90,7 +91,7 @@ def test_long_ratings_are_the_same_as_wide_ones(write):
     long = wide.melt(["image", "source", "occupation"], var_name="rater", value_name="label")
     long = long.sample(frac=1, random_state=3)  # no order is assumed
     path = write(long.to_csv(index=False), "long.csv")
-    a, b = ratings.read(write(WIDE)), ratings.read(path)
+    a, b = readers.read(write(WIDE)), readers.read(path)
     assert b.kind == "long" and sorted(b.raters) == ["r1", "r2", "r3"]
     pd.testing.assert_frame_equal(a.outcomes, b.outcomes)
     by_image = b.images.set_index("image")["label"]
@@ -104,13 +105,13 @@ def test_long_ratings_are_the_same_as_wide_ones(write):
 
 
 def test_long_rows_of_an_image_may_stand_apart(write):
-    rated = ratings.read(write(LONG))
+    rated = readers.read(write(LONG))
     assert rated.images[["image", "label"]].to_numpy().tolist() == [["a", "female"], ["b", "female"]]
     assert rated.ratings["y"].tolist()[0] == "male" and rated.ratings["y"].isna().tolist() == [False, True]
 
 
 def test_an_image_that_nobody_rated_needs_no_rater(write):
-    rated = ratings.read(write(LONG + "c,generated,nurse,,\n"))
+    rated = readers.read(write(LONG + "c,generated,nurse,,\n"))
     assert rated.images["label"].tolist() == ["female", "female", "unrated"]
     assert rated.raters == ("x", "y", "z")
 
@@ -129,7 +130,7 @@ def test_a_crowd_of_raters_is_packed_without_changing_votes(write):
         for w in rng.choice(90, size=rng.integers(1, 6), replace=False)
     ]
     frame = pd.DataFrame(rows, columns=["image", "source", "occupation", "rater", "label"])
-    rated = ratings.read(write(frame.to_csv(index=False)))
+    rated = readers.read(write(frame.to_csv(index=False)))
     assert rated.raters == () and rated.n_raters == frame["rater"].nunique()
     assert rated.ratings.shape == (60, frame.groupby("image").size().max())
     by_hand = {image: vote(g["label"]) for image, g in frame.groupby("image")}
@@ -146,7 +147,7 @@ def vote(labels) -> str:
 
 
 def test_shares_keep_their_values_and_n(write):
-    rated = ratings.read(write(SHARES))
+    rated = readers.read(write(SHARES))
     assert rated.kind == "shares" and rated.ratings is None and rated.images.empty and rated.n_raters == 0
     got = rated.percent_female.set_index(["occupation", "source"])[["percent_female", "n"]]
     assert got.loc[("nurse", "generated")].tolist() == [97.5, 40]
@@ -158,23 +159,23 @@ def test_parquet_reads_like_csv(write, tmp_path):
     frame = pd.read_csv(write(WIDE)).astype({"source": "category"})
     path = tmp_path / "file.parquet"
     frame.to_parquet(path)
-    pd.testing.assert_frame_equal(ratings.read(path).outcomes, ratings.read(write(WIDE)).outcomes)
+    pd.testing.assert_frame_equal(readers.read(path).outcomes, readers.read(write(WIDE)).outcomes)
     pd.read_csv(write(SHARES)).to_parquet(path)
     pd.testing.assert_frame_equal(
-        ratings.read(path).percent_female, ratings.read(write(SHARES)).percent_female
+        readers.read(path).percent_female, readers.read(write(SHARES)).percent_female
     )
 
 
 def test_shares_fit_the_declared_table(write):
     for content in (WIDE, LONG, SHARES):
-        frame = ratings.read(write(content)).percent_female
+        frame = readers.read(write(content)).percent_female
         pd.testing.assert_frame_equal(tables.check(frame, "paradox_percent_female"), frame, check_dtype=False)
 
 
 def test_a_byte_order_mark_windows_lines_spaces_and_case_are_read(write):
     head = "\ufeff Image , SOURCE,Occupation,r1\r\n"
     rows = " a ,Training,  police \u00a0 officer , FEMALE\r\n007,training,nurse,\r\n"
-    rated = ratings.read(write(head + rows))
+    rated = readers.read(write(head + rows))
     assert rated.images.iloc[0].tolist() == ["a", "training", "police officer", "", "female"]
     assert rated.images.iloc[1].tolist() == ["007", "training", "nurse", "", "unrated"]
 
@@ -183,7 +184,7 @@ def test_other_spellings_of_labels_are_read_and_reported(write):
     content = (
         "image,source,occupation,r1,r2,r3\na,training,nurse,F,Woman,not  sure\nb,training,nurse,m,N/A,?\n"
     )
-    rated = ratings.read(write(content))
+    rated = readers.read(write(content))
     assert rated.ratings.loc[0].tolist() == ["female", "female", "unsure"]
     assert rated.ratings.loc[1, ["r1", "r3"]].tolist() == ["male", "unsure"]
     assert pd.isna(rated.ratings.loc[1, "r2"])
@@ -191,10 +192,10 @@ def test_other_spellings_of_labels_are_read_and_reported(write):
 
 
 def test_a_nameless_index_and_unused_columns_are_reported(write):
-    rated = ratings.read(write(",image,source,occupation,r1,r2,prompt\n0,a,training,nurse,female,,a nurse\n"))
+    rated = readers.read(write(",image,source,occupation,r1,r2,prompt\n0,a,training,nurse,female,,a nurse\n"))
     assert rated.raters == ("r1",) and note(rated, "columns not used: prompt") == 1
     assert note(rated, "columns not used") == 1 and note(rated, "raters without a rating") == 1
-    rated = ratings.read(write(SHARES.replace("n\n", "n,note\n", 1).replace("0\n", "0,x\n")))
+    rated = readers.read(write(SHARES.replace("n\n", "n,note\n", 1).replace("0\n", "0,x\n")))
     notes = rated.notes.set_index("item")
     assert notes.loc["columns not used", "detail"] == "note"
 
@@ -202,7 +203,7 @@ def test_a_nameless_index_and_unused_columns_are_reported(write):
 def test_the_same_image_name_may_occur_under_both_sources_and_other_occupations(write):
     rows = "1,training,nurse,female\n1,generated,nurse,male\n1,training,maid,female\n"
     content = "image,source,occupation,r1\n" + rows
-    rated = ratings.read(write(content))
+    rated = readers.read(write(content))
     assert len(rated.images) == 3
     assert rated.notes.set_index("item").loc["images under several sources or occupations"].tolist() == [
         1,
@@ -215,12 +216,12 @@ def test_the_same_image_name_under_two_models_is_nothing_to_note(write):
         "image,source,occupation,model,r1\n1,generated,nurse,A,female\n1,generated,nurse,B,male\n"
         "2,training,nurse,,female\n"
     )
-    assert not ratings.read(write(content)).notes["item"].str.contains("several sources").any()
+    assert not readers.read(write(content)).notes["item"].str.contains("several sources").any()
 
 
 def test_names_of_repeated_images_are_counted_whole_and_listed_in_part(write):
-    rows = [f"{i},{source},nurse,female\n" for i in range(7) for source in ratings.SOURCES]
-    notes = ratings.read(write("image,source,occupation,r1\n" + "".join(rows))).notes.set_index("item")
+    rows = [f"{i},{source},nurse,female\n" for i in range(7) for source in readers.SOURCES]
+    notes = readers.read(write("image,source,occupation,r1\n" + "".join(rows))).notes.set_index("item")
     n, detail = notes.loc["images under several sources or occupations"]
     assert n == 7 and detail.endswith(": '0', '1', '2', '3', '4', …")
 
@@ -231,16 +232,16 @@ def test_the_first_note_names_the_form_and_the_file(write):
         (LONG, "ratings in long form"),
         (SHARES, "shares"),
     ):
-        item, _, detail = ratings.read(write(content, "mine.csv")).notes.iloc[0]
+        item, _, detail = readers.read(write(content, "mine.csv")).notes.iloc[0]
         assert (item, detail) == ("rows read", f"{form} from 'mine.csv'")
 
 
 def test_a_tilde_is_the_home_folder(write, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     write(WIDE, "mine.csv")
-    assert len(ratings.read("~/mine.csv").images) == 7
+    assert len(readers.read("~/mine.csv").images) == 7
     with pytest.raises(InputError) as error:
-        ratings.read("~/none.csv")
+        readers.read("~/none.csv")
     missing = tmp_path / "none.csv"
     assert str(error.value) == f"{missing} does not exist; set ratings to a CSV or Parquet file."
 
@@ -253,7 +254,7 @@ def test_training_images_without_a_model_serve_every_model(write):
         "image,source,occupation,model,r1\na,training,nurse,,female\nb,training,nurse,,male\n"
         "c,generated,nurse,SD 1.4,female\nd,generated,nurse,SD 1.5,male\n"
     )
-    frame = ratings.read(write(content)).percent_female.set_index(["model", "source"])
+    frame = readers.read(write(content)).percent_female.set_index(["model", "source"])
     assert frame["percent_female"].to_dict() == {
         ("SD 1.4", "generated"): 100.0,
         ("SD 1.4", "training"): 50.0,
@@ -265,7 +266,7 @@ def test_training_images_without_a_model_serve_every_model(write):
 
 def test_prompts_of_shares_are_kept_and_training_serves_all(write):
     head = "occupation,source,percent_female,n,prompt\n"
-    rated = ratings.read(
+    rated = readers.read(
         write(head + "nurse,training,90,9,\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n")
     )
     assert rated.percent_female["prompt"].tolist() == ["1", "2", "ratings"]
@@ -273,27 +274,27 @@ def test_prompts_of_shares_are_kept_and_training_serves_all(write):
         "prompt '2' has shares of one source only. Leave prompt empty for training shares that serve all"
     )
     with pytest.raises(InputError, match=problem):
-        ratings.read(write(head + "nurse,training,90,9,1\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n"))
+        readers.read(write(head + "nurse,training,90,9,1\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n"))
 
 
 def test_models_that_do_not_meet_are_refused(write):
     head = "image,source,occupation,model,r1\n"
     path = write(head + "a,training,nurse,SD 1.4,female\nb,generated,nurse,SD 1.5,male\n")
     with pytest.raises(InputError) as error:
-        ratings.read(path)
+        readers.read(path)
     assert str(error.value) == (
         f"{path}: training images have the model 'SD 1.4', which has no generated images. "
         "Did you mean 'SD 1.5'? Known: SD 1.5. Leave model empty for training images that all models share."
     )
     with pytest.raises(InputError, match="model is empty for generated images in data row 2; name the model"):
-        ratings.read(write(head + "a,generated,nurse,SD 1.4,female\nb,generated,nurse,,male\n"))
+        readers.read(write(head + "a,generated,nurse,SD 1.4,female\nb,generated,nurse,,male\n"))
 
 
 # -- what is left out, visibly ---------------------------------------------------------------------------
 
 
 def test_an_occupation_with_one_source_only_is_counted_with_its_reason(write):
-    rated = ratings.read(write(SHARES + "maid,generated,95,100\n"))
+    rated = readers.read(write(SHARES + "maid,generated,95,100\n"))
     row = cell(rated, "generated", "maid")
     assert row["reason"] == "no training images of this occupation" and row["percent_female"] == 95
     notes = rated.notes.set_index("item")
@@ -303,14 +304,14 @@ def test_an_occupation_with_one_source_only_is_counted_with_its_reason(write):
 
 def test_an_occupation_without_a_decided_image_has_no_share(write):
     content = "image,source,occupation,r1\na,training,nurse,unsure\nb,generated,nurse,female\n"
-    rated = ratings.read(write(content))
+    rated = readers.read(write(content))
     row = cell(rated, "training")
     assert row["n"] == 0 and np.isnan(row["percent_female"])
     assert rated.outcomes["reason"].unique().tolist() == ["no training image was decided female or male"]
 
 
 def test_only_undecided_images_still_give_counts(write):
-    rated = ratings.read(write("image,source,occupation,r1\na,training,nurse,unsure\n"))
+    rated = readers.read(write("image,source,occupation,r1\na,training,nurse,unsure\n"))
     assert rated.percent_female["n"].tolist() == [0] and rated.percent_female["percent_female"].isna().all()
 
 
@@ -320,21 +321,21 @@ def test_only_undecided_images_still_give_counts(write):
 def test_hostile_text_stays_text(write):
     hostile = ["=HYPERLINK(1)", "<script>alert(1)</script>", "$\\frac{$", "'; DROP TABLE x", "{{7*7}}"]
     rows = "".join(f'"{h}",training,"{h}",female\n' for h in hostile)
-    rated = ratings.read(write("image,source,occupation,r1\n" + rows))
+    rated = readers.read(write("image,source,occupation,r1\n" + rows))
     assert rated.images["occupation"].tolist() == hostile == rated.images["image"].tolist()
 
 
 @pytest.mark.parametrize("name", ["nur\u202ese", "nurse\ufeff", "nu\u00adrse"])
 def test_marks_that_nobody_sees_are_no_part_of_a_name(write, name):
     path = write(f"image,source,occupation,r1\na,training,{name},female\nb,training,nurse,male\n")
-    assert ratings.read(path).images["occupation"].tolist() == ["nurse", "nurse"]
+    assert readers.read(path).images["occupation"].tolist() == ["nurse", "nurse"]
 
 
 @pytest.mark.parametrize("name", ["nu\x1b[31mrse", "nurse\x07"])
 def test_names_that_cannot_be_printed_are_refused(write, name):
     path = write(f"image,source,occupation,r1\na,training,{name},female\n")
     with pytest.raises(InputError) as error:
-        ratings.read(path)
+        readers.read(path)
     shown = repr(name)
     assert str(error.value) == (
         f"{path}: occupation is {shown} in data row 1; remove characters that cannot be printed."
@@ -525,23 +526,23 @@ def test_bad_input_says_what_is_wrong_and_how_to_mend_it(write, case):
     content, message = BAD[case]
     path = write(content)
     with pytest.raises(InputError) as error:
-        ratings.read(path)
+        readers.read(path)
     assert str(error.value) == f"{path}{message}"
 
 
 def test_files_that_cannot_be_read(write, tmp_path):
     path = write(WIDE, "ratings.xlsx")
     with pytest.raises(InputError) as error:
-        ratings.read(path)
+        readers.read(path)
     assert (
         str(error.value)
         == f"{path} is neither CSV nor Parquet; give a file that ends in .csv, .tsv or .parquet."
     )
     with pytest.raises(InputError) as error:
-        ratings.read(missing := tmp_path / "no.csv")
+        readers.read(missing := tmp_path / "no.csv")
     assert str(error.value) == f"{missing} does not exist; set ratings to a CSV or Parquet file."
     with pytest.raises(InputError, match=r"no\.parquet cannot be read as Parquet: '"):
-        ratings.read(write(b"this is not Parquet at all", "no.parquet"))
+        readers.read(write(b"this is not Parquet at all", "no.parquet"))
 
 
 def test_parquet_of_lists_or_null_bytes_is_refused(tmp_path):
@@ -551,20 +552,20 @@ def test_parquet_of_lists_or_null_bytes_is_refused(tmp_path):
     )
     frame.to_parquet(path)
     with pytest.raises(InputError, match=r"column 'r1' holds list<.*>; only text and numbers are read\."):
-        ratings.read(path)
+        readers.read(path)
     frame.assign(r1="female", image="a\0b").to_parquet(path)
     with pytest.raises(InputError, match="column 'image' holds null bytes; remove them"):
-        ratings.read(path)
+        readers.read(path)
     frame.iloc[:0].assign(r1="").to_parquet(path)
     with pytest.raises(InputError, match="has a header but no rows"):
-        ratings.read(path)
+        readers.read(path)
 
 
 def test_shares_of_one_percent_and_less_pass_where_others_are_above(write):
     content = "occupation,source,percent_female,n\nnurse,training,40,200\nnurse,generated,0.5,200\n"
-    assert ratings.read(write(content)).percent_female["percent_female"].tolist() == [0.5, 40]
+    assert readers.read(write(content)).percent_female["percent_female"].tolist() == [0.5, 40]
     all_zero = "occupation,source,percent_female,n\nnurse,training,0,200\nnurse,generated,0,200\n"
-    assert ratings.read(write(all_zero)).percent_female["percent_female"].tolist() == [0, 0]
+    assert readers.read(write(all_zero)).percent_female["percent_female"].tolist() == [0, 0]
 
 
 # -- the real file, and size -----------------------------------------------------------------------------
@@ -572,14 +573,14 @@ def test_shares_of_one_percent_and_less_pass_where_others_are_above(write):
 
 @pytest.mark.skipif(not REAL.exists(), reason="the file of real ratings is not beside the repository")
 def test_real_ratings_agree_with_a_count_by_hand():
-    rated = ratings.read(REAL)
+    rated = readers.read(REAL)
     frame = pd.read_csv(REAL, keep_default_na=False)
     labels = [vote(row) for row in frame[["r1", "r2", "r3", "r4"]].to_numpy()]
     assert len(labels) == 3572 and rated.images["label"].tolist() == labels
     count = Counter(zip(frame["occupation"], frame["source"], labels, strict=True))
     assert len(rated.outcomes) == 24
     for row in rated.outcomes.to_dict("records"):
-        for outcome in ratings.OUTCOMES:
+        for outcome in readers.OUTCOMES:
             assert row[outcome] == count[row["occupation"], row["source"], outcome]
         n_female, n_male = row["female"], row["male"]
         assert row["percent_female"] == pytest.approx(100 * n_female / (n_female + n_male))
@@ -600,10 +601,10 @@ def test_many_rows_are_read_within_bounds(write):
     frame["r1"], frame["r2"] = label[rng.integers(0, 4, n)], label[rng.integers(0, 4, n)]
     path = write(frame.to_csv(index=False))
     start = time.process_time()
-    rated = ratings.read(path)
+    rated = readers.read(path)
     seconds = time.process_time() - start
     tracemalloc.start()
-    ratings.read(path)
+    readers.read(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert rated.outcomes["n_images"].sum() == n

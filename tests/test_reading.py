@@ -5,9 +5,12 @@ import stat
 
 import pytest
 
-from biaslab import compare, ratings, reading, sources, tables
-from biaslab.errors import BiaslabError, InputError
+from biaslab.ground import reading, tables
+from biaslab.ground.errors import BiaslabError, InputError
 from biaslab.judging import instances, names
+from biaslab.ratings import readers
+from biaslab.runs import compare
+from biaslab.study import sources
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes and sockets are other things on Windows")
 
@@ -51,7 +54,7 @@ def test_a_file_is_read_up_to_its_limit(tmp_path, monkeypatch):
 # Who reads a file of a user's, by what it is.
 READERS = {
     "measured table": lambda path: tables.read(path, "paradox_percent_female"),
-    "ratings": ratings.read,
+    "ratings": readers.read,
     "vocabulary": lambda path: instances.words(str(path)),
     "instances": instances.read,
     "digest": names.file_digest,

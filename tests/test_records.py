@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from biaslab import cli, compare, records
-from biaslab.errors import RunError
+from biaslab import cli
+from biaslab.ground.errors import RunError
+from biaslab.runs import compare, records
 
 RUN = {"run": "mine", "title": "Mine", "status": "ok", "parameters": {}, "notebooks": [], "inputs": {}}
 RUN |= {key: {} for key in ("seeds", "biaslab", "packages", "platform")}

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from biaslab import report, tables
+from biaslab import report
 from biaslab.findings import Finding
+from biaslab.ground import tables
 from biaslab.papers import paradox
 from biaslab.plots import style
 from biaslab.study import Study

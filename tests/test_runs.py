@@ -14,16 +14,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from biaslab import cli, export, params, runs, tables
-from biaslab.errors import InputError, ParameterError, RunError
+from biaslab import cli
 from biaslab.findings import Finding
-from biaslab.study import ATTEMPT
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.runs import export, params, runner
+from biaslab.study.study import ATTEMPT
 
 CELL = 'output_dir = ""\nsource = "published"\nmodel = "all"\nseed = 0\nshare = 25.0\n'
 # Writes a declared table, a figure and a finding, all of which say which parameters they saw.
 CODE = """
 import pandas as pd, matplotlib.pyplot as plt
-from biaslab import texts
+from biaslab.plots import texts
 from biaslab.findings import Finding
 from biaslab.study import Study
 study = Study(output_dir, source=source, model=model, seed=seed)
@@ -45,7 +47,7 @@ def run_project(folder, write_notebook, notebooks, text="run: mine\n", *, output
     (folder / "params").mkdir(exist_ok=True)
     (folder / "params" / "mine.yaml").write_text(text, encoding="utf-8")
     loaded = params.load(folder / "params" / "mine.yaml", notebooks=only)
-    return runs.run(loaded, outputs=folder / outputs, progress=False, **more)
+    return runner.run(loaded, outputs=folder / outputs, progress=False, **more)
 
 
 @pytest.fixture
@@ -108,7 +110,7 @@ def test_a_failed_notebook_is_saved_and_the_others_finish(project, tmp_path):
     record = project(
         {
             "paradox/good": code("ceo"),
-            "paradox/raises": "from biaslab.errors import InputError\nraise InputError('x is 3; allowed is 4.')",
+            "paradox/raises": "from biaslab.ground.errors import InputError\nraise InputError('x is 3; allowed is 4.')",
             "paradox/dies": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
             # The process that executes it.
             "paradox/kills": "import os, signal; os.kill(os.getppid(), signal.SIGKILL)",
@@ -153,11 +155,11 @@ def test_notebooks_that_disagree_on_a_row_are_a_problem(tmp_path):
         (part / "records.json").write_text(json.dumps(noted))
     problems = []
     notebooks = [{"id": f"paradox/{name}", "slug": name, "values": {}} for name in "ab"]
-    assert runs._gather_tables(tmp_path, notebooks, [], problems) == []
+    assert runner._gather_tables(tmp_path, notebooks, [], problems) == []
     assert problems[0].startswith(
         "Table paradox_percent_female: the notebooks do not agree. Different values for {'model': 'm', "
     )
-    assert runs._gather_tables(tmp_path, notebooks[:1], [], problems)[0]["rows"] == 1
+    assert runner._gather_tables(tmp_path, notebooks[:1], [], problems)[0]["rows"] == 1
 
 
 @pytest.mark.slow
@@ -199,27 +201,27 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
     notebook.write_text("1")
     record = {"inputs": {}, "packages": {"numpy": "2.0"}}
     a = params.Notebook("paradox/a", notebook, "A", {})
-    job = runs.Job(a, {}, "", tmp_path, {"seed": 1, "source": "published", "output_dir": "x"})
+    job = runner.Job(a, {}, "", tmp_path, {"seed": 1, "source": "published", "output_dir": "x"})
     cells = ("from biaslab import lexicons",)
-    more = runs.replace(job, notebook=runs.replace(a, cells=cells))
-    fingerprint = runs._fingerprint
+    more = runner.replace(job, notebook=runner.replace(a, cells=cells))
+    fingerprint = runner._fingerprint
 
     first = fingerprint(job, record)
-    elsewhere = runs.replace(job, folder=Path("y"), parameters={**job.parameters, "output_dir": "z"})
+    elsewhere = runner.replace(job, folder=Path("y"), parameters={**job.parameters, "output_dir": "z"})
     assert fingerprint(elsewhere, record) == first
     others = [
-        fingerprint(runs.replace(job, parameters={**job.parameters, "seed": 2}), record),
+        fingerprint(runner.replace(job, parameters={**job.parameters, "seed": 2}), record),
         fingerprint(job, {**record, "packages": {"numpy": "2.1"}}),
-        fingerprint(runs.replace(job, parameters={"seed": 1, "source": "f"}), record),
+        fingerprint(runner.replace(job, parameters={"seed": 1, "source": "f"}), record),
         fingerprint(
-            runs.replace(job, parameters={"seed": 1, "source": "f"}), {**record, "inputs": {"f": "1"}}
+            runner.replace(job, parameters={"seed": 1, "source": "f"}), {**record, "inputs": {"f": "1"}}
         ),
         fingerprint(more, record),
     ]
     # What models compute with counts where there are images.
     other = {**record, "packages": {"numpy": "2.0", "torch": "2.9"}}
     assert fingerprint(job, other) == first
-    images = runs.replace(job, parameters={"seed": 1})
+    images = runner.replace(job, parameters={"seed": 1})
     assert fingerprint(images, other) != fingerprint(images, record)
     notebook.write_text("2")
     others.append(fingerprint(job, record))
@@ -227,16 +229,16 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
 
 
 def test_progress_is_the_line_that_a_stage_wrote_last(tmp_path):
-    assert runs._progress_line(tmp_path) == ""
+    assert runner._progress_line(tmp_path) == ""
     for name, seconds in (("a", 5), ("b", 1), ("c", 300)):
         log = tmp_path / "paradox" / name / "progress.log"
         log.parent.mkdir(parents=True)
         log.write_text(f"generating: {name}")
         os.utime(log, (time.time() - seconds,) * 2)
-    assert runs._progress_line(tmp_path) == "paradox/b: generating: b"
+    assert runner._progress_line(tmp_path) == "paradox/b: generating: b"
     for log in tmp_path.rglob("progress.log"):
         os.utime(log, (time.time() - 300,) * 2)
-    assert runs._progress_line(tmp_path) == ""
+    assert runner._progress_line(tmp_path) == ""
 
 
 @pytest.mark.slow
@@ -309,7 +311,7 @@ def test_a_page_of_somebody_else_beside_the_runs_stays(project, tmp_path):
     # What is no file is not replaced by any page or record either.
     (tmp_path / "folder").mkdir()
     with pytest.raises(RunError, match="folder is no file, so none is written in its place"):
-        runs.write_json(tmp_path / "folder", {})
+        runner.write_json(tmp_path / "folder", {})
 
 
 def test_a_run_never_replaces_what_it_reads(project, tmp_path):
@@ -333,7 +335,7 @@ print(output_dir, source, pd.__file__)
 pd.DataFrame({"where": [output_dir]})
 """
     failing = "import pandas as pd\npd.read_csv(source + '/gone.csv')"
-    missing = "from biaslab.errors import MissingInputError\nraise MissingInputError(source)"
+    missing = "from biaslab.ground.errors import MissingInputError\nraise MissingInputError(source)"
     notebooks = {"paradox/a": noisy + code("ceo"), "paradox/b": failing, "paradox/c": missing}
     monkeypatch.chdir(tmp_path)
     record = project(notebooks, f"run: mine\nsource: {source}\n", outputs="telltale/outputs")
@@ -384,7 +386,7 @@ print(settings, "https://example.org/home/Alice?w=9&sig=telltale", "a man/woman"
     (tmp_path / "params").mkdir()
     (tmp_path / "params" / "mine.yaml").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    record = runs.run(params.load("params/mine.yaml"), outputs="outputs", progress=False)
+    record = runner.run(params.load("params/mine.yaml"), outputs="outputs", progress=False)
     reasons = [n["reason"] for n in record["notebooks"]]
     assert reasons[0] == "" and reasons[1].startswith("RuntimeError: cannot ask with [key] (cell")
     assert "'secret.csv'" in reasons[2]
@@ -409,7 +411,7 @@ print(settings, "https://example.org/home/Alice?w=9&sig=telltale", "a man/woman"
         "https://example.org/home/Alice?w=9&sig=[key] a man/woman" in texts["mine/notebooks/paradox/a.ipynb"]
     )
     # The same run again is the same, and is sent.
-    again = runs.run(params.load("params/mine.yaml"), outputs="outputs", progress=False)
+    again = runner.run(params.load("params/mine.yaml"), outputs="outputs", progress=False)
     assert [n["kept"] for n in again["notebooks"]] == [True, False, False]
     assert export.export("mine").exists()
 
@@ -465,9 +467,9 @@ def test_a_kernel_that_lost_its_port_is_started_again(tmp_path, monkeypatch, dea
     monkeypatch.setattr(papermill, "execute_notebook", start)
     (tmp_path / "paradox/a").mkdir(parents=True)
     a = params.Notebook("paradox/a", tmp_path / "a.ipynb", "A", {})
-    job = runs.Job(a, {}, "", tmp_path, {}, attempt=tmp_path)
+    job = runner.Job(a, {}, "", tmp_path, {}, attempt=tmp_path)
     monkeypatch.setenv(ATTEMPT, "")
-    assert runs._papermill(job, tmp_path / "out.ipynb") == said
+    assert runner._papermill(job, tmp_path / "out.ipynb") == said
     assert len(starts) == 3
 
 
@@ -483,9 +485,9 @@ def test_a_kernel_that_dies_while_it_runs_is_not_run_twice(tmp_path, monkeypatch
     monkeypatch.setattr(papermill, "execute_notebook", die)
     (tmp_path / "paradox/a").mkdir(parents=True)
     a = params.Notebook("paradox/a", tmp_path / "a.ipynb", "A", {})
-    job = runs.Job(a, {}, "", tmp_path, {}, attempt=tmp_path)
+    job = runner.Job(a, {}, "", tmp_path, {}, attempt=tmp_path)
     monkeypatch.setenv(ATTEMPT, "")
-    assert runs._papermill(job, tmp_path / "out.ipynb") == "RuntimeError: Kernel died"
+    assert runner._papermill(job, tmp_path / "out.ipynb") == "RuntimeError: Kernel died"
     assert len(starts) == 1
 
 
@@ -497,17 +499,17 @@ def test_a_notebook_on_ratings_needs_no_source_in_the_file(tmp_path, write_noteb
     )
     (tmp_path / "mine.yaml").write_text(f"run: mine\nratings: {tmp_path / 'r.csv'}\n")
     loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
-    (job,) = runs.plan(loaded, tmp_path / "outputs/mine")
+    (job,) = runner.plan(loaded, tmp_path / "outputs/mine")
     assert job.parameters["source"] == "ratings" and not job.reason
 
 
 def test_variants_never_share_a_file_name():
     # Alike but for letters that a slug drops, or for case, or long.
     values = ["a b", "a-b", "A B", "x" * 300, "x" * 301, "é", "ü", "SD 1.4"]
-    names = runs._suffixes([{"model": v} for v in values])
+    names = runner._suffixes([{"model": v} for v in values])
     assert len(set(names)) == len(values) and max(map(len, names)) < 80
     assert names[-1] == "--model-sd-1.4"
-    assert runs._suffixes([{}]) == [""]
+    assert runner._suffixes([{}]) == [""]
 
 
 def test_a_variant_takes_in_its_own_files_only(tmp_path):
@@ -516,9 +518,9 @@ def test_a_variant_takes_in_its_own_files_only(tmp_path):
     for name in ("a--model-sd-1", "a--model-sd-1.4"):
         (made / f"{name}.ipynb").write_text(name)
     a = params.Notebook("paradox/a", Path("a.ipynb"), "A", {})
-    job = runs.Job(a, {}, "--model-sd-1", tmp_path, {}, attempt=tmp_path / "attempt")
+    job = runner.Job(a, {}, "--model-sd-1", tmp_path, {}, attempt=tmp_path / "attempt")
     record = {"notebook": f"notebooks/{job.slug}.ipynb", "html": None, "slug": job.slug}
-    assert list(runs._take_in(job, record)["files"]) == [record["notebook"]]
+    assert list(runner._take_in(job, record)["files"]) == [record["notebook"]]
     assert [path.name for path in made.iterdir()] == ["a--model-sd-1.4.ipynb"]
 
 
@@ -704,13 +706,13 @@ def test_what_a_killed_run_left_alive_reaches_no_other_run(tmp_path, write_noteb
     assert table["percent_female"].tolist() == [27]
     record = json.loads((tmp_path / "outputs/mine/run.json").read_text(encoding="utf-8"))
     assert record["status"] == "ok" and record["parameters"] == {"seed": 2}
-    assert runs.altered(tmp_path / "outputs/mine", record["files"]) == ""
-    assert runs.altered(tmp_path / "outputs/mine", record["notebooks"][0]["files"]) == ""
+    assert runner.altered(tmp_path / "outputs/mine", record["files"]) == ""
+    assert runner.altered(tmp_path / "outputs/mine", record["notebooks"][0]["files"]) == ""
 
 
 def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
-    from biaslab import texts
     from biaslab.papers import paradox
+    from biaslab.plots import texts
     from biaslab.study import Study
 
     parts = tmp_path / "mine/.parts"
@@ -750,7 +752,7 @@ def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_what_was_changed_on_disk_is_noticed(finished, project, tmp_path):
-    from biaslab import compare
+    from biaslab.runs import compare
 
     run = partial(project, BOTH, SEED)
     folder = tmp_path / "outputs/mine"
@@ -857,7 +859,7 @@ def test_variants_may_each_leave_a_measured_table_of_their_own(project, tmp_path
 def test_a_full_disk_under_the_run_says_what_to_do(project, tmp_path, monkeypatch):
     fills = """
 import errno
-from biaslab import tables
+from biaslab.ground import tables
 def full(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 tables.write = full
@@ -936,8 +938,8 @@ def planned(tmp_path, write_notebook, monkeypatch):
     def plan(text):
         (tmp_path / "mine.yaml").write_text(f"run: mine\n{text}")
         loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
-        jobs = runs.plan(loaded, tmp_path / "outputs/mine")
-        return jobs, runs._inputs(jobs, tmp_path / "outputs/mine"), looked_up
+        jobs = runner.plan(loaded, tmp_path / "outputs/mine")
+        return jobs, runner._inputs(jobs, tmp_path / "outputs/mine"), looked_up
 
     return plan
 
@@ -968,8 +970,8 @@ def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned, mon
     assert looked_up == [("owner/name", 3), ("owner/name", 4)]
     assert inputs == {f"pipeline: owner/name, captions.corpus {c}": f"owner/name {c}" for c in "ab"}
     record = {"inputs": inputs, "packages": {}}
-    monkeypatch.setattr(runs, "_brought", lambda parameters: [])
-    assert len({runs._fingerprint(job, record) for job in jobs}) == 2
+    monkeypatch.setattr(runner, "_brought", lambda parameters: [])
+    assert len({runner._fingerprint(job, record) for job in jobs}) == 2
 
 
 def test_captions_without_images_run_what_needs_none(tmp_path, root):
@@ -979,7 +981,7 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
     text = f"run: mine\nsource: mini\nsettings: {json.dumps({'captions': captions})}\n"
     (tmp_path / "mine.yaml").write_text(text + "notebooks: ['paradox/*']\n")
     loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=root / "notebooks")
-    reasons = {job.notebook.id: job.reason for job in runs.plan(loaded, tmp_path / "outputs/mine")}
+    reasons = {job.notebook.id: job.reason for job in runner.plan(loaded, tmp_path / "outputs/mine")}
     runs_anyway = {"paradox/2_setup", "paradox/5_1_indicators", "paradox/5_2_nearest"}
     assert {name for name, reason in reasons.items() if not reason} == runs_anyway
     said = reasons["paradox/4_baseline"]
@@ -996,7 +998,7 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
         notebooks_dir=root / "notebooks",
         overrides=[f"captions.training_images={tmp_path}/images"],
     )
-    reasons = {job.notebook.id: job.reason for job in runs.plan(loaded, tmp_path / "outputs/mine")}
+    reasons = {job.notebook.id: job.reason for job in runner.plan(loaded, tmp_path / "outputs/mine")}
     assert [name for name, reason in reasons.items() if reason] == ["paradox/ratings"]
 
 
@@ -1011,7 +1013,7 @@ def test_a_model_that_a_file_without_models_cannot_have_says_which_column_to_add
         notebooks_dir=root / "notebooks",
     )
     with pytest.raises(ParameterError) as error:
-        runs.plan(loaded, tmp_path / "outputs/mine")
+        runner.plan(loaded, tmp_path / "outputs/mine")
     assert str(error.value) == (
         "model is 'SD 1.4', but shares.csv has no column 'model'. Add one that names the model of each generated image "
         "(training images may have none), or set model to 'all'."
@@ -1039,7 +1041,7 @@ def test_damaged_results_of_stages_are_noted_in_the_report(tmp_path):
     from bs4 import BeautifulSoup
 
     from biaslab import report
-    from biaslab.store import Store
+    from biaslab.keep.store import Store
 
     units = pd.DataFrame({"x": [1, 2]})
     stage = Store(tmp_path / "store").stage("doubles", {}, lambda rows: rows * 2)
@@ -1048,35 +1050,35 @@ def test_damaged_results_of_stages_are_noted_in_the_report(tmp_path):
     shard.write_bytes(b"damaged")
     stage.compute(units, shard_rows=1, progress=False)
     given = {"source": "mini", "settings": {"compute": {"store": str(tmp_path / "store")}}}
-    notes = runs._store_notes(given, "2020-01-01T00:00:00Z")
+    notes = runner._store_notes(given, "2020-01-01T00:00:00Z")
     assert len(notes) == 1
     assert notes[0].startswith(f"doubles: Piece {shard.name} was damaged: its checksum does not fit.")
     # Not what was before the run, in another store, or where no stage was computed.
-    assert runs._store_notes(given, "2999-01-01T00:00:00Z") == []
+    assert runner._store_notes(given, "2999-01-01T00:00:00Z") == []
     other = {**given, "settings": [{"compute": {"store": str(tmp_path / "other")}}]}
-    assert runs._store_notes(other, "") == []
-    assert runs._store_notes({"source": "published"}, "") == []
+    assert runner._store_notes(other, "") == []
+    assert runner._store_notes({"source": "published"}, "") == []
     (tmp_path / "run.json").write_text(json.dumps({"notes": [*notes, "<script>"]}))
     page = BeautifulSoup(report.build(tmp_path).read_text(encoding="utf-8"), "html.parser")
     assert [item.get_text() for item in page.find(id="notes")("li")] == [*notes, "<script>"]
 
 
 def test_a_progress_file_may_vanish_at_any_moment(tmp_path, monkeypatch):
-    from biaslab.study import PROGRESS
+    from biaslab.study.study import PROGRESS
 
-    assert runs._progress_line(tmp_path) == ""
+    assert runner._progress_line(tmp_path) == ""
     for name in ("a", "b"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "a" / PROGRESS).write_text("half")
     # Seen, and gone when it is looked at.
     (tmp_path / "b" / PROGRESS).symlink_to(tmp_path / "gone")
-    assert runs._progress_line(tmp_path) == "a: half"
+    assert runner._progress_line(tmp_path) == "a: half"
 
     def gone(self, **_):
         raise FileNotFoundError(self)
 
     monkeypatch.setattr(type(tmp_path), "read_text", gone)
-    assert runs._progress_line(tmp_path) == ""
+    assert runner._progress_line(tmp_path) == ""
 
 
 TYPED = "from typing import Final\noutput_dir = ''\nseed: int = 20231\nname: Final = 'x'\n"
@@ -1109,7 +1111,7 @@ def test_what_a_run_records_is_what_its_notebooks_used(tmp_path, write_notebook,
     (own / "untagged.ipynb").write_text('{"cells": [], "metadata": {}}')
     (tmp_path / "mine.yaml").write_text("run: mine\nnotebooks: ['own/*']\nseed: [77, 78]\nname: y\n")
     loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
-    record = runs.run(loaded, outputs=tmp_path / "outputs", progress=False)
+    record = runner.run(loaded, outputs=tmp_path / "outputs", progress=False)
     folder = tmp_path / "outputs/mine"
     executed = {}
     for entry in record["notebooks"]:
@@ -1128,7 +1130,7 @@ def test_what_a_run_records_is_what_its_notebooks_used(tmp_path, write_notebook,
         ("own/untagged", "skipped", "It has no cell tagged 'p"),
     ]
     # What has not changed is kept, and the rest is told again.
-    again = runs.run(loaded, outputs=tmp_path / "outputs", progress=False)
+    again = runner.run(loaded, outputs=tmp_path / "outputs", progress=False)
     kept = [n["id"] for n in again["notebooks"] if n["kept"]]
     assert len(kept) == 15 and "own/untagged" in kept
 
@@ -1150,7 +1152,7 @@ def test_errors_that_are_long_or_cannot_be_written_break_nothing(project, tmp_pa
     assert all((folder / n["html"]).is_file() for n in record["notebooks"])
     assert [n["status"] for n in record["notebooks"]] == ["failed", "failed", "ok"]
     # Half a character, should one come through.
-    runs.write_json(tmp_path / "x.json", {"reason": "half \udcff"})
+    runner.write_json(tmp_path / "x.json", {"reason": "half \udcff"})
     assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8")) == {"reason": "half ?"}
 
 
@@ -1163,7 +1165,7 @@ def test_what_the_system_refuses_is_told_in_full_here_and_without_folders_in_the
     store.parent.write_text("")
     makes = f"""
 from pathlib import Path
-from biaslab.store import explaining
+from biaslab.keep.store import explaining
 with explaining(Path({str(store)!r})):
     Path({str(store)!r}).mkdir(parents=True)
 """
@@ -1182,7 +1184,7 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(
     parameters = "source = 'published'\nmodel = 'all'\nseed = 0\nsettings = {}\n"
     write_notebook(tmp_path / "notebooks/paired/a.ipynb", parameters)
     (tmp_path / "mine.yaml").write_text("run: mine\nsource: mini\n")
-    monkeypatch.setattr(runs, "_execute", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr(runner, "_execute", lambda *_: pytest.fail("started"))
     for words, store in ((["--set", f"compute.store={tmp_path}/file/a"], "a"), ([], "b")):
         monkeypatch.setenv("BIASLAB_STORE", f"{tmp_path}/file/b")
         given = ["run", f"{tmp_path}/mine.yaml", "--outputs", f"{tmp_path}/outputs", "--no-progress", *words]
@@ -1206,23 +1208,23 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(
 
 
 def test_a_run_does_not_end_before_it_began():
-    assert runs.now("9999-01-01T00:00:00Z") == "9999-01-01T00:00:00Z"
-    assert "2026-01-01T00:00:00Z" < runs.now("2026-01-01T00:00:00Z") <= runs.now()
+    assert runner.now("9999-01-01T00:00:00Z") == "9999-01-01T00:00:00Z"
+    assert "2026-01-01T00:00:00Z" < runner.now("2026-01-01T00:00:00Z") <= runner.now()
     notebook = params.Notebook("paradox/a", Path("a.ipynb"), "A", {}, problem="No.")
-    job = runs.Job(notebook, {}, "", Path("x"), {}, "No.", fails=True, started="9999-01-01T00:00:00Z")
-    record = runs.execute(job)
+    job = runner.Job(notebook, {}, "", Path("x"), {}, "No.", fails=True, started="9999-01-01T00:00:00Z")
+    record = runner.execute(job)
     assert (record["status"], record["ended"]) == ("failed", "9999-01-01T00:00:00Z")
 
 
 def test_a_kernel_that_died_for_want_of_file_handles_says_so(tmp_path):
     notebook = params.Notebook("paradox/a", Path("a.ipynb"), "A", {})
-    job = runs.Job(notebook, {}, "", tmp_path, {}, attempt=tmp_path / "attempt")
+    job = runner.Job(notebook, {}, "", tmp_path, {}, attempt=tmp_path / "attempt")
     died = RuntimeError("Kernel died before replying to kernel_info")
-    assert runs._behind(died, job) is died
+    assert runner._behind(died, job) is died
     log = tmp_path / "attempt/paradox/a/kernel.log"
     log.parent.mkdir(parents=True)
     log.write_text("Traceback\nOSError: [Errno 24] Too many open files\n")
-    said = runs._said(runs._behind(died, job), job)
+    said = runner._said(runner._behind(died, job), job)
     assert said.startswith(
         f"RunError: Too many files are open at once to use {tmp_path}. Finished notebooks and"
     )

@@ -2,10 +2,10 @@
 
 import pytest
 
-from biaslab import scaling
-from biaslab.errors import ParameterError
-from biaslab.planning import Asked, Cost
-from biaslab.scaling import Devices, Overhead
+from biaslab.ground.errors import ParameterError
+from biaslab.runs import scaling
+from biaslab.runs.planning import Asked, Cost
+from biaslab.runs.scaling import Devices, Overhead
 
 
 class Model:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from biaslab import secrets
+from biaslab.ground import secrets
 
 KEY = "sk-Test+/=5f0e1d2c3b4a59687"
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from biaslab import params, sources
-from biaslab.errors import ParameterError
+from biaslab.ground.errors import ParameterError
 from biaslab.papers import paradox
 from biaslab.pipeline import Pipeline, Settings, checks
-from biaslab.study import Study
+from biaslab.runs import params
+from biaslab.study import Study, sources
 
 TURBO = {"generation": {"steps": 1, "guidance_scale": 0.0}, "people": {"guidance_scale": 0.5}}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from biaslab import shared
+from biaslab.ground import shared
 
 
 @pytest.mark.parametrize(

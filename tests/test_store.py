@@ -15,15 +15,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import closure, engine, lexicons
-from biaslab.errors import InputError, ParameterError, RunError
-from biaslab.store import Store, UnfinishedError, _fill_shard, explained, replace
+from biaslab import lexicons
+from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.keep import closure, engine
+from biaslab.keep.store import Store, UnfinishedError, _fill_shard, explained, replace
 
 # Squares numbers, slowly, and writes down every shard it is asked for.
 SCRIPT = """
 import sys, time, os
 import pandas as pd
-from biaslab.store import Store
+from biaslab.keep.store import Store
 
 root = sys.argv[1]
 
@@ -427,8 +428,10 @@ def test_a_worker_without_the_folder_or_the_code_says_so(tmp_path):
     code = closure.of(square)
     with pytest.raises(RunError, match=r"nowhere is not there on .*all of them share.*BIASLAB_STORE"):
         _fill_shard(square, code, (tmp_path / "a/b/nowhere" / "000000-0.parquet", UNITS))
-    other = code | {"biaslab.errors": "other"}
-    with pytest.raises(RunError, match=r"biaslab.errors on .* is not that of .*the same versions of biaslab"):
+    other = code | {"biaslab.ground.errors": "other"}
+    with pytest.raises(
+        RunError, match=r"biaslab.ground.errors on .* is not that of .*the same versions of biaslab"
+    ):
         _fill_shard(square, other, (tmp_path / "a/b/c" / "000000-0.parquet", UNITS))
 
 

@@ -8,13 +8,15 @@ from functools import partial
 import pandas as pd
 import pytest
 
-from biaslab import cli, closure, plugins, pruning, store
+from biaslab import cli
 from biaslab.captions.indicators import indicate
-from biaslab.errors import RunError
-from biaslab.net.journal import Journal
+from biaslab.ground import plugins
+from biaslab.ground.errors import RunError
+from biaslab.keep import closure, pruning, store
+from biaslab.keep.journal import Journal
+from biaslab.keep.pruning import CURRENT, KEPT, UNKNOWN, UNREAD, Result, prune, results, table
+from biaslab.keep.store import Store, locked
 from biaslab.net.ledger import OK, Bought, Ledger
-from biaslab.pruning import CURRENT, KEPT, UNKNOWN, UNREAD, Result, prune, results, table
-from biaslab.store import Store, locked
 
 CAPTIONS = pd.DataFrame({"text": ["she is a nurse", "he is a cook", "a chef"]})
 WORK = partial(indicate, "gazetteer")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from biaslab import plugins, tables, texts
-from biaslab.params import Notebook, find_notebooks
+from biaslab.ground import plugins, tables
+from biaslab.plots import texts
+from biaslab.runs.params import Notebook, find_notebooks
 from biaslab.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -226,7 +227,12 @@ def test_every_declared_table_is_saved_or_measured():
 
 def test_durations_are_not_taken_from_the_clock_that_can_be_set():
     # What is said of files goes by their times, and a server's date by ours.
-    allowed = {"biaslab.progress", "biaslab.runs", "biaslab.report.all_runs", "biaslab.net.retry"}
+    allowed = {
+        "biaslab.ground.progress",
+        "biaslab.runs.runner",
+        "biaslab.report.all_runs",
+        "biaslab.net.retry",
+    }
     found = {
         name: [
             node.lineno

@@ -5,8 +5,8 @@ import json
 import pandas as pd
 import pytest
 
-from biaslab import closure
-from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
+from biaslab.ground.errors import InputError, MissingInputError, ParameterError, UnknownNameError
+from biaslab.keep import closure
 from biaslab.papers import paired, paradox
 from biaslab.study import Study
 

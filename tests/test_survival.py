@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 import survivor
 
-from biaslab import shards
+from biaslab.runs import shards
 
 SHARDS = {"search": 30, "indicators": 26, "embeddings": 50}
 OF_IMAGES = {"generated": 28, "judgements": 4, "people": 10}
@@ -240,7 +240,7 @@ def test_a_killed_ray_worker(corpus, forks, undisturbed, tmp_path):
 NODES = """
 import os, sys
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-from biaslab.engine import STARTS
+from biaslab.keep.engine import STARTS
 from ray.cluster_utils import Cluster
 
 for _ in range(STARTS):
@@ -374,7 +374,7 @@ def test_shares_of_an_array_make_the_run(corpus, undisturbed, tmp_path, monkeypa
     share(0)
     assert share(2) == []
     run = survivor.pipeline_of(corpus, tmp_path)
-    monkeypatch.setattr("biaslab.store._write", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("biaslab.keep.store._write", lambda *_: pytest.fail("computed again"))
     same((run.captions(), run.totals(), run.selections()), undisturbed)
 
 
@@ -392,5 +392,5 @@ def test_shares_of_images_make_the_run(drawings, tmp_path, monkeypatch):
         assert f"{stage}: this share is done; {half} of {whole} pieces are left to the others." in left
     # Each share is called for each stage, at most.
     assert len(said) <= 10
-    monkeypatch.setattr("biaslab.store._write", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("biaslab.keep.store._write", lambda *_: pytest.fail("computed again"))
     same((survivor.images_of(tmp_path, of=survivor.Light).judgements("generated"),), drawings[:1])

@@ -5,9 +5,9 @@ from collections import defaultdict
 import pandas as pd
 import pytest
 
-from biaslab import tables
-from biaslab.errors import InputError, UnknownNameError
-from biaslab.tables import Column, Schema
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError, UnknownNameError
+from biaslab.ground.tables import Column, Schema
 
 NAME = "paradox_percent_female"
 

@@ -4,8 +4,8 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
 
-from biaslab import texts
-from biaslab.errors import ParameterError, UnknownNameError
+from biaslab.ground.errors import ParameterError, UnknownNameError
+from biaslab.plots import texts
 from biaslab.study import Study
 
 mpl.use("Agg")

@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import delimited, ratings, sources
 from biaslab.captions import corpus as module
 from biaslab.captions.corpus import open_corpus
-from biaslab.errors import InputError
-from biaslab.judging import person_ratings
+from biaslab.ground import delimited
+from biaslab.ground.errors import InputError
+from biaslab.ratings import person_ratings, readers
+from biaslab.study import sources
 
 MOST = 1000
 
@@ -67,19 +68,19 @@ def test_ratings_and_shares(tmp_path):
         return pd.DataFrame(rows, columns=["image", "source", "occupation", *raters])
 
     wide(MOST).to_csv(path, index=False)
-    assert ratings.read(path).n_raters == MOST - 3
+    assert readers.read(path).n_raters == MOST - 3
     too_wide = r"a\.\w+ has 1,001 columns; at most 1,000 are read.* one row per image and rater"
     wide(MOST + 1).to_csv(path, index=False)
     asked = pd.DataFrame({"image_id": ["i"], "position": [1]})
-    for read in (ratings.read, lambda p: person_ratings.read(p, asked)):
+    for read in (readers.read, lambda p: person_ratings.read(p, asked)):
         with pytest.raises(InputError, match=too_wide):
             read(path)
     wide(MOST + 1).to_parquet(tmp_path / "a.parquet")
     with pytest.raises(InputError, match=too_wide):
-        ratings.read(tmp_path / "a.parquet")
+        readers.read(tmp_path / "a.parquet")
     path.write_text("occupation,source,percent_female,n" + "," * 100_000 + "\nnurse,training,1,2\n")
     with pytest.raises(InputError, match=r"a\.csv has 100,004 columns"):
-        ratings.read(path)
+        readers.read(path)
 
 
 def test_measured_tables_of_a_folder(tmp_path):

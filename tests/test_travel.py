@@ -6,9 +6,9 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from biaslab import engine
-from biaslab.engine import Memo
-from biaslab.judging.images import FolderImages, Subset
+from biaslab.keep import engine
+from biaslab.keep.engine import Memo
+from biaslab.models.images import FolderImages, Subset
 from biaslab.pipeline import Pipeline, Settings
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from biaslab import values
-from biaslab.errors import ParameterError
+from biaslab.ground import values
+from biaslab.ground.errors import ParameterError
 
 
 @pytest.mark.parametrize(

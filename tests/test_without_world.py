@@ -111,7 +111,7 @@ def test_nothing_of_it_is_there(python):
     # Its names are no names here, and what says so names what there is.
     done = python("-m", "biaslab.cli", "audit", "mini")
     assert done.returncode == 2 and "There is no text-to-image model named 'mini'" in done.stderr
-    code = "from biaslab import sources; sources.check('mini')"
+    code = "from biaslab.study import sources; sources.check('mini')"
     done = python("-c", code)
     assert "neither 'published', 'ratings', 'pipeline' nor a folder that exists" in done.stderr
 
@@ -172,7 +172,7 @@ def test_a_model_in_a_folder_is_audited_by_a_judge_of_another_package(python, bi
 
 def test_what_needs_pictures_of_known_truth_says_so(python):
     code = """
-from biaslab.errors import MissingInputError
+from biaslab.ground.errors import MissingInputError
 from biaslab.pipeline import Pipeline, Settings
 pipeline = Pipeline("owner/name", Settings.of({}), progress=False)
 try:

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from biaslab import kernels
+from biaslab.runs import kernels
 
 _HERE = str(Path(__file__).parent)
 _OWN = kernels.Processes
 
 
 class Warm:
-    """In the place of :class:`biaslab.kernels.Processes`; what forks starts with the first run, and after a kill."""
+    """In the place of ``runs.kernels.Processes``; what forks starts with the first run, and after a kill."""
 
     def __init__(self) -> None:
         self._processes: kernels.Processes | None = None

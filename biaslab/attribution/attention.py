@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from biaslab.attribution.words import Columns, check_tokenizers
-from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.ground.errors import InputError, ParameterError, RunError
 
 if TYPE_CHECKING:
     import torch

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from biaslab.attribution.maps import WordMaps, on_image
+from biaslab.keep.store import Store
 from biaslab.measures.instances import BOX
 from biaslab.measures.instances import masks as object_masks
 from biaslab.measures.similarity import HUMANS, coverage
-from biaslab.store import Store
 
 THRESHOLDS = (0.25, 0.35, 0.45)
 """Shares of a map's range above which a place belongs to its word; the paper's is 0.35 (section 6.1)."""

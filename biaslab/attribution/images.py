@@ -14,10 +14,10 @@ import pandas as pd
 from biaslab.attribution.attention import capture, check
 from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, unzipped, word_maps, zipped
 from biaslab.attribution.words import columns
-from biaslab.errors import InputError
 from biaslab.generation import GeneratedImages, Generator
 from biaslab.generation.generator import Follow, Watch, unwatched
-from biaslab.judging.images import Unreadable
+from biaslab.ground.errors import InputError
+from biaslab.models.images import Unreadable
 
 LAYER_MAPS = "layer_maps"
 """The column in which tables keep maps of each layer."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from biaslab.attribution.images import AttendedImages
-    from biaslab.store import Store
+    from biaslab.keep.store import Store
 
 _SHARD_PAIRS = 512
 _COLUMNS = ["first", "second", "metric", "value", "reason"]

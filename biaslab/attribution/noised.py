@@ -15,11 +15,11 @@ import pandas as pd
 from biaslab.attribution.attention import capture, check
 from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
 from biaslab.attribution.words import columns
-from biaslab.engine import Memo
-from biaslab.errors import InputError, ParameterError
 from biaslab.generation.generator import Generator, image_seed
-from biaslab.judging.images import ImageSource
-from biaslab.store import Store
+from biaslab.ground.errors import InputError, ParameterError
+from biaslab.keep.engine import Memo
+from biaslab.keep.store import Store
+from biaslab.models.images import ImageSource
 
 _SHARD_ROWS = 128
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)

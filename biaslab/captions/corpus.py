@@ -33,8 +33,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-from biaslab import delimited, folders, plugins, reading, shared
-from biaslab.errors import (
+from biaslab.ground import delimited, folders, plugins, reading, shared
+from biaslab.ground.errors import (
     InputError,
     MissingInputError,
     ParameterError,

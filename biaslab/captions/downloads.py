@@ -33,14 +33,14 @@ import pandas as pd
 
 from biaslab.captions.pictures import Decoder
 from biaslab.captions.settings import DownloadSettings
-from biaslab.errors import InputError, RunError
+from biaslab.ground.errors import InputError, RunError
+from biaslab.keep.journal import Journal
+from biaslab.keep.store import explaining, replace
 from biaslab.net.fetch import Fetcher, Visit, parsed
-from biaslab.net.journal import Journal
 from biaslab.net.retry import Failed, pause, policy
-from biaslab.store import explaining, replace
 
 if TYPE_CHECKING:
-    from biaslab.judging.images import Unreadable
+    from biaslab.models.images import Unreadable
 
 _log = logging.getLogger(__name__)
 _KEPT = "Images that were fetched are kept and will be found again: {fix} and run again."
@@ -178,7 +178,7 @@ class DownloadedImages:
             return list(pool.map(self._read, image_ids))
 
     def _read(self, image_id: str) -> np.ndarray | Unreadable:
-        from biaslab.judging.images import Unreadable, decode
+        from biaslab.models.images import Unreadable, decode
 
         outcome, file, expected = self._of.get(image_id, ("missing", "", ""))
         if outcome != OK:

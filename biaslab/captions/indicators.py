@@ -38,8 +38,8 @@ from typing import Literal
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.errors import InputError, ParameterError, name_help
-from biaslab.plaintext import places, plain
+from biaslab.ground.errors import InputError, ParameterError, name_help
+from biaslab.ground.plaintext import places, plain
 
 NAMES = ("gazetteer", "spacy", "off")
 INDICATORS = ("none", "female", "male", "both")
@@ -110,8 +110,9 @@ def indicators(texts: Iterable[str | None], *, names: str = "gazetteer") -> pd.D
     """Label each caption with the gender it says outright (paradox, A.5).
 
     Args:
-        texts: Captions; a missing one says nothing. They are read in their plain form (:mod:`biaslab.plaintext`).
-        names: How names are found: ``gazetteer``, ``spacy`` (needs spaCy and its model) or ``off``.
+        texts: Captions; a missing one says nothing. They are read in their plain form
+        (:mod:`biaslab.ground.plaintext`). names: How names are found: ``gazetteer``, ``spacy`` (needs spaCy and its
+        model) or ``off``.
 
     Returns:
         One row a caption, in order and with the index of ``texts`` where that is a Series: ``indicator``

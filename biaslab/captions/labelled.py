@@ -18,7 +18,7 @@ import pandas as pd
 
 from biaslab import lexicons
 from biaslab.captions.indicators import indicators, parse_spans
-from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.ground.errors import InputError, ParameterError, name_help
 from biaslab.stats.intervals import wilson_interval
 
 SPLITS = ("dev", "test")

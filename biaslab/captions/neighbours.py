@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab import finite, models, processor, repositories
-from biaslab.errors import InputError, ParameterError, name_help, unasked
+from biaslab.ground import finite, processor
+from biaslab.ground.errors import InputError, ParameterError, name_help, unasked
+from biaslab.models import registry, repositories
 
 if TYPE_CHECKING:
-    from biaslab.repositories import Located
-    from biaslab.store import Stage, Store
+    from biaslab.keep.store import Stage, Store
+    from biaslab.models.repositories import Located
 
 DEFAULT = "all-MiniLM-L6-v2"
 # The original weights, revision 1110a243 of sentence-transformers/all-MiniLM-L6-v2.
@@ -77,7 +78,7 @@ class Encoder:
 
     @cached_property
     def digest(self) -> str:
-        """What identifies the model: the default's SHA-256, else :func:`biaslab.models.digest` of folder or hub name.
+        """What identifies the model: the default's SHA-256, else a digest of folder or hub name.
 
         Its vectors depend on :attr:`precision` as well.
 
@@ -87,7 +88,7 @@ class Encoder:
         """
         if self.name == DEFAULT:
             return _file_digest(str(_checked_default()))
-        return models.digest(self.name if Path(self.name).is_dir() else _on_hub(self.name))
+        return registry.digest(self.name if Path(self.name).is_dir() else _on_hub(self.name))
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return a unit vector per text, float32 (n, width).
@@ -312,10 +313,10 @@ def _model(name: str, device: str, precision: str):
     where = str(_checked_default().parent) if name == DEFAULT else name
     try:
         if Path(where).is_dir() and name != DEFAULT:
-            models.check_folder(where)
+            registry.check_folder(where)
         elif name != DEFAULT:
-            where = str(models.fetched(_on_hub(name)))
-        with models.without_bars(), unasked():
+            where = str(registry.fetched(_on_hub(name)))
+        with registry.without_bars(), unasked():
             model = SentenceTransformer(
                 where,
                 device=None if device == "auto" else device,

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.errors import ParameterError
-from biaslab.plaintext import parted, plain
+from biaslab.ground.errors import ParameterError
+from biaslab.ground.plaintext import parted, plain
 
 if TYPE_CHECKING:
+    from biaslab.keep.store import Store
     from biaslab.net.chat import Answer
     from biaslab.net.settings import EndpointSettings
-    from biaslab.store import Store
 
 # What may become of a caption's paraphrase, and what it means; in all but the first two the text is by rule although
 # a model was asked for it. An endpoint's own outcomes (biaslab.net.chat.OUTCOMES) come on top.

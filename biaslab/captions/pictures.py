@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from biaslab import pictures
+from biaslab.ground import pictures
 from biaslab.net.retry import Failed
 
 if TYPE_CHECKING:

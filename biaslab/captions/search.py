@@ -15,15 +15,15 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.engine import LocalEngine, advance
-from biaslab.errors import ParameterError
-from biaslab.plaintext import may_change, parted, plain
+from biaslab.ground.errors import ParameterError
+from biaslab.ground.plaintext import may_change, parted, plain
+from biaslab.keep.engine import LocalEngine, advance
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from biaslab.captions.corpus import Corpus
-    from biaslab.store import Store
+    from biaslab.keep.store import Store
 
 # Captions read at a time: what is done once for each batch takes as long as some 1,000 captions.
 _ROWS = 2**16
@@ -57,7 +57,7 @@ def search(
 
     A term is mentioned where its words stand as whole words, in letters of either case; between the words of a
     phrase there may be spaces or hyphens of any kind, and marks that nobody sees end no word
-    (:mod:`biaslab.plaintext`). A mention counts for each term that it fits: ``nurses`` for
+    (:mod:`biaslab.ground.plaintext`). A mention counts for each term that it fits: ``nurses`` for
     both ``nurse`` and ``nurses``. Which captions are kept follows from hashes of (seed, term, caption_id) alone: it
     depends neither on the order of the corpus nor on batches, parts or other terms.
 
@@ -100,8 +100,8 @@ def over_parts(
 ) -> Iterator[pd.DataFrame]:
     """Yield what ``work`` makes of each part of a corpus (column ``part``), in order; one is held at a time.
 
-    ``work`` says how many captions it has read with :func:`biaslab.engine.advance`. ``name`` and ``inputs`` beside the
-    corpus key what the store keeps; the other arguments are those of :func:`search`.
+    ``work`` says how many captions it has read with :func:`biaslab.keep.engine.advance`. ``name`` and ``inputs`` beside
+    the corpus key what the store keeps; the other arguments are those of :func:`search`.
     """
     parts = pd.DataFrame({"part": range(corpus.parts)})
     label = f"Searching {corpus.name}"
@@ -211,7 +211,7 @@ class Matcher:
 
 
 def _odd(array: pa.Array) -> np.ndarray:
-    """Return the indices of texts that may have another plain form (:mod:`biaslab.plaintext`), sorted."""
+    """Return the indices of texts that may have another plain form (:mod:`biaslab.ground.plaintext`), sorted."""
     import pyarrow as pa
 
     _, offsets, data = array.buffers()

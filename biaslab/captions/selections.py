@@ -9,10 +9,10 @@ import pandas as pd
 
 from biaslab.captions.neighbours import Encoder, embed, nearest
 from biaslab.captions.settings import SELECTED
-from biaslab.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from biaslab.store import Stage
+    from biaslab.keep.store import Stage
 
 # The name of the selection that serves all prompts.
 SHARED = "captions"

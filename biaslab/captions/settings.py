@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from biaslab import __version__
-from biaslab.groups import Group, Off, Several, Texts, Whole, field
+from biaslab.ground.groups import Group, Off, Several, Texts, Whole, field
 
 OptOut = Literal["noai", "noimageai", "noindex", "noimageindex", "tdm-reservation"]
 # Directives that ask not to use an image: of the header X-Robots-Tag, and the header TDM-Reservation.

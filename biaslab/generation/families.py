@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab.errors import ParameterError
 from biaslab.generation.settings import GenerationSettings
+from biaslab.ground.errors import ParameterError
 
 if TYPE_CHECKING:
-    from biaslab.repositories import Repository
+    from biaslab.models.repositories import Repository
 
 # What heights and widths are rounded to where a pipeline's own steps are not known.
 _ROUND = 64

@@ -23,16 +23,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from biaslab import adapters, errors, finite, processor, repositories
-from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import families, loading, texts
 from biaslab.generation.families import Family
 from biaslab.generation.settings import GenerationSettings
+from biaslab.ground import adapters, errors, finite, processor
+from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.models import repositories
 
 if TYPE_CHECKING:
     import torch
 
-    from biaslab.judging.images import Unreadable
+    from biaslab.models.images import Unreadable
 
 _log = logging.getLogger(__name__)
 # Images at a time, at most.
@@ -86,7 +87,7 @@ def load(
 ) -> Generator:
     """Load a model, ready to generate: a folder with a diffusers pipeline, its name on the hub, or a brought one.
 
-    Or a checkpoint in one file, and each of them with LoRAs (:mod:`biaslab.adapters`).
+    Or a checkpoint in one file, and each of them with LoRAs (:mod:`biaslab.ground.adapters`).
 
     Args:
         model: Its name.
@@ -383,7 +384,7 @@ class Generator:
                 where a pipeline takes no ``callback_on_step_end``.
 
         Returns:
-            ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.judging.images.Unreadable` with the reason
+            ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.models.images.Unreadable` with the reason
             ``blocked`` where the model's safety checker withheld it.
 
         Raises:
@@ -480,8 +481,8 @@ class Generator:
     ) -> list:
         import torch
 
-        from biaslab.judging.images import Unreadable
         from biaslab.judging.words import BLOCKED
+        from biaslab.models.images import Unreadable
 
         with torch.no_grad(), loading.quiet(), self._own_noise_only():
             if self.family.denoiser:

@@ -10,15 +10,15 @@ import hashlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
-from biaslab.errors import ParameterError, RunError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import OK, MadeImages, image_ids_of, noise_keys, units_of
-from biaslab.judging.images import Unreadable, decode
+from biaslab.ground.errors import ParameterError, RunError
 from biaslab.judging.words import BLOCKED
+from biaslab.keep.store import Store, digest
+from biaslab.models.images import Unreadable, decode
 from biaslab.net.images import OUTCOMES, REFUSED, UNDELIVERED, buy
 from biaslab.net.ledger import BUYING, STAYS, Bought, Ledger
 from biaslab.net.settings import EndpointSettings
-from biaslab.store import Store, digest
 
 if TYPE_CHECKING:
     import numpy as np

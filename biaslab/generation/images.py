@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from biaslab import checkpoints
-from biaslab.errors import InputError
 from biaslab.generation import generator, latents
 from biaslab.generation.settings import GenerationSettings
+from biaslab.ground.errors import InputError
+from biaslab.models import checkpoints
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from biaslab.judging.images import Unreadable
-    from biaslab.store import Store
+    from biaslab.keep.store import Store
+    from biaslab.models.images import Unreadable
 
 _log = logging.getLogger(__name__)
 OK = "ok"
@@ -180,8 +180,8 @@ class GeneratedImages(MadeImages):
         return [latents.unpacked(self._row(place)) for place in self._found(image_ids)]
 
     def _image(self, place: int) -> np.ndarray | Unreadable:
-        from biaslab.judging.images import Unreadable, decode
         from biaslab.judging.words import BLOCKED
+        from biaslab.models.images import Unreadable, decode
 
         # Images that were withheld have no file.
         file = self._row(place)["file"]
@@ -233,7 +233,7 @@ class GeneratedImages(MadeImages):
     @cached_property
     def _generator(self) -> generator.Generator:
         """The model, loaded with what an earlier run or another worker found for it, after a look at every prompt."""
-        from biaslab.store import locked
+        from biaslab.keep.store import locked
 
         if said := self._written_down():
             return self._loaded(said)
@@ -261,8 +261,8 @@ class GeneratedImages(MadeImages):
             return {}
 
     def _write_down(self, loaded: generator.Generator) -> None:
-        from biaslab.store import explaining
-        from biaslab.store import replace as put
+        from biaslab.keep.store import explaining
+        from biaslab.keep.store import replace as put
 
         with explaining(self._note):
             put(self._note, (json.dumps(loaded.description(), indent=1) + "\n").encode())

@@ -16,11 +16,12 @@ from fnmatch import fnmatch
 from importlib.util import find_spec
 from pathlib import Path
 
-from biaslab import adapters, checkpoints, models, processor, reading, repositories
-from biaslab.adapters import Adapter
-from biaslab.errors import BiaslabError, ParameterError, loading, name_help
 from biaslab.generation import loras, texts
-from biaslab.repositories import Located, Repository
+from biaslab.ground import adapters, processor, reading
+from biaslab.ground.adapters import Adapter
+from biaslab.ground.errors import BiaslabError, ParameterError, loading, name_help
+from biaslab.models import checkpoints, registry, repositories
+from biaslab.models.repositories import Located, Repository
 
 _log = logging.getLogger(__name__)
 # Arguments of a pipeline that needs more than text, and of one that makes something else than images.
@@ -29,7 +30,7 @@ _IMAGE_INPUTS = {"image", "mask_image", "control_image", "video", "ip_image"}
 # where there are no others, the best first.
 _VARIANTS = ("*.fp16*", "*.bf16*", "*.fp8*", "*.non_ema*")
 _LOADED_VARIANTS = ("fp16", "bf16")
-_ANY_WEIGHTS = (".safetensors", *models.OTHER_WEIGHTS)
+_ANY_WEIGHTS = (".safetensors", *registry.OTHER_WEIGHTS)
 _OTHER_OUTPUTS = {"num_frames", "video_length", "fps", "frame_rate", "audio_length_in_s", "audio_end_in_s"}
 # What it takes to read quantised weights: by quant_method, the module and what pip calls it.
 _QUANTISERS = {
@@ -123,7 +124,7 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
 def _pipeline(repository: Repository, safety_checker: bool) -> Found:
     """Return the files of a pipeline."""
     name = repository.name
-    parts = models.check_index(repository.file(checkpoints.INDEX))
+    parts = registry.check_index(repository.file(checkpoints.INDEX))
     spared = frozenset({"image_encoder", *([] if safety_checker else ["safety_checker"])}.intersection(parts))
     files, variants = [], {}
     for part in parts:
@@ -206,7 +207,7 @@ def _one_file(repository: Repository, where: str) -> Found:
     try:
         of = repositories.look_up(base, "text-to-image", base)
         index = of.json(checkpoints.INDEX)
-        parts = models.check_index(of.file(checkpoints.INDEX))
+        parts = registry.check_index(of.file(checkpoints.INDEX))
     except BiaslabError as error:
         raise ParameterError(f"{name} is read by the configurations of {base}: {error} {fix}") from error
     lacks = [part for part in parts if _lacks(index[part], tensors)]
@@ -216,18 +217,18 @@ def _one_file(repository: Repository, where: str) -> Found:
             "pipeline that it belongs to."
         )
     remarks = ()
-    if base != str(repository.folder) and models.on_hub(base)[0] != repository.on_hub:
+    if base != str(repository.folder) and registry.on_hub(base)[0] != repository.on_hub:
         remarks = (
             f"{name} is one file, and taken for a model like {base}, whose configurations it is read by.",
         )
-    files = tuple(of.matching(models.CONFIGURATIONS))
+    files = tuple(of.matching(registry.CONFIGURATIONS))
     return Found(
         replace(
             repository.with_weights([repositories.exactly(path)], ["*.json", "*.txt", "*.model", "*.jinja"]),
             remarks=remarks,
         ),
         {},
-        frozenset(models.SPARED).intersection(parts),
+        frozenset(registry.SPARED).intersection(parts),
         Located(of, (), files),
     )
 
@@ -311,7 +312,7 @@ def fetch(name: str, *, safety_checker: bool = True) -> Files:
         raise
     # The hub's client raises many kinds of errors; each becomes one that says what to do.
     except Exception as error:
-        raise ParameterError(models.hub_problem(name, "text-to-image", error)) from error
+        raise ParameterError(registry.hub_problem(name, "text-to-image", error)) from error
 
 
 def _folder(located: Located) -> Path:
@@ -319,10 +320,10 @@ def _folder(located: Located) -> Path:
     repository = located.repository
     if repository.folder:
         if repository.on_hub:
-            models.check_folder(repository.folder)
+            registry.check_folder(repository.folder)
         return repository.folder
     weights = [repositories.exactly(path) for path in located.weights]
-    return models.fetched(f"{repository.on_hub}@{repository.commit}", weights)
+    return registry.fetched(f"{repository.on_hub}@{repository.commit}", weights)
 
 
 def _here(located: Located) -> Path:
@@ -347,7 +348,7 @@ def pipeline_class(folder: Path, name: str):
     index = folder / "model_index.json"
     if not index.is_file():
         raise ParameterError(f"{name} is no diffusers pipeline: {folder} holds no model_index.json.")
-    parts = models.check_index(index)
+    parts = registry.check_index(index)
     said = _said(folder)
     class_name = said["_class_name"]
     unknown = sorted({said[part][0] for part in parts if not _has_class(*said[part])})
@@ -395,7 +396,7 @@ def load_pipeline(files: Files, name: str, *, dtype, safety_checker: bool):
     options = {"dtype": dtype} | dict.fromkeys(files.spared)
     if not safety_checker and "safety_checker" in said:
         options["safety_checker"] = None
-    vae = models.autoencoder(files.folder)
+    vae = registry.autoencoder(files.folder)
     mapped = made in diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()
     loader = diffusers.AutoPipelineForText2Image if mapped else diffusers.DiffusionPipeline
     with loading(name, f"a {made.__name__}"), quiet():

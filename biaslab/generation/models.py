@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from biaslab import adapters, checkpoints, models, repositories
 from biaslab.captions.corpus import Corpus
-from biaslab.errors import BiaslabError, ParameterError
 from biaslab.generation import families, generator, loading, spaces, texts
 from biaslab.generation.generator import Generator
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
-from biaslab.judging.images import ImageSource
+from biaslab.ground import adapters
+from biaslab.ground.errors import BiaslabError, ParameterError
+from biaslab.keep.store import Store
+from biaslab.models import checkpoints, registry, repositories
+from biaslab.models.images import ImageSource
+from biaslab.models.repositories import Located
 from biaslab.net.settings import EndpointSettings
 from biaslab.prompts.settings import DallEvalDesign
-from biaslab.repositories import Located
-from biaslab.store import Store
 
 if TYPE_CHECKING:
     from biaslab.generation.image_endpoint import EndpointImages
@@ -55,8 +56,8 @@ class ImageModel:
     """Tells what its images depend on beside settings, seed and code: weights, or a name."""
     autoencoder: Path | None = None
     """The folder of the autoencoder that its images come out of, where it has one here."""
-    pictures: str = models.PHOTOGRAPHS
-    """What its images are: one of :data:`biaslab.models.PICTURES`."""
+    pictures: str = registry.PHOTOGRAPHS
+    """What its images are: one of :data:`biaslab.models.registry.PICTURES`."""
     sends: bool = False
     """Whether the settings of generation reach it; what they say of images is said of no other."""
     truthful: bool = False
@@ -168,7 +169,7 @@ def open_model(
 
     Args:
         name: A folder or the hub name of a diffusers pipeline, or a checkpoint in one file, also with LoRAs on it
-            (:mod:`biaslab.adapters`); ``endpoint:NAME``; or what an installed package brings.
+            (:mod:`biaslab.ground.adapters`); ``endpoint:NAME``; or what an installed package brings.
         corpus: Opens the captions, for what draws what is true of them.
         of: What prompts ask for: ``captions``, ``people``, ``dalleval`` or ``triplets``. A name that a package brings
             may stand for a model of its own for each.
@@ -177,13 +178,13 @@ def open_model(
     Raises:
         ParameterError: The settings do not say where an endpoint is.
     """
-    one = models.brought(name, "text-to-image", of)
+    one = registry.brought(name, "text-to-image", of)
     if one and one.draws:
         return one.draws(name=name, corpus=corpus(), height=settings.height, of=of, design=design)
     if name.startswith(ENDPOINT):
         return EndpointModel(name, endpoint, pictures=settings.pictures)
     # Tables call it by the name that was given.
-    stands_for = name if of == "captions" else models.instead(name, "text-to-image", of)
+    stands_for = name if of == "captions" else registry.instead(name, "text-to-image", of)
     return DiffusersModel(stands_for, settings, device=device, offload=offload)
 
 
@@ -202,7 +203,7 @@ class DiffusersModel(ImageModel):
     @property
     def pictures(self) -> str:
         """What the settings say of its images, else the model's folder."""
-        return self._settings.pictures or models.pictures(self._where())
+        return self._settings.pictures or registry.pictures(self._where())
 
     @property
     def digest(self) -> str:
@@ -212,10 +213,10 @@ class DiffusersModel(ImageModel):
     @property
     def autoencoder(self) -> Path | None:
         """The folder ``vae`` of a pipeline in a folder here."""
-        return models.autoencoder(self._where())
+        return registry.autoencoder(self._where())
 
     def _where(self) -> str:
-        return models.resolve(self._name, "text-to-image")
+        return registry.resolve(self._name, "text-to-image")
 
     @cached_property
     def _found(self) -> loading.Found:
@@ -312,7 +313,7 @@ class EndpointModel(ImageModel):
 
     def __init__(self, name: str, settings: EndpointSettings, *, pictures: str = "") -> None:
         self.label, self.digest = name.removeprefix(ENDPOINT), name
-        self.pictures = pictures or models.PHOTOGRAPHS
+        self.pictures = pictures or registry.PHOTOGRAPHS
         self.price, self.cost_limit = settings.price, settings.cost_limit
         if not (settings.url or settings.service):
             raise ParameterError(

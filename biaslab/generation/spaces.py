@@ -11,14 +11,14 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab import checkpoints
-from biaslab.engine import Memo
-from biaslab.errors import ParameterError
 from biaslab.generation import generator, texts
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
+from biaslab.ground.errors import ParameterError
+from biaslab.keep.engine import Memo
+from biaslab.keep.store import Stage, Store
 from biaslab.measures.similarity import cosines, word_mean
-from biaslab.store import Stage, Store
+from biaslab.models import checkpoints
 
 OF_PROMPTS = ("t", "t_pooled", "t_words")
 OF_LATENTS = ("z0",)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab import reading
-from biaslab.errors import ParameterError
 from biaslab.generation import families
+from biaslab.ground import reading
+from biaslab.ground.errors import ParameterError
 
 _PARTS = ("tokenizer", "tokenizer_2", "tokenizer_3")
 # Tokens of a text from which on a tokenizer has no limit.

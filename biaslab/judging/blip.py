@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from biaslab import finite, repositories
-from biaslab import models as named
-from biaslab.errors import ParameterError
+from biaslab.ground import finite
+from biaslab.ground.errors import ParameterError
 from biaslab.judging import loaded
 from biaslab.judging.names import VQA
-from biaslab.repositories import Repository
+from biaslab.models import registry as named
+from biaslab.models import repositories
+from biaslab.models.repositories import Repository
 
 _SMALL = 20_000_000  # parameters
 # What models of a kind are for.

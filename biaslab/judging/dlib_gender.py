@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from biaslab import finite
+from biaslab.ground import finite
 from biaslab.judging import pinned
 from biaslab.judging.pinned import DLIB
 from biaslab.judging.plugins import Person

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from biaslab.errors import InputError, name_help
-from biaslab.genders import GENDERS
+from biaslab.ground.errors import InputError, name_help
+from biaslab.ground.genders import GENDERS
 from biaslab.judging.judge import JUDGED
 from biaslab.stats import corrected_shares, percent
 

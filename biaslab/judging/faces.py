@@ -15,8 +15,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from biaslab import finite, reading
-from biaslab.errors import MissingInputError, ParameterError
+from biaslab.ground import finite, reading
+from biaslab.ground.errors import MissingInputError, ParameterError
 from biaslab.judging import loaded, pinned
 from biaslab.judging.names import WHOLE
 from biaslab.judging.pinned import YUNET

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab import finite, models, reading
-from biaslab.errors import InputError, ParameterError, loading, name_help
+from biaslab.ground import finite, reading
+from biaslab.ground.errors import InputError, ParameterError, loading, name_help
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
+from biaslab.models import registry
 
 CROP = 0.875
 """Part of the shorter side that is kept, 224 of 256: how ResNet and DINO were evaluated by their authors."""
@@ -36,8 +37,8 @@ def find(name: str) -> str:
         ParameterError: The name is unknown, or the folder brings code or other weights than safetensors.
         MissingInputError: The package that brings it has lost its weights.
     """
-    if models.brought(name, "features"):
-        return models.resolve(name, "features")
+    if registry.brought(name, "features"):
+        return registry.resolve(name, "features")
     # What has no separator may be one of timm's, unless a folder is named like it.
     if "/" not in name and not os.path.isdir(os.path.expanduser(name)):
         import timm
@@ -50,7 +51,7 @@ def find(name: str) -> str:
             known = timm.get_pretrained_cfg(name, allow_unregistered=False)
             if known is not None and known.hf_hub_id:
                 return known.hf_hub_id
-    return models.resolve(name, "features")
+    return registry.resolve(name, "features")
 
 
 def no_config(name: str) -> str:
@@ -70,8 +71,8 @@ class Features:
 
     def __init__(self, name: str, *, device: str = "auto") -> None:
         where = find(name)
-        with loading(name, "a network of timm or transformers"), models.without_bars():
-            folder = models.local(where)
+        with loading(name, "a network of timm or transformers"), registry.without_bars():
+            folder = registry.local(where)
             if not (folder / "config.json").is_file():
                 raise ParameterError(no_config(name))
             config = json.loads(reading.text(folder / "config.json"))

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab import finite, lexicons
-from biaslab import models as named
-from biaslab.errors import ParameterError
+from biaslab import lexicons
+from biaslab.ground import finite
+from biaslab.ground.errors import ParameterError
 from biaslab.judging import loaded
 from biaslab.judging.segmenters import NONE, Instance, Segmenter, folded
 from biaslab.judging.settings import Thresholds
 from biaslab.judging.zero_shot import ZeroShot
+from biaslab.models import registry as named
 
 TOKENS = 256
 """Tokens of tags, with what stands around them, that Grounding DINO is asked about at a time: its longest text."""

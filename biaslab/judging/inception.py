@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab import finite, reading
-from biaslab.errors import InputError, ParameterError, loading
+from biaslab.ground import finite, reading
+from biaslab.ground.errors import InputError, ParameterError, loading
 from biaslab.judging import loaded
 from biaslab.judging.names import file_digest
 

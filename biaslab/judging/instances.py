@@ -17,17 +17,17 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from biaslab import cells, delimited
-from biaslab import models as named
-from biaslab.engine import Memo
-from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.ground import cells, delimited
+from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import grounded, judge, segmenters
-from biaslab.judging.images import ImageSource
 from biaslab.judging.names import file_digest
 from biaslab.judging.segmenters import NONE, Instance, folded
 from biaslab.judging.settings import Thresholds
+from biaslab.keep.engine import Memo
+from biaslab.keep.store import Store
 from biaslab.measures.instances import BOX, COLUMNS, check_runs, encode
-from biaslab.store import Store
+from biaslab.models import registry as named
+from biaslab.models.images import ImageSource
 
 _log = logging.getLogger(__name__)
 TRUTH = "truth"
@@ -159,7 +159,7 @@ def words(path: str) -> tuple[str, ...]:
 
     Raises:
         MissingInputError: There is no such file.
-        InputError: It is no text (:func:`biaslab.delimited.lines`), or holds nothing.
+        InputError: It is no text (:func:`biaslab.ground.delimited.lines`), or holds nothing.
     """
     file = Path(os.path.expanduser(path))
     if not file.is_file():
@@ -194,7 +194,7 @@ def _typed(rows: pd.DataFrame) -> pd.DataFrame:
 def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
     """Read instances that were found elsewhere, such as by RAM, Grounding DINO and SAM.
 
-    A table (:mod:`biaslab.cells`) with a row an instance: image_id, object, score (0–1), left, top, right,
+    A table (:mod:`biaslab.ground.cells`) with a row an instance: image_id, object, score (0–1), left, top, right,
     bottom (0–1 of width and height), and where there are masks rle (COCO's compressed run lengths), height and width.
     A row with image_id alone stands for an image in which nothing was found. Equal rows count once.
 

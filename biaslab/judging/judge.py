@@ -15,23 +15,24 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pandas as pd
 
-from biaslab import ratings, stats
-from biaslab.engine import Memo
-from biaslab.genders import GENDERS
+from biaslab import stats
+from biaslab.ground.genders import GENDERS
+from biaslab.ground.plaintext import plain
 from biaslab.judging import loaded, plugins
 from biaslab.judging.dlib_gender import DlibGender
 from biaslab.judging.faces import FaceDetector, gate, large_enough
 from biaslab.judging.faces import load as load_faces
 from biaslab.judging.fairface import FAIRFACE, FairFaceGender, cut_out
-from biaslab.judging.images import ImageSource, Unreadable, check_image
 from biaslab.judging.names import RATINGS, files_digest
 from biaslab.judging.pinned import DLIB
 from biaslab.judging.plugins import Person
 from biaslab.judging.settings import JudgeSettings
 from biaslab.judging.words import BLOCKED, JUDGED, OUTCOMES
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
-from biaslab.plaintext import plain
-from biaslab.store import Store
+from biaslab.keep.engine import Memo
+from biaslab.keep.store import Store
+from biaslab.models.images import ImageSource, Unreadable, check_image
+from biaslab.ratings import readers
 
 BOX = ("x0", "y0", "x1", "y1")
 NUMBERS = ("p_female", "n_faces", *BOX, "image_width", "image_height")
@@ -288,7 +289,7 @@ def from_ratings(path: str | Path, image_ids: Sequence[str]) -> pd.DataFrame:
         InputError: The file cannot be read as ratings, or rates one image twice, for example for two models.
     """
     ids = pd.Series(image_ids, dtype=object).astype(str)
-    votes = of_votes(ids.map(plain).map(ratings.read_ratings(path).votes()).astype(object))
+    votes = of_votes(ids.map(plain).map(readers.read_ratings(path).votes()).astype(object))
     return frame(votes.assign(image_id=ids, boxes=[[] for _ in ids]))
 
 

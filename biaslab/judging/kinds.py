@@ -2,19 +2,19 @@
 
 A source of images says ``drawings`` or ``photographs``, a judge which of them it knows, or ``any``: raters, files of
 what was found elsewhere, and what looks at pixels alone. A model in a folder says it in a file
-(:func:`biaslab.models.pictures`), a judge of another package by ``knows``; all others know photographs.
+(:func:`biaslab.models.registry.pictures`), a judge of another package by ``knows``; all others know photographs.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from biaslab import models
-from biaslab.errors import ParameterError
+from biaslab.ground.errors import ParameterError
 from biaslab.judging import instances, plugins
-from biaslab.judging.images import ImageSource
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA, WHOLE
 from biaslab.judging.pinned import PINNED, YUNET
+from biaslab.models import registry
+from biaslab.models.images import ImageSource
 
 
 class Role(NamedTuple):
@@ -23,7 +23,7 @@ class Role(NamedTuple):
     does: str
     """What it does, after its name: ``finds faces``, …"""
     kind: str
-    """Which kind of model it is, as for :func:`biaslab.models.resolve`."""
+    """Which kind of model it is, as for :func:`biaslab.models.registry.resolve`."""
     example: str
     """A judge of photographs."""
 
@@ -46,7 +46,7 @@ _GROUNDED = ("clip", "detector", "segmenter")
 
 def of_images(images: ImageSource) -> str:
     """Return what the images of a source are: photographs where it does not say."""
-    return getattr(images, "pictures", models.PHOTOGRAPHS)
+    return getattr(images, "pictures", registry.PHOTOGRAPHS)
 
 
 def knows(name: str, kind: str) -> str:
@@ -55,22 +55,22 @@ def knows(name: str, kind: str) -> str:
     Raises ParameterError where its folder or package says something else, UnknownNameError where there is no package.
     """
     if name == WHOLE or name.startswith(RATINGS) or name == instances.TRUTH or instances.is_file(name):
-        return models.ANY
+        return registry.ANY
     if name.startswith(PLUGIN):
         return plugins.knows(name)
     if name.startswith(instances.GROUNDED):
         parts = zip(name.removeprefix(instances.GROUNDED).split("+"), _GROUNDED, strict=False)
-        known = {knows(part, kind) for part, kind in parts} - {models.ANY}
+        known = {knows(part, kind) for part, kind in parts} - {registry.ANY}
         if len(known) > 1:
             raise ParameterError(f"{name} has parts that know drawings and parts that know photographs.")
-        return next(iter(known), models.ANY)
+        return next(iter(known), registry.ANY)
     if name in PINNED or name.startswith(FILES):
-        return models.PHOTOGRAPHS
+        return registry.PHOTOGRAPHS
     name = name.removeprefix(VQA)
-    if one := models.brought(name, kind):
-        return models.pictures(one.folder, judge=True) if one.folder else one.pictures
+    if one := registry.brought(name, kind):
+        return registry.pictures(one.folder, judge=True) if one.folder else one.pictures
     # What is no folder here says nothing.
-    return models.pictures(name, judge=True)
+    return registry.pictures(name, judge=True)
 
 
 def check(setting: str, name: str, pictures: str, of: str, kind: str = "") -> None:
@@ -90,14 +90,14 @@ def check(setting: str, name: str, pictures: str, of: str, kind: str = "") -> No
     if not name:
         raise ParameterError(
             f"{setting} names nothing that {role.does}, and {pictures} of {of} are to be looked at: name one, "
-            + (f"such as {role.example!r}." if pictures == models.PHOTOGRAPHS else "that knows drawings.")
+            + (f"such as {role.example!r}." if pictures == registry.PHOTOGRAPHS else "that knows drawings.")
         )
     known = knows(name, "vqa" if name.startswith(VQA) else kind or role.kind)
-    if known in (pictures, models.ANY):
+    if known in (pictures, registry.ANY):
         return
-    example = f", such as {role.example!r}" if pictures == models.PHOTOGRAPHS else ""
+    example = f", such as {role.example!r}" if pictures == registry.PHOTOGRAPHS else ""
     raise ParameterError(
         f"{setting} is {name!r}, which knows {known}, and the images of {of} are {pictures}: its answers would mean "
         f"nothing. Set {setting} to what knows {pictures}{example}. If they are {known}, say so: of a model by "
-        f"generation.pictures={known}, of a folder by a file {models.DECLARED} in it."
+        f"generation.pictures={known}, of a folder by a file {registry.DECLARED} in it."
     )

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from biaslab import finite, models, processor, reading
-from biaslab.errors import ParameterError, loading, name_help
+from biaslab.ground import finite, processor, reading
+from biaslab.ground.errors import ParameterError, loading, name_help
 from biaslab.judging.words import DTYPES
+from biaslab.models import registry
 
 
 def device(name: str):
-    """Return the torch device ``name``; ``"auto"`` is that of :func:`biaslab.processor.accelerator`.
+    """Return the torch device ``name``; ``"auto"`` is that of :func:`biaslab.ground.processor.accelerator`.
 
     Raises ParameterError where there is no such device.
     """
@@ -140,7 +141,7 @@ def of_transformers(name: str, kind: str, what: str) -> tuple[str, str]:
     Raises ParameterError where the name is unknown as one of the ``kind``, or cannot be loaded as ``what``.
     """
     with loading(name, what):
-        folder = models.local(models.resolve(name, kind))
+        folder = registry.local(registry.resolve(name, kind))
         config = json.loads(reading.text(folder / "config.json"))
         return str(folder), str(config.get("model_type", ""))
 
@@ -153,7 +154,7 @@ def detector(name: str, where):
     import torch
 
     with loading(name, "an object detector"):
-        folder = str(models.local(models.resolve(name, "detector")))
+        folder = str(registry.local(registry.resolve(name, "detector")))
     loaded = ready(
         "AutoModelForObjectDetection", name, folder, "an object detector", where, "AutoImageProcessor"
     )
@@ -186,7 +187,7 @@ def ready(
     """
     import transformers
 
-    with loading(name, what), models.without_bars():
+    with loading(name, what), registry.without_bars():
         model, info = pretrained(getattr(transformers, auto), folder)
     # Single weights too many are an old release's buffers.
     parts, missing = dict(model.named_children()), sorted(info["missing_keys"])

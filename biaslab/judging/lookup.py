@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from biaslab import models, repositories
-from biaslab.errors import MissingInputError, ParameterError
+from biaslab.ground.errors import MissingInputError, ParameterError
 from biaslab.judging import (
     blip,
     faces,
@@ -26,7 +25,8 @@ from biaslab.judging.instances import GROUNDED, TRUTH
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA, WHOLE
 from biaslab.judging.segmenters import NONE
 from biaslab.judging.zero_shot import look_up as look_up_clip
-from biaslab.repositories import Located, Repository
+from biaslab.models import registry, repositories
+from biaslab.models.repositories import Located, Repository
 
 
 def look_up(name: str, kind: str) -> list[Located]:
@@ -34,7 +34,7 @@ def look_up(name: str, kind: str) -> list[Located]:
 
     Args:
         name: As the settings have it.
-        kind: A key of :data:`biaslab.models.HUB`; of what has a prefix, that decides.
+        kind: A key of :data:`biaslab.models.registry.HUB`; of what has a prefix, that decides.
 
     Raises:
         ParameterError, InputError, UnknownNameError: It is not to be had, or is of another kind.
@@ -62,7 +62,7 @@ def look_up(name: str, kind: str) -> list[Located]:
     if name.startswith(VQA):
         name, kind = name.removeprefix(VQA), "vqa"
     # Whoever brings a model says of which kind it is.
-    if models.brought(name, kind):
+    if registry.brought(name, kind):
         return [repositories.look_up(name, kind).with_weights()]
     if kind == "clip" or (kind == "tagger" and grounded.of_open_clip(name)):
         return [look_up_clip(name)]
@@ -90,7 +90,7 @@ def _detector(repository: Repository) -> Located:
     from transformers.models.auto import modeling_auto
 
     known = modeling_auto.MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES
-    repositories.check_type(repository, known, "object detector", models.HUB["detector"][1])
+    repositories.check_type(repository, known, "object detector", registry.HUB["detector"][1])
     return repository.with_weights()
 
 
@@ -104,7 +104,7 @@ def _segmenter(repository: Repository) -> Located:
     }
     if repository.kind == "masks":
         known = {*known, *auto.MODEL_FOR_MASK_GENERATION_MAPPING_NAMES}
-    repositories.check_type(repository, known, "segmenter", models.HUB[repository.kind][0])
+    repositories.check_type(repository, known, "segmenter", registry.HUB[repository.kind][0])
     return repository.with_weights()
 
 
@@ -113,7 +113,7 @@ def _grounding(repository: Repository) -> Located:
 
     known = auto.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING_NAMES
     repositories.check_type(
-        repository, known, "detector that is asked about words", models.HUB["grounding"][0]
+        repository, known, "detector that is asked about words", registry.HUB["grounding"][0]
     )
     return repository.with_weights()
 
@@ -122,7 +122,7 @@ def _tagger(repository: Repository) -> Located:
     from transformers.models.auto import modeling_auto as auto
 
     known = {"florence2", *auto.MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES}
-    repositories.check_type(repository, known, "tagger", models.HUB["tagger"][0])
+    repositories.check_type(repository, known, "tagger", registry.HUB["tagger"][0])
     return repository.with_weights()
 
 

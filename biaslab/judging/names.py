@@ -7,9 +7,10 @@ import json
 import re
 from pathlib import Path
 
-from biaslab import cells, models, reading
+from biaslab.ground import cells, reading
 from biaslab.judging import pinned, plugins
 from biaslab.judging.plugins import PLUGIN
+from biaslab.models import registry
 
 RATINGS = "ratings:"
 FILES = ("mediapipe:", "fairface:", RATINGS)
@@ -39,14 +40,14 @@ def files_digest(name: str, kind: str) -> str:
         each = [(file.name, file_digest(file)) for file in cells.files(path)]
         return hashlib.sha256(json.dumps(each).encode()).hexdigest()
     if prefix:
-        return models.digest(path) if path.is_dir() else name
+        return registry.digest(path) if path.is_dir() else name
     if name == WHOLE:
         return name
     if pin := pinned.known(name, kind):
         return pin.sha256
     if _ARCHITECTURE_AND_TAG.fullmatch(name):
-        return models.digest_of_tag(name)
-    return models.digest(models.resolve(name, kind))
+        return registry.digest_of_tag(name)
+    return registry.digest(registry.resolve(name, kind))
 
 
 def file_digest(path: Path) -> str:

@@ -12,13 +12,13 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab import finite
-from biaslab import models as named
-from biaslab.engine import Memo
-from biaslab.errors import ParameterError
+from biaslab.ground import finite
+from biaslab.ground.errors import ParameterError
 from biaslab.judging import judge, loaded
-from biaslab.judging.images import ImageSource
-from biaslab.store import Store
+from biaslab.keep.engine import Memo
+from biaslab.keep.store import Store
+from biaslab.models import registry as named
+from biaslab.models.images import ImageSource
 
 BOX = ("left", "top", "right", "bottom")
 LEAST = 0.01

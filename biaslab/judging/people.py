@@ -23,17 +23,17 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.engine import Memo
-from biaslab.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError, ParameterError
 from biaslab.judging import judge as alone
 from biaslab.judging.faces import Face
 from biaslab.judging.fairface import cut_out
-from biaslab.judging.images import ImageSource, Unreadable
 from biaslab.judging.judge import BOX, NUMBERS, RATINGS, Judge, JudgeSettings
 from biaslab.judging.plugins import Person
 from biaslab.judging.words import RIGHT, SWAPPED, UNCLEAR
 from biaslab.judging.zero_shot import ZeroShot
-from biaslab.store import Store
+from biaslab.keep.engine import Memo
+from biaslab.keep.store import Store
+from biaslab.models.images import ImageSource, Unreadable
 
 MOST_PEOPLE = 5
 """People that may be asked for in one image: there are 120 ways to put five phrases to five people."""
@@ -94,7 +94,7 @@ def judge_people(
     if settings.gender.startswith(RATINGS):
         raise ParameterError(
             f"gender is {settings.gender!r}: raters judge people without a look at the images. Read the file with "
-            "biaslab.judging.person_ratings, or name a model of gender."
+            "biaslab.ratings.person_ratings, or name a model of gender."
         )
     by_image = check_asked(asked)
     if not by_image:

@@ -14,16 +14,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from biaslab import reading, repositories
-from biaslab.errors import BiaslabError, MissingInputError, ParameterError
-from biaslab.repositories import Located, Repository
+from biaslab.ground import reading
+from biaslab.ground.errors import BiaslabError, MissingInputError, ParameterError
+from biaslab.models import repositories
+from biaslab.models.repositories import Located, Repository
 
 
 class Pinned(NamedTuple):
     """A file that a name stands for."""
 
     kind: str
-    """Which kind of model it is, as for :func:`biaslab.models.resolve`."""
+    """Which kind of model it is, as for :func:`biaslab.models.registry.resolve`."""
     package: str
     """The package on PyPI that has it, with its version."""
     module: str

@@ -28,9 +28,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biaslab import closure, models, plugins, reading
-from biaslab.errors import BiaslabError, InputError, ParameterError, loading
-from biaslab.genders import GENDERS
+from biaslab.ground import plugins, reading
+from biaslab.ground.errors import BiaslabError, InputError, ParameterError, loading
+from biaslab.ground.genders import GENDERS
+from biaslab.keep import closure
+from biaslab.models import registry
 
 PLUGIN = "plugin:"
 """How the names of such judges begin."""
@@ -138,9 +140,9 @@ def knows(name: str) -> str:
     """
     point, _ = _named(name)
     with loading(name, "a judge"):
-        told = getattr(point.load(), "knows", models.PHOTOGRAPHS)
-    if told not in (*models.PICTURES, models.ANY):
-        allowed = ", ".join((*models.PICTURES, models.ANY))
+        told = getattr(point.load(), "knows", registry.PHOTOGRAPHS)
+    if told not in (*registry.PICTURES, registry.ANY):
+        allowed = ", ".join((*registry.PICTURES, registry.ANY))
         raise ParameterError(
             f"{name} says that it knows {told!r}; {point.value}.knows must be one of {allowed}."
         )

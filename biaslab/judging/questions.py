@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 
 from biaslab import lexicons
-from biaslab.plaintext import plain
+from biaslab.ground.plaintext import plain
 
 QUESTION = "What gender is the {phrase}{where} in the picture?"
 WHERE = {

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biaslab import finite
-from biaslab.errors import ParameterError
+from biaslab.ground import finite
+from biaslab.ground.errors import ParameterError
+from biaslab.ground.plaintext import plain
 from biaslab.judging import loaded
 from biaslab.judging.settings import Thresholds
-from biaslab.plaintext import plain
 
 NONE = "none"
 """The segmenter of boxes alone."""

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from biaslab.errors import ParameterError
-from biaslab.groups import Group, Texts, Whole, field
+from biaslab.ground.errors import ParameterError
+from biaslab.ground.groups import Group, Texts, Whole, field
 from biaslab.judging.plugins import PLUGIN
 from biaslab.judging.words import DTYPES, GENDER_TEXTS, NOT_READ, PIXELS
 

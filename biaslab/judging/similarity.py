@@ -10,16 +10,16 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab import models
-from biaslab.engine import Memo
-from biaslab.errors import unknown_name
+from biaslab.ground.errors import unknown_name
 from biaslab.judging import features, loaded
-from biaslab.judging.images import ImageSource, Unreadable
 from biaslab.judging.names import files_digest
 from biaslab.judging.zero_shot import ZeroShot
+from biaslab.keep.engine import Memo
+from biaslab.keep.store import Store
 from biaslab.measures import similarity as measures
 from biaslab.measures.similarity import METRICS, NETWORKS
-from biaslab.store import Store
+from biaslab.models import registry
+from biaslab.models.images import ImageSource, Unreadable
 
 _SHARD_PAIRS = 1024
 
@@ -79,7 +79,7 @@ def network(by: str, name: str) -> str:
     """Return the network that a name stands for, as for :func:`compare`; empty for pixels, which need none."""
     if by == "pixels":
         return ""
-    return models.instead(name, "clip" if by == "clip" else "features", by) if name else NETWORKS[by]
+    return registry.instead(name, "clip" if by == "clip" else "features", by) if name else NETWORKS[by]
 
 
 def weights(by: str, name: str) -> str:
@@ -89,7 +89,7 @@ def weights(by: str, name: str) -> str:
     """
     if by == "pixels":
         return ""
-    return files_digest(name, "clip") if by == "clip" else models.digest(features.find(name))
+    return files_digest(name, "clip") if by == "clip" else registry.digest(features.find(name))
 
 
 def _compared(images: ImageSource, pairs: pd.DataFrame, by: str, ready) -> pd.DataFrame:

@@ -38,15 +38,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from biaslab import models
-from biaslab.engine import Memo
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.judging import plugins
-from biaslab.judging.images import ImageSource, Unreadable, check_image
 from biaslab.judging.plugins import Person
 from biaslab.judging.words import NOT_READ, PIXELS, TONE_BY_PIXELS
+from biaslab.keep.engine import Memo
+from biaslab.keep.store import Store
 from biaslab.measures.skin_tone import monk_tone, srgb_to_lab, typology_angle
-from biaslab.store import Store
+from biaslab.models import registry
+from biaslab.models.images import ImageSource, Unreadable, check_image
 
 MIDDLE = 0.6
 NEAR = 12.0
@@ -55,7 +55,7 @@ LEAST_SKIN = 0.5
 """Of a photograph, the least share of each half's points that must have the colour of skin."""
 MOST_APART = 2
 """Of a photograph, by how many tones two halves of a face may differ."""
-LEAST_SIDE = {models.DRAWINGS: 4.0, models.PHOTOGRAPHS: 12.0}
+LEAST_SIDE = {registry.DRAWINGS: 4.0, registry.PHOTOGRAPHS: 12.0}
 """The least width and height of a face in pixels. Of 55 faces of photographs of 40 to 72 px, made smaller, none changes
 between read and unread at 12 px, 9 do at 4 px; 87 and 61 % of their tones stay the same, all within one."""
 
@@ -79,7 +79,7 @@ def face_tones(
     images: Sequence[np.ndarray | Unreadable],
     boxes: np.ndarray,
     of: Sequence[int],
-    pictures: str = models.PHOTOGRAPHS,
+    pictures: str = registry.PHOTOGRAPHS,
 ) -> pd.DataFrame:
     """Return the skin tone of faces by their pixels, all at once.
 
@@ -119,7 +119,7 @@ def face_tones(
             reason[here] = _of_picture(image, middle, half, points[here], pictures)
     rgb = np.full((len(boxes), 3), np.nan)
     share = np.full(len(boxes), np.nan)
-    read = _of_drawings if pictures == models.DRAWINGS else _of_photographs
+    read = _of_drawings if pictures == registry.DRAWINGS else _of_photographs
     rgb[seen], share[seen], why = read(points[seen].astype(float))
     reason[seen] = np.where(reason[seen] == "", why, reason[seen])
     lab = srgb_to_lab(rgb)
@@ -148,7 +148,7 @@ def _of_picture(
     lab = srgb_to_lab(image[y[:, None], x].reshape(-1, 3).astype(float))
     if _without_colour(lab):
         return np.full(len(middle), "no colour", object)
-    if pictures == models.DRAWINGS:
+    if pictures == registry.DRAWINGS:
         return np.full(len(middle), "", object)
     at = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2) + 0.5
     # Beside a face are hair and neck: what is looked at begins half a face further out.
@@ -245,7 +245,7 @@ def judge_of(images: ImageSource, name: str = "") -> str:
     Where they name nothing, pixels do of drawings, whose skin is one even colour, and nothing does of photographs:
     :data:`biaslab.judging.words.TONE_ON_PHOTOGRAPHS` says why.
     """
-    return name or (PIXELS if _pictures(images) == models.DRAWINGS else NOT_READ)
+    return name or (PIXELS if _pictures(images) == registry.DRAWINGS else NOT_READ)
 
 
 def called(judge: str) -> str:
@@ -254,7 +254,7 @@ def called(judge: str) -> str:
 
 
 def _pictures(images: ImageSource) -> str:
-    return getattr(images, "pictures", models.PHOTOGRAPHS)
+    return getattr(images, "pictures", registry.PHOTOGRAPHS)
 
 
 def judge_skin_tones(

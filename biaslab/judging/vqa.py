@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslab import models as named
-from biaslab.engine import Memo
 from biaslab.judging import blip, judge, people
-from biaslab.judging.images import ImageSource
 from biaslab.judging.questions import WHERE, question, read_answer
-from biaslab.store import Store
+from biaslab.keep.engine import Memo
+from biaslab.keep.store import Store
+from biaslab.models import registry as named
+from biaslab.models.images import ImageSource
 
 COLUMNS = (*people.COLUMNS, "answer")
 _ANSWERED = ("image_id", "outcome", "reason", "answer", "image_width", "image_height")

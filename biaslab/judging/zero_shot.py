@@ -16,12 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biaslab import finite, models, repositories
-from biaslab.errors import ParameterError, loading, name_help
+from biaslab.ground import finite
+from biaslab.ground.errors import ParameterError, loading, name_help
 from biaslab.judging import loaded
 from biaslab.judging.pixels import Pixels
 from biaslab.judging.words import GENDER_TEXTS
-from biaslab.repositories import Located, Repository
+from biaslab.models import registry, repositories
+from biaslab.models.repositories import Located, Repository
 
 # Files of weights of a model on the hub that open_clip reads.
 _WEIGHTS = ("open_clip*.safetensors",)
@@ -214,8 +215,8 @@ def _parts(name: str) -> _Parts:
     """Return what a model of ours is made from, fetched where it is on the hub."""
     if tagged := _tagged(name):
         return _of_tag(name, *tagged)
-    where = models.resolve(name, "clip")
-    folder = Path(where) if Path(where).is_dir() else models.fetched(where, _WEIGHTS)
+    where = registry.resolve(name, "clip")
+    folder = Path(where) if Path(where).is_dir() else registry.fetched(where, _WEIGHTS)
     located = _located(repositories.look_up(name, "clip", str(folder)))
     config = located.repository.json(_CONFIG)
     text = config["model_cfg"]["text_cfg"]
@@ -238,23 +239,23 @@ def _of_tag(name: str, located: Located, options: dict) -> _Parts:
     weights = repository.file(located.weights[0])
     if text.get("hf_tokenizer_name"):
         own = _has_words(repository)
-        words = models.fetched(
+        words = registry.fetched(
             *((repository.on_hub, located.weights) if own else (text["hf_tokenizer_name"], ()))
         )
     if text.get("hf_model_name"):
-        text["hf_model_name"] = str(models.fetched(text["hf_model_name"], ()))
+        text["hf_model_name"] = str(registry.fetched(text["hf_model_name"], ()))
     return _Parts({"model_cfg": config}, weights, words, options)
 
 
 def _has_words(repository: Repository) -> bool:
-    return not set(models.TOKENIZERS).isdisjoint(repository.files)
+    return not set(registry.TOKENIZERS).isdisjoint(repository.files)
 
 
 def _lay_out(parts: _Parts, place: Path) -> None:
     """Put what open_clip is to read into a folder, and nothing else: it chooses among what it finds."""
     (place / _CONFIG).write_text(json.dumps(parts.config), encoding="utf-8")
     links = {_FIRST[0]: parts.weights}
-    for pattern in models.CONFIGURATIONS if parts.words else ():
+    for pattern in registry.CONFIGURATIONS if parts.words else ():
         links |= {file.name: file for file in parts.words.glob(pattern) if file.name != _CONFIG}
     for name, file in links.items():
         try:
@@ -273,19 +274,19 @@ def _tagged(name: str) -> tuple[Located, dict] | None:
     # One letter before a colon is a drive.
     if colon and len(architecture) == 1:
         return None
-    settings, where = _settings_of(name), models.repository_of_tag(name)
+    settings, where = _settings_of(name), registry.repository_of_tag(name)
     if not where:
         fix = "Choose weights that come as safetensors."
-        raise models.not_safetensors(f"The weights of {name} are a file of another format", fix)
+        raise registry.not_safetensors(f"The weights of {name} are a file of another format", fix)
     found = repositories.look_up(name, "clip", where)
-    models.digest_of_tag(name)
+    registry.digest_of_tag(name)
     file = os.path.split(settings["hf_hub"])[1]
     safe = Path(file).with_suffix(".safetensors").name if file else open_clip.constants.HF_SAFE_WEIGHTS_NAME
     # What open_clip knows of the weights, where it is given their file and not their name. OpenAI's were trained with
     # another activation than open_clip's architecture of that name has.
     options = {f"image_{k}": settings.get(k) for k in ("mean", "std", "interpolation", "resize_mode")}
     located = found.with_weights([safe])
-    for key, other in models.others_of_tag(name).items():
+    for key, other in registry.others_of_tag(name).items():
         if key == "hf_model_name" or not _has_words(found):
             repositories.look_up(other, "clip", other)
     # open_clip has the rest.

@@ -19,7 +19,7 @@ import krippendorff
 import numpy as np
 import pandas as pd
 
-from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.ground.errors import InputError, ParameterError, name_help
 from biaslab.measures.checks import label_codes, ratio
 
 LABELS = ("female", "male", "unsure")

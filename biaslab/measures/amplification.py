@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from biaslab.errors import InputError, unknown_name
+from biaslab.ground.errors import InputError, unknown_name
 from biaslab.measures.checks import broadcast, check_axis, mean_where, numbers, ratio
 
 DEFINITIONS = ("published", "no_exclusion", "directional")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 
 METRICS = ("BLEU-4", "CIDEr", "ROUGE-L")
 WITHOUT = {"METEOR": "needs Java", "SPICE": "needs Java"}

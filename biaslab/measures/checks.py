@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 
 
 def numbers(name: str, values, low: float = -np.inf, high: float = np.inf) -> np.ndarray:

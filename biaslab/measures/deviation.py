@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.measures.checks import broadcast, check_axis, numbers, ratio
 
 

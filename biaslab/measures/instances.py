@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 
 BOX = ("left", "top", "right", "bottom")
 COLUMNS = ("image_id", "instance", "object", "score", *BOX, "rle", "height", "width")

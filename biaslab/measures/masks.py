@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import rankdata
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.measures.checks import ratio
 
 

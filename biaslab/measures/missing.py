@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.measures.amplification import check_definition
 from biaslab.measures.checks import broadcast, check_axis, ratio
 

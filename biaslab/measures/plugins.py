@@ -1,7 +1,7 @@
 """Measures that other packages bring, found by the entry points ``biaslab.measures``.
 
 A package declares ``[project.entry-points."biaslab.measures"]`` with ``name = "module:function"``; the setting
-``measures: [name]`` then calls ``function(study)`` with the :class:`~biaslab.study.Study` of the notebook
+``measures: [name]`` then calls ``function(study)`` with the :class:`~biaslab.study.study.Study` of the notebook
 ``synthesis/models``, from which it takes what the papers measure (``study.measured``), judgements or images. It returns
 what its measure is the mean of, a row a model and prompt; intervals, tests and figures are made of that.
 """
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biaslab import closure, plugins
-from biaslab.errors import InputError, ParameterError, loading
+from biaslab.ground import plugins
+from biaslab.ground.errors import InputError, ParameterError, loading
+from biaslab.keep import closure
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 
 _BLOCK = 2048
 DISTRACTORS = 99

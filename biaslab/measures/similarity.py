@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.measures.checks import broadcast, ratio
 
 DEPENDENCY_GROUPS = (

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from biaslab.errors import InputError, unknown_name
+from biaslab.ground.errors import InputError, unknown_name
 from biaslab.measures.checks import numbers
 
 # The ten swatches of the Monk Skin Tone scale, lightest first (Monk 2022, skintone.google).

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biaslab.errors import InputError
-from biaslab.genders import GENDERS
+from biaslab.ground.errors import InputError
+from biaslab.ground.genders import GENDERS
 from biaslab.measures.checks import broadcast, label_codes, numbers, ratio
 
 

@@ -61,8 +61,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from biaslab import lexicons
-from biaslab.errors import InputError
-from biaslab.genders import GENDERS
+from biaslab.ground.errors import InputError
+from biaslab.ground.genders import GENDERS
 from biaslab.mitigation.critique import (
     JUDGED,
     NO_JUDGEMENT,

@@ -8,14 +8,14 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from biaslab import lexicons
-from biaslab.errors import InputError
-from biaslab.genders import GENDERS
+from biaslab.ground.errors import InputError
+from biaslab.ground.genders import GENDERS
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from biaslab.judging.images import Unreadable
+    from biaslab.models.images import Unreadable
 
 JUDGED, NO_JUDGEMENT = "judged", "no_judgement"
 KINDS = ("towards stereotypes", "against stereotypes", "too few women", "too few men", "both ways", "none")

@@ -21,7 +21,7 @@ from biaslab.net.chat import OUTCOMES, Answer, Message, ask_until
 from biaslab.net.settings import EndpointSettings
 
 if TYPE_CHECKING:
-    from biaslab.store import Store
+    from biaslab.keep.store import Store
 
 # How often it is asked, in all, for an answer that can be used.
 READINGS = 3

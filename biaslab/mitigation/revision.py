@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.mitigation.critique import draw
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from biaslab.groups import Group, Whole, field
+from biaslab.ground.groups import Group, Whole, field
 from biaslab.net.settings import Url, Variable
 
 

@@ -3,7 +3,7 @@
 - :mod:`~biaslab.net.retry`: when a request is sent again, the same for all.
 - :mod:`~biaslab.net.body`: a response's body, up to a limit.
 - :mod:`~biaslab.net.fetch`: a URL from a server that nobody trusts, at the address that was checked.
-- :mod:`~biaslab.net.journal`: lines with checksums that outlast a killed run.
+- :mod:`~biaslab.keep.journal`: lines with checksums that outlast a killed run.
 - :mod:`~biaslab.net.endpoint`: what all models behind OpenAI-compatible endpoints have in common.
 - :mod:`~biaslab.net.settings`: what is decided about them.
 - :mod:`~biaslab.net.chat`, :mod:`~biaslab.net.images`: models that answer, and models that draw.

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from biaslab.keep.journal import ROOM, Journal
+from biaslab.keep.store import Store, digest
 from biaslab.net import replies
 from biaslab.net.endpoint import Requests
-from biaslab.net.journal import ROOM, Journal
 from biaslab.net.settings import EndpointSettings
-from biaslab.store import Store, digest
 
 if TYPE_CHECKING:
     import httpx

@@ -25,8 +25,9 @@ from urllib.request import getproxies, proxy_bypass
 import httpcore
 import httpx
 
-from biaslab import __version__, secrets
-from biaslab.errors import ParameterError, RunError
+from biaslab import __version__
+from biaslab.ground import secrets
+from biaslab.ground.errors import ParameterError, RunError
 from biaslab.net import body, connection, replies
 from biaslab.net.retry import Failed, policy, retry_after
 from biaslab.net.settings import EndpointSettings

@@ -31,15 +31,15 @@ from urllib.parse import urljoin
 import httpcore
 import httpx
 
-from biaslab.errors import RunError
-from biaslab.judging.images import Unreadable, decode
+from biaslab.ground.errors import RunError
+from biaslab.keep.store import now
+from biaslab.models.images import Unreadable, decode
 from biaslab.net import replies, services
 from biaslab.net.endpoint import Requests, StoppedError
 from biaslab.net.fetch import Fetcher, Limits
 from biaslab.net.ledger import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError
 from biaslab.net.retry import Failed
 from biaslab.net.settings import EndpointSettings
-from biaslab.store import now
 
 REFUSED = "refused"
 # What may become of an image, and what it means. Those in KEPT are not asked for again.

@@ -24,10 +24,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.keep.journal import ROOM, Journal, line_of, record_of
+from biaslab.keep.store import explaining, now, replace
 from biaslab.net.endpoint import StoppedError
-from biaslab.net.journal import ROOM, Journal, line_of, record_of
-from biaslab.store import explaining, now, replace
 
 _log = logging.getLogger(__name__)
 OK = "ok"

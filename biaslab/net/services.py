@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from biaslab import plugins
-from biaslab.errors import ParameterError, loading
+from biaslab.ground import plugins
+from biaslab.ground.errors import ParameterError, loading
 
 if TYPE_CHECKING:
     from biaslab.net.settings import EndpointSettings

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, model_validator
 
-from biaslab import plugins, secrets
-from biaslab.errors import ParameterError
-from biaslab.groups import Group, Texts, Whole, field
+from biaslab.ground import plugins, secrets
+from biaslab.ground.errors import ParameterError
+from biaslab.ground.groups import Group, Texts, Whole, field
 
 # What a request for an image has, where it is set.
 _FIELDS = ("size", "quality", "style", "response_format")

@@ -11,24 +11,25 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from biaslab import adapters, plugins, reading
 from biaslab.captions.corpus import FileCorpus, open_corpus
 from biaslab.captions.corpus import absolute as absolute_corpus
 from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
-from biaslab.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
 from biaslab.generation import generator
-from biaslab.judging import instances, skill_ratings
-from biaslab.judging.images import CaptionImages, FolderImages
+from biaslab.ground import adapters, plugins, reading
+from biaslab.ground.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
+from biaslab.judging import instances
 from biaslab.judging.instances import GROUNDED, TRUTH
 from biaslab.judging.names import FILES, VQA
 from biaslab.judging.pinned import PINNED
 from biaslab.measures import plugins as own_measures
+from biaslab.models.images import CaptionImages, FolderImages
 from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.pipeline.stages import check_found
 from biaslab.pipeline.triplets import check_neutral
 from biaslab.prompts import nouns, paintskills
 from biaslab.prompts.triplets import neutral
+from biaslab.ratings import skill_ratings
 from biaslab.settings import NONE, PUBLISHED, Settings
 
 _log = logging.getLogger(__name__)

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from biaslab.captions.corpus import open_corpus
-from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab.ground.errors import InputError, ParameterError, unknown_name
 from biaslab.judging import objects, vqa
-from biaslab.judging.images import CaptionImages, DescribedImages, ImageSource
 from biaslab.judging.judge import find_faces
 from biaslab.judging.names import VQA
+from biaslab.models.images import CaptionImages, DescribedImages, ImageSource
 from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import dalleval as asking
 from biaslab.prompts import paintskills

@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslab import closure
 from biaslab.attribution import AttendedImages, WordMaps, dependency
 from biaslab.attribution.maps import THRESHOLD, on_image
 from biaslab.attribution.noised import LEVELS, NoisedImages
-from biaslab.errors import MissingInputError, ParameterError
+from biaslab.ground.errors import MissingInputError, ParameterError
 from biaslab.judging import instances as finding
-from biaslab.judging.images import ImageSource
+from biaslab.keep import closure
 from biaslab.measures.masks import map_auc, mask_overlap
 from biaslab.measures.similarity import dependency_groups_of_largest, hidden_nouns
+from biaslab.models.images import ImageSource
+from biaslab.models.truths import Truth
 from biaslab.pipeline.stages import Part, Stages, kept
 from biaslab.prompts import nouns as naming
 from biaslab.prompts import triplets as asking
-from biaslab.truths import Truth
 
 NO_MAPS = "Attention, which says what words guide, was not kept. Set triplets.attention to true."
 

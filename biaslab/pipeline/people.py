@@ -10,19 +10,19 @@ from functools import cached_property
 import pandas as pd
 
 from biaslab import mitigation
-from biaslab.errors import unknown_name
-from biaslab.genders import GENDERS
-from biaslab.judging import person_ratings
-from biaslab.judging.images import DescribedImages, ImageSource
+from biaslab.ground.errors import unknown_name
+from biaslab.ground.genders import GENDERS
 from biaslab.judging.names import RATINGS, VQA
 from biaslab.judging.people import judge_people
-from biaslab.judging.person_ratings import judge_people_ratings
 from biaslab.judging.vqa import judge_people_vqa
 from biaslab.mitigation import Critique
+from biaslab.models.images import DescribedImages, ImageSource
 from biaslab.net.images import NEVER_MADE
 from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts
+from biaslab.ratings import person_ratings
+from biaslab.ratings.person_ratings import judge_people_ratings
 
 # What is asked for, and FairCritic's rounds after it: faircritic_1, faircritic_2, …
 KINDS = ("single", "paired", "controls", "three", "intervention")

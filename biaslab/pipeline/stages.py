@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from biaslab import engine, lexicons, models, truths
+from biaslab import lexicons
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.downloads import DownloadedImages, download
 from biaslab.captions.indicators import indicate
@@ -29,18 +29,20 @@ from biaslab.captions.paraphrase import paraphrases
 from biaslab.captions.search import search
 from biaslab.captions.selections import select
 from biaslab.captions.settings import DOWNLOAD, SELECTED
-from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.generation.models import ImageModel, open_model
+from biaslab.ground.errors import InputError, MissingInputError, ParameterError, unknown_name
+from biaslab.ground.progress import BarFile
 from biaslab.judging import judge, kinds, skin_tone
-from biaslab.judging.images import CaptionImages, DescribedImages, ImageSource, Subset
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.judging.pinned import PINNED
+from biaslab.keep import engine
+from biaslab.keep.store import Store
+from biaslab.models import registry, truths
+from biaslab.models.images import CaptionImages, DescribedImages, ImageSource, Subset
+from biaslab.models.truths import Truth
 from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline.work import embed_images, embedder, weights_digest
-from biaslab.progress import BarFile
 from biaslab.settings import Settings
-from biaslab.store import Store
-from biaslab.truths import Truth
 
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
@@ -80,10 +82,10 @@ class Stages:
     Args:
         model: The text-to-image model: a folder, the hub name of a diffusers pipeline, ``endpoint:NAME``, or a name
             that an installed package brings.
-        settings: What the stages do; what is not given is as the model brings it (:func:`biaslab.models.settings`).
-        seed: Seed of samples of captions and of images' noise.
-        progress: Whether stages show how far they are: as bars on standard error.
-        progress_file: A file that holds the latest bar instead.
+        settings: What the stages do; what is not given is as the model brings it
+        (:func:`biaslab.models.registry.settings`). seed: Seed of samples of captions and of images' noise. progress:
+        Whether stages show how far they are: as bars on standard error. progress_file: A file that holds the latest bar
+        instead.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class Stages:
         self.model = model
         # Other models have, and bring, other settings.
         self._given = settings
-        filled = settings.for_model(model).filled(models.settings(model))
+        filled = settings.for_model(model).filled(registry.settings(model))
         if not filled.captions.encoder:
             # Nobody says which captions are the nearest.
             left = [name for name in filled.captions.approaches if name not in _NEAREST]
@@ -107,7 +109,7 @@ class Stages:
         self.seed = seed
         self.progress = progress
         self.progress_file = progress_file
-        # Which share of the work is this pipeline's, as in biaslab.store.Store.
+        # Which share of the work is this pipeline's, as in biaslab.keep.store.Store.
         self.share: tuple[int, int] | None = None
         # Workers of one pipeline would keep devices from those of another, so that pipelines like this one share them.
         self._engines: dict[tuple, engine.Engine] = {}
@@ -179,9 +181,9 @@ class Stages:
         return name not in PINNED and not name.startswith((*FILES, VQA, PLUGIN))
 
     def rehearse(self, table: str) -> None:
-        """Try what a measured table takes before images are made for it (:func:`biaslab.rehearsal.before`)."""
+        """Try what a measured table takes before images are made for it (:func:`biaslab.runs.rehearsal.before`)."""
         # By a name that is put together: it decides about no number, so that no key is to follow it.
-        import_module(f"{__name__.partition('.')[0]}.rehearsal").before(self, table)
+        import_module(f"{__name__.partition('.')[0]}.runs.rehearsal").before(self, table)
 
     @property
     def has_captions(self) -> bool:
@@ -257,8 +259,8 @@ class Stages:
     def sharing(self, i: int, n: int) -> Self:
         """Return a pipeline like this one that computes share ``i`` of ``n`` of each stage, and so do its others.
 
-        A stage of which other shares are missing raises :class:`~biaslab.store.UnfinishedError` when its own is done.
-        The shares may be computed one after the other or at once, by any machines that see the store.
+        A stage of which other shares are missing raises :class:`~biaslab.keep.store.UnfinishedError` when its own is
+        done. The shares may be computed one after the other or at once, by any machines that see the store.
 
         Raises:
             ParameterError: ``i`` is not one of 0 to ``n`` - 1.
@@ -510,8 +512,8 @@ class Stages:
     def training_pictures(self) -> str:
         """What images behind captions are: drawings or photographs."""
         if folder := self.settings.captions.training_images:
-            return models.PHOTOGRAPHS if folder == DOWNLOAD else models.pictures(folder)
-        return kinds.of_images(self.corpus.images) if self.has_captions else models.PHOTOGRAPHS
+            return registry.PHOTOGRAPHS if folder == DOWNLOAD else registry.pictures(folder)
+        return kinds.of_images(self.corpus.images) if self.has_captions else registry.PHOTOGRAPHS
 
     def check_gate(self, judge: str, images: ImageSource) -> None:
         """Refuse a gender judge, or the face detector before it, that does not know images (:meth:`check_judge`)."""

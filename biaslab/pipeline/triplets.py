@@ -9,19 +9,20 @@ from functools import cached_property, partial
 
 import pandas as pd
 
-from biaslab import shared
 from biaslab.attribution import AttendedImages, compare_layers
 from biaslab.captions.corpus import open_corpus
-from biaslab.errors import InputError, ParameterError
 from biaslab.generation import GeneratedImages, spaces
 from biaslab.generation.models import DiffusersModel
-from biaslab.judging import instances, similarity, skill_ratings
-from biaslab.judging.images import DescribedImages, ImageSource
+from biaslab.ground import shared
+from biaslab.ground.errors import InputError, ParameterError
+from biaslab.judging import instances, similarity
 from biaslab.judging.instances import TRUTH
+from biaslab.models.images import DescribedImages, ImageSource
 from biaslab.pipeline.dependency import Dependency
 from biaslab.pipeline.stages import Part, Stages, kept
 from biaslab.prompts import triplets as asking
 from biaslab.prompts.professions import ONE
+from biaslab.ratings import skill_ratings
 
 _SHARD_IMAGES = 512
 

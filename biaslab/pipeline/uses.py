@@ -7,17 +7,17 @@ from collections.abc import Collection, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
-from biaslab import models
 from biaslab.captions import neighbours
 from biaslab.captions.settings import DOWNLOAD, SELECTED
-from biaslab.errors import BiaslabError, MissingInputError, ParameterError
+from biaslab.ground.errors import BiaslabError, MissingInputError, ParameterError
 from biaslab.judging import blip, inception, instances, kinds, lookup, similarity
 from biaslab.judging.inception import INCEPTION
 from biaslab.judging.names import PLUGIN, RATINGS, VQA, WHOLE, files_digest
+from biaslab.models import registry
+from biaslab.models.repositories import Located
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.dependency import NO_MAPS
 from biaslab.prompts import dalleval as asking
-from biaslab.repositories import Located
 
 ENCODER, INCEPTION_FILE, ATTENTION = "captions.encoder", "dalleval.inception", "triplets.attention"
 # Measured tables by the images that they take; a test measures each and counts.
@@ -61,7 +61,7 @@ class Use(NamedTuple):
     name: str
     """Empty where it is not named."""
     kind: str = ""
-    """As for :func:`biaslab.models.resolve`."""
+    """As for :func:`biaslab.models.registry.resolve`."""
     pictures: str = ""
     """What it looks at: ``drawings`` or ``photographs``; empty where it looks at nothing."""
     of: str = ""
@@ -272,7 +272,7 @@ def _of_role(pipeline: Pipeline, images: str, role: str) -> Iterator[Use]:
     if images == _TRAINING:
         what = pipeline.training_pictures, "the training images"
     elif images == "paintskills":
-        what = models.pictures(pipeline.settings.dalleval.paintskills), "PaintSkills' folder"
+        what = registry.pictures(pipeline.settings.dalleval.paintskills), "PaintSkills' folder"
     else:
         made_by = pipeline.image_model(images)
         what = made_by.pictures, f"the model {made_by.label!r}"
@@ -331,7 +331,7 @@ def digest(use: Use) -> str:
     if use.setting == INCEPTION_FILE:
         return inception.check_weights(use.name.removeprefix(INCEPTION))
     if use.setting in ("dalleval.vqa", "dalleval.captioner"):
-        return models.digest(blip.located(use.name, use.kind))
+        return registry.digest(blip.located(use.name, use.kind))
     if use.setting == ENCODER:
         return use.name
     return files_digest(use.name, use.kind)

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from biaslab.judging import inception
-from biaslab.judging.images import ImageSource
 from biaslab.judging.names import files_digest
 from biaslab.judging.zero_shot import ZeroShot
+from biaslab.models.images import ImageSource
 
 
 def embed_images(source: ImageSource, model: str, device: str, images: pd.DataFrame) -> pd.DataFrame:

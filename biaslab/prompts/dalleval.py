@@ -12,7 +12,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from biaslab import published
-from biaslab.errors import ParameterError, unknown_name
+from biaslab.ground.errors import ParameterError, unknown_name
 
 # Table 11, in its order; "bicycle" in texts (Table 15).
 CLASSES = MappingProxyType(

@@ -22,7 +22,7 @@ from importlib import resources
 import pandas as pd
 
 from biaslab import lexicons, stats
-from biaslab.errors import InputError, unknown_name
+from biaslab.ground.errors import InputError, unknown_name
 
 SPLITS = ("dev", "test")
 _DATA = resources.files(__package__) / "data"

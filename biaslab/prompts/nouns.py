@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from biaslab import plugins, truths
-from biaslab.errors import InputError, ParameterError, UnknownNameError, name_help
+from biaslab.ground import plugins
+from biaslab.ground.errors import InputError, ParameterError, UnknownNameError, name_help
+from biaslab.models import truths
 
 PERSON = "person"
 """What every word of :data:`PEOPLE` counts as."""
@@ -20,7 +21,7 @@ PEOPLE = frozenset(
 """Words for people: those that the paper leaves out where it compares objects (section 6.3.1), and the placebo's."""
 SPACY = "spacy:"
 NAMES = ("nltk", f"{SPACY}MODEL")
-"""Who finds nouns: NLTK as in the paper, or a pipeline of spaCy; and what packages bring (:mod:`biaslab.truths`)."""
+"""Who finds nouns: NLTK as in the paper, or a pipeline of spaCy; and what packages bring (:mod:`.models.truths`)."""
 
 
 @dataclass(frozen=True)

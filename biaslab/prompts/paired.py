@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from biaslab import lexicons
-from biaslab.errors import ParameterError, unknown_name
-from biaslab.genders import GENDERS
+from biaslab.ground.errors import ParameterError, unknown_name
+from biaslab.ground.genders import GENDERS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,8 +6,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from biaslab.errors import ParameterError
-from biaslab.groups import Group, Numbers, Whole, field
+from biaslab.ground.errors import ParameterError
+from biaslab.ground.groups import Group, Numbers, Whole, field
 from biaslab.judging.settings import Thresholds
 
 

@@ -21,12 +21,12 @@ import pandas as pd
 
 from biaslab import lexicons, published
 from biaslab.captions.corpus import Corpus
-from biaslab.engine import advance
-from biaslab.errors import ParameterError
-from biaslab.plaintext import plain
+from biaslab.ground.errors import ParameterError
+from biaslab.ground.plaintext import plain
+from biaslab.keep.engine import advance
+from biaslab.keep.store import Store
 from biaslab.prompts.depicted import ascii_lower, shows_people
 from biaslab.prompts.professions import ONE, PROFESSION, sentences
-from biaslab.store import Store
 
 MEMBERS = ("neutral", "feminine", "masculine")
 PLACEBO = "placebo"

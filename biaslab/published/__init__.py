@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from biaslab.errors import unknown_name
+from biaslab.ground.errors import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from biaslab import records
-from biaslab.errors import RunError
+from biaslab.ground.errors import RunError
+from biaslab.keep.store import check_target
 from biaslab.report import cards
 from biaslab.report.pages import asset, format_seconds, format_time, href, is_page, write_from
-from biaslab.store import check_target
+from biaslab.runs import records
 
 # Runs that the page shows with their cards; of older ones it has the names.
 SHOWN = 20

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from biaslab import models
+from biaslab.models import registry
 from biaslab.report.marks import drawn
 
 FEWEST, MOST = 3, 5
@@ -106,5 +106,5 @@ def first(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def introduced(names: Iterable[str]) -> dict[str, str]:
     """Return what a page says of models that packages bring, whose names do not say it themselves."""
-    told = {name: models.said(name, "glossary") for name in dict.fromkeys(names)}
+    told = {name: registry.said(name, "glossary") for name in dict.fromkeys(names)}
     return {name: text for name, text in told.items() if text}

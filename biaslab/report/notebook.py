@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.report.formulas import formula_html
 from biaslab.report.pages import (
     asset,

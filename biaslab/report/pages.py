@@ -16,7 +16,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from biaslab.findings import count
-from biaslab.store import replace
+from biaslab.keep.store import replace
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -11,8 +11,8 @@ from pathlib import Path
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
+from biaslab.keep.store import check_target
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
-from biaslab.store import check_target
 
 
 def check_rating_page(path: str | Path) -> None:

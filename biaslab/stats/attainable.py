@@ -12,7 +12,7 @@ from math import comb
 
 import numpy as np
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.stats import checks
 from biaslab.stats.hypothesis import EXACT_UP_TO, adjust
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.stats import checks
 from biaslab.stats.drawing import Drawing, OneByOne, SideBySide, ratio
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from biaslab.errors import InputError, unknown_name
+from biaslab.ground.errors import InputError, unknown_name
 
 
 def numbers(values, name: str) -> np.ndarray:

@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.optimize import brentq
 from scipy.stats import ncx2
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.stats import checks
 from biaslab.stats.hypothesis import LEAST_EXPECTED
 from biaslab.stats.intervals import Estimate

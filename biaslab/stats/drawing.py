@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaln
 from scipy.stats import hypergeom
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.stats import checks
 
 # A caption's images are as good as all the same there.

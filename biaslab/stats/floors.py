@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import stats
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.stats import checks
 
 # The corrected estimate rises by LEAST to MOST of its own size with each image away from the centre. A larger

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy import stats
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.stats import checks
 from biaslab.stats.intervals import Estimate
 

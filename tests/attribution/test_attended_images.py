@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from biaslab.attribution import AttendedImages, WordMaps, compare_layers, generate_with_attention
-from biaslab.errors import InputError
 from biaslab.generation import GeneratedImages, GenerationSettings, load
-from biaslab.store import Store
+from biaslab.ground.errors import InputError
+from biaslab.keep.store import Store
 
 PROMPTS = pd.DataFrame(
     [("p", "a photo of a nurse", 2, ["nurse", "dog"]), ("q", "the face of a pilot", 1, ("pilot", "face"))],

@@ -9,8 +9,8 @@ import pytest
 from biaslab.attribution import capture, check, columns, generate_with_attention, word_maps, word_masks
 from biaslab.attribution.attention import Part
 from biaslab.attribution.words import Columns
-from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import GenerationSettings, load
+from biaslab.ground.errors import InputError, ParameterError, RunError
 
 TEXTS = ["a photo of a nurse", "a photo of the face of a pilot", "the nurse"]
 WORDS = [["nurse", "photo", "dog"], ["a", "face"], ["the"]]

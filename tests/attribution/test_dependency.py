@@ -8,9 +8,9 @@ import pytest
 
 from biaslab.attribution import WordMaps, dependency, word_masks
 from biaslab.attribution.dependency import THRESHOLDS
+from biaslab.keep.store import Store
 from biaslab.measures.instances import encode
 from biaslab.measures.instances import masks as masks_of
-from biaslab.store import Store
 
 SIZE = 12
 

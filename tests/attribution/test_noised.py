@@ -5,8 +5,8 @@ import pytest
 
 from biaslab.attribution import noised
 from biaslab.attribution.noised import attend
-from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import GenerationSettings, load
+from biaslab.ground.errors import InputError, ParameterError, RunError
 
 TEXTS = ["a photo of a nurse", "the face of a pilot", "a photo of the face of a nurse"]
 WORDS = [["nurse", "dog"], ["face", "pilot"], ["photo"]]

@@ -9,7 +9,7 @@ import pytest
 
 from biaslab.attribution import columns
 from biaslab.attribution.words import ABSENT, CUT, check_tokenizers
-from biaslab.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError, ParameterError
 
 
 @pytest.fixture(scope="module")

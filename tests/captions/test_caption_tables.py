@@ -9,7 +9,7 @@ import pytest
 from biaslab.captions import corpus
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 
 
 @pytest.fixture

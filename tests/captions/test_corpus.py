@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from biaslab import delimited
 from biaslab.captions import corpus as module
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
-from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.ground import delimited
+from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.pipeline.checks import resolve_paths
 

@@ -32,8 +32,8 @@ from biaslab.captions.downloads import (
 )
 from biaslab.captions.pictures import Decoder
 from biaslab.captions.settings import DownloadSettings
-from biaslab.errors import InputError, ParameterError, RunError
-from biaslab.judging.images import Unreadable
+from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.models.images import Unreadable
 
 QUICK = {"per_host": 16, "host_interval": 0, "back_off": 0.01, "silence": 5.0, "seconds": 10.0}
 

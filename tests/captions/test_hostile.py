@@ -12,11 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import report, sources, tables
+from biaslab import report
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.neighbours import Encoder
+from biaslab.ground import tables
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.report.pages import clean_text
+from biaslab.study import sources
 
 N = 10_000
 OCCUPATIONS = ["nurse", "engineer", "prime minister", "chef", "housekeeper", "tax collector"]

@@ -8,7 +8,7 @@ from statsmodels.stats.proportion import proportion_confint
 from biaslab import lexicons
 from biaslab.captions import labelled
 from biaslab.captions.indicators import INDICATORS, parse_spans
-from biaslab.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError, ParameterError
 
 SAYS = {"none": set(), "female": {"female"}, "male": {"male"}, "both": {"female", "male"}}
 

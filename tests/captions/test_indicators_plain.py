@@ -11,7 +11,7 @@ import gcc
 
 from biaslab import lexicons
 from biaslab.captions.indicators import first_names, indicators
-from biaslab.plaintext import places
+from biaslab.ground.plaintext import places
 
 PARTICLES = [
     "de",

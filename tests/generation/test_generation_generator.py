@@ -6,10 +6,10 @@ import logging
 import numpy as np
 import pytest
 
-from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import GenerationSettings, generator, image_seed, load
 from biaslab.generation.generator import fitting
-from biaslab.judging.images import Unreadable
+from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.models.images import Unreadable
 
 PROMPT = "a photo of the face of a nurse"
 

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.errors import InputError, ParameterError
 from biaslab.generation import GeneratedImages, GenerationSettings, generator, image_seed
-from biaslab.judging.images import Unreadable
-from biaslab.store import Store
+from biaslab.ground.errors import InputError, ParameterError
+from biaslab.keep.store import Store
+from biaslab.models.images import Unreadable
 
 # Generates what killed() says and kills itself at the start of a batch.
 SCRIPT = """

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from biaslab.errors import ParameterError
 from biaslab.generation import GenerationSettings, load, loading
+from biaslab.ground.errors import ParameterError
 
 
 def copy(folder: str, to: Path) -> Path:

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import cosine as cosine_distance
 
-from biaslab.errors import InputError
 from biaslab.generation import GeneratedImages, GenerationSettings, families, generator, spaces, texts
 from biaslab.generation.images import noise_keys, units_of
-from biaslab.store import Store
+from biaslab.ground.errors import InputError
+from biaslab.keep.store import Store
 
 FAMILIES = ("sd1", "sdxl", "sd3", "flux")
 MEMBERS = ("person", "woman", "man")

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.errors import InputError
 from biaslab.generation import GeneratedImages, GenerationSettings, generator, image_seed
 from biaslab.generation.images import noise_keys, units_of
-from biaslab.store import Store, _rows_digest
+from biaslab.ground.errors import InputError
+from biaslab.keep.store import Store, _rows_digest
 
 MEMBERS = ("person", "woman", "man")
 

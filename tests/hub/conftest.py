@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from biaslab import models
+from biaslab.models import registry
 
 CACHED = {"HF_HOME": "", "HF_HUB_CACHE": "hub", "HF_XET_CACHE": "xet"}
 
@@ -36,8 +36,8 @@ def standing_in(cache: Path):
         patch.setattr(constants, "HF_HUB_OFFLINE", False)
         patch.setattr(hf_api.api, "endpoint", running.url)
         # What another hub told in this process, and this one will have told once it is gone.
-        patch.setattr(models, "_commits", {})
-        patch.setattr(models, "_silent", {})
+        patch.setattr(registry, "_commits", {})
+        patch.setattr(registry, "_silent", {})
         # Connections that were opened before know other proxies.
         huggingface_hub.close_session()
         yield running

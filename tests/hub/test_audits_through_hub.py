@@ -12,9 +12,11 @@ import pytest
 import tiny_repositories as tiny
 from PIL import Image
 
-from biaslab import cli, kernels, models, runs
+from biaslab import cli
 from biaslab.judging.names import WHOLE
 from biaslab.judging.pinned import PINNED, YUNET
+from biaslab.models import registry
+from biaslab.runs import kernels, runner
 
 pytestmark = [
     pytest.mark.slow,
@@ -117,7 +119,7 @@ def dotted(*groups):
 
 def test_an_audit_by_name(root, tmp_path, monkeypatch):
     """With its rehearsal."""
-    monkeypatch.delenv(runs.REHEARSED)
+    monkeypatch.delenv(runner.REHEARSED)
     sets = IMAGES | dotted("people", "dalleval", "triplets") | FACES
     record = ran(root, tmp_path, ["audit", tiny.SD14, "--size", "quick"], sets)
     assert said(record) == {}
@@ -129,12 +131,12 @@ def test_an_audit_by_name(root, tmp_path, monkeypatch):
 
 
 def test_an_audit_of_one_paper_takes_no_judge_of_another(root, tmp_path, monkeypatch, stocked_for_all):
-    monkeypatch.delenv(runs.REHEARSED)
+    monkeypatch.delenv(runner.REHEARSED)
     others = (tiny.VQA, tiny.DETR, tiny.SEGFORMER)
     for name in others:
         monkeypatch.setattr(stocked_for_all.repositories[name], "closed", "private")
     # Other tests have asked for them.
-    monkeypatch.setattr(models, "_commits", {})
+    monkeypatch.setattr(registry, "_commits", {})
     before = len(stocked_for_all.log)
     words = ["audit", tiny.SD14, "--size", "quick", "--paper", "paired"]
     record = ran(root, tmp_path, words, IMAGES | dotted("people") | FACES)

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import pytest
 import tiny_repositories as tiny
 
-from biaslab import audit, cli, params, runs
-from biaslab.errors import BiaslabError
+from biaslab import cli
+from biaslab.ground.errors import BiaslabError
 from biaslab.judging.names import WHOLE
+from biaslab.runs import audit, params, runner
 
 
 class Role(NamedTuple):
@@ -94,8 +95,8 @@ def planned(root, tmp_path, role: Role, name: str) -> None:
     sets |= {"dalleval.captioner": tiny.CAPTIONER}
     given = audit.params_of([tiny.SD14], size="quick") | {"notebooks": [role.notebook]}
     overrides = [*(f"settings.{key}={value}" for key, value in sets.items()), f"{role.setting}={name}"]
-    checked = params.load(runs.PARAMS, given=given, overrides=overrides, notebooks_dir=root / "notebooks")
-    runs.plan(checked, tmp_path / "run")
+    checked = params.load(runner.PARAMS, given=given, overrides=overrides, notebooks_dir=root / "notebooks")
+    runner.plan(checked, tmp_path / "run")
 
 
 @pytest.mark.parametrize("role", ROLES.values(), ids=ROLES)
@@ -145,15 +146,15 @@ def test_judges_of_others_are_not_looked_up_and_need_not_be_there(root, tmp_path
     for served in others:
         stocked.repositories[served].closed = "private"
     checked = params.load(
-        runs.PARAMS,
+        runner.PARAMS,
         given=given,
         overrides=[f"settings.{name}={value}" for name, value in sets.items()],
         notebooks_dir=root / "notebooks",
     )
-    jobs = runs.plan(checked, tmp_path / "run")
+    jobs = runner.plan(checked, tmp_path / "run")
     assert not any(job.reason for job in jobs)
-    assert {key.split()[0] for of in runs._judges(jobs).values() for key in of}
-    runs._inputs(jobs, tmp_path / "run")
+    assert {key.split()[0] for of in runner._judges(jobs).values() for key in of}
+    runner._inputs(jobs, tmp_path / "run")
     asked = " ".join(request.path for request in stocked.log)
     assert not [served for served in others if served in asked]
 

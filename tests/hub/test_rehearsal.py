@@ -16,13 +16,17 @@ from fake_endpoint import FakeEndpoint, drawn
 from huggingface_hub import constants
 from PIL import Image
 
-from biaslab import cli, kernels, models, params, processor, rehearsal, runs, sources, trials
-from biaslab.errors import ParameterError
+from biaslab import cli
 from biaslab.generation import loading
+from biaslab.ground import processor
+from biaslab.ground.errors import ParameterError
 from biaslab.judging.names import WHOLE
+from biaslab.models import registry
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.pipeline.uses import Use
-from biaslab.trials import Trial
+from biaslab.runs import kernels, params, rehearsal, runner, trials
+from biaslab.runs.trials import Trial
+from biaslab.study import sources
 
 pytestmark = pytest.mark.skipif(
     not kernels.FORKS, reason="open_clip's tiny models are known to processes that fork"
@@ -40,10 +44,10 @@ NOTEBOOKS = ("paired/4_4_overall", "paired/b_d_judges", "dalleval/4_1_paintskill
 @pytest.fixture(autouse=True)
 def rehearsed(monkeypatch, tmp_path):
     """Rehearse, with nothing that was tried, or looked up, before."""
-    monkeypatch.delenv(runs.REHEARSED)
+    monkeypatch.delenv(runner.REHEARSED)
     monkeypatch.delenv("BIASLAB_STORE", raising=False)
     monkeypatch.setattr(rehearsal, "_answered", set())
-    monkeypatch.setattr(models, "_commits", {})
+    monkeypatch.setattr(registry, "_commits", {})
     monkeypatch.chdir(tmp_path)
 
 
@@ -227,7 +231,7 @@ def test_a_dry_run_says_which_lora_of_which_commit(
     # Of the LoRA its head.
     assert stocked.fetched() < lora.stat().st_size
     stocked.serve("owner/lora", lora.parent, lambda path: False)
-    models._commits.clear()
+    registry._commits.clear()
     assert cli.main([*words, "--notebooks-dir", str(root / "notebooks")]) == 2
     assert "The LoRA owner/lora has none; weights are read from .safetensors only" in capsys.readouterr().err
 
@@ -356,14 +360,14 @@ def of_scenes(root, given):
         "notebooks": ["dalleval/4_1_*"],
         "settings": given,
     }
-    return params.load(runs.PARAMS, given=text, notebooks_dir=root / "notebooks")
+    return params.load(runner.PARAMS, given=text, notebooks_dir=root / "notebooks")
 
 
 def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch):
     monkeypatch.setattr(rehearsal, "_perform", None)
     given = {"dalleval": {"scenes": 1, "social_images": 1}}
     checked = of_scenes(root, given)
-    (opened,) = runs.pipelines(checked, progress=False)
+    (opened,) = runner.pipelines(checked, progress=False)
     with pytest.raises(TypeError):
         rehearsal.rehearse(checked)
     opened.pipeline.dalleval.images("skills")
@@ -375,9 +379,11 @@ def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypat
     given = {"dalleval": {"scenes": 1}, "compute": {"engine": "ray", "address": "ray://10.0.0.1:10001"}}
     checked = of_scenes(root, given)
     opened = [
-        runs.Opened(Pipeline("mini", Settings.of(given), progress=False), {"dalleval_skill_accuracy"}, set())
+        runner.Opened(
+            Pipeline("mini", Settings.of(given), progress=False), {"dalleval_skill_accuracy"}, set()
+        )
     ]
-    monkeypatch.setattr(runs, "pipelines", lambda params, progress, jobs=None: opened)
+    monkeypatch.setattr(runner, "pipelines", lambda params, progress, jobs=None: opened)
     monkeypatch.setattr(Pipeline, "engine", None)
     found = rehearsal.rehearse(checked)
     assert {part.trial.use.setting for part in found.parts} == {"dalleval.detector", "model"}

@@ -4,7 +4,7 @@ import hashlib
 
 import pandas as pd
 
-from biaslab.judging.images import Unreadable
+from biaslab.models.images import Unreadable
 
 
 class ArrayImages:

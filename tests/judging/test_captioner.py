@@ -5,11 +5,11 @@ import pytest
 import tiny_blip
 from array_images import ArrayImages
 
-from biaslab.errors import ParameterError
+from biaslab.ground.errors import ParameterError
 from biaslab.judging import blip as blips
-from biaslab.judging.images import Unreadable
 from biaslab.judging.vqa import ask_about, describe
-from biaslab.store import Store
+from biaslab.keep.store import Store
+from biaslab.models.images import Unreadable
 
 KINDS = [("caption_blip", "BlipForConditionalGeneration"), ("opt", "Blip2ForConditionalGeneration")]
 KINDS.append(("t5", "Blip2ForConditionalGeneration"))

@@ -8,7 +8,7 @@ from array_images import ArrayImages
 from biaslab.judging.error import judge_error
 from biaslab.judging.faces import load
 from biaslab.judging.judge import JudgeSettings, judge
-from biaslab.store import Store
+from biaslab.keep.store import Store
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

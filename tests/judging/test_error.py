@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import tables
-from biaslab.errors import InputError
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError
 from biaslab.judging.error import by_source, confusion, correct, correct_by_source, judge_error
 
 # Image, truth, occupation, what the judge said. Nurses: 4 women (3 judged, 2 of them right, 1 without a face), 2 men

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tiny_grounding
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.judging import blip as vqa
 from biaslab.judging import faces, grounded, loaded, objects, segmenters
 from biaslab.judging.fairface import FairFaceGender

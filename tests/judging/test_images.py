@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from biaslab.errors import InputError
-from biaslab.judging.images import FolderImages, Unreadable, check_image
+from biaslab.ground.errors import InputError
+from biaslab.models.images import FolderImages, Unreadable, check_image
 
 
 def png(array, **options):

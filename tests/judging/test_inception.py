@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
 from torch_fidelity import feature_extractor_inceptionv3 as fidelity  # noqa: E402
 from torchmetrics.image.fid import FrechetInceptionDistance  # noqa: E402
 
-from biaslab.errors import InputError, ParameterError  # noqa: E402
+from biaslab.ground.errors import InputError, ParameterError  # noqa: E402
 from biaslab.judging import inception  # noqa: E402
 from biaslab.judging.inception import Inception, check_weights  # noqa: E402
 from biaslab.measures.retrieval import frechet_distance  # noqa: E402

@@ -8,13 +8,13 @@ import pytest
 import tiny_grounding
 from array_images import ArrayImages
 
-from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import grounded, instances, segmenters
-from biaslab.judging.images import Unreadable
 from biaslab.judging.segmenters import Instance
 from biaslab.judging.settings import Thresholds
+from biaslab.keep.store import Store
 from biaslab.measures.instances import BOX, COLUMNS, encode, masks
-from biaslab.store import Store
+from biaslab.models.images import Unreadable
 
 LOW = Thresholds(tag=0, box=0, text=0, area=0)
 

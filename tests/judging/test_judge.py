@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab import models
-from biaslab.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError, ParameterError
 from biaslab.judging import judge as module
-from biaslab.judging.images import FolderImages, Unreadable
 from biaslab.judging.judge import JudgeSettings, decide, from_ratings, judge, judge_images, outcomes
 from biaslab.judging.names import WHOLE, files_digest
-from biaslab.store import Store
+from biaslab.keep.store import Store
+from biaslab.models import registry
+from biaslab.models.images import FolderImages, Unreadable
 
 
 @pytest.fixture(autouse=True)
@@ -275,8 +275,8 @@ def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
     def unheard(*_, **__):
         raise ConnectionError("no network")
 
-    monkeypatch.setattr(models, "described", unheard)
-    monkeypatch.setattr(models, "_commits", {})
+    monkeypatch.setattr(registry, "described", unheard)
+    monkeypatch.setattr(registry, "_commits", {})
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"one")

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import models
-from biaslab.errors import ParameterError
+from biaslab.ground.errors import ParameterError
 from biaslab.judging import kinds
-from biaslab.judging.images import CaptionImages, DescribedImages, FolderImages, Subset
-from biaslab.models import ANY, DRAWINGS, PHOTOGRAPHS
+from biaslab.models import registry
+from biaslab.models.images import CaptionImages, DescribedImages, FolderImages, Subset
+from biaslab.models.registry import ANY, DRAWINGS, PHOTOGRAPHS
 from biaslab.pipeline import Pipeline, Settings, uses
 
 # A judge of photographs that no file has to be there for, by role.
@@ -165,14 +165,14 @@ def test_a_copy_of_a_judge_says_what_it_knows(tmp_path):
     """The folder says it, so that no copy under another name looks at photographs."""
     import shutil
 
-    where = models.resolve("mini-clip", "clip")
+    where = registry.resolve("mini-clip", "clip")
     copy = shutil.copytree(where, tmp_path / "my-clip")
     assert kinds.knows(str(copy), "clip") == DRAWINGS
     # The file is no part of what the model computes.
-    assert models.digest(copy) == models.digest(where)
-    (copy / models.DECLARED).unlink()
-    assert kinds.knows(str(copy), "clip") == PHOTOGRAPHS and models.digest(copy) == models.digest(where)
-    (copy / models.DECLARED).write_text(json.dumps({"pictures": "cartoons"}))
+    assert registry.digest(copy) == registry.digest(where)
+    (copy / registry.DECLARED).unlink()
+    assert kinds.knows(str(copy), "clip") == PHOTOGRAPHS and registry.digest(copy) == registry.digest(where)
+    (copy / registry.DECLARED).write_text(json.dumps({"pictures": "cartoons"}))
     with pytest.raises(ParameterError, match="one of drawings, photographs, any"):
         kinds.knows(str(copy), "clip")
 
@@ -182,7 +182,7 @@ def test_a_folder_of_pictures_is_of_photographs_unless_it_says_otherwise(tmp_pat
 
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "a.png")
     assert kinds.of_images(FolderImages(tmp_path)) == PHOTOGRAPHS
-    (tmp_path / models.DECLARED).write_text('{"pictures": "drawings"}')
+    (tmp_path / registry.DECLARED).write_text('{"pictures": "drawings"}')
     drawn = CaptionImages(tmp_path, ["a"])
     table = pd.DataFrame({"image_id": ["a"]})
     for source in (drawn, DescribedImages(drawn, table), Subset(DescribedImages(drawn, table), ["a"])):

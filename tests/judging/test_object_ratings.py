@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from biaslab.errors import InputError
-from biaslab.judging.skill_ratings import read_objects as read
+from biaslab.ground.errors import InputError
+from biaslab.ratings.skill_ratings import read_objects as read
 
 ROWS = [
     ("a", "Coffee_Cup", "yes", "1"),

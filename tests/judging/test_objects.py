@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.errors import ParameterError
+from biaslab.ground.errors import ParameterError
 from biaslab.judging import objects
-from biaslab.judging.images import Unreadable
 from biaslab.judging.objects import LEAST, Detector, detect, table
-from biaslab.store import Store
+from biaslab.keep.store import Store
+from biaslab.models.images import Unreadable
 
 LABELS = {0: "N/A", 1: "Dog", 2: "fire_hydrant", 3: "bicycle"}
 # What is asked for, by what other names it may be known, and its place among the labels.

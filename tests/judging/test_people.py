@@ -7,11 +7,10 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError, ParameterError
 from biaslab.judging import judge as single
 from biaslab.judging import people as module
 from biaslab.judging.faces import Face
-from biaslab.judging.images import Unreadable
 from biaslab.judging.judge import Judge, JudgeSettings, judge
 from biaslab.judging.people import (
     gate,
@@ -23,7 +22,8 @@ from biaslab.judging.people import (
     wider,
 )
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE
-from biaslab.store import Store
+from biaslab.keep.store import Store
+from biaslab.models.images import Unreadable
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 # Those that know the world's drawings.

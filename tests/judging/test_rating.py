@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab import ratings, tables
-from biaslab.errors import BiaslabError, InputError, ParameterError
-from biaslab.judging import rating
-from biaslab.judging.images import Unreadable
-from biaslab.judging.rating import Session, agreement, candidates, sample
+from biaslab.ground import tables
+from biaslab.ground.errors import BiaslabError, InputError, ParameterError
+from biaslab.models.images import Unreadable
+from biaslab.ratings import readers, sessions
+from biaslab.ratings.sessions import Session, agreement, candidates, sample
 
 OCCUPATIONS = ("nurse", "pilot", "baker")
 
@@ -121,7 +121,7 @@ def test_the_file_of_ratings_is_one_that_ratings_reads(open_session):
         session.label("ana", item, "female")
         if item % 2:
             session.label("ben", item, "male" if item % 4 == 1 else "female")
-    read = ratings.read(session.file)
+    read = readers.read(session.file)
     assert read.kind == "wide" and read.raters == ("ana", "ben")
     assert list(read.images["image"]) == list(session.sample["image_id"])
     # Items 1, 5 and 9 are ties; the others have ana alone or both agreeing.
@@ -138,7 +138,7 @@ def test_ids_that_a_spreadsheet_would_run_are_written_safely_and_found_again(jud
     for item in (1, 2, 3):
         session.label("ana", item, "female")
     assert "\n=" not in session.file.read_text() and "'=1+1" in session.file.read_text()
-    assert set(rating.votes(ratings.read(session.file)).index) == {"=1+1", "@x", "plain"}
+    assert set(sessions.votes(readers.read(session.file)).index) == {"=1+1", "@x", "plain"}
 
 
 def test_another_sample_in_the_folder_is_refused_once_it_is_rated(open_session):
@@ -181,7 +181,7 @@ def test_what_is_no_label(open_session):
 @pytest.fixture
 def page(open_session):
     pytest.importorskip("ipywidgets", reason="the rating page needs ipywidgets")
-    return rating._Page(open_session())
+    return sessions._Page(open_session())
 
 
 def test_buttons_and_keys_label_images_and_go_back(page):
@@ -243,7 +243,7 @@ def test_an_image_that_cannot_be_shown_says_so(page):
 def test_a_page_needs_raters(open_session):
     pytest.importorskip("ipywidgets", reason="the rating page needs ipywidgets")
     with pytest.raises(ParameterError, match="There are no raters"):
-        rating.widget(open_session(raters=()))
+        sessions.widget(open_session(raters=()))
 
 
 # -- agreement --------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def test_made_up_raters_err_as_often_as_they_are_told(open_session):
     drawn = open_session(n=34).sample
     truth = pd.Series("female", index=drawn["image_id"])
     truth.iloc[:4] = "neither"
-    made = rating.simulate(drawn, truth.iloc[:30], 60, seed=0, error=0.2, unsure=0.1)
+    made = sessions.simulate(drawn, truth.iloc[:30], 60, seed=0, error=0.2, unsure=0.1)
     table = made[[f"simulated-{k}" for k in range(1, 61)]].to_numpy()
     assert set(table[:4].flat) == {"unsure"} and set(table[30:].flat) == {""}
     counts = Counter(table[4:30].flat)
@@ -262,45 +262,45 @@ def test_made_up_raters_err_as_often_as_they_are_told(open_session):
     assert counts["male"] / n == pytest.approx(0.2, abs=4 * np.sqrt(0.16 / n))
     assert counts["unsure"] / n == pytest.approx(0.1, abs=4 * np.sqrt(0.09 / n))
     with pytest.raises(ParameterError, match=r"error is 0\.9"):
-        rating.simulate(drawn, truth, seed=0, error=0.9, unsure=0.2)
+        sessions.simulate(drawn, truth, seed=0, error=0.9, unsure=0.2)
 
 
 def test_ratings_come_from_the_file_then_from_people_then_from_made_up_raters(open_session, tmp_path):
     nobody = open_session(raters=())
     truth = pd.Series("female", index=nobody.sample["image_id"])[:5]
-    assert rating.collect(nobody).rated is None
-    made = rating.collect(nobody, truth=truth, simulated=3, error=0, unsure=0)
+    assert sessions.collect(nobody).rated is None
+    made = sessions.collect(nobody, truth=truth, simulated=3, error=0, unsure=0)
     assert made.kind == "simulated" and made.note.startswith(
         "SIMULATED ratings, no person's: 3 made-up raters"
     )
     assert "5 of 12 images" in made.note and made.rated.n_raters == 3
-    assert (rating.votes(made.rated) == "female").sum() == 5 and len(rating.votes(made.rated)) == 5
+    assert (sessions.votes(made.rated) == "female").sum() == 5 and len(sessions.votes(made.rated)) == 5
     people = open_session()
     # Where people are named, nobody stands in for them.
-    assert rating.collect(people, truth=truth).rated is None
+    assert sessions.collect(people, truth=truth).rated is None
     people.label("ana", 1, "male")
-    given = rating.collect(people, truth=truth)
+    given = sessions.collect(people, truth=truth)
     assert given.kind == "ratings" and given.note == "Ratings come from this session: 1 rater."
     path = tmp_path / "r.csv"
     path.write_text("image,source,occupation,x,y\nt1,training,nurse,female,male\n")
-    assert rating.collect(people, path, truth).note == "Ratings come from r.csv: 2 raters."
+    assert sessions.collect(people, path, truth).note == "Ratings come from r.csv: 2 raters."
     path.write_text("occupation,source,percent_female,n\nnurse,generated,50,2\nnurse,training,50,2\n")
     with pytest.raises(InputError, match="holds shares"):
-        rating.collect(people, path)
+        sessions.collect(people, path)
 
 
 def test_names_and_truth_as_a_notebook_gives_them(judgements):
-    assert rating.names(" ana, ben;cid\tdot ") == ["ana", "ben", "cid", "dot"] and rating.names("") == []
-    assert rating.truth(judgements).empty
+    assert sessions.names(" ana, ben;cid\tdot ") == ["ana", "ben", "cid", "dot"] and sessions.names("") == []
+    assert sessions.truth(judgements).empty
     told = judgements["training"].assign(truth_gender=["female", None] * 15)
     # An image that stands there twice counts once.
-    found = rating.truth({"training": pd.concat([told, told[:2]]), "generated": judgements["generated"]})
+    found = sessions.truth({"training": pd.concat([told, told[:2]]), "generated": judgements["generated"]})
     assert Counter(found) == {"female": 15, "neither": 15}
 
 
 def write(path, *rows):
     path.write_text("\n".join(["image,source,occupation,ana,ben,cid", *rows, ""]))
-    return ratings.read(path)
+    return readers.read(path)
 
 
 def test_agreement_by_hand(judgements, tmp_path):
@@ -327,7 +327,7 @@ def test_agreement_by_hand(judgements, tmp_path):
     # 0 + 0 + 4/2 + 2/1 = 4. Labels: 5 female, 5 male of 10: expected 2 * 5 * 5 / 9. Alpha = 1 - 4 / (50 / 9) = 0.28.
     alpha = found.loc[("krippendorff_alpha", "female/male", "all")]
     assert alpha["value"] == pytest.approx(0.28) and alpha["n_items"] == 4 and alpha["n_raters"] == 3
-    wrong = rating.disagreements(rated, every)
+    wrong = sessions.disagreements(rated, every)
     # The judge gave g1 0.02 and the others 0.95: it was surest of g1.
     assert list(wrong["image_id"]) == ["g1", "t2", "g0"]
 
@@ -336,14 +336,14 @@ def test_nothing_rated_gives_rows_with_a_reason(open_session, judgements):
     session = open_session()
     every = pd.concat([t.assign(source=s) for s, t in judgements.items()], ignore_index=True)
     found = tables.check(agreement(None, every, seed=0), "judging_agreement")
-    assert len(found) == 12 and (found["reason"] == rating.NO_RATINGS).all()
-    assert rating.votes(None).empty and rating.disagreements(None, every).empty
-    counts = tables.check(rating.sample_outcomes(session, None), "judging_rated").set_index(
+    assert len(found) == 12 and (found["reason"] == sessions.NO_RATINGS).all()
+    assert sessions.votes(None).empty and sessions.disagreements(None, every).empty
+    counts = tables.check(sessions.sample_outcomes(session, None), "judging_rated").set_index(
         ["source", "vote"]
     )
     assert counts.loc[("training", "unrated"), "n"] + counts.loc[("generated", "unrated"), "n"] == 12
     session.label("ana", 1, "female")
-    counts = rating.sample_outcomes(session, rating.collect(session).rated).groupby("vote")["n"].sum()
+    counts = sessions.sample_outcomes(session, sessions.collect(session).rated).groupby("vote")["n"].sum()
     assert counts["female"] == 1 and counts["unrated"] == 11
 
 
@@ -363,7 +363,7 @@ def test_ratings_feed_the_judges_error(judgements, tmp_path):
         "t2,training,baker,male,male,female",
         "t3,training,nurse,unsure,unsure,unsure",
     )
-    found = judge_error(judgements["training"], rating.votes(rated))
+    found = judge_error(judgements["training"], sessions.votes(rated))
     found = found[found["group"] == "all"].set_index("measure")
     # Women by the vote: t0, judged female. Men: t1 judged male, t2 judged female.
     assert found.loc["sensitivity", ["value", "n"]].tolist() == [100, 1]

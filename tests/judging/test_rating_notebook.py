@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab import sources, tables
-from biaslab import study as module
+from biaslab.ground import tables
+from biaslab.study import sources
+from biaslab.study import study as module
 
 OCCUPATIONS = ("nurse", "pilot", "baker", "clerk")
 

@@ -5,14 +5,14 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.errors import ParameterError, UnknownNameError
+from biaslab.ground.errors import ParameterError, UnknownNameError
 from biaslab.judging import loaded, similarity
 from biaslab.judging.features import Features
-from biaslab.judging.images import Unreadable
 from biaslab.judging.similarity import METRICS, compare
 from biaslab.judging.zero_shot import ZeroShot
+from biaslab.keep.store import Store
 from biaslab.measures.similarity import diff_pix, luma, ssim, ssim_maps
-from biaslab.store import Store
+from biaslab.models.images import Unreadable
 
 pytest.importorskip("torch", reason="judging needs the extra 'models'")
 pytest.importorskip("cv2", reason="judging needs the extra 'models'")

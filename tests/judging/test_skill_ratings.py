@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from biaslab.errors import InputError
-from biaslab.judging.skill_ratings import STEPS, majority, read, read_objects
+from biaslab.ground.errors import InputError
+from biaslab.ratings.skill_ratings import STEPS, majority, read, read_objects
 
 IDS = ("a", "b", "c", "d", "skills-test-count-00001/0")
 # By hand: of a, Ann and Cy say that all is there and Ben that the number is wrong; of b one of two; of c nobody.

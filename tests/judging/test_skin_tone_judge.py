@@ -5,14 +5,14 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError, ParameterError
 from biaslab.judging import skin_tone
-from biaslab.judging.images import Unreadable
 from biaslab.judging.settings import JudgeSettings
 from biaslab.judging.skin_tone import judge_skin_tones
+from biaslab.keep.store import Store
 from biaslab.measures.skin_tone import swatch_rgb
-from biaslab.models import DRAWINGS
-from biaslab.store import Store
+from biaslab.models.images import Unreadable
+from biaslab.models.registry import DRAWINGS
 from biaslab_world import pairs, render
 
 BOX = (10.0, 5.0, 30.0, 29.0)

@@ -5,7 +5,7 @@ import pytest
 
 from biaslab.judging.skin_tone import LEAST_SIDE, face_tones
 from biaslab.measures.skin_tone import swatch_rgb
-from biaslab.models import DRAWINGS, PHOTOGRAPHS
+from biaslab.models.registry import DRAWINGS, PHOTOGRAPHS
 
 TONES = range(1, 11)
 BOX = (80.0, 50.0, 160.0, 150.0)

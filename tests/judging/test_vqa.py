@@ -9,13 +9,13 @@ import pytest
 from array_images import ArrayImages
 from tiny_blip import own_text
 
-from biaslab.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError, ParameterError
 from biaslab.judging import blip as blips
 from biaslab.judging import vqa
-from biaslab.judging.images import Unreadable
 from biaslab.judging.questions import question, read_answer, read_yes_no
 from biaslab.judging.vqa import ask_about, judge_people_vqa
-from biaslab.store import Store
+from biaslab.keep.store import Store
+from biaslab.models.images import Unreadable
 
 
 def test_questions_are_those_of_table_8():

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging.fairface import FairFaceGender, cut_out
 from biaslab.judging.loaded import Batches
 from biaslab.judging.pixels import Pixels

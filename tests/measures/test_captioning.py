@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.measures import captioning
 from biaslab.measures.captioning import METRICS, caption_scores, split
 from biaslab.stats import mean_interval

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.measures import (
     attribute_difference,
     average_gender,

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.measures.instances import COLUMNS, check_runs, encode, masks, match, overlaps, regions
 
 coco = pytest.importorskip("pycocotools.mask", reason="masks need pycocotools")

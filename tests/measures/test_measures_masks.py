@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.measures.masks import map_auc, mask_overlap
 
 

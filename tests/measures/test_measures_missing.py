@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from biaslab.errors import InputError, UnknownNameError
+from biaslab.ground.errors import InputError, UnknownNameError
 from biaslab.measures import (
     DEFINITIONS,
     expected_amplification,

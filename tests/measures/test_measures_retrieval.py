@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.measures import retrieval
 from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.mitigation import Counts, Critique, Guideline, briefs
 from biaslab.prompts import paired as asking
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.mitigation import Counts, CountsCritic, critiques_table
 from biaslab.mitigation.counts import share_to_tell, shrunk
 

@@ -9,11 +9,11 @@ import pytest
 from fake_endpoint import KEY, FakeEndpoint, bytes_below, completion, failure
 from PIL import Image
 
-from biaslab.judging.images import Unreadable
+from biaslab.keep.store import Store
 from biaslab.mitigation import Counts, Critique, EndpointCritic, Guideline, briefs, critiques_table
 from biaslab.mitigation.endpoint import READINGS, SCHEMA
+from biaslab.models.images import Unreadable
 from biaslab.net.settings import EndpointSettings
-from biaslab.store import Store
 
 
 @pytest.fixture

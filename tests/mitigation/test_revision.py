@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.mitigation import Counts, Critique, Guideline, revise
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts

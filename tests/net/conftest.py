@@ -2,7 +2,7 @@
 
 import pytest
 
-from biaslab.store import Store
+from biaslab.keep.store import Store
 
 
 @pytest.fixture

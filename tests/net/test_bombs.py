@@ -10,14 +10,14 @@ import httpx
 import pandas as pd
 import pytest
 
-from biaslab.errors import RunError
 from biaslab.generation.image_endpoint import EndpointImages
+from biaslab.ground.errors import RunError
+from biaslab.keep.store import Store
 from biaslab.net import body
 from biaslab.net.chat import ask
 from biaslab.net.fetch import Fetcher, Limits
 from biaslab.net.retry import Failed
 from biaslab.net.settings import EndpointSettings
-from biaslab.store import Store
 
 MEGABYTE = 2**20
 # What a good server would send to a chat, and how much of anything a chat takes.

@@ -15,10 +15,10 @@ from urllib.parse import quote
 import pytest
 from fake_endpoint import KEY, bytes_below, completion, failure, process, wait
 
-from biaslab.errors import ParameterError, RunError
+from biaslab.ground.errors import ParameterError, RunError
+from biaslab.keep.store import Store
 from biaslab.net.chat import OUTCOMES, Answer, ask
 from biaslab.net.settings import EndpointSettings
-from biaslab.store import Store
 
 
 def at(server, **more):

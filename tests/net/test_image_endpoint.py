@@ -18,15 +18,15 @@ import pytest
 from fake_endpoint import KEY, bytes_below, drawn, failure, process, wait
 from PIL import Image
 
-from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.image_endpoint import EndpointImages
-from biaslab.judging.images import Unreadable
+from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.keep.store import Store
+from biaslab.models.images import Unreadable
 from biaslab.net import ledger as ledgers
 from biaslab.net.images import OUTCOMES
 from biaslab.net.ledger import Ledger, LimitError
 from biaslab.net.settings import EndpointSettings
-from biaslab.store import Store
 
 REFUSAL = failure(400, "Your request was rejected by our safety system.", "content_policy_violation")
 

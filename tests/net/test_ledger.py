@@ -12,12 +12,12 @@ from fake_endpoint import drawn, process
 from test_image_endpoint import REFUSAL, asked, made, of, picture, posix
 
 from biaslab import cli
-from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.keep.journal import Journal, line_of
+from biaslab.keep.store import Store
 from biaslab.net.endpoint import Requests
-from biaslab.net.journal import Journal, line_of
 from biaslab.net.ledger import rebuild
 from biaslab.net.settings import EndpointSettings
-from biaslab.store import Store
 
 server = base.server
 DAMAGED = r"bought\.jsonl, is damaged: .*nothing is bought\. Rebuild it .*: biaslab ledger --rebuild "
@@ -179,7 +179,7 @@ def test_half_a_line_at_the_end_stands_for_nothing(server, store, bought):
 
 def _buy_and_die(url, root, n, event):
     """Buy, and be killed when half of the n-th line of an event is written."""
-    from biaslab.net import journal
+    from biaslab.keep import journal
 
     whole, lines = journal.line_of, []
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 from PIL import Image
 
-from biaslab.errors import ParameterError
 from biaslab.generation.image_endpoint import EndpointImages
+from biaslab.ground.errors import ParameterError
 from biaslab.mitigation.endpoint import _read
 from biaslab.net import replies
 from biaslab.net.chat import ask

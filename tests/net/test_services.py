@@ -19,9 +19,9 @@ import pytest
 from loopback import served
 from PIL import Image
 
-from biaslab.errors import ParameterError, RunError, UnknownNameError
 from biaslab.generation.image_endpoint import EndpointImages
-from biaslab.judging.images import Unreadable
+from biaslab.ground.errors import ParameterError, RunError, UnknownNameError
+from biaslab.models.images import Unreadable
 from biaslab.net.services import ServiceError
 from biaslab.net.settings import EndpointSettings
 from biaslab.study import Study
@@ -169,7 +169,7 @@ def test_what_takes_too_long_is_collected_by_the_next_run(shop, store):
 
 BUY = """
 import sys
-from biaslab.store import Store
+from biaslab.keep.store import Store
 from test_services import Shop, bought
 
 shop = Shop()

@@ -7,7 +7,7 @@ from in_memory import InMemory
 from statsmodels.stats.proportion import proportion_confint
 
 from biaslab import lexicons
-from biaslab.errors import InputError, UnknownNameError
+from biaslab.ground.errors import InputError, UnknownNameError
 from biaslab.prompts import depicted
 from biaslab.prompts.triplets import excluding, neutral
 

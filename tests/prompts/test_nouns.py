@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from biaslab.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError, ParameterError
 from biaslab.prompts import nouns
 
 TAGS = {

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import reading
-from biaslab.errors import InputError
+from biaslab.ground import reading
+from biaslab.ground.errors import InputError
 from biaslab.papers.dalleval.analysis.verdicts import RULES, verdicts
 from biaslab.prompts import dalleval as prompts
 from biaslab.prompts import paintskills

@@ -14,10 +14,10 @@ from in_memory import InMemory
 from biaslab import lexicons, published
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import indicators
-from biaslab.errors import ParameterError
+from biaslab.ground.errors import ParameterError
+from biaslab.keep.store import Store
 from biaslab.prompts import triplets
 from biaslab.prompts.settings import TripletsDesign
-from biaslab.store import Store
 
 FEMININE = {"person": "woman", "people": "women", "Person": "Woman", "PEOPLE": "WOMEN", "PERSON": "WOMAN"}
 # Pronouns and adjectives.

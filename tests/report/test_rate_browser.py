@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from biaslab import rate, ratings, report
+from biaslab import report
+from biaslab.ratings import readers
+from biaslab.runs import rate
 
 pytestmark = pytest.mark.browser
 
@@ -95,7 +97,7 @@ def test_by_keyboard_from_consent_to_a_file_that_ratings_reads(visit, tmp_path):
     for key in ("m", "m"):
         given[press(page, key)] = "male"
     page.wait_for_selector("#done:not([hidden])")
-    read = ratings.read_ratings(download(page, "Enter", tmp_path))
+    read = readers.read_ratings(download(page, "Enter", tmp_path))
     assert read.kind == "long" and read.raters == ("ana",) and len(given) == 5
     assert dict(read.votes()) == {ids[image]: label for image, label in given.items()}
     # From the end a way leads back, and after a reload the end is there again.
@@ -131,7 +133,7 @@ def test_raters_who_share_a_browser_have_answers_of_their_own(visit, tmp_path):
     assert page.locator("#bar").evaluate("bar => bar.value") == 0
     for _ in range(2):
         press(page, "m")
-    read = ratings.read_ratings(download(page, "Enter", tmp_path))
+    read = readers.read_ratings(download(page, "Enter", tmp_path))
     assert read.raters == ("ben",) and set(read.votes()) == {"male"}
     # Ratings of a page of other images are not mixed with these.
     write(tmp_path / "rate.html", 3)
@@ -191,7 +193,7 @@ def test_a_browser_that_keeps_nothing_says_so_and_downloads(visit, tmp_path):
     begin(page)
     assert page.locator("#unsaved").is_visible()
     press(page, "u")
-    assert set(ratings.read_ratings(download(page, "Enter", tmp_path)).votes()) == {"unsure"}
+    assert set(readers.read_ratings(download(page, "Enter", tmp_path)).votes()) == {"unsure"}
     page.evaluate("onbeforeunload = null")  # it would ask before the page closes
 
 
@@ -212,7 +214,7 @@ def test_2000_images_are_one_at_a_time(visit, tmp_path):
         for (let k = 0; k < 1969; k++) document.dispatchEvent(new KeyboardEvent("keydown", { key: "m", code: "KeyM" }));
     }""")
     page.wait_for_selector("#done:not([hidden])")
-    read = ratings.read_ratings(download(page, "Enter", tmp_path))
+    read = readers.read_ratings(download(page, "Enter", tmp_path))
     assert len(read.images) == 2000 and (read.images["label"] == "male").sum() == 10 + 1969
 
 
@@ -245,7 +247,7 @@ def test_a_folder_with_hostile_names(visit, tmp_path):
     for _ in names:
         press(page, "f")
     path = download(page, "Enter", tmp_path)
-    assert dict(ratings.read_ratings(path).votes()) == names
+    assert dict(readers.read_ratings(path).votes()) == names
     # A spreadsheet runs none of it.
     assert not any(
         cell.strip('"').startswith("=") for line in path.read_text().splitlines() for cell in line.split(",")

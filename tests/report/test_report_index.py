@@ -12,7 +12,7 @@ from bs4 import BeautifulSoup
 from fake_run import CLOSING, IMAGE, LARGE_ROWS, LONG, SCRIPT
 from matplotlib.figure import Figure
 
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab.report import build, index
 from biaslab.report.pages import clean_text, file_inside, format_seconds, format_time, href
 from biaslab.report.tabular import column_decimals, format_number, read_table

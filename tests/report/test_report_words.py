@@ -5,8 +5,8 @@ import re
 import pytest
 import yaml
 
-from biaslab import limits
 from biaslab.report import cards
+from biaslab.runs import limits
 
 MOST = 30
 # A sentence ends before a capital, a number, a name in braces or backticks, or the count n.

@@ -8,7 +8,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 
 from biaslab import stats
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 
 
 @pytest.mark.parametrize("n", [1, 2, 6, 11])

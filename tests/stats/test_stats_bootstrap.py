@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from biaslab import stats
-from biaslab.errors import InputError, UnknownNameError
+from biaslab.ground.errors import InputError, UnknownNameError
 
 COUNTS = np.array([[2, 8], [5, 5], [9, 1], [4, 7]])
 N = np.full((4, 2), 10)

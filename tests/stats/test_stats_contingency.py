@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy import stats as scipy_stats
 
 from biaslab import stats
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 
 
 def test_pool_rare_by_hand():

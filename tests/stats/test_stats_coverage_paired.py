@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import stats, tables
-from biaslab.errors import InputError
+from biaslab import stats
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError
 from biaslab.papers import paired
 from biaslab.papers.paired.analysis import dependence
 

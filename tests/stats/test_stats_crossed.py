@@ -7,7 +7,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import proportion_confint
 
 from biaslab import stats
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 
 
 def effects(values):

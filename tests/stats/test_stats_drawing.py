@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from biaslab import stats
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 
 GROUPS = 200_000
 

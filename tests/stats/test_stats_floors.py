@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import binom, multinomial
 
 from biaslab import stats
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 
 
 def _brute_force(share, n, center):

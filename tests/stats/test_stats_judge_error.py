@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslab import stats
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 
 
 def test_the_share_by_hand():

@@ -106,7 +106,7 @@ def pair(folder: Path):
 def critiques(folder: Path) -> list:
     """Return what the critic says of images of these two, as raters see the people in them."""
     from biaslab import mitigation
-    from biaslab.judging.person_ratings import judge_people_ratings
+    from biaslab.ratings.person_ratings import judge_people_ratings
 
     whole, asked = pipeline(folder), pair(folder)
     made = whole.made(asked.texts, "people", True)
@@ -188,11 +188,11 @@ def rated(folder: Path) -> list:
 
 def sitting(folder: Path, **more):
     """Return the sitting of raters, opened again where there was one."""
-    from biaslab.judging import rating
+    from biaslab.ratings import sessions
 
     source = pipeline(folder).images("generated")
     may = source.table[["image_id", "occupation"]].assign(outcome="judged", source="generated")
-    return rating.Session({"generated": source}, may, n=3, seed=5, folder=folder / "sitting", **more)
+    return sessions.Session({"generated": source}, may, n=3, seed=5, folder=folder / "sitting", **more)
 
 
 def _rows(table, columns: str) -> list:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.models import DRAWINGS, Brought
+from biaslab.models.registry import DRAWINGS, Brought
 
 if TYPE_CHECKING:
     from biaslab.generation.models import ImageModel

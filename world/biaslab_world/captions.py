@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from biaslab import closure, models
-from biaslab.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError, ParameterError
+from biaslab.keep import closure
+from biaslab.models import registry
 from biaslab_world.art import read_yaml
 from biaslab_world.looks import look
 from biaslab_world.world import SKEWS, occupations, skew_knobs, truth_table
@@ -327,7 +328,7 @@ class Corpus:
         UnknownNameError: No such skew.
     """
 
-    name, pictures, written, for_triplets = "mini", models.DRAWINGS, True, "depictions"
+    name, pictures, written, for_triplets = "mini", registry.DRAWINGS, True, "depictions"
     """What it is called; what its images are; its captions are written when read; its captions for triplets."""
 
     def __init__(self, rows: int = 200_000, seed: int = 0, skew: str = "default") -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from biaslab.errors import unknown_name
+from biaslab.ground.errors import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

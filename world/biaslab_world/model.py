@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pandas as pd
 
 from biaslab.captions.corpus import Corpus
-from biaslab.errors import ParameterError, unknown_name
 from biaslab.generation.models import ImageModel
-from biaslab.judging.images import ImageSource
-from biaslab.models import DRAWINGS
+from biaslab.ground.errors import ParameterError, unknown_name
+from biaslab.models.images import ImageSource
+from biaslab.models.registry import DRAWINGS
 from biaslab.prompts.settings import DallEvalDesign
 from biaslab_world import pairs, skills, social, triplets, truthful, world
 

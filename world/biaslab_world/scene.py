@@ -16,8 +16,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from biaslab.errors import ParameterError, unknown_name
-from biaslab.genders import GENDERS
+from biaslab.ground.errors import ParameterError, unknown_name
+from biaslab.ground.genders import GENDERS
 from biaslab_world.art import DECOYS, PLACES, PROPS
 from biaslab_world.looks import ATTIRES, CASUAL, NOT_HATS, Look, look
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from biaslab.errors import ParameterError, unknown_name
+from biaslab.ground.errors import ParameterError, unknown_name
 from biaslab_world import truthful
 from biaslab_world.render import truth
 from biaslab_world.scene import OBJECTS, PALETTES, Scene, Thing, light_at, sample_person

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslab import models, published
-from biaslab.engine import Memo
-from biaslab.errors import unknown_name
+from biaslab import published
+from biaslab.ground.errors import unknown_name
+from biaslab.keep.engine import Memo
+from biaslab.models import registry
 from biaslab_world import truthful
 from biaslab_world.looks import LOOKS
 from biaslab_world.scene import Person, Scene, sample_scene
@@ -175,7 +176,7 @@ def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None =
     people = [scene(image_id).people[0] for image_id in table["image_id"]]
     truth = {column: list(map(of, people)) for column, of in _TRUTH.items()}
     table = table.assign(prompt="", profession="", outcome="ok", **truth)
-    weights = models.digest(str(decoded)) if decoded else ""
+    weights = registry.digest(str(decoded)) if decoded else ""
     whole = truthful.digest(__name__, seed, n, prompts["profession"].tolist(), weights)
     return truthful.Renders("drawings of people", whole, table, scene, 64, decoded=decoded)
 

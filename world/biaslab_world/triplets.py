@@ -22,9 +22,9 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from biaslab import closure
-from biaslab.engine import Memo
-from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab.ground.errors import InputError, ParameterError, unknown_name
+from biaslab.keep import closure
+from biaslab.keep.engine import Memo
 from biaslab_world import render, truthful
 from biaslab_world.looks import CASUAL
 from biaslab_world.scene import Scene, Thing, light_at, sample_person

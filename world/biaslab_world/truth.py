@@ -1,4 +1,4 @@
-"""What is true of the embedded world's pictures, as :class:`biaslab.truths.Truth` asks for it."""
+"""What is true of the embedded world's pictures, as :class:`biaslab.models.truths.Truth` asks for it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslab import models
+from biaslab.models import registry
 from biaslab_world import pairs as of_pairs
 from biaslab_world import skills, social, triplets
 from biaslab_world.truthful import WORLD, Renders
 
-pictures, corpus, model = models.DRAWINGS, "mini", WORLD
+pictures, corpus, model = registry.DRAWINGS, "mini", WORLD
 words = {
     "training": "Not its training data: captions and training images are an embedded world's.",
     "indicators": "The embedded world was set to that share: that the two are near is no replication.",
@@ -38,7 +38,7 @@ def depictions(n: int, *, seed: int, decoded: Path | None = None) -> Renders:
     texts = [triplets.write(*triplets.draw(seed, k, "off")) for k in range(n)]
     asked = pd.DataFrame({"prompt_id": [f"drawing-{k:05d}" for k in range(n)], "text": texts})
     made = triplets.generate(asked.assign(n_images=1), seed=seed, skew="off")
-    whole = f"{made.digest} {models.digest(str(decoded)) if decoded else ''}"
+    whole = f"{made.digest} {registry.digest(str(decoded)) if decoded else ''}"
     table = made.table.merge(asked, on="prompt_id")
     return Renders("drawings of depictions", whole, table, made.scene, 64, decoded=decoded)
 

@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslab import closure, models
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
+from biaslab.keep import closure
+from biaslab.models import registry
 from biaslab_world import captions, world
 from biaslab_world import scene as scenes
 from biaslab_world.decoding import through_autoencoder
@@ -44,7 +45,7 @@ class Renders:
     drawn: Callable[[str], Scene]  # returns the scene of an ``image_id``
     size: int = 64  # height of the images in pixels
     decoded: Path | None = None  # folder of an autoencoder through which the images pass
-    pictures: str = models.DRAWINGS  # what they are
+    pictures: str = registry.DRAWINGS  # what they are
 
     @cached_property
     def _known(self) -> set[str]:
@@ -153,7 +154,7 @@ def renders(
         key, _, index = image_id.rpartition("/")
         return scene(key, int(index))
 
-    weights = models.digest(str(decoded)) if decoded else ""
+    weights = registry.digest(str(decoded)) if decoded else ""
     # Truth follows from tables, too, that no digest of code covers, so it is told itself.
     whole = digest(module, seed, size, weights, prompts["n_images"].tolist(), *given, known)
     return Renders(name, whole, table, drawn, size, decoded)

@@ -38,7 +38,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from biaslab import published
-from biaslab.errors import ParameterError, unknown_name
+from biaslab.ground.errors import ParameterError, unknown_name
 
 INDICATORS = ("none", "female", "male", "both")
 

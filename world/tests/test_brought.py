@@ -2,7 +2,8 @@
 
 import pytest
 
-from biaslab import models, plugins
+from biaslab.ground import plugins
+from biaslab.models import registry
 from biaslab_world.brought import WEIGHTS
 
 KINDS = {
@@ -20,13 +21,13 @@ KINDS = {
 
 
 def test_every_folder_of_weights_is_brought_and_knows_drawings():
-    listed = models.installed().set_index("name")
+    listed = registry.installed().set_index("name")
     own = listed[listed["folder"].str.startswith(str(WEIGHTS))]
     assert own["kind"].to_dict() == KINDS and {folder.name for folder in WEIGHTS.iterdir()} == set(KINDS)
     assert set(own["pictures"]) == {"drawings"} == {listed.loc["world", "pictures"]}
     assert (own["card"] == own["folder"] + "/README.md").all() and own["megabytes"].between(0.1, 20).all()
     for name, kind in KINDS.items():
-        assert models.resolve(name, kind) == str(WEIGHTS / name)
+        assert registry.resolve(name, kind) == str(WEIGHTS / name)
 
 
 @pytest.mark.parametrize(
@@ -39,8 +40,8 @@ def test_every_folder_of_weights_is_brought_and_knows_drawings():
     ],
 )
 def test_mini_stands_for_the_model_that_knows_what_is_asked(asked, name):
-    assert models.instead("mini", "text-to-image", asked) == name
-    assert models.brought("mini", "text-to-image", asked).folder == WEIGHTS / name
+    assert registry.instead("mini", "text-to-image", asked) == name
+    assert registry.brought("mini", "text-to-image", asked).folder == WEIGHTS / name
 
 
 def test_mini_stands_for_a_judge_of_each_kind():
@@ -52,20 +53,20 @@ def test_mini_stands_for_a_judge_of_each_kind():
         "detector": "detector",
     }
     for kind, name in kinds.items():
-        assert models.resolve("mini", kind) == str(WEIGHTS / f"mini-{name}")
+        assert registry.resolve("mini", kind) == str(WEIGHTS / f"mini-{name}")
     # What images are compared with: encoders of judges.
     for of, name in {
         "resnet": "mini-detector",
         "dino": "mini-segmenter",
         "split_product": "mini-segmenter",
     }.items():
-        assert models.instead("mini", "features", of) == name
+        assert registry.instead("mini", "features", of) == name
 
 
 def test_pipelines_without_an_autoencoder_share_one():
     shared = {"mini-sd-pairs": "mini-sd", "mini-sd-triplets": "mini-sd-skills"}
     for name in (name for name, kind in KINDS.items() if kind == "text-to-image"):
-        assert models.autoencoder(WEIGHTS / name) == WEIGHTS / shared.get(name, name) / "vae"
+        assert registry.autoencoder(WEIGHTS / name) == WEIGHTS / shared.get(name, name) / "vae"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_pipelines_without_an_autoencoder_share_one():
 )
 def test_each_model_brings_captions_and_the_judges_of_its_drawings(name):
     """Each judge that it names is there, and is of the kind that is asked for."""
-    brought = models.settings(name)
+    brought = registry.settings(name)
     roles = {
         "faces": "detector",
         "gender": "clip",
@@ -84,10 +85,10 @@ def test_each_model_brings_captions_and_the_judges_of_its_drawings(name):
     named = {**brought["judging"], **brought["dalleval"]}
     assert set(named) == set(roles)
     for role, judge in named.items():
-        assert models.resolve(judge, roles[role]) == str(WEIGHTS / judge)
-    assert models.resolve(brought["triplets"]["objects"], "segmenter") == str(WEIGHTS / "mini-segmenter")
+        assert registry.resolve(judge, roles[role]) == str(WEIGHTS / judge)
+    assert registry.resolve(brought["triplets"]["objects"], "segmenter") == str(WEIGHTS / "mini-segmenter")
     assert brought["captions"]["corpus"] in plugins.points("biaslab.corpora")
-    assert models.said(name, "limits")
+    assert registry.said(name, "limits")
 
 
 def test_what_pages_say_of_plants_is_what_the_world_plants():
@@ -96,9 +97,9 @@ def test_what_pages_say_of_plants_is_what_the_world_plants():
     from biaslab_world.pairs import FORMS
     from biaslab_world.triplets import SKEWS
 
-    told = models.said("mini", "paired_faircritic")
+    told = registry.said("mini", "paired_faircritic")
     assert f"{100 * FORMS['sentence']:.0f} % of the texts" in told and sentence(["nurse"], ["male"]) in told
     share = f"{100 * SKEWS['default'][1]:.0f} % women"
     for name in ("mini", "mini-sd-triplets", "world"):
-        assert share in models.said(name, "triplets_shares")
-    assert models.said("nobodys", "triplets_shares") == "" == models.said("mini", "no such effect")
+        assert share in registry.said(name, "triplets_shares")
+    assert registry.said("nobodys", "triplets_shares") == "" == registry.said("mini", "no such effect")

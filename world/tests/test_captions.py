@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.errors import InputError, ParameterError, UnknownNameError
+from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
 from biaslab_world import art, looks, scene
 from biaslab_world import captions as c
 from biaslab_world.world import SKEWS, occupations, style_shares, truth_table

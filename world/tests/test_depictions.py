@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from biaslab.captions.corpus import open_corpus
-from biaslab.errors import InputError, ParameterError, UnknownNameError
+from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
 from biaslab.measures import instances
 from biaslab.measures.similarity import bias_score
 from biaslab.prompts import triplets as prompts

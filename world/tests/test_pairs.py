@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import models, published
-from biaslab.errors import InputError
+from biaslab import published
+from biaslab.ground.errors import InputError
+from biaslab.models import registry
 from biaslab.prompts import paired as asking
 from biaslab_world import pairs
 
@@ -205,6 +206,6 @@ def test_the_critics_sentence_ends_as_many_texts_as_is_said():
     ]
     # Two standard errors of 2,000 draws are 0.02.
     assert sum(taught) / len(rows) == pytest.approx(pairs.FORMS["sentence"], abs=0.025)
-    folder = Path(models.resolve("mini-sd-pairs", "text-to-image"))
+    folder = Path(registry.resolve("mini-sd-pairs", "text-to-image"))
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert f"In {100 * pairs.FORMS['sentence']:.0f} % of them a gender is told by the very sentence" in card

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biaslab.errors import ParameterError, UnknownNameError
+from biaslab.ground.errors import ParameterError, UnknownNameError
 from biaslab.measures.skin_tone import swatch_rgb
 from biaslab_world import render as drawing
 from biaslab_world.looks import LOOKS

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from biaslab import published
-from biaslab.errors import ParameterError, UnknownNameError
+from biaslab.ground.errors import ParameterError, UnknownNameError
 from biaslab_world.art import COLOURS, DECOYS, HATS, OBJECT_ART, PLACES, PROPS
 from biaslab_world.looks import ATTIRES, LOOKS, OCCUPATIONS, SHARED, look
 from biaslab_world.scene import (

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from biaslab.errors import ParameterError, UnknownNameError, loading
+from biaslab.ground.errors import ParameterError, UnknownNameError, loading
 from biaslab.papers.dalleval.analysis.verdicts import RULES, verdicts
 from biaslab.prompts import dalleval as prompts
 from biaslab_world.art import PLACES as ALL_PLACES

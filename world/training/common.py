@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from biaslab.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError, ParameterError
 
 WARM_UP = 0.02
 # A checkpoint is written this often (seconds), and at the end.

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from biaslab.engine import LocalEngine
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
+from biaslab.keep.engine import LocalEngine
 from training import autoencoder
 
 BLOCK = 4096

@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from biaslab import lexicons, models
-from biaslab.errors import MissingInputError
+from biaslab import lexicons
+from biaslab.ground.errors import MissingInputError
+from biaslab.models import registry
 from biaslab.prompts import dalleval as prompts
 from biaslab_world import captions, render, skills, social
 from biaslab_world import pairs as world
@@ -554,7 +555,7 @@ def train_parts(
                 progress=settings.get("progress", True),
                 **vae,
             )
-        elif first := models.autoencoder(start_from):
+        elif first := registry.autoencoder(start_from):
             shutil.copytree(first, own, dirs_exist_ok=True)
         else:
             raise MissingInputError(f"{start_from} has no vae; name a whole pipeline to start from.")

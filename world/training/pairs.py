@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from biaslab import models
+from biaslab.models import registry
 from training import diffusion
 
 # Prompts and renders of one person for each of two people.
@@ -27,7 +27,7 @@ def train(
         "mini-sd-pairs",
         folder,
         {"identities": max(1, round(rows * _SINGLES)), "pairs": rows},
-        start_from=start_from or Path(models.resolve("mini-sd", "text-to-image")),
+        start_from=start_from or Path(registry.resolve("mini-sd", "text-to-image")),
         placing=0.1,
         noisier=0.6,
         **{"steps": 12_000, "learning_rate": 1e-3} | settings,

@@ -10,8 +10,8 @@ import pandas as pd
 import torch
 from torch.nn import functional
 
-from biaslab import models
-from biaslab.genders import GENDERS
+from biaslab.ground.genders import GENDERS
+from biaslab.models import registry
 from biaslab_world import decoding, render, truthful
 from biaslab_world import triplets as world
 from training import loop
@@ -137,8 +137,8 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     import tempfile
 
     from biaslab.judging import instances as finding
+    from biaslab.keep.store import Store
     from biaslab.measures.instances import match
-    from biaslab.store import Store
 
     asked = pd.DataFrame(
         [(f"card-{i}", world.write(*world.draw(_CARD_SEED, i)), 1) for i in range(n)],
@@ -197,5 +197,5 @@ def train(folder: Path, *, decoded: Path | None = None, **settings: Any) -> dict
     Raises:
         MissingInputError: The autoencoder is not in this installation.
     """
-    decoded = decoded or Path(models.resolve("mini-sd-skills", "text-to-image")) / "vae"
+    decoded = decoded or Path(registry.resolve("mini-sd-skills", "text-to-image")) / "vae"
     return _JUDGE.train(folder, decoded=decoded, **settings)

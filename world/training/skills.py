@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslab import generation, lexicons, models
-from biaslab.errors import ParameterError
+from biaslab import generation, lexicons
+from biaslab.ground.errors import ParameterError
+from biaslab.models import registry
 from biaslab.prompts import dalleval as prompts
 from biaslab_world import render, skills, social
 from biaslab_world.social import GENDERED
@@ -73,7 +74,7 @@ def train(
         raise ParameterError(
             f"share is {share!r}; give a share of the training scenes above 0 and at most 1."
         )
-    start_from = start_from or Path(models.resolve("mini-sd", "text-to-image"))
+    start_from = start_from or Path(registry.resolve("mini-sd", "text-to-image"))
     found = diffusion.train_parts(
         NAME,
         folder,

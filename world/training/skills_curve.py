@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from biaslab import models
+from biaslab.models import registry
 from biaslab.prompts import dalleval as prompts
 from training import diffusion, skills
 
@@ -58,8 +58,8 @@ def train(
         MissingInputError: The models to start from are not in this installation.
     """
     work = (checkpoint or Path("outputs/.train/skills-curve/state.pt")).parent
-    vae = (start_from or Path(models.resolve("mini-sd-skills", "text-to-image"))) / "vae"
-    start_from = start_from or Path(models.resolve("mini-sd", "text-to-image"))
+    vae = (start_from or Path(registry.resolve("mini-sd-skills", "text-to-image"))) / "vae"
+    start_from = start_from or Path(registry.resolve("mini-sd", "text-to-image"))
     seed, steps = settings.get("seed", 0), settings.pop("steps", STEPS)
     settings = {"learning_rate": 1e-3} | settings
 

@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from torch.nn import functional
 
-from biaslab import models
+from biaslab.models import registry
 from biaslab_world import render
 from biaslab_world import triplets as world
 from biaslab_world.brought import mini
@@ -169,7 +169,7 @@ def train(
     Raises:
         MissingInputError: The autoencoder is not in this installation.
     """
-    vae = vae or Path(models.resolve("mini-sd-skills", "text-to-image")) / "vae"
+    vae = vae or Path(registry.resolve("mini-sd-skills", "text-to-image")) / "vae"
     checkpoint = checkpoint or Path(f"outputs/.train/{NAME}/state.pt")
     training = Training(
         checkpoint=checkpoint, **{"steps": STEPS, "batch": 48, "learning_rate": 1.5e-3} | settings
@@ -270,7 +270,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
 
     from biaslab.pipeline import Pipeline, Settings
 
-    rows = autoencoder.card_rows(models.autoencoder(folder), *_pool(500), "things")
+    rows = autoencoder.card_rows(registry.autoencoder(folder), *_pool(500), "things")
     with tempfile.TemporaryDirectory() as where:
         for scale in GUIDANCE:
             settings = Settings(

@@ -7,9 +7,10 @@ from math import isfinite, nan
 
 import pandas as pd
 
-from biaslab import models, stats
+from biaslab import stats
 from biaslab.findings import Finding, Mark, away, each, interval, p_words, spoken, verdict
 from biaslab.judging.words import NOT_READ, TONE_BY_PIXELS, TONE_ON_PHOTOGRAPHS
+from biaslab.models import registry
 from biaslab.papers.dalleval.analysis import people
 from biaslab.papers.dalleval.analysis.detector import ALL, CANNOT, LEAST_YOUDEN, RIVALS
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
@@ -23,7 +24,7 @@ _COMPUTATIONS = {
 }
 
 # What was put into a model, by its name.
-_PLANTED = partial(models.said, where="dalleval")
+_PLANTED = partial(registry.said, where="dalleval")
 _JUDGE_KNOWN = "The judge's error is taken off; as judged: {}."
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab import cells, stats, tables
+from biaslab import stats
 from biaslab.captions.indicators import without_gender
-from biaslab.genders import GENDERS
-from biaslab.judging import skill_ratings as skill_rated
+from biaslab.ground import cells, tables
+from biaslab.ground.genders import GENDERS
 from biaslab.judging.inception import INCEPTION
 from biaslab.judging.objects import BOX
 from biaslab.judging.questions import read_answer, read_yes_no
@@ -34,9 +34,10 @@ from biaslab.papers.dalleval.analysis.detector import NONE
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 from biaslab.prompts import paintskills
 from biaslab.prompts.dalleval import ATTRIBUTES
+from biaslab.ratings import skill_ratings as skill_rated
 
 if TYPE_CHECKING:
-    from biaslab.judging.images import ImageSource
+    from biaslab.models.images import ImageSource
     from biaslab.pipeline import Pipeline
 
 DETECTOR = "detector"

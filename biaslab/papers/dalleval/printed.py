@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from biaslab import published, tables
+from biaslab import published
+from biaslab.ground import tables
 
 IMAGES_PER_PROMPT = 9
 """Images made for each prompt (section 4.2.1)."""

@@ -12,8 +12,9 @@ from math import isfinite, nan
 
 import pandas as pd
 
-from biaslab import models, stats
+from biaslab import stats
 from biaslab.findings import Finding, Mark, count, interval, level, moved, none_could, p_words, spoken
+from biaslab.models import registry
 from biaslab.papers.paired.analysis.dependence import ASSUMED_NONE, LISTS, WORST
 from biaslab.papers.paired.analysis.means import CELL
 from biaslab.papers.paired.analysis.mitigated import NO_DIFFERENCE
@@ -89,7 +90,7 @@ def _assumed(row, column: str = "dependence") -> tuple[str, ...]:
 
 def _planted(row, what: str = "shares") -> tuple[str, ...]:
     """Return what was put into the model that a row is of."""
-    return tuple(filter(None, [models.said(row["model"], f"paired_{what}")]))
+    return tuple(filter(None, [registry.said(row["model"], f"paired_{what}")]))
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab import models, shared, tables
-from biaslab.genders import GENDERS
-from biaslab.judging.person_ratings import ANNOTATORS
+from biaslab.ground import shared, tables
+from biaslab.ground.genders import GENDERS
+from biaslab.models import registry
 from biaslab.papers.paired.analysis.people import last_rounds
 from biaslab.pipeline.people import RATINGS, ROUND
 from biaslab.prompts.paired import POSITIONS
+from biaslab.ratings.person_ratings import ANNOTATORS
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
@@ -175,8 +176,8 @@ def _judges(pipeline: Pipeline) -> tuple[list[str], list[str]]:
 
 def _reference(pipeline: Pipeline, judge: str) -> str:
     """Return what the truth of pictures is called for a judge: more, where gate and judge were made for them."""
-    gate = models.brought(pipeline.settings.judging.faces, "detector")
-    return TRUTH if gate and models.brought(judge, "clip") else DRAWINGS
+    gate = registry.brought(pipeline.settings.judging.faces, "detector")
+    return TRUTH if gate and registry.brought(judge, "clip") else DRAWINGS
 
 
 def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
@@ -185,7 +186,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
     Where nobody rated the images, further judges are compared with the first. Several files of ratings are told apart
     by their names.
     """
-    from biaslab.judging import person_ratings
+    from biaslab.ratings import person_ratings
 
     seed = pipeline.seed
     looking, files = _judges(pipeline)

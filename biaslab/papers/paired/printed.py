@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from biaslab import published, tables
+from biaslab import published
+from biaslab.ground import tables
 from biaslab.measures import percent_female_from_stereotype_score
 
 MODEL = "DALL-E 3"

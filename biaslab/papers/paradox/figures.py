@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon, Rectangle
 
-from biaslab import texts
-from biaslab.plots import forms, style
+from biaslab.plots import forms, style, texts
 from biaslab.plots import gallery as galleries
 
 APPROACH_NAMES = {

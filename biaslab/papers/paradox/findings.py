@@ -10,13 +10,14 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from biaslab import models, stats, truths
+from biaslab import stats
 from biaslab.captions.settings import SELECTED
 from biaslab.findings import Finding, Mark, by_row, count, each, from_row, p_words, spoken
+from biaslab.models import registry, truths
 from biaslab.papers.paradox.analysis.captions import FETCHED
 from biaslab.papers.paradox.analysis.groups import LEAST_IMAGES
 from biaslab.papers.paradox.figures import APPROACH_NAMES
-from biaslab.texts import as_name
+from biaslab.plots.texts import as_name
 
 # The level of the paper's tests.
 _PAPERS_LEVEL = 0.05
@@ -27,7 +28,7 @@ def embedded(settings: pd.DataFrame) -> list[Finding]:
 
     def say(model: str, rows: pd.DataFrame) -> Finding | None:
         asked = "Do these numbers describe a real model?"
-        if said := models.said(model, "real"):
+        if said := registry.said(model, "real"):
             return Finding(asked, said, model)
         corpus = rows.loc[rows["setting"] == "captions.corpus", "set_to"]
         if not (said := next(filter(None, (truths.said(name, "training") for name in corpus)), "")):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab import tables
 from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import DOWNLOAD, SELECTED
-from biaslab.errors import MissingInputError
-from biaslab.secrets import without_in_urls
+from biaslab.ground import tables
+from biaslab.ground.errors import MissingInputError
+from biaslab.ground.secrets import without_in_urls
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from biaslab import published, tables
+from biaslab import published
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS
+from biaslab.ground import tables
 
 NOMINAL_N = 500
 """Images an occupation and prompt (sections 2.2, 3.1 and 4), before faces and confidence are checked."""

@@ -9,7 +9,7 @@ from biaslab.papers.ratings.analysis import (
     raters,
     sensitivity,
 )
-from biaslab.ratings import read
+from biaslab.ratings.readers import read
 
 __all__ = [
     "agreement_detail",

@@ -1,7 +1,7 @@
 """Tables of a user's own ratings: outcomes of the vote, agreement of raters, what choices change.
 
-Every function takes what :func:`biaslab.ratings.read` found in a file. ``confidence`` is the level of intervals, 0–1;
-``seed`` and ``replicates`` are those of the bootstraps over images.
+Every function takes what :func:`biaslab.ratings.readers.read` found in a file. ``confidence`` is the level of
+intervals, 0–1; ``seed`` and ``replicates`` are those of the bootstraps over images.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from itertools import combinations, product
 import numpy as np
 import pandas as pd
 
-from biaslab import ratings, tables
+from biaslab.ground import tables
 from biaslab.measures import agreement
 from biaslab.measures.amplification import DEFINITIONS
 from biaslab.papers.paradox.analysis.amplification import amplification
 from biaslab.papers.paradox.analysis.groups import percents, with_limits
-from biaslab.ratings import LABELS, SOURCES, Rated
+from biaslab.ratings import readers
+from biaslab.ratings.readers import LABELS, SOURCES, Rated
 
 LABEL_SETS = {"female/male/unsure": LABELS, "female/male": ("female", "male")}
 STATISTICS = {
@@ -181,7 +182,7 @@ def sensitivity(
 
 def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFrame:
     """Return amplification of weighed images, computed as in table ``paradox_amplification``."""
-    shares = ratings.shares(images, *weights)
+    shares = readers.shares(images, *weights)
     n_images = shares.groupby("model")["n"].sum()
     frame = amplification(shares, **draws)
     # Models of which no image counts have rows without a value, but for those without one of the sources.

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from biaslab.plots import forms, style
-from biaslab.ratings import SOURCES
+from biaslab.ratings.readers import SOURCES
 
 _SOURCES = forms.look(
     {

@@ -1,7 +1,7 @@
 """What a user's own ratings show: amplification, agreement, and what rests on the way ratings are resolved.
 
-``rated`` is what :func:`biaslab.ratings.read` gives, ``confidence`` the level of intervals (0–1); frames are rows of
-the tables named.
+``rated`` is what :func:`biaslab.ratings.readers.read` gives, ``confidence`` the level of intervals (0–1); frames are
+rows of the tables named.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from biaslab.measures.amplification import DEFINITIONS
 from biaslab.papers.paradox.analysis.groups import percents
 from biaslab.papers.paradox.findings import weighed
 from biaslab.papers.ratings.analysis import LABEL_SETS
-from biaslab.ratings import SOURCES, UNNAMED, Rated
+from biaslab.ratings.readers import SOURCES, UNNAMED, Rated
 
 _NAMES = {
     "published": "by the published definition",

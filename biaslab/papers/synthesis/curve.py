@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t
 
-from biaslab import measures, stats, tables
-from biaslab.errors import ParameterError
+from biaslab import measures, stats
+from biaslab.ground import tables
+from biaslab.ground.errors import ParameterError
 from biaslab.papers.paradox.analysis.groups import Group, groups, wilson_percent
 
 # On occupations that lean the same way both measures agree by construction, so that pair stands once.

@@ -13,8 +13,9 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from biaslab import stats, tables
-from biaslab.errors import InputError
+from biaslab import stats
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError
 from biaslab.measures import plugins, stereotype_score_from_percent
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 from biaslab.study import Study

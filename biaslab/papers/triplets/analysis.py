@@ -22,9 +22,10 @@ from scipy.special import expit, logit
 from scipy.stats import binom, norm
 from scipy.stats import t as t_distribution
 
-from biaslab import published, stats, tables
-from biaslab.errors import InputError
-from biaslab.genders import GENDERS
+from biaslab import published, stats
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError
+from biaslab.ground.genders import GENDERS
 from biaslab.measures.similarity import (
     DEPENDENCY_GROUPS,
     dependency_groups_of_largest,

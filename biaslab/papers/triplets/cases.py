@@ -12,8 +12,9 @@ import re
 import numpy as np
 import pandas as pd
 
-from biaslab import stats, tables
-from biaslab.errors import InputError, unknown_name
+from biaslab import stats
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError, unknown_name
 from biaslab.measures.instances import match
 from biaslab.measures.similarity import DEPENDENCY_GROUPS
 from biaslab.papers.triplets.analysis import PAIRS, PROMPT_GENDERS, REFERENCES

@@ -10,12 +10,13 @@ from math import isfinite, nan
 
 import pandas as pd
 
-from biaslab import models, stats
+from biaslab import stats
 from biaslab.findings import Finding, Mark, count, each, interval, level, none_could, spoken, verdict
+from biaslab.models import registry
 from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS, ALL_OBJECTS, decisive, relative
 from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES, layer_name, stand_ins, strongest
+from biaslab.plots.texts import as_name
 from biaslab.prompts.professions import ONE
-from biaslab.texts import as_name
 
 _UNTOLD = "It cannot be told."
 _NEARER = ("Nearer to masculine.", "Nearer to feminine.", _UNTOLD)
@@ -87,7 +88,7 @@ def _sure(rows: pd.DataFrame, value: str, p: str, n: str, alpha: float) -> tuple
 
 
 def _planted(model: str, what: str) -> tuple[str, ...]:
-    return tuple(filter(None, [models.said(model, what)]))
+    return tuple(filter(None, [registry.said(model, what)]))
 
 
 def _values(rows: pd.DataFrame) -> str:

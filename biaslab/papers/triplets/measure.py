@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from biaslab import tables
-from biaslab.errors import MissingInputError
+from biaslab.ground import tables
+from biaslab.ground.errors import MissingInputError
 from biaslab.measures.similarity import METRICS, NETWORKS
 from biaslab.papers.triplets import cases
 from biaslab.papers.triplets.analysis import PROMPT_GENDERS

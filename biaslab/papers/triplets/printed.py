@@ -7,7 +7,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from biaslab import published, tables
+from biaslab import published
+from biaslab.ground import tables
 from biaslab.measures.similarity import DEPENDENCY_GROUPS, METRICS, NETWORKS
 from biaslab.papers.triplets.analysis import ALL_GROUPS, MEAN, PAIRS, TESTED
 from biaslab.prompts.professions import ONE

@@ -5,7 +5,7 @@ import inspect
 import matplotlib.pyplot as plt
 import pytest
 
-from biaslab import tables
+from biaslab.ground import tables
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import printed as printed_numbers
 

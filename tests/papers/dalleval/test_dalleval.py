@@ -10,13 +10,13 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint, proportions_ztest
 
-from biaslab import published, sources, stats
-from biaslab.errors import InputError, UnknownNameError
+from biaslab import published, stats
+from biaslab.ground.errors import InputError, UnknownNameError
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval.analysis.attributes import pooled_difference_floor
 from biaslab.papers.dalleval.analysis.bias import only_n
 from biaslab.papers.dalleval.analysis.skills import SKILLS
-from biaslab.study import Study
+from biaslab.study import Study, sources
 
 MODELS = ["minDALL-E", "Karlo", "Stable Diffusion"]
 # E|k/9 - 1/2| with k of 9 fair images: 9 C(8, 4) / 2**9 / 9.

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binom, norm
 
-from biaslab import tables
+from biaslab.ground import tables
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, findings
 from biaslab.papers.dalleval.analysis.detector import CANNOT, RIVALS

@@ -8,7 +8,8 @@ import pytest
 from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import proportion_confint
 
-from biaslab import stats, tables
+from biaslab import stats
+from biaslab.ground import tables
 from biaslab.judging.skin_tone import face_tones
 from biaslab.judging.words import TONE_ON_PHOTOGRAPHS
 from biaslab.measures.skin_tone import monk_tone, swatch_rgb

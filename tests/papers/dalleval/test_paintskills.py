@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.errors import InputError, ParameterError, UnknownNameError
+from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
 from biaslab.papers.dalleval.analysis.verdicts import RULES, shuffled, statements, verdicts
 from biaslab.prompts import dalleval as prompts
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from biaslab import tables
+from biaslab.ground import tables
 from biaslab.papers import paired
 
 
@@ -15,7 +15,7 @@ def drawn(plain_look):
 @pytest.fixture
 def without_pictures(monkeypatch):
     """Lay figures out but write none of them: what is written is tested with the study."""
-    monkeypatch.setattr("biaslab.study._save_png", lambda *given: None)
+    monkeypatch.setattr("biaslab.study.study._save_png", lambda *given: None)
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *given, **options: None)
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import proportion_confint
 
-from biaslab import tables
+from biaslab.ground import tables
 from biaslab.papers import paired
 from biaslab.papers.paired.analysis import mitigated
 from biaslab.prompts import paired as asking

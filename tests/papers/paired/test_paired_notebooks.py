@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import tables
+from biaslab.ground import tables
 from biaslab.papers import paired
 
 ON_PRINTED = (

@@ -11,10 +11,11 @@ from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from biaslab import published, sources, stats
-from biaslab.errors import InputError
+from biaslab import published, stats
+from biaslab.ground.errors import InputError
 from biaslab.papers import paired
 from biaslab.papers.paired.analysis import judges, means, scores
+from biaslab.study import sources
 
 CELL = ["model", "aspect", "setting"]
 

@@ -7,8 +7,9 @@ import scipy.stats
 from statsmodels.stats.proportion import confint_proportions_2indep
 from statsmodels.stats.weightstats import DescrStatsW
 
-from biaslab import published, tables
-from biaslab.errors import InputError, MissingInputError
+from biaslab import published
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError, MissingInputError
 from biaslab.papers import paradox
 from biaslab.papers.paradox.analysis.groups import expected, groups
 

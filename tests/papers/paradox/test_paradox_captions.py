@@ -7,7 +7,7 @@ import scipy.stats
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import DescrStatsW
 
-from biaslab import tables
+from biaslab.ground import tables
 from biaslab.papers import paradox
 from biaslab.papers.paradox.analysis.captions import NOTHING, TOO_FEW, marked
 from biaslab.stats import wilson_interval

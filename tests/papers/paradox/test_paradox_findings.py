@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from biaslab import tables
+from biaslab.ground import tables
 from biaslab.papers.paradox import findings, printed
 
 NAN = float("nan")

@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import sources, tables
-from biaslab.errors import MissingInputError
+from biaslab.ground import tables
+from biaslab.ground.errors import MissingInputError
 from biaslab.papers.paradox import measure
 from biaslab.pipeline import Settings
 from biaslab.pipeline.stages import Stages
+from biaslab.study import sources
 
 OCCUPATIONS = ("nurse", "engineer")
 # occupation, caption, rank, indicator, gender of its image, outcome

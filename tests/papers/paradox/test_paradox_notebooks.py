@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import coverage
 from biaslab.captions.settings import APPROACHES, SELECTED
-from biaslab.errors import MissingInputError
+from biaslab.ground.errors import MissingInputError
 from biaslab.papers.paradox import printed
+from biaslab.runs import coverage
 
 NEED_IMAGES = ("2_setup", "5_1_indicators", "5_2_nearest", "6_caption_prompts", "a_6_paraphrases")
 WORK_WITHOUT = ("4_baseline", "5_approaches", "8_prompts")
@@ -20,8 +20,8 @@ OCCUPATIONS = {"nurse": 89, "teacher": 63, "author": 43, "lawyer": 28, "engineer
 @pytest.fixture(autouse=True)
 def not_saved(monkeypatch):
     """Draw figures and leave them unsaved: what a study writes is tested with it."""
-    monkeypatch.setattr("biaslab.study._lay_out", lambda figure: None)
-    monkeypatch.setattr("biaslab.study._save_png", lambda figure, path, page: path.touch())
+    monkeypatch.setattr("biaslab.study.study._lay_out", lambda figure: None)
+    monkeypatch.setattr("biaslab.study.study._save_png", lambda figure, path, page: path.touch())
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
 
 

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from biaslab.errors import InputError, UnknownNameError
 from biaslab.findings import spoken
+from biaslab.ground.errors import InputError, UnknownNameError
 from biaslab.papers import paradox, ratings
 from biaslab.papers.ratings import figures, findings
 from biaslab.papers.ratings.analysis import LABEL_SETS, RULES
-from biaslab.ratings import Rated
+from biaslab.ratings.readers import Rated
 from biaslab.study import Study
 
 DEFINITIONS = ["published", "no_exclusion", "directional"]
@@ -585,7 +585,7 @@ def test_the_notebook_runs_through_and_names_its_file_first(
     read, tmp_path, monkeypatch, content, first, lacking
 ):
     # Figures are laid out but not written.
-    monkeypatch.setattr("biaslab.study._save_png", lambda *given: None)
+    monkeypatch.setattr("biaslab.study.study._save_png", lambda *given: None)
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *given, **options: None)
     read(content)
     names = {}

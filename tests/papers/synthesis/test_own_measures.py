@@ -6,13 +6,13 @@ import pandas as pd
 import pytest
 from without_rows import of_models, of_units
 
-from biaslab import sources, tables
-from biaslab.errors import InputError, ParameterError, UnknownNameError
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
 from biaslab.measures import plugins
 from biaslab.papers import paired, synthesis
 from biaslab.pipeline import checks
 from biaslab.settings import Settings
-from biaslab.study import Study
+from biaslab.study import Study, sources
 
 EXAMPLE = Path(__file__).parent / "example_measure"
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslab import published
-from biaslab.errors import ParameterError
+from biaslab.ground.errors import ParameterError
 from biaslab.papers import paradox, synthesis
 
 DRAWS = {"seed": 1, "replicates": 6000, "confidence": 0.95}

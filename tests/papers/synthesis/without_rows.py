@@ -1,6 +1,6 @@
 """The tables that models are compared on, without rows."""
 
-from biaslab import tables
+from biaslab.ground import tables
 
 _OF_MODELS = {
     "scores": "paired_stereotype_score",

@@ -17,8 +17,9 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
-from biaslab import published, stats, tables
-from biaslab.errors import InputError, MissingInputError, UnknownNameError
+from biaslab import published, stats
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError, MissingInputError, UnknownNameError
 from biaslab.papers import triplets
 from biaslab.papers.triplets import figures, findings
 from biaslab.papers.triplets import printed as prints

@@ -8,8 +8,9 @@ import pytest
 from scipy import stats as scipy_stats
 from scipy.spatial.distance import cosine as cosine_distance
 
-from biaslab import stats, tables
-from biaslab.errors import InputError, UnknownNameError
+from biaslab import stats
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError, UnknownNameError
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
 

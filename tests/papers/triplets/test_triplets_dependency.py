@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from biaslab import stats, tables
+from biaslab import stats
+from biaslab.ground import tables
 from biaslab.measures.similarity import DEPENDENCY_GROUPS
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases

@@ -5,13 +5,15 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from biaslab import sources, stats, tables
-from biaslab.errors import MissingInputError, ParameterError
+from biaslab import stats
+from biaslab.ground import tables
+from biaslab.ground.errors import MissingInputError, ParameterError
 from biaslab.judging.instances import Found
 from biaslab.measures.instances import COLUMNS
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
 from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab.study import sources
 from biaslab_world.triplets import nouns
 
 NO_TESTS = tables.of([], "triplets_printed_chi_square")

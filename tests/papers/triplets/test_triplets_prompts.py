@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from biaslab import published, tables
-from biaslab.errors import InputError
+from biaslab import published
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError
 from biaslab.papers import triplets
 from biaslab.papers.triplets import figures, findings
 from biaslab.prompts import depicted

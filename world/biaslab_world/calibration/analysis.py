@@ -16,7 +16,8 @@ import pandas as pd
 from scipy.stats import binom, norm
 from scipy.stats.contingency import relative_risk
 
-from biaslab import measures, stats, tables
+from biaslab import measures, stats
+from biaslab.ground import tables
 from biaslab.judging.error import correct, judge_error
 from biaslab.judging.judge import JUDGED
 from biaslab.measures import DEFINITIONS

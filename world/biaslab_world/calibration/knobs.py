@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab import tables
+from biaslab.ground import tables
 from biaslab_world import scene, world
 
 if TYPE_CHECKING:

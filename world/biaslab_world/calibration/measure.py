@@ -16,11 +16,11 @@ import pandas as pd
 
 from biaslab import lexicons
 from biaslab.captions.settings import SELECTED
-from biaslab.errors import MissingInputError
+from biaslab.ground.errors import MissingInputError
 from biaslab.judging import judge as judging
-from biaslab.judging.images import Subset
 from biaslab.judging.names import WHOLE
 from biaslab.judging.zero_shot import ZeroShot
+from biaslab.models.images import Subset
 from biaslab_world import truthful, world
 from biaslab_world.calibration.knobs import true_shares
 
@@ -103,7 +103,7 @@ class Calibration:
     def stages(self) -> list[Callable[[], object]]:
         """Return what takes long, apart: images of each generator with their judgements, and all that is made of them.
 
-        Each may raise :class:`~biaslab.store.UnfinishedError` where the pipeline computes a share.
+        Each may raise :class:`~biaslab.keep.store.UnfinishedError` where the pipeline computes a share.
         """
         parts = [partial(getattr, self, name) for name in ("renders", "training", "generated", "truth")]
         return [*(partial(made.judgements, "generated") for made in self.generators), *parts, self.named]
@@ -244,7 +244,7 @@ class Calibration:
 
 
 def work(notebook: str, pipeline: Pipeline) -> Calibration | None:
-    """Return what a notebook takes of a pipeline beyond measured tables, as :class:`biaslab.runs.Work` asks for it.
+    """Return what a notebook takes of a pipeline beyond measured tables, as :class:`.runner.Work` asks for it.
 
     That is calibration, and nothing where the truth of the pipeline's captions is not known: there the notebook says
     so, and makes nothing.

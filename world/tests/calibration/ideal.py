@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from biaslab.captions.corpus import open_corpus
-from biaslab.judging.images import DescribedImages
 from biaslab.judging.judge import decide
+from biaslab.keep.store import Store
+from biaslab.models.images import DescribedImages
 from biaslab.settings import Settings
-from biaslab.store import Store
 from biaslab_world import scene, truthful, world
 
 OCCUPATIONS = (

@@ -7,13 +7,13 @@ import pytest
 from ideal import OCCUPATIONS, IdealPipeline
 from scipy import stats as scipy_stats
 
-from biaslab import tables
-from biaslab.errors import MissingInputError
+from biaslab.ground import tables
+from biaslab.ground.errors import MissingInputError
 from biaslab.judging.faces import Face
 from biaslab.judging.judge import JUDGED, Judge, JudgeSettings, judge
+from biaslab.keep.store import Store
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.stats import corrected_shares, wilson_interval
-from biaslab.store import Store
 from biaslab_world import calibration, scene, world
 from biaslab_world.calibration import analysis, knobs
 from biaslab_world.calibration.analysis import COUNTED

@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from biaslab import params, planning, runs, shards
 from biaslab.pipeline import Pipeline, Settings
+from biaslab.runs import params, planning, runner, shards
 from biaslab_world.calibration import Calibration
 from biaslab_world.model import WorldModel
 
@@ -50,8 +50,8 @@ def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):
     loaded = params.load(ROOT / "params" / "mine.yaml", given=given)
     told = {(one.paper, one.images) for one in planning.asked(loaded) if one.kind == "generated"}
     assert not made
-    (opened,) = runs.pipelines(loaded)
-    (work,) = runs.work(NOTEBOOK, opened.pipeline)
+    (opened,) = runner.pipelines(loaded)
+    (work,) = runner.work(NOTEBOOK, opened.pipeline)
     _ = work.generated
     # 2 occupations and 4 templates: 3 images each, and 1 in the world without the paradox.
     assert sorted(made) == [8, 24]
@@ -73,19 +73,19 @@ def test_shares_of_it_make_all_that_its_notebook_takes(tmp_path, monkeypatch):
         assert len(left) < 12
     assert "left to the others" in left[0][0]
     whole = parts(tmp_path / "b")
-    monkeypatch.setattr("biaslab.store._write", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("biaslab.keep.store._write", lambda *_: pytest.fail("computed again"))
     for one, other in zip(parts(tmp_path / "a"), whole, strict=True):
         pd.testing.assert_frame_equal(one, other)
 
 
 def test_it_is_of_one_notebook_and_of_captions_whose_truth_is_known(tmp_path):
     def works(*patterns):
-        (opened,) = runs.pipelines(params.load(ROOT / "world/params/mini.yaml", notebooks=patterns))
-        return [type(w) for name in opened.notebooks for w in runs.work(name, opened.pipeline)]
+        (opened,) = runner.pipelines(params.load(ROOT / "world/params/mini.yaml", notebooks=patterns))
+        return [type(w) for name in opened.notebooks for w in runner.work(name, opened.pipeline)]
 
     assert works("synthesis/*") == [Calibration]
     assert works("paradox/4_*", "synthesis/world") == []
     # Of captions whose truth is not known, neither a plan nor a share asks for any.
     (tmp_path / "mine.csv").write_text("text\na photo of a nurse\n")
     other = pipeline(tmp_path, captions={"corpus": str(tmp_path / "mine.csv")})
-    assert list(runs.work(NOTEBOOK, other)) == []
+    assert list(runner.work(NOTEBOOK, other)) == []

@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
 
 from tiny_blip import own_text  # noqa: E402
 
-from biaslab import models  # noqa: E402
-from biaslab.errors import ParameterError  # noqa: E402
+from biaslab.ground.errors import ParameterError  # noqa: E402
 from biaslab.judging import blip  # noqa: E402
+from biaslab.models import registry  # noqa: E402
 from biaslab_world import captions, looks  # noqa: E402
 from training import captioner, cards, common, loop  # noqa: E402
 from training.loop import HELD_OUT_SEED  # noqa: E402
@@ -116,7 +116,7 @@ def test_the_card_says_what_was_trained_and_measured(trained):
     folder, _ = trained
     (note,) = json.loads((folder / "training.json").read_text())
     assert (note["steps"], note["batch"], note["seed"], note["pool_size"]) == (4, 8, 5, 32)
-    assert models.pictures(folder) == "drawings"
+    assert registry.pictures(folder) == "drawings"
     text = (folder / "README.md").read_text(encoding="utf-8")
     assert "`steps` 4, `batch` 8, `seed` 5" in text
     measured = {row.metric: row for row in captioner.card_rows(folder, 16)}

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
 
 import training as train  # noqa: E402
-from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError  # noqa: E402
+from biaslab.ground.errors import InputError, MissingInputError, ParameterError, UnknownNameError  # noqa: E402
 from training import autoencoder, diffusion  # noqa: E402
 from training.common import Average, Training, _schedule  # noqa: E402
 from training.text import make_tokenizer  # noqa: E402
@@ -173,7 +173,7 @@ def test_packed_weights_are_read_as_any_others(trained, tmp_path):
 
 @pytest.mark.slow
 def test_a_model_of_pairs_starts_from_another_and_keeps_its_autoencoder(tmp_path, monkeypatch):
-    from biaslab import models
+    from biaslab.models import registry
     from biaslab_world.brought import WEIGHTS
     from training import pairs
 
@@ -188,7 +188,7 @@ def test_a_model_of_pairs_starts_from_another_and_keeps_its_autoencoder(tmp_path
     assert (folder / name).read_bytes() == (weights / name).read_bytes()
     trained = json.loads((folder / "training.json").read_text())
     assert trained[:-1] == json.loads((weights / "training.json").read_text())
-    assert trained[-1]["steps"] == 1 and models.pictures(folder) == "drawings"
+    assert trained[-1]["steps"] == 1 and registry.pictures(folder) == "drawings"
     assert np.load(tmp_path / "work" / "pairs" / "latents.npy").shape == (48, autoencoder.LATENTS, 16, 24)
     assert (folder / "unet" / "diffusion_pytorch_model.safetensors").stat().st_size < 7_000_000
     with pytest.raises(MissingInputError, match="has no vae"):

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
 
 from interrupted import steps_of, stopped  # noqa: E402
 
-from biaslab.errors import ParameterError  # noqa: E402
+from biaslab.ground.errors import ParameterError  # noqa: E402
 from biaslab.prompts import dalleval as prompts  # noqa: E402
 from biaslab_world import render, skills, social  # noqa: E402
 from biaslab_world.brought import WEIGHTS  # noqa: E402

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from biaslab import generation
-from biaslab.errors import InputError
+from biaslab.ground.errors import InputError
 from biaslab_world import triplets as world
 from biaslab_world.brought import WEIGHTS
 from biaslab_world.captions import words

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import hypergeom, t
 
-from biaslab import published, stats, tables
+from biaslab import published, stats
+from biaslab.ground import tables
 from biaslab.measures import attribute_difference as difference_of_shares
 from biaslab.measures import mean_absolute_difference
 from biaslab.papers.dalleval.analysis.detector import CANNOT, LEAST_YOUDEN

@@ -18,8 +18,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom
 
-from biaslab import stats, tables
-from biaslab.errors import InputError
+from biaslab import stats
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError
 from biaslab.measures import average_gender as signed_average
 from biaslab.measures import mean_absolute_deviation, skin_tone
 from biaslab.papers.dalleval.analysis.detector import LEAST_YOUDEN

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest, norm
 
-from biaslab import stats, tables
+from biaslab import stats
+from biaslab.ground import tables
 from biaslab.judging.words import BLOCKED
 from biaslab.measures import agreement
 

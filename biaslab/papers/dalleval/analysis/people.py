@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from biaslab import stats, tables
-from biaslab.genders import GENDERS
+from biaslab import stats
+from biaslab.ground import tables
+from biaslab.ground.genders import GENDERS
 from biaslab.judging.words import TONE_BY_PIXELS
 from biaslab.papers.dalleval.analysis.bias import ASKED, TONES
 from biaslab.prompts.dalleval import ATTRIBUTES

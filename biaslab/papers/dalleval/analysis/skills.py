@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest, kendalltau, norm
 
-from biaslab import stats, tables
+from biaslab import stats
+from biaslab.ground import tables
 from biaslab.papers.dalleval.analysis.rows import keyed
 from biaslab.papers.dalleval.printed import NOT_PRINTED
 from biaslab.prompts.dalleval import SKILLS

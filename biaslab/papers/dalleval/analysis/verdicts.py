@@ -12,7 +12,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab.ground.errors import InputError, ParameterError, unknown_name
 from biaslab.prompts.dalleval import CLASSES, RELATIONS, SKILLS
 
 RULES = ("paper", "released", "geneval")

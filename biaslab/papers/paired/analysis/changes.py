@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import fisher_exact
 
-from biaslab import published, stats, tables
+from biaslab import published, stats
+from biaslab.ground import tables
 from biaslab.measures import score_change as change_of
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, percent_of, strata

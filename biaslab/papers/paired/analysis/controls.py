@@ -7,7 +7,7 @@ import pandas as pd
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from biaslab import tables
+from biaslab.ground import tables
 from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.analysis.means import by_cell, strata
 from biaslab.papers.paired.analysis.people import SHARING, TWO, WIDER, added_by_images, fits, last_rounds

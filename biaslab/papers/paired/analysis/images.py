@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from biaslab import tables
+from biaslab.ground import tables
 from biaslab.measures import biased_images as fitting_images
 from biaslab.papers.paired.analysis import scores as of_scores
 from biaslab.papers.paired.analysis.dependence import LISTS

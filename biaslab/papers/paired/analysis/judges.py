@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
 
-from biaslab import tables
+from biaslab.ground import tables
 from biaslab.judging.questions import question
 from biaslab.papers.paired.analysis.means import CELL, percent_of
 from biaslab.papers.paired.analysis.people import FAILED

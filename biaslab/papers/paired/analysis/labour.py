@@ -7,7 +7,8 @@ from math import isfinite
 import numpy as np
 import pandas as pd
 
-from biaslab import published, stats, tables
+from biaslab import published, stats
+from biaslab.ground import tables
 from biaslab.measures import (
     DEFINITIONS,
     amplification,

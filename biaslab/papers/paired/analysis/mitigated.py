@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from biaslab import tables
+from biaslab.ground import tables
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import counted, pair_scores, percent_of, strata
 from biaslab.papers.paired.analysis.scores import both_aspects

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from biaslab import stats, tables
+from biaslab import stats
+from biaslab.ground import tables
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE as OUTCOMES
 from biaslab.judging.words import ROLES
 from biaslab.papers.paired.analysis.dependence import LISTS

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom, norm
 
-from biaslab import stats, tables
+from biaslab import stats
+from biaslab.ground import tables
 from biaslab.measures import percent_female_from_stereotype_score, stereotype_score_from_percent
 from biaslab.papers.paired.analysis import dependence, means
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from biaslab import measures, published, stats, tables
+from biaslab import measures, published, stats
 from biaslab.captions.settings import SELECTED
-from biaslab.errors import MissingInputError
+from biaslab.ground import tables
+from biaslab.ground.errors import MissingInputError
 from biaslab.measures.checks import mean_where
 from biaslab.papers.paradox.analysis.groups import (
     RANGES,

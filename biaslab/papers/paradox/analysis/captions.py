@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from biaslab import lexicons, measures, published, stats, tables
+from biaslab import lexicons, measures, published, stats
 from biaslab.captions.indicators import indicators as indicators_of
 from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import APPROACHES
+from biaslab.ground import tables
 from biaslab.papers.paradox.analysis.groups import percents
 
 TOO_FEW = "Too few occupations for an interval."

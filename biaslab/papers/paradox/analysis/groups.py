@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from biaslab import measures, stats, tables
+from biaslab import measures, stats
 from biaslab.captions.settings import APPROACHES, CAPTIONS_AS_PROMPTS
-from biaslab.errors import InputError
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError
 
 # A selection of training captions that serves every prompt; any other training row belongs to one prompt.
 SHARED_TRAINING = ("captions", "ratings", "")

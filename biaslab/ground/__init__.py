@@ -1,0 +1,1 @@
+"""What everything stands on: errors, readers of what comes from outside, declared tables, groups of settings."""

@@ -1,0 +1,106 @@
+"""Names of text-to-image models with LoRAs on them: ``NAME+LORA``, ``NAME+LORA:0.8+OTHER:0.5``, ``NAME+none``.
+
+A LoRA is a file of safetensors, a folder that holds one, or a name on the hub. ``:0.8`` is its weight, 1 where none is
+given. ``none`` leaves out one that lies beside the model. What is there as a file or folder goes before: a plus in its
+path parts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from biaslab.ground import plugins
+from biaslab.ground.errors import ParameterError
+
+NONE = "none"
+_WEIGHT = re.compile(r"(.*):([+-]?(?:\d+\.?\d*|\.\d+))", re.DOTALL)
+# What begins names of another kind, such as endpoint:NAME; a drive has one letter.
+_KIND = re.compile(r"[A-Za-z][\w.-]+:")
+_MOST = 10
+
+
+class Adapter(NamedTuple):
+    """A LoRA, and how strong it is."""
+
+    name: str
+    weight: float = 1.0
+
+    def __str__(self) -> str:
+        return self.name if self.weight == 1 else f"{self.name}:{self.weight:g}"
+
+
+class Named(NamedTuple):
+    """What a name says."""
+
+    base: str
+    adapters: tuple[Adapter, ...] = ()
+    none: bool = False
+    """Whether it says that a LoRA beside the model is left out."""
+
+    def __str__(self) -> str:
+        return "+".join([self.base, *[NONE] * self.none, *map(str, self.adapters)])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names in it."""
+        return (self.base, *(one.name for one in self.adapters))
+
+    def mapped(self, work: Callable[[str], str]) -> Named:
+        """Return it with what ``work`` makes of each name in it."""
+        return Named(
+            work(self.base), tuple(Adapter(work(one.name), one.weight) for one in self.adapters), self.none
+        )
+
+
+def split(name: str) -> Named:
+    """Return what a name says; whether it names something that is there is not looked at."""
+    if not isinstance(name, str) or "+" not in name or _KIND.match(name) or _is_one(name):
+        return Named(name)
+    parts, found = name.split("+"), []
+    while parts:
+        lengths = range(len(parts), 1, -1)
+        n = next((n for n in lengths if _there(_adapter("+".join(parts[:n])).name)), 1)
+        found.append("+".join(parts[:n]))
+        parts = parts[n:]
+    given = tuple(_adapter(one) for one in found[1:] if one != NONE)
+    return Named(found[0], given, NONE in found[1:])
+
+
+def check(name: Named) -> None:
+    """Raise ParameterError where an adapter has no name, is named twice, or has a weight that nobody means."""
+    names = [one.name for one in name.adapters]
+    for one in name.adapters:
+        if not one.name:
+            raise ParameterError(
+                f"{name} names no LoRA after its '+'. Write NAME+LORA, such as owner/base+owner/lora."
+            )
+        if not 0 < abs(one.weight) <= _MOST:
+            raise ParameterError(
+                f"{name} gives {one.name} the weight {one.weight:g}; it must be between -{_MOST} and "
+                f"{_MOST}, and not 0. Leave a LoRA that is to have no part out of the name."
+            )
+        if names.count(one.name) > 1:
+            raise ParameterError(
+                f"{name} names {one.name} twice; name it once, with the weight that it is to have."
+            )
+
+
+def base(name: str) -> str:
+    """Return the model's own name, without LoRAs."""
+    return split(name).base
+
+
+def _adapter(text: str) -> Adapter:
+    found = None if _there(text) else _WEIGHT.fullmatch(text)
+    return Adapter(found[1], float(found[2])) if found else Adapter(text)
+
+
+def _is_one(name: str) -> bool:
+    return _there(name) or name in plugins.points(plugins.MODELS)
+
+
+def _there(name: str) -> bool:
+    return os.path.exists(os.path.expanduser(name))

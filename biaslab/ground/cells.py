@@ -1,0 +1,269 @@
+"""A table that a user brings: its cells as text, columns by their usual names, and errors that name the row.
+
+CSV or TSV (:mod:`biaslab.ground.delimited`) or Parquet, or a folder of such files with the same columns.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from biaslab.ground import delimited, folders, plaintext, reading
+from biaslab.ground.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ENDINGS = (".csv", ".tsv", ".parquet", ".pq")
+NARROWER = "With more raters, give one row per image and rater, with the columns rater and label."
+_MOST_BYTES = 1_000_000_000
+# What a spreadsheet would run as a formula is written with an apostrophe before it.
+_ESCAPED = r"^'(?=[=+\-@\t\r'])"
+
+
+def located(path: str | Path) -> Path:
+    """Return the path of a file of ratings, or of a folder of such files, with ``~`` as the home folder.
+
+    Raises:
+        InputError: It is neither CSV nor Parquet, or does not exist; a folder holds no such file.
+    """
+    path = Path(os.path.expanduser(path))
+    if path.is_dir():
+        if not files(path):
+            raise InputError(
+                f"{path} holds no file that ends in .csv, .tsv or .parquet; put the ratings there."
+            )
+        return path
+    if path.suffix.lower() not in ENDINGS:
+        raise InputError(
+            f"{path} is neither CSV nor Parquet; give a file that ends in .csv, .tsv or .parquet."
+        )
+    if not os.path.isfile(path):
+        raise InputError(f"{path} does not exist; set ratings to a CSV or Parquet file.")
+    return path
+
+
+def files(path: str | Path) -> list[Path]:
+    """Return the files behind the path of ratings: itself, or those of a folder by their names."""
+    path = Path(os.path.expanduser(path))
+    return list(folders.files(path, ENDINGS, deep=False).values()) if path.is_dir() else [path]
+
+
+def load(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Return a file's cells as text, missing ones as "", and what columns hold that are left out, by name.
+
+    Those are neither text nor numbers. Columns in ``known`` get their usual spelling. The files of a folder follow one
+    another by their names, and so are their rows counted.
+
+    Raises:
+        InputError: A file cannot be read, has no rows, two columns of one name, or a column in ``known`` that is to be
+            left out; files of a folder have other columns.
+    """
+    import pandas as pd
+
+    paths = files(path)
+    read = [_load_file(file, known) for file in paths]
+    frames = [frame for frame, _ in read]
+    for file, frame in zip(paths, frames, strict=True):
+        if other := sorted(set(frame).symmetric_difference(frames[0])):
+            raise InputError(
+                f"{file} and {paths[0].name} do not have the same columns: only one has {other[0]!r}. Give the files "
+                "of a folder the same columns; in long form they are the same whoever rated."
+            )
+    return pd.concat(frames, ignore_index=True), {k: v for _, left_out in read for k, v in left_out.items()}
+
+
+def _load_file(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, str]]:
+    reading.check(path, most=_MOST_BYTES)
+    if path.suffix.lower() in (".csv", ".tsv"):
+        usual = "\t" if path.suffix.lower() == ".tsv" else ","
+        frame, left_out = delimited.table(path, usual=usual, fix=NARROWER), {}
+    else:
+        frame, left_out = _load_parquet(path)
+    if frame.empty:
+        raise InputError(f"{path} has a header but no rows.")
+    for name, column in frame.items():
+        if column.str.contains("\0", regex=False).any():
+            raise InputError(f"{path}: column {shortened(name)} holds null bytes; remove them.")
+    names = _usual_names([*frame, *left_out], path, known)
+    left_out = dict(zip(names[frame.shape[1] :], left_out.values(), strict=True))
+    refuse_left_out({name: kind for name, kind in left_out.items() if name in known}, path)
+    return frame.set_axis(names[: frame.shape[1]], axis=1), left_out
+
+
+def _usual_names(given: Sequence[str], path: Path, known: Collection[str]) -> list[str]:
+    names = []
+    for column in given:
+        name = plaintext.name(column)
+        if not plaintext.is_printable(name):
+            raise InputError(
+                f"{path} has a column {column!r}; its name holds characters that cannot be printed."
+            )
+        usual = name.lower().replace(" ", "_").replace("-", "_")
+        names.append(usual if usual in known else name)
+    twice = [name for name, n in Counter(names).items() if name and n > 1]
+    if twice:
+        raise InputError(f"{path} has two columns named {twice[0]!r}; give each its own name.")
+    return names
+
+
+def refuse_left_out(left_out: dict[str, str], path: Path) -> None:
+    """Raise InputError for the first column that is needed and holds neither text nor numbers."""
+    for name, kind in left_out.items():
+        raise InputError(f"{path}: column {shortened(name)} holds {kind}; only text and numbers are read.")
+
+
+def _load_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    try:
+        shape = pq.read_metadata(path)
+        delimited.check_width(shape.num_columns, path, NARROWER)
+        if shape.num_rows * shape.num_columns > delimited.MOST_CELLS:
+            raise InputError(f"{path} has {shape.num_rows:,} rows, too many to hold.")
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path} cannot be read as Parquet: {shortened(error, 200)}.") from None
+    columns, left_out = {}, {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            text = pc.fill_null(column.cast(pa.string()), "")
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            left_out[name] = str(column.type)[:60]
+            continue
+        columns[name] = text
+    return pa.table(columns).to_pandas(), left_out
+
+
+def decimals(column: pd.Series, path: Path | str, *, whole: bool = False) -> pd.Series:
+    """Return numbers in a column of text with a point before their decimals, whichever mark they have.
+
+    Args:
+        column: Texts; what is no number is returned without the blanks around it.
+        path: The file, for errors.
+        whole: Whether the numbers count something, so that ``1.000`` is more likely a thousand than one.
+
+    Raises:
+        InputError: A number may be read in two ways: ``1,000`` where no other tells what the comma is, ``1.000`` where
+            the column counts something or has decimals behind commas.
+    """
+    text = column.astype(str).str.strip().str.replace("\u2212", "-")
+    marked = text.str.contains(",", regex=False)
+    if not marked.any() and not (whole and text.str.contains(".", regex=False).any()):
+        return text
+    # What can be read in one way only tells how the others are meant.
+    one_comma, one_point = (text.str.fullmatch(rf"[+-]?[1-9]\d{{0,2}}[{mark}]\d{{3}}") for mark in ",.")
+    decimal = text.str.fullmatch(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+|[+-]?\d{1,3}(\.\d{3}){2,}") & ~one_comma
+    thousands = text.str.fullmatch(r"[+-]?\d{1,3}(,\d{3})+\.\d+|[+-]?\d{1,3}(,\d{3}){2,}")
+    by_comma, by_point = bool(decimal.any()), bool(thousands.any())
+    # A count with other decimals is none, which whoever counts says; of votes in parts it may be one.
+    thousand = one_point if by_comma else text.str.fullmatch(r"[+-]?[1-9]\d{0,2}\.000") & whole
+    unclear = ((one_comma & (not by_comma)) | thousand) & (not by_point)
+    if unclear.any():
+        number = text[unclear].iloc[0]
+        raise InputError(
+            f"{path}: {column.name} is {number!r} in data row {row_told(unclear)}, which may be "
+            f"{re.sub('[,.]', '', number)} or {float(number.replace(',', '.')):g}; write it without a mark, or the "
+            "numbers of the column with a point before their decimals."
+        )
+    if by_comma and by_point:
+        return text
+    if by_comma:
+        plainly = text.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+        return plainly.where(decimal | one_comma, text)
+    return text.str.replace(",", "", regex=False).where(thousands | one_comma, text)
+
+
+def numbers(column: pd.Series, path: Path, *, whole: bool = False) -> pd.Series:
+    """Return numbers in a column of text, NaN for what is none; errors as of :func:`decimals`."""
+    import pandas as pd
+
+    return pd.to_numeric(decimals(column, path, whole=whole), errors="coerce").astype(float)
+
+
+def image_ids(column: pd.Series, known: Iterable[str] = ()) -> pd.Series:
+    """Return the image ids in a column of a file, without what tables are written with against formulas.
+
+    Those that are of ``known`` images but for how they are written (:mod:`biaslab.ground.plaintext`) come as these are
+    called.
+    """
+    ids = column.astype(str).str.strip().str.replace(_ESCAPED, "", regex=True)
+    called = {plaintext.plain(one): one for one in map(str, known)}
+    return ids.map({one: called.get(plaintext.plain(one), one) for one in ids.unique()}) if called else ids
+
+
+def require(frame: pd.DataFrame, needed: Iterable[str], path: Path, needs: str, known: set[str]) -> None:
+    """Raise InputError for the first column of ``needed`` that is missing; name one of no use that is spelt like it."""
+    for name in needed:
+        if name not in frame:
+            close = difflib.get_close_matches(name, [c for c in frame if c not in known], n=1, cutoff=0.6)
+            meant = f"Rename {close[0]!r} to {name!r}. " if close else ""
+            raise InputError(f"{path} has no column {name!r}. {meant}{needs} {columns_told(frame)}")
+
+
+def columns_told(columns: Iterable[str]) -> str:
+    """Return the first columns of a file as a sentence."""
+    columns = list(columns)
+    return f"It has: {', '.join(columns[:20])}{', …' if len(columns) > 20 else ''}."
+
+
+def names(column: pd.Series, path: Path, *, empty: bool = False) -> pd.Categorical:
+    """Return names in their plain form; refuse empty and unprintable ones, and one name in two spellings."""
+    import pandas as pd
+
+    codes, found = pd.factorize(column)
+    found = pd.Series(found, dtype=object).astype(str)
+    clean = found.map(plaintext.name)
+    for bad, fix in (
+        (found.str.strip().str.contains("\n"), "give a name of one line, look for a quote left open"),
+        (~clean.map(plaintext.is_printable).astype(bool), "remove characters that cannot be printed"),
+        ((clean == "") & (not empty), "fill it in or leave the row out"),
+    ):
+        rows = pd.Series(bad.to_numpy(bool)[codes], index=column.index)
+        refuse(rows, path, f"{column.name} is {{}}", fix, column)
+    spelt = clean.drop_duplicates()
+    folded = spelt.str.casefold()
+    if folded.duplicated().any():
+        two = spelt[folded == folded[folded.duplicated()].iloc[0]].map(shortened)
+        raise InputError(f"{path}: {column.name} is spelt {' and '.join(two[:2])}; spell it one way.")
+    return pd.Categorical(clean.to_numpy(object)[codes])
+
+
+def refuse(
+    rows: pd.Series, path: Path, problem: str, fix: str, values: pd.Series | pd.DataFrame | None = None
+) -> None:
+    """Raise InputError if any of ``rows`` is true.
+
+    ``{}`` in the problem is the first of the ``values`` there, ``{name}`` that of a column.
+    """
+    if not rows.any():
+        return
+    if getattr(values, "ndim", 1) == 2:
+        problem = problem.format_map(values[rows].iloc[0].map(shortened))
+    elif values is not None:
+        problem = problem.format(shortened(values[rows].iloc[0]))
+    raise InputError(f"{path}: {problem} in data row {row_told(rows)}; {fix}.")
+
+
+def row_told(rows: pd.Series) -> int:
+    """Return the number of the first true row, by an index that counts from 0; the row below the header is 1."""
+    return int(rows.idxmax()) + 1
+
+
+def shortened(value: object, most: int = 60) -> str:
+    """Return ``value`` quoted, with unprintable characters escaped, cut where it is long."""
+    text = repr(str(value))
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def listed(values: Iterable[object]) -> str:
+    """Return the first five values as in :func:`shortened`, and whether there are more."""
+    values = list(values)
+    return ", ".join(shortened(value) for value in values[:5]) + (", …" if len(values) > 5 else "")

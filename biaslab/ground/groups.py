@@ -1,0 +1,219 @@
+"""Settings in groups: how a group is declared, checked and described, and how what is wrong with one is told.
+
+A group is a frozen pydantic model declared beside the stage that it sets. Names are dotted, as on the command line:
+``generation.steps`` is the field ``steps`` of the group ``generation``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from operator import attrgetter
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from biaslab.ground import shared
+from biaslab.ground.errors import ParameterError, name_help, near_matches
+
+Whole = Annotated[int, BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)]
+"""A whole number; 3.0 is one."""
+
+
+def _several(value: Any) -> Any:
+    given = list(value) if isinstance(value, list | tuple) else [value]
+    return tuple(v for i, v in enumerate(given) if v not in given[:i])
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_several)]
+"""Texts, each once; one text alone is a list of one."""
+Numbers = Annotated[tuple[float, ...], BeforeValidator(_several)]
+"""Numbers likewise."""
+Several = BeforeValidator(_several)
+"""What makes the same of a list of other values, as ``Annotated[tuple[Literal["a", "b"], ...], Several]``."""
+Off = BeforeValidator(lambda v: "off" if v is False else v)
+"""Of texts that may be `off`, which YAML reads as false."""
+_KINDS = {
+    "string": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a finite number",
+    "bool": "true or false",
+    "tuple": "a list",
+    "dict": "a mapping",
+}
+
+
+def field(default: Any, meaning: str, unit: str = "", *, secret: bool = False, **limits: Any) -> Any:
+    """Return a field of a group.
+
+    Args:
+        default: Its value where none is given.
+        meaning: What it decides, in a sentence.
+        unit: What its number counts or is measured in, such as ``images`` or ``pixels``.
+        secret: Whether a value that cannot be used may be a secret, which no message repeats.
+        limits: ``ge``, ``gt``, ``le``, ``lt``, ``min_length``: what is allowed.
+    """
+    more = {"unit": unit, "secret": secret}
+    return Field(default, description=meaning, json_schema_extra=more, **limits)
+
+
+class Group(BaseModel):
+    """Settings that belong together; a ParameterError tells of all unknown names, wrong types and values out of
+    range."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True
+    )
+    # What messages call the whole.
+    called: ClassVar[str] = ""
+
+    def __init__(self, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            # A list of nothing but what is wrong also counts as too short.
+            told = [e for e in error.errors(include_url=False) if e["type"] != "too_short" or not e["input"]]
+            problems = [_problem(type(self), e) for e in told]
+            raise ParameterError(" ".join(dict.fromkeys(problems))) from None
+
+    # So that pydantic makes the groups within a group itself, and names what is wrong in them from the top.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    def changed(self, **changes: Any) -> Self:
+        """Return the same with other values, checked; those of a group within are a mapping of what changes there."""
+        return type(self)(**_merged(self, changes))
+
+    def filled(self, values: Mapping[str, Any]) -> Self:
+        """Return the same with ``values`` for the fields that were not given, those of groups within likewise."""
+        changes = _ungiven(self, values)
+        return self.changed(**changes) if changes else self
+
+    def describe(self) -> list[tuple[str, str, str]]:
+        """Return dotted name, value (as YAML has it, paths without their folders) and meaning of each setting."""
+        found = []
+        for name, known in _fields(type(self)):
+            value = _named(attrgetter(name)(self))
+            found.append(
+                (name, value if isinstance(value, str) else json.dumps(value), known.description or "")
+            )
+        return found
+
+
+def names(group: type[Group]) -> list[str]:
+    """Return the dotted names of all settings of a group and of the groups within it."""
+    return [name for name, _ in _fields(group)]
+
+
+def _merged(group: Group, changes: Mapping[str, Any]) -> dict[str, Any]:
+    # What was not given stays so.
+    whole = {name: getattr(group, name) for name in group.model_fields_set}
+    for name, value in changes.items():
+        own = getattr(group, name, None)
+        within = isinstance(own, Group) and isinstance(value, Mapping)
+        whole[name] = _merged(own, value) if within else value
+    return whole
+
+
+def _ungiven(group: Group, values: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name, value in values.items():
+        own = getattr(group, name, None)
+        if isinstance(own, Group) and isinstance(value, Mapping):
+            if inner := _ungiven(own, value):
+                found[name] = inner
+        elif name not in group.model_fields_set:
+            found[name] = value
+    return found
+
+
+def _fields(group: type[Group], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    for name, known in group.model_fields.items():
+        if _is_group(known):
+            yield from _fields(known.annotation, f"{prefix}{name}.")
+        else:
+            yield prefix + name, known
+
+
+def _is_group(known: FieldInfo) -> bool:
+    return isinstance(known.annotation, type) and issubclass(known.annotation, Group)
+
+
+def _named(value: Any) -> Any:
+    """Return a setting's value as others may see it."""
+    if isinstance(value, str):
+        return shared.named(value)
+    return [_named(v) for v in value] if isinstance(value, tuple) else value
+
+
+# -- what is wrong ---------------------------------------------------------------------------------------
+
+
+def _problem(whole: type[Group], error: Mapping[str, Any]) -> str:
+    """Return what is wrong in a sentence: the value, what is allowed, and the nearest names."""
+    path = [part for part in error["loc"] if isinstance(part, str)]
+    name, of = ".".join(path), f"{whole.called}: " if whole.called else ""
+    kind, ctx, value = error["type"], error.get("ctx", {}), error["input"]
+    if kind == "extra_forbidden":
+        return f"{whole.called or 'This group'} has no {name!r}. {_unknown(whole, path)}"
+    known = _find(whole, path)
+    if kind == "value_error":
+        return f"{of}{name + ': ' if name else ''}{ctx['error']}"
+    if known is None or _is_group(known):
+        inner = names(known.annotation)[:3] if known else []
+        return f"{of}{name} is a group of settings: give a mapping of its names, such as {', '.join(inner)}, to values."
+    more = known.json_schema_extra or {}
+    held = "holds" if len(path) < len(error["loc"]) else "is"
+    said = f"{of}{name} {'cannot be used' if more.get('secret') else f'{held} {value!r}'}"
+    if kind == "literal_error":
+        allowed = re.findall(r"'([^']*)'", ctx["expected"])
+        return f"{said}. {name_help(str(value), allowed)}"
+    if kind == "too_short":
+        return f"{said}; give one or more."
+    limits = {k: getattr(m, k) for m in known.metadata for k in ("ge", "gt", "le", "lt") if hasattr(m, k)}
+    if kind.startswith(("greater_than", "less_than")):
+        return f"{said}; allowed is {_range(limits)}{' ' * bool(more.get('unit'))}{more.get('unit', '')}."
+    words = next((w for k, w in _KINDS.items() if kind.startswith(k)), "a value of another kind")
+    example = (
+        f", for example {known.default!r}" if held == "is" and known.default not in (None, "", (), {}) else ""
+    )
+    return f"{said}; it must be {words}{example}."
+
+
+def _range(limits: Mapping[str, float]) -> str:
+    low = f"{limits['ge']:g}" if "ge" in limits else f"above {limits['gt']:g}" if "gt" in limits else ""
+    high = f"{limits['le']:g}" if "le" in limits else f"below {limits['lt']:g}" if "lt" in limits else ""
+    if not high:
+        return f"{low} or more" if "ge" in limits else low
+    return f"{low} to {high}" if low else f"up to {high}"
+
+
+def _find(group: type[Group], path: Sequence[str]) -> FieldInfo | None:
+    """Return the field at a path, whose end may lie within the value of a field."""
+    known = None
+    for part in path:
+        known = group.model_fields.get(part, known)
+        if known is None or not _is_group(known):
+            return known
+        group = known.annotation
+    return known
+
+
+def _unknown(whole: type[Group], path: Sequence[str]) -> str:
+    """Return the names that are nearest to an unknown one, wherever they live, and those beside it."""
+    forms: dict[str, list[str]] = {}
+    for name in names(whole):
+        for form in (name.rpartition(".")[2], name.replace(".", "_"), name):
+            forms.setdefault(form, []).append(name)
+    last, asked = path[-1], ".".join(path)
+    near = forms.get(last) or [n for w in (asked, last) for m in near_matches(w, forms) for n in forms[m]]
+    inside = _find(whole, path[:-1])
+    beside = (inside.annotation if inside else whole).model_fields
+    here = [".".join([*path[:-1], n]) for n in get_close_matches(last, beside, cutoff=0.8)]
+    near = list(dict.fromkeys([*here, *near]))[:3]
+    hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+    where = f"{'.'.join(path[:-1])} has" if len(path) > 1 else "Groups" if whole.called else "It has"
+    return f"{hint}{where}: {', '.join(beside)}."

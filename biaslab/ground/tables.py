@@ -1,0 +1,375 @@
+"""The tables that stages, notebooks and reports share: names, columns, order, and how they are written.
+
+A table is long ("tidy"): identity columns first, then values. Each is declared once, in the ``tables.yaml`` of
+the paper that it belongs to, or of a package that brings notebooks (:mod:`biaslab.ground.plugins`), with the columns
+that several tables share written once; saving checks the declaration, so that a table that others rely on cannot
+quietly change its shape.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from biaslab.ground import cells, delimited, plugins, reading
+from biaslab.ground.errors import InputError, name_help, near_matches, unknown_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAPERS = ("paradox", "paired", "dalleval", "triplets")
+# Rooms below biaslab/papers that declare tables: the papers', a user's ratings, and what looks across papers.
+ROOMS = (*PAPERS, "ratings", "synthesis")
+# What tables of several papers have in common.
+_SHARED = Path(__file__).with_name("columns.yaml")
+# What a spreadsheet would run as a formula when a text cell starts with it; the wide forms count in East Asian ones.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+MOST_BYTES = 4_000_000_000
+"""Bytes of a table's file."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    name: str  # Column name, as in the file's header.
+    description: str  # What the values mean, in one sentence.
+    unit: str = ""  # ``%`` (0–100 points), ``points``, ``images``, … or empty.
+    key: bool = False  # Whether the column is part of a row's identity: no two rows share all key values.
+    text: bool = False  # Whether the values are text; else they are numbers and NaN means missing.
+    low: float = float("-inf")  # Smallest value allowed.
+    high: float = float("inf")  # Largest value allowed.
+    allowed: tuple[str, ...] = ()  # The texts that may occur; any where it is empty.
+    optional: bool = False  # Whether a table may come without it, for example measurements without intervals.
+    of: str = ""  # Of a limit of an interval: the estimate's column; the lower limit stands first.
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A table's name, its meaning and its columns in order; further columns may follow them."""
+
+    name: str  # File name without ``.csv``: ``<paper>_<name>``.
+    title: str  # A few words for a heading.
+    description: str  # What a row is and where the numbers come from.
+    columns: tuple[Column, ...]  # Columns in order; a table has all that are not optional.
+    images: bool = False  # Whether it takes the images behind captions, which a corpus may lack.
+
+    @property
+    def keys(self) -> list[str]:
+        """Names of the identity columns."""
+        return [c.name for c in self.columns if c.key]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns that every such table has, in order."""
+        return [c.name for c in self.columns if not c.optional]
+
+    @property
+    def intervals(self) -> list[tuple[str, str, str]]:
+        """Each confidence interval: the columns of its estimate, its lower and its upper limit."""
+        limits = [c for c in self.columns if c.of]
+        return [(low.of, low.name, high.name) for low, high in zip(limits[::2], limits[1::2], strict=True)]
+
+    def __post_init__(self) -> None:
+        """Give limits the unit of their estimate; an InputError where an interval is not one column's."""
+        estimates = {c.name: c for c in self.columns if not (c.text or c.key or c.of)}
+        limits = [c for c in self.columns if c.of]
+        for low, high in itertools.zip_longest(limits[::2], limits[1::2]):
+            ends = low.name, getattr(high, "name", "")
+            if not (ends[0].endswith("_low") and ends[1] == ends[0].removesuffix("low") + "high"):
+                raise InputError(
+                    f"Table {self.name}: {ends[0]} and {ends[1] or 'nothing'} are not two limits."
+                )
+            if low.of != high.of or low.of not in estimates:
+                raise InputError(
+                    f"Table {self.name}: {ends[0]} and {ends[1]} are limits of {low.of!r} and {high.of!r}; name one "
+                    "column of numbers of this table."
+                )
+            if {low.unit, high.unit} - {"", estimates[low.of].unit}:
+                raise InputError(f"Table {self.name}: {low.of} and its limits are of different units.")
+        limited = tuple(replace(c, unit=estimates[c.of].unit) if c.of else c for c in self.columns)
+        object.__setattr__(self, "columns", limited)
+
+
+def files() -> dict[Path, str]:
+    """Return the YAML files that declare tables, the columns that papers share first, with the package of each."""
+    here = Path(__file__).parents[1]
+    own = [_SHARED, *(here / "papers" / room / "tables.yaml" for room in ROOMS)]
+    brought = {folder / "tables.yaml": package for package, folder in plugins.folders().items()}
+    return dict.fromkeys(own, "biaslab") | {path: by for path, by in brought.items() if path.is_file()}
+
+
+def schemas() -> dict[str, Schema]:
+    """Return every declared table by name; an InputError where two packages declare one."""
+    return _schemas(tuple(files().items()))
+
+
+@cache
+def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
+    (columns, _), *rooms = declared_in
+    shared, found, by = _yaml(columns)["columns"], {}, {}
+    for path, package in rooms:
+        room = _yaml(path)
+        known = shared | room.get("columns", {})
+        for name, declared in room["tables"].items():
+            if name in found:
+                raise InputError(
+                    f"{by[name]} and {package} both declare the table {name!r}; one has to call it otherwise, or to be "
+                    "uninstalled."
+                )
+            columns = tuple(column for entry in declared.pop("columns") for column in _columns(entry, known))
+            found[name], by[name] = Schema(name, columns=columns, **declared), package
+    return found
+
+
+def meanings() -> dict[str, str]:
+    """Return what numbers mean, by the name that several tables have for them in words of their own."""
+    return {name: words for path in files() for name, words in _yaml(path).get("meanings", {}).items()}
+
+
+@cache
+def units_vary() -> frozenset[str]:
+    """Return the names whose unit is that of what their row is about; a number of any other name has one unit."""
+    return frozenset(_yaml(_SHARED)["units_vary"])
+
+
+def _yaml(path: Path) -> dict:
+    import yaml
+
+    # The loader in C, where PyYAML has it: the declarations are needed by every notebook.
+    return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def _columns(entry: str | dict, known: Mapping[str, dict]) -> list[Column]:
+    """Return the column that an entry of a declaration stands for, or both limits of an ``interval``."""
+    ((name, told),) = ({entry: known[entry]} if isinstance(entry, str) else entry).items()
+    if name == "interval":
+        what, more = told["what"], {k: v for k, v in told.items() if k != "what"}
+        ends = (("ci_low", "Lower"), ("ci_high", "Upper"))
+        return [Column(n, f"{end} limit of the confidence interval of {what}.", **more) for n, end in ends]
+    more = {k: v for k, v in told.items() if k != "is"}
+    more |= {"text": more.get("text", more.get("key", False)), "allowed": tuple(more.get("allowed", ()))}
+    return [Column(name, told["is"], **more)]
+
+
+def schema(name: str) -> Schema:
+    """Return the declaration of the table ``name``; an UnknownNameError where there is no such table."""
+    if name not in schemas():
+        raise unknown_name("table", name, schemas())
+    return schemas()[name]
+
+
+def check(
+    frame: pd.DataFrame,
+    name: str,
+    *,
+    where: str = "",
+    more_keys: Sequence[str] = (),
+    finite: bool = False,
+) -> pd.DataFrame:
+    """Return ``frame`` with the columns of table ``name``: checked, typed, in declared order.
+
+    Args:
+        frame: Rows; columns beyond the declared ones are kept, after them.
+        name: The table's name.
+        where: What to call the data in an error, for example a file's name.
+        more_keys: Further columns that tell rows apart, such as a parameter that a run swept.
+        finite: Whether numbers must be finite.
+
+    Raises:
+        InputError: A column is missing, a number is not one or is out of its range, or two rows
+            have the same identity.
+        UnknownNameError: There is no table ``name``.
+    """
+    import pandas as pd
+
+    declared = schema(name)
+    where = where or f"table {name}"
+    missing = [c for c in declared.names if c not in frame.columns]
+    if missing:
+        others = [c for c in map(str, frame.columns) if c not in declared.names]
+        near = near_matches(missing[0], others, most=1)
+        hint = f"Rename {near[0]!r} to {missing[0]!r}. " if near else ""
+        raise InputError(
+            f"{where} has no column {missing[0]!r}. {hint}Its columns: {', '.join(map(str, frame.columns))}; "
+            f"table {name} needs: {', '.join(declared.names)}."
+        )
+    out = frame.copy()
+    present = [c for c in declared.columns if c.name in out.columns]
+    for column in present:
+        if column.text:
+            texts = ["" if v is None or v is pd.NA or v != v else str(v) for v in out[column.name].tolist()]
+            out[column.name] = pd.Series(texts, out.index, dtype=object)
+            for other in sorted(set(texts).difference(column.allowed)) if column.allowed else ():
+                raise InputError(f"{where}: {column.name} is {other!r}. {name_help(other, column.allowed)}")
+        else:
+            out[column.name] = _numbers(out[column.name], column, where, finite)
+    keys = [k for k in dict.fromkeys([*declared.keys, *more_keys]) if k in out.columns]
+    if keys and (twice := out.duplicated(keys)).any():
+        row = out.loc[twice, keys].iloc[0].to_dict()
+        raise InputError(f"{where} has two rows for {row}; each may occur once.")
+    known = [c.name for c in present]
+    return out[known + [c for c in out.columns if c not in known]].reset_index(drop=True)
+
+
+def _numbers(given: pd.Series, column: Column, where: str, finite: bool) -> pd.Series:
+    """Return a column's values as numbers within its range; an InputError for what is none."""
+    import numpy as np
+    import pandas as pd
+
+    values = pd.to_numeric(given, errors="coerce")
+    plain = values.to_numpy(dtype=float, na_value=np.nan)
+    # Each pass over a column is a good part of what a small table takes: most need no more than these.
+    unknown = np.isnan(plain)
+    if unknown.any():
+        unknown &= given.notna().to_numpy()
+    if unknown.any():
+        unknown &= given.astype(str).str.strip().to_numpy() != ""
+    if unknown.any():
+        raise InputError(
+            f"{where}: {column.name} holds {given[unknown].iloc[0]!r}, which is not a number. Leave the cell empty "
+            "where there is none."
+        )
+    infinite = np.isinf(plain) & finite
+    if infinite.any():
+        raise InputError(
+            f"{where}: {column.name} is {str(given[infinite].iloc[0])[:60]} in row {int(infinite.argmax()) + 1}; give "
+            "a finite number, or leave the cell empty where there is none."
+        )
+    # Floats pass a limit by their last digits (100 * x / x can be 100.00000000000001): those are at the limit.
+    past = (plain < column.low) | (plain > column.high)
+    if not past.any():
+        return values
+    within = values.clip(column.low, column.high)
+    outside = past & ~np.isclose(values, within, rtol=1e-10, atol=1e-10)
+    if outside.any():
+        unit = f" {column.unit}" if column.unit else ""
+        allowed = f"{column.low:g} to {column.high:g}{unit}"
+        if column.high == float("inf"):
+            allowed = f"{column.low:g}{unit} or more"
+        elif column.low == float("-inf"):
+            allowed = f"{column.high:g}{unit} or less"
+        raise InputError(
+            f"{where}: {column.name} is {plain[outside][0]:.10g} in row {int(outside.argmax()) + 1}; allowed is "
+            f"{allowed}."
+        )
+    return within
+
+
+def of(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return rows as the table ``name``: what they do not give is missing, what is not declared is left out.
+
+    Rows that are lists have a value for each column that every such table has, in order.
+
+    Raises:
+        InputError: A value does not fit its column, or two rows have the same identity.
+        UnknownNameError: There is no table ``name``.
+    """
+    import pandas as pd
+
+    columns = [c.name for c in schema(name).columns]
+    lists = isinstance(rows, list) and rows and isinstance(rows[0], list | tuple)
+    frame = pd.DataFrame(rows, columns=schema(name).names if lists else None)
+    needed = [c for c in columns if c in frame.columns or c in schema(name).names]
+    return check(frame.reindex(columns=needed), name)
+
+
+def joined(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
+    """Return frames below one another as the table ``name``, as :func:`of` does; without frames it has no rows."""
+    import pandas as pd
+
+    return of(pd.concat(frames, ignore_index=True) if frames else [], name)
+
+
+def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.DataFrame:
+    """Read the CSV file of table ``name`` and check it against its declaration, as :func:`check` does.
+
+    It may be written as spreadsheets do (:mod:`biaslab.ground.delimited`). Columns that are not declared become numbers
+    where all of their cells are.
+
+    Raises:
+        InputError: The file is missing, empty, not UTF-8, or does not fit the declaration.
+    """
+    declared = {c.name: c for c in schema(name).columns}
+    if not os.path.isfile(path):
+        raise InputError(f"{path} does not exist; it should hold the table {name}.")
+    reading.check(path, most=MOST_BYTES)
+    frame = delimited.table(Path(path))
+    names = [_without_guard(column).strip() for column in frame.columns]
+    twice = [column for column in declared if names.count(column) > 1]
+    if twice:
+        raise InputError(f"{path} has two columns named {twice[0]!r}; keep one.")
+    frame.columns = [f"{one}.{n}" if (n := names[:i].count(one)) else one for i, one in enumerate(names)]
+    for column in frame.columns:
+        known = declared.get(column)
+        if known and known.text:
+            frame[column] = frame[column].map(_without_guard).astype(object)
+        elif known:
+            numbers = cells.decimals(frame[column], path, whole=column == "n" or column.startswith("n_"))
+            frame[column] = numbers.where(numbers != "")
+        else:
+            frame[column] = _inferred(frame[column])
+    return check(frame, name, where=str(path), more_keys=more_keys, finite=True)
+
+
+def _inferred(column: pd.Series) -> pd.Series:
+    """Return texts as numbers, or as truth, where all of them are such; empty ones are missing."""
+    import pandas as pd
+
+    given = column.astype(object).where(column != "")
+    numbers = pd.to_numeric(given, errors="coerce")
+    # Whole numbers beyond those of NumPy stay legible.
+    if numbers.notna().equals(given.notna()) and not column.str.fullmatch(r"[+-]?\d{19,}").any():
+        return numbers
+    return column == "True" if len(column) and column.isin(["True", "False"]).all() else given
+
+
+def write(frame: pd.DataFrame, path: Path | str) -> Path:
+    """Write ``frame`` as UTF-8 CSV with a header, to a temporary name first and then renamed.
+
+    Text cells, and names of columns, that a spreadsheet would run as a formula get a leading apostrophe, which
+    :func:`read` takes off again: one of a cell in which one of :data:`_FORMULA_STARTS` or another apostrophe follows
+    it. A lone surrogate, which UTF-8 has no bytes for, becomes U+FFFD. All else that a text may hold comes back as it
+    was. Numbers are written with up to 10 significant digits.
+    """
+    import pandas as pd
+
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    safe = frame.copy()
+    texts = [c for c in safe.columns if not pd.api.types.is_numeric_dtype(safe[c])]
+    for column in texts:
+        safe[column] = safe[column].map(_guard, na_action="ignore")
+    # A carriage return ends a row for whoever reads, but is no reason to quote for who writes.
+    returns = any("\r" in v for column in texts for v in safe[column] if isinstance(v, str))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    safe.to_csv(
+        temporary,
+        index=False,
+        header=[_guard(str(c)) for c in safe.columns],
+        encoding="utf-8",
+        float_format="%.10g",
+        lineterminator="\n",
+        quoting=csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL,
+    )
+    os.replace(temporary, path)
+    return path
+
+
+def _guard(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    value = _SURROGATE.sub("\ufffd", value)
+    return "'" + value if value.startswith((*_FORMULA_STARTS, "'")) else value
+
+
+def _without_guard(value: str) -> str:
+    return value[1:] if value.startswith("'") and value[1:].startswith((*_FORMULA_STARTS, "'")) else value

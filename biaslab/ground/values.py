@@ -1,0 +1,90 @@
+"""Plain values from outside, such as those of a parameters file: what may be in them, whoever reads them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any
+
+from biaslab.ground.errors import ParameterError
+
+# Mappings and lists within one another, and values in all: far more than any parameter has.
+DEEPEST, MOST = 20, 100_000
+# Whole numbers that every library and file format here can hold.
+LARGEST = 2**63 - 1
+# Null bytes and halves of characters, which no path and no file can hold.
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def check(name: str, value: Any) -> None:
+    """Check that a value, which an error calls ``name``, is made of what parameters may hold, at any depth.
+
+    Allowed are texts, true and false, nothing, whole numbers of up to 64 bits, finite numbers, and lists and mappings
+    of these whose keys are texts.
+
+    Raises:
+        ParameterError: Something else is in it; the message says where.
+    """
+    todo = [(name, value, 0)]
+    for n in itertools.count():
+        if not todo:
+            return
+        name, value, depth = todo.pop()
+        if n == MOST:
+            raise ParameterError(f"{name} is one of more than {MOST:,} values; give fewer.")
+        if isinstance(value, Mapping | list | tuple) and depth == DEEPEST:
+            raise ParameterError(
+                f"{name[:100]} lies {DEEPEST} mappings or lists deep; no parameter needs that many."
+            )
+        if isinstance(value, Mapping):
+            for key in value:
+                check_key(name, key)
+                todo += [(f"{name}.{key[:60]}", value[key], depth + 1), (f"a key of {name}", key, depth)]
+        elif isinstance(value, list | tuple):
+            todo += [(name, inner, depth + 1) for inner in reversed(value)]
+        elif isinstance(value, str) and _UNUSABLE.search(value):
+            raise ParameterError(
+                f"{name} is {value[:60]!a}, which holds a null byte or half a character; take it out."
+            )
+        elif isinstance(value, int) and abs(value) > LARGEST:
+            # Python writes out no number of more than 4,300 digits.
+            raise ParameterError(f"{name} is a whole number beyond what is allowed: {-LARGEST} to {LARGEST}.")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ParameterError(f"{name} is {value}; a number must be finite, such as 0.5.")
+
+
+def check_key(name: str, key: Any) -> None:
+    """Check that a key of a mapping, which an error calls ``name``, is a text; a ParameterError where it is none."""
+    if not isinstance(key, str):
+        # Python writes out no number of more than 4,300 digits.
+        shown = "of many digits" if isinstance(key, int) and abs(key) > LARGEST else f"{key!r:.60}"
+        raise ParameterError(f"{name} has the key {shown}, which is not a text; put it in quotation marks.")
+
+
+def dotted(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a mapping of groups under dotted names: ``{"a": {"b": 1}}`` is ``{"a.b": 1}``."""
+    found = {}
+    for name, value in given.items():
+        found |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {name: value}
+    return found
+
+
+def check_draws(
+    *, seed: object = 0, bootstrap_replicates: object = 10_000, confidence: object = 0.95
+) -> None:
+    """Check what decides random draws and intervals; a ParameterError for another kind, or what is not allowed."""
+    for name, value in (("seed", seed), ("bootstrap_replicates", bootstrap_replicates)):
+        check(name, value)
+        if not isinstance(value, Integral) or isinstance(value, bool):
+            raise ParameterError(f"{name} is {value!r}; it must be a whole number, for example 20231.")
+    if not isinstance(confidence, int | float) or not 0 < confidence < 1:
+        raise ParameterError(f"confidence is {confidence!r}; it must lie between 0 and 1, for example 0.95.")
+    if not 100 <= bootstrap_replicates <= 1_000_000:
+        raise ParameterError(
+            f"bootstrap_replicates is {bootstrap_replicates!r}; allowed are 100 to 1000000, 10000 are usual."
+        )
+    if seed < 0:
+        raise ParameterError(f"seed is {seed!r}; it must be 0 or more.")

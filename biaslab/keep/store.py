@@ -1,0 +1,582 @@
+"""Results on disk, so that everything is computed once: shards of tables, keyed by what they came from.
+
+A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs and the code that computes it
+(:mod:`biaslab.keep.closure`). Its result is cut into shards of rows. A shard's file name holds its number and a digest
+of the rows it was computed from, so that a stage asked for other rows never answers with wrong ones. Each is written to
+a temporary name and then renamed: a file under its own name is whole. Its SHA-256 lies beside it, is written first and
+is checked whenever the shard is read; a damaged shard is set aside as ``*.damaged``, computed again, and noted in
+``<root>/notes.jsonl``. A lock per shard lets several processes share the work of one stage, and one per process at work
+keeps the stage from being pruned (:mod:`biaslab.keep.pruning`); on several machines the folder must be one that all of
+them share under the same path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import logging
+import os
+import platform
+import re
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.ground.places import ROOT_VARIABLE, default_root
+from biaslab.keep import closure
+from biaslab.keep import engine as engines
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_log = logging.getLogger(__name__)
+# Takes rows and returns a table.
+Work = Callable[["pd.DataFrame"], "pd.DataFrame"]
+_NAME = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
+# The file there that says which shards were damaged.
+NOTES = "notes.jsonl"
+
+
+class UnfinishedError(RunError):
+    """This share of a stage is done, and other shares are not: its table is not whole yet."""
+
+
+class Store:
+    """A folder of stages."""
+
+    def __init__(
+        self,
+        root: Path | str | None = None,
+        *,
+        share: tuple[int, int] | None = None,
+        engine: engines.Engine | None = None,
+    ):
+        """Use a folder, made when first written to: :func:`biaslab.ground.places.default_root` where it is None.
+
+        Args:
+            share: Which shards of each stage are computed through this store: (i, n) are those whose number leaves
+                i when divided by n. All where it is None.
+            engine: Where the work of stages runs; this process where it is None.
+
+        Raises:
+            ParameterError: The share is not one of (0, n) to (n - 1, n).
+        """
+        # Workers may run in other folders.
+        self.root = (Path(root) if root else default_root()).absolute()
+        if share is not None and not 0 <= share[0] < share[1]:
+            raise ParameterError(
+                f"share is {share[0]}/{share[1]}; the shares of n are 0/n, 1/n, … up to n-1."
+            )
+        self.share = share
+        self.engine = engine
+
+    def stage(
+        self,
+        name: str,
+        inputs: Mapping[str, object],
+        work: Work | None = None,
+    ) -> Stage:
+        """Return the stage ``name`` (lower-case words joined by ``_`` or ``-``) that does some work with these inputs.
+
+        Args:
+            inputs: All that the result depends on beside the rows it is computed from and the code: parameters,
+                digests of models and corpora, seeds. Must fit in JSON; the order of keys does not matter.
+            work: Takes consecutive rows (index from 0) and returns a table of any number of rows. It must depend
+                on nothing but these rows and the inputs, and travels to the engine's workers. None for a stage that
+                only lends its folder.
+
+        Raises:
+            ParameterError: The name or an input does not fit.
+        """
+        if not _NAME.fullmatch(name):
+            raise ParameterError(
+                f"{name!r} is no name of a stage; use lower-case words joined by '_' or '-'."
+            )
+        inputs = dict(inputs)
+        for key, value in inputs.items():
+            try:
+                json.dumps(value, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise ParameterError(
+                    f"Input {key!r} of stage {name!r} is {value!r:.100}, which does not fit in JSON ({error}); "
+                    "give text, numbers, true or false, lists or mappings of them, for arrays a digest."
+                ) from None
+        code = {} if work is None else closure.of(work)
+        # Only workers elsewhere can have other code.
+        _agreed.add(digest(code))
+        key = {"name": name, "inputs": inputs, "code": code}
+        folder = self.root / name / digest(key)[:16]
+        return Stage(folder, key, work, self.share, self.engine)
+
+    def notes(self, since: str = "") -> list[dict[str, str]]:
+        """Return what was noted of damaged shards, oldest first: ``time`` (UTC), ``stage`` and ``text``.
+
+        Only what was noted at the time ``since`` or later, for example ``2026-01-31T12:00:00Z``.
+        """
+        try:
+            lines = (self.root / NOTES).read_text(encoding="utf-8", errors="replace").splitlines()
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        found = []
+        for line in lines:
+            # A line that a full disk cut off says nothing.
+            with contextlib.suppress(ValueError):
+                note = json.loads(line)
+                if isinstance(note, dict) and str(note.get("time", "")) >= since:
+                    found.append({k: str(note.get(k, "")) for k in ("time", "stage", "text")})
+        return found
+
+
+@dataclass(eq=False)
+class Stage:
+    """One stage with fixed inputs and work; :meth:`compute` gives its table for some rows."""
+
+    folder: Path
+    """Where its shards are, and ``key`` as ``stage.json``."""
+    key: Mapping[str, object]
+    work: Work | None = None
+    share: tuple[int, int] | None = None
+    engine: engines.Engine | None = None
+
+    def within(self) -> Stage:
+        """Return this stage as one that the work of another asks for: all of it, in the process that works."""
+        return Stage(self.folder, self.key, self.work)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self.within())
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits that identify the stage's name, inputs and code."""
+        return self.folder.name
+
+    def compute(self, units: pd.DataFrame, **options: Any) -> pd.DataFrame:
+        """Return what :meth:`compute_iter` yields as one table, index from 0; empty where there are no units."""
+        import pandas as pd
+
+        frames = list(self.compute_iter(units, **options))
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+    def compute_iter(
+        self,
+        units: pd.DataFrame,
+        *,
+        shard_rows: int,
+        label: str = "",
+        unit: str = "images",
+        advances: bool = False,
+        progress: bool = True,
+        gpu: bool = False,
+    ) -> Iterator[pd.DataFrame]:
+        """Yield the stage's work applied to ``units``, shard by shard; shards that exist are read, not computed.
+
+        All missing shards are computed before the first is yielded; only one is held in memory at a time. Values come
+        from the files in every case, so a first and a later call yield the same.
+
+        Args:
+            units: What to work on, one row each; their order and values identify the shards, the index does not.
+            shard_rows: Rows of ``units`` to a shard.
+            label: What the progress bar calls the work; the stage's name where it is empty.
+            unit: What the bar counts, in the plural.
+            advances: Whether the work says how far it is, with :func:`biaslab.keep.engine.advance`.
+            progress: Whether to show a bar while something is computed.
+            gpu: Whether the work uses a GPU where there is one.
+
+        Raises:
+            InputError: The work returned something else than a table, or one that does not fit in Parquet.
+            ParameterError: ``shard_rows`` is below 1, or the work cannot be given to the engine's workers.
+            RunError: The disk is full, workers do not see the store's folder, or the engine failed.
+            UnfinishedError: This store computes a share, which is done, and others are not.
+        """
+        from tqdm import tqdm
+
+        if self.work is None:
+            raise InputError(f"Stage {self.key['name']!r} has no work; give it to the store's stage().")
+        if shard_rows < 1:
+            raise ParameterError(f"shard_rows is {shard_rows}; a shard has at least 1 row.")
+        shards = self._shards(units, shard_rows)
+        missing = {path: rows for path, rows in shards.items() if not path.exists()}
+        k, n = self.share or (0, 1)
+        mine = [path for i, path in enumerate(shards) if path in missing and i % n == k]
+        if mine:
+            with (
+                self._in_use(),
+                tqdm(
+                    desc=label or str(self.key["name"]),
+                    unit=f" {unit}",
+                    total=None if advances else len(units),
+                    initial=0 if advances else len(units) - sum(map(len, missing.values())),
+                    disable=not progress,
+                    leave=False,
+                    file=sys.stderr,
+                ) as bar,
+            ):
+                run = (self.engine or engines.get()).map
+                fill = partial(_fill_shard, self.work, self.key["code"])
+                tasks = ((path, missing[path]) for path in mine)
+                # In the first pass, a shard that another process computes just now is left to it.
+                busy = []
+                # Closed at once where something fails, so that no worker goes on unheard.
+                with contextlib.closing(
+                    run(fill, tasks, gpu=gpu, advanced=bar.update if advances else None)
+                ) as results:
+                    for path, finished in zip(mine, results, strict=True):
+                        if not finished:
+                            busy.append(path)
+                        elif not advances:
+                            bar.update(len(missing[path]))
+                for path in busy:
+                    with locked(path):
+                        if not path.exists():
+                            _write(path, self.work(missing[path]))
+        left = sum(not path.exists() for path in missing)
+        if left:
+            raise UnfinishedError(
+                f"{self.key['name']}: this share is done; {left} of {len(shards)} pieces are left to the others."
+            )
+        for path, rows in shards.items():
+            yield self._read(path, rows)
+
+    def n_there(self, units: pd.DataFrame, *, shard_rows: int) -> int:
+        """Return of how many of ``units`` :meth:`compute` would find the result, without reading any."""
+        return sum(len(rows) for path, rows in self._shards(units, shard_rows).items() if path.exists())
+
+    def _shards(self, units: pd.DataFrame, shard_rows: int) -> dict[Path, pd.DataFrame]:
+        """Return the rows of each shard, by its path."""
+        parts = (units.iloc[start : start + shard_rows] for start in range(0, len(units), shard_rows))
+        return {
+            self.folder / f"{i:06d}-{_rows_digest(rows)}.parquet": rows.reset_index(drop=True)
+            for i, rows in enumerate(parts)
+        }
+
+    def _begin(self) -> None:
+        """Make the folder and write down what the stage is."""
+        with explaining(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            described = self.folder / "stage.json"
+            if not described.exists():
+                replace(described, (json.dumps(self.key, indent=1, sort_keys=True) + "\n").encode())
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """Begin, and hold a lock of one's own beside those of shards, so that nobody deletes the folder meanwhile."""
+        name = f"use-{uuid.uuid4().hex[:8]}"
+        lock = self.folder / "locks" / f"{name}.lock"
+        try:
+            with contextlib.ExitStack() as held:
+                with guarded(self.folder.parents[1]):
+                    self._begin()
+                    held.enter_context(locked(self.folder / "stage.json", name))
+                yield
+        finally:
+            # A pruning process may look at it just now.
+            with contextlib.suppress(OSError):
+                lock.unlink()
+
+    def _read(self, path: Path, rows: pd.DataFrame) -> pd.DataFrame:
+        with contextlib.suppress(_DamagedError, FileNotFoundError):
+            return _read(path)
+        with self._in_use():
+            return once(path, lambda: self.work(rows), self._note)
+
+    def _note(self, text: str) -> None:
+        note = {"time": now(), "stage": self.key["name"], "digest": self.digest, "text": text}
+        # A note that cannot be written must not keep the shard from being repaired.
+        with (
+            contextlib.suppress(OSError),
+            (self.folder.parents[1] / NOTES).open("a", encoding="utf-8") as file,
+        ):
+            file.write(json.dumps(note) + "\n")
+
+
+class _DamagedError(Exception):
+    """A shard that does not hold what was written."""
+
+
+class _BusyError(Exception):
+    """Another process computes this shard."""
+
+
+def _fill_shard(work: Work, code: Mapping[str, str], task: tuple[Path, pd.DataFrame]) -> bool:
+    """Compute one missing shard; return whether it exists now, False where another process has it."""
+    path, rows = task
+    _check_code(work, code)
+    if not path.parent.is_dir():
+        raise RunError(
+            f"{path.parent} is not there on {platform.node()}, where a worker runs. Workers on several machines need "
+            "the store in a folder that all of them share under the same path: name one as the setting store, or as "
+            f"{ROOT_VARIABLE}."
+        )
+    try:
+        with locked(path, wait=False):
+            if not path.exists():
+                _write(path, work(rows))
+    except _BusyError:
+        return False
+    return True
+
+
+# What has been compared in this process.
+_agreed: set[str] = set()
+
+
+def _check_code(work: Work, code: Mapping[str, str]) -> None:
+    """Refuse to work, on another machine, with other code than that by which a stage is keyed."""
+    told = digest(code)
+    if told in _agreed:
+        return
+    here = closure.of(work)
+    other = [name for name in {**code, **here} if code.get(name) != here.get(name)]
+    if other:
+        raise RunError(
+            f"{other[0]} on {platform.node()}, where a worker runs, is not that of the process that asked for the "
+            "work. Start that process again if the code has changed; all machines need the same versions of biaslab "
+            "and of what it computes with."
+        )
+    _agreed.add(told)
+
+
+def once(
+    path: Path, compute: Callable[[], pd.DataFrame], note: Callable[[str], object] = lambda text: None
+) -> pd.DataFrame:
+    """Return the table at ``path``, computed and written where it is missing or damaged, by one process at a time.
+
+    A damaged one is set aside, which ``note`` is told.
+
+    Raises:
+        InputError: What is computed is no table that fits in Parquet.
+        RunError: The disk is full.
+    """
+    with locked(path):
+        try:
+            return _read(path)
+        except FileNotFoundError:
+            pass
+        except _DamagedError as error:
+            aside = path.with_name(path.name + ".damaged")
+            os.replace(path, aside)
+            _log.warning("%s is damaged (%s): set aside as %s, computed again.", path, error, aside.name)
+            note(f"Piece {path.name} was damaged: {error}. It is set aside and computed again.")
+        _write(path, compute())
+        return _read(path)
+
+
+@contextlib.contextmanager
+def locked(path: Path, name: str = "", *, wait: bool = True, kept: str = "") -> Iterator[None]:
+    """Hold the lock of a shard or file, whose folder is made; the system frees it when the process ends, however.
+
+    A file has one lock, or several of different names. ``kept`` as for :func:`explaining`.
+    """
+    from filelock import FileLock, Timeout
+
+    folder = path.parent / "locks"
+    with explaining(path, kept):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / f"{name or path.stem}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if not wait:
+                raise _BusyError from None
+            _log.info("Waiting for another process that works at %s.", path)
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def guarded(root: Path) -> contextlib.AbstractContextManager[None]:
+    """Be the only process that begins to use a result of a store, or that takes one away."""
+    return locked(root / "prune")
+
+
+def is_held(lock: Path) -> bool:
+    """Return whether a process holds a lock, by its file."""
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(lock, timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+def _write(path: Path, frame: pd.DataFrame) -> None:
+    """Write a shard; the caller holds its lock."""
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(f"The work for {path} returned {type(frame).__name__}; it must return a DataFrame.")
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise InputError(f"The table for {path} does not fit in Parquet: {error}") from None
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    data = sink.getvalue().to_pybytes()
+    # A killed process leaves its temporary file behind; whoever holds the lock next clears it away.
+    for left in path.parent.glob(f".{path.name}.*.tmp"):
+        left.unlink(missing_ok=True)
+    with explaining(path):
+        # The checksum comes first: a shard under its own name always has one.
+        replace(_checksum_path(path), hashlib.sha256(data).hexdigest().encode() + b"\n")
+        replace(path, data)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not os.path.exists(path):
+        raise FileNotFoundError(path)
+    # Into Arrow's own memory: threads that let go of Python's while the process ends abort it (apache/arrow#34314).
+    with explaining(path), pa.OSFile(str(path), "rb") as file:
+        data = file.read_buffer()
+    try:
+        expected = _checksum_path(path).read_text(encoding="ascii").strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        raise _DamagedError("its checksum is missing") from None
+    if hashlib.sha256(data).hexdigest() != expected:
+        raise _DamagedError("its checksum does not fit")
+    return pq.ParquetFile(pa.BufferReader(data)).read().to_pandas()
+
+
+def _checksum_path(path: Path) -> Path:
+    return path.with_name(path.name + ".sha256")
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file under another name and rename it; a RunError where the name is that of a folder or a device."""
+    if path.exists() and not path.is_file():
+        raise RunError(f"{path} is no file, so none is written in its place; move it away.")
+    temporary = temporary_of(path)
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def temporary_of(path: Path) -> Path:
+    """Return the path beside a file under which it is written before it is whole; nobody else has it."""
+    # Whole for the names of pieces; that of a long name must not be longer than the file system allows.
+    return path.with_name(f".{path.name[:48]}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+
+
+def check_target(path: Path, ours: Callable[[Path], bool], what: str, fix: str) -> None:
+    """Check that ``what`` can be written as a file: under a new name, or in place of one that was written before.
+
+    ``ours`` says whether a file that is there is one. ``fix`` is the option that names another file.
+
+    Raises:
+        ParameterError: A folder, a device, a link, or somebody else's file has the name; it stays.
+    """
+    if os.path.lexists(path) and not (path.is_file() and not path.is_symlink() and ours(path)):
+        raise ParameterError(
+            f"{path} is there already and is no {what} of biaslab, so it is not replaced; choose another name with "
+            f"{fix}."
+        )
+
+
+@contextlib.contextmanager
+def explaining(path: Path, kept: str = "") -> Iterator[None]:
+    """Turn what the system refuses at a path into a RunError that names it and says what to do.
+
+    ``kept``: what stays, and what to do about the rest, in a sentence with ``{fix}`` for what would help; by default
+    that of shards.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        what = "is not there and cannot be made"
+        raise RunError(
+            f"{_named(error, path)} {what}. {(kept or _KEPT).format(fix='make its folder')}"
+        ) from None
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise
+        raise RunError(explained(error, path, kept)) from None
+
+
+def explained(error: Exception, path: Path | None = None, kept: str = "") -> str:
+    """Return in words what the system refused and what to do about it; other errors are told in their own words.
+
+    ``path``: what was to be read or written; the error may name another. ``kept`` as for :func:`explaining`.
+    """
+    number = getattr(error, "errno", None)
+    if number not in _REFUSED:
+        return str(error)
+    what, fix = _REFUSED[number]
+    where = _named(error, path) or "what it needs, perhaps where temporary files are"
+    return f"{what.format(where)}. {(kept or _KEPT).format(fix=fix)}"
+
+
+def _named(error: Exception, path: Path | None) -> str:
+    """Return the whole path that an error is about."""
+    named = getattr(error, "filename", None)
+    # Not a temporary file, where it is known what it becomes.
+    if isinstance(named, str | bytes) and not (path and os.fsdecode(named).endswith(".tmp")):
+        path = Path(os.fsdecode(named))
+    return str(path.absolute()) if path else ""
+
+
+# What is wrong with a path, and what would help.
+_FULL = ("No space left to write {}", "free some space")
+_FORBIDDEN = ("This user may not use {}", "let this user read and write there")
+_MANY = (
+    "Too many files are open at once to use {}",
+    "allow more with `ulimit -n 4096`, or let less run side by side",
+)
+_IN_THE_WAY = ("A file stands where a folder is needed: {}", "move that file away")
+_BROKEN = ("The disk or network behind {} does not answer", "mend it")
+_REFUSED = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), _FORBIDDEN),
+    errno.EROFS: ("{} can be read and not be written", "make that file system writable"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), _MANY),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), _IN_THE_WAY),
+    errno.EISDIR: ("A folder stands where a file is needed: {}", "move that folder away"),
+    errno.ENAMETOOLONG: ("The path {} is too long for this system", "choose shorter names"),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), _BROKEN),
+}
+_KEPT = (
+    "Finished shards are kept and will be found again: {fix}, or name another folder as compute.store or "
+    f"{ROOT_VARIABLE}, and run again."
+)
+
+
+def digest(value: object) -> str:
+    """Return the SHA-256 of what fits in JSON, whatever the order of its fields."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def now() -> str:
+    """Return the time, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _rows_digest(rows: pd.DataFrame) -> str:
+    """Return 16 hex digits of a table's column names and values; its index and the kind of its texts do not count."""
+    import pyarrow as pa
+
+    table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None).combine_chunks()
+    # Texts come in several types, and a column of missing ones in none.
+    texts = (pa.types.is_string, pa.types.is_string_view, pa.types.is_null)
+    fields = [f.with_type(pa.large_string()) if any(t(f.type) for t in texts) else f for f in table.schema]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema(fields)) as writer:
+        writer.write_table(table.cast(pa.schema(fields)))
+    return hashlib.sha256(sink.getvalue()).hexdigest()[:16]

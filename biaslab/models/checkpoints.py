@@ -1,0 +1,339 @@
+"""Text-to-image models as people have them: pipelines, checkpoints in one file, and LoRAs on both.
+
+What a file of safetensors is, its head tells, which is read without its weights.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from biaslab.ground import adapters, plugins, reading
+from biaslab.ground.adapters import Adapter, Named
+from biaslab.ground.errors import ParameterError
+from biaslab.models import registry, repositories
+from biaslab.models.repositories import Located, Repository
+
+INDEX = "model_index.json"
+KIND = "text-to-image"
+PIPELINE, LORA = "a whole model", "a LoRA"
+# Names that libraries give to the LoRA that a repository is made of.
+_OWN_LORAS = ("pytorch_lora_weights.safetensors", "adapter_model.safetensors")
+_OF_LORAS = re.compile(r"lora|hada_w|lokr_w|oft_", re.IGNORECASE)
+# What tensors' names begin with in a checkpoint in one file: of the network, the autoencoder and text encoders.
+_NETWORK = "model.diffusion_model."
+_AUTOENCODER, _TEXT = ("first_stage_model.", "vae."), ("cond_stage_model.", "conditioner.", "text_encoders.")
+_QUANTISED = ("scaled_fp8", ".scale_weight", ".quant_state.", "quant_map")
+_OF_TEXT = re.compile(r"text_model|token_embedding|resblocks\.|encoder\.block\.|self_attn\.q_proj")
+_OF_NETWORK = re.compile(
+    r"(double|single|joint|input|output|down|up|transformer)_(blocks|layers)|(^|\.)(blocks|layers)\."
+)
+
+
+def find(name: str) -> Named:
+    """Return what a name says, its model as :func:`biaslab.models.registry.resolve` returns it and its LoRAs likewise.
+
+    Raises:
+        ParameterError, MissingInputError: As of that function; or what is named on it is no LoRA, as far as can be
+            known without the hub.
+    """
+    named = adapters.split(name)
+    adapters.check(named)
+    base = os.path.expanduser(named.base)
+    ours = named.base in plugins.points(plugins.MODELS)
+    if os.path.isdir(base) and not ours and not os.path.isfile(os.path.join(base, INDEX)):
+        # Before it is looked through: the configuration of an adapter names another model.
+        _refuse_others(repositories.of_folder(base, named.base))
+    where = registry.resolve(named.base, KIND)
+    if named.adapters and (one := registry.brought(named.base, KIND)) and one.draws:
+        raise ParameterError(f"{named.base} makes images without weights, so that no LoRA can change it.")
+    return Named(where, tuple(Adapter(_lora(one.name), one.weight) for one in named.adapters), named.none)
+
+
+def _lora(name: str) -> str:
+    """Return the file of a LoRA, or its name where it is on the hub."""
+    path = Path(os.path.expanduser(name))
+    if path.is_dir():
+        return str(path / _own_file(repositories.of_folder(path, name)))
+    if path.is_file():
+        registry.resolve(name, KIND)
+        return str(path)
+    if registry.is_on_hub(name):
+        return name
+    raise ParameterError(
+        f"There is no LoRA {name!r}. Give a file of safetensors, a folder that holds one, or a name on the hub, such "
+        "as owner/lora or owner/lora/FILE.safetensors."
+    )
+
+
+def label(name: str) -> str:
+    """Return what tables call a model: of a folder its name, of a file its name without its ending."""
+
+    def short(one: str) -> str:
+        path = os.path.expanduser(one)
+        return (
+            registry.folder_name(path)
+            if os.path.isdir(path)
+            else Path(path).stem
+            if os.path.isfile(path)
+            else one
+        )
+
+    return str(adapters.split(name).mapped(short))
+
+
+def digest(name: str) -> str:
+    """Return a digest of what a name says, as :func:`.registry.digest`, so that other weights give other results.
+
+    Of one file the configurations that it is read by count, too. Raises as :func:`find`.
+    """
+    named = find(name)
+    whole = registry.digest(named.base)
+    if is_file(named.base):
+        if whole not in _read_by:
+            _read_by[whole] = configurations(repositories.look_up(named.base, KIND), named.base)
+        whole += f" by {registry.digest(_read_by[whole])}"
+    return "+".join([whole, *(str(Adapter(registry.digest(one.name), one.weight)) for one in named.adapters)])
+
+
+# By what checkpoints in one file are read, by their digests.
+_read_by: dict[str, str] = {}
+
+
+def is_file(where: str) -> bool:
+    """Return whether what :func:`biaslab.models.registry.resolve` returned is one file, here or on the hub."""
+    return os.path.isfile(where) or (not os.path.isdir(where) and bool(registry.file_on_hub(where)))
+
+
+# -- what files are ----------------------------------------------------------------------------------------
+
+
+def what_is(tensors: Collection[str]) -> str:
+    """Return what a file of safetensors with tensors of these names is: :data:`PIPELINE`, :data:`LORA` or another."""
+    if any(_OF_LORAS.search(name) for name in tensors):
+        return LORA
+    if any(mark in name for name in tensors for mark in _QUANTISED):
+        return "a quantised network"
+    network = any(name.startswith(_NETWORK) for name in tensors)
+    autoencoder, text = (any(name.startswith(begin) for name in tensors) for begin in (_AUTOENCODER, _TEXT))
+    if network and autoencoder and text:
+        return PIPELINE
+    if network or (autoencoder and text):
+        there = {"denoising network": network, "autoencoder": autoencoder, "text encoder": text}
+        lacks = " and no ".join(part for part, has in there.items() if not has)
+        return f"a part of a model: it holds no {lacks}"
+    if autoencoder or any(name.startswith("decoder.") and ".conv" in name for name in tensors):
+        return "an autoencoder (VAE) alone"
+    if any(_OF_NETWORK.search(name) for name in tensors) and not any(_OF_TEXT.search(n) for n in tensors):
+        return "a denoising network alone, without text encoder and autoencoder"
+    if text or any(_OF_TEXT.search(name) for name in tensors):
+        return "a text encoder alone"
+    return "nothing that diffusers knows as a model" if len(tensors) > 4 else "an embedding of a few words"
+
+
+def check_file(name: str, tensors: Collection[str], repository: Repository) -> None:
+    """Raise ParameterError where a file that is given as a model is none."""
+    kind = what_is(tensors)
+    if kind == LORA:
+        raise _lora_alone(repository, name)
+    if kind != PIPELINE:
+        raise ParameterError(
+            f"{name} is {kind}. Name a file that holds all parts of a model, or the folder or hub name of the pipeline "
+            "that it belongs to."
+        )
+
+
+def configurations(repository: Repository, where: str) -> str:
+    """Return the folder or hub name of the configurations that a checkpoint in one file is read by.
+
+    Those that lie beside it, where there is an index of a pipeline; else of the model that diffusers takes it for.
+
+    Raises:
+        ParameterError: Its head cannot be read, or it is none that diffusers knows.
+    """
+    beside = repository.folder and (repository.folder / INDEX).is_file()
+    if beside and not repository.on_hub:
+        return str(repository.folder)
+    if INDEX in repository.files:
+        return f"{repository.on_hub}@{repository.commit}"
+    from diffusers.loaders import single_file_utils
+
+    tensors = repository.tensors(file_of(where))
+    check_file(repository.name, tensors, repository)
+    try:
+        found = single_file_utils.fetch_diffusers_config({k: _Shape(shape) for k, shape in tensors.items()})
+        return str(found["pretrained_model_name_or_path"])
+    # Of names that it knows in part it takes shapes, which may not be there.
+    except (KeyError, IndexError, AttributeError, UnboundLocalError, ValueError, TypeError):
+        raise ParameterError(
+            f"{repository.name} is a checkpoint of a kind that diffusers does not know. Put it into a folder with the "
+            f"{INDEX} and the configurations of its base model, or name its pipeline."
+        ) from None
+
+
+class _Shape:
+    """What of a tensor is known from the head of its file."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+
+def of_file(file: Path) -> Mapping[str, tuple[int, ...]]:
+    """Return the shapes of the tensors in a file here, by name."""
+    return Repository(str(file), KIND, {}, file.parent).tensors(file.name)
+
+
+def file_of(where: str) -> str:
+    """Return the path in its repository of one file that :func:`biaslab.models.registry.resolve` returned."""
+    return Path(where).name if os.path.isfile(where) else registry.file_on_hub(where)
+
+
+# -- LoRAs -------------------------------------------------------------------------------------------------
+
+
+def look_up_lora(adapter: Adapter, base: str) -> Located:
+    """Return the file of a LoRA that :func:`find` returned, which nothing of is fetched but its head.
+
+    ``base`` is what the model is called that it is put on, for messages.
+
+    Raises:
+        ParameterError: It is not to be had, or is none.
+    """
+    repository = repositories.look_up(adapter.name, KIND, adapter.name)
+    path = file_of(adapter.name) or _own_file(repository)
+    if path not in repository.files:
+        raise ParameterError(f"{adapter.name} names a file that is not there. {_listed(repository)}")
+    located = repository.with_weights([repositories.exactly(path)], ["*.json", "*.txt", "*.model", "*.jinja"])
+    if (kind := what_is(repository.tensors(path))) != LORA:
+        raise ParameterError(f"{adapter.name} is {kind} and no LoRA, so it cannot be put on {base}.")
+    return located
+
+
+def _own_file(repository: Repository) -> str:
+    """Return which file of a LoRA's repository or folder is the LoRA."""
+    there = [path for path in repository.files if path.endswith(".safetensors")]
+    top = [path for path in there if "/" not in path] or there
+    own = [path for path in top if path in _OWN_LORAS] or top
+    if len(own) == 1:
+        return own[0]
+    if not own:
+        others = sorted(path for path in repository.files if path.endswith(registry.OTHER_WEIGHTS))
+        has = ", ".join(others[:3]) or "none"
+        raise registry.not_safetensors(
+            f"The LoRA {repository.name} has {has}", "Choose a copy that has them."
+        )
+    raise ParameterError(
+        f"{repository.name} holds {len(own)} files of safetensors, of which one is meant. {_listed(repository)}"
+    )
+
+
+def named(repository: Repository, path: str) -> str:
+    """Return the name of a file in a folder or repository, as it can be given."""
+    if not repository.on_hub:
+        return str(repository.folder / path)
+    revision = registry.on_hub(repository.name)[1]
+    return f"{repository.on_hub}/{path}" + (f"@{revision}" if revision else "")
+
+
+def _listed(repository: Repository) -> str:
+    found = [named(repository, path) for path in sorted(repository.files) if path.endswith(".safetensors")]
+    return (
+        f"Name one of {', '.join(found[:6])}{', …' if len(found) > 6 else ''}." if found else "It has none."
+    )
+
+
+def beside(repository: Repository) -> tuple[list[str], list[str]]:
+    """Return LoRAs that lie beside the parts of a pipeline: its own, and examples and others."""
+    top = [path for path in repository.files if "/" not in path and path.endswith(".safetensors")]
+    own = [path for path in top if path in _OWN_LORAS]
+    return own, [path for path in top if path not in own and "lora" in path.lower()]
+
+
+def refuse_beside(name: str, repository: Repository, files: Iterable[str]) -> None:
+    """Refuse a pipeline with a LoRA of its own beside it: nobody says whether its images are to be the LoRA's."""
+    for path in files:
+        raise ParameterError(
+            f"{name} holds {path} beside the model, and the name does not say whether it is meant. Write "
+            f"{name}+{named(repository, path)} to use it, or {name}+{adapters.NONE} to leave it out."
+        )
+
+
+def _refuse_others(repository: Repository) -> None:
+    """Raise the error that says what a folder or repository without the index of a pipeline is, where that is known."""
+    top = [path for path in sorted(repository.files) if "/" not in path]
+    ours = [path for path in top if path.endswith(".safetensors")]
+    own = [path for path in ours if path in _OWN_LORAS or "lora" in path.lower()]
+    if own or "adapter_config.json" in top:
+        raise _lora_alone(repository, repository.name)
+    if len(ours) == 1 and what_is(_quietly(lambda: repository.tensors(ours[0])) or ()) == LORA:
+        raise _lora_alone(repository, repository.name)
+    if gguf := [path for path in repository.files if path.lower().endswith(".gguf")]:
+        base = base_of(repository)
+        raise ParameterError(
+            f"{repository.name} holds {gguf[0]}, which {registry.GGUF}{f' It was made of {base}.' if base else ''}"
+        )
+    if ours and not any(path == "config.json" for path in top):
+        raise ParameterError(
+            f"{repository.name} is no pipeline, but holds checkpoints in one file. {_listed(repository)}"
+        )
+
+
+def no_pipeline(repository: Repository) -> ParameterError:
+    """Return the error for a folder or repository without the index of a pipeline; raise it where more is known."""
+    _refuse_others(repository)
+    return ParameterError(f"{repository.name} is no diffusers pipeline: it holds no {INDEX}.")
+
+
+def _lora_alone(repository: Repository, name: str) -> ParameterError:
+    base = base_of(repository) or "BASE"
+    named = "" if base != "BASE" else " with the name of the model that it was trained on as BASE"
+    return ParameterError(
+        f"{name} is a LoRA, which is no model by itself: it changes one. Write {base}+{name}{named}."
+    )
+
+
+def base_of(repository: Repository) -> str:
+    """Return the name of the model that a LoRA, or a copy of a model, says it was made of; empty where it does not.
+
+    Its configuration as an adapter says so, or its card.
+    """
+    said: Any = None
+    if repository.folder:
+        # Of a file, those that lie beside it.
+        repository = repositories.of_folder(repository.folder, repository.name)
+    if "adapter_config.json" in repository.files:
+        said = _quietly(
+            lambda: repositories.read_json(repository.file("adapter_config.json"))["base_model_name_or_path"]
+        )
+    if not said and "README.md" in repository.files:
+        said = _quietly(lambda: _front(repository.file("README.md"))["base_model"])
+    said = said[0] if isinstance(said, list) and said else said
+    return said if isinstance(said, str) and registry.is_on_hub(said) else ""
+
+
+def _front(card: Path) -> Mapping[str, Any]:
+    """Return what stands at the head of a model's card."""
+    text = reading.text(card)
+    return yaml.safe_load(text.split("---", 2)[1]) if text.startswith("---") else {}
+
+
+def _quietly(work) -> Any:
+    # Whoever wrote it wrote what they liked.
+    try:
+        return work()
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        RecursionError,
+        ParameterError,
+        yaml.YAMLError,
+    ):
+        return None

@@ -1,0 +1,152 @@
+"""What a source of images is, and two simple ones: a folder of files and arrays in memory.
+
+An image is ``uint8 (height, width, 3)`` RGB. What cannot be shown as one is :class:`Unreadable`, with a
+reason: it stays in every table as an image that was not judged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from biaslab.ground import folders
+from biaslab.ground.errors import InputError
+from biaslab.ground.pictures import ENDINGS, MOST_BYTES, Unreadable, decode
+from biaslab.ground.plaintext import plain
+from biaslab.models import registry
+
+
+class ImageSource(Protocol):
+    """Where images come from: files, a corpus, or a model that generates them."""
+
+    name: str
+    """What to call the source in messages."""
+    digest: str
+    """Identifies the images: what is computed from them is computed again when it changes."""
+    table: pd.DataFrame
+    """One row per image, with at least ``image_id`` (unique texts)."""
+    pictures: str
+    """What they are: one of :data:`biaslab.models.registry.PICTURES`; photographs where a source does not say."""
+
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+        """Return the images in the order asked for."""
+
+
+class FolderImages:
+    """The images in a folder, at any depth; an image's id is its path below the folder, with forward slashes.
+
+    They are photographs, unless a file in the folder says otherwise (:func:`biaslab.models.registry.pictures`).
+
+    Raises InputError where there is no such folder, or no file in it ends like an image.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        folder = Path(path).expanduser()
+        if not folder.is_dir():
+            raise InputError(f"{path} is not a folder; give a folder that holds images.")
+        self._files = folders.files(folder, ENDINGS)
+        if not self._files:
+            raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}.")
+        self.name, self.pictures = folder.name, registry.pictures(folder)
+        self.table = pd.DataFrame({"image_id": list(self._files)})
+        whole = hashlib.sha256()
+        for image_id, file in self._files.items():
+            state = file.stat()
+            whole.update(f"{image_id}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
+        self.digest = whole.hexdigest()
+
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+        """Return the images in the order asked for; files are decoded side by side, and only those of the folder."""
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            return list(pool.map(_read_file, map(self._files.get, image_ids)))
+
+
+def _read_file(file: Path | None) -> np.ndarray | Unreadable:
+    if file is None:
+        return Unreadable("missing")
+    try:
+        return Unreadable("too large") if file.stat().st_size > MOST_BYTES else decode(file.read_bytes())
+    except FileNotFoundError:
+        return Unreadable("missing")
+    except OSError:
+        return Unreadable("cannot be opened")
+
+
+def check_image(image: object, what: str = "an image") -> np.ndarray:
+    """Return ``image`` if it is ``uint8 (height, width, 3)`` with at least one pixel; raises InputError if not."""
+    is_array = isinstance(image, np.ndarray)
+    if not is_array or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
+        shown = f"{image.dtype} {image.shape}" if is_array else type(image).__name__
+        raise InputError(f"{what} is {shown}; images are uint8 arrays (height, width, 3) in RGB, 0 to 255.")
+    return image
+
+
+class DescribedImages:
+    """A source of images with a table of one row per image and what it belongs to, with ``image_id``."""
+
+    def __init__(self, source: ImageSource, table: pd.DataFrame) -> None:
+        self.source, self.table = source, table
+        self.name, self.digest, self.read = source.name, source.digest, source.read
+        self.pictures = getattr(source, "pictures", registry.PHOTOGRAPHS)
+
+
+class Subset(DescribedImages):
+    """Some images of a source that may have very many; each id once."""
+
+    def __init__(self, source: ImageSource, image_ids: Sequence[str]) -> None:
+        super().__init__(source, pd.DataFrame({"image_id": list(image_ids)}, dtype=object))
+        self.name = f"training images of {source.name}"
+
+
+class CaptionImages(FolderImages):
+    """Training images in a folder, each named by its caption's id; one without a file is ``missing``.
+
+    The file of an id is the one at that path below the folder, without its ending or with it, or else the only one of
+    that name in any folder of it. Raises InputError where an id has several.
+    """
+
+    def __init__(self, folder: str | Path, caption_ids: Sequence[str]) -> None:
+        super().__init__(folder)
+        self._folder, paths = str(folder), list(self._files)
+        self.a_file = Path(paths[0]).name
+        self._called = [
+            _grouped({path: name(path) for path in paths})
+            for name in (lambda path: os.path.splitext(path)[0], str, lambda path: Path(path).stem)
+        ]
+        self.table = pd.DataFrame({"image_id": list(caption_ids)}, dtype=object)
+        for caption_id in self.table["image_id"]:
+            self.has(caption_id)
+
+    def has(self, caption_id: str) -> bool:
+        """Return whether there is a file of a caption's id; an InputError where there are two."""
+        return self._path(caption_id) is not None
+
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+        """Return the images in the order asked for, as :meth:`FolderImages.read`."""
+        return super().read([self._path(one) for one in image_ids])
+
+    def _path(self, caption_id: str) -> str | None:
+        # Systems write names with accents in one piece or in two.
+        called = plain(caption_id)
+        paths = next((by[called] for by in self._called if called in by), [None])
+        if len(paths) > 1:
+            raise InputError(
+                f"{self._folder} holds two images for {caption_id!r}: {paths[0]} and {paths[1]}. Keep one, or name "
+                "images by their paths."
+            )
+        return paths[0]
+
+
+def _grouped(names: dict[str, str]) -> dict[str, list[str]]:
+    """Return paths by what they are called, in the plain form."""
+    grouped: dict[str, list[str]] = {}
+    for path, name in names.items():
+        grouped.setdefault(plain(name), []).append(path)
+    return grouped

@@ -1,0 +1,283 @@
+"""What a model is made of, looked up before a byte of its weights is read or fetched: in a folder, or on the hub.
+
+Only configurations are fetched for that. Where the hub does not answer, what it has left on this machine is looked at.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from biaslab.ground import reading
+from biaslab.ground.errors import ParameterError
+from biaslab.models import registry
+
+SAFETENSORS = ("*.safetensors",)
+# Bytes of the head of a file of safetensors, at most, as its own library has it.
+_LONGEST = 100_000_000
+# Those that were fetched, by their addresses.
+_heads: dict[str, dict[str, tuple[int, ...]]] = {}
+# Seconds to wait for it; what answers with a part of a file says so.
+_PATIENCE, _PARTIAL = 30, 206
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A model's files, in a folder here or on the hub at a commit."""
+
+    name: str
+    """As it was given."""
+    kind: str
+    """A key of :data:`biaslab.models.registry.HUB`."""
+    files: Mapping[str, int]
+    """Their sizes in bytes, by their paths."""
+    folder: Path | None = None
+    """Where they all are here; None where the hub has them."""
+    on_hub: str = ""
+    """Owner and name on the hub; empty of what was never there."""
+    commit: str = ""
+
+    def matching(self, patterns: Iterable[str], skip: Iterable[str] = ()) -> Iterator[str]:
+        """Yield paths of one of some patterns, but for those to ``skip``; ``*`` is any text, with slashes in it."""
+        from huggingface_hub.utils import filter_repo_objects
+
+        return filter_repo_objects(self.files, allow_patterns=[*patterns], ignore_patterns=[*skip] or None)
+
+    def json(self, path: str) -> dict[str, Any]:
+        """Return the object in a file, which is fetched; ParameterError where it is not to be had, or is none."""
+        try:
+            said = json.loads(reading.text(self.file(path)))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ParameterError(f"{self.name}: {path} cannot be read: {error}.") from None
+        if not isinstance(said, dict):
+            raise ParameterError(f"{self.name}: {path} holds no configuration.")
+        beside = {Path(file).name for file in self.files if Path(file).parent == Path(path).parent}
+        if why := registry.names_elsewhere(said, Path(path).name, beside):
+            raise ParameterError(f"{self.name} holds {path}, {why}")
+        return said
+
+    def file(self, path: str) -> Path:
+        """Return a small file, fetched where it is on the hub; ParameterError where it is not to be had."""
+        if self.folder:
+            return self.folder / path
+        from huggingface_hub import hf_hub_download
+
+        try:
+            return Path(hf_hub_download(self.on_hub, path, revision=self.commit))
+        # The client has many errors.
+        except Exception as error:
+            raise ParameterError(registry.hub_problem(self.name, self.kind, error)) from error
+
+    def tensors(self, path: str) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the tensors in a file of safetensors by name: its head is read, or fetched, alone.
+
+        Raises:
+            ParameterError: It is not to be had, or no such file.
+        """
+        try:
+            if self.folder:
+                with open(self.folder / path, "rb") as file:
+                    return _shapes(lambda start, end: _between(file, start, end))
+            from huggingface_hub import hf_hub_url, try_to_load_from_cache
+
+            kept = try_to_load_from_cache(self.on_hub, path, revision=self.commit)
+            if isinstance(kept, str):
+                with open(kept, "rb") as file:
+                    return _shapes(lambda start, end: _between(file, start, end))
+            url = hf_hub_url(self.on_hub, path, revision=self.commit)
+            # What is at a commit does not change.
+            if url not in _heads:
+                _heads[url] = _shapes(lambda start, end: _ranged(url, start, end))
+            return _heads[url]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise ParameterError(
+                f"{self.name}: {path} is no file of safetensors, or broke off: {error}. Fetch it again."
+            ) from None
+        except Exception as error:
+            raise ParameterError(registry.hub_problem(self.name, self.kind, error)) from error
+
+    def with_weights(self, weights: Sequence[str] = SAFETENSORS, skip: Sequence[str] = ()) -> Located:
+        """Return what is loaded of it: configurations, and files of weights of these patterns but for those to skip.
+
+        Raises:
+            ParameterError: There are none as safetensors, or the hub does not send them to whoever asks from here.
+        """
+        found = list(self.matching(weights, skip))
+        if not found and self.on_hub and self.folder:
+            raise ParameterError(
+                f"The weights of {self.name} are not on this machine, and the hub does not answer. Run once with a "
+                "network, or give a folder that holds the model."
+            )
+        if not found:
+            others = sorted(f for f in self.files if f.endswith((*registry.OTHER_WEIGHTS, ".safetensors")))
+            has = f"{self.name} has {', '.join(others[:3])}" if others else f"{self.name} has none"
+            raise registry.not_safetensors(has, "Choose a copy of the model that has them.")
+        if not self.folder:
+            self._check_open(found[0])
+        return Located(self, tuple(found), (*self.matching(registry.CONFIGURATIONS, skip), *found))
+
+    def _check_open(self, path: str) -> None:
+        """Ask for the head of a file: a model that is open to some is described to all."""
+        from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+        try:
+            get_hf_file_metadata(hf_hub_url(self.on_hub, path, revision=self.commit))
+        except Exception as error:
+            raise ParameterError(registry.hub_problem(self.name, self.kind, error)) from error
+
+
+@dataclass(frozen=True)
+class Located:
+    """A model whose files are known."""
+
+    repository: Repository
+    weights: tuple[str, ...]
+    files: tuple[str, ...]
+    """All that is fetched, weights and configurations."""
+    remarks: tuple[str, ...] = ()
+    """What whoever uses it should know, such as what lies beside it and is left out."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes the weights are."""
+        return sum(self.repository.files[path] for path in self.weights)
+
+    @property
+    def missing(self) -> list[str]:
+        """Which of the files are yet to be fetched."""
+        of = self.repository
+        if of.folder:
+            return []
+        from huggingface_hub import try_to_load_from_cache
+
+        here = ((path, try_to_load_from_cache(of.on_hub, path, revision=of.commit)) for path in self.files)
+        return [path for path, at in here if not isinstance(at, str)]
+
+    @property
+    def download(self) -> int:
+        """How many bytes are yet to be fetched, as far as the hub tells sizes."""
+        return sum(self.repository.files[path] for path in self.missing)
+
+
+def look_up(name: str, kind: str, where: str = "") -> Repository:
+    """Return the files of a model; nothing is fetched.
+
+    Args:
+        name: As for :func:`biaslab.models.registry.resolve`.
+        kind: One of :data:`biaslab.models.registry.HUB`.
+        where: Its folder or name on the hub, where that is known otherwise.
+
+    Raises:
+        ParameterError: There is no such model, as far as can be known from here.
+        MissingInputError, UnknownNameError: As for :func:`biaslab.models.registry.resolve`.
+    """
+    where = where or registry.resolve(name, kind)
+    if os.path.isdir(where):
+        return Repository(name, kind, _sizes(Path(where)), Path(where))
+    if os.path.isfile(where):
+        return Repository(name, kind, {Path(where).name: os.path.getsize(where)}, Path(where).parent)
+    repository = registry.on_hub(where)[0]
+    try:
+        told = registry.described(where)
+    # The client has many errors; without a network, what was fetched before is there.
+    except Exception as error:
+        commit = registry.commit(where)
+        kept = registry.cached(repository) / "snapshots" / commit
+        if not commit or not kept.is_dir() or _says_no(error):
+            raise ParameterError(registry.hub_problem(name, kind, error)) from error
+        return Repository(name, kind, _sizes(kept), kept, repository, commit)
+    files = {file.rfilename: int(file.size or 0) for file in told.siblings or ()}
+    return Repository(name, kind, files, None, repository, registry.commit(where) or told.sha)
+
+
+def _shapes(read: Callable[[int, int], bytes]) -> dict[str, tuple[int, ...]]:
+    """Return shapes by name from the head of a file, which ``read`` returns bytes of, from one to before another."""
+    size = int.from_bytes(read(0, 8), "little")
+    if not 2 <= size <= _LONGEST:
+        raise ValueError("its head has no length")
+    entries = json.loads(read(8, 8 + size))
+    return {name: tuple(map(int, e["shape"])) for name, e in entries.items() if name != "__metadata__"}
+
+
+def _between(file: BinaryIO, start: int, end: int) -> bytes:
+    file.seek(start)
+    return file.read(end - start)
+
+
+def _ranged(url: str, start: int, end: int) -> bytes:
+    """Return a range of a file on the hub; never more is read, whatever the server sends."""
+    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+    asked = build_hf_headers() | {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
+    with get_session().stream("GET", url, headers=asked, follow_redirects=True, timeout=_PATIENCE) as answer:
+        hf_raise_for_status(answer)
+        found = bytearray()
+        for piece in answer.iter_bytes():
+            found += piece
+            if len(found) >= end - start or answer.status_code != _PARTIAL:
+                break
+    if answer.status_code != _PARTIAL or len(found) < end - start:
+        raise OSError("the hub does not send parts of files")
+    return bytes(found[: end - start])
+
+
+def of_folder(folder: str | Path, name: str, kind: str = "text-to-image") -> Repository:
+    """Return the files of a folder that is called ``name``; it is not looked through."""
+    return Repository(name, kind, _sizes(Path(folder)), Path(folder))
+
+
+def exactly(path: str) -> str:
+    """Return the pattern of a path alone."""
+    return glob.escape(path)
+
+
+def read_json(file: Path) -> Any:
+    """Return what a file of JSON says; an OSError or ValueError where it cannot be read."""
+    return json.loads(reading.text(file))
+
+
+def _says_no(error: Exception) -> bool:
+    """Return whether the hub has answered that the model is not to be had."""
+    from huggingface_hub import errors as hub
+
+    return isinstance(error, hub.RepositoryNotFoundError | hub.RevisionNotFoundError)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    found = ((path, path.relative_to(folder).as_posix()) for path in sorted(folder.rglob("*")))
+    return {name: path.stat().st_size for path, name in found if path.is_file()}
+
+
+def check_type(repository: Repository, known: Collection[str], what: str, example: str) -> dict[str, Any]:
+    """Return the configuration of a model of transformers.
+
+    Args:
+        repository: The model.
+        known: The values of its ``model_type`` that can be used; where they are names of, as which class of
+            transformers: what was saved as another one was trained for something else.
+        what: What it is to be, for messages.
+        example: One that is.
+
+    Raises:
+        ParameterError: It has none, or is of another type.
+    """
+    if "config.json" not in repository.files:
+        raise ParameterError(
+            f"{repository.name} holds no config.json, so it is no {what} of transformers. Choose one, such as "
+            f"{example}."
+        )
+    config = repository.json("config.json")
+    told = str(config.get("model_type", ""))
+    made = [str(name) for name in config.get("architectures") or ()]
+    if told in known and isinstance(known, Mapping) and made and known[told] not in made:
+        told = made[0]
+    if told not in known:
+        raise ParameterError(
+            f"{repository.name} is a model of the kind {told!r}, which is no {what}. Choose one, such as {example}."
+        )
+    return config

@@ -1,0 +1,102 @@
+"""Pictures whose truth is known, on which judges and measures are tried: found by the entry points ``biaslab.truth``.
+
+A package that can make such pictures, of drawings or of photographs, declares an object with what :class:`Truth` says;
+a module will do. What judges say of its pictures is held against what they show, so that their errors are known; of
+judges that know another kind of pictures they would say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from biaslab.ground import plugins
+from biaslab.ground.errors import loading
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from biaslab.models.images import ImageSource
+
+
+class Truth(Protocol):
+    """Pictures of which it is known what they show, for each of the papers; none is made before it is read.
+
+    ``decoded`` is the folder of an autoencoder through which the pictures pass, so that they look as a model's do.
+    """
+
+    pictures: str
+    """``drawings`` or ``photographs``."""
+    corpus: str
+    """The name of its captions, a ``biaslab.corpora``."""
+    model: str
+    """The name of the model that draws nothing but what is true of these, a ``biaslab.models``."""
+    words: Mapping[str, str]
+    """What pages say of its captions: ``training`` (that they are no model's training data), and by an effect's name
+    that this was put into them."""
+    ways_of_failing: Sequence[str]
+    """In which ways a scene can fail at its prompt, as ``failures`` of :meth:`scenes`."""
+
+    def scenes(
+        self,
+        prompts: pd.DataFrame,
+        *,
+        seed: int,
+        failures: Mapping[str, float] | None = None,
+        decoded: Path | None = None,
+    ) -> ImageSource:
+        """Return images that show what PaintSkills' prompts ask for, or fail at it with the shares of ``failures``."""
+
+    def people(self, prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None = None) -> ImageSource:
+        """Return ``n`` images of people of social prompts, with their gender, skin tone and attributes in its table."""
+
+    def pairs(self, n: int, *, seed: int) -> ImageSource:
+        """Return ``n`` images of two people side by side that no judge has learnt from.
+
+        The table has image_id, prompt_id, and by position ``truth_gender_0`` and so on.
+        """
+
+    def depictions(self, n: int, *, seed: int, decoded: Path | None = None) -> ImageSource:
+        """Return ``n`` images of people, each of one caption, in which no object goes with a gender.
+
+        The table has image_id, prompt_id, text and truth_gender; objects are known of them (:meth:`shown`).
+        """
+
+    def shown(self, images: ImageSource, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return the instances of objects in images (``rows``: image_id), as :mod:`biaslab.measures.instances`."""
+
+    def expected(self, prompts: pd.DataFrame, skew: str) -> pd.DataFrame:
+        """Return how many of each object images of prompts show on average: prompt_id, object and expected."""
+
+    def word_masks(self, images: ImageSource, image_id: str, text: str) -> Mapping[str, np.ndarray]:
+        """Return where each word of a caption belongs in its image: bool (height, width), attention without error."""
+
+    def groups(self, text: str, objects: Sequence[str]) -> list[str]:
+        """Return the dependency group that each object in an image of a caption has."""
+
+    def kind(self, word: str) -> str:
+        """Return what a word of a caption names: ``thing``, ``worn`` or ``place``; empty where none is to be seen."""
+
+    def nouns(self, text: str) -> list[str]:
+        """Return the nouns of one of its captions; an InputError where it is none of them."""
+
+
+def of(pictures: str) -> Truth | None:
+    """Return the first truth that an installed package brings of a kind of pictures; None where there is none."""
+    known = map(named, plugins.points(plugins.TRUTH))
+    return next((truth for truth in known if truth.pictures == pictures), None)
+
+
+def named(name: str) -> Truth:
+    """Return the truth that an installed package brings under a name; an UnknownNameError where none does."""
+    point = plugins.point(plugins.TRUTH, name, "pictures of known truth")
+    with loading(name, "pictures of known truth"):
+        return point.load()
+
+
+def said(corpus: str, where: str) -> str:
+    """Return what pages say of captions by their corpus's name (:attr:`Truth.words`); empty where they say nothing."""
+    known = map(named, plugins.points(plugins.TRUTH))
+    return next((truth.words.get(where, "") for truth in known if truth.corpus == corpus), "")

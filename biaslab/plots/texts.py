@@ -1,0 +1,66 @@
+"""Titles and captions of figures: text files beside papers and others' notebooks, filled in with a run's numbers."""
+
+from __future__ import annotations
+
+import re
+import string
+from functools import cache
+from pathlib import Path
+
+from biaslab.ground import plugins
+from biaslab.ground.errors import InputError, ParameterError, unknown_name
+
+
+def files() -> dict[Path, str]:
+    """Return the YAML files that hold titles and captions, with the package of each."""
+    own = sorted((Path(__file__).parents[1] / "papers").glob("*/texts.yaml"))
+    brought = {folder / "texts.yaml": package for package, folder in plugins.folders().items()}
+    return dict.fromkeys(own, "biaslab") | {path: by for path, by in brought.items() if path.is_file()}
+
+
+def figures() -> dict[str, dict[str, str]]:
+    """Return the title and the caption of each figure by its name; an InputError where two packages have one."""
+    return _figures(tuple(files().items()))
+
+
+@cache
+def _figures(held_in: tuple[tuple[Path, str], ...]) -> dict[str, dict[str, str]]:
+    import yaml
+
+    found: dict[str, dict[str, str]] = {}
+    by: dict[str, str] = {}
+    for path, package in held_in:
+        figures = yaml.safe_load(path.read_text(encoding="utf-8"))["figures"]
+        for name in sorted(figures.keys() & found):
+            raise InputError(
+                f"{by[name]} and {package} both have a text of the figure {name!r}; one has to call it otherwise, or "
+                "to be uninstalled."
+            )
+        found |= figures
+        by |= dict.fromkeys(figures, package)
+    return found
+
+
+def of_figure(name: str, facts: dict[str, object]) -> tuple[str, str]:
+    """Return title and caption of a figure, with ``facts`` in the places that they name in braces.
+
+    Raises:
+        ParameterError: The text names a fact that is not given.
+        UnknownNameError: There is no such text.
+    """
+    known = figures()
+    if name not in known:
+        raise unknown_name("text of a figure in a texts.yaml", name, known)
+    told = known[name]
+    asked = {field for text in told.values() for _, field, _, _ in string.Formatter().parse(text) if field}
+    missing = sorted(asked - set(facts))
+    if missing:
+        raise ParameterError(
+            f"The text of the figure {name} names {missing[0]!r}, which is not given; pass {missing[0]}=…."
+        )
+    return told["title"].format(**facts), " ".join(told["caption"].format(**facts).split())
+
+
+def as_name(text: str) -> str:
+    """Return a text, such as a model's name, as part of a figure's name: ``SD v1.4`` becomes ``sd_v1_4``."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "model"

@@ -1,0 +1,1 @@
+"""What people say of images: files of theirs, and sessions in which they are asked."""

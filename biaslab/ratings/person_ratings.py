@@ -1,0 +1,310 @@
+"""Human ratings of each person in an image, read from a file, and how far judges and raters agree.
+
+Two formats, told apart by their columns, in a table of :mod:`biaslab.ground.cells`:
+
+- wide: ``image_id, position`` and one column per rater;
+- long: ``image_id, position, rater, label``, one row per person and rater.
+
+``position`` is 1 for the leftmost person, 2, …, or ``left``, ``middle``, ``right``; it may be empty where the prompt
+asks for one person. A rating is ``female``, ``male``, ``unsure`` or empty (not rated); the paper's words for them
+(feminine, masculine, cannot identify) and the other spellings of :mod:`biaslab.ratings` are read as these.
+
+Source: paired paper, appendix B (Tables 6 and 7) and D (Table 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from biaslab.ground import cells
+from biaslab.ground.errors import InputError
+from biaslab.ground.genders import GENDERS
+from biaslab.judging.judge import JUDGED, frame, of_votes
+from biaslab.judging.people import COLUMNS
+from biaslab.measures import agreement
+from biaslab.ratings import readers
+
+PLACES = ("left", "middle", "right")
+ANNOTATORS = "annotators"
+AGREEMENT_COLUMNS = (
+    "aspect", "setting", "judge", "reference", "statistic", "value", "ci_low", "ci_high",
+    "n", "n_missing", "n_raters", "reason",
+)  # fmt: skip
+"""As table ``paired_judge_agreement`` has them (without the model), and what the value rests on."""
+
+_KEYS = ["image_id", "position"]
+_CELL = ["aspect", "setting"]
+_LONG = ("rater", "label")
+# What a file may carry beside ratings, and nobody reads.
+_CONTEXT = ("phrase", "prompt", "aspect", "setting", "model", "occupation")
+_NEEDS = "Ratings of people need: image_id, position and one column per rater; or image_id, position, rater, label."
+_PERSON = "position {position} of image {image_id}"
+# Above this share of resamples in which kappa is undefined, limits from the others would mislead.
+_MOST_UNDEFINED = 0.05
+
+
+@dataclass(frozen=True)
+class PersonRatings:
+    """What a file says of the people asked for."""
+
+    people: pd.DataFrame
+    """One row per person asked for, in that order: image_id, position, label (``female``, ``male``, ``unsure``,
+    ``tie`` or ``unrated``: the most frequent rating; missing where the file has no row for them), and aspect and
+    setting where they were given."""
+    readers: pd.DataFrame
+    """The same rows, one column per rater: a label, missing where not rated; the form that
+    :mod:`biaslab.measures.agreement` takes. With more than 30 raters the columns are a person's first, second, …
+    rating."""
+    n_raters: int
+    """Raters with at least one rating of these people."""
+
+
+def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> PersonRatings:
+    """Read the ratings of the people asked for and resolve them to one label each.
+
+    Args:
+        path: A CSV or Parquet file.
+        asked: One row per person: image_id, position (1 is the leftmost); aspect and setting are passed on.
+        unknown: What ratings of other people are: an ``error`` that names them, or left ``aside`` because the file is
+            known to rate more than these people, of whom there may then be none in it.
+
+    Raises:
+        InputError: The file cannot be read as such ratings: it is missing or unreadable, a column is missing, a
+            value is no rating or no position, a person is rated twice by one rater, or, but for ``aside``,
+            somebody else is rated or nobody asked for. The message names the value and the fix.
+    """
+    people = _people(asked)
+    path = cells.located(path)
+    table, raters = _shaped(path)
+    person = _persons(table, people, path)
+    others = table.loc[person < 0, _KEYS]
+    if unknown == "error" and len(others):
+        named = others.map(cells.shortened).drop_duplicates().to_dict("records")
+        raise InputError(
+            f"{path} rates {len(named)} people that nobody asked for (first in data row {others.index[0] + 1}): "
+            f"{', '.join(_PERSON.format(**row) for row in named[:5])}{', …' if len(named) > 5 else ''}. Take them out."
+        )
+    table = table.assign(person=person)[person >= 0]
+    votes = readers.votes_on(table, ["person"], raters, path, _PERSON)
+    if not votes.n_raters and unknown == "error":
+        raise InputError(f"{path} rates none of the {len(people)} people asked for. {_NEEDS}")
+    rows = votes.items["person"]
+    people["label"] = pd.Series(votes.label, index=rows, dtype=object).reindex(people.index)
+    return PersonRatings(people, votes.ratings.set_axis(rows).reindex(people.index), votes.n_raters)
+
+
+def judge_people_ratings(asked: pd.DataFrame, path: str | Path) -> pd.DataFrame:
+    """Return judgements of people by raters; ratings of others are left aside, and errors as in :func:`read`.
+
+    One row per row of ``asked``, in its order, with the columns of :func:`biaslab.judging.people.judge_people`, their
+    outcomes as :func:`biaslab.judging.judge.of_votes` says; there are no probabilities and no faces.
+    """
+    people = read(path, asked, unknown="aside").people
+    return frame(people[_KEYS].join(of_votes(people["label"])).assign(role=""), COLUMNS)
+
+
+# -- a file to ratings of people ---------------------------------------------------------------------------
+
+
+def _people(asked: pd.DataFrame) -> pd.DataFrame:
+    """Return the people asked for: image_id, position, and aspect and setting where given."""
+    people = asked[[c for c in (*_KEYS, *_CELL) if c in asked]].reset_index(drop=True)
+    people = people.astype({"image_id": str, "position": int})
+    again = people.duplicated(_KEYS)
+    if again.any():
+        row = people[again].iloc[0]
+        raise InputError(
+            f"Position {row['position']} of image {row['image_id']!r} is asked for twice; give it once."
+        )
+    return people
+
+
+def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
+    """Return the cells with known columns in their usual spelling, and the columns of raters if the form is wide."""
+    known = {*_KEYS, *_LONG, *_CONTEXT, "image"}
+    table, left_out = cells.load(path, known)
+    if "image_id" not in table:
+        table = table.rename(columns={"image": "image_id"})
+    long = not set(_LONG).isdisjoint(table)
+    cells.require(table, [*_KEYS, *(_LONG if long else ())], path, _NEEDS, known)
+    raters = [c for c in table if c and c not in known]
+    if not long:
+        cells.refuse_left_out(left_out, path)
+    if not long and not raters:
+        raise InputError(f"{path} has no column of ratings. {_NEEDS}")
+    return table, None if long else raters
+
+
+def _persons(table: pd.DataFrame, people: pd.DataFrame, path: Path) -> pd.Series:
+    """Return the row of ``people`` that each row of the file is about, -1 for one that nobody asked for."""
+    images = cells.image_ids(table["image_id"], people["image_id"].unique())
+    cells.refuse(images == "", path, "image_id is empty", "name each image")
+    said = table["position"].str.strip().str.lower().replace({"center": "middle", "centre": "middle"})
+    last = images.map(people.groupby("image_id")["position"].max()).fillna(0)
+    fix = "say which of them"
+    cells.refuse((said == "") & (last > 1), path, "position is empty for an image of several people", fix)
+    number = pd.to_numeric(said.replace("", "1"), errors="coerce").astype(float)
+    bad = ~said.isin(PLACES) & ~(np.isfinite(number) & (number == number.round()))
+    fix = f"give 1, 2, … from the left, or {', '.join(PLACES)}"
+    cells.refuse(bad, path, "position is {}", fix, table["position"])
+    # Of one person nobody stands left or right; the middle is one place among three only.
+    for word, where, exists in (("left", 1, last > 1), ("middle", 2, last == 3), ("right", last, last > 1)):
+        number = number.mask(said == word, exists * where)
+    at = pd.Series(people.index, index=pd.MultiIndex.from_frame(people[_KEYS]))
+    found = at.reindex(pd.MultiIndex.from_arrays([images, number])).fillna(-1)
+    return pd.Series(found.to_numpy(int), index=table.index)
+
+
+# -- agreement ---------------------------------------------------------------------------------------------
+
+
+def agreement_tables(
+    people_by_judge: Mapping[str, pd.DataFrame],
+    truth: pd.DataFrame | None = None,
+    ratings: PersonRatings | None = None,
+    *,
+    seed: int = 0,
+    replicates: int = 2_000,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Return how far judges agree with the truth and with raters, and raters among themselves (Tables 9 and 7).
+
+    People of one image are judged from the same pixels and are not independent: intervals are percentile
+    intervals of a bootstrap that redraws images, with all of their people. For raters they speak of other
+    images, not of other raters.
+
+    Args:
+        people_by_judge: Judge's name -> its judgements: image_id, position (a number or word, the same in all
+            tables), outcome, gender, aspect, setting.
+        truth: Who is shown: image_id, position, gender; None where it is not known.
+        ratings: Ratings of the people, read with their aspect and setting; None where there are none.
+        seed, replicates, confidence: Of the bootstrap: how often images are redrawn, and the intervals' level, 0–1.
+
+    Returns:
+        Rows with :data:`AGREEMENT_COLUMNS`. ``cohen_kappa`` of each judge against ``reference`` (``truth`` or
+        ``annotators``: the raters' majority), over people whom both call female or male; ``fleiss_kappa`` of the
+        ``annotators``, on female, male and unsure, over people with the number of ratings that most have
+        (``n_raters``). n is how many people that are, n_missing how many the cell has beside them. With two or
+        more aspects, ``average`` is the mean over them as in Table 7. A value or limit that is not defined is NaN
+        with a reason.
+
+    Raises:
+        InputError: A person stands in a table twice.
+    """
+    how = {"rng": np.random.default_rng(seed), "replicates": replicates, "confidence": confidence}
+    references = {}
+    if truth is not None:
+        references["truth"] = _labelled(truth, "gender")
+    if ratings is not None:
+        references[ANNOTATORS] = _labelled(ratings.people, "label")
+    rows: list[dict] = []
+    for judge, judged in people_by_judge.items():
+        seen = _labelled(judged, "gender")
+        seen["said"] = seen["said"].where(seen["outcome"] == JUDGED)
+        for reference, known in references.items():
+            both = seen.merge(known[[*_KEYS, "said"]], on=_KEYS, how="left", suffixes=("", "_known"))
+            given = {"judge": judge, "reference": reference, "statistic": "cohen_kappa"}
+            rows += _cells(both, given, _cohen, **how)
+    if ratings is not None:
+        codes = np.stack([c.cat.codes.to_numpy() for _, c in ratings.ratings.items()], axis=1)
+        table = references[ANNOTATORS].assign(row=np.arange(len(codes)))
+        given = {"judge": ANNOTATORS, "reference": ANNOTATORS, "statistic": "fleiss_kappa"}
+        rows += _cells(table, given, lambda cell: _fleiss(cell, codes[cell["row"]]), **how)
+    return pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
+
+
+def _labelled(table: pd.DataFrame, label: str) -> pd.DataFrame:
+    """Return a table's people with ``said``: female, male, or missing."""
+    number = pd.to_numeric(table["position"], errors="coerce")
+    words = number.isna().any()  # Places may be words, if all tables use them.
+    place = table["position"].astype(str) if words else number.astype(int).astype(str)
+    table = table.assign(image_id=table["image_id"].astype(str), position=place).reset_index(drop=True)
+    again = table.duplicated(_KEYS)
+    if again.any():
+        row = table[again].iloc[0]
+        raise InputError(
+            f"Position {row['position']} of image {row['image_id']!r} stands there twice; keep one row."
+        )
+    return table.assign(said=table[label].astype(object).where(table[label].isin(GENDERS)))
+
+
+def _cells(table, given: dict, work: Callable, rng, replicates: int, confidence: float) -> list[dict]:
+    """Return one row per aspect and setting of ``table``, then the mean over aspects for each setting."""
+    rows, drawn = [], {}
+    nothing = {"ci_low": np.nan, "ci_high": np.nan}
+    for at, cell in table.groupby(_CELL, sort=False, observed=True):
+        found, coefficient, items, images = work(cell)
+        n, reason = len(items), found.reason if np.isnan(found.value) else ""
+        row = {**dict(zip(_CELL, at, strict=True)), **given, "value": found.value, "n": n, **nothing}
+        if not reason:
+            drawn[at] = _redrawn(coefficient, items, images, rng, replicates)
+            row["ci_low"], row["ci_high"], reason = _limits(drawn[at], confidence)
+        n_raters = 2 if given["statistic"] == "cohen_kappa" else items.sum(axis=1).max(initial=2)
+        rows.append({**row, "n_missing": len(cell) - n, "n_raters": n_raters, "reason": reason})
+    whole = pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
+    for setting, parts in whole.groupby("setting", sort=False):
+        if len(parts) < 2:
+            continue
+        value, limits = np.nan, (np.nan, np.nan, "an aspect has no value")
+        if all((aspect, setting) in drawn for aspect in parts["aspect"]):
+            value = float(parts["value"].mean())
+            limits = _limits(np.mean([drawn[a, setting] for a in parts["aspect"]], axis=0), confidence)
+        n, n_raters = parts[["n", "n_missing"]].sum(), parts["n_raters"].unique()
+        mean = {"aspect": "average", "setting": setting, **given, "value": value, **n}
+        mean |= dict(zip(("ci_low", "ci_high", "reason"), limits, strict=True))
+        rows.append({**mean, "n_raters": n_raters[0] if len(n_raters) == 1 else np.nan})
+    return rows
+
+
+def _cohen(cell: pd.DataFrame) -> tuple:
+    """Return kappa, how it is computed from patterns, each person's pattern, and their images."""
+    pair = cell[["said", "said_known"]]
+    # One replicate: its interval, over people, is not used.
+    found = agreement.cohen_kappa(*(pair[c] for c in pair), GENDERS, seed=0, replicates=1)
+    both = cell[pair.notna().all(axis=1)]
+    items = np.stack([(both[c] == "male").to_numpy(int) for c in pair], axis=1)
+    return found, agreement.cohen, items, both["image_id"]
+
+
+def _fleiss(cell: pd.DataFrame, codes: np.ndarray) -> tuple:
+    """Return the same of the raters' kappa; ``codes`` are positions in LABELS (people, raters), -1 missing."""
+    labels = agreement.LABELS
+    counts = np.stack([(codes == k).sum(axis=1) for k in range(len(labels))], axis=1)
+    given = counts.sum(axis=1)
+    how_many = np.bincount(given[given >= 2], minlength=3)
+    # The number of ratings that most people have, the larger of two; who gave them may differ.
+    usual = len(how_many) - 1 - int(np.argmax(how_many[::-1])) if how_many.any() else 2
+    items = counts[given == usual]
+    named = np.array([np.repeat(labels, row) for row in items], dtype=object).reshape(len(items), usual)
+    found = agreement.fleiss_kappa(named, labels, seed=0, replicates=1)
+    return found, agreement.fleiss, items, cell["image_id"][given == usual]
+
+
+def _redrawn(coefficient: Callable, items: np.ndarray, images: pd.Series, rng, replicates: int) -> np.ndarray:
+    """Return the coefficient over redrawn images with all of their people, (replicates,); NaN where undefined.
+
+    Images with the same people's patterns are interchangeable, as items are in :mod:`biaslab.measures.agreement`.
+    """
+    patterns, which = np.unique(items, axis=0, return_inverse=True)
+    per_image = pd.crosstab(pd.factorize(images)[0], which.reshape(-1)).to_numpy()
+    kinds, frequency = np.unique(per_image, axis=0, return_counts=True)
+    drawn = rng.multinomial(len(per_image), frequency / len(per_image), size=replicates)
+    return coefficient(drawn @ kinds, patterns)
+
+
+def _limits(drawn: np.ndarray, confidence: float) -> tuple[float, float, str]:
+    defined = drawn[~np.isnan(drawn)]
+    undefined = len(drawn) - len(defined)
+    if undefined > _MOST_UNDEFINED * len(drawn):
+        why = f"no interval: undefined in {undefined} of {len(drawn)} resamples (one label only)"
+        return np.nan, np.nan, why
+    if np.ptp(defined) < 1e-12:
+        return np.nan, np.nan, "no interval: all resamples give the same value"
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(defined, [tail, 1 - tail])
+    return float(low), float(high), ""

@@ -1,0 +1,473 @@
+"""Read a user's own measurements: ratings of images, or shares that were already counted.
+
+Three formats, told apart by their columns; a table of :mod:`biaslab.ground.cells`, or a folder of such files with the
+same columns, such as those that several raters send back (``biaslab rate``):
+
+- ratings, wide: ``image, source, occupation`` and one column per rater;
+- ratings, long: ``image, source, occupation, rater, label``, one row per image and rater;
+- shares: ``occupation, source, percent_female, n``, and ``prompt`` where there are several.
+
+``source`` is ``training`` or ``generated``. Each may have a column ``model``; training images whose model
+is empty are compared with every model's images. A rating is ``female``, ``male``, ``unsure`` or empty (not
+rated); common other spellings (:data:`SYNONYMS`) are read as these and counted in :attr:`Rated.notes`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from biaslab.ground import cells, delimited, plaintext
+from biaslab.ground.errors import InputError, name_help, unknown_name
+from biaslab.measures.agreement import LABELS, majority_vote
+
+SOURCES = ("training", "generated")
+OUTCOMES = ("female", "male", "tie", "unsure", "unrated")
+SYNONYMS = {
+    **dict.fromkeys(("f", "w", "woman", "women", "girl", "feminine"), "female"),
+    **dict.fromkeys(("m", "man", "men", "boy", "masculine"), "male"),
+    **dict.fromkeys(("u", "?", "not sure", "unclear", "uncertain", "undecided", "unknown"), "unsure"),
+    "cannot identify": "unsure",
+    **dict.fromkeys(("na", "n/a", "nan", "null"), ""),
+}
+UNNAMED = "unnamed"
+"""The model's name where the file gives none."""
+
+_LONG = ("image", "source", "occupation", "rater", "label")
+_FORMATS = {"wide": _LONG[:3], "long": _LONG, "shares": ("occupation", "source", "percent_female", "n")}
+_NEEDS = {
+    "wide": "Ratings in wide form need: image, source, occupation and one column per rater.",
+    "long": f"Ratings in long form need: {', '.join(_LONG)}.",
+    "shares": f"Shares need: {', '.join(_FORMATS['shares'])}.",
+}
+_OPTIONAL = ("model", "prompt")
+# Prompts of training shares that serve all prompts.
+_SHARED = ("ratings", "captions")
+_ITEM = ["image", "source", "occupation", "model"]
+_CELL = ["model", "occupation", "source", "prompt"]
+# More raters than this are a crowd, each with few of the images: a column for each would be mostly empty.
+MOST_COLUMNS = 30
+_MOST_IMAGES = 1_000_000_000
+
+Note = tuple[str, float, str]
+
+
+@dataclass(frozen=True)
+class Rated:
+    """What a file of ratings or shares holds: one label per image, and shares per occupation and source."""
+
+    kind: str
+    """``wide``, ``long`` or ``shares``."""
+    images: pd.DataFrame
+    """One row per image: image, source, occupation, model (empty: shared by all models), label (one of
+    :data:`OUTCOMES`). No rows for shares."""
+    ratings: pd.DataFrame | None
+    """The same rows, one column per rater: a label, missing where not rated. With more than 30 raters the columns are
+    an image's first, second, … rating. ``None`` for shares."""
+    raters: tuple[str, ...]
+    """The columns of ``ratings`` if each is one rater, else empty."""
+    n_raters: int
+    """Raters with at least one rating; 0 for shares."""
+    percent_female: pd.DataFrame
+    """The columns of table ``paradox_percent_female``; NaN with n 0 where no image was decided."""
+    outcomes: pd.DataFrame
+    """The same rows: model, occupation, source, prompt, n_images, how many images ended as each of :data:`OUTCOMES`
+    (both NaN for shares), n, percent_female, and the reason why the row cannot count for amplification, if so."""
+    notes: pd.DataFrame
+    """What was read, how it was understood and what was left aside: item, n, detail."""
+    part: bool = False
+    """Whether other models' images or shares in the file are left out."""
+
+    def of(self, model: str) -> Rated:
+        """Return what belongs to a model, images shared by all models among it; all of it for ``all``.
+
+        Raises UnknownNameError where the file has no such model.
+        """
+        if model == "all":
+            return self
+        models = sorted(set(self.percent_female["model"]))
+        if model not in models:
+            raise unknown_name("model in ratings", model, models)
+
+        def own(table: pd.DataFrame, by: pd.DataFrame) -> pd.DataFrame:
+            return table[by["model"].isin(["", model])].reset_index(drop=True)
+
+        return replace(
+            self,
+            images=own(self.images, self.images),
+            ratings=None if self.ratings is None else own(self.ratings, self.images),
+            percent_female=own(self.percent_female, self.percent_female),
+            outcomes=own(self.outcomes, self.outcomes),
+            part=len(models) > 1,
+        )
+
+    def votes(self) -> pd.Series:
+        """Return each image's label by its id in plain form (:mod:`biaslab.ground.plaintext`).
+
+        Raises InputError where one stands in several rows (models, sources, …).
+        """
+        ids = cells.image_ids(self.images["image"]).map(plaintext.plain)
+        if ids.duplicated().any():
+            raise InputError(
+                f"Image {ids[ids.duplicated()].iloc[0]!r} stands in several rows of the ratings (other models, sources "
+                "or occupations); keep the rows of the images that are judged here."
+            )
+        return pd.Series(self.images["label"].astype(str).to_numpy(object), index=ids.to_numpy(object))
+
+
+class Votes(NamedTuple):
+    """Ratings of items of any kind, and how the vote on each ended."""
+
+    items: pd.DataFrame  # the columns that name an item, one row each
+    label: np.ndarray  # each item's vote, one of OUTCOMES
+    ratings: pd.DataFrame  # as Rated's
+    raters: tuple[str, ...]  # likewise
+    n_raters: int  # raters with at least one rating
+    notes: list[Note]  # how ratings were understood
+
+
+def read(path: str | Path) -> Rated:
+    """Read ratings or shares from ``path`` and resolve them.
+
+    An image's label is the most frequent of its ratings; ``unsure`` is a rating like the others, a draw stays
+    a ``tie``. A share is female / (female + male) over images with these labels, its n.
+
+    Raises:
+        InputError: The file is missing, unreadable or empty, its columns are of no format, a value is not
+            allowed, a row is there twice, or no image is rated. The message names the value and the fix.
+    """
+    path = cells.located(path)
+    frame, left_out = cells.load(path, {*_LONG, *_FORMATS["shares"], *_OPTIONAL})
+    kind = _kind(list(frame.columns), path)
+    needed = _FORMATS[kind]
+    if kind == "wide":
+        cells.refuse_left_out(left_out, path)
+    cells.require(frame, needed, path, _NEEDS[kind], {*needed, *_OPTIONAL})
+    form = "shares" if kind == "shares" else f"ratings in {kind} form"
+    notes: list[Note] = [("rows read", len(frame), f"{form} from {cells.shortened(path.name)}")]
+    if kind != "shares" and "prompt" in frame:
+        notes.append(("columns not used: prompt", 1, "an occupation's images of all prompts count together"))
+        frame = frame.drop(columns="prompt")
+    unused = [c for c in frame if c not in {*needed, *_OPTIONAL} and (not c or kind != "wide")]
+    for name in unused:
+        meant = difflib.get_close_matches(name.lower(), _OPTIONAL, n=1, cutoff=0.75)
+        if meant:
+            raise InputError(f"{path} has a column {name!r}. Did you mean {meant[0]!r}? Rename or remove it.")
+    if unused or left_out:
+        told = ", ".join(name or "without a name" for name in (*unused, *left_out))
+        notes.append(("columns not used", len(unused) + len(left_out), told))
+        frame = frame.drop(columns=unused)
+    for name in ("occupation", *_OPTIONAL):
+        if name in frame:
+            frame[name] = cells.names(frame[name], path, empty=name != "occupation")
+    frame["source"] = _sources(frame["source"], path)
+    frame["model"] = _models(frame, path)
+    if kind == "shares":
+        return _shares(frame, path, notes)
+    frame["image"] = frame["image"].str.strip()
+    strange = (frame["image"] == "") | frame["image"].str.contains("\n")
+    fix = "name each image; look for a quote left open"
+    cells.refuse(strange, path, "image is {}, empty or of several lines", fix, frame["image"])
+    raters = None if kind == "long" else [c for c in frame if c not in _ITEM]
+    if raters == []:
+        raise InputError(f"{path} has no column of ratings. {_NEEDS['wide']}")
+    votes = votes_on(frame, _ITEM, raters, path, "image {image} ({source}, {occupation})")
+    if not votes.n_raters:
+        raise InputError(f"{path} holds no rating: every one is empty. Allowed are {', '.join(LABELS)}.")
+    return _resolved(kind, votes, notes)
+
+
+def read_ratings(path: str | Path) -> Rated:
+    """Read ratings from ``path``; as :func:`read`, but shares are an InputError, too."""
+    rated = read(path)
+    if rated.ratings is None:
+        raise InputError(f"{path} holds shares; give ratings, one row per image.")
+    return rated
+
+
+def shares(images: pd.DataFrame, female: np.ndarray, male: np.ndarray) -> pd.DataFrame:
+    """Return the share of female among decided images for each model, occupation and source.
+
+    ``female`` and ``male`` say how much each row of ``images`` (as in :attr:`Rated.images`) counts as either, shape
+    (images,): 0 or 1, or between for a split vote. Columns are those of table ``paradox_percent_female``: ``n`` is the
+    sum of both, the share NaN where it is 0. Training images without a model count for every model.
+    """
+    weighed = images[["model", "occupation", "source"]].assign(female=female, n=np.add(female, male))
+    summed = weighed.groupby(["model", "occupation", "source"], as_index=False, observed=True).sum()
+    percent = 100 * summed["female"] / summed["n"].where(summed["n"] > 0)
+    return _finished(summed.assign(percent_female=percent, prompt="ratings"))
+
+
+# -- ratings to votes ------------------------------------------------------------------------------------
+
+
+def votes_on(
+    frame: pd.DataFrame,
+    keys: list[str],
+    raters: list[str] | None,
+    path: Path,
+    called: str,
+) -> Votes:
+    """Return the ratings in a table and the votes on its items, whether or not there are any.
+
+    Args:
+        frame: Cells as text; its index counts the file's rows from 0.
+        keys: The columns that name an item.
+        raters: The columns of ratings; ``None`` where the columns rater and label hold one rating in each row.
+        called: What errors call an item, with columns in braces.
+
+    Raises:
+        InputError: A cell is no rating, a rater has no name, or an item is there twice, or twice for one rater.
+    """
+    codes, notes = _label_codes(frame[raters or ["label"]], path)
+    if raters:
+        fix = "give it once. With one row for each rating, name the columns rater and label"
+        cells.refuse(frame.duplicated(keys), path, f"{called} stands there twice, again", fix, frame)
+        items, names = frame[keys].reset_index(drop=True), raters
+    else:
+        items, codes, names = _spread(frame, keys, codes[:, 0], path, called)
+    given = (codes >= 0).any(axis=0)
+    few = len(names) <= MOST_COLUMNS
+    columns = names if few else [str(k + 1) for k in range(codes.shape[1])]
+    kind = pd.CategoricalDtype(list(LABELS))
+    ratings = {
+        c: pd.Categorical.from_codes(codes[:, k], dtype=kind) for k, c in enumerate(columns) if given[k]
+    }
+    table, empty = pd.DataFrame(ratings, index=items.index), [c for c in columns if c not in ratings]
+    n_raters = int(given.sum()) if raters else len(names)
+    by_label = ", ".join(f"{(codes == k).sum()} {label}" for k, label in enumerate(LABELS))
+    notes += [("raters", n_raters, ", ".join(table) if few else "too many to name")]
+    notes += [("raters without a rating", len(empty), ", ".join(empty))] if empty and few else []
+    notes += [("ratings", int((codes >= 0).sum()), by_label)]
+    vote = majority_vote(np.array([*LABELS, None], dtype=object)[codes])
+    return Votes(items, vote, table, tuple(table) if few else (), n_raters, notes)
+
+
+def _spread(
+    frame: pd.DataFrame, keys: list[str], label: np.ndarray, path: Path, called: str
+) -> tuple[pd.DataFrame, np.ndarray, list[str]]:
+    """Return items, their ratings side by side (items, columns), and who rated."""
+    given = label >= 0
+    # An image that nobody rated has no rater either.
+    cells.refuse(
+        given & (frame["rater"].str.strip() == ""), path, "rater is empty", "name who gave the rating"
+    )
+    rater = cells.names(frame["rater"], path, empty=True)
+    item = frame.groupby(keys, sort=False, observed=True).ngroup().to_numpy()
+    again = given & frame.assign(item=item, rater=rater, given=given).duplicated(["item", "rater", "given"])
+    cells.refuse(again, path, f"{called} has two ratings by rater {{rater}}, the second", "keep one", frame)
+    items = frame[~frame.duplicated(keys)][keys].reset_index(drop=True)
+    item, label = item[given], label[given]
+    column, names = pd.factorize(rater[given])
+    width = len(names)
+    if width > MOST_COLUMNS:
+        # Which rater it was does not matter to votes and to agreement over all raters.
+        column = pd.Series(item).groupby(item).cumcount().to_numpy()
+        width = int(column.max(initial=0)) + 1
+    if len(items) * width > delimited.MOST_CELLS:
+        raise InputError(f"{path} has {len(items)} images with up to {width} ratings, too many to hold.")
+    codes = np.full((len(items), width), -1, dtype=np.int8)
+    codes[item, column] = label
+    return items, codes, list(names)
+
+
+# -- the three formats -----------------------------------------------------------------------------------
+
+
+def _resolved(kind: str, votes: Votes, notes: list[Note]) -> Rated:
+    images = votes.items.assign(label=pd.Categorical(votes.label, OUTCOMES))
+    percent_female = shares(images, images["label"] == "female", images["label"] == "male")
+    each = pd.get_dummies(images["label"], dtype=int).assign(n_images=1)
+    cells = [images[name] for name in ("model", "occupation", "source")]
+    counts = each.groupby(cells, observed=True).sum().reset_index()
+    n = images["label"].value_counts()
+    rated = votes.ratings.notna()
+    gaps = int((rated.any(axis=1) & ~rated.all(axis=1)).sum())
+    notes = [
+        *notes,
+        *votes.notes,
+        ("images", len(images), ""),
+        *_repeated(images),
+        *([("images with a rating missing", gaps, "")] if votes.raters else []),
+        ("images decided female or male", int(n["female"] + n["male"]), "they make the shares"),
+        ("images left out: unsure", int(n["unsure"]), "unsure has more ratings than any other"),
+        ("images left out: tie", int(n["tie"]), "no rating has more than the others"),
+        ("images left out: unrated", int(n["unrated"]), ""),
+    ]
+    outcomes, notes = _paired(_finished(counts.assign(prompt="ratings")), percent_female, notes)
+    return Rated(kind, images, votes.ratings, votes.raters, votes.n_raters, percent_female, outcomes, notes)
+
+
+def _repeated(images: pd.DataFrame) -> list[Note]:
+    """Note names of images that stand under both sources or under several occupations."""
+    places = images[["image", "source", "occupation"]].drop_duplicates()
+    names = places.loc[places["image"].duplicated(), "image"].drop_duplicates()
+    if names.empty:
+        return []
+    detail = f"counted as another image in each; if it is one image, correct the file: {cells.listed(names)}"
+    return [("images under several sources or occupations", len(names), detail)]
+
+
+def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
+    percent = _numbers(frame["percent_female"], path)
+    n = _numbers(frame["n"], path, whole=True)
+    outside = (percent < 0) | (percent > 100)
+    cells.refuse(outside, path, "percent_female is {}", "give 0 to 100", frame["percent_female"])
+    fix = f"give the number of images behind the share, a whole number from 1 to {_MOST_IMAGES:,}; leave out rows "
+    bad = (n < 1) | (n != n.round()) | (n > _MOST_IMAGES)
+    cells.refuse(bad, path, "n is {}", fix + "without images", frame["n"])
+    if 0 < percent.max() <= 1:
+        raise InputError(
+            f"{path}: no percent_female is above 1, so the shares seem to be given as 0 to 1; "
+            "percent_female is 0 to 100: multiply by 100."
+        )
+    prompt = frame["prompt"].astype(object) if "prompt" in frame else pd.Series("", index=frame.index)
+    frame = frame.assign(percent_female=percent, n=n, prompt=prompt.where(prompt != "", "ratings"))
+    fix = "give one, or tell them apart by the columns model or prompt"
+    cells.refuse(
+        frame.duplicated(_CELL), path, "{occupation} ({source}) has two shares, the second", fix, frame
+    )
+    # Generated and training shares must be told which belong together.
+    generated, training = (set(frame.loc[frame["source"] == s, "prompt"]) for s in ("generated", "training"))
+    lone = sorted(training - generated - set(_SHARED)) if generated else []
+    if training and not training & set(_SHARED):
+        lone += sorted(generated - training)
+    if lone:
+        raise InputError(
+            f"{path}: prompt {cells.shortened(lone[0])} has shares of one source only. Leave prompt empty for "
+            "training shares that serve all prompts."
+        )
+    percent_female = _finished(frame[[*_CELL, "percent_female", "n"]])
+    outcomes = _finished(frame[_CELL].assign(n_images=np.nan, **dict.fromkeys(OUTCOMES, np.nan)))
+    notes.append(("images decided female or male", int(n.sum()), "they make the shares"))
+    outcomes, notes = _paired(outcomes, percent_female, notes)
+    images = pd.DataFrame(columns=[*_ITEM, "label"], dtype=object)
+    return Rated("shares", images, None, (), 0, percent_female, outcomes, notes)
+
+
+def _paired(
+    outcomes: pd.DataFrame, percent_female: pd.DataFrame, notes: list[Note]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return outcomes with shares and why a row has no counterpart, and the notes as a table."""
+    outcomes = outcomes.merge(percent_female.drop(columns="approach"), on=_CELL, validate="one_to_one")
+    decided = outcomes.pivot_table(
+        index=["model", "occupation"], columns="source", values="n", aggfunc="sum", observed=True
+    ).reindex(columns=list(SOURCES))
+    pair = decided.reindex(pd.MultiIndex.from_frame(outcomes[["model", "occupation"]]))
+    reason = pd.Series("", index=outcomes.index, dtype=object)
+    for source, n in pair.items():
+        reason[n.isna().to_numpy()] = f"no {source} images of this occupation"
+        reason[(n == 0).to_numpy()] = f"no {source} image was decided female or male"
+    columns = [*_CELL, "n_images", *OUTCOMES, "n", "percent_female"]
+    outcomes = outcomes[columns].assign(reason=reason)
+    alone = sorted(set(outcomes.loc[reason.str.endswith("of this occupation"), "occupation"]))
+    notes = [
+        *notes,
+        ("occupations", outcomes["occupation"].nunique(), ""),
+        ("occupations with one source only", len(alone), "; ".join(alone)),
+    ]
+    return outcomes, pd.DataFrame(notes, columns=["item", "n", "detail"])
+
+
+def _finished(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per model: training rows without a model are repeated for every model."""
+    cells = cells.astype({"model": object, "occupation": object, "source": object})
+    models = sorted(set(cells["model"]) - {""}) or [UNNAMED]
+    shared = cells["model"] == ""
+    repeated = [cells[shared].assign(model=model) for model in models]
+    cells = pd.concat([cells[~shared], *repeated], ignore_index=True)
+    if "percent_female" in cells:
+        cells["approach"] = "naive"
+        cells = cells[["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]]
+    return cells.sort_values(_CELL, ignore_index=True)
+
+
+# -- cells to values -------------------------------------------------------------------------------------
+
+
+def _kind(columns: list[str], path: Path) -> str:
+    def like(name: str) -> list[str]:
+        return difflib.get_close_matches(name, columns, n=1, cutoff=0.7)
+
+    if "rater" in columns or ("label" in columns and like("rater")):
+        return "shares" if "percent_female" in columns else "long"
+    if "percent_female" in columns or ("image" not in columns and (like("percent_female") or "n" in columns)):
+        return "shares"
+    if like("image") or {"occupation", "source"} <= set(columns):
+        return "wide"
+    raise InputError(f"{path} fits no format. {cells.columns_told(columns)} {' '.join(_NEEDS.values())}")
+
+
+def _sources(column: pd.Series, path: Path) -> pd.Categorical:
+    clean = column.str.strip().str.lower()
+    strange = ~clean.isin(SOURCES)
+    if strange.any():
+        raise InputError(
+            f"{path}: source is {cells.shortened(column[strange].iloc[0])} in data row {cells.row_told(strange)}. "
+            f"{name_help(clean[strange].iloc[0][:40], SOURCES)}"
+        )
+    return pd.Categorical(clean, SOURCES)
+
+
+def _models(frame: pd.DataFrame, path: Path) -> pd.Categorical:
+    """Return the models: all empty where the file names none, checked where it does."""
+    if "model" not in frame or (frame["model"] == "").all():
+        return pd.Categorical([""] * len(frame))
+    model = frame["model"].astype(object)
+    generated = frame["source"] == "generated"
+    fix = "name the model; only training images may have none"
+    cells.refuse(generated & (model == ""), path, "model is empty for generated images", fix)
+    known = set(model[generated])
+    strange = ~generated & (model != "") & ~model.isin(known)
+    if known and strange.any():
+        name = model[strange].iloc[0]
+        raise InputError(
+            f"{path}: training images have the model {cells.shortened(name)}, which has no generated images. "
+            f"{name_help(name, known)} Leave model empty for training images that all models share."
+        )
+    return pd.Categorical(model)
+
+
+def _label_codes(columns: pd.DataFrame, path: Path) -> tuple[np.ndarray, list[Note]]:
+    """Return positions in LABELS (-1 not rated), shape (rows, columns), and notes on other spellings."""
+    position = {"": -1, **{label: k for k, label in enumerate(LABELS)}}
+    out = np.empty(columns.shape, dtype=np.int8)
+    read_as: Counter[tuple[str, str]] = Counter()
+    for k, (name, column) in enumerate(columns.items()):
+        codes, found = pd.factorize(column)
+        spelt = [" ".join(value.split()).lower() for value in found]
+        labels = [SYNONYMS.get(text, text) for text in spelt]
+        for j, label in enumerate(labels):
+            if label not in position:
+                row = cells.row_told(pd.Series(codes == j, index=columns.index))
+                raise InputError(_not_a_label(str(name), found[j], row, path))
+            if label != spelt[j]:
+                read_as[spelt[j], label] += int((codes == j).sum())
+        out[:, k] = np.array([position[label] for label in labels], np.int8)[codes]
+    return out, [
+        (f"read {a!r} as {b or 'not rated'}", n, "another spelling") for (a, b), n in read_as.items()
+    ]
+
+
+def _not_a_label(name: str, value: str, row: int, path: Path) -> str:
+    meant = difflib.get_close_matches(name.lower(), (*_FORMATS["long"], *_OPTIONAL), n=1, cutoff=0.75)
+    fix = f" If {name!r} is not a rater, remove it."
+    if meant:
+        fix = "" if name in _FORMATS["long"] else f" Or is column {name!r} {meant[0]!r} misspelt?"
+    return (
+        f"{path}: column {name!r} holds {cells.shortened(value)} in data row {row}, which is not a rating. "
+        f"{name_help(value[:40], LABELS).rstrip('.')}, or empty for not rated.{fix}"
+    )
+
+
+def _numbers(column: pd.Series, path: Path, *, whole: bool = False) -> pd.Series:
+    values = cells.numbers(column, path, whole=whole)
+    fix = "give a number such as 37.5, or leave the row out"
+    cells.refuse(~np.isfinite(values), path, f"{column.name} is {{}}", fix, column)
+    return values

@@ -1,0 +1,99 @@
+"""What people say of images that were asked to show objects: whether each part of the prompt, or an object, is there.
+
+A table (:mod:`biaslab.ground.cells`) with a row per image and rater: ``image_id``, ``rater`` (may be left out where
+one person rated), and ``objects``, ``number`` and ``relation``, each ``yes``, ``no``, or empty where the prompt does
+not ask for it. Ratings of objects have a row per image, object and rater instead: ``object`` and ``shown``, ``yes`` or
+``no``.
+
+Source: dalleval paper, section 5.2 (human evaluation, Table 3); of objects the triplets paper, section 7.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from biaslab.ground import cells
+from biaslab.judging.segmenters import folded
+
+STEPS = ("objects", "number", "relation")
+_YES = {"yes": "yes", "y": "yes", "1": "yes", "true": "yes", "no": "no", "n": "no", "0": "no", "false": "no"}
+_NEEDS = f"Ratings of skills need: image_id, {', '.join(STEPS)} and, where several people rated, rater."
+
+_NEEDS_OBJECTS = (
+    "Ratings of objects need image_id, object and shown (yes or no), and where several people rated, rater."
+)
+
+
+def read(path: str | Path, image_ids: Iterable[str]) -> pd.DataFrame:
+    """Read ratings of images.
+
+    Args:
+        path: A CSV or Parquet file.
+        image_ids: The images that can be rated.
+
+    Returns:
+        One row per image and rater: image_id, rater, the three steps (``yes``, ``no`` or empty) and correct: ``yes``
+        where every step that is rated is there.
+
+    Raises:
+        InputError: The file cannot be read, a column is missing, a value is neither yes nor no, a row rates nothing, an
+            image is rated twice by one rater or is none of ``image_ids``. The message names the value and the fix.
+    """
+    table = _answers(path, image_ids, STEPS, _NEEDS)
+    steps = table[list(STEPS)]
+    nothing = (steps == "").all(axis=1)
+    cells.refuse(nothing, Path(path), "nothing is rated", "rate a step, or take the row out")
+    table["correct"] = (steps != "no").all(axis=1).map({True: "yes", False: "no"})
+    return table[["image_id", "rater", *STEPS, "correct"]].reset_index(drop=True)
+
+
+def read_objects(path: str | Path, image_ids: Iterable[str]) -> pd.DataFrame:
+    """Read ratings of objects in images; arguments and errors as for :func:`read`.
+
+    Returns:
+        A row an image and object that somebody rated: image_id, object and shown, ``yes`` or ``no``: what most raters
+        say; as many of each is ``no``.
+    """
+    table = _answers(path, image_ids, ["shown"], _NEEDS_OBJECTS, about="object")
+    return _most(table["shown"], [table["image_id"], table["object"]]).rename("shown").reset_index()
+
+
+def majority(ratings: pd.DataFrame) -> pd.Series:
+    """Return ``yes`` or ``no`` by image_id: what most raters say of the whole; as many of each is ``no``."""
+    return _most(ratings["correct"], ratings["image_id"])
+
+
+def _most(said: pd.Series, by) -> pd.Series:
+    share = (said == "yes").groupby(by, sort=False).mean()
+    return (share > 0.5).map({True: "yes", False: "no"})
+
+
+def _answers(
+    path: str | Path, image_ids: Iterable[str], columns: Sequence[str], needs: str, *, about: str = ""
+) -> pd.DataFrame:
+    """Read what raters answer with yes or no about images, or about what in them the column ``about`` names.
+
+    Errors as of :func:`read`; ``needs`` is what they say that such files need. Answers about whole images may be empty.
+    """
+    keys = ["image_id", about] if about else ["image_id"]
+    path, known, image_ids = cells.located(path), {*keys, *columns, "rater"}, set(image_ids)
+    table, _ = cells.load(path, known)
+    cells.require(table, [*keys, *columns], path, needs, known)
+    table["image_id"] = cells.image_ids(table["image_id"], image_ids)
+    table["rater"] = cells.names(table["rater"], path, empty=True).astype(object) if "rater" in table else "1"
+    strange = ~table["image_id"].isin(image_ids)
+    cells.refuse(strange, path, "{} is no image of this run", "take the row out", table["image_id"])
+    if about:
+        table[about] = table[about].map(folded)
+        cells.refuse(table[about] == "", path, f"{about} is empty", "name it")
+    meant, fix = (_YES, "write yes or no") if about else (_YES | {"": ""}, "write yes or no or nothing")
+    for column in columns:
+        said = table[column].str.strip().str.casefold()
+        cells.refuse(~said.isin(list(meant)), path, f"{column} is {{}}", fix, table[column])
+        table[column] = said.map(meant)
+    twice, last = table.duplicated([*keys, "rater"]), keys[-1]
+    cells.refuse(twice, path, f"{last} {{}} is rated twice by one", "keep one row", table[last])
+    return table

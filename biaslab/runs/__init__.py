@@ -1,0 +1,1 @@
+"""Notebooks run headless: what a run takes and costs, its parts, and what is done with runs afterwards."""

@@ -1,0 +1,559 @@
+"""Runs side by side: every table they share, with differences and their intervals."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError, ParameterError, RunError, name_help
+from biaslab.ground.shared import folders as private_folders
+from biaslab.ground.shared import named, without
+from biaslab.runs import records, units
+from biaslab.runs.limits import LIMITS
+from biaslab.runs.params import run_name
+from biaslab.runs.runner import check_tables, now, write_json, write_table
+from biaslab.stats import difference_interval, fewest_units
+from biaslab.study import sources
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_INDEPENDENCE = (
+    "Intervals of differences pair the units that both runs have (occupations, professions, identities, triplets), "
+    "where `n_paired` counts some (MOVER, Zou 2007). All others take the two runs as independent: they are too wide "
+    "where runs that share occupations, images or training captions move together."
+)
+# Keys that name a model.
+_MODELS = ("model", "model_a", "model_b", "first", "second")
+# What a comparison's record takes from the runs'.
+_COPIED = {"biaslab", "packages", "platform", "seeds"}
+# What a row of both runs compares.
+IDENTICAL, SAME_INPUTS, DIFFERENT = "identical", "same inputs", "different inputs"
+
+
+def side_by_side(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    name: str,
+    *,
+    swept: Sequence[str] = (),
+    intervals: bool = True,
+    same: Collection[str] | bool = (),
+    over: Sequence[pd.DataFrame] = (),
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Return the rows of table ``name`` that either run has, with both values and the difference.
+
+    Columns: the table's identity, ``in_runs`` (``both``, ``first`` or ``second``), ``basis``, then for each estimate
+    that the table declares an interval of (without intervals, for each number that is not a count), where either run
+    has it, ``<column>_first``,
+    ``<column>_second``, ``<column>_difference`` and, where there are intervals, the limits of each and, under the
+    limits' own names, those of the difference. A row of one run has missing values on the other side. A key that
+    differs in every row, such as ``model`` where each run holds one, is told apart by ``_first`` and ``_second``.
+
+    ``swept`` names parameters that a run was repeated for: where both have such a column, rows are matched on it too;
+    where one has it, ``<parameter>_first`` or ``<parameter>_second`` tells its rows apart. Without ``intervals``, those
+    of differences are missing: the two sides' are not of one level.
+
+    ``same`` names models whose measurements are the same in both runs, ``True`` stands for all rows. In them, ``basis``
+    is ``identical`` where the values agree, else ``same inputs``: such a difference comes from parameters of the
+    analysis and has no sampling error, so its limits are missing. All other rows of both runs are of ``different
+    inputs``, and so are all that are told apart by a key.
+
+    ``over`` are both runs' units that the rows are means over, as :mod:`biaslab.runs.units` has them. Rows with units
+    enough in both (for a verdict at the level ``confidence``) are paired, and ``n_paired`` counts these; others are
+    taken as independent.
+    """
+    declared = tables.schema(name)
+    either = list(dict.fromkeys([*declared.keys, *swept]))
+    identity = [k for k in either if k in first and k in second]
+    # Rows are matched on all keys but those with one value a run that the runs do not share.
+    held = {k: (set(first[k].dropna()), set(second[k].dropna())) for k in identity}
+    keys = [k for k, (a, b) in held.items() if a == b or not len(a) == len(b) == 1] or identity
+    apart = [k for k in identity if k not in keys]
+    known = [i for i in declared.intervals if {*i} <= {*first} and {*i} <= {*second}]
+    values = list(dict.fromkeys(estimate for estimate, *_ in declared.intervals)) or [
+        c.name
+        for c in declared.columns
+        if not (c.text or c.key or c.optional)
+        and c.name not in ("n", "t", "p")
+        and not c.name.startswith("n_")
+    ]
+    # A run without a column, such as one that only some models have, lacks its values.
+    values = [v for v in values if v in first or v in second]
+    limits = [limit for _, *both in known for limit in both]
+    first, second = (side.reindex(columns=list(dict.fromkeys([*side, *values]))) for side in (first, second))
+    for k in keys:
+        if first[k].dtype != second[k].dtype:
+            first[k], second[k] = first[k].astype(str), second[k].astype(str)
+    sides = []
+    for frame, other, side in ((first, second, "first"), (second, first, "second")):
+        lone = [k for k in either if k in frame and k not in other]
+        chosen = frame[[*keys, *apart, *lone, *values, *limits]]
+        sides.append(chosen.rename(columns={k: f"{k}_{side}" for k in lone}))
+    how = {"how": "outer", "suffixes": ("_first", "_second"), "indicator": "in_runs"}
+    both = sides[0].merge(sides[1], on=keys, **how)
+    names = {"left_only": "first", "right_only": "second"}
+    both.insert(len(keys), "in_runs", both.pop("in_runs").astype(str).replace(names))
+    both.insert(len(keys) + 1, "basis", _compared(both, values, same if not apart else ()))
+    for value in values:
+        both[f"{value}_difference"] = both[f"{value}_second"] - both[f"{value}_first"]
+    if known:
+        sampled = (both["basis"] == DIFFERENT) & intervals
+        paired = _correlation(both, over, keys, confidence) if over else None
+        for value, *ends in known:
+            parts = [f"{c}_{side}" for side in ("first", "second") for c in (value, *ends)]
+            parts = [both[c].where(sampled) for c in parts]
+            along = paired is not None and ends[0] in units.OVER[name][1]
+            limits = difference_interval(*parts, paired["correlation"].fillna(0) if along else 0)
+            both[ends[0]], both[ends[1]] = limits
+        if paired is not None:
+            both.insert(both.columns.get_loc("basis") + 1, "n_paired", paired["n_paired"].where(sampled))
+    return both
+
+
+def _correlation(
+    both: pd.DataFrame, over: Sequence[pd.DataFrame], keys: Sequence[str], confidence: float
+) -> pd.DataFrame:
+    """Return, of each row, the correlation of its two estimates and how many units both have; missing without."""
+    found = units.correlations(*over, list(keys), least=fewest_units(1 - confidence))
+    keys = [k for k in keys if k in found]
+    # A run of one model, told apart, has units without any key left only where the table has none.
+    if not keys:
+        return found.reindex([0] * len(both)).set_axis(both.index)
+    return both[keys].astype(str).merge(found, on=keys, how="left").set_axis(both.index)
+
+
+def _compared(both: pd.DataFrame, values: Sequence[str], same: Collection[str] | bool) -> pd.Series:
+    """Return what each row compares; empty for rows of one run."""
+    agree = both["in_runs"] == "both"
+    named = [c for c in _MODELS if c in both]
+    shared = agree & (same is True)
+    if named and not isinstance(same, bool):
+        shared = agree & both[named].isin(same).all(axis=1)
+    for value in values:
+        one, other = both[f"{value}_first"], both[f"{value}_second"]
+        agree &= (one == other) | (one.isna() & other.isna())
+    said = both["in_runs"].map({"both": DIFFERENT}).fillna("")
+    return said.mask(shared, SAME_INPUTS).mask(shared & agree, IDENTICAL)
+
+
+def compare(
+    first: str | Path, *others: str | Path, outputs: str | Path = "outputs", name: str | None = None
+) -> Path:
+    """Compare finished runs with the first and leave a report: findings side by side, and a table per shared table.
+
+    Runs are folders, or names below ``outputs``, where the comparison gets a folder; its ``name`` is by default
+    ``compare-<first>-<second>-…``. Differences are those of the others minus the first.
+
+    Returns:
+        The folder with ``index.html``, ``run.json`` and ``tables``, whose names end in the other run where there are
+            several.
+
+    Raises:
+        ParameterError: A run does not exist or is a comparison itself, one is named twice, the name is not one, or
+            the folder's own page is somebody else's.
+        RunError: Two share no table or no row, a table is not the one that its run left, or the comparison's folder
+            holds something else.
+    """
+    from biaslab import report
+
+    outputs = Path(outputs)
+    chosen = None if name is None else run_name(name)
+    folders = [find(run, outputs) for run in (first, *others)]
+    for i, folder in enumerate(folders):
+        if folder in folders[:i]:
+            raise ParameterError(f"{folder} is compared with itself; name different runs.")
+    if len(folders) < 2:
+        raise ParameterError(f"There is nothing to compare {folders[0].name} with; name another run.")
+    runs = [record_of(folder) for folder in folders]
+    report.check_overview(outputs)
+    names = [folder.name for folder in folders]
+    started = now()
+    title = f"{', '.join(names[:-1])} and {names[-1]}"
+    pairs = [_pair(folders[0], other, runs[0], run) for other, run in zip(folders[1:], runs[1:], strict=True)]
+    folder = outputs / (chosen or re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(["compare", *names])))
+    _prepare(folder, title)
+    records, findings, limits = [], _shown_together(names, runs), []
+    for pair in pairs:
+        of = "" if len(pairs) == 1 else pair.names[1]
+        different = {t: f for t, f in pair.frames.items() if not (f["basis"] == IDENTICAL).all()}
+        records.append(_overview(pair, folder, of))
+        records += [_record(*found, pair, folder, of) for found in different.items()]
+        findings += _findings(pair, of)
+        limits += pair.limits
+    record = {
+        "run": folder.name,
+        "title": title,
+        "description": (
+            f"Tables of the run {names[0]} (first) beside those of {', '.join(names[1:])} (second). "
+            "A difference is second minus first. Tables with the same values in every row are listed, not shown."
+        ),
+        "kind": "comparison",
+        "status": "ok",
+        "params_file": "",
+        "parameters": {"runs": [named(str(run)) for run in (first, *others)]},
+        "sweep": {},
+        "seeds": {f"{n}_{k}": v for n, r in zip(names, runs, strict=True) for k, v in r["seeds"].items()},
+        **{key: runs[-1][key] for key in sorted(_COPIED - {"seeds"})},
+        "started": started,
+        "ended": now(started),
+        "seconds": 0.0,
+        "notebooks": [],
+        "findings": [finding | {"order": order} for order, finding in enumerate(findings)],
+        "figures": [],
+        "tables": records,
+        "limits": list(dict.fromkeys([*limits, _INDEPENDENCE, *LIMITS])),
+        "coverage": [],
+        "problems": [],
+    }
+    # A run of an earlier version may name folders.
+    public = without(private_folders([str(run) for run in (first, *others)], *folders, outputs.absolute()))
+    write_json(folder / "run.json", public(record))
+    report.build(folder)
+    report.overview(outputs)
+    return folder
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two runs' tables side by side."""
+
+    names: tuple[str, str]
+    frames: dict[str, pd.DataFrame]  # By table.
+    common: str  # What the runs share, so that they are not independent.
+    limits: list[str]
+    confidence: float  # Level of intervals; of rows that have their own, it is the row's.
+
+
+def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
+    """Return what two runs share, side by side; a RunError where that is nothing."""
+    held = [{path.stem for path in run.glob("tables/*.csv")} for run in (one, other)]
+    shared = sorted(held[0] & held[1] & set(tables.schemas()))
+    title = f"{one.name} and {other.name}"
+    if not shared:
+        raise RunError(f"{title} share no table, so there is nothing to compare.")
+    swept = sorted({key for run in runs for key in run.get("sweep", {})})
+    unequal, level = _confidence(one.name, other.name, runs)
+    alike = _same_measurements(one, other)
+    whole = bool(alike) and all(known is True for known in alike.values())
+    frames, unread = {}, []
+    for table in shared:
+        try:
+            sides = [tables.read(f / "tables" / f"{table}.csv", table, more_keys=swept) for f in (one, other)]
+        except InputError as error:
+            # A table of another version, whose columns were not those of today's.
+            why = without([str(one.parent), str(other.parent)])(str(error).split(". ")[0])
+            unread.append(f"Not compared: {why}. Repeat the run with this version.")
+            continue
+        # Only one row can be the same by chance.
+        equal = len(sides[0]) > 1 and sides[0].equals(sides[1])
+        same = equal or alike.get(_paper(table), whole)
+        over = [_over(folder, table, swept) for folder in (one, other)] if table in units.OVER else ()
+        how = {"intervals": not unequal, "same": same, "over": over, "confidence": level}
+        frames[table] = side_by_side(*sides, table, swept=swept, **how)
+    if not frames:
+        raise RunError(f"No table that {title} share can be read. {unread[0]}")
+    if not any((frame["in_runs"] == "both").any() for frame in frames.values()):
+        where = _why_apart(frames)
+        raise RunError(
+            f"No row of the tables that {title} share is in both, so there is nothing to compare{where}."
+        )
+    limits = [*_unfinished(one.name, other.name, runs), *unread, *unequal]
+    return _Pair((one.name, other.name), frames, _in_common(runs), limits, level)
+
+
+def _over(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:
+    """Return the units that a run's rows of a table are means over."""
+    import pandas as pd
+
+    def read(name: str) -> pd.DataFrame:
+        for path in (folder / room / f"{name}.csv" for room in ("tables", sources.MEASURED)):
+            if path.is_file():
+                try:
+                    return tables.read(path, name, more_keys=swept)
+                except InputError:
+                    break  # Of another version.
+        return tables.of([], name)
+
+    return pd.concat(units.OVER[table][0](read), ignore_index=True)
+
+
+def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]:
+    """Return the runs' first findings by question, each with the run it is of, where two runs or more have it."""
+    found: dict[str, list[tuple[str, dict]]] = {}
+    for name, run in zip(names, runs, strict=True):
+        for finding in run.get("findings", []):
+            if finding.get("main") and finding.get("estimate") is not None:
+                found.setdefault(finding["question"], []).append((name, finding))
+    together = []
+    for said in found.values():
+        if len({name for name, _ in said}) > 1:
+            # What the printed numbers say stands in every run, and once here.
+            once: dict[str, dict] = {}
+            for name, finding in said:
+                same = [finding.get(k) for k in ("model", "estimate", "ci_low", "ci_high", "marks")]
+                kept = {k: v for k, v in finding.items() if k not in ("figure", "notebook")}
+                once.setdefault(json.dumps(same), kept | {"variant": "" if finding.get("printed") else name})
+            together += once.values()
+    return together
+
+
+def find(run: str | Path, outputs: Path) -> Path:
+    """Return the folder of a run, given that folder or its name below ``outputs``; ParameterError if there is none."""
+    for folder in (Path(run), outputs / run):
+        if (folder / "run.json").is_file():
+            return folder.resolve()
+    known = [p.parent.name for p in sorted(outputs.glob("*/run.json"))]
+    raise ParameterError(
+        f"There is no run {str(run)!r}: neither a folder with run.json nor a run in {outputs}. "
+        f"{name_help(str(run), known)}"
+    )
+
+
+def _confidence(first: str, second: str, runs: Sequence[Mapping]) -> tuple[list[str], float]:
+    """Return a sentence where the runs' intervals are not of one level, none where they are, and that level."""
+    if all("confidence" in run.get("sweep", {}) for run in runs):
+        return [], 0.95  # Rows are matched on it.
+    levels = []
+    for run in runs:
+        defaults = [v["confidence"] for v in run.get("notebook_defaults", {}).values() if "confidence" in v]
+        given = run.get("parameters", {}).get("confidence", defaults)
+        swept = run.get("sweep", {}).get("confidence", given)
+        levels.append(sorted(set(swept if isinstance(swept, list) else [swept])))
+    if not all(levels):
+        return [], 0.95
+    if levels[0] == levels[1] and len(levels[0]) == 1:
+        return [], levels[0][0]
+    one, other = (", ".join(f"{level:g}" for level in some) for some in levels)
+    return [
+        f"Differences have no intervals: the confidence of {first} is {one} and that of {second} {other}. "
+        "Repeat one of the runs with the level of the other."
+    ], 0.95
+
+
+def _paper(table: str) -> str:
+    """Return the paper on whose measurements a table rests, ``synthesis`` where it is all of them."""
+    paper = table.partition("_")[0]
+    return "paradox" if paper == "synthesis" and "model" not in table else paper
+
+
+def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bool]:
+    """Return by paper the models whose measurements two runs share; ``True`` where all that they read are the same.
+
+    A run keeps the measured tables that it read, so this rests on the numbers themselves: printed ones, those of one
+    file, or of the same images, whatever names and seeds say. Papers without a measured table in both are left out.
+    """
+    found: dict[str, Collection[str] | bool] = {}
+    everywhere, somewhere_apart = set(), set()
+    for paper in tables.PAPERS:
+        kept = [{p.name for p in f.glob(f"{sources.MEASURED}/{paper}_*.csv")} for f in (one, other)]
+        alike, apart, for_all = set(), set(), True
+        for name in kept[0] & kept[1]:
+            first, second = (_rows_by_model(f / sources.MEASURED / name) for f in (one, other))
+            for model in {*first, *second}:
+                one_s, other_s = first.get(model, set()), second.get(model, set())
+                # Beside what no model has, a run may have more of its own.
+                agree = one_s == other_s or (model == "" and (one_s <= other_s or other_s <= one_s))
+                (alike if agree else apart).add(model)
+                # What no model has, such as labour shares, is part of every model's rows, but not if a pipeline
+                # made it: then it is about that pipeline.
+                published = sources.has(name.removesuffix(".csv"), source="published")
+                for_all &= agree or model != "" or not published
+        if alike or apart:
+            found[paper] = True if not apart else alike - apart - {""} if for_all else ()
+            everywhere |= alike
+            somewhere_apart |= apart if for_all else alike | apart
+    if found:
+        known = all(same is True for same in found.values())
+        found["synthesis"] = known or everywhere - somewhere_apart - {""}
+    return found
+
+
+def _rows_by_model(path: Path) -> dict[str, set[frozenset]]:
+    """Return the rows of a measured table, each as its texts by column, by model; ``""`` where it has none."""
+    import pandas as pd
+
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+    models = frame["model"] if "model" in frame else pd.Series("", index=frame.index)
+    found = {}
+    for model, rows in frame.groupby(models):
+        # A column that has nothing to say of a row is there for others.
+        texts = rows.itertuples(index=False, name=None)
+        found[model] = {frozenset((c, t) for c, t in zip(rows, row, strict=True) if t) for row in texts}
+    return found
+
+
+def _in_common(runs: Sequence[Mapping]) -> str:
+    """Say what two runs whose images differ have in common, so that they are not independent; empty if unknown."""
+    inputs, seeds = ([run.get(key, {}) for run in runs] for key in ("inputs", "seeds"))
+    # A pipeline's inputs are called by its source and model.
+    sources_ = [run.get("parameters", {}).get("source") for run in runs]
+    made = all(any(name.startswith(f"{s}: ") for name in of) for s, of in zip(sources_, inputs, strict=True))
+    if not made or set(inputs[0].values()) != set(inputs[1].values()):
+        return ""
+    same = "the same captions, prompts and models"
+    if seeds[0] == seeds[1] and not any("seed" in run.get("sweep", {}) for run in runs):
+        same += f", the same noise for the same prompt (seed {seeds[0].get('seed')})"
+    return f"Both have {same}: the two are not independent."
+
+
+def _unfinished(first: str, second: str, runs: Sequence[Mapping]) -> list[str]:
+    """Say which run is not finished or did not execute all of its sections."""
+    found = []
+    for name, run in zip((first, second), runs, strict=True):
+        ended = Counter(n.get("status", "unknown") for n in run.get("notebooks", []))
+        left = ", ".join(f"{n} {status}" for status, n in sorted(ended.items()) if status != "ok")
+        status = run.get("status", "not recorded")
+        if left or status != "ok":
+            sections = f"; of its {ended.total()} sections: {left}" if left else ""
+            found.append(
+                f"The status of the run {name} is {status}{sections}. Tables or rows may be missing for that reason."
+            )
+    return found
+
+
+def _why_apart(frames: Mapping[str, pd.DataFrame]) -> str:
+    """Name the first column to match on whose values the runs do not share."""
+    for name, frame in frames.items():
+        first, second = (frame[frame["in_runs"] == side] for side in ("first", "second"))
+        for key in frame.columns[: frame.columns.get_loc("in_runs")]:
+            a, b = (sorted(set(map(str, rows[key]))) for rows in (first, second))
+            if a and b and not set(a) & set(b):
+                return f": {key} in {name} is {', '.join(a[:3])} in the first and {', '.join(b[:3])} in the second"
+    return ""
+
+
+def record_of(folder: Path, *, comparisons: bool = False) -> dict:
+    """Return the record of a run whose tables are those that it left; of comparisons only where they are wanted.
+
+    Raises:
+        ParameterError: It is a comparison.
+        RunError: Its record cannot be used, or a table is not the one that it left.
+    """
+    needs = {"run"} if comparisons else {"run", *_COPIED}
+    run = records.read(folder, needs=dict.fromkeys(needs, ()))
+    check_tables(folder, run)
+    if run.get("kind") == "comparison" and not comparisons:
+        raise ParameterError(f"{folder.name} is a comparison, not a run; name the two runs to compare.")
+    return run
+
+
+def _prepare(folder: Path, title: str) -> None:
+    """Make the folder ready: new, or in place of an earlier comparison of the same two runs."""
+    record = folder / "run.json"
+    if folder.exists() and any(folder.iterdir()):
+        fix = "Choose another name with --name, or move that folder away."
+        earlier = records.read(folder, fix=fix) if record.exists() else {}
+        if earlier.get("kind") != "comparison" or earlier.get("title") != title:
+            held = f"holds the comparison of {earlier['title']}" if "kind" in earlier else "is no comparison"
+            raise RunError(f"{folder} {held}; choose another name with --name.")
+        shutil.rmtree(folder)
+    (folder / "tables").mkdir(parents=True)
+
+
+def _overview(pair: _Pair, folder: Path, of: str) -> dict:
+    """Write the table of tables: how many rows of each compare what."""
+    import pandas as pd
+
+    described = {
+        "table": "The table.",
+        "title": "What it holds.",
+        IDENTICAL: "Rows with the same values from the same measurements; a table of these alone is not shown.",
+        SAME_INPUTS: "Rows from the same measurements whose values differ, because the analysis does.",
+        DIFFERENT: "Rows from different measurements.",
+        "in one run": "Rows that only one run has.",
+        "differences": "Differences with an interval.",
+        "excluding 0": "Of them, those whose interval excludes 0.",
+        "by chance": "How many of them would on average, were there no difference at all.",
+    }
+    rows = []
+    for name, frame in pair.frames.items():
+        counts = [int((frame["basis"] == kind).sum()) for kind in (IDENTICAL, SAME_INPUTS, DIFFERENT, "")]
+        rows.append([name, tables.schema(name).title, *counts, *_apart(name, frame, pair.confidence)])
+    frame = pd.DataFrame(rows, columns=list(described))
+    words = ("What was compared", "The tables that both runs have, and what their rows compare.")
+    columns = [(name, "", text) for name, text in described.items()]
+    return write_table(frame, folder, _of("compared_tables", of), *words, columns)
+
+
+def _of(name: str, of: str) -> str:
+    """Return a table's name with the run that it compares, where there are several."""
+    return name if not of else f"{name}_{re.sub(r'[^a-z0-9]+', '_', of.lower())}"
+
+
+def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, of: str) -> dict:
+    """Write a table that differs and return its record."""
+    first, second = pair.names
+    declared = tables.schema(name)
+    known = {c.name: c for c in declared.columns}
+    ends = {end for _, *both in declared.intervals for end in both}
+    own = {
+        "in_runs": "Which run has the row: both, first or second.",
+        "n_paired": "Units that both runs have and that the difference's interval pairs; empty where runs are taken as "
+        "independent.",
+        "basis": f"`{IDENTICAL}`: the same value from the same measurements; `{SAME_INPUTS}`: the same measurements, "
+        f"analysed otherwise, so the difference has no interval; or `{DIFFERENT}`.",
+    }
+    said = {"first": f"In {first}.", "second": f"In {second}.", "difference": "Second minus first."}
+
+    def column(label: str) -> tuple[str, str, str]:
+        base, _, side = label.rpartition("_")
+        if label in known or side not in said:
+            base, side = label, ""
+        told = known.get(base)
+        words = told.description if told else own.get(label, "A parameter that a run was repeated for.")
+        if label in ends:
+            words = f"Limit of the difference of {told.of}."
+        return label, told.unit if told else "", f"{words} {said.get(side, '')}".strip()
+
+    words = f"{declared.description} First: {first}; second: {second}. {_in_both([frame])}"
+    words += f" {pair.common}" if pair.common and (frame["basis"] == DIFFERENT).any() else ""
+    title = f"{declared.title}: {of}" if of else declared.title
+    return write_table(frame, folder, _of(name, of), title, words, list(map(column, frame.columns)))
+
+
+def _in_both(frames: Sequence[pd.DataFrame]) -> str:
+    both = sum(int((frame["in_runs"] == "both").sum()) for frame in frames)
+    return f"{both:,} of {sum(map(len, frames)):,} rows are in both runs."
+
+
+def _apart(name: str, frame: pd.DataFrame, confidence: float) -> tuple[int, int, float]:
+    """Return how many differences have an interval, how many of these exclude 0, and how many would by chance.
+
+    One for each estimate and row.
+    """
+    ends = {estimate: (low, high) for estimate, low, high in reversed(tables.schema(name).intervals)}
+    both = [(frame[low], frame[high]) for low, high in ends.values() if low in frame]
+    known = sum(int(low.notna().sum()) for low, _ in both)
+    apart = sum(int(((low > 0) | (high < 0)).sum()) for low, high in both)
+    level = frame["confidence"].astype(float) if "confidence" in frame else confidence
+    return known, apart, sum(float(((1 - level) * low.notna()).sum()) for low, _ in both)
+
+
+def _findings(pair: _Pair, of: str) -> list[dict]:
+    """Say how many rows met, how many tables are the same, and how many differences exclude 0."""
+    frames = pair.frames
+    found = [("Which rows stand in both runs?", _in_both(list(frames.values())))]
+    alike = sum(bool((frame["basis"] == IDENTICAL).all()) for frame in frames.values())
+    if alike:
+        found.append(("Which tables are the same?", f"{alike} of {len(frames)}, from the same measurements."))
+    for name, frame in frames.items():
+        known, apart, chance = _apart(name, frame, pair.confidence)
+        if known:
+            question = f"{tables.schema(name).title}: what differs?"
+            found.append(
+                (question, f"{apart} of {known} differences exclude 0; by chance {chance:.2g} would.")
+            )
+    # The rows that met and what follows first stand at the top.
+    return [
+        {"question": question, "answer": answer, "variant": of, "main": order < 2}
+        for order, (question, answer) in enumerate(found)
+    ]

@@ -1,0 +1,136 @@
+"""A run as one file: what a colleague needs to read it, and no path or key of the machine that made it."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+
+from biaslab.ground import secrets, shared
+from biaslab.ground.errors import RunError
+from biaslab.ground.places import default_root, project_root
+from biaslab.keep.store import check_target, explaining, temporary_of
+from biaslab.runs.compare import find, record_of
+from biaslab.study import sources
+
+# What a run leaves for readers; its parts, stages and images stay behind.
+FILES = ("index.html", "run.json", "params.yaml")
+FOLDERS = ("notebooks", "tables", "figures", sources.MEASURED)
+# The same run gives the same bytes, whenever it is packed.
+_TIME = (1980, 1, 1, 0, 0, 0)
+_READ_ME = """This is a report of biaslab, an audit of text-to-image models for social bias.
+
+Open index.html in a browser: it needs no network and nothing installed.
+tables/ and measured/ hold the numbers as CSV, figures/ the pictures, notebooks/ what was computed, and how.
+"""
+
+
+def export(run: str | Path, *, outputs: str | Path = "outputs", to: str | Path | None = None) -> Path:
+    """Write one zip file with everything of a run that a reader needs, and return its path.
+
+    It holds what the run's record names: its pages, executed notebooks, tables, figures and measured tables, and no
+    other file that lies in its folder. ``run`` is a folder, or a name below ``outputs``; the file is by default
+    ``<run>.zip`` there. An earlier one is replaced once the new one is whole, and nothing else.
+
+    Raises:
+        ParameterError: There is no such run, or something else has the file's name.
+        RunError: The run's record cannot be read, a table is not the one that the run left, a file names a folder of
+            a machine or holds a key of the environment, or the disk is full.
+    """
+    folder = find(run, Path(outputs))
+    record = record_of(folder, comparisons=True)
+    files = [folder / name for name in _named(record) if _is_own(folder / name, folder)]
+    _check(files, folder, Path(outputs).absolute(), record)
+    target = Path(to) if to else Path(outputs) / f"{folder.name}.zip"
+    check_target(target, _is_export, "export", "--to")
+    part = temporary_of(target)
+    with explaining(
+        target, "The run is as it was: {fix}, or name another place with --to, and export it again."
+    ):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
+                packed.writestr(_entry(f"{folder.name}/README.txt"), _READ_ME)
+                for path in files:
+                    name = f"{folder.name}/{path.relative_to(folder).as_posix()}"
+                    packed.writestr(_entry(name), path.read_bytes())
+            os.replace(part, target)
+        finally:
+            part.unlink(missing_ok=True)
+    return target
+
+
+def _is_export(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as packed:
+            names = [name for name in packed.namelist() if name.endswith("/README.txt")]
+            return any(
+                packed.read(name) == _READ_ME.encode()
+                for name in names
+                if packed.getinfo(name).file_size < 2000
+            )
+    # Not only what is no zip: what is one may be damaged in many ways.
+    except Exception:
+        return False
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, _TIME)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+def _named(record: Mapping) -> list[str]:
+    """Return the files that a record names and a reader needs, by their paths in the run's folder."""
+    entries = [*record.get("notebooks", []), *record.get("tables", [])]
+    names = {
+        *FILES,
+        *record.get("files", {}),
+        *(entry.get(k) for entry in entries for k in ("notebook", "html", "file")),
+    }
+    names = {name for name in names if isinstance(name, str)}
+    return sorted(name for name in names if name in FILES or _is_plain(PurePosixPath(name)))
+
+
+def _is_plain(path: PurePosixPath) -> bool:
+    """Return whether a path is one within the folders of a run, on any system, that no part of hides."""
+    return path.parts[:1] in [(name,) for name in FOLDERS] and not any(
+        part.startswith(".") or "\\" in part for part in path.parts
+    )
+
+
+def _is_own(path: Path, folder: Path) -> bool:
+    # A link may lead anywhere.
+    return path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(folder)
+
+
+def _check(files: Iterable[Path], folder: Path, outputs: Path, record: Mapping) -> None:
+    """Refuse to send what names a folder or holds a key: a run's own texts do not, what notebooks write may."""
+    folders = shared.telling(
+        folder, folder.parent, outputs, project_root(), project_root(folder), default_root().absolute()
+    )
+    held = secrets.held(record.get("parameters"))
+    for path in files:
+        name, data = path.relative_to(folder).as_posix(), path.read_bytes()
+        text, is_text = _text(data)
+        for key, variable in held.items():
+            if secrets.is_in(text, key):
+                raise RunError(
+                    f"{name} holds the key in the environment variable {variable}. Take it out of what its notebook "
+                    "shows or saves, and run that with --again."
+                )
+        if found := shared.named_in(text, folders, elsewhere=is_text):
+            raise RunError(
+                f"{name} names {found}, a folder of a machine. Let its notebook show and save names without folders, "
+                "such as biaslab.ground.shared.named gives, and run it with --again."
+            )
+
+
+def _text(data: bytes) -> tuple[str, bool]:
+    """Return a file's text, and whether it is one: of pictures it is the letters among their bytes."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", errors="replace"), True
+    return data.decode("utf-8", errors="replace"), b"\0" not in data

@@ -1,0 +1,111 @@
+"""What a run's numbers do not say: limits of all of them, and those of what this run holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from biaslab.ground import tables
+from biaslab.judging import photographs
+from biaslab.judging.names import RATINGS
+from biaslab.models import registry
+from biaslab.study import sources
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LIMITS = (
+    "Gender is what a viewer or a judging model perceives in an image, in two categories. That is a limit of "
+    "the method, not a statement about anybody's identity. People outside the two categories are not measured, and "
+    "nothing here says how anyone identifies.",
+    "Intervals say how much a number could move through the choice of occupations and images. They do not "
+    "cover a judge that is wrong in a systematic way, prompts that were not tried, or other definitions of bias.",
+    "A difference from balance, or from training data, is described and not explained: which differences "
+    "are harmful, and to whom, is not something that these measures decide.",
+)
+_PAPERS = {
+    "paradox": "the bias amplification paradox",
+    "paired": "the Paired Stereotype Test",
+    "dalleval": "DALL-Eval",
+    "triplets": "the gender triplets",
+}
+# Settings that name who finds faces and judges gender, and what kind of model that is.
+_JUDGES = {"judging.faces": "detector", "judging.gender": "clip"}
+
+
+def of_run(
+    measured: Path,
+    results: Iterable[Mapping],
+    source: object = "",
+    printed: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> list[str]:
+    """Return the limits of a run: those of all runs first, then those of the models and papers that it holds.
+
+    Args:
+        measured: The folder of the run's inputs, a CSV file each.
+        results: The run's tables as ``run.json`` lists them: ``name`` and ``models`` of each.
+        source: Its source, for runs whose notebooks ask for no settings.
+        printed: By input, its models whose rows are what a paper prints, as far as that is known; else it is found out.
+    """
+    inputs = {path.stem: tables.read(path, path.stem) for path in sorted(measured.glob("*.csv"))}
+    settings = inputs.pop("pipeline_settings", None)
+    found = [*LIMITS]
+    if settings is not None:
+        found += _of_settings(settings)
+    elif isinstance(source, str):
+        found += filter(None, [registry.said(source, "limits")])
+    shown: dict[str, set[str]] = {}
+    for table in results:
+        shown.setdefault(_paper(table["name"]), set()).update(table["models"])
+    # The models shown whose measurements are printed ones, by paper; and whether there are others.
+    shown_as_printed: dict[str, list[str]] = {}
+    others = False
+    for name, frame in inputs.items():
+        if "model" in frame:
+            paper = _paper(name)
+            as_printed = printed[name] if name in printed else sources.printed_models(name, frame)
+            held = [model for model in dict.fromkeys(frame["model"]) if model in shown.get(paper, ())]
+            others |= any(model not in as_printed for model in held)
+            shown_as_printed.setdefault(paper, []).extend(model for model in held if model in as_printed)
+    of = "; ".join(
+        f"{_PAPERS[p]}: {', '.join(dict.fromkeys(shown_as_printed[p]))}"
+        for p in _PAPERS
+        if shown_as_printed.get(p)
+    )
+    if not of:
+        return found
+    if others:
+        text = (
+            "Rows of models that a paper reports on are numbers as it prints them, rounded, with the number of images "
+            f"that it states. They are of {of}. No image of theirs was made or judged for this run."
+        )
+    else:
+        text = (
+            "The inputs of this run are numbers as the papers print them, rounded, with the number of images that the "
+            f"papers state. They are of {of}. Images that were left out by a gate are not known, so the true n can be "
+            "smaller."
+        )
+    return [*found, text]
+
+
+def _of_settings(settings: pd.DataFrame) -> list[str]:
+    """Return what is to be said of those that make the images and judge them, as the pipeline's settings name them."""
+    value = settings.groupby("setting")["set_to"].agg(set)
+    made = [registry.said(name, "limits") for name in sorted(value.get("model", ()))]
+    judges = {(name, kind) for key, kind in _JUDGES.items() for name in value.get(key, ())}
+    judged = [registry.said(name, "limits", kind) for name, kind in sorted(judges)]
+    return list(dict.fromkeys(filter(None, [*made, *judged, *_measured(value)])))
+
+
+def _measured(value: Mapping[str, Collection[str]]) -> list[str]:
+    """Return how often those erred that find faces and judge gender; packages have words of their own."""
+    genders = value.get("judging.gender", ())
+    faces = () if all(name.startswith(RATINGS) for name in genders) else value.get("judging.faces", ())
+    counted = [photographs.of_faces(name) for name in sorted(faces) if not registry.brought(name, "detector")]
+    return counted + [photographs.of_gender(name) for name in sorted(genders)]
+
+
+def _paper(table: str) -> str:
+    return table.partition("_")[0]

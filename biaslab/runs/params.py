@@ -1,0 +1,498 @@
+"""The parameters of a run: read from YAML, checked before anything starts, expanded into variants.
+
+A run has a few keys of its own (:class:`RunParams`); every other key is a parameter of the notebooks,
+whose ``parameters`` cells say which exist, of which type, and with which default.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import itertools
+import json
+import math
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
+
+from biaslab.ground import plugins, reading, values
+from biaslab.ground.errors import InputError, ParameterError, name_help
+from biaslab.ground.groups import Group, Texts, Whole, field
+from biaslab.ground.places import project_root
+from biaslab.ground.values import dotted
+from biaslab.runs import literals
+
+# Set by the runner for each notebook, never by a parameters file.
+_RESERVED = "output_dir"
+_ALL = "*"
+MOST_VARIANTS = 1_000
+"""Variants of a run, each of which executes every notebook."""
+# Bytes of a file of parameters, of which YAML's reader takes a second for each million.
+_MOST_BYTES = 5_000_000
+# What lays the measures of all papers side by side comes when they are there: a report fills in from the papers on.
+_LAST = ("synthesis/models",)
+_KINDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "a mapping of names to values",
+    type(None): "None",
+}
+_UNTAGGED = "It has no cell tagged 'parameters', so a run cannot set what it computes with. Tag that cell."
+# Kernels of other languages, for notebooks that name a kernel alone.
+_FOREIGN_KERNEL = re.compile("ir|julia.*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook as a run sees it."""
+
+    id: str  # ``<paper>/<section>``: its path below the notebooks folder, without the ending.
+    path: Path  # The file.
+    title: str  # Its first heading.
+    parameters: Mapping[str, Any]  # Names and defaults in its cell tagged ``parameters``.
+    cells: tuple[str, ...] = ()  # The code of its cells.
+    takes: frozenset[str] = frozenset()  # The measured tables that it takes.
+    needs: frozenset[str] = frozenset()  # The tables among them that it cannot do without.
+    folder: Path | None = None  # Of one that another package brings: the folder that it is executed in.
+    # What each parameter may be; no kind stands for any.
+    kinds: Mapping[str, tuple[type, ...]] = dataclass_field(default_factory=dict)
+    problem: str = ""  # Why it cannot be executed, in a sentence; such a notebook has no parameters.
+    is_tagged: bool = True  # Whether it has a cell of parameters; one that is just begun has none.
+
+
+def run_name(name: str) -> str:
+    """Return the name of a run or a comparison, and of its folder; a ParameterError where it cannot be one."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", name):
+        raise ParameterError(
+            f"{name!r} is not a name; use letters, digits, '.', '_' and '-', at most 80, with a letter or digit first."
+        )
+    return name
+
+
+class RunParams(Group):
+    """What to run, checked as :class:`~biaslab.ground.groups.Group` checks."""
+
+    run: Annotated[str, AfterValidator(run_name)] = field(
+        "mine", "Name of the run and of its folder below `outputs`."
+    )
+    title: str = field("", "Heading of the report.")
+    description: str = field("", "What is run and on what, for a reader who was not there.")
+    notebooks: Texts = field(
+        (_ALL,), "Patterns of notebook ids to execute; `*` is all but those of other packages.", min_length=1
+    )
+    jobs: Whole = field(
+        0,
+        "Notebooks executed side by side; 0 is one per processor, or one where work runs in workers, or where images "
+        "are made or judged on a GPU, which has room for one set of models.",
+        ge=0,
+    )
+    # Not keys of the file.
+    values: dict[str, Any] = field({}, "Notebook parameters; a list means one execution a value.")
+    file: str = field("", "The parameters file that they came from.")
+    selected: tuple[Notebook, ...] = field((), "The notebooks that the patterns select, in order.")
+
+    @property
+    def sweep(self) -> dict[str, list]:
+        """The notebook parameters that were given a list, with their values."""
+        return {k: list(v) for k, v in self.values.items() if isinstance(v, list)}
+
+    def default(self, name: str) -> Any:
+        """Return the value of a parameter, or where it has none, its default in the first notebook that has it."""
+        defaults = (n.parameters[name] for n in self.selected if name in n.parameters)
+        return self.values.get(name, next(defaults, None))
+
+    def variants(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return the swept parameters per combination of their values, as they are and in words.
+
+        Without a list there is one, which is empty. In words, a mapping is a text of what differs from the others.
+
+        Raises:
+            ParameterError: There are more than :data:`MOST_VARIANTS`.
+        """
+        if (n := math.prod(map(len, self.sweep.values()))) > MOST_VARIANTS:
+            lists = " times ".join(f"{len(v):,} of {k}" for k, v in self.sweep.items())
+            raise ParameterError(
+                f"The lists of values make {n:,} variants ({lists}); a run has at most {MOST_VARIANTS:,}. Give shorter "
+                "lists, or make several runs."
+            )
+        words = {k: _distinct(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
+        values, in_words = (
+            [dict(zip(of, some, strict=True)) for some in itertools.product(*of.values())]
+            for of in (self.sweep, words)
+        )
+        return list(zip(values, in_words, strict=True))
+
+
+# Keys of the run itself; every other is a notebook's.
+_RUN_KEYS = ("run", "title", "description", "notebooks", "jobs")
+
+
+def _distinct(mappings: list[dict]) -> list[str]:
+    mappings = [dotted(some) for some in mappings]
+    names = list(dict.fromkeys(name for some in mappings for name in some))
+    differ = [n for n in names if len({repr(some.get(n)) for some in mappings}) > 1]
+    words = ({n: some[n] for n in differ if n in some} for some in mappings)
+    return [", ".join(f"{n}={v}" for n, v in some.items()) or "defaults" for some in words]
+
+
+def load(
+    path: str | Path,
+    *,
+    given: Mapping[str, Any] | None = None,
+    overrides: Sequence[str] = (),
+    notebooks: Sequence[str] = (),
+    notebooks_dir: str | Path | None = None,
+) -> RunParams:
+    """Read and check a parameters file.
+
+    Args:
+        path: A YAML file with a mapping of keys to values.
+        given: What it would hold, where it is not to be read.
+        overrides: ``key=value`` texts that replace the file's values; values are read as YAML.
+        notebooks: Patterns of notebook ids that replace the file's.
+        notebooks_dir: Where the notebooks are, beside those that installed packages bring; by default the folder
+            ``notebooks`` at or above the parameters file, else at or above the working folder.
+
+    Raises:
+        ParameterError: The file is missing or not YAML, a key is unknown (the nearest match is named), a value has a
+            wrong type or is not allowed, or no notebook is selected.
+    """
+    path = Path(path)
+    given = _read_yaml(path) if given is None else dict(given)
+    brought = (folder / "notebooks" for folder in plugins.folders().values())
+    available = find_notebooks(notebooks_dir or _notebooks_dir(path), *brought)
+    set_here = _overrides(overrides, given, available)
+    given |= set_here
+    for key, value in given.items():
+        values.check_key(str(path), key)
+        values.check(key[:60], value)
+    if notebooks:
+        given["notebooks"] = list(notebooks)
+    run = RunParams(**{"run": ""} | {key: given.pop(key) for key in _RUN_KEYS if key in given})
+    for pattern in run.notebooks:
+        if not any(_matches(notebook, pattern) for notebook in available):
+            raise ParameterError(
+                f"No notebook matches {pattern!r}. {name_help(pattern, [n.id for n in available])}"
+            )
+    selected = [n for n in available if any(_matches(n, pattern) for pattern in run.notebooks)]
+    if all(notebook.problem for notebook in selected):
+        raise ParameterError(" ".join(f"{_shown(n.path)}: {n.problem}" for n in selected))
+    more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
+    checked = _notebook_values(given, selected, available, strict=set_here)
+    return run.changed(**more, values=checked, selected=tuple(selected))
+
+
+def _matches(notebook: Notebook, pattern: str) -> bool:
+    # What other packages bring, or is just begun, is executed where a pattern asks for it, and not by default.
+    passed_over = pattern == _ALL and (notebook.folder or not notebook.is_tagged)
+    return fnmatch(notebook.id, pattern) and not passed_over
+
+
+def as_yaml(params: RunParams) -> str:
+    """Return parameters as a file that gives them again."""
+    import yaml
+
+    keys = {key: getattr(params, key) for key in _RUN_KEYS}
+    whole = {**keys, "notebooks": list(params.notebooks), **params.values}
+    # In plain values: settings may hold tuples.
+    return yaml.safe_dump(json.loads(json.dumps(whole)), sort_keys=False, allow_unicode=True, width=110)
+
+
+def find_notebooks(folder: str | Path, *brought: Path) -> list[Notebook]:
+    """Return the notebooks below ``folder``, and below those ``brought`` by packages, ordered by paper and section.
+
+    Of several with one id the first folder's counts. Those of packages are executed in ``folder``, so that they keep
+    results where the others do. What cannot be executed is among them and says why, so that the others are not lost.
+
+    Raises:
+        ParameterError: The folder is missing.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ParameterError(f"There is no folder of notebooks at {folder}; name one with --notebooks-dir.")
+    found: dict[str, Notebook] = {}
+    for root in (folder, *brought):
+        for path in root.rglob("*.ipynb"):
+            place = path.relative_to(root)
+            name = _shown(place.with_suffix("")).replace(os.sep, "/")
+            if name in found or any(part.startswith(".") for part in place.parts):
+                continue
+            notebook = _read_notebook(path, name)
+            found[name] = notebook if root == folder else replace(notebook, folder=folder)
+    return sorted(found.values(), key=lambda n: (n.id in _LAST, paper_order(n.id), n.id))
+
+
+def _shown(path: Path) -> str:
+    """Return a path that can be printed and written: of bytes that are not UTF-8, their numbers."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _read_notebook(path: Path, notebook_id: str) -> Notebook:
+    """Return the notebook at ``path``; what keeps it from being executed is its ``problem``."""
+
+    def cannot(problem: str, is_tagged: bool = True) -> Notebook:
+        return Notebook(notebook_id, path, notebook_id, {}, problem=problem, is_tagged=is_tagged)
+
+    if _shown(path) != str(path):
+        return cannot("Its name is not UTF-8, so no record can name it. Rename it.")
+    try:
+        if not (text := reading.text(path)).strip():
+            return cannot(_UNTAGGED, False)
+        notebook = json.loads(text)
+        language = _language(notebook.get("metadata"))
+        cells = [
+            ("".join(c["source"]), c["cell_type"], set(c["metadata"].get("tags") or ()))
+            for c in notebook["cells"]
+        ]
+    except OSError as error:
+        return cannot(f"It cannot be read ({error.strerror}). Mend or remove it.")
+    except InputError as error:
+        return cannot(f"It {str(error).removeprefix(f'{path} ')}")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return cannot("It is not a whole notebook of format 4. Save it again in JupyterLab, or remove it.")
+    is_tagged = any(literals.TAG in tags for _, _, tags in cells)
+    if language:
+        return cannot(f"It is written in {language}, and a run executes Python only.", is_tagged)
+    if not is_tagged:
+        return cannot(_UNTAGGED, False)
+    try:
+        parameters, kinds = literals.parameters(cells)
+    except ParameterError as error:
+        return cannot(str(error))
+    prose = "\n".join(source for source, kind, _ in cells if kind == "markdown")
+    heading = re.search("^# (.*)", prose, re.MULTILINE)
+    code = tuple(source for source, kind, _ in cells if kind == "code")
+    title = heading[1].strip() if heading else notebook_id
+    return Notebook(notebook_id, path, title, parameters, code, *_measured(code), kinds=kinds)
+
+
+def _language(metadata: Any) -> str:
+    """Return the language of a notebook; empty for Python, and where its metadata, of any shape, does not say."""
+
+    def told(*keys: str) -> str:
+        value = metadata
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value if isinstance(value, str) else ""
+
+    name, kernel = told("kernelspec", "language") or told("language_info", "name"), told("kernelspec", "name")
+    name = name or (kernel if _FOREIGN_KERNEL.fullmatch(kernel) else "")
+    return "" if re.fullmatch(r"i?python[\d.]*", name.lower()) else name
+
+
+def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the tables that cells take from a study, and those of them that they need.
+
+    ``study.measured(paradox.percent_female)`` takes ``paradox_percent_female``, and so does
+    ``study.measured(paradox.printed.percent_female)``; what is marked ``optional=True``, or asked about with
+    ``study.has``, is not needed.
+    """
+    taken, optional, calls = set(), set(), []
+    for cell in cells:
+        # What is no Python is a magic, or a mistake that the notebook itself will tell of.
+        with contextlib.suppress(*literals.NO_CODE):
+            calls += [node for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.Call)]
+    for call in calls:
+        asked = getattr(call.func, "attr", "")
+        if asked not in ("measured", "has") or not call.args:
+            continue
+        what = call.args[0]
+        try:
+            names = ast.unparse(what).split(".")
+        except RecursionError:
+            continue
+        name = what.value if isinstance(what, ast.Constant) else f"{names[0]}_{names[-1]}"
+        taken.add(name)
+        if asked == "has" or any(k.arg == "optional" for k in call.keywords):
+            optional.add(name)
+    return frozenset(taken), frozenset(taken - optional)
+
+
+def paper_order(name: str) -> int:
+    """Return the place in reports of the paper of a notebook, given its id, or of a table, given its name."""
+    order = ("synthesis", "paradox", "paired", "dalleval", "triplets")
+    paper = re.split("[/_]", name)[0]
+    return order.index(paper) if paper in order else len(order)
+
+
+def _read_yaml(path: Path) -> dict:
+    import yaml
+
+    if not os.path.isfile(path):
+        near = [p.as_posix() for p in sorted(path.parent.glob("*.y*ml"))] if path.parent.is_dir() else []
+        raise ParameterError(
+            f"There is no parameters file {path}. {name_help(path.as_posix(), near)} A model is named with "
+            "--set model=NAME."
+        )
+    try:
+        given = _plain_yaml(reading.text(path, most=_MOST_BYTES))
+    except UnicodeDecodeError as error:
+        raise ParameterError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8.") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise ParameterError(f"{path} cannot be used as YAML{where}: {_yaml_problem(error)}.") from None
+    if not isinstance(given, dict):
+        held = "is empty" if given is None else f"holds {type(given).__name__}"
+        raise ParameterError(f"{path} {held}; a parameters file holds keys and values, such as 'run: mine'.")
+    return given
+
+
+def _plain_yaml(text: str) -> Any:
+    """Return what YAML says, in plain values; raise yaml.YAMLError for what no parameter can be."""
+    import yaml
+
+    try:
+        return yaml.load(text, Loader=_plain_loader())
+    except RecursionError:
+        raise yaml.YAMLError("too many lists or mappings lie in one another") from None
+    except (ValueError, KeyError, AttributeError, OverflowError) as error:
+        # What PyYAML does not check before it turns a text into a number, a date or a character.
+        raise yaml.YAMLError(f"a value does not fit its kind ({error!s:.100})") from None
+
+
+def _yaml_problem(error: Exception) -> str:
+    return str(getattr(error, "problem", None) or getattr(error, "reason", None) or error)
+
+
+@cache
+def _plain_loader() -> type:
+    """Return PyYAML's safe loader with keys that come once, and dates as texts: no parameter is one."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        yaml_implicit_resolvers: ClassVar = {
+            first: [(tag, pattern) for tag, pattern in some if not tag.endswith(":timestamp")]
+            for first, some in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+        def construct_mapping(self, node, deep=False):
+            seen = set()
+            for key, _ in node.value:
+                if isinstance(key.value, str) and key.value in seen and not key.tag.endswith(":merge"):
+                    problem = f"the key {key.value!r} is given twice"
+                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                seen.add(str(key.value))
+            return super().construct_mapping(node, deep)
+
+    return Loader
+
+
+_OF_A_MODEL = re.compile(r"(?:settings\.)?models\.(.+)\.(\w+)\.(\w+)")
+
+
+def _overrides(texts: Sequence[str], given: dict, available: list[Notebook]) -> dict[str, Any]:
+    """Return the values that ``--set`` gives; ``generation.steps=20`` changes one of the settings.
+
+    ``models.NAME.generation.steps=4`` changes it for one of the models that are compared.
+    """
+    found: dict[str, Any] = {}
+    mappings = {k for n in available for k, v in n.parameters.items() if isinstance(v, dict)}
+    for text in texts:
+        key, value = _override(text, available)
+        # Names of models have dots in them.
+        of_a_model = _OF_A_MODEL.fullmatch(key)
+        name, *path = ("models", *of_a_model.groups()) if of_a_model else key.split(".")
+        if path and name not in mappings and "settings" in mappings:
+            name, path = "settings", [name, *path]
+        if not path or name not in mappings:
+            found[key] = value
+            continue
+        inner = found
+        found.setdefault(name, deepcopy(given.get(name)))
+        for part in path:
+            inner[name] = {} if inner.get(name) is None else inner[name]
+            if not isinstance(inner[name], dict):
+                said = f"{name} is {inner[name]!r}, which has no values to set by name."
+                raise ParameterError(f"--set {text!r}: {said}")
+            inner, name = inner[name], part
+        inner[name] = value
+    return found
+
+
+def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
+    """Return key and value of ``key=value``; a text parameter's value is taken as it stands, unless it is a list."""
+    import yaml
+
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise ParameterError(f"--set {text!r} is not of the form key=value, for example --set seed=7.")
+    kinds = [set(n.kinds[key]) for n in available if key in n.kinds]
+    if value.strip() in ("null", "~", "None") and any(type(None) in some for some in kinds):
+        return key, None
+    is_text = any(some - {type(None)} == {str} for some in kinds)
+    if (is_text or key in ("run", "title", "description")) and not value.lstrip().startswith("["):
+        return key, value
+    try:
+        return key, _plain_yaml(value) if value.strip() else ""
+    except yaml.YAMLError as error:
+        said = f"the value cannot be used as YAML ({_yaml_problem(error)})"
+        raise ParameterError(f"--set {text[:200]!r}: {said}.") from None
+
+
+def _notebooks_dir(path: Path) -> Path:
+    """Return the notebooks beside ``params`` at or above the file or the working folder, else the package's own."""
+    for root in (project_root(path.parent), project_root(), Path(__file__).parents[2]):
+        if (root / "notebooks").is_dir():
+            return root / "notebooks"
+    raise ParameterError(f"There is no folder 'notebooks' at or above {path}; name one with --notebooks-dir.")
+
+
+def _notebook_values(
+    given: dict, selected: list[Notebook], available: list[Notebook], *, strict: Collection[str]
+) -> dict[str, Any]:
+    """Return the values in their types; a file's key of other notebooks is passed over, one in ``strict`` is not."""
+    defaults = {k: v for n in selected for k, v in n.parameters.items() if k != _RESERVED}
+    kinds = {k: v for n in selected for k, v in n.kinds.items()}
+    elsewhere = {k for n in available for k in n.parameters} - set(defaults) - {_RESERVED}
+    problems, typed = [], {}
+    for name, value in given.items():
+        if name in defaults:
+            try:
+                typed[name] = _typed(name, value, defaults[name], kinds[name])
+            except ParameterError as error:
+                problems.append(str(error))
+        elif name == _RESERVED:
+            problems.append(f"{name!r} is set by the run itself; choose the folder with --outputs and run.")
+        elif name not in elsewhere:
+            problems.append(f"{name!r} is not a parameter. {name_help(name, [*_RUN_KEYS, *defaults])}")
+        elif name in strict:
+            problems.append(f"{name!r} is a parameter of other notebooks, of none that this run selects.")
+    if problems:
+        # What cannot be read may have had them.
+        problems += [f"{_shown(n.path)}: {n.problem}" for n in selected if n.problem]
+        raise ParameterError(" ".join(problems))
+    return typed
+
+
+def _typed(name: str, value: Any, default: Any, kinds: tuple[type, ...]) -> Any:
+    """Return ``value`` in one of some kinds, any where there are none; of a list, each."""
+    if isinstance(value, list) and list not in kinds:
+        typed = [_typed(name, v, default, kinds) for v in value]
+        if not typed or len(set(map(repr, typed))) < len(typed):
+            raise ParameterError(f"{name} is {value!r}; give one value or more, each once.")
+        return typed
+    if kinds == (dict,) and value is None:
+        return {}
+    settable = [kind for kind in kinds if kind in _KINDS]
+    for kind in settable:
+        with contextlib.suppress(ValidationError):
+            checked = TypeAdapter(Whole if kind is int else kind, config=ConfigDict(strict=True))
+            return checked.validate_python(value)
+    if not kinds:
+        return value
+    words = " or ".join(_KINDS[kind] for kind in settable) or "left as it is"
+    raise ParameterError(f"{name} is {value!r}; it must be {words}, for example {default!r}.")

@@ -1,0 +1,313 @@
+"""A page on which people rate images: offline, in one file, whose answers come back as a file of ratings."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import os
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from biaslab import report
+from biaslab.generation.images import OK
+from biaslab.ground import shared, tables
+from biaslab.ground.errors import InputError, ParameterError, unknown_name
+from biaslab.ground.plaintext import plain
+from biaslab.keep.store import explaining
+from biaslab.models.images import FolderImages, ImageSource, Unreadable
+from biaslab.models.registry import DRAWINGS
+from biaslab.ratings import readers, sessions
+from biaslab.ratings.readers import SOURCES
+from biaslab.runs.compare import find
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from biaslab.runs.planning import Asked
+
+MOST_BYTES = 200_000_000
+"""Bytes of all images of a page; browsers open larger ones slowly or not at all."""
+SIDE = 512
+"""The longer side of an image on the page in pixels; smaller images are not enlarged."""
+PAPERS = {"paradox": "generated", "paired": "single", "dalleval": "social"}
+"""Whose images show one person at an occupation, and what the stages call these images."""
+# Drawings are kept as they are; photographs are smaller as JPEG.
+_DRAWING, _QUALITY = 128, 90
+_ANY = "all"
+TRAINING, GENERATED = SOURCES
+# What may follow a source in the name of a folder.
+_OF_IMAGES = frozenset(("data", "dataset", "faces", "images", "photos", "pictures", "set"))
+# The column with an image's file in a folder; a file of ratings does not have it.
+FILE = "_file"
+
+
+class Page(NamedTuple):
+    """A rating page that was written."""
+
+    path: Path
+    images: int
+    """Images on the page."""
+    bytes: int
+    """Size of the page."""
+    left_out: dict[str, int]
+    """Images that are not shown, counted by reason: drawn ones that cannot be, and those of a folder that must not."""
+
+
+# What can be rated (image_id, source, occupation, model; for people by position also position), and what reads the
+# images of a source and model.
+_Images = tuple["pd.DataFrame", Mapping[tuple[str, str], ImageSource]]
+
+
+def rate(
+    images: str | Path,
+    *,
+    outputs: str | Path = "outputs",
+    n: int = 200,
+    seed: int = 0,
+    paper: str = "",
+    show_faces: bool = False,
+    overrides: Sequence[str] = (),
+    to: str | Path | None = None,
+) -> Page:
+    """Write a page on which people rate a sample of images, and return what it holds.
+
+    Raters see images alone, in an order of each rater's own. What they download is a file of ratings in long form
+    (:mod:`biaslab.ratings`); the page is not written where such a file could not be read.
+
+    Args:
+        images: A run's folder, its name below ``outputs``, or a folder of image files, each named by its id: files in
+            a folder ``training``, at any depth and in any spelling, also behind a link, are training images, all others
+            generated ones, and the folder right above a file names its occupation.
+        outputs: The folder that holds runs.
+        n: Images to rate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
+        seed: Seed of the sample and of the raters' orders.
+        paper: Whose images of a run are rated, a key of :data:`PAPERS`; empty is the first that the run has.
+        show_faces: Whether training images are rated, too: their faces are real people's, unless they are drawings.
+            Of a folder, links that lead out of it are as well.
+        overrides: Parameters of the run to replace, such as ``compute.store=FOLDER``: what it keeps of its own names
+            no folders.
+        to: The file; by default ``rate-<name>.html`` in ``outputs``.
+
+    Raises:
+        ParameterError: There is no such run or folder, a number is out of its range, or the images take more than
+            :data:`MOST_BYTES`.
+        InputError: No image can be shown, ratings of these images could not be read, or what the page says of one
+            names a folder of a machine.
+        RunError: The disk is full.
+    """
+    if seed < 0:
+        raise ParameterError(f"--seed is {seed}; it is 0 or above.")
+    try:
+        folder, is_run = find(images, Path(outputs)), True
+    except ParameterError:
+        folder, is_run = Path(images).expanduser(), False
+        if not folder.is_dir():
+            raise
+    if paper and not is_run:
+        raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
+    target = Path(to) if to else Path(outputs) / f"rate-{folder.resolve().name}.html"
+    report.check_rating_page(target)
+    found, left_out = (
+        (_of_run(folder, paper, show_faces, overrides), {}) if is_run else _of_folder(folder, show_faces)
+    )
+    table, sources = found[0].reset_index(drop=True).rename_axis("_row").reset_index(), found[1]
+    drawn = sessions.sample(table, n, seed).drop(columns="item")
+    pictures, reasons = _pictures(drawn, sources)
+    drawn = drawn[[picture is not None for picture in pictures]].drop(columns=["_row", FILE], errors="ignore")
+    if drawn.empty:
+        why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
+        raise InputError(f"None of {len(pictures)} images of {images} can be shown: {why}.")
+    drawn = drawn.rename(columns={"image_id": "image"})
+    first = ["image", "source", "occupation", "model"]
+    cells = _readable(drawn[[*first, *(c for c in drawn if c not in first)]])
+    private = shared.telling(folder.resolve(), Path(outputs).absolute())
+    if told := next((name for row in cells for cell in row if (name := shared.named_in(cell, private))), ""):
+        raise InputError(
+            f"The page would name {told}, a folder of a machine. Give images ids without folders."
+        )
+    with explaining(
+        target, "Nothing was written: {fix}, or name another place with --to, and make the page again."
+    ):
+        path = report.rating_page(target, cells, [picture for picture in pictures if picture], seed=seed)
+    return Page(path, len(drawn), path.stat().st_size, {**left_out, **reasons})
+
+
+# -- what can be rated -------------------------------------------------------------------------------------
+
+
+def _of_folder(folder: Path, show_faces: bool) -> tuple[_Images, dict[str, int]]:
+    """Return the images of a folder, and what is left out of it, counted by reason."""
+    import pandas as pd
+
+    images, rows, left = FolderImages(folder), [], Counter()
+    stems = Counter(plain(Path(name).stem) for name in images.table["image_id"])
+    for name in images.table["image_id"]:
+        file, above = folder / name, Path(name).parts[:-1]
+        place = file.resolve()
+        training = TRAINING in (_source(file.absolute(), folder.absolute()), _source(place, folder.resolve()))
+        if not show_faces and training:
+            left["a training image, shown with --show-faces alone"] += 1
+        elif not show_faces and not place.is_relative_to(folder.resolve()):
+            left["a link that leads out of the folder, shown with --show-faces alone"] += 1
+        else:
+            occupation = above[-1] if above and not _said(above[-1]) else _ANY
+            # Of several of one name each is called by its path.
+            called = file.stem if stems[plain(file.stem)] == 1 else os.path.splitext(name)[0]
+            rows.append((called, TRAINING if training else GENERATED, occupation, "", name))
+    table = pd.DataFrame(rows, columns=["image_id", "source", "occupation", "model", FILE])
+    twice = table[table["image_id"].map(plain).duplicated()]
+    if len(twice):
+        raise InputError(
+            f"{folder} holds two images named {twice['image_id'].iloc[0]!r} (again in {twice[FILE].iloc[0]!r}). "
+            "Name each file by the id of its image."
+        )
+    if table.empty:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(left.items()))
+        raise InputError(
+            f"{folder} holds no image that is shown ({reasons}): what lies in a folder {TRAINING!r} may show faces of "
+            f"real people. Show them with --show-faces, or put what was generated into a folder {GENERATED!r}."
+        )
+    return (table, {(s, ""): images for s in SOURCES}), dict(left)
+
+
+def _source(file: Path, folder: Path) -> str:
+    """Return the source that the folders of a file say, which lies in ``folder`` or where a link there leads.
+
+    Training wins in the folder and below it; above it, and outside of it, the nearest that says something.
+    """
+    below = file.parent.relative_to(folder).parts if file.is_relative_to(folder) else ()
+    told = [_said(part) for part in reversed(file.parent.parts)]
+    within = told[: len(below) + 1]
+    return TRAINING if TRAINING in within else next(filter(None, told), GENERATED)
+
+
+def _said(name: str) -> str:
+    """Return the source that a folder's name says, such as ``Training`` or ``training_images``; empty for others."""
+    first, *more = re.split(r"[\s_.-]+", plain(name).casefold().strip(" _.-"))
+    return first if first in SOURCES and _OF_IMAGES.issuperset(more) else ""
+
+
+def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]) -> _Images:
+    """Return the images of people at occupations that a run generated, and those behind its captions."""
+    import pandas as pd
+
+    from biaslab.runs import params, planning, runner
+
+    if not (folder / runner.PARAMS).is_file():
+        raise ParameterError(f"{folder} has no {runner.PARAMS}, so its images are not known: run it again.")
+    if paper and paper not in PAPERS:
+        raise unknown_name("paper whose images are rated", paper, PAPERS)
+    asked = planning.asked(params.load(folder / runner.PARAMS, overrides=overrides))
+    by_paper = {p: [one for one in asked if (one.paper, one.kind) == (p, PAPERS[p])] for p in PAPERS}
+    there = [name for name, found in by_paper.items() if found]
+    if not there or paper not in ("", *there):
+        raise ParameterError(
+            f"The run {folder.name} generates no images of one person at an occupation"
+            f"{f' for {paper}' if paper else ''}. Papers that do: {', '.join(there) or 'none'}."
+        )
+    paper = paper or there[0]
+    frames, read = [], {}
+    for one in by_paper[paper]:
+        # None is made, or bought, now; drawings of known truth are made when they are read.
+        if not one.made_by.truthful and one.there < one.images:
+            raise ParameterError(
+                f"Of {one.images:,} images that {folder.name} asks of {one.model}, {one.there:,} are in the store "
+                f"{one.pipeline.store.root}. Name the store that has them with --set compute.store=FOLDER (a run's own "
+                f"parameters name no folders), or run {folder.name} again first."
+            )
+        if ("generated", one.model) in read:
+            raise ParameterError(
+                f"The run {folder.name} asks {one.model} for the same images in several ways (other settings or "
+                "seeds), so an id stands for several images. Rate a run without such a list."
+            )
+        images, table = _generated(one)
+        frames.append(table.assign(source="generated", model=one.model))
+        read["generated", one.model] = images
+    pipeline = by_paper[paper][0].pipeline
+    if paper == "paradox" and pipeline.has_images and (show_faces or pipeline.training_pictures == DRAWINGS):
+        images = pipeline.images("training")
+        frames.append(images.table[["image_id", "occupation"]].assign(source="training", model=""))
+        read["training", ""] = images
+    return pd.concat(frames, ignore_index=True), read
+
+
+def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
+    """Return the images of one kind and model, and their ids with the occupation that each was asked for."""
+    pipeline = one.pipeline
+    columns = ["image_id", "occupation"]
+    if one.paper == "paradox":
+        images = pipeline.images(one.kind)
+        table = images.table
+    elif one.paper == "paired":
+        images, table = pipeline.people.images(one.kind), pipeline.people.asked(one.kind)
+        columns = [*columns, "position"]
+    else:
+        images = pipeline.dalleval.images(one.kind)
+        # A prompt that names a gender asks for no perception of it.
+        table = images.table[images.table["prompt"] == "person"].rename(columns={"profession": "occupation"})
+    made = images.table.loc[images.table["outcome"] == OK, "image_id"]
+    return images, table.loc[table["image_id"].isin(made), columns]
+
+
+# -- what the page holds -----------------------------------------------------------------------------------
+
+
+def _pictures(
+    drawn: pd.DataFrame, sources: Mapping[tuple[str, str], ImageSource]
+) -> tuple[list[str | None], dict[str, int]]:
+    """Return the images drawn as ``data:`` URLs, ``None`` where one cannot be shown, and how often for what reason."""
+    found: list[str | None] = [None] * len(drawn)
+    reasons: Counter[str] = Counter()
+    size = 0
+    # In the order in which they are kept, so that each shard is read once; one at a time, for one may be large.
+    places = drawn.reset_index(drop=True).sort_values("_row")
+    for done, (place, row) in enumerate(places.iterrows()):
+        (image,) = sources[row["source"], row["model"]].read([row.get(FILE, row["image_id"])])
+        if isinstance(image, Unreadable):
+            reasons[image.reason] += 1
+            continue
+        found[place] = encoded(image)
+        size += len(found[place])
+        if size > MOST_BYTES:
+            raise ParameterError(
+                f"{done + 1} of {len(drawn)} images take {size:,} bytes; a page holds at most {MOST_BYTES:,}. Rate "
+                f"fewer with --sample, such as --sample {max(1, int(0.9 * done))}, or make several pages, each with a "
+                "--seed of its own."
+            )
+    return found, dict(reasons)
+
+
+def encoded(image: np.ndarray) -> str:
+    """Return an image (``uint8 (height, width, 3)`` RGB) as a ``data:`` URL: anew from its pixels, without metadata."""
+    from PIL import Image
+
+    picture = Image.fromarray(image)
+    picture.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+    file, kind = io.BytesIO(), "png" if max(picture.size) <= _DRAWING else "jpeg"
+    picture.save(file, kind, **({"optimize": True} if kind == "png" else {"quality": _QUALITY}))
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _readable(drawn: pd.DataFrame) -> list[list[str]]:
+    """Return header and rows of the file that raters will download, without rater and label.
+
+    Cells are as tables are written, safe in a spreadsheet. A file that says something of every image is read here, so
+    that nobody rates images whose ratings cannot be.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = tables.write(drawn.assign(rater="1", label=readers.LABELS[0]), Path(folder) / "ratings.csv")
+        try:
+            readers.read_ratings(path)
+        except InputError as error:
+            raise InputError(
+                f"Ratings of these images could not be read: {str(error).replace(str(path), 'the file')} Rename the "
+                "images, or the folders that they lie in."
+            ) from None
+        with path.open(encoding="utf-8", newline="") as file:
+            return [row[:-2] for row in csv.reader(file)]

@@ -1,0 +1,284 @@
+"""Each model and judge of a run tried on one picture, before the first image is made or bought."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import psutil
+
+from biaslab.captions.neighbours import Encoder
+from biaslab.generation.images import GeneratedImages
+from biaslab.generation.models import Ready
+from biaslab.ground import processor
+from biaslab.ground.errors import BiaslabError
+from biaslab.judging import blip, faces, features, inception, instances, judge, objects, plugins
+from biaslab.judging.instances import TRUTH
+from biaslab.judging.names import RATINGS, VQA
+from biaslab.judging.plugins import Person
+from biaslab.judging.questions import question
+from biaslab.judging.zero_shot import ZeroShot
+from biaslab.models.images import Unreadable
+from biaslab.pipeline import Pipeline, dalleval, uses
+from biaslab.pipeline.uses import Use
+from biaslab.prompts import dalleval as asking
+from biaslab.runs.planning import Asked, Cost, cost
+from biaslab.settings import Settings
+
+# Asks a judge about an image.
+Look = Callable[[np.ndarray], object]
+
+
+class Images(NamedTuple):
+    """Images that are to be made, of :class:`biaslab.runs.planning.Asked`, as another process can have them."""
+
+    paper: str
+    kind: str
+    prompts: pd.DataFrame
+    kept_as: type[GeneratedImages] | None
+    of: str
+    several: bool
+    left: int
+    """How many of these, and of others that take alike, are left to be made."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A model to be tried, with all that it takes, as another process can have it."""
+
+    use: Use
+    model: str
+    settings: Settings
+    seed: int
+    images: Images | None = None
+    """Of what makes images: which."""
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The pipeline that it is of."""
+        return Pipeline(self.model, self.settings, seed=self.seed, progress=False)
+
+    @property
+    def asked(self) -> Asked:
+        """What makes images is asked for these."""
+        one, pipeline = self.images, self.pipeline
+        made_by = pipeline.image_model(one.of, several=one.several)
+        what = one.paper, pipeline.label, one.kind, one.left, 0, False, one.prompts
+        return Asked(*what, made_by, one.kept_as, pipeline, one.of, one.several)
+
+
+def of_asked(one: Asked, left: int = 0) -> Trial:
+    """Return the trial of a model by images that are asked of it."""
+    pipeline = one.pipeline
+    images = Images(one.paper, one.kind, one.prompts, one.kept_as, one.of, one.several, left or one.left)
+    use = Use("model", pipeline.model, "text-to-image")
+    return Trial(use, pipeline.model, pipeline.settings, pipeline.seed, images)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of a trial."""
+
+    problem: str = ""
+    """What is wrong, and what to do; empty where it has answered."""
+    cost: Cost | None = None
+    """What an image takes, of what makes images."""
+    memory: int = 0
+    """Bytes that it took of this machine's memory, or of the GPU's, as long as it was there."""
+    device: str = ""
+    """Where it ran."""
+
+
+def picture(side: int = 256) -> np.ndarray:
+    """Return what judges are tried on: ``uint8 (side, side, 3)``, a head and shoulders in plain colours.
+
+    A detector may find nothing there; what matters is that it answers in its form.
+    """
+    rows, columns = np.mgrid[:side, :side] / side
+    image = np.stack([90 + 60 * rows, 130 + 50 * columns, 170 - 40 * rows], axis=-1)
+
+    def oval(y: float, x: float, height: float, width: float, colour: Sequence[int]) -> None:
+        inside = ((rows - y) / height) ** 2 + ((columns - x) / width) ** 2 <= 1
+        image[inside] = colour
+
+    oval(1.05, 0.5, 0.35, 0.42, (60, 70, 110))
+    oval(0.36, 0.5, 0.28, 0.21, (60, 42, 30))
+    oval(0.42, 0.5, 0.24, 0.18, (205, 160, 130))
+    for x in (0.43, 0.57):
+        oval(0.38, x, 0.02, 0.03, (40, 30, 30))
+    oval(0.54, 0.5, 0.015, 0.06, (150, 70, 70))
+    return np.clip(image, 0, 255).astype(np.uint8)
+
+
+def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path) -> list[Tried]:
+    """Return what becomes of trials, in order; where all have answered, buy images, and let the judges look at them.
+
+    ``purchases`` are models at endpoints, of each of which the first image is bought. Only one model is held at a time,
+    unless an image is to be bought: then all that look at it are, so that none is loaded once more. ``under_way`` is a
+    file for the number of the trial that is made, for whoever finds this process killed.
+    """
+    found, looks, held = [], {}, None
+    for number, trial in enumerate(trials):
+        under_way.write_text(str(number), encoding="ascii")
+        tried, look, held = _try(trial, held)
+        found.append(tried)
+        if look and purchases:
+            looks[number] = look
+        gc.collect()
+    if any(tried.problem for tried in found):
+        return found
+    for purchase in purchases:
+        image = _bought(purchase)
+        for number, look in looks.items() if image is not None else ():
+            if problem := _problem(trials[number], lambda look=look, image=image: look(image)):
+                found[number] = replace(found[number], problem=problem)
+    return found
+
+
+def _bought(purchase: Trial) -> np.ndarray | None:
+    """Return the first image, bought where it was not before; None where there is none to be looked at."""
+    one = purchase.asked
+    how = {"seed": one.pipeline.seed, "store": one.pipeline.store, "progress": False}
+    made = one.made_by.generate(one.prompts.iloc[:1].assign(n_images=1), **how)
+    (image,) = made.read(list(made.table["image_id"]))
+    return None if isinstance(image, Unreadable) else image
+
+
+def _try(trial: Trial, held: Ready | None) -> tuple[Tried, Look | None, Ready | None]:
+    """Return what becomes of a trial, and what is kept of it: what asks a judge about another image, or a model.
+
+    ``held`` is the model that was loaded last.
+    """
+    made: dict = {}
+
+    def work() -> None:
+        if trial.images:
+            made["ready"] = trial.asked.made_by.ready(held)
+            made["cost"] = cost(trial.asked, trial.images.left, made["ready"])
+        elif look := _looking(trial):
+            look(picture())
+            made["look"] = look
+
+    where = _where(trial)
+    before = _taken(where)
+    problem = _problem(trial, work)
+    tried = Tried(problem, made.get("cost"), max(_taken(where, peak=True) - before, 0), where)
+    return tried, made.get("look"), made.get("ready")
+
+
+def _problem(trial: Trial, work: Callable[[], object]) -> str:
+    """Return what goes wrong with work on a trial; empty where nothing does."""
+    try:
+        work()
+    except BiaslabError as error:
+        return uses.problem(trial.use, error)
+    except MemoryError:
+        return f"{trial.use.setting} is {trial.use.name!r}: {too_large(trial)}"
+    # A judge of another package may raise anything.
+    except Exception as error:
+        said = " ".join(str(error).split())
+        if type(error).__name__ == "OutOfMemoryError":
+            return f"{trial.use.setting} is {trial.use.name!r}: {too_large(trial)}"
+        return f"{trial.use.setting} is {trial.use.name!r}, which fails: {type(error).__name__}: {said:.400}"
+    return ""
+
+
+def too_large(trial: Trial) -> str:
+    """Return what to say of a model that does not fit in memory: what it needs, what there is, and what would fit."""
+    try:
+        size = sum(located.size for located in uses.look_up(trial.use, trial.pipeline))
+    except BiaslabError:
+        size = 0
+    where = _where(trial)
+    free, whole = processor.memory(where)
+    of = "the GPU's memory" if where != "cpu" else "memory"
+    needs = f" Its weights alone are {size / 1e9:.1f} GB." if size else ""
+    fits = ["close what else uses it", "choose a smaller model"]
+    if where != "cpu" and size < processor.memory("cpu")[0]:
+        fits.append("set compute.device to cpu, where it fits and is slow")
+    if trial.use.setting == "model" and size / 2 < free:
+        fits.insert(0, "set generation.dtype to bfloat16, which takes half of float32")
+    return (
+        f"it does not fit in {of}, of which {free / 1e9:.1f} of {whole / 1e9:.1f} GB are free.{needs} To make it fit, "
+        f"{', or '.join(fits)}."
+    )
+
+
+def _where(trial: Trial) -> str:
+    device = trial.settings.compute.device
+    return processor.accelerator() if device == "auto" else device
+
+
+def _taken(where: str, *, peak: bool = False) -> int:
+    """Return how many bytes of memory this process has taken on a device: now, or on a GPU at most since then."""
+    if where.startswith("cuda"):
+        import torch
+
+        if peak:
+            return torch.cuda.max_memory_allocated(where)
+        torch.cuda.reset_peak_memory_stats(where)
+        return torch.cuda.memory_allocated(where)
+    return psutil.Process().memory_info().rss
+
+
+# -- judges ------------------------------------------------------------------------------------------------
+
+
+def _looking(trial: Trial) -> Look | None:
+    """Return a judge, loaded, as what asks it about an image; None where it looks at none by itself."""
+    use, pipeline = trial.use, trial.pipeline
+    s, device = pipeline.settings, pipeline.device
+    if use.setting in ("judging.gender", "judging.further", "dalleval.vqa", "dalleval.captioner"):
+        return _answering(use, s, device)
+    if use.setting == "judging.faces":
+        found = faces.load(use.name, min_score=s.judging.min_score, device=device)
+        return lambda image: found.faces([image])
+    if use.setting == "judging.tone":
+        tones = plugins.load_tones(use.name, device=device, batch_size=s.judging.batch_size).tones
+        return lambda image: tones([_whole(image)])
+    if use.setting == "dalleval.detector":
+        classes = {name: dalleval.OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
+        detector = objects.Detector(use.name, classes, device=device)
+        return lambda image: detector.look([image])
+    if use.setting == "triplets.objects":
+        if use.name == TRUTH or instances.is_file(use.name):
+            return None
+        vocabulary = instances.words(s.triplets.vocabulary) if s.triplets.vocabulary else ()
+        finder = instances.load(use.name, s.triplets.thresholds, vocabulary, device=device)
+        return lambda image: finder.look([image])
+    if use.setting == "triplets.similarity":
+        kind = ZeroShot if use.by == "clip" else features.Features
+        network = kind(use.name, device=device)
+        see = network.places if use.by == "split_product" else network.image_embeddings
+        return lambda image: see([image])
+    if use.setting == "dalleval.inception":
+        network = inception.Inception(use.name.removeprefix(inception.INCEPTION), device=device)
+        return lambda image: network.image_embeddings([image])
+    if use.setting == "captions.encoder":
+        Encoder(use.name, device=device, dtype=s.captions.encoder_dtype).encode(["a photo of a nurse"])
+    return None
+
+
+def _answering(use: Use, s: Settings, device: str) -> Look | None:
+    """Return what asks a judge of gender, or a model that answers questions."""
+    if use.name.startswith(RATINGS):
+        return None
+    if use.kind in ("vqa", "captioner") or use.name.startswith(VQA):
+        kind = "vqa" if use.name.startswith(VQA) else use.kind
+        model = blip.load(use.name, kind, device=device)
+        return lambda image: model.ask([image], [0], [question("person", 1, 1)])
+    gender = judge.load_gender(s.judging.changed(gender=use.name), device)
+    if answers := getattr(gender, "answers", None):
+        return lambda image: answers([_whole(image)])
+    return lambda image: gender.p_female([image])
+
+
+def _whole(image: np.ndarray) -> Person:
+    """Return somebody who fills an image."""
+    return Person(image, (0.0, 0.0, *map(float, image.shape[1::-1])))

@@ -1,0 +1,464 @@
+"""Where measured tables come from: printed numbers, ratings, a folder of tables, or the pipeline itself.
+
+One call, :func:`measured`, serves all of them, so a notebook does not know which it reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache, partial
+from importlib import import_module
+from inspect import isfunction
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from biaslab.ground import cells, plaintext, plugins, reading, tables
+from biaslab.ground.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from biaslab.pipeline import Pipeline, Settings
+
+PIPELINE = "pipeline"
+"""The source whose images are made and judged here, by the models that parameters name."""
+# Tables of DALL-Eval on images made from captions, and on drawings: they take none of its prompts.
+OF_CAPTIONS = {f"dalleval_{n}" for n in ("alignment_quality", "gender_judges", "image_quality", "references")}
+# Tables on images of triplets.
+OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_", "guidance_", "layer_")}
+# Tables of triplets for which objects are looked for in images.
+OF_OBJECTS = {f"triplets_object{n}" for n in ("s", "_images", "_counts", "_similarity")}
+OF_OBJECTS |= {"triplets_detections", "triplets_detector_counts"}
+# Of these, those that say what words guide objects.
+OF_GROUPS = {f"triplets_{n}" for n in ("group_object_counts", "group_images", "coverages", "group_confusion")}
+# Where a run keeps the measured tables that it read.
+MEASURED = "measured"
+# Tables that are not named after the paper whose function measures them.
+_OTHER_NAMES = {"paradox_settings": "pipeline_settings"}
+# Columns of names, which mean one thing however a letter is written.
+_NAMED = ("occupation", "profession", "model")
+
+
+def check(source: str, ratings: str = "", *, model: str = "all", settings: Mapping | None = None) -> str:
+    """Return ``source`` if measured tables can come from it.
+
+    Raises:
+        ParameterError: It is neither a named source nor a folder; ratings, a model or settings are missing, wrong or
+            not used.
+    """
+    if source == "ratings" and not ratings:
+        raise ParameterError(
+            "source is 'ratings' but ratings is empty; set ratings to a CSV or Parquet file."
+        )
+    if source != "ratings" and ratings:
+        raise ParameterError(f"ratings is {ratings!r} but source is {source!r}; set source to 'ratings'.")
+    if makes_images(source):
+        from biaslab.pipeline import Settings
+
+        Settings.of(settings or {})
+        if source == PIPELINE and model == "all":
+            raise ParameterError(
+                "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub name, a "
+                "folder" + _or_brought(", or one that an installed package brings")
+            )
+    elif settings:
+        raise ParameterError(
+            f"settings is {settings!r} but source is {source!r}, which makes no images; set source to 'pipeline' with "
+            "a model, or settings to {}."
+        )
+    if source in names() or os.path.isdir(source):
+        return source
+    raise ParameterError(
+        f"source is {source!r}, which is neither {', '.join(map(repr, names()))} nor a folder that exists. "
+        f"{name_help(source, names())}"
+    )
+
+
+def _or_brought(said: str) -> str:
+    """Return the end of a sentence that names models that packages bring, where any do."""
+    brought = ", ".join(map(repr, plugins.points(plugins.MODELS)))
+    return f"{said}: {brought}." if brought else "."
+
+
+def makes_images(source: object) -> bool:
+    """Return whether a source's images are made and judged here: by the models that parameters name, or by a model
+    that an installed package brings, by its name."""
+    return isinstance(source, str) and (source == PIPELINE or source in plugins.points(plugins.MODELS))
+
+
+def names() -> tuple[str, ...]:
+    """Return the sources that have names; every other is a folder."""
+    return ("published", "ratings", PIPELINE, *plugins.points(plugins.MODELS))
+
+
+def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | None = None) -> pd.DataFrame:
+    """Return the measured table ``name`` from ``source``, checked against its declaration.
+
+    Args:
+        name: Name of a declared table that a source can hold.
+        source: ``published``, ``ratings``, ``pipeline`` or the name of a model that a package brings, or a folder with
+            ``<name>.csv`` in its ``measured`` (a run's inputs), in its ``tables``, or in itself.
+        ratings: The file of ratings, for ``source="ratings"``.
+        pipeline: What measures, for sources that make images; rows of other models, and printed numbers, follow its
+            own where its settings ask to ``compare_with`` them.
+
+    Raises:
+        InputError: The data are missing or do not fit.
+        UnknownNameError: There is no such table in this source.
+    """
+    if source == "published":
+        if name not in _published():
+            raise _not_held("published", name, _published())
+        return tables.check(_published()[name](), name)
+    if makes_images(source):
+        return tables.check(_by_pipeline(name, pipeline), name)
+    if source == "ratings":
+        from biaslab.ratings import readers as rated
+
+        if name != "paradox_percent_female":
+            raise _not_held("ratings", name, ["paradox_percent_female"])
+        return tables.check(rated.read(ratings).percent_female, name)
+    folder = Path(source)
+    tables.schema(name)
+    if path := _file(folder, name):
+        return _plausible(_in_one_form(tables.read(path, name), name, path), name, path)
+    there = sorted({p.stem for p in [*folder.glob("*.csv"), *folder.glob("*/*.csv")]})
+    raise MissingInputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
+
+
+def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
+    """Return the models whose rows of the measured table ``name`` are what papers print, in the order of ``frame``.
+
+    Rows are compared as tables are written, that is to 10 digits.
+    """
+    if name not in _published() or "model" not in frame or frame.empty:
+        return []
+
+    def lines(rows: pd.DataFrame) -> set[str]:
+        return set(rows.to_csv(index=False, header=False, float_format="%.10g").splitlines())
+
+    printed = tables.check(_published()[name](), name)
+    # Beside measured rows, printed ones have columns of which papers print nothing.
+    known, frame = lines(printed), tables.check(frame, name).reindex(columns=printed.columns)
+    return [str(model) for model, rows in frame.groupby("model", sort=False) if lines(rows) <= known]
+
+
+def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
+    import pandas as pd
+
+    own, beside = _pipeline().get(name), None
+    if "published" in pipeline.settings.compare_with:
+        beside = _published().get(name)
+    if not own and not beside:
+        raise _not_held("the pipeline", name, _readable())
+    frames, missing = [], []
+    for one in (pipeline, *pipeline.others) if own else ():
+        try:
+            if why := why_lacking(name, one):
+                raise MissingInputError(why)
+            one.rehearse(name)
+            frames.append(own(one))
+        except MissingInputError as error:
+            missing.append(error)
+    if missing and not frames:
+        raise missing[0]
+    whole = pd.concat([*frames, *([beside()] if beside else [])], ignore_index=True)
+    # What says nothing of a model, such as what captions hold, every model's pipeline says alike.
+    return whole if "model" in whole else whole.drop_duplicates(ignore_index=True)
+
+
+def _not_held(source: str, name: str, held: Iterable[str]) -> Exception:
+    """Return the error for a table that ``source`` lacks: no failure where another source can have it."""
+    if name not in _readable():
+        return unknown_name(f"table of measurements in {source}", name, held)
+    how = "set source to 'published', or to a folder with this table"
+    if name not in _published():
+        how = "it takes images. Set source to 'pipeline', or to a folder with this table"
+    return MissingInputError(f"{source[0].upper()}{source[1:]} has no {name}: {how}.")
+
+
+def _in_one_form(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
+    """Return a user's table with names in their plain form (:mod:`.ground.plaintext`), by which tables are joined.
+
+    Blanks around them are none of them. Raises InputError where an occupation or a model is spelt in two ways.
+    """
+    texts = [c.name for c in tables.schema(name).columns if c.key and c.text and c.name in frame]
+    same = frame.assign(**{c: frame[c].map(lambda text: plaintext.plain(text).strip()) for c in texts})
+    named = [c for c in texts if c in _NAMED]
+    same = same.assign(**{c: cells.names(same[c], path, empty=True).astype(object) for c in named})
+    # Two rows may be of one name now.
+    return frame if same.equals(frame) else tables.check(same, name, where=str(path), finite=True)
+
+
+def _plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
+    """Refuse shares of people that are likely given in other units, and numbers of images that are none."""
+    if not {"percent_female", "n"}.issubset(frame.columns):
+        return frame
+    share, n = frame["percent_female"], frame["n"]
+    if share.max() <= 1 and (share > 0).any():
+        raise InputError(
+            f"{path}: every percent_female is 1 or less, as if given as 0–1; multiply it by 100."
+        )
+    bad = share.notna() & ((n < 1) | (n % 1 != 0) | n.isna())
+    if bad.any():
+        raise InputError(
+            f"{path}: n is {n[bad].iloc[0]:g} in row {int(bad.to_numpy().argmax()) + 1}; it counts images, so it must "
+            "be a whole number of 1 or more."
+        )
+    if name == "paradox_percent_female" and frame["source"].nunique() < 2:
+        raise InputError(
+            f"{path}: source is {', '.join(sorted(set(frame['source']))) or 'nowhere given'}; amplification needs "
+            "'training' and 'generated'."
+        )
+    return frame
+
+
+def check_all(source: str, *, model: str = "all", settings: Mapping | None = None) -> None:
+    """Read every measured table that a folder holds, or look up what a pipeline needs: errors come before work.
+
+    Raises:
+        InputError: A table does not fit its declaration, or the folder holds none.
+        ParameterError, UnknownNameError: A model or corpus is not there.
+    """
+    if makes_images(source):
+        from biaslab.pipeline import checks
+
+        checks.check(*_given(source, model, settings))
+    if source in names():
+        return
+    held = [name for name in _readable() if has(name, source=source)]
+    if not held:
+        raise InputError(f"{source} holds none of the tables that notebooks read: {', '.join(_readable())}.")
+    for name in held:
+        measured(name, source=source)
+
+
+def _opened(model: str, settings: Settings) -> Pipeline:
+    from biaslab.pipeline import Pipeline
+
+    return Pipeline(model, settings, progress=False)
+
+
+def _given(source: str, model: str, settings: Mapping | None) -> tuple[str, Settings]:
+    from biaslab.pipeline import Settings
+
+    return pipeline_model(source, model), Settings.of(settings or {})
+
+
+def has(name: str, *, source: str, beside: Iterable[str] = ("published",)) -> bool:
+    """Return whether ``source`` holds the measured table ``name``; ``beside`` is the setting ``compare_with``."""
+    if source == "published":
+        return name in _published()
+    if source == "ratings":
+        return name == "paradox_percent_female"
+    if makes_images(source):
+        return name in _pipeline() or ("published" in beside and name in _published())
+    return _file(Path(source), name) is not None
+
+
+class LeftOut(NamedTuple):
+    """What cannot be had of what a notebook takes, because judges are not named."""
+
+    tables: dict[str, tuple[str, ...]]
+    """The measured tables that it does without, with the settings that name nothing."""
+    in_part: dict[str, tuple[str, ...]]
+    """Those that say less, or the same by other judges."""
+    reason: str
+    """Why it cannot run; empty where it can."""
+    settings: tuple[str, ...]
+    """Those that name nothing, and that it cannot run without."""
+    on_purpose: bool
+    """Whether all that it cannot run without was given as empty."""
+
+
+def left_out(
+    takes: Collection[str],
+    needs: Collection[str],
+    *,
+    source: str,
+    model: str = "all",
+    settings: Mapping | None = None,
+) -> LeftOut:
+    """Return what a notebook has to do without where it takes tables of a pipeline, of which it ``needs`` some.
+
+    One that needs none needs those that judges make, where all of these are missing.
+    """
+    from biaslab.pipeline import uses
+
+    first = _opened(*_given(source, model, settings))
+    each, names = (first, *first.others), set(takes) & set(_pipeline())
+    lacks = {name: [uses.lacking(one, name) for one in each] for name in sorted(names)}
+    lacks = {name: of[0] for name, of in lacks.items() if all(of)}
+    needed = lacks.keys() & set(needs)
+    if not names & set(needs) and not any(uses.is_judged(first, name) for name in names - lacks.keys()):
+        needed = lacks.keys()
+    bare = tuple(dict.fromkeys(s for name in sorted(needed) for s in lacks[name]))
+    parts = {name: of for name in sorted(names - lacks.keys()) if (of := uses.in_part(first, name))}
+    others = {name: of for name, of in lacks.items() if name not in needed}
+    reason = uses.why_lacking(min(needed), lacks[min(needed)]) if needed else ""
+    return LeftOut(others, parts, reason, bare, all(uses.on_purpose(first, s) for s in bare))
+
+
+def why_lacking(name: str, pipeline: Pipeline) -> str:
+    """Say why a pipeline cannot measure a table, and what to do; empty where it can."""
+    from biaslab.pipeline import uses
+
+    lacks = uses.lacking(pipeline, name)
+    return uses.why_lacking(name, lacks) if lacks else ""
+
+
+def check_work(
+    names: Iterable[str],
+    *,
+    needed: Iterable[str] | None = None,
+    source: str = PIPELINE,
+    seed: int = 0,
+    model: str = "all",
+    settings: Mapping | None = None,
+) -> None:
+    """Look for what would stop a run later in what the tables ``names`` take: judges, captions, prompts.
+
+    Where no captions are named, of the tables that take them only the ``needed`` ones are looked at (all, unless these
+    are given). Raises as the checks of :mod:`biaslab.pipeline.checks`; what is wrong with models is told together.
+    """
+    from biaslab.pipeline import Pipeline, checks, uses
+
+    names = set(names).intersection(tables.schemas())
+    first, settings = _given(source, model, settings)
+    of = {paper: {name for name in names if name.startswith(f"{paper}_")} for paper in tables.PAPERS}
+    if not Pipeline(first, settings).has_captions and needed is not None:
+        of["paradox"] &= set(needed)
+        names -= {name for name in names - set(needed) if tables.schema(name).images or name in OF_CAPTIONS}
+    each = [(one, settings) for one in (first, *settings.others)]
+    if problems := [said for given in each for said in checks.check_models(*given, names)]:
+        raise uses.together(problems)
+    for given in each:
+        if of["paradox"]:
+            images = any(tables.schema(name).images for name in names)
+            checks.check_captions(*given, seed=seed, images=images)
+        if of["paired"]:
+            checks.check_people(*given, seed=seed)
+        if of["dalleval"] - OF_CAPTIONS:
+            checks.check_dalleval(*given, seed=seed)
+        if names & OF_CAPTIONS:
+            checks.check_alignment(*given, seed=seed)
+        if of["triplets"]:
+            looked_at = bool(names & (OF_TRIPLETS | OF_OBJECTS | OF_GROUPS))
+            checks.check_triplets(*given, seed=seed, images=looked_at, groups=bool(names & OF_GROUPS))
+        if names & (OF_OBJECTS | OF_GROUPS):
+            checks.check_objects(*given)
+
+
+def no_images(*, source: str, model: str = "all", settings: Mapping | None = None) -> str:
+    """Say why a pipeline has no images behind its captions, and what to do; empty where it has them."""
+    from biaslab.pipeline import Pipeline
+
+    opened = Pipeline(*_given(source, model, settings))
+    return "" if opened.has_images else opened.no_images
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    paths = (folder / place / f"{name}.csv" for place in (MEASURED, "tables", "."))
+    return next((path for path in paths if path.exists()), None)
+
+
+def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
+    """Return the models of which ``source`` has measurements for ``paper``; None where it has none, or measures any."""
+    if makes_images(source):
+        return None
+    held = [n for n in _readable() if n.startswith(f"{paper}_") and has(n, source=source)]
+    frames = [measured(name, source=source, ratings=ratings) for name in held]
+    of = [set(frame["model"]) for frame in frames if "model" in frame]
+    return sorted(set().union(*of)) if of else None
+
+
+def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapping | None = None) -> str:
+    """Return a digest of a source's files, for a pipeline of weights and captions; printed numbers count as code."""
+    if source == "published":
+        return "published"
+    if makes_images(source):
+        from biaslab.pipeline import checks
+
+        return checks.digest(*_given(source, model, settings))
+    if source == "ratings":
+        paths = cells.files(cells.located(ratings))
+    else:
+        paths = [path for name in _readable() if (path := _file(Path(source), name))]
+    whole = hashlib.sha256()
+    for path in paths:
+        whole.update(path.name.encode())
+        whole.update(reading.content(path, most=tables.MOST_BYTES))
+    return whole.hexdigest()
+
+
+def judges(
+    names: Collection[str],
+    known: dict[str, str],
+    *,
+    source: str,
+    model: str = "all",
+    settings: Mapping | None = None,
+) -> dict[str, str]:
+    """Return digests of the judges that measured tables take of a pipeline, by setting and name.
+
+    What is ``known`` by them is not looked at again, and what was looked at is put there.
+    """
+    from biaslab.pipeline import uses
+
+    first, found = _opened(*_given(source, model, settings)), {}
+    for one in (first, *first.others):
+        for use in uses.of_tables(one, names):
+            if use.setting != "model" and use.name:
+                key = f"{use.setting} {use.name}"
+                if key not in known:
+                    known[key] = uses.digest(use)
+                found[key] = known[key]
+    return found
+
+
+def pipeline_model(source: str, model: str) -> str:
+    """Return the model that the pipeline generates with, where a notebook's parameters say ``source`` and ``model``."""
+    return source if model == "all" and source != PIPELINE else model
+
+
+def table_of(measure: Callable | str) -> str:
+    """Return the table that a function of a paper measures (a name is its own); a ParameterError where it is none."""
+    if isinstance(measure, str):
+        return measure
+    module, name = getattr(measure, "__module__", ""), getattr(measure, "__name__", "")
+    parts = module.split(".")
+    if parts[:2] != ["biaslab", "papers"] or parts[3:] not in (["measure"], ["printed"]):
+        raise ParameterError(
+            f"{measure!r} measures nothing; give what a paper measures, such as biaslab.papers.paradox.percent_female."
+        )
+    return _OTHER_NAMES.get(f"{parts[2]}_{name}", f"{parts[2]}_{name}")
+
+
+@cache
+def _functions(room: str) -> dict[str, Callable]:
+    """Return the public functions that a room of papers defines, by the table that each fills."""
+    found = {}
+    for module in map(import_module, _modules_of(room)):
+        public = (f for f in vars(module).values() if isfunction(f) and f.__module__ == module.__name__)
+        found |= {name: f for f in public if (name := table_of(f)) in tables.schemas()}
+    return found
+
+
+# What is printed; what measures with a pipeline.
+_published, _pipeline = partial(_functions, "printed"), partial(_functions, "measure")
+
+
+def _modules_of(room: str) -> list[str]:
+    return [f"biaslab.papers.{paper}.{room}" for paper in tables.PAPERS]
+
+
+def modules() -> list[str]:
+    """Return the names of the modules that measured tables come from, whichever of them a notebook names."""
+    return [*_modules_of("printed"), *_modules_of("measure")]
+
+
+def _readable() -> list[str]:
+    """Return the names of all tables that a source can hold."""
+    return sorted({*_published(), *_pipeline()})

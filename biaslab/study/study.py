@@ -1,0 +1,545 @@
+"""What a notebook holds: where its inputs come from, and where its results go.
+
+A notebook opens one :class:`Study` from its parameters, takes measurements from it, and gives it the tables, figures
+and findings that the report shows. What lies between are ordinary calls on frames.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from biaslab.findings import Finding, level
+from biaslab.ground import shared, tables, values
+from biaslab.ground.errors import MissingInputError, ParameterError, RunError, unknown_name
+from biaslab.ground.places import project_root
+from biaslab.ground.progress import working
+from biaslab.keep import closure, store
+from biaslab.models import registry
+from biaslab.plots import texts
+from biaslab.study import sources
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
+
+    from biaslab.models.images import ImageSource
+    from biaslab.pipeline import Pipeline
+    from biaslab.settings import Settings
+
+# The folder of a run below which each notebook has its own.
+PARTS = ".parts"
+# Environment variable with the folder that notebooks of one start of a run write to, in place of their parts.
+ATTEMPT = "BIASLAB_ATTEMPT"
+# The file there that says how far a notebook's stages are.
+PROGRESS = "progress.log"
+_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
+_KEPT = "What was finished before is kept: {fix} and run it again."
+# A dict, as notebooks have it; never written to.
+_NO_SETTINGS: dict = {}
+
+
+def _made_with(value: str, words: str) -> str:
+    """Return a setting of images in words, such as ``guidance 7.5``, by words for a value."""
+    if value in ("null", "none"):
+        what = words.replace("{}", "").strip()
+        return f"no {what}" if value == "none" else f"{what} of its own"
+    return words.format(f"{float(value):g}")
+
+
+class Study:
+    """The inputs, tables and results of one notebook.
+
+    Args:
+        output_dir: Where tables, figures and findings go; empty for ``outputs/explore`` of the project.
+        source: ``published`` (the papers' printed numbers), ``ratings`` (the file ``ratings``), ``pipeline`` (images
+            are made and judged here, with the models and captions that ``model`` and ``settings`` name), the name of a
+            model that an installed package brings (the same with that model and its own settings), or a folder with
+            measured tables, such as another run's.
+        model: The model to look at, or ``all`` that the source has; where images are made the one that makes them: a
+            folder or a hub name, ``all`` being the model that the source names.
+        ratings: A file of ratings or shares, for ``source="ratings"``.
+        seed: The seed of images' noise, of samples of captions and of every other random draw.
+        settings: What the pipeline does, where images are made: values by group, as
+            :class:`biaslab.settings.Settings` has them.
+
+    Raises:
+        ParameterError: A parameter is out of its range, or a name is unknown.
+    """
+
+    def __init__(
+        self,
+        output_dir: str | Path = "",
+        *,
+        source: str = "published",
+        model: str = "all",
+        ratings: str = "",
+        seed: int = 0,
+        settings: dict = _NO_SETTINGS,
+    ) -> None:
+        values.check("settings", settings)
+        values.check_draws(seed=seed)
+        self.output_dir = Path(output_dir) if output_dir else project_root() / "outputs" / "explore"
+        # The folder of the start of a run that this process works for, where the study is a part of that run.
+        attempt = Path(named) if (named := os.environ.get(ATTEMPT)) else None
+        self._attempt = attempt if attempt and self.output_dir.is_relative_to(attempt.parents[1]) else None
+        if self._attempt:
+            # A part becomes whole under another name, and nothing that an ended run left alive can reach it.
+            self.output_dir = self._attempt / self.output_dir.relative_to(self._attempt.parents[1])
+        self.source = sources.check(source, ratings, model=model, settings=settings)
+        self.model = model
+        self._given_settings = dict(settings)
+        self.ratings = str(ratings)
+        self.seed = int(seed)
+        self._inputs: dict[str, pd.DataFrame] = {}
+        self._records: dict[str, list] = {"figures": [], "tables": [], "findings": []}
+        # By measured table: its models whose rows are what a paper prints.
+        self._printed: dict[str, list[str]] = {}
+
+    # -- inputs and tables ---------------------------------------------------------------------------
+
+    def measured(self, what: Callable | str, *, optional: bool = False) -> pd.DataFrame:
+        """Return measurements from this study's source, for this study's model.
+
+        Of a model that the source knows from other tables of the paper only there are no rows.
+
+        Args:
+            what: What measures them, such as ``paradox.percent_female``: called here where the source is a pipeline,
+                and looked up under its paper and name in any other source. A pipeline has one model of its own; rows of
+                others are the printed numbers beside it, and stay.
+            optional: Whether a source without these measurements gives a table without rows.
+
+        Raises:
+            InputError: The source's data do not fit the table.
+            MissingInputError: The source has no such measurements.
+            UnknownNameError: There is no such table, or the source has no such model.
+        """
+        import pandas as pd
+
+        name = sources.table_of(what)
+        if optional and not self.has(name):
+            why = sources.why_lacking(name, self.pipeline) if sources.makes_images(self.source) else ""
+            print(f"The source {self.source!r} has no {name}. {why}".strip())
+            return tables.check(pd.DataFrame(columns=tables.schema(name).names), name)
+        frame = self._read(name)
+        if self._takes_all(frame):
+            return frame
+        if self.model not in set(frame["model"]):
+            # A paper may have measured some of its models in some sections only.
+            paper = name.partition("_")[0]
+            if self.model not in (sources.models(paper, source=self.source, ratings=self.ratings) or ()):
+                kind = f"model in {name} ({self.source})"
+                raise unknown_name(kind, self.model, sorted(set(frame["model"])))
+            print(f"The source {self.source!r} has no {name} of {self.model}.")
+        return frame[frame["model"] == self.model].reset_index(drop=True)
+
+    def has(self, what: Callable | str) -> bool:
+        """Return whether the source holds what ``what`` measures, with rows of this study's model."""
+        name = sources.table_of(what)
+        if not sources.has(name, source=self.source, beside=self.settings.compare_with):
+            return False
+        try:
+            frame = self._read(name)
+        except MissingInputError:
+            # A corpus without images, of which there are no shares.
+            return False
+        return self._takes_all(frame) or self.model in set(frame["model"])
+
+    def _takes_all(self, frame: pd.DataFrame) -> bool:
+        return self.model == "all" or sources.makes_images(self.source) or "model" not in frame.columns
+
+    def _read(self, name: str) -> pd.DataFrame:
+        """Return a measured table whole, and write it beside the results: a run's folder is a source, too."""
+        if name not in self._inputs:
+            pipeline = self.pipeline if sources.makes_images(self.source) else None
+            with working(f"measuring {name}", self._progress_file):
+                self._inputs[name] = sources.measured(
+                    name, source=self.source, ratings=self.ratings, pipeline=pipeline
+                )
+            folder = (self._attempt or self._common) / sources.MEASURED
+            with self._writing(path := folder / f"{name}.csv"):
+                tables.write(self._inputs[name], path)
+            self._printed[name] = sources.printed_models(name, self._inputs[name])
+            self._write_records()
+        return self._inputs[name].copy()
+
+    # -- images --------------------------------------------------------------------------------------
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What the pipeline does: the settings given, what the model brings for others, and defaults."""
+        from biaslab.settings import Settings
+
+        given = Settings.of(self._given_settings)
+        if not sources.makes_images(self.source):
+            return given
+        model = sources.pipeline_model(self.source, self.model)
+        return given.for_model(model).filled(registry.settings(model))
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The pipeline that makes and judges images here; a MissingInputError where the source has tables only."""
+        from biaslab.pipeline import Pipeline, Settings
+
+        if not sources.makes_images(self.source):
+            raise MissingInputError(
+                f"This needs images, and source {self.source!r} has tables only: set source to 'pipeline' with a model "
+                "and settings."
+            )
+        model = sources.pipeline_model(self.source, self.model)
+        return Pipeline(
+            model, Settings.of(self._given_settings), seed=self.seed, progress_file=self._progress_file
+        )
+
+    @property
+    def real_faces(self) -> bool:
+        """Whether images behind captions may show real people: all but drawings do."""
+        return not sources.makes_images(self.source) or self.pipeline.training_pictures != registry.DRAWINGS
+
+    @property
+    def pipelines(self) -> dict[str, Pipeline]:
+        """The pipelines of this study's model and of those beside it, by what tables call the model; else none."""
+        images = sources.makes_images(self.source)
+        return {one.label: one for one in (self.pipeline, *self.pipeline.others)} if images else {}
+
+    def images(self, kind: str) -> ImageSource:
+        """Return images of one of :data:`biaslab.pipeline.KINDS`, as :meth:`biaslab.pipeline.Pipeline.images`."""
+        return self.pipeline.images(kind)
+
+    def judgements(self, kind: str, *, model: str = "", optional: bool = False) -> pd.DataFrame:
+        """Return what gate and judge made of images of a kind, as :meth:`biaslab.pipeline.Pipeline.judgements`.
+
+        ``model`` is one of :attr:`pipelines`, empty the study's own. With ``optional`` a source without these images
+        gives a table without rows, and says why.
+
+        Raises:
+            UnknownNameError: The study has no such model.
+        """
+        if model and model not in self.pipelines:
+            raise unknown_name("model of this study", model, self.pipelines)
+        try:
+            return (self.pipelines[model] if model else self.pipeline).judgements(kind)
+        except MissingInputError as missing:
+            if not optional:
+                raise
+            import pandas as pd
+
+            print(f"No images: {missing}")
+            of = ("prompt", "occupation", "text", "caption_id", "indicator", "rank")
+            return pd.DataFrame(columns=["image_id", *of, "outcome", "gender", "p_female"])
+
+    # -- analyses that take long -------------------------------------------------------------------------
+
+    def kept(
+        self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object
+    ) -> pd.DataFrame:
+        """Return ``analysis(*frames, **options)``, which takes seconds, computed once for all notebooks of a run.
+
+        It is kept on disk, keyed by the frames, the options and the code of the analysis, a pure function such as
+        ``paradox.amplification``.
+
+        Raises:
+            RunError: The disk is full.
+        """
+        key = hashlib.sha256(f"{closure.digest(analysis)} {sorted(options.items())}".encode())
+        for frame in frames:
+            key.update(frame.to_csv(index=False, float_format="%.17g").encode())
+        path = self._common / ".store" / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"
+        with self._writing(path):
+            frame = store.once(path, lambda: analysis(*frames, **options))
+        # Texts are objects, as the analysis gives them.
+        return frame.astype(dict.fromkeys(frame.select_dtypes("string").columns, object))
+
+    @contextmanager
+    def _writing(self, path: Path) -> Iterator[None]:
+        """Write something at ``path``, unless the disk is full, or the run that this notebook is part of has ended."""
+        if self._attempt is not None and not self._attempt.is_dir():
+            raise RunError(
+                f"The run that this notebook is part of has ended, so {path.name} is not written: its folder "
+                f"{self._common.parent} may be another run's by now. Start the run again."
+            )
+        with store.explaining(path, _KEPT):
+            yield
+
+    @cached_property
+    def _common(self) -> Path:
+        """What the notebooks of a run share: the folder of its parts; alone, a notebook has its own."""
+        parts = [folder for folder in self.output_dir.parents if folder.name == PARTS]
+        return parts[0] if parts else self.output_dir
+
+    @property
+    def _progress_file(self) -> Path | None:
+        """Where stages show progress in a run; alone, a notebook shows it below the cell."""
+        return None if self._common == self.output_dir else self.output_dir / PROGRESS
+
+    # -- results -------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        """Say where inputs come from and where results go."""
+        model = shared.named(self.model)
+        if sources.makes_images(self.source):
+            model = sources.pipeline_model(self.source, model)
+            come = f"images made and judged here, by {model}"
+        elif self.source == "published":
+            come = "numbers as the papers print them"
+        else:
+            what = {"ratings": f"ratings in {shared.named(self.ratings)}"}
+            come = what.get(self.source, f"measured tables in {shared.named(self.source)}")
+        folder, root = self._common, project_root()
+        folder = folder.parent if folder.name == PARTS else folder
+        go = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
+        return f"Study: {come}\n  model   {model}\n  seed    {self.seed}\n  results {go}"
+
+    def save(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
+        """Write a table for the report and return it as written: checked, with its columns in declared order, others
+        after them.
+
+        ``name`` is ``<paper>_<what>``, as declared in the paper's ``tables.yaml``. Without rows it is written as well,
+        so that its columns can be read; the report does not list it.
+
+        Raises:
+            InputError: It does not fit its declaration.
+            UnknownNameError: No table of that name is declared.
+        """
+        frame = tables.check(frame, name)
+        with self._writing(path := self.output_dir / "tables" / f"{name}.csv"):
+            tables.write(frame, path)
+        self._record("tables", {"name": name})
+        if frame.empty:
+            print(f"The source has no measurements for the table {name}, or nobody could be judged.")
+        return frame
+
+    def show(
+        self,
+        name: str,
+        figure: Figure,
+        *,
+        text: str = "",
+        model_shown: str = "",
+        main: bool = False,
+        **facts: object,
+    ) -> None:
+        """Show a figure with its title and caption, write it for the report, and close it.
+
+        A figure that draws nothing is no result: what it says instead is printed, and nothing is written.
+
+        Args:
+            name: ``<paper>_<what>``: lower-case words joined by underscores.
+            figure: The figure.
+            text: Name of its text in the paper's ``texts.yaml``; its own name where empty.
+            model_shown: One of :attr:`pipelines`, whose images it shows. Where there are several, the title names it;
+                of another than the first the figure's name does, too.
+            main: Whether the report's first page shows it; then narrow screens have a tall form of it where it has one.
+            facts: What the text names in braces; ``confidence`` (0–1) also gives ``level``, such as ``95 %``.
+
+        Raises:
+            ParameterError: The name has other characters, or the text names what is not given.
+            UnknownNameError: There is no such text.
+        """
+        import matplotlib as mpl
+        import matplotlib.pyplot as plt
+
+        from biaslab.plots import phone
+
+        text = text or name
+        several = list(self.pipelines) if model_shown else []
+        if model_shown in several[1:]:
+            name = f"{name}_{texts.as_name(model_shown)}"
+        if not _NAME.fullmatch(name):
+            raise ParameterError(f"{name!r} is not a name: use lower-case words joined by underscores.")
+        png, svg, tall = (
+            self.output_dir / "figures" / f"{name}.{kind}" for kind in ("png", "svg", "tall.png")
+        )
+        if not any(_is_data(artist, ax) for ax in figure.axes for artist in ax.get_children()):
+            # What an earlier call with other data left of it goes.
+            for path in (png, svg, tall):
+                path.unlink(missing_ok=True)
+            self._records["figures"] = [r for r in self._records["figures"] if r["name"] != name]
+            self._write_records()
+            said = " ".join(text.get_text() for ax in figure.axes for text in ax.texts)
+            print(
+                said
+                or f"Nothing is drawn for the figure {name}: every value is missing, and its table says why."
+            )
+            plt.close(figure)
+            return
+        if "confidence" in facts:
+            facts["level"] = level(facts["confidence"])
+        title, caption = texts.of_figure(text, facts)
+        title = f"{title}: {model_shown}" if len(several) > 1 else title
+        made = self.made if self._inputs or "pipeline" in vars(self) else ""
+        caption = f"{caption} {made}".strip()
+        # A fixed salt and no date make the same figure the same bytes; pictures in it stay as they are.
+        how = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
+        with self._writing(png), mpl.rc_context(how | _NO_LAYOUT):
+            png.parent.mkdir(parents=True, exist_ok=True)
+            page = _lay_out(figure)
+            _save_png(figure, png, page)
+            figure.savefig(svg, bbox_inches=page, facecolor="white", metadata={"Date": None})
+            tall.unlink(missing_ok=True)
+            if has_tall := bool(main) and phone.restack(figure):
+                _save_png(figure, tall, _page(figure))
+        record = {"name": name, "title": title, "caption": caption, "alt": caption, "main": bool(main)}
+        self._record("figures", record | {"kinds": ["png", "svg", *["tall.png"] * has_tall]})
+        _display(png, caption)
+        plt.close(figure)
+
+    def find(self, *findings: Finding | Iterable[Finding], main: bool = False, card: int = 0) -> None:
+        """Print findings, or lists of them, and record them for the report; where there are none, that is said.
+
+        ``main`` ones are among the first things that the report says of their paper. ``card`` is their place among the
+        cards that it opens with, from 1: the smallest five are shown, and one question is one card.
+        """
+        each = [f for given in findings for f in ([given] if isinstance(given, Finding) else given)]
+        printed = self.printed_models if each else set()
+        every = (
+            set().union(*(of["model"] for of in self._inputs.values() if "model" in of)) if each else set()
+        )
+        for finding in each:
+            # One about several models names them: "A and B", or "A, B, C"; one about none is about all.
+            about = (
+                {finding.model} & printed or set(re.split(", | and ", finding.model))
+                if finding.model
+                else every
+            )
+            known = bool(about) and about <= printed
+            told = {"main": bool(main or card), "card": int(card), "printed": known}
+            self._record("findings", finding.as_record() | told)
+            print(finding)
+        if not each:
+            print("The source has no measurements for this finding, or nobody could be judged.")
+
+    @property
+    def printed_models(self) -> set[str]:
+        """Models of which every measurement read so far is what a paper prints."""
+        by_table = {
+            name: set(frame["model"])
+            for name, frame in self._inputs.items()
+            if "model" in frame.columns and name != "pipeline_settings"
+        }
+        models = set().union(*by_table.values())
+        return models.difference(*(of.difference(self._printed[name]) for name, of in by_table.items()))
+
+    @cached_property
+    def made(self) -> str:
+        """How the images behind this study's numbers were made, a sentence a model; empty for printed numbers."""
+        name = "pipeline_settings"
+        if not self.has(name):
+            return ""
+        said = []
+        for model, rows in self.measured(name).groupby("model", sort=False):
+            value = rows.set_index("setting")["set_to"]
+            brought, told = registry.brought(model, "text-to-image"), registry.said(model, "made")
+            if brought and brought.draws:
+                said.append(f"{model}: {told}.")
+            elif {"generation.guidance_scale", "generation.steps"} <= set(value.index):
+                guidance = _made_with(value["generation.guidance_scale"], "guidance {}")
+                steps = _made_with(value["generation.steps"], "{} steps")
+                # Images of people whom prompts place may have a guidance of their own.
+                own = value.get("people.guidance_scale", "null")
+                pairs = "" if own == "null" else f" ({float(own):g} of people in pairs)"
+                named = f"{model} ({told})" if told else model
+                said.append(f"{named}: {guidance}{pairs}, {steps}.")
+        return " ".join(said)
+
+    def _record(self, kind: str, record: dict) -> None:
+        """Add a record, in place of an earlier one of the same."""
+        same = ("model", "question", "answer", "numbers") if kind == "findings" else ("name",)
+        others = [r for r in self._records[kind] if any(r[k] != record[k] for k in same)]
+        self._records[kind] = [*others, record]
+        self._write_records()
+
+    def _write_records(self) -> None:
+        whole = json.dumps({**self._records, "printed": self._printed}, ensure_ascii=False, indent=1)
+        with self._writing(path := self.output_dir / "records.json"):
+            self.output_dir.mkdir(parents=True, exist_ok=True)
+            store.replace(path, whole.encode(errors="replace"))
+
+
+def _is_data(artist: Artist, ax: Axes) -> bool:
+    """Return whether an artist stands at finite places in both of its axes' data coordinates, or is a picture."""
+    import numpy as np
+    from matplotlib.collections import Collection
+    from matplotlib.image import AxesImage
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    if isinstance(artist, AxesImage):
+        return True
+    if isinstance(artist, Collection):
+        return bool(np.isfinite(artist.get_datalim(ax.transData).get_points()).all())
+    # The background is a patch in axes' coordinates, a line across at one value in blended ones.
+    if not all(artist.get_transform().contains_branch_seperately(ax.transData)):
+        return False
+    if isinstance(artist, Line2D):
+        return bool(np.isfinite(artist.get_xydata()).all(axis=1).any())
+    return isinstance(artist, Patch)
+
+
+_DPI = 170
+# Once it is laid out a figure has no engine: with one, each saving draws all of it once more. After saving, matplotlib
+# gives a figure without an engine the one that these name.
+_NO_LAYOUT = {"figure.autolayout": False, "figure.constrained_layout.use": False}
+
+
+def _lay_out(figure: Figure) -> Bbox:
+    """Place what is in a figure once, for all the formats it is saved in, and return what it takes up, in inches.
+
+    For use under :data:`_NO_LAYOUT`, as the savings that follow.
+    """
+    # At the PNG's resolution: glyphs are as wide as whole pixels, so at another one texts are longer or shorter.
+    figure.set_dpi(_DPI)
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
+    figure.set_layout_engine(None)
+    return _page(figure)
+
+
+def _page(figure: Figure) -> Bbox:
+    """Return what a figure that is laid out takes up, in inches."""
+    import matplotlib as mpl
+
+    return figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
+
+
+def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
+    """Write a figure as PNG of 256 colours: charts need no more, and reports that embed them stay small."""
+    from PIL import Image
+
+    drawn = BytesIO()
+    quick = {"compress_level": 1}
+    figure.savefig(drawn, format="png", dpi=_DPI, bbox_inches=page, facecolor="white", pil_kwargs=quick)
+    image = Image.open(drawn).convert("RGB")
+    # A median cut takes six times as long for colours that are nearer by about one level of 255.
+    few = image.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    # It takes the background together with what is nearly as light.
+    colours, corner = few.getpalette(), 3 * few.getpixel((0, 0))
+    colours[corner : corner + 3] = image.getpixel((0, 0))
+    few.putpalette(colours)
+    few.save(path)
+
+
+def _display(picture: Path, alt: str) -> None:
+    """Show a saved figure in a notebook, in its own size, with a description for those who cannot see it."""
+    from IPython import get_ipython
+    from IPython.display import Image, display
+    from matplotlib import rcParams
+    from PIL import Image as Opened
+
+    if get_ipython() is None:
+        return
+    with Opened.open(picture) as opened:
+        width, height = (round(pixels * rcParams["figure.dpi"] / _DPI) for pixels in opened.size)
+    about = {"alt": alt, "width": width, "height": height}
+    display(Image(data=picture.read_bytes(), format="png"), metadata={"image/png": about})
