@@ -17,9 +17,8 @@ from multiprocessing import Pool
 import numpy as np
 import pandas as pd
 
-from biaslab import findings
 from biaslab.ground import tables
-from biaslab.papers import dalleval, paired, paradox, synthesis, triplets
+from biaslab.papers import dalleval, findings, paired, paradox, synthesis, triplets
 
 MODELS = "A", "B"
 OCCUPATIONS, PROFESSIONS, SCENES, TRIPLETS = 40, 20, 100, 40

@@ -259,7 +259,7 @@ def _export(given: argparse.Namespace) -> None:
 
 
 def _rate(given: argparse.Namespace) -> None:
-    from biaslab.findings import count
+    from biaslab.ground.wording import count
     from biaslab.runs import rate
 
     names = ("outputs", "seed", "paper", "show_faces", "overrides", "to")

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GUIDE = "## The embedded world, and real models"
 # What the reference has a page of, with the packages on it.
 REFERENCE = {
-    "study": ["biaslab.study", "biaslab.findings", "biaslab.settings"],
+    "study": ["biaslab.study", "biaslab.papers.findings", "biaslab.settings"],
     "paradox": ["biaslab.papers.paradox"],
     "paired": ["biaslab.papers.paired"],
     "dalleval": ["biaslab.papers.dalleval"],

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.findings import Finding, by_row, count, held_together, interval, moved, none_could, spoken
+from biaslab.ground.wording import count, interval, moved, none_could, spoken
+from biaslab.papers.findings import Finding, by_row, held_together
 
 
 def test_what_is_said_where_no_outcome_could():

@@ -7,15 +7,15 @@ import nbformat
 import pandas as pd
 import pytest
 
-from biaslab import findings
 from biaslab.captions import indicators, paraphrase
-from biaslab.findings import Finding
 from biaslab.ground import shared
 from biaslab.ground.errors import InputError
 from biaslab.judging import questions
 from biaslab.measures import captioning
 from biaslab.mitigation import endpoint
+from biaslab.papers import findings
 from biaslab.papers.dalleval import figures
+from biaslab.papers.findings import Finding
 from biaslab.papers.paired.analysis import mitigated
 from biaslab.prompts import triplets
 from biaslab.report import notebook

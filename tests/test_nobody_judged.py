@@ -12,11 +12,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from biaslab.findings import Finding
 from biaslab.generation.images import GeneratedImages
 from biaslab.ground import tables
 from biaslab.judging import blip, faces, objects, segmenters, zero_shot
 from biaslab.models.images import DescribedImages, Unreadable
+from biaslab.papers.findings import Finding
 from biaslab.pipeline.stages import Stages
 from biaslab.runs import params, runner
 

@@ -6,7 +6,8 @@ import pytest
 
 from biaslab import cli
 from biaslab.ground.errors import RunError
-from biaslab.runs import compare, records
+from biaslab.report import records
+from biaslab.runs import compare
 
 RUN = {"run": "mine", "title": "Mine", "status": "ok", "parameters": {}, "notebooks": [], "inputs": {}}
 RUN |= {key: {} for key in ("seeds", "biaslab", "packages", "platform")}

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from biaslab import report
-from biaslab.findings import Finding
 from biaslab.ground import tables
 from biaslab.papers import paradox
+from biaslab.papers.findings import Finding
 from biaslab.plots import style
 from biaslab.study import Study
 

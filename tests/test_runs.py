@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 
 from biaslab import cli
-from biaslab.findings import Finding
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.papers.findings import Finding
 from biaslab.runs import export, params, runner
 from biaslab.study.study import ATTEMPT
 
@@ -26,7 +26,7 @@ CELL = 'output_dir = ""\nsource = "published"\nmodel = "all"\nseed = 0\nshare = 
 CODE = """
 import pandas as pd, matplotlib.pyplot as plt
 from biaslab.plots import texts
-from biaslab.findings import Finding
+from biaslab.papers.findings import Finding
 from biaslab.study import Study
 study = Study(output_dir, source=source, model=model, seed=seed)
 rows = dict(model=model, approach="naive", occupation="OCC", source="generated", prompt="1",

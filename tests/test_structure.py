@@ -6,8 +6,6 @@ from graphlib import TopologicalSorter
 from operator import attrgetter
 from pathlib import Path
 
-import pytest
-
 from biaslab.ground import plugins, tables
 from biaslab.plots import texts
 from biaslab.runs.params import Notebook, find_notebooks
@@ -16,18 +14,22 @@ from biaslab.settings import Settings
 ROOT = Path(__file__).parents[1]
 # The package, and the world, which only its entry points bring to it, with what trains its models.
 PACKAGES = {"biaslab": ROOT, "biaslab_world": ROOT / "world", "training": ROOT / "world"}
-# Below papers: whatever they are built from knows none of them.
-GROUND = (
-    "attribution",
-    "captions",
-    "generation",
-    "judging",
-    "mitigation",
-    "net",
-    "measures",
-    "stats",
-    "pipeline",
-    "plots",
+# Rooms from the top floor down; imports run downwards, and between rooms of one floor.
+FLOORS = (
+    ("cli",),
+    ("runs",),
+    ("report",),
+    ("study",),
+    ("papers",),
+    ("plots",),
+    ("pipeline", "settings"),
+    ("attribution", "mitigation"),
+    ("captions", "generation", "judging", "prompts", "ratings"),
+    ("net",),
+    ("models",),
+    ("lexicons", "measures", "published", "stats"),
+    ("keep",),
+    ("ground",),
 )
 
 
@@ -95,6 +97,20 @@ def test_no_module_waits_for_itself():
     sorter.prepare()  # raises CycleError, which names the circle
 
 
+def test_imports_run_downwards():
+    floor = {room: k for k, rooms in enumerate(FLOORS) for room in rooms}
+    upward = []
+    for name, tree in TREES.items():
+        here, *rest = name.split(".")
+        for module, taken in imports(tree, when_loaded=False) if here == "biaslab" and rest else ():
+            other = (module.split(".") + [taken])[1]
+            if package_of(module) == "biaslab" and other in floor and floor[other] < floor[rest[0]]:
+                upward.append(f"{name} imports {module}")
+    assert upward == []
+    rooms = {path.stem for path in (ROOT / "biaslab").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert rooms - {"__init__", "__pycache__"} == set(floor)
+
+
 def test_no_private_name_is_imported_from_another_module():
     found = [
         f"{name}: {module}.{taken}"
@@ -151,18 +167,6 @@ def test_what_users_load_of_the_world_needs_nothing_that_trains_it():
         if package_of(name) == "biaslab_world":
             of = {package_of(module) for module, _ in imports(TREES[name], when_loaded=False)}
             assert "training" not in of, name
-
-
-# -- rooms ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("room", GROUND)
-def test_papers_are_built_from_rooms_that_know_none_of_them(room):
-    for name in MODULES:
-        if name.startswith(f"biaslab.{room}"):
-            above = {m for m, _ in imports(TREES[name], when_loaded=False) if m.startswith("biaslab.papers")}
-            assert above == set(), name
-            assert "biaslab.study" not in needed(name), name
 
 
 # -- what notebooks show -----------------------------------------------------------------------------------

@@ -23,9 +23,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.findings import count
 from biaslab.ground.errors import RunError
-from biaslab.judging.names import PLUGIN
+from biaslab.ground.wording import count
 from biaslab.keep import closure
 from biaslab.keep.store import digest, guarded, is_held
 
@@ -205,7 +204,7 @@ def _state(path: Path) -> tuple[str, str]:
     other = sorted(name for name in {**code, **here} if code.get(name) != here.get(name))
     if not other:
         return CURRENT, ""
-    if f'"{PLUGIN}' in inputs:
+    if '"plugin:' in inputs:
         return UNKNOWN, "judged by another package, which may have been paid for"
     # What is from elsewhere, or not installed, cannot be compared here.
     changed = any(closure.follows(n) or here.get(n, "none") != "none" for n in other)

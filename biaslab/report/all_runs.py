@@ -9,9 +9,8 @@ from typing import Any
 
 from biaslab.ground.errors import RunError
 from biaslab.keep.store import check_target
-from biaslab.report import cards
+from biaslab.report import cards, records
 from biaslab.report.pages import asset, format_seconds, format_time, href, is_page, write_from
-from biaslab.runs import records
 
 # Runs that the page shows with their cards; of older ones it has the names.
 SHOWN = 20

@@ -14,9 +14,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from biaslab.findings import level
 from biaslab.ground import reading
 from biaslab.ground.errors import InputError
+from biaslab.ground.wording import level
 from biaslab.report import cards
 from biaslab.report.marks import drawn, number
 from biaslab.report.pages import asset, file_inside, format_seconds, format_time, href, write_from

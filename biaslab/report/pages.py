@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from biaslab.findings import count
+from biaslab.ground.wording import count
 from biaslab.keep.store import replace
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from biaslab.ground import tables
 from biaslab.ground.errors import InputError, ParameterError, RunError, name_help
 from biaslab.ground.shared import folders as private_folders
 from biaslab.ground.shared import named, without
-from biaslab.runs import records, units
+from biaslab.report import records
+from biaslab.runs import units
 from biaslab.runs.limits import LIMITS
 from biaslab.runs.params import run_name
 from biaslab.runs.runner import check_tables, now, write_json, write_table

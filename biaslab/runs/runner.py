@@ -30,15 +30,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from biaslab import __version__
-from biaslab.findings import count, held_together
 from biaslab.ground import places, plugins, processor, shared, tables
 from biaslab.ground.errors import InputError, ParameterError, RunError, loading, name_help, unknown_name
 from biaslab.ground.values import check_draws, dotted
+from biaslab.ground.wording import count
 from biaslab.keep import closure, store
 from biaslab.keep.engine import THREADS, threads, threads_given
 from biaslab.models import registry
+from biaslab.papers.findings import held_together
 from biaslab.plots import texts
-from biaslab.runs import coverage, kernels, limits, records
+from biaslab.report import records
+from biaslab.runs import coverage, kernels, limits
 from biaslab.runs.params import Notebook, RunParams, as_yaml, paper_order
 from biaslab.study import Study, sources
 from biaslab.study.study import ATTEMPT, PARTS, PROGRESS

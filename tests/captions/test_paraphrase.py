@@ -294,7 +294,7 @@ def test_an_endpoint_that_is_out_of_order_ends_the_run(piped, server):
 
 
 NOTEBOOK = """
-from biaslab.findings import Finding
+from biaslab.papers.findings import Finding
 from biaslab.study import Study
 study = Study(output_dir, source=source, model=model, seed=seed, settings=settings)
 prompts = study.pipeline.prompts("paraphrased")

@@ -8,13 +8,14 @@ from math import isfinite, nan
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, Mark, away, each, interval, p_words, spoken, verdict
+from biaslab.ground.wording import interval, p_words, spoken
 from biaslab.judging.words import NOT_READ, TONE_BY_PIXELS, TONE_ON_PHOTOGRAPHS
 from biaslab.models import registry
 from biaslab.papers.dalleval.analysis import people
 from biaslab.papers.dalleval.analysis.detector import ALL, CANNOT, LEAST_YOUDEN, RIVALS
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 from biaslab.papers.dalleval.analysis.skills import HUMAN
+from biaslab.papers.findings import Finding, Mark, away, each, verdict
 
 _UNITS = {"released": "as released", "released_signed": "the same, NumPy 1", "cielab": "in CIELAB units"}
 _COMPUTATIONS = {
@@ -599,7 +600,7 @@ def _verdict(
     question: str, answers: tuple[str, str, str], row: dict, value: str, unit: str, *details: str,
     p: float, confidence: float, of: str, figure: str, **more,
 ) -> Finding:  # fmt: skip
-    """Return a finding that claims a difference, with what :func:`biaslab.findings.verdict` says of the value."""
+    """Return a finding that claims a difference, with what :func:`.findings.verdict` says of the value."""
     tested = verdict(row[value], p, answers, confidence)
     said = tested.pop("answer")
     return _finding(question, said, row, value, unit, *details, of=of, figure=figure, **tested, **more)

@@ -13,8 +13,9 @@ from math import isfinite, nan
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, Mark, count, interval, level, moved, none_could, p_words, spoken
+from biaslab.ground.wording import count, interval, level, moved, none_could, p_words, spoken
 from biaslab.models import registry
+from biaslab.papers.findings import Finding, Mark
 from biaslab.papers.paired.analysis.dependence import ASSUMED_NONE, LISTS, WORST
 from biaslab.papers.paired.analysis.means import CELL
 from biaslab.papers.paired.analysis.mitigated import NO_DIFFERENCE

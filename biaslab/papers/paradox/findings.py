@@ -12,8 +12,9 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.captions.settings import SELECTED
-from biaslab.findings import Finding, Mark, by_row, count, each, from_row, p_words, spoken
+from biaslab.ground.wording import count, p_words, spoken
 from biaslab.models import registry, truths
+from biaslab.papers.findings import Finding, Mark, by_row, each, from_row
 from biaslab.papers.paradox.analysis.captions import FETCHED
 from biaslab.papers.paradox.analysis.groups import LEAST_IMAGES
 from biaslab.papers.paradox.figures import APPROACH_NAMES

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, by_row, count, each, from_row, interval, spoken
+from biaslab.ground.wording import count, interval, spoken
 from biaslab.measures.amplification import DEFINITIONS
+from biaslab.papers.findings import Finding, by_row, each, from_row
 from biaslab.papers.paradox.analysis.groups import percents
 from biaslab.papers.paradox.findings import weighed
 from biaslab.papers.ratings.analysis import LABEL_SETS

@@ -5,7 +5,7 @@ All of it is computed from the papers' tables.
 
 from biaslab.papers.synthesis import figures, findings
 from biaslab.papers.synthesis.curve import choice_effect, exclusion_by_measure, specification_curve
-from biaslab.papers.synthesis.models import model_differences, models, own_units, units
+from biaslab.papers.synthesis.models import model_differences, models, units
 
 __all__ = [
     "choice_effect",
@@ -14,7 +14,6 @@ __all__ = [
     "findings",
     "model_differences",
     "models",
-    "own_units",
     "specification_curve",
     "units",
 ]

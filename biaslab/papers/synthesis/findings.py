@@ -8,7 +8,8 @@ from __future__ import annotations
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, count, each, interval, none_could, spoken
+from biaslab.ground.wording import count, interval, none_could, spoken
+from biaslab.papers.findings import Finding, each
 
 
 def curve(table: pd.DataFrame) -> list[Finding]:

@@ -18,7 +18,6 @@ from biaslab.ground import tables
 from biaslab.ground.errors import InputError
 from biaslab.measures import plugins, stereotype_score_from_percent
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
-from biaslab.study import Study
 
 POINTS = "points"
 _RANGES = {"gender": "0 to 0.5", "skin_tone": "0 to 0.18"}
@@ -43,30 +42,6 @@ GAP = "Neutral nearer to masculine, {metric}"
 AMPLIFICATION = "Amplification, {definition}"
 COMPARISON = "woman - man"
 _TONES = [str(tone) for tone in range(1, 11)]
-
-
-def own_units(study: Study) -> pd.DataFrame:
-    """Return what the measures of other packages that the setting ``measures`` names are means of.
-
-    Returns:
-        Columns model, measure, measure_unit, unit (what was asked), value, and floor (what chance alone gives).
-
-    Raises:
-        InputError: A measure returns another table, or two measures have one name.
-        ParameterError, UnknownNameError: A measure cannot be loaded, or no installed package brings it.
-    """
-    frames, by = [pd.DataFrame(columns=_OWN)], {}
-    for name in study.settings.measures:
-        frames.append(plugins.load(name)(study))
-        for said in frames[-1]["measure"].unique():
-            if by.setdefault(said, name) != name:
-                raise InputError(
-                    f"The measures {by[said]} and {name} both return {said!r}; name one of them otherwise."
-                )
-    return pd.concat(frames[1:] or frames, ignore_index=True)
-
-
-_OWN = [*plugins.COLUMNS, plugins.FLOOR]
 
 
 def models(
@@ -98,7 +73,7 @@ def models(
         by_prompt: ``dalleval_attribute_prompt_difference``.
         gaps: ``triplets_disparity_gap``.
         amplification: ``paradox_amplification``.
-        own: What :func:`own_units` returns; of each measure the mean over what was asked.
+        own: What ``study.own_measures`` returns; of each measure the mean over what was asked.
 
     Raises:
         InputError: A measure of ``own`` has the name of one of the papers'.
@@ -209,7 +184,7 @@ def units(
         by_prompt: ``dalleval_attribute_prompt_difference``.
         similarity: ``triplets_similarity``.
         occupations: ``paradox_occupation_amplification``.
-        own: What :func:`own_units` returns.
+        own: What ``study.own_measures`` returns.
 
     Returns:
         model, measure, measure_unit, list (of stereotypes, which a score is the mean of; else empty), unit (what was

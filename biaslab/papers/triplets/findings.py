@@ -11,8 +11,9 @@ from math import isfinite, nan
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, Mark, count, each, interval, level, none_could, spoken, verdict
+from biaslab.ground.wording import count, interval, level, none_could, spoken
 from biaslab.models import registry
+from biaslab.papers.findings import Finding, Mark, each, verdict
 from biaslab.papers.triplets.analysis import ALL_GROUPS, ALL_MODELS, ALL_OBJECTS, decisive, relative
 from biaslab.papers.triplets.figures import GROUP_NAMES, METRIC_NAMES, layer_name, stand_ins, strongest
 from biaslab.plots.texts import as_name

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from biaslab.findings import spoken
 from biaslab.ground.errors import InputError, UnknownNameError
+from biaslab.ground.wording import spoken
 from biaslab.papers import paradox, ratings
 from biaslab.papers.ratings import figures, findings
 from biaslab.papers.ratings.analysis import LABEL_SETS, RULES

@@ -38,7 +38,7 @@ def frame(**changed):
 
 
 def test_a_measure_of_another_package_stands_beside_the_papers(study):
-    own = synthesis.own_units(study)
+    own = study.own_measures()
     shares = study.measured(paired.percent_female)
     pairs = shares[(shares["setting"] == "paired") & (shares["model"] != "other")].dropna(
         subset="percent_female"
@@ -63,7 +63,7 @@ def test_a_measure_of_another_package_stands_beside_the_papers(study):
 
 
 def test_a_measure_has_a_name_of_its_own(study):
-    own = synthesis.own_units(study)
+    own = study.own_measures()
     score = {
         "model": "a",
         "aspect": "power",

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.findings import Finding, by_row, each, from_row, interval, level, spoken
+from biaslab.ground.wording import interval, level, spoken
+from biaslab.papers.findings import Finding, by_row, each, from_row
 from biaslab_world.calibration.figures import KIND_NAMES, NAMES
 from biaslab_world.calibration.measure import MATCHED, WORLD
 

@@ -9,6 +9,8 @@ from math import isfinite, nan
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
+from biaslab.ground.wording import count, interval, moved, p_words, spoken
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -274,52 +276,6 @@ def each(
     return found
 
 
-def spoken(value: float) -> str:
-    """Return a number with as many digits as a sentence needs: three that count, at most two after the point."""
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    # A number below 0 that rounds to 0 has no sign.
-    return f"{round(float(value), digits) + 0.0:,.{digits}f}"
-
-
-def interval(row, low: str = "ci_low", high: str = "ci_high") -> str:
-    """Return the limits of a row as ``0.3 to 2.1``; ``no interval`` where it has none."""
-    return f"{spoken(row[low])} to {spoken(row[high])}" if isfinite(row[low] + row[high]) else "no interval"
-
-
-def moved(low: float, high: float, up: str, down: str, neither: str) -> str:
-    """Return the word for an interval above 0, below 0, or holding 0 (or none)."""
-    # What is 0 but for the rounding of a computer is on neither side.
-    return up if low > 1e-9 else down if high < -1e-9 else neither
-
-
 def away(rows: pd.DataFrame) -> int:
     """Return how many intervals of a table exclude 0."""
     return int(((rows["ci_low"] > 0) | (rows["ci_high"] < 0)).sum())
-
-
-def level(confidence: float) -> str:
-    """Return a level of confidence (0–1) as ``95 %``."""
-    return f"{100 * confidence:g} %"
-
-
-def count(n: float, one: str, many: str) -> str:
-    """Return a number with its noun: ``1 image``, ``1,200 images``."""
-    return f"{n:,.0f} {one if n == 1 else many}"
-
-
-def p_words(p: float) -> str:
-    """Say a p-value: ``p < 0.001`` or ``p = 0.031``; ``no test`` where there is none."""
-    return "no test" if not isfinite(p) else "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
-
-
-def none_could(each: str, smallest: float, level: float, *, takes: int | None = None, of: str = "") -> str:
-    """Say that no outcome could have been significant at a ``level`` (0–1), as each test has so many observations.
-
-    ``each`` says how many, such as ``6 people``; ``smallest`` is the smallest p after correction that any outcome could
-    have given; ``takes`` is how many it takes for one to be possible, where known, and ``of`` what these are.
-    """
-    text = (
-        f"with {each} each no outcome could be significant: corrected, p is {min(smallest, 1):.2g} at least"
-    )
-    needed = f"; it takes {takes:,} {of} each" if takes else ""
-    return f"{text}, not below {level:.2g}{needed}"
