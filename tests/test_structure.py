@@ -103,7 +103,7 @@ def test_imports_run_downwards():
     for name, tree in TREES.items():
         here, *rest = name.split(".")
         for module, taken in imports(tree, when_loaded=False) if here == "biaslab" and rest else ():
-            other = (module.split(".") + [taken])[1]
+            other = [*module.split("."), taken][1]
             if package_of(module) == "biaslab" and other in floor and floor[other] < floor[rest[0]]:
                 upward.append(f"{name} imports {module}")
     assert upward == []
