@@ -303,7 +303,7 @@ def counted(source, *cells, takes=()):
 
 
 def test_what_a_study_is_asked_for_counts_where_it_is_measured():
-    asked = (IMPORTED, "study.measured(paradox.percent_female)", "study.has(paradox.measure.settings)")
+    asked = (IMPORTED, "study.load(paradox.percent_female)", "study.has(paradox.measure.settings)")
     taken = {"takes": ["paradox_percent_female"]}
     measure, printed = "papers.paradox.measure", "papers.paradox.printed"
     for source in ("published", "ratings", "outputs/mine"):

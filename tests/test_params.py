@@ -251,11 +251,11 @@ def test_a_notebook_just_begun_is_passed_over(project, tmp_path):
 
 def test_tables_that_a_notebook_takes_and_those_it_does_without(tmp_path, write_notebook):
     cells = (
-        "%matplotlib inline\nwomen = study.measured(paradox.percent_female)",
-        "women = study.measured(paradox.percent_female)\npairs = study.measured(paradox.caption_pairs, optional=True)",
-        "printed = study.kept(paired.people, study.measured(paired.printed.printed_value))",
-        'if study.has(paired.people):\n    study.measured("paired_prompts")',
-        'study.has("paired_images")\nother.measured()\nmeasured(paradox.similarity)',
+        "%matplotlib inline\nwomen = study.load(paradox.percent_female)",
+        "women = study.load(paradox.percent_female)\npairs = study.load(paradox.caption_pairs, optional=True)",
+        "printed = study.cached(paired.people, study.load(paired.printed.printed_value))",
+        'if study.has(paired.people):\n    study.load("paired_prompts")',
+        'study.has("paired_images")\nother.load()\nload(paradox.similarity)',
     )
     write_notebook(tmp_path / "a.ipynb", CELL, *cells)
     (notebook,) = params.find_notebooks(tmp_path)
@@ -500,10 +500,10 @@ def test_literals_that_python_cannot_read_are_an_error_of_their_notebook(tmp_pat
 
 def test_cells_that_python_cannot_read_are_the_notebooks_own_matter(tmp_path, write_notebook):
     calls = [
-        f"study.measured({what})"
+        f"study.load({what})"
         for what in ("-" * 20_000 + "1", "a." * 20_000 + "b", "a." * 400 + "b", "[{[]}]")
     ]
-    for k, call in enumerate([*calls, "study.measured(paradox.percent_female)"]):
+    for k, call in enumerate([*calls, "study.load(paradox.percent_female)"]):
         write_notebook(tmp_path / f"nb/paradox/{k}.ipynb", "seed = 1", call)
     found = params.find_notebooks(tmp_path / "nb")
     assert len(found) == 5

@@ -480,9 +480,9 @@ def test_a_source_of_tables_has_no_images(tmp_path, source):
     assert none.empty and {"image_id", "occupation", "outcome", "gender"} <= set(none)
     if source == "published":
         with pytest.raises(MissingInputError, match="Published has no paradox_indicators: it takes images"):
-            study.measured("paradox_indicators")
+            study.load("paradox_indicators")
         with pytest.raises(UnknownNameError, match="no table of measurements in published named 'paradox_x'"):
-            study.measured("paradox_x")
+            study.load("paradox_x")
 
 
 def test_printed_numbers_stand_beside_the_pipelines_own(fake):
@@ -506,15 +506,15 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
 def test_a_study_on_a_pipeline_keeps_what_stands_beside(fake, tmp_path):
     study = Study(tmp_path / "out", source="mini", settings={"compare_with": "published"})
     study.__dict__["pipeline"] = fake()
-    assert set(study.measured("paradox_percent_female")["model"]) == {"fake", "SD 1.4", "SD 1.5"}
+    assert set(study.load("paradox_percent_female")["model"]) == {"fake", "SD 1.4", "SD 1.5"}
     assert study.has("paradox_gender_words") and not study.has("ratings_agreement")
     # A run's folder is a source: it holds what was measured.
     again = Study(tmp_path / "more", source=str(tmp_path / "out"), model="fake")
-    assert len(again.measured("paradox_percent_female")) == len(fake_rows(study))
+    assert len(again.load("paradox_percent_female")) == len(fake_rows(study))
 
 
 def fake_rows(study):
-    whole = study.measured("paradox_percent_female")
+    whole = study.load("paradox_percent_female")
     return whole[whole["model"] == "fake"]
 
 
@@ -830,7 +830,7 @@ def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch
     taking = set()
     for name in measured:
         try:
-            made.measured(name)
+            made.load(name)
         except MissingInputError as error:
             assert "captions and no images" in str(error), name
             taking.add(name)

@@ -59,9 +59,9 @@ def _scores(study):
 
 def _planted(study, aspect, stereotype):
     """Return the score that the world has for the people who were asked for in pairs, by the exact probabilities."""
-    people = study.measured(measure.people)
+    people = study.load(measure.people)
     people = people[(people["setting"] == "paired") & (people["aspect"] == aspect)]
-    texts = study.measured(measure.prompts).set_index("prompt_id")["text"]
+    texts = study.load(measure.prompts).set_index("prompt_id")["text"]
     scores = {}
     for image_id, rows in people.groupby("image_id"):
         read = pairs.read(texts[image_id.rpartition("/")[0]])
@@ -97,7 +97,7 @@ def test_without_bias_the_score_is_zero(worlds):
 
 
 def test_the_judge_finds_who_is_who_on_renders(worlds):
-    renders = worlds("default").measured(measure.renders)
+    renders = worlds("default").load(measure.renders)
     truth = paired.truth(renders, confidence=0.95).set_index("measure")["percent"]
     assert truth["gate"] >= 97
     assert truth["gender_unambiguous"] >= 98
@@ -107,7 +107,7 @@ def test_the_judge_finds_who_is_who_on_renders(worlds):
 def test_one_round_of_the_critic_takes_the_bias_away(worlds):
     study = worlds("default")
     scores = _scores(study).set_index(["model", "aspect", "setting", "stereotype"])
-    valid = paired.valid_images(study.measured(measure.people), confidence=0.95).set_index(
+    valid = paired.valid_images(study.load(measure.people), confidence=0.95).set_index(
         ["aspect", "setting", "measure"]
     )
     for aspect in ("occupation", "power"):
@@ -118,7 +118,7 @@ def test_one_round_of_the_critic_takes_the_bias_away(worlds):
         # The smaller design here has a standard error of some 5 points; the full one must stay below 6.
         assert abs(after) < 12
         assert valid.loc[(aspect, "faircritic", "people"), "change"] > -5
-    critiques = study.measured(measure.critiques)
+    critiques = study.load(measure.critiques)
     whole = critiques[critiques["identity"] == ""].set_index("aspect")
     assert (whole["biased"] == "yes").all()
     assert whole["reasons"].str.len().min() > 40
@@ -142,18 +142,18 @@ def test_the_intervention_is_tried_on_the_most_biased(worlds):
     study = worlds("default")
     top = study.pipeline.people.top_occupations()
     assert {gender: len(names) for gender, names in top.items()} == {"male": 5, "female": 5}
-    people = study.measured(measure.people)
+    people = study.load(measure.people)
     tried = people[(people["setting"] == "intervention") & (people["aspect"] == "occupation")]
     # 5 x 5 pairs in 2 orders, of two people each.
     assert len(tried) == 100
     assert set(tried["occupation"]) == {name for names in top.values() for name in names}
-    shares = study.measured(measure.percent_female)
+    shares = study.load(measure.percent_female)
     shares = shares[(shares["model"] == "world") & (shares["aspect"] == "occupation")]
     assert set(shares["setting"]) == {"single", "paired", "paired_top5", "intervention_top5", "faircritic"}
 
 
 def test_everyone_asked_for_has_a_row(worlds):
-    people = worlds("default").measured(measure.people)
+    people = worlds("default").load(measure.people)
     # Pairs: 8 x 8 x 2 and 36 x 2 x 2; one person: 16 x 2 and 36 x 2 x 2; alike and same: 16 each; three: 4 x 3.
     n = people.groupby(["setting", "aspect"]).size()
     assert n["paired", "occupation"] == n["faircritic", "occupation"] == 2 * 128

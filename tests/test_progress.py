@@ -94,5 +94,5 @@ def test_measurements_say_that_they_are_made(tmp_path, monkeypatch):
 
     original = sources.measured
     monkeypatch.setattr(sources, "measured", measured)
-    assert len(study.measured("paradox_percent_female"))
+    assert len(study.load("paradox_percent_female"))
     assert set(said) == {"measuring paradox_percent_female"}

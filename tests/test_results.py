@@ -161,7 +161,7 @@ def test_no_finding_is_said_and_not_recorded(study, capsys):
 
 
 def test_findings_of_printed_numbers_say_so(study):
-    shares = study.measured(paradox.percent_female)
+    shares = study.load(paradox.percent_female)
     study.find(Finding("How many?", "Few.", model=model) for model in (shares["model"].iloc[0], "other"))
     assert [f["printed"] for f in records(study)["findings"]] == [True, False]
 

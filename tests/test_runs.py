@@ -248,8 +248,8 @@ def test_a_rerun_keeps_the_inputs_of_tables_that_are_found_again(project, tmp_pa
 from biaslab.papers import paradox
 from biaslab.study import Study
 study = Study(output_dir, source=source, seed=seed)
-shares = study.measured("paradox_percent_female")
-found = study.kept(paradox.amplification, shares, seed=seed, replicates=100, confidence=0.95)
+shares = study.load("paradox_percent_female")
+found = study.cached(paradox.amplification, shares, seed=seed, replicates=100, confidence=0.95)
 study.save("paradox_amplification", found)
 """
     text = f"run: mine\nsource: {source}\n"
@@ -741,8 +741,8 @@ def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
         lambda: study.save("paradox_percent_female", frame),
         lambda: study.find(Finding("Which?", "Two.")),
         lambda: study.show("paradox_line", plt.figure()),
-        lambda: study.measured("paradox_percent_female"),
-        lambda: study.kept(paradox.reduction, frame),
+        lambda: study.load("paradox_percent_female"),
+        lambda: study.cached(paradox.reduction, frame),
     ):
         with pytest.raises(RunError, match=r"The run that this notebook is part of has ended"):
             write()
@@ -788,7 +788,7 @@ def test_what_was_changed_on_disk_is_noticed(finished, project, tmp_path):
 READS = """
 from biaslab.study import Study
 study = Study(output_dir, source=source, seed=seed)
-study.save("paradox_percent_female", study.measured("paradox_percent_female"))
+study.save("paradox_percent_female", study.load("paradox_percent_female"))
 """
 
 

@@ -37,13 +37,13 @@ FRAME = pd.DataFrame({"x": [1.5, 2.5], "word": ["a", "b"]})
 
 def test_an_analysis_is_computed_once_for_all_notebooks_of_a_run(tmp_path, analysis, versions):
     parts = tmp_path / "mine/.parts"
-    first = Study(parts / "paradox/a").kept(analysis, FRAME, seed=3)
-    again = Study(parts / "synthesis/b").kept(analysis, FRAME.copy(), seed=3)
+    first = Study(parts / "paradox/a").cached(analysis, FRAME, seed=3)
+    again = Study(parts / "synthesis/b").cached(analysis, FRAME.copy(), seed=3)
     assert analysis.computed == [3]
     pd.testing.assert_frame_equal(first, again)
     assert len(list((parts / ".store").glob("counted-*.parquet"))) == 1
     # Alone, a notebook keeps it in its own folder.
-    Study(tmp_path / "alone").kept(analysis, FRAME, seed=3)
+    Study(tmp_path / "alone").cached(analysis, FRAME, seed=3)
     assert analysis.computed == [3, 3]
 
 
@@ -52,7 +52,7 @@ def test_it_is_computed_again_after_code_frames_or_options_change(tmp_path, anal
 
     def new(*frames, **options):
         before = len(analysis.computed)
-        study.kept(analysis, *frames, **options)
+        study.cached(analysis, *frames, **options)
         return len(analysis.computed) > before
 
     assert new(FRAME) and not new(FRAME)
@@ -74,22 +74,22 @@ def test_it_is_computed_again_after_code_frames_or_options_change(tmp_path, anal
 
 def test_what_is_kept_is_what_the_call_gives(tmp_path):
     study = Study(tmp_path)
-    shares = study.measured(paradox.percent_female)
+    shares = study.load(paradox.percent_female)
     expected = paradox.share_intervals(shares, confidence=0.9)
     for _ in range(2):
-        found = study.kept(paradox.share_intervals, shares, confidence=0.9)
+        found = study.cached(paradox.share_intervals, shares, confidence=0.9)
         pd.testing.assert_frame_equal(found, expected)
 
 
 def test_what_is_damaged_is_computed_again(tmp_path):
     study = Study(tmp_path)
-    shares = study.measured(paradox.percent_female)
-    expected = study.kept(paradox.share_intervals, shares, confidence=0.9)
+    shares = study.load(paradox.percent_female)
+    expected = study.cached(paradox.share_intervals, shares, confidence=0.9)
     (path,) = (tmp_path / ".store").glob("*.parquet")
     whole = path.read_bytes()
     for damaged in (whole[:-5], whole[:100] + b"x" + whole[101:], b""):
         path.write_bytes(damaged)
-        pd.testing.assert_frame_equal(study.kept(paradox.share_intervals, shares, confidence=0.9), expected)
+        pd.testing.assert_frame_equal(study.cached(paradox.share_intervals, shares, confidence=0.9), expected)
         assert path.read_bytes() == whole
 
 
@@ -129,29 +129,29 @@ def test_wrong_parameters_are_refused_at_once(tmp_path, wrong):
 def test_what_a_source_lacks_is_no_rows_where_it_is_optional(tmp_path, capsys):
     study = Study(tmp_path)
     with pytest.raises(MissingInputError):
-        study.measured(paradox.caption_pairs)
-    pairs = study.measured(paradox.caption_pairs, optional=True)
+        study.load(paradox.caption_pairs)
+    pairs = study.load(paradox.caption_pairs, optional=True)
     assert pairs.empty and "model" in pairs.columns and not study.has(paradox.caption_pairs)
     assert "paradox_caption_pairs" in capsys.readouterr().out
     assert study.judgements("generated", optional=True).empty
     with pytest.raises(MissingInputError):
         study.judgements("generated")
     with pytest.raises(ParameterError, match="measures nothing"):
-        study.measured(paradox.amplification)
+        study.load(paradox.amplification)
 
 
 def test_only_rows_of_the_model_asked_for(tmp_path):
-    whole = Study(tmp_path).measured(paired.percent_female)
+    whole = Study(tmp_path).load(paired.percent_female)
     name = whole["model"].iloc[-1]
-    some = Study(tmp_path, model=name).measured(paired.percent_female)
+    some = Study(tmp_path, model=name).load(paired.percent_female)
     assert set(some["model"]) == {name} and len(some) == (whole["model"] == name).sum()
     with pytest.raises(UnknownNameError, match=name[:-1]):
-        Study(tmp_path, model=name[:-1]).measured(paired.percent_female)
+        Study(tmp_path, model=name[:-1]).load(paired.percent_female)
 
 
 def test_what_is_saved_is_checked_and_ordered(tmp_path):
     study = Study(tmp_path)
-    shares = study.measured(paradox.percent_female)
+    shares = study.load(paradox.percent_female)
     saved = study.save("paradox_percent_female", shares[shares.columns[::-1]].assign(note="x"))
     assert list(saved) == [*shares.columns, "note"]
     with pytest.raises(InputError):

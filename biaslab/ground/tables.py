@@ -13,7 +13,7 @@ import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +50,9 @@ class Column:
     allowed: tuple[str, ...] = ()  # The texts that may occur; any where it is empty.
     optional: bool = False  # Whether a table may come without it, for example measurements without intervals.
     of: str = ""  # Of a limit of an interval: the estimate's column; the lower limit stands first.
+    labels: Mapping[str, str] = field(
+        default_factory=dict, compare=False
+    )  # Values in words, as answers have them.
 
 
 @dataclass(frozen=True)
@@ -115,9 +118,9 @@ def schemas() -> dict[str, Schema]:
 @cache
 def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
     (columns, _), *rooms = declared_in
-    shared, found, by = _yaml(columns)["columns"], {}, {}
+    shared, found, by = load_yaml(columns)["columns"], {}, {}
     for path, package in rooms:
-        room = _yaml(path)
+        room = load_yaml(path)
         known = shared | room.get("columns", {})
         for name, declared in room["tables"].items():
             if name in found:
@@ -132,16 +135,23 @@ def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
 
 def meanings() -> dict[str, str]:
     """Return what numbers mean, by the name that several tables have for them in words of their own."""
-    return {name: words for path in files() for name, words in _yaml(path).get("meanings", {}).items()}
+    return {name: words for path in files() for name, words in load_yaml(path).get("meanings", {}).items()}
+
+
+def labels(name: str) -> dict[str, Mapping[str, str]]:
+    """Return values in words, by column, of the table ``name``; none where there is no such table."""
+    declared = schemas().get(name)
+    return {c.name: c.labels for c in declared.columns if c.labels} if declared else {}
 
 
 @cache
 def units_vary() -> frozenset[str]:
     """Return the names whose unit is that of what their row is about; a number of any other name has one unit."""
-    return frozenset(_yaml(_SHARED)["units_vary"])
+    return frozenset(load_yaml(_SHARED)["units_vary"])
 
 
-def _yaml(path: Path) -> dict:
+def load_yaml(path: Path) -> dict:
+    """Return what a declaration in YAML holds."""
     import yaml
 
     # The loader in C, where PyYAML has it: the declarations are needed by every notebook.
@@ -161,10 +171,17 @@ def _columns(entry: str | dict, known: Mapping[str, dict]) -> list[Column]:
 
 
 def schema(name: str) -> Schema:
-    """Return the declaration of the table ``name``; an UnknownNameError where there is no such table."""
-    if name not in schemas():
-        raise unknown_name("table", name, schemas())
-    return schemas()[name]
+    """Return the declaration of the table ``name``; one without columns of a reader's own table, such as ``my_table``.
+
+    Raises:
+        UnknownNameError: It is named as tables of a paper are, and there is no such table.
+    """
+    declared = schemas()
+    if name in declared:
+        return declared[name]
+    if name.partition("_")[0] in {known.partition("_")[0] for known in declared}:
+        raise unknown_name("table", name, declared)
+    return Schema(name, name.replace("_", " ").capitalize(), "A table of the reader's own.", ())
 
 
 def check(

@@ -12,6 +12,13 @@ def spoken(value: float) -> str:
     return f"{round(float(value), digits) + 0.0:,.{digits}f}"
 
 
+def digits(value: float) -> str:
+    """Return a number as a table has it: whole ones as they are, others with three digits that count."""
+    if float(value).is_integer():
+        return f"{value:,.0f}"
+    return spoken(value) if abs(value) >= 1 else f"{value:.3g}"
+
+
 def interval(row, low: str = "ci_low", high: str = "ci_high") -> str:
     """Return the limits of a row as ``0.3 to 2.1``; ``no interval`` where it has none."""
     return f"{spoken(row[low])} to {spoken(row[high])}" if isfinite(row[low] + row[high]) else "no interval"

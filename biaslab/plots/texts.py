@@ -44,11 +44,16 @@ def _figures(held_in: tuple[tuple[Path, str], ...]) -> dict[str, dict[str, str]]
 def of_figure(name: str, facts: dict[str, object]) -> tuple[str, str]:
     """Return title and caption of a figure, with ``facts`` in the places that they name in braces.
 
+    Of a figure of a reader's own, such as ``my_figure``, they are the facts ``title`` and ``caption``.
+
     Raises:
         ParameterError: The text names a fact that is not given.
-        UnknownNameError: There is no such text.
+        UnknownNameError: It is named as figures of a paper are, and there is no such text.
     """
     known = figures()
+    if name not in known and name.partition("_")[0] not in {figure.partition("_")[0] for figure in known}:
+        # A reader's own figure.
+        return str(facts.get("title", name.replace("_", " ").capitalize())), str(facts.get("caption", ""))
     if name not in known:
         raise unknown_name("text of a figure in a texts.yaml", name, known)
     told = known[name]

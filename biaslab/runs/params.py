@@ -295,8 +295,8 @@ def _language(metadata: Any) -> str:
 def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the tables that cells take from a study, and those of them that they need.
 
-    ``study.measured(paradox.percent_female)`` takes ``paradox_percent_female``, and so does
-    ``study.measured(paradox.printed.percent_female)``; what is marked ``optional=True``, or asked about with
+    ``study.load(paradox.percent_female)`` takes ``paradox_percent_female``, and so does
+    ``study.load(paradox.printed.percent_female)``; what is marked ``optional=True``, or asked about with
     ``study.has``, is not needed.
     """
     taken, optional, calls = set(), set(), []
@@ -306,7 +306,7 @@ def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
             calls += [node for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.Call)]
     for call in calls:
         asked = getattr(call.func, "attr", "")
-        if asked not in ("measured", "has") or not call.args:
+        if asked not in ("load", "has") or not call.args:
             continue
         what = call.args[0]
         try:

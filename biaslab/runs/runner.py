@@ -578,7 +578,7 @@ def _of_room(names: Iterable[str], room: str) -> bool:
 
 def _asked(call: ast.Call) -> list[ast.expr]:
     """Return what a call asks a study for."""
-    return call.args[:1] if ast.unparse(call.func) in ("study.measured", "study.has") else []
+    return call.args[:1] if ast.unparse(call.func) in ("study.load", "study.has") else []
 
 
 def _of_tables(module: str, name: str) -> bool:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from inspect import signature
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ from biaslab.models import registry
 from biaslab.papers.findings import Finding
 from biaslab.plots import texts
 from biaslab.study import sources
+from biaslab.study.shown import Shown, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Bbox
 
     from biaslab.models.images import ImageSource
+    from biaslab.papers.answers import Answer
     from biaslab.pipeline import Pipeline
     from biaslab.settings import Settings
 
@@ -72,6 +75,8 @@ class Study:
             folder or a hub name, ``all`` being the model that the source names.
         ratings: A file of ratings or shares, for ``source="ratings"``.
         seed: The seed of images' noise, of samples of captions and of every other random draw.
+        replicates: Replicates of each bootstrap and of each test by simulation.
+        confidence: The level of intervals, 0–1; one less it is the level of tests.
         settings: What the pipeline does, where images are made: values by group, as
             :class:`biaslab.settings.Settings` has them.
 
@@ -87,10 +92,13 @@ class Study:
         model: str = "all",
         ratings: str = "",
         seed: int = 0,
+        replicates: int = 10_000,
+        confidence: float = 0.95,
         settings: dict = _NO_SETTINGS,
     ) -> None:
         values.check("settings", settings)
-        values.check_draws(seed=seed)
+        values.check_draws(seed=seed, bootstrap_replicates=replicates, confidence=confidence)
+        self.draws = {"seed": int(seed), "replicates": int(replicates), "confidence": float(confidence)}
         self.output_dir = Path(output_dir) if output_dir else project_root() / "outputs" / "explore"
         # The folder of the start of a run that this process works for, where the study is a part of that run.
         attempt = Path(named) if (named := os.environ.get(ATTEMPT)) else None
@@ -102,7 +110,7 @@ class Study:
         self.model = model
         self._given_settings = dict(settings)
         self.ratings = str(ratings)
-        self.seed = int(seed)
+        self.seed, self.confidence = self.draws["seed"], self.draws["confidence"]
         self._inputs: dict[str, pd.DataFrame] = {}
         self._records: dict[str, list] = {"figures": [], "tables": [], "findings": []}
         # By measured table: its models whose rows are what a paper prints.
@@ -110,7 +118,7 @@ class Study:
 
     # -- inputs and tables ---------------------------------------------------------------------------
 
-    def measured(self, what: Callable | str, *, optional: bool = False) -> pd.DataFrame:
+    def load(self, what: Callable | str, *, optional: bool = False) -> pd.DataFrame:
         """Return measurements from this study's source, for this study's model.
 
         Of a model that the source knows from other tables of the paper only there are no rows.
@@ -267,17 +275,20 @@ class Study:
 
     # -- analyses that take long -------------------------------------------------------------------------
 
-    def kept(
+    def cached(
         self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object
     ) -> pd.DataFrame:
-        """Return ``analysis(*frames, **options)``, which takes seconds, computed once for all notebooks of a run.
+        """Return ``analysis(*frames, **options)``, computed once for all notebooks of a run.
 
-        It is kept on disk, keyed by the frames, the options and the code of the analysis, a pure function such as
+        Seed, replicates and confidence are the study's, where the analysis takes them. The result is kept on disk,
+        keyed by the frames, the options and the code of the analysis, a pure function such as
         ``paradox.amplification``.
 
         Raises:
             RunError: The disk is full.
         """
+        taken = signature(analysis).parameters
+        options = {name: value for name, value in self.draws.items() if name in taken} | options
         key = hashlib.sha256(f"{closure.digest(analysis)} {sorted(options.items())}".encode())
         for frame in frames:
             key.update(frame.to_csv(index=False, float_format="%.17g").encode())
@@ -331,20 +342,41 @@ class Study:
         """Write a table for the report and return it as written: checked, with its columns in declared order, others
         after them.
 
-        ``name`` is ``<paper>_<what>``, as declared in the paper's ``tables.yaml``. Without rows it is written as well,
-        so that its columns can be read; the report does not list it.
+        ``name`` is ``<paper>_<what>``, as declared in the paper's ``tables.yaml``, or a reader's own, such as
+        ``my_table``, which is written as it is. Without rows it is written as well, so that its columns can be read;
+        the report does not list it.
 
         Raises:
             InputError: It does not fit its declaration.
-            UnknownNameError: No table of that name is declared.
+            ParameterError: The name has other characters than lower-case letters, digits and underscores.
+            UnknownNameError: It is named as tables of a paper are, and no such table is declared.
         """
+        _check_name(name)
         frame = tables.check(frame, name)
         with self._writing(path := self.output_dir / "tables" / f"{name}.csv"):
             tables.write(frame, path)
         self._record("tables", {"name": name})
         if frame.empty:
             print(f"The source has no measurements for the table {name}, or nobody could be judged.")
+        frame.attrs["table"] = name
         return frame
+
+    def table(self, frame: pd.DataFrame, *columns: str, name: str = "") -> Shown:
+        """Return rows of a table in words, for a notebook: as :func:`biaslab.study.shown.shown`, by the table's name.
+
+        Args:
+            frame: What :meth:`save` returned, or a part of it.
+            columns: Which columns are shown, in order; all where none is named.
+            name: The table that declares the columns, of rows that come from elsewhere.
+
+        Raises:
+            ParameterError: It is not known which table the rows are of.
+            UnknownNameError: There is no such column.
+        """
+        name = name or frame.attrs.get("table", "")
+        if not name:
+            raise ParameterError("It is not known which table these rows are of: give its name as name='…'.")
+        return shown(frame, name, columns)
 
     def show(
         self,
@@ -367,11 +399,12 @@ class Study:
             model_shown: One of :attr:`pipelines`, whose images it shows. Where there are several, the title names it;
                 of another than the first the figure's name does, too.
             main: Whether the report's first page shows it; then narrow screens have a tall form of it where it has one.
-            facts: What the text names in braces; ``confidence`` (0–1) also gives ``level``, such as ``95 %``.
+            facts: What the text names in braces, beside ``level``, that of intervals such as ``95 %``; ``title`` and
+                ``caption`` of a figure of one's own.
 
         Raises:
             ParameterError: The name has other characters, or the text names what is not given.
-            UnknownNameError: There is no such text.
+            UnknownNameError: It is named as figures of a paper are, and there is no such text.
         """
         import matplotlib as mpl
         import matplotlib.pyplot as plt
@@ -382,8 +415,7 @@ class Study:
         several = list(self.pipelines) if model_shown else []
         if model_shown in several[1:]:
             name = f"{name}_{texts.as_name(model_shown)}"
-        if not _NAME.fullmatch(name):
-            raise ParameterError(f"{name!r} is not a name: use lower-case words joined by underscores.")
+        _check_name(name)
         png, svg, tall = (
             self.output_dir / "figures" / f"{name}.{kind}" for kind in ("png", "svg", "tall.png")
         )
@@ -400,8 +432,7 @@ class Study:
             )
             plt.close(figure)
             return
-        if "confidence" in facts:
-            facts["level"] = level(facts["confidence"])
+        facts["level"] = level(facts.get("confidence", self.confidence))
         title, caption = texts.of_figure(text, facts)
         title = f"{title}: {model_shown}" if len(several) > 1 else title
         made = self.made if self._inputs or "pipeline" in vars(self) else ""
@@ -421,30 +452,45 @@ class Study:
         _display(png, caption)
         plt.close(figure)
 
-    def find(self, *findings: Finding | Iterable[Finding], main: bool = False, card: int = 0) -> None:
+    def answer(self, answer: Answer, frame: pd.DataFrame) -> None:
+        """Print what rows of a table answer, and record it for the report; where they say nothing, that is said.
+
+        Args:
+            answer: What is asked, such as ``paradox.answers.baseline``.
+            frame: Rows of the table that it names.
+
+        Raises:
+            InputError: The rows have not the columns that it reads.
+        """
+        self.find(
+            answer.findings(frame, confidence=self.confidence),
+            main=answer.main,
+            card=answer.card,
+            card_printed=answer.card_printed,
+        )
+
+    def find(
+        self, *findings: Finding | Iterable[Finding], main: bool = False, card: int = 0, card_printed: int = 0
+    ) -> None:
         """Print findings, or lists of them, and record them for the report; where there are none, that is said.
 
         ``main`` ones are among the first things that the report says of their paper. ``card`` is their place among the
-        cards that it opens with, from 1: the smallest five are shown, and one question is one card.
+        cards that it opens with, from 1; ``card_printed`` where all their models are printed ones.
         """
         each = [f for given in findings for f in ([given] if isinstance(given, Finding) else given)]
         printed = self.printed_models if each else set()
-        every = (
-            set().union(*(of["model"] for of in self._inputs.values() if "model" in of)) if each else set()
-        )
+        known = [set(frame["model"]) for frame in self._inputs.values() if "model" in frame]
         for finding in each:
             # One about several models names them: "A and B", or "A, B, C"; one about none is about all.
-            about = (
-                {finding.model} & printed or set(re.split(", | and ", finding.model))
-                if finding.model
-                else every
-            )
-            known = bool(about) and about <= printed
-            told = {"main": bool(main or card), "card": int(card), "printed": known}
-            self._record("findings", finding.as_record() | told)
+            named = {finding.model} & printed or set(re.split(", | and ", finding.model))
+            about = named if finding.model else set().union(*known)
+            alone = bool(about) and about <= printed
+            place = (alone and card_printed) or card
+            record = {"main": bool(main or place), "card": int(place), "printed": alone}
+            self._record("findings", finding.as_record() | record)
             print(finding)
         if not each:
-            print("The source has no measurements for this finding, or nobody could be judged.")
+            print("The source has no measurements for this answer, or nobody could be judged.")
 
     @property
     def printed_models(self) -> set[str]:
@@ -464,7 +510,7 @@ class Study:
         if not self.has(name):
             return ""
         said = []
-        for model, rows in self.measured(name).groupby("model", sort=False):
+        for model, rows in self.load(name).groupby("model", sort=False):
             value = rows.set_index("setting")["set_to"]
             brought, told = registry.brought(model, "text-to-image"), registry.said(model, "made")
             if brought and brought.draws:
@@ -491,6 +537,11 @@ class Study:
         with self._writing(path := self.output_dir / "records.json"):
             self.output_dir.mkdir(parents=True, exist_ok=True)
             store.replace(path, whole.encode(errors="replace"))
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise ParameterError(f"{name!r} is not a name: use lower-case words joined by underscores.")
 
 
 def _is_data(artist: Artist, ax: Axes) -> bool:

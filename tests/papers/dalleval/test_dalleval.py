@@ -671,7 +671,7 @@ def test_a_model_of_other_sections_has_no_rows(tmp_path, capsys):
         ("Karlo", dalleval.printed.skill_accuracy),
         ("DALL-E Small", dalleval.printed.average_gender),
     ):
-        assert Study(tmp_path, model=model).measured(measure).empty
+        assert Study(tmp_path, model=model).load(measure).empty
         assert model in capsys.readouterr().out
     with pytest.raises(UnknownNameError, match="Did you mean"):
-        Study(tmp_path, model="Karla").measured(dalleval.printed.average_gender)
+        Study(tmp_path, model="Karla").load(dalleval.printed.average_gender)

@@ -39,7 +39,7 @@ def frame(**changed):
 
 def test_a_measure_of_another_package_stands_beside_the_papers(study):
     own = study.own_measures()
-    shares = study.measured(paired.percent_female)
+    shares = study.load(paired.percent_female)
     pairs = shares[(shares["setting"] == "paired") & (shares["model"] != "other")].dropna(
         subset="percent_female"
     )

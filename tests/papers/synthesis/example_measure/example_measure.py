@@ -7,7 +7,7 @@ NOTHING = None
 
 def even(study):
     """Distance of the share of women from 50 % by occupation, in points."""
-    shares = study.measured(paired.percent_female)
+    shares = study.load(paired.percent_female)
     pairs = shares[(shares["setting"] == "paired") & shares["percent_female"].notna()]
     mean = (
         pairs.groupby(["model", "occupation"], sort=False)["percent_female"].mean().reset_index(name="value")

@@ -1,0 +1,294 @@
+"""Answers as data: what a table says to a question, in the words that ``answers.yaml`` beside a paper declares.
+
+An entry names a table, its rows, a question, and words: for a value above 0, below it, and where that is unclear; or
+one sentence. Three forms:
+
+- a row each: without ``by``;
+- a group each, about its leading row: ``by`` and ``lead``; the other rows stand beside it;
+- a group each, counted: ``by`` alone; texts have ``{up}``, ``{down}`` and ``{unclear}``, the numbers of rows whose
+  adjusted test tells them above, below or not at all, and ``{rows}``.
+
+Texts have columns in braces: numbers as they are spoken where no format is given, ``{p:p}`` as ``p < 0.001``,
+``{x:abs}`` without its sign, values by their labels in ``tables.yaml``; ``{interval}`` are the limits of the row's
+value. What needs a number that is missing is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from math import isfinite, nan
+from pathlib import Path
+from string import Formatter
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from biaslab import stats
+from biaslab.ground import tables, wording
+from biaslab.ground.errors import InputError, name_help
+from biaslab.models import registry
+from biaslab.papers.findings import Finding, Mark
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COUNTS = ("up", "down", "unclear", "rows")
+"""What texts of a counted answer have beside columns."""
+_OVERCORRECTED = "More is taken off for chance than is left."
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One entry of ``answers.yaml``."""
+
+    name: str
+    table: str  # The table whose columns texts and fields name.
+    question: str  # Ends in a question mark.
+    answer: str = ""  # The sentence of what is no verdict.
+    up: str = ""  # The words where the value lies above ``reference``,
+    down: str = ""  # below it,
+    unclear: str = ""  # and where neither is shown; those of a counted answer where nothing is told.
+    rows: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # By column, the value or values of rows that it is about.
+    known: tuple[
+        str, ...
+    ] = ()  # Columns that are not missing in rows that it is about; those of ``value`` count.
+    by: tuple[str, ...] = ()  # Columns that the rows of one answer share.
+    lead: Mapping[str, Any] = field(default_factory=dict)  # By column, the value of a group's leading row.
+    value: str = ""  # The column of the estimate.
+    plain: str = ""  # That of the estimate before chance was taken off.
+    p: str = ""  # That of the test, adjusted over what the answer rests on; without one the limits decide.
+    n: str = ""  # That of the number of independent units.
+    unit: str = ""  # The unit of the estimate; the column's own where empty.
+    counted: str = ""  # What ``n`` counts; the column's own unit where empty.
+    reference: float = 0.0  # What the value is compared with.
+    reference_name: str = ""  # What that means, such as ``no change``.
+    marks: str = ""  # What a row is called in the small figure; without it the figure has the estimate alone.
+    each: str = ""  # What is said of each row of a group, but for the leading one.
+    details: tuple[str, ...] = ()  # Sentences below it.
+    planted: str = ""  # The entry of a package's words on its model, which stands first among the details.
+    figure: str = ""  # The figure that shows it.
+    main: bool = False  # Whether the paper's part of the report opens with it.
+    card: int = 0  # Its place among the cards of the report, from 1.
+    card_printed: int = 0  # The same where all models are printed ones.
+    columns: tuple[str, ...] = ()  # Columns that texts name beyond those of the table.
+
+    @property
+    def limits(self) -> tuple[str, str]:
+        """The columns of the limits of the value's interval; "" where none are declared."""
+        schema = tables.schemas().get(self.table)
+        ends = {value: (low, high) for value, low, high in schema.intervals} if schema else {}
+        return ends.get(self.value, ("", ""))
+
+    def findings(self, frame: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
+        """Return what rows of ``table`` answer; ``confidence`` (0–1) is the level of intervals, 1 less it of tests.
+
+        Raises:
+            InputError: A column that it reads is missing.
+        """
+        frame = self._chosen(frame)
+        if not self.by:
+            return [self._of_row(row, (), confidence) for row in _records(frame)]
+        groups = (list(_records(rows)) for _, rows in frame.groupby(list(self.by), sort=False, dropna=False))
+        of_group = self._led if self.lead else self._count
+        return [finding for rows in groups if (finding := of_group(rows, confidence))]
+
+    def _chosen(self, frame: pd.DataFrame) -> pd.DataFrame:
+        needed = (*self.rows, *self.known, *self.by, *filter(None, (self.value, self.p, self.n, self.plain)))
+        if missing := [name for name in needed if name not in frame.columns]:
+            raise InputError(
+                f"The answer {self.name!r} takes rows of {self.table}, and these have no column {missing[0]!r}. "
+                f"{name_help(missing[0], map(str, frame.columns))}"
+            )
+        for name, values in self.rows.items():
+            frame = frame[frame[name].isin(values if isinstance(values, list | tuple) else [values])]
+        return frame.dropna(subset=[name for name in (*self.known, self.value) if name])
+
+    def _led(self, rows: list[dict], confidence: float) -> Finding | None:
+        """Return the finding about a group's leading row; None where it has none."""
+        leading = [row for row in rows if all(row[name] == value for name, value in self.lead.items())]
+        return self._of_row(leading[0], rows, confidence) if leading else None
+
+    def _of_row(self, row: dict, group: Sequence[dict], confidence: float) -> Finding:
+        details, test = list(self._planted(row)), {}
+        if self.up:
+            p, more = self._tested(row)
+            details += more
+            side = row[self.value] - self.reference
+            ways = self.up, self.down, self.unclear
+            if self.p:
+                words = wording.moved(side, side, *ways) if isfinite(p) else self.unclear
+            else:
+                words = wording.moved(*(end - self.reference for end in self._numbers(row)[1:]), *ways)
+                p = 1.0 if more else nan
+            unclear = self._text(self.unclear, row)
+            test = {"undecided": unclear, "p": p, "alpha": stats.significance(confidence)}
+        else:
+            words = self.answer
+        details += self._texts([self.each], [other for other in group if other is not row])
+        details += self._texts(self.details, [row])
+        numbers = self._estimate(row) if self.value else {}
+        return self._finding(words, row, group, row.get(self.n, nan), details, **numbers, **test)
+
+    def _count(self, rows: list[dict], confidence: float) -> Finding:
+        """Return the finding that counts what a group's rows tell."""
+        alpha = stats.significance(confidence)
+        tests = [row[self.p] for row in rows if self.p and isfinite(row[self.p])]
+        told = [row for row in rows if self.p and row[self.p] < alpha]
+        up = sum(row[self.value] > self.reference for row in told)
+        counts = {"rows": len(rows), "up": up, "down": len(told) - up, "unclear": len(rows) - len(told)}
+        first = rows[0] | {name: f"{count:,}" for name, count in counts.items()}
+        test = {"p": min(tests, default=nan), "alpha": alpha, "undecided": self._text(self.unclear, first)}
+        listed = "; ".join(self._texts([self.each], rows))
+        details = [
+            *self._planted(first),
+            *([f"{listed}."] if listed else []),
+            *self._texts(self.details, [first]),
+        ]
+        n = max(row[self.n] for row in rows) if self.n else nan
+        return self._finding(self.answer, first, rows, n, details, **(test if self.unclear else {}))
+
+    def _finding(
+        self, answer: str, row: dict, group: Sequence[dict], n: float, details: list[str], **more: Any
+    ) -> Finding:
+        if self.n:
+            more |= {"n": n, "of": self._unit(self.counted, self.n)}
+        if self.marks:
+            named = ("name", "estimate", "ci_low", "ci_high")
+            marks = [
+                dict(zip(named, (self._text(self.marks, r), *self._numbers(r)), strict=True)) for r in group
+            ]
+            more |= {
+                "marks": tuple(Mark(**mark) for mark in marks),
+                "unit": self._unit(self.unit, self.value),
+            }
+        return Finding(
+            self._text(self.question, row),
+            self._text(answer, row),
+            row.get("model", ""),
+            figure=self.figure,
+            reference=self.reference,
+            reference_name=self.reference_name,
+            details=tuple(details),
+            **more,
+        )
+
+    def _tested(self, row: dict) -> tuple[float, list[str]]:
+        """Return the p of a row's value, 1 where more is corrected than left, and what is said of the correction."""
+        p, details = row.get(self.p, nan), []
+        if self.plain:
+            rival = stats.rivals(row[self.plain], *self._numbers(row))
+            if rival.beside:
+                numbers = (wording.spoken(row[name]) for name in (self.plain, self.value))
+                unit = self._unit(self.unit, self.value)
+                details.append(
+                    "{} {} as measured, {} with chance taken off.".format(next(numbers), unit, *numbers)
+                )
+            if rival.larger:
+                p, details = 1.0, [*details, _OVERCORRECTED]
+        reason = str(row.get("reason") or "")
+        if reason and not isfinite(p):
+            details.append(f"{reason[0].upper()}{reason[1:].rstrip('.')}.")
+        return p, details
+
+    def _planted(self, row: dict) -> list[str]:
+        return (
+            [words] if self.planted and (words := registry.said(row.get("model", ""), self.planted)) else []
+        )
+
+    def _numbers(self, row: dict) -> tuple[float, float, float]:
+        """Return a row's value and its limits."""
+        low, high = self.limits
+        return row[self.value], row.get(low, nan), row.get(high, nan)
+
+    def _estimate(self, row: dict) -> dict[str, Any]:
+        numbers = dict(zip(("estimate", "ci_low", "ci_high"), self._numbers(row), strict=True))
+        return numbers | {"unit": self._unit(self.unit, self.value)}
+
+    def _unit(self, given: str, column: str) -> str:
+        if given or not column:
+            return given
+        return {c.name: c.unit for c in tables.schema(self.table).columns}.get(column, "")
+
+    def _texts(self, texts: Iterable[str], rows: Iterable[dict]) -> list[str]:
+        """Return texts filled in with each of some rows, but those that need a number which is missing."""
+        filled = (self._text(text, row) for row in rows for text in texts if text and not _lacks(text, row))
+        return [text for text in filled if text.strip()]
+
+    def _text(self, text: str, row: Mapping[str, Any]) -> str:
+        ends = dict(zip(("low", "high"), (row.get(end, nan) for end in self.limits), strict=True))
+        words = {"interval": wording.interval(ends, "low", "high")}
+        return _Words(tables.labels(self.table)).vformat(text, (), {**words, **row})
+
+    def named(self) -> Iterator[str]:
+        """Yield the columns that it names, in its fields and in its texts."""
+        yield from filter(
+            None, (*self.rows, *self.known, *self.by, *self.lead, self.value, self.plain, self.p, self.n)
+        )
+        for text in (
+            self.question,
+            self.answer,
+            self.up,
+            self.down,
+            self.unclear,
+            self.marks,
+            self.each,
+            *self.details,
+        ):
+            yield from (name for _, name, *_ in Formatter().parse(text) if name)
+
+
+class _Words(Formatter):
+    """Writes numbers as they are spoken where no format is given, and values by their labels."""
+
+    def __init__(self, labels: Mapping[str, Mapping[str, str]]) -> None:
+        self._labels = labels
+
+    def get_field(self, name: str, args, kwargs) -> tuple[Any, str]:
+        value = kwargs[name]
+        return (self._labels.get(name, {}).get(value, value) if isinstance(value, str) else value), name
+
+    def format_field(self, value: Any, spec: str) -> str:
+        if spec == "p":
+            return wording.p_words(value)
+        if spec == "abs":
+            return wording.spoken(abs(value))
+        return format(value, spec) if spec or isinstance(value, str) else wording.spoken(value)
+
+
+def _lacks(text: str, row: Mapping[str, Any]) -> bool:
+    values = (row.get(name) for _, name, *_ in Formatter().parse(text) if name)
+    return any(isinstance(value, float) and value != value for value in values)
+
+
+def _records(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    return iter(frame.to_dict("records"))
+
+
+def read(folder: Path | str) -> SimpleNamespace:
+    """Return the answers that ``answers.yaml`` in a folder declares, by their names as attributes.
+
+    Raises:
+        InputError: An entry has a field that there is not, or lacks one.
+    """
+    return SimpleNamespace(**_read(Path(folder) / "answers.yaml"))
+
+
+@cache
+def _read(path: Path) -> dict[str, Answer]:
+    known = {one.name: one for one in fields(Answer)}
+    answers = {}
+    for name, entry in (tables.load_yaml(path) or {}).items():
+        if unknown := [key for key in entry if key not in known]:
+            raise InputError(f"{path}: {name} has {unknown[0]!r}. {name_help(unknown[0], known)}")
+        if lacking := [key for key in ("table", "question") if key not in entry]:
+            raise InputError(f"{path}: {name} has no {lacking[0]}.")
+        listed = {
+            key: (value,) if isinstance(value, str) else tuple(value)
+            for key, value in entry.items()
+            if known[key].type == "tuple[str, ...]"
+        }
+        answers[name] = Answer(name, **entry | listed)
+    return answers

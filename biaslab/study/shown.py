@@ -1,0 +1,88 @@
+"""A table as a notebook shows it: labels and units from its declaration, an estimate with its interval in one cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from biaslab.ground import tables
+from biaslab.ground.errors import unknown_name
+from biaslab.ground.wording import digits, p_words
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MISSING = "–"
+
+
+class Shown:
+    """A table in words, which JupyterLab draws and a terminal prints."""
+
+    def __init__(self, cells: pd.DataFrame) -> None:
+        self.cells = cells
+
+    def _repr_html_(self) -> str:
+        return self.cells.to_html(index=False, border=0)
+
+    def __repr__(self) -> str:
+        """Return it as plain text."""
+        return self.cells.to_string(index=False)
+
+
+def shown(frame: pd.DataFrame, name: str, columns: Sequence[str] = ()) -> Shown:
+    """Return rows of the table ``name`` in words.
+
+    Limits stand beside their estimate, p-values as ``<0.001``, what is missing as ``–``, values by their labels; an
+    index and columns without any value are left out.
+
+    Args:
+        frame: Rows of the table; other columns, such as those of a pivot, are shown under their names.
+        name: The table that declares them.
+        columns: Which of them are shown, in this order; all where it is empty.
+
+    Raises:
+        UnknownNameError: A column is none of the table's rows.
+    """
+    import pandas as pd
+
+    if unknown := [column for column in columns if column not in frame.columns]:
+        raise unknown_name(f"column of {name}", unknown[0], map(str, frame.columns))
+    schema = tables.schema(name)
+    declared = {column.name: column for column in schema.columns}
+    limits = {
+        value: (low, high) for value, low, high in schema.intervals if {low, high} <= set(frame.columns)
+    }
+    ends = {end for pair in limits.values() for end in pair}
+    chosen = columns or [c for c in frame.columns if c not in ends and frame[c].notna().any()]
+    cells = {}
+    for column in chosen:
+        about = declared.get(column)
+        texts = [_cell(value, str(column), about.labels if about else {}) for value in frame[column]]
+        if column in limits:
+            pairs = zip(texts, *(frame[end] for end in limits[column]), strict=True)
+            texts = [
+                f"{text} ({digits(low)} to {digits(high)})" if isfinite(low + high) else text
+                for text, low, high in pairs
+            ]
+        cells[_head(column, about)] = texts
+    return Shown(pd.DataFrame(cells))
+
+
+def _head(column: Any, about: tables.Column | None) -> str:
+    words = " ".join(map(str, column)) if isinstance(column, tuple) else str(column)
+    unit = about.unit if about else ""
+    words = words.replace("_", " ").removeprefix("percent ") if unit == "%" else words.replace("_", " ")
+    return f"{words} ({unit})" if unit and unit not in words else words
+
+
+def _cell(value: Any, column: str, labels) -> str:
+    if value is None or value != value or value == "":
+        return MISSING
+    if isinstance(value, str):
+        return labels.get(value, value)
+    if isinstance(value, bool) or (not isinstance(value, int | float) and not hasattr(value, "dtype")):
+        return str(value)
+    if column == "p" or column.startswith("p_") or column.endswith("_p"):
+        return p_words(value).removeprefix("p ").removeprefix("= ").replace("< ", "<")
+    return digits(value)

@@ -1,0 +1,156 @@
+"""Answers as data: words by form, numbers by hand, and every answer of a paper against the table that it names."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from biaslab.ground import plugins, tables
+from biaslab.ground.errors import InputError
+from biaslab.papers import answers
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = sorted(path.parent for path in (ROOT / "biaslab/papers").glob("*/answers.yaml"))
+FOLDERS += [folder for folder in plugins.folders().values() if (folder / "answers.yaml").is_file()]
+# Three models: above 0, below it, and not told; of the last more is corrected than is left.
+ROWS = pd.DataFrame(
+    [
+        ("up", "published", 4.0, 2.0, 6.0, 0.001, 4.5, 40),
+        ("up", "directional", 2.0, 1.0, 3.0, 0.01, 2.0, 62),
+        ("down", "published", -3.0, -5.0, -1.0, 0.02, -3.0, 40),
+        ("none", "published", 1.0, -1.0, 3.0, 0.3, 1.1, 40),
+        ("noise", "published", 1.0, 0.5, 1.5, 0.001, 4.0, 40),
+    ],
+    columns=[
+        "model",
+        "definition",
+        "amplification",
+        "ci_low",
+        "ci_high",
+        "p",
+        "amplification_plain",
+        "n_occupations",
+    ],
+)
+
+
+@pytest.fixture
+def answer(tmp_path):
+    """Return the answer that an entry declares, of the table of amplification where it names none."""
+
+    def declared(**entry):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        whole = {
+            "table": "paradox_amplification",
+            "question": "Is it amplified?",
+            "value": "amplification",
+        } | entry
+        (folder / "answers.yaml").write_text(yaml.safe_dump({"asked": whole}))
+        return answers.read(folder).asked
+
+    return declared
+
+
+VERDICT = {
+    "up": "Yes, by {amplification}.",
+    "down": "No: by {amplification:abs} less.",
+    "unclear": "Not told.",
+}
+COUNTED = {"p": "p", "n": "n_occupations", **VERDICT}
+
+
+def test_a_row_is_told_above_below_or_not_at_all(answer):
+    found = answer(rows={"definition": "published"}, plain="amplification_plain", **COUNTED).findings(ROWS)
+    assert [one.said for one in found] == ["Yes, by 4.00.", "No: by 3.00 less.", "Not told.", "Not told."]
+    assert [one.model for one in found] == ["up", "down", "none", "noise"]
+    # Units and what n counts are the columns' own.
+    assert found[0].numbers == "4.00 points (2.00 to 6.00; n = 40 occupations)"
+    # 3 of 4 points are taken off, and 1 is left: larger than what is left, and than half of the interval.
+    assert found[3].details == (
+        "4.00 points as measured, 1.00 with chance taken off.",
+        "More is taken off for chance than is left.",
+    )
+    assert not any(one.details for one in found[:3])
+
+
+def test_without_a_test_the_limits_decide_and_without_limits_nothing_is_told(answer):
+    one = answer(rows={"definition": "published"}, **VERDICT)
+    bare = ROWS.assign(ci_low=np.nan, ci_high=np.nan)
+    assert [f.said for f in one.findings(ROWS)] == [
+        "Yes, by 4.00.",
+        "No: by 3.00 less.",
+        "Not told.",
+        "Yes, by 1.00.",
+    ]
+    assert {f.said for f in one.findings(bare)} == {"Not told."}
+
+
+def test_a_group_speaks_by_its_leading_row_and_shows_the_others_beside_it(answer):
+    lead = {
+        "by": "model",
+        "lead": {"definition": "directional"},
+        "marks": "{definition}",
+        "each": "{definition}: {interval}.",
+    }
+    (found,) = answer(**lead, **COUNTED).findings(ROWS)
+    assert (found.said, found.n) == ("Yes, by 2.00.", 62)
+    assert [(m.name, m.estimate, m.ci_low) for m in found.marks] == [
+        ("published", 4.0, 2.0),
+        ("directional", 2.0, 1.0),
+    ]
+    assert found.details == ("published: 2.00 to 6.00.",)
+
+
+def test_a_group_is_counted_by_its_tests(answer):
+    counted = answer(
+        by="definition",
+        answer="{up} up, {down} down, {unclear} open of {rows}.",
+        unclear="Nothing can be told.",
+        p="p",
+        n="n_occupations",
+        each="{model} {amplification:.1f}",
+        rows={"definition": "published"},
+    )
+    (found,) = counted.findings(ROWS)
+    assert found.said == "2 up, 1 down, 1 open of 4." and found.p == 0.001 and not np.isfinite(found.estimate)
+    assert found.details == ("up 4.0; down -3.0; none 1.0; noise 1.0.",)
+    (strict,) = counted.findings(ROWS, confidence=0.9999)
+    assert strict.said == "Nothing can be told."
+
+
+def test_what_needs_a_missing_number_is_left_out(answer):
+    one = answer(answer="It is {amplification}.", details=["p is {p}.", "Of {n_occupations:.0f}."])
+    found = one.findings(
+        ROWS.assign(p=[np.nan, 0.5, *ROWS["p"][2:]], amplification=[1.0, np.nan, 2.0, 3.0, 4.0])
+    )
+    assert [f.details for f in found[:2]] == [("Of 40.",), ("p is 0.02.", "Of 40.")] and len(found) == 4
+
+
+def test_values_have_the_labels_of_their_column(answer, monkeypatch):
+    monkeypatch.setattr(tables, "labels", lambda name: {"definition": {"published": "the published rule"}})
+    (found, *_) = answer(question="Is it amplified by {definition}?", answer="Yes.").findings(ROWS)
+    assert found.question == "Is it amplified by the published rule?"
+
+
+def test_faults_of_declarations_and_of_rows_are_named(answer, tmp_path):
+    with pytest.raises(InputError, match=r"no column 'p'"):
+        answer(**COUNTED).findings(ROWS.drop(columns="p"))
+    with pytest.raises(InputError, match=r"'upp'.*'up'"):
+        answer(upp="Yes.")
+    with pytest.raises(InputError, match=r"asked has no table"):
+        (tmp_path / "answers.yaml").write_text("asked: {question: Is it?}")
+        answers.read(tmp_path)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_answers_name_columns_of_their_table(folder):
+    for name, one in vars(answers.read(folder)).items():
+        assert one.table in tables.schemas(), name
+        known = {c.name for c in tables.schema(one.table).columns} | {"interval", *one.columns}
+        known |= set(answers.COUNTS) if one.by and not one.lead else set()
+        assert set(one.named()) - known == set(), name
+        assert one.answer or (one.up and one.down and one.unclear and one.value), name
+        assert one.question.endswith("?"), name
