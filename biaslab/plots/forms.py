@@ -4,19 +4,20 @@ Every form takes a long table, names of its columns (an empty name: there is no 
 what applies to it. Rows, panels and colours come in the order of the table; missing values are left out; a table
 without rows, or of which every value is missing, gives a figure that says so.
 
-- ``value``: The column that is drawn, ``row``: the column whose values are rows, ``row_names``: what these are called.
-- ``hue``: The column that colours tell apart, ``look``: its colours, markers and names.
-- ``panel``: The column with a panel for each value, ``panel_names``: their titles, ``columns``: how many stand beside
-  one another.
+- ``value``: The column that is drawn; ``row``: the one whose values are rows.
+- ``color``: The column that colours tell apart; ``look``: its colours, markers and names.
+- ``panel``: The column with a panel for each value; ``columns``: how many stand beside one another.
+- ``names``: Values in words, in rows, panels and legend; without one the labels of a table that is declared and saved
+  (:attr:`biaslab.ground.tables.Column.labels`). Also those of ``floor``, ``band``, ``mark``, ``filled``, ``hollow``.
 - ``label``, ``labels``: What an axis, or both of them, show, with the unit; ``xlim``, ``ylim``, ``ends``: their ends.
 - ``limits``: The columns with the limits of intervals, None for no intervals.
 - ``reference``: Where a line marks no bias or no change, None for none.
-- ``filled``: A column of truth values: marks that it denies are hollow; ``filled_names``: what the legend calls both.
-- ``inch``: Height of a row.
+- ``filled``: A column of truth values: marks that it denies are hollow.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -30,11 +31,13 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from seaborn.utils import relative_luminance
 
+from biaslab.ground import tables
 from biaslab.plots import style
 
 WIDTH = 9.2
 """Inches that a report gives a figure."""
 NO_VALUES = "Every value is missing: nobody could be judged, or nothing was measured. The table says why."
+_LEGEND = {"floor": "by chance at this n", "band": "what a fair model shows", "mark": "as printed"}
 _HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**")
 
 
@@ -57,6 +60,29 @@ class Look:
             marker = self.markers.get(value, style.MARKERS[k % len(style.MARKERS)])
             found[value] = color, marker, self.names.get(value, str(value))
         return found
+
+
+def _as_before(form: Callable[..., Figure]) -> Callable[..., Figure]:
+    """Take the names that arguments had before: for figures that are still to be rewritten."""
+
+    @functools.wraps(form)
+    def called(*given, **options) -> Figure:
+        names = dict(options.pop("names", {}) or {}) if not isinstance(options.get("names"), str) else {}
+        if isinstance(options.get("names"), str):
+            options["point"] = options.pop("names")
+        for old in ("row_names", "panel_names"):
+            names |= options.pop(old, {})
+        for old in ("floor", "band", "mark"):
+            if f"{old}_name" in options:
+                names[old] = options.pop(f"{old}_name")
+        names |= dict(zip(("filled", "hollow"), options.pop("filled_names", ()), strict=False))
+        if "hue" in options:
+            options["color"] = options.pop("hue")
+        for gone in ("inch", "even"):
+            options.pop(gone, None)
+        return form(*given, **options, **({"names": names} if names else {}))
+
+    return called
 
 
 def look(known: Mapping[str, tuple[str, ...]]) -> Look:
@@ -110,60 +136,56 @@ def panels(
     return figure, ((ax, rows) for ax, (_, rows) in zip(axes.flat, groups, strict=False))
 
 
+@_as_before
 @style.empty_without_rows
 def estimates(
     table: pd.DataFrame,
     value: str,
     *,
     row: str,
-    hue: str = "",
-    look: Look = PLAIN,
+    color: str = "",
     panel: str = "",
-    panel_names: Mapping[str, str] = {},
-    row_names: Mapping[str, str] = {},
-    label: str,
+    label: str = "",
+    names: Mapping[str, str] = {},
+    look: Look = PLAIN,
     limits: tuple[str, str] | None = ("ci_low", "ci_high"),
     reference: float | None = 0.0,
     floor: str = "",
-    floor_name: str = "by chance at this n",
     band: tuple[str, str] | None = None,
-    band_name: str = "what a fair model shows",
     mark: str = "",
-    mark_name: str = "as printed",
     filled: str = "",
-    filled_names: tuple[str, str] = ("", ""),
     xlim: tuple[float, float] | None = None,
     columns: int = 1,
-    inch: float = 0.34,
 ) -> Figure:
-    """Draw estimates with their intervals, a row each; of several values of ``hue``, side by side in the row.
+    """Draw estimates with their intervals, a row each; of several values of ``color``, side by side in the row.
 
     ``floor`` is a column with what chance alone gives, drawn as a grey mark; ``mark`` one with a value to compare with,
     a thin black mark; ``band`` the ends of what lies grey behind each estimate. A dot without a line has no interval.
     """
     if table[value].isna().all():
         return style.nothing(NO_VALUES)
-    looks = _looks(table, hue, look)
+    words = _words(table, names)
+    looks = _looks(table, color, look, words)
 
     def beside(rows: pd.DataFrame) -> int:
-        # Rows with one value of the hue each need no room beside it.
-        return len(looks) if hue and rows.groupby(row)[hue].nunique().max() > 1 else 1
+        # Rows with one colour each need no room beside it.
+        return len(looks) if color and rows.groupby(row)[color].nunique().max() > 1 else 1
 
     def height(rows: pd.DataFrame) -> float:
-        return rows[row].nunique() * max(min(inch, 0.3), inch * (1 + 0.45 * (beside(rows) - 1))) + 0.9
+        return rows[row].nunique() * 0.34 * (1 + 0.45 * (beside(rows) - 1)) + 0.9
 
     figure, parts = panels(
-        table, panel, names=panel_names, columns=columns, height=height, sharex=xlim is None and columns == 1
+        table, panel, names=words, columns=columns, height=height, sharex=xlim is None and columns == 1
     )
-    name_axes(figure, label)
+    name_axes(figure, label or _axis(table, value))
     for ax, rows in parts:
-        names = list(dict.fromkeys(rows[row]))
+        values = list(dict.fromkeys(rows[row]))
         if reference is not None:
             style.zero_line(ax, reference)
         places = _beside(len(looks)) if beside(rows) > 1 else np.zeros(len(looks))
         tall = 0.3 / beside(rows)
-        for offset, (some, color, marker) in zip(places, _series(rows, hue, looks), strict=True):
-            y = some[row].map({name: i for i, name in enumerate(names)}).to_numpy(float) + offset
+        for offset, (some, shade, marker) in zip(places, _series(rows, color, looks), strict=True):
+            y = some[row].map({name: i for i, name in enumerate(values)}).to_numpy(float) + offset
             if band:
                 low, high = some[band[0]], some[band[1]]
                 ax.barh(y, high - low, 2 * tall, left=low, color=style.GREY, alpha=0.22, lw=0, zorder=0.5)
@@ -172,31 +194,34 @@ def estimates(
             if mark:
                 ax.vlines(some[mark], y - tall, y + tall, color=style.BLACK, lw=1.4)
             if limits:
-                ax.hlines(y, some[limits[0]], some[limits[1]], color=color, lw=1.8, alpha=0.75)
+                ax.hlines(y, some[limits[0]], some[limits[1]], color=shade, lw=1.8, alpha=0.75)
             sure = _sure(some, filled)
-            for mask, face in ((sure, color), (~sure, "white")):
-                ax.plot(some[value][mask], y[mask], marker, mfc=face, mec=color, ms=6.5, zorder=3)
-        _name_rows(ax, [row_names.get(name, str(name)) for name in names])
-        ax.set_ylim(len(names) - 0.45, -0.55)
+            for mask, face in ((sure, shade), (~sure, "white")):
+                ax.plot(some[value][mask], y[mask], marker, mfc=face, mec=shade, ms=6.5, zorder=3)
+        _name_rows(ax, [words.get(name, str(name)) for name in values])
+        ax.set_ylim(len(values) - 0.45, -0.55)
         if xlim:
             ax.set_xlim(*xlim)
         if columns > 1:
             # Numbers of small steps are long, and stand in one another in a narrow panel.
             ax.locator_params(axis="x", nbins=max(2, 6 - columns))
         # Every other row is shaded, so that the eye keeps to one.
-        for k in range(0, len(names) if len(names) > 1 else 0, 2):
+        for k in range(0, len(values) if len(values) > 1 else 0, 2):
             ax.axhspan(k - 0.5, k + 0.5, color=style.LIGHT, alpha=0.35, lw=0, zorder=0)
     handles = _keys(looks)
     if floor and table[floor].notna().any():
-        handles.append(Line2D([], [], color=style.GREY, lw=4, alpha=0.5, label=floor_name))
+        handles.append(Line2D([], [], color=style.GREY, lw=4, alpha=0.5, label=words["floor"]))
     if band:
-        handles.append(Patch(color=style.GREY, alpha=0.22, lw=0, label=band_name))
+        handles.append(Patch(color=style.GREY, alpha=0.22, lw=0, label=words["band"]))
     if mark and table[mark].notna().any():
-        handles.append(Line2D([], [], color=style.BLACK, marker="|", ms=12, mew=1.4, ls="", label=mark_name))
-    legend(figure, handles + _filled_keys(table, filled, filled_names))
+        handles.append(
+            Line2D([], [], color=style.BLACK, marker="|", ms=12, mew=1.4, ls="", label=words["mark"])
+        )
+    legend(figure, handles + _filled_keys(table, filled, words))
     return figure
 
 
+@_as_before
 @style.empty_without_rows
 def diagonal(
     table: pd.DataFrame,
@@ -205,16 +230,15 @@ def diagonal(
     *,
     labels: tuple[str, str],
     ends: tuple[float, float],
-    hue: str = "",
+    color: str = "",
     look: Look = PLAIN,
     panel: str = "",
-    panel_names: Mapping[str, str] = {},
+    names: Mapping[str, str] = {},
     limits: tuple[tuple[str, str], tuple[str, str]] | None = None,
     band: tuple[str, str] | None = None,
     size: str = "",
     filled: str = "",
-    filled_names: tuple[str, str] = ("", ""),
-    names: str = "",
+    point: str = "",
     named: int = 0,
     columns: int = 2,
     under: Callable[[Axes, pd.DataFrame], None] | None = None,
@@ -224,15 +248,16 @@ def diagonal(
 
     ``x`` and ``y`` are columns, ``limits`` those with the limits of both, ``band`` those with the ends of what a fair
     model shows of y, drawn at their medians. ``size`` is a column of counts, drawn as the points' areas, with the
-    number in large ones. Of a panel's points, the ``named`` farthest from the diagonal bear their ``names``. ``under``
+    number in large ones. Of a panel's points, the ``named`` farthest from the diagonal bear their ``point``. ``under``
     draws what lies below them, such as regions, for which ``keys`` are the legend's entries.
     """
     if table[[x, y]].dropna().empty:
         return style.nothing(NO_VALUES)
-    looks = _looks(table, hue, look)
+    words = _words(table, names)
+    looks = _looks(table, color, look, words)
     several = panel and table[panel].nunique() > 1
     side = min(5.2, WIDTH / columns) if several else 5.2
-    figure, parts = panels(table, panel, names=panel_names, columns=columns, height=side)
+    figure, parts = panels(table, panel, names=words, columns=columns, height=side)
     drawn = list(parts)
     for ax, rows in drawn:
         if under:
@@ -241,15 +266,15 @@ def diagonal(
             ax.axhspan(*rows[list(band)].median(), color=style.LIGHT, zorder=0)
         ax.plot(ends, ends, color=style.GREY, ls="--", lw=1, zorder=1)
         few = len(rows) <= 12
-        for some, color, marker in _series(rows, hue, looks):
+        for some, shade, marker in _series(rows, color, looks):
             if limits:
                 (x0, x1), (y0, y1) = limits
-                line = {"color": color, "lw": 1.8 if few else 0.8, "alpha": 0.75 if few else 0.35}
+                line = {"color": shade, "lw": 1.8 if few else 0.8, "alpha": 0.75 if few else 0.35}
                 ax.hlines(some[y], some[x0], some[x1], **line)
                 ax.vlines(some[x], some[y0], some[y1], **line)
             areas = 30 + 40 * (some[size] - 1) if size else 60 if few else 30
             sure = _sure(some, filled)
-            faces, edges = np.where(sure, color, "white"), np.where(sure, "white", color)
+            faces, edges = np.where(sure, shade, "white"), np.where(sure, "white", shade)
             ax.scatter(some[x], some[y], areas, faces, marker=marker, alpha=0.85, ec=edges, lw=1, zorder=3)
             for k in np.flatnonzero(some[size] > 1) if size else ():
                 ax.text(
@@ -260,7 +285,7 @@ def diagonal(
     handles = _keys(looks)
     if band:
         handles.append(Patch(color=style.LIGHT, label="scores of a fair model"))
-    legend(figure, [*handles, *_filled_keys(table, filled, filled_names), *keys])
+    legend(figure, [*handles, *_filled_keys(table, filled, words), *keys])
     # Last, because names find their places in the finished layout, which is then kept.
     if named:
         figure.draw_without_rendering()
@@ -268,10 +293,11 @@ def diagonal(
     for ax, rows in drawn if named else ():
         far = rows.loc[(rows[y] - rows[x]).abs().sort_values(ascending=False).index]
         far = far.dropna(subset=[x, y]).head(named)
-        style.label_points(ax, far[x], far[y], far[names], avoid=(rows[x], rows[y]), laid_out=True)
+        style.label_points(ax, far[x], far[y], far[point], avoid=(rows[x], rows[y]), laid_out=True)
     return figure
 
 
+@_as_before
 @style.empty_without_rows
 def trends(
     table: pd.DataFrame,
@@ -279,39 +305,41 @@ def trends(
     value: str,
     *,
     labels: tuple[str, str],
-    hue: str = "",
+    color: str = "",
     look: Look = PLAIN,
     panel: str = "",
-    panel_names: Mapping[str, str] = {},
+    names: Mapping[str, str] = {},
     limits: tuple[str, str] | None = ("ci_low", "ci_high"),
     reference: float | None = None,
     ylim: tuple[float, float] | None = None,
     sharey: bool = True,
-    even: bool = False,
     columns: int = 2,
 ) -> Figure:
     """Draw estimates along an ordered column, joined by lines, with their intervals.
 
-    Rows come in the order of ``x``: numbers stand to scale, texts and, where asked, numbers at ``even`` distances.
-    Values of ``hue`` stand a little beside one another; ``sharey`` gives all panels one y axis.
+    Rows come in the order of ``x``: numbers stand to scale, texts at even distances.
+    Values of ``color`` stand a little beside one another; ``sharey`` gives all panels one y axis.
     """
     if table[value].isna().all():
         return style.nothing(NO_VALUES)
-    looks = _looks(table, hue, look)
-    figure, parts = panels(table, panel, names=panel_names, columns=columns, height=3.4, sharey=sharey)
+    words = _words(table, names)
+    looks = _looks(table, color, look, words)
+    figure, parts = panels(table, panel, names=words, columns=columns, height=3.4, sharey=sharey)
     name_axes(figure, *labels)
     for ax, rows in parts:
         steps = list(dict.fromkeys(rows[x]))
         numbers = pd.api.types.is_numeric_dtype(rows[x])
-        at = dict(zip(steps, steps if numbers and not even else range(len(steps)), strict=True))
+        at = dict(zip(steps, steps if numbers else range(len(steps)), strict=True))
         wide = np.ptp(list(at.values())) / (len(steps) - 1) if len(steps) > 1 else 1
         if reference is not None:
             style.zero_line(ax, reference, axis="y")
-        for offset, (some, color, marker) in zip(_beside(len(looks)), _series(rows, hue, looks), strict=True):
+        for offset, (some, shade, marker) in zip(
+            _beside(len(looks)), _series(rows, color, looks), strict=True
+        ):
             places = some[x].map(at).to_numpy(float) + 0.25 * offset * wide
             if limits:
-                ax.vlines(places, some[limits[0]], some[limits[1]], color=color, lw=1.8, alpha=0.75)
-            ax.plot(places, some[value], marker=marker, color=color, lw=1, ms=6)
+                ax.vlines(places, some[limits[0]], some[limits[1]], color=shade, lw=1.8, alpha=0.75)
+            ax.plot(places, some[value], marker=marker, color=shade, lw=1, ms=6)
         ax.set_xticks(list(at.values()), [f"{s:g}" if numbers else str(s) for s in steps])
         if ylim:
             ax.set_ylim(*ylim)
@@ -319,6 +347,7 @@ def trends(
     return figure
 
 
+@_as_before
 @style.empty_without_rows
 def heat_map(
     table: pd.DataFrame,
@@ -333,7 +362,6 @@ def heat_map(
     form: str = ".0f",
     text: str = "",
     columns: int = 1,
-    inch: float = 0.32,
 ) -> Figure:
     """Draw a value for each pair of a row and a ``column`` as a colour, with the number in it.
 
@@ -344,7 +372,7 @@ def heat_map(
     if table[value].isna().all():
         return style.nothing(NO_VALUES)
     figure, parts = panels(
-        table, panel, columns=columns, height=lambda rows: inch * rows[row].nunique() + 1.3
+        table, panel, columns=columns, height=lambda rows: 0.32 * rows[row].nunique() + 1.3
     )
     norm = Normalize(*ends) if centre is None else TwoSlopeNorm(centre, *ends)
     drawn = []
@@ -382,6 +410,7 @@ def cells(ax: Axes, values: pd.DataFrame, texts: pd.DataFrame, norm: Normalize) 
     ax.spines[:].set_visible(False)
 
 
+@_as_before
 @style.empty_without_rows
 def stacked(
     table: pd.DataFrame,
@@ -393,7 +422,7 @@ def stacked(
     label: str,
     counts: str = "",
     panel: str = "",
-    panel_names: Mapping[str, str] = {},
+    names: Mapping[str, str] = {},
     columns: int = 1,
 ) -> Figure:
     """Draw shares of a whole (0–100 %) as bars in parts, in the order of ``look.names``.
@@ -402,8 +431,9 @@ def stacked(
     """
     looks = look.of([name for name in look.names if name in set(table[part])])
     patterns = dict(zip(looks, _HATCHES, strict=False))
+    words = _words(table, names)
     figure, parts = panels(
-        table, panel, names=panel_names, columns=columns, height=lambda rows: 0.42 * rows[row].nunique() + 1.0
+        table, panel, names=words, columns=columns, height=lambda rows: 0.42 * rows[row].nunique() + 1.0
     )
     for ax, rows in parts:
         bars = rows[row].unique()
@@ -419,7 +449,7 @@ def stacked(
                     fontsize=9, bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8},
                 )  # fmt: skip
             left += width
-        ax.set_yticks(range(len(bars)), [str(bar) for bar in bars])
+        ax.set_yticks(range(len(bars)), [words.get(bar, str(bar)) for bar in bars])
         ax.set(xlim=(0, 100), ylim=(len(bars) - 0.5, -0.5), xlabel=label)
     handles = [
         Patch(facecolor=color, hatch=patterns.get(part, ""), edgecolor="white", label=name)
@@ -454,15 +484,41 @@ def name_axes(figure: Figure, x: str = "", y: str = "") -> None:
         figure.supylabel(y, fontsize=11)
 
 
-def _looks(table: pd.DataFrame, hue: str, look: Look) -> dict[str, tuple[str, str, str]]:
-    """Return colour, marker and name of each value of ``hue``; without it, of all rows."""
-    return look.of(list(dict.fromkeys(table[hue]))) if hue else {"": (style.BLUE, "o", "")}
+def _words(table: pd.DataFrame, names: Mapping[str, str]) -> dict[str, str]:
+    """Return values in words: given ones, and labels of the table that rows were saved as."""
+    declared = tables.labels(table.attrs.get("table", ""))
+    return (
+        _LEGEND
+        | {value: words for labels in declared.values() for value, words in labels.items()}
+        | {**names}
+    )
 
 
-def _series(rows: pd.DataFrame, hue: str, looks: Mapping) -> Iterator[tuple[pd.DataFrame, str, str]]:
-    """Yield the rows of each value of ``hue`` with their colour and marker; without it, all rows."""
-    for value, (color, marker, _) in looks.items():
-        yield rows[rows[hue] == value] if hue else rows, color, marker
+def _axis(table: pd.DataFrame, value: str) -> str:
+    """Return what an axis shows, with the unit that the table declares."""
+    schema = tables.schemas().get(table.attrs.get("table", ""))
+    unit = {c.name: c.unit for c in schema.columns}.get(value, "") if schema else ""
+    words = value.replace("_", " ").capitalize()
+    return f"{words} ({unit})" if unit else words
+
+
+def _looks(
+    table: pd.DataFrame, color: str, look: Look, words: Mapping[str, str]
+) -> dict[str, tuple[str, str, str]]:
+    """Return colour, marker and name of each value of ``color``; without it, of all rows."""
+    if not color:
+        return {"": (style.BLUE, "o", "")}
+    looks = look.of(list(dict.fromkeys(table[color])))
+    return {
+        v: (shade, marker, look.names.get(v, words.get(v, name)))
+        for v, (shade, marker, name) in looks.items()
+    }
+
+
+def _series(rows: pd.DataFrame, color: str, looks: Mapping) -> Iterator[tuple[pd.DataFrame, str, str]]:
+    """Yield the rows of each value of ``color`` with their colour and marker; without it, all rows."""
+    for value, (shade, marker, _) in looks.items():
+        yield rows[rows[color] == value] if color else rows, shade, marker
 
 
 def _keys(looks: Mapping[str, tuple[str, str, str]], line: str = "none") -> list[Line2D]:
@@ -473,10 +529,10 @@ def _sure(rows: pd.DataFrame, filled: str) -> np.ndarray:
     return rows[filled].to_numpy(bool) if filled else np.ones(len(rows), dtype=bool)
 
 
-def _filled_keys(table: pd.DataFrame, filled: str, names: tuple[str, str]) -> list[Line2D]:
+def _filled_keys(table: pd.DataFrame, filled: str, words: Mapping[str, str]) -> list[Line2D]:
     """Return a legend's entries for filled and hollow markers, as far as there are any and they have names."""
     there = set(_sure(table, filled)) if filled else set()
-    pairs = zip((True, False), names, strict=True)
+    pairs = ((True, words.get("filled", "")), (False, words.get("hollow", "")))
     return [key(style.GREY, "o", name, hollow=not full) for full, name in pairs if name and full in there]
 
 
