@@ -156,7 +156,7 @@ def test_no_finding_is_said_and_not_recorded(study, capsys):
     assert records(study)["findings"] == []
     assert (
         capsys.readouterr().out
-        == "The source has no measurements for this finding, or nobody could be judged.\n"
+        == "The source has no measurements for this answer, or nobody could be judged.\n"
     )
 
 

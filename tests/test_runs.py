@@ -106,6 +106,25 @@ def test_a_run_leaves_what_the_contract_says(finished, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_readers_own_table_and_figure_stand_in_the_report(project, tmp_path):
+    own = """
+import pandas as pd
+from matplotlib import pyplot as plt
+from biaslab.study import Study
+study = Study(output_dir)
+study.save("my_table", pd.DataFrame({"what": ["b", "a"], "number": [2.5, 1]}))
+figure, ax = plt.subplots()
+ax.plot([1, 2])
+study.show("my_figure", figure, caption="A line of mine.")
+"""
+    record = project({"mine/a": own, "mine/b": own})
+    assert record["status"] == "ok", record["problems"]
+    assert [t["name"] for t in record["tables"]] == ["my_table"] and record["tables"][0]["rows"] == 2
+    page = (tmp_path / "outputs/mine/index.html").read_text(encoding="utf-8")
+    assert "My table" in page and "A line of mine." in page
+
+
+@pytest.mark.slow
 def test_a_failed_notebook_is_saved_and_the_others_finish(project, tmp_path):
     record = project(
         {

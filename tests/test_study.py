@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 
+from biaslab.ground import tables
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError, UnknownNameError
 from biaslab.keep import closure
 from biaslab.papers import paired, paradox
@@ -91,6 +92,66 @@ def test_what_is_damaged_is_computed_again(tmp_path):
         path.write_bytes(damaged)
         pd.testing.assert_frame_equal(study.cached(paradox.share_intervals, shares, confidence=0.9), expected)
         assert path.read_bytes() == whole
+
+
+def test_draws_are_the_studys_where_an_analysis_takes_them(tmp_path):
+    def drawn(frame, *, seed, confidence=0.5):
+        return pd.DataFrame({"seed": [seed], "confidence": [confidence]})
+
+    study = Study(tmp_path, seed=7, replicates=200, confidence=0.9)
+    assert study.cached(drawn, FRAME).iloc[0].to_dict() == {"seed": 7, "confidence": 0.9}
+    assert study.cached(drawn, FRAME, confidence=0.8).iloc[0].to_dict() == {"seed": 7, "confidence": 0.8}
+    with pytest.raises(ParameterError, match="confidence is 95"):
+        Study(tmp_path, confidence=95)
+
+
+def test_a_table_is_shown_in_words(tmp_path):
+    study = Study(tmp_path)
+    names = tables.schema("paradox_amplification").names
+    rows = [
+        dict.fromkeys(names)
+        | {"model": "a", "approach": "naive", "definition": "published", "prompt": "mean"}
+    ]
+    rows[0] |= {"amplification": 12.345, "ci_low": 1, "ci_high": 20.5, "n_occupations": 62, "p": 0.0004}
+    saved = study.save("paradox_amplification", tables.of(rows, "paradox_amplification"))
+    shown = study.table(saved[saved["model"] == "a"], "model", "amplification", "n_occupations", "p")
+    assert shown.cells.to_dict("list") == {
+        "model": ["a"],
+        "amplification (points)": ["12.3 (1.00 to 20.5)"],
+        "n occupations": ["62"],
+        "p": ["<0.001"],
+    }
+    # Limits stand beside their estimate alone, and columns without a value are left out.
+    assert not {"ci low", "ci high", "reason"} & {
+        name.partition(" (")[0] for name in study.table(saved).cells
+    }
+    assert "<td>12.3 (1.00 to 20.5)</td>" in study.table(saved)._repr_html_()
+    with pytest.raises(UnknownNameError, match="'amplfication'"):
+        study.table(saved, "amplfication")
+    with pytest.raises(ParameterError, match="name="):
+        study.table(FRAME)
+    missing = study.table(pd.DataFrame({"x": [1.0, float("nan")], "word": ["", "b"]}), name="my_table")
+    assert missing.cells.to_dict("list") == {"x": ["1", "–"], "word": ["–", "b"]}
+
+
+def test_tables_and_figures_of_a_readers_own_are_taken(tmp_path):
+    import matplotlib.pyplot as plt
+
+    study = Study(tmp_path)
+    frame = pd.DataFrame({"what": ["b", "a"], "number": [2.5, None]})
+    pd.testing.assert_frame_equal(study.save("my_table", frame), frame)
+    assert (study.output_dir / "tables/my_table.csv").read_text() == "what,number\nb,2.5\na,\n"
+    figure, ax = plt.subplots()
+    ax.plot([1, 2])
+    study.show("my_figure", figure, title="Mine", caption="A line.")
+    (record,) = json.loads((tmp_path / "records.json").read_text())["figures"]
+    assert (record["name"], record["title"], record["caption"]) == ("my_figure", "Mine", "A line.")
+    # What is named as a paper's is held to what the paper declares.
+    with pytest.raises(UnknownNameError, match="paradox_amplificaton"):
+        study.save("paradox_amplificaton", frame)
+    for name in ("My table", "../up"):
+        with pytest.raises(ParameterError, match="lower-case words"):
+            study.save(name, frame)
 
 
 def test_a_code_digest_tells_analyses_apart():

@@ -13,10 +13,8 @@ def spoken(value: float) -> str:
 
 
 def digits(value: float) -> str:
-    """Return a number as a table has it: whole ones as they are, others with three digits that count."""
-    if float(value).is_integer():
-        return f"{value:,.0f}"
-    return spoken(value) if abs(value) >= 1 else f"{value:.3g}"
+    """Return a number as a table has it: with three digits that count, and at most two after the point from 1 on."""
+    return spoken(value) if abs(value) >= 1 or value == 0 else f"{value:.3g}"
 
 
 def interval(row, low: str = "ci_low", high: str = "ci_high") -> str:
@@ -38,6 +36,11 @@ def level(confidence: float) -> str:
 def count(n: float, one: str, many: str) -> str:
     """Return a number with its noun: ``1 image``, ``1,200 images``."""
     return f"{n:,.0f} {one if n == 1 else many}"
+
+
+def p_value(p: float) -> str:
+    """Return a p-value as a table has it: ``<0.001`` or ``0.031``."""
+    return "<0.001" if p < 0.001 else f"{p:.2g}"
 
 
 def p_words(p: float) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from biaslab.ground import tables
 from biaslab.ground.errors import unknown_name
-from biaslab.ground.wording import digits, p_words
+from biaslab.ground.wording import digits, p_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,11 +54,13 @@ def shown(frame: pd.DataFrame, name: str, columns: Sequence[str] = ()) -> Shown:
         value: (low, high) for value, low, high in schema.intervals if {low, high} <= set(frame.columns)
     }
     ends = {end for pair in limits.values() for end in pair}
-    chosen = columns or [c for c in frame.columns if c not in ends and frame[c].notna().any()]
+    chosen = columns or [
+        c for c in frame.columns if c not in ends and (frame[c].notna() & (frame[c] != "")).any()
+    ]
     cells = {}
     for column in chosen:
         about = declared.get(column)
-        texts = [_cell(value, str(column), about.labels if about else {}) for value in frame[column]]
+        texts = _texts(frame[column], str(column), about.labels if about else {})
         if column in limits:
             pairs = zip(texts, *(frame[end] for end in limits[column]), strict=True)
             texts = [
@@ -76,13 +78,19 @@ def _head(column: Any, about: tables.Column | None) -> str:
     return f"{words} ({unit})" if unit and unit not in words else words
 
 
-def _cell(value: Any, column: str, labels) -> str:
-    if value is None or value != value or value == "":
-        return MISSING
-    if isinstance(value, str):
-        return labels.get(value, value)
-    if isinstance(value, bool) or (not isinstance(value, int | float) and not hasattr(value, "dtype")):
-        return str(value)
+def _texts(values: pd.Series, column: str, labels: Mapping[str, str]) -> list[str]:
+    """Return a column's cells in words: numbers of one that has whole ones alone without places."""
+    import pandas as pd
+
+    known = values.dropna()
+    if not pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
+        return [
+            MISSING if value is None or value != value or value == "" else labels.get(value, str(value))
+            for value in values
+        ]
+    form = digits
     if column == "p" or column.startswith("p_") or column.endswith("_p"):
-        return p_words(value).removeprefix("p ").removeprefix("= ").replace("< ", "<")
-    return digits(value)
+        form = p_value
+    elif (known % 1 == 0).all():
+        form = "{:,.0f}".format
+    return [form(value) if value == value else MISSING for value in values]
