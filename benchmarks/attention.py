@@ -202,7 +202,7 @@ def compare(options, model: str, steps: int, n: int) -> None:
         return generator.images(texts, keys, 1), []
 
     def ours():
-        images, maps, _ = generate_with_attention(generator, texts, keys, 1, words)
+        images, maps = generate_with_attention(generator, texts, keys, 1, words)
         return images, [mask for of_image in maps for mask in word_masks(of_image.maps, *size)]
 
     def peer():

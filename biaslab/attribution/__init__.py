@@ -4,7 +4,6 @@
 - :mod:`~biaslab.attribution.attention`: attention to words, added up while a pipeline generates.
 - :mod:`~biaslab.attribution.maps`: maps as they are kept, and the regions that they mark.
 - :mod:`~biaslab.attribution.images`: images and maps made at once, computed once and kept.
-- :mod:`~biaslab.attribution.layers`: how alike two images are in where each layer attends.
 - :mod:`~biaslab.attribution.noised`: maps of images that are given, whose truth may be known.
 - :mod:`~biaslab.attribution.dependency`: how far words cover the objects of their images, and so what guides them.
 """
@@ -15,6 +14,5 @@ from __future__ import annotations
 
 from biaslab.attribution.attention import Attention, capture, check
 from biaslab.attribution.images import AttendedImages, generate_with_attention
-from biaslab.attribution.layers import compare_layers
 from biaslab.attribution.maps import WordMaps, word_maps, word_masks
 from biaslab.attribution.words import Columns, columns

@@ -76,17 +76,6 @@ class Attention:
             )
         return sum(map(self._summed, chosen)) / sum(map(self._count, chosen))
 
-    def with_layers(self) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Return the maps of all layers together and of each, as :meth:`maps`; steps must not be kept apart.
-
-        Each sum is interpolated once, where calls for the one and the others would do it twice. A layer is told by its
-        rows and columns and its name, such as ``16x16 up_blocks.1.attentions.0.transformer_blocks.0.attn2``.
-        """
-        summed = {part: self._summed(part) for part in self.sums}
-        sizes = {part: "x".join(map(str, self.sums[part].shape[-2:])) for part in self.sums}
-        whole = sum(summed.values()) / sum(map(self._count, summed))
-        return whole, {f"{sizes[p]} {p.layer}": total / self._count(p) for p, total in summed.items()}
-
     def _summed(self, part: Part) -> torch.Tensor:
         """Return the sum of the heads' sums on the latents' grid."""
         import torch

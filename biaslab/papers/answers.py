@@ -6,7 +6,8 @@ one sentence. Three forms:
 - a row each: without ``by``;
 - a group each, about its leading row: ``by`` and ``lead``; the other rows stand beside it;
 - a group each, counted: ``by`` alone; texts have ``{up}``, ``{down}`` and ``{unclear}``, the numbers of rows whose
-  adjusted test tells them above, below or not at all, and ``{rows}``.
+  adjusted test tells them above, below or not at all, and ``{rows}``; without a ``value`` all that are told are up.
+  One over several models is about none.
 
 Texts have columns in braces: numbers as they are spoken where no format is given, ``{p:p}`` as ``p < 0.001``,
 ``{x:abs}`` without its sign, values by their labels in ``tables.yaml``; ``{interval}`` are the limits of the row's
@@ -137,9 +138,12 @@ class Answer:
         alpha = stats.significance(confidence)
         tests = [row[self.p] for row in rows if self.p and isfinite(row[self.p])]
         told = [row for row in rows if self.p and row[self.p] < alpha]
-        up = sum(row[self.value] > self.reference for row in told)
+        # Tests without a direction, such as chi-square, have no value.
+        up = sum(row[self.value] > self.reference for row in told) if self.value else len(told)
         counts = {"rows": len(rows), "up": up, "down": len(told) - up, "unclear": len(rows) - len(told)}
         first = rows[0] | {name: f"{count:,}" for name, count in counts.items()}
+        if len({row.get("model") for row in rows}) > 1:
+            first["model"] = ""
         test = {"p": min(tests, default=nan), "alpha": alpha, "undecided": self._text(self.unclear, first)}
         listed = "; ".join(self._texts([self.each], rows))
         details = [

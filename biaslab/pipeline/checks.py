@@ -116,7 +116,6 @@ def check(model: str, settings: Settings) -> None:
     pipeline = Pipeline(model, settings)
     n_images = pipeline.people.n_images()
     for one in (pipeline, *pipeline.others):
-        one.triplets.at_guidance()
         for made_by in (one.image_model(), one.image_model("people", several=True)):
             made_by.check(pipeline.occupations, n_images)
             # What workers of a cluster have, this machine may not.

@@ -9,10 +9,9 @@ from functools import cached_property, partial
 
 import pandas as pd
 
-from biaslab.attribution import AttendedImages, compare_layers
+from biaslab.attribution import AttendedImages
 from biaslab.captions.corpus import open_corpus
 from biaslab.generation import GeneratedImages, spaces
-from biaslab.generation.models import DiffusersModel
 from biaslab.ground import shared
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.judging import instances, similarity
@@ -120,25 +119,6 @@ class Triplets(Part):
         table = table.assign(model=pipeline.label, seed=table["index"], reason=reason)
         return DescribedImages(made, table[list(_IMAGE_COLUMNS)])
 
-    def at_guidance(self) -> dict[float, Stages]:
-        """Return pipelines of the same triplets by guidance scale: one image of each prompt, the run's own as it is.
-
-        None where the settings name no scales, or of a model that guidance does not reach: drawings, or an endpoint.
-        Where the run has the model's own guidance, whichever that is, it is not among them.
-
-        Raises:
-            ParameterError: A scale is not allowed.
-        """
-        pipeline, s = self._pipeline, self._pipeline.settings
-        own = s.generation.guidance_scale if s.triplets.guidance_scale is None else s.triplets.guidance_scale
-        if not s.triplets.guidance_scales or not isinstance(pipeline.image_model("triplets"), DiffusersModel):
-            return {}
-        once = {"seeds": 1, "one_triplet": 0, "placebo": False, "attention": False, "guidance_scales": ()}
-        return {
-            scale: pipeline if scale == own else pipeline.changed(triplets=once | {"guidance_scale": scale})
-            for scale in sorted({*s.triplets.guidance_scales, *([] if own is None else [own])})
-        }
-
     # -- how alike ----------------------------------------------------------------------------------
 
     @property
@@ -166,13 +146,6 @@ class Triplets(Part):
         if not isinstance(made, GeneratedImages):
             return spaces.none(pairs, spaces.OF_LATENTS, spaces.NO_LATENTS)
         return self._pipeline.run(spaces.compare_latents, made, pairs)
-
-    def compare_layers(self, pairs: pd.DataFrame) -> pd.DataFrame | None:
-        """Return how alike pairs of images are in where each layer attends; None where attention was not kept."""
-        made = self.images().source
-        if not isinstance(made, AttendedImages):
-            return None
-        return self._pipeline.run(compare_layers, made, pairs)
 
     def compare_images(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike pairs of images are, by their pixels and each network of the settings (section 4.1.3)."""

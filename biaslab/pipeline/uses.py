@@ -31,10 +31,9 @@ OF_SKILLS = {"dalleval_skill_accuracy", "dalleval_skill_verdicts"}
 OF_SOCIAL = {f"dalleval_{n}" for n in ("attribute_presence", "average_gender", "average_skin_tone")}
 OF_SOCIAL |= {"dalleval_skin_tone_counts", "dalleval_social_images"}
 OF_CAPTIONED = {"dalleval_alignment_quality", "dalleval_image_quality"}
-OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_", "layer_", "object_")}
+OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_", "object_")}
 OF_TRIPLETS |= {f"triplets_{n}" for n in ("objects", "object_counts", "object_images", "object_truth")}
-OF_TRIPLETS |= {f"triplets_{n}" for n in ("coverages", "group_images", "group_object_counts")}
-OF_GUIDANCE = "triplets_guidance_similarity"
+OF_TRIPLETS |= {f"triplets_{n}" for n in ("group_images", "group_object_counts")}
 
 # Whether a table is nothing without a judge, needs one of several, or says less where one is not named.
 NEEDED, ONE_OF, IF_NAMED = "needed", "one of several", "if named"
@@ -231,11 +230,10 @@ def _of_triplets(pipeline: Pipeline, what: str) -> Iterator[Look]:
         yield Look("triplets", objects)
     elif what in ("detections", "detector_counts") and pipeline.known_truth("triplets") is not None:
         yield Look("triplets", objects, IF_NAMED)
-    elif what in ("coverages", "group_images", "group_object_counts", "group_confusion", "mask_agreement"):
+    elif what in ("group_images", "group_object_counts", "group_confusion"):
         if not pipeline.image_model("triplets").truthful:
             yield Look("", (ATTENTION,))
-        if what != "mask_agreement":
-            yield Look("triplets", objects)
+        yield Look("triplets", objects)
 
 
 _LOOKS = {"paradox": _of_paradox, "paired": _of_paired, "dalleval": _of_dalleval, "triplets": _of_triplets}
@@ -250,7 +248,7 @@ def of_templates(pipeline: Pipeline) -> set[str]:
 def makes_images(pipeline: Pipeline, names: set[str]) -> bool:
     """Return whether measured tables take images that a pipeline's model makes, or how it reads prompts."""
     s = pipeline.settings
-    made = OF_EVERYONE | OF_SOME_PAIRS | OF_SKILLS | OF_SOCIAL | OF_CAPTIONED | OF_TRIPLETS | {OF_GUIDANCE}
+    made = OF_EVERYONE | OF_SOME_PAIRS | OF_SKILLS | OF_SOCIAL | OF_CAPTIONED | OF_TRIPLETS
     made |= {"dalleval_skill_ratings"} if s.dalleval.ratings else set()
     made |= {"triplets_detections"} if s.triplets.ratings else set()
     approaches = set(s.captions.approaches)

@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from biaslab.ground.errors import ParameterError
-from biaslab.ground.groups import Group, Numbers, Whole, field
+from biaslab.ground.groups import Group, Whole, field
 from biaslab.judging.settings import Thresholds
 
 
@@ -191,11 +191,6 @@ class TripletsDesign(Group):
     )
     guidance_scale: float | None = field(
         None, "Guidance of triplets' images; null is that of all images.", ge=0, le=100
-    )
-    guidance_scales: Numbers = field(
-        (),
-        "Guidance scales at which the triplets are made once more, with one image of each prompt, to see how the gap "
-        "after each step depends on guidance; none leaves it out.",
     )
     placebo: bool = field(
         False,

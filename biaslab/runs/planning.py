@@ -130,8 +130,6 @@ def of_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Asked]:
             yield _asked(pipeline, "dalleval", kind, pipeline.dalleval.prompts(kind), of="dalleval")
     if names & (uses.OF_TRIPLETS | ({"triplets_detections"} if s.triplets.ratings else set())):
         yield _of_triplets(pipeline)
-    if uses.OF_GUIDANCE in names:
-        yield from (_of_triplets(one) for one in pipeline.triplets.at_guidance().values())
 
 
 def _kinds_of_people(pipeline: Pipeline, names: set[str]) -> list[str]:

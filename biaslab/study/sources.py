@@ -27,12 +27,12 @@ PIPELINE = "pipeline"
 # Tables of DALL-Eval on images made from captions, and on drawings: they take none of its prompts.
 OF_CAPTIONS = {f"dalleval_{n}" for n in ("alignment_quality", "gender_judges", "image_quality", "references")}
 # Tables on images of triplets.
-OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_", "guidance_", "layer_")}
+OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_")}
 # Tables of triplets for which objects are looked for in images.
 OF_OBJECTS = {f"triplets_object{n}" for n in ("s", "_images", "_counts", "_similarity")}
 OF_OBJECTS |= {"triplets_detections", "triplets_detector_counts"}
 # Of these, those that say what words guide objects.
-OF_GROUPS = {f"triplets_{n}" for n in ("group_object_counts", "group_images", "coverages", "group_confusion")}
+OF_GROUPS = {f"triplets_{n}" for n in ("group_object_counts", "group_images", "group_confusion")}
 # Where a run keeps the measured tables that it read.
 MEASURED = "measured"
 # Tables that are not named after the paper whose function measures them.

@@ -125,7 +125,7 @@ def agreement(made, expected: dict, size) -> float:
 def test_masks_are_those_of_daam(recorded_unet, size):
     generator = mini(steps=4, height=size[0], width=size[1])
     recorded = recorded_unet(generator.pipe.unet)
-    _, made, _ = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
+    _, made = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
     expected = daam(recorded, 3, [s // 4 for s in size], size)
     assert 0.05 < np.mean(list(expected.values())) < 0.95
     assert agreement(made, expected, size) >= 0.995
@@ -134,7 +134,7 @@ def test_masks_are_those_of_daam(recorded_unet, size):
 def test_sdxl_has_the_same_hooks(folders, recorded_unet):
     generator = tiny(folders("sdxl"))
     recorded = recorded_unet(generator.pipe.unet)
-    _, made, _ = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
+    _, made = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
     # Two parts of a pixel each way are one latent.
     expected = daam(recorded, 3, [16, 24], (32, 48))
     assert agreement(made, expected, (32, 48)) >= 0.995
@@ -207,7 +207,7 @@ def test_images_are_byte_identical(folders, family):
     generator = tiny(folders(family))
     plain = generator.images(TEXTS, KEYS, 1)
     before = hooks(generator)
-    images, maps, _ = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
+    images, maps = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
     assert [i.tobytes() for i in images] == [i.tobytes() for i in plain]
     assert hooks(generator) == before
     assert [len(m.maps) for m in maps] == [2, 2, 1]
@@ -224,7 +224,7 @@ def hooks(generator) -> int:
 def test_images_of_mini_sd_are_byte_identical(dtype):
     generator = mini(dtype=dtype)
     plain = generator.images(TEXTS, KEYS, 1)
-    images, _, _ = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
+    images, _ = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
     assert [i.tobytes() for i in images] == [i.tobytes() for i in plain]
 
 
@@ -250,7 +250,7 @@ def test_a_batch_that_did_not_fit_in_memory_leaves_nothing_behind():
             raise torch.OutOfMemoryError("CUDA out of memory.")
 
     generator.pipe.unet.register_forward_pre_hook(small_memory)
-    _, made, _ = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
+    _, made = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
     assert tried == [3, 3, *[1] * 6]
     expected = generate_with_attention(mini(), TEXTS, KEYS, 1, WORDS)[1]
     for one, other in zip(made, expected, strict=True):
@@ -404,6 +404,6 @@ def test_masks_of_no_word_and_of_what_does_not_fit():
 
 
 def test_images_without_words_have_no_maps(folders):
-    _, made, _ = generate_with_attention(tiny(folders("sd1")), TEXTS, KEYS, 1, [[], ["dog"], []])
+    _, made = generate_with_attention(tiny(folders("sd1")), TEXTS, KEYS, 1, [[], ["dog"], []])
     assert [m.maps.shape for m in made] == [(0, 16, 24)] * 3
     assert [m.missing for m in made] == [{}, {"dog": "not in the text"}, {}]

@@ -121,6 +121,12 @@ def test_a_group_is_counted_by_its_tests(answer):
     assert strict.said == "Nothing can be told."
 
 
+def test_tests_without_a_direction_are_counted_and_several_models_are_none(answer):
+    counted = {"by": "definition", "value": "", "answer": "{up} of {rows}.", "unclear": "None.", "p": "p"}
+    found = answer(**counted).findings(ROWS)
+    assert [(one.said, one.model) for one in found] == [("3 of 4.", ""), ("1 of 1.", "up")]
+
+
 def test_what_needs_a_missing_number_is_left_out(answer):
     one = answer(answer="It is {amplification}.", details=["p is {p}.", "Of {n_occupations:.0f}."])
     found = one.findings(

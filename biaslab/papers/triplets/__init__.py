@@ -1,22 +1,21 @@
 """Gender triplets, "Revealing Gender Bias from Prompt to Image in Stable Diffusion": from the prompt to the image.
 
 Functions of this package analyse: frames in, a table out. ``printed`` has the paper's own numbers, ``figures`` draws
-tables, ``findings`` says what they show, and ``cases`` makes measured tables of what stages say of single images.
+tables, ``answers`` say what they show, and ``cases`` makes measured tables of what stages say of single images.
 """
 
 # ruff: noqa: F401 (what is imported here is what this package offers)
 
-from biaslab.papers.triplets import cases, figures, findings, measure, printed
+from biaslab.papers.triplets import cases, figures, measure, printed
 from biaslab.papers.triplets.analysis import (
-    as_printed,
     bias_score,
     chi_square,
     co_occurrence,
+    co_occurrence_told,
     datasets,
     depicted,
     detector,
     detector_error,
-    detector_gender,
     disparity,
     disparity_gap,
     examples,
@@ -27,13 +26,11 @@ from biaslab.papers.triplets.analysis import (
     group_objects,
     group_share,
     group_truth,
-    guidance,
     intersection,
-    mask_truth,
-    one_prompt,
+    planted,
     professions,
-    thresholds,
     together,
     top_objects,
     where,
 )
+from biaslab.papers.triplets.words import answers

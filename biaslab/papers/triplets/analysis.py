@@ -28,7 +28,6 @@ from biaslab.ground.errors import InputError
 from biaslab.ground.genders import GENDERS
 from biaslab.measures.similarity import (
     DEPENDENCY_GROUPS,
-    dependency_groups_of_largest,
     intersection_ratio,
 )
 from biaslab.measures.similarity import bias_score as _bias_score
@@ -47,11 +46,12 @@ TESTED = {
     "triplet": PROMPT_GENDERS,
 }
 """The sets of prompts that tests compare, by their name in the column ``pair``."""
-TESTED_BY_THRESHOLD = "feminine-masculine"
-"""The pair by which thresholds are compared."""
+PLANTED = ("n_held", "n_objects", "distance", "distance_low", "distance_high", "r", "r_low", "r_high")
+"""What :func:`planted` adds to scores."""
 MACRO = "macro"
 """The mean over dependency groups."""
 ALL_MODELS = "all models"
+ALL_DATASETS = "all datasets"
 ALL_GROUPS = "all"
 MEAN = "mean"
 """The case of a measurement that is the mean over all triplets or seeds."""
@@ -155,20 +155,6 @@ def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     return tables.of(rows, "triplets_disparity")
 
 
-def guidance(
-    similarity: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
-) -> pd.DataFrame:
-    """Return ``triplets_guidance``: the gap in latents after each denoising step at each guidance scale.
-
-    Of ``triplets_guidance_similarity``, as :func:`disparity_gap`; p is adjusted over steps and scales of a model and
-    data set.
-    """
-    cell = [*_CELL, "guidance_scale", *_METRIC]
-    found = _gaps(similarity, "triplets_guidance_similarity", cell, seed, replicates, confidence)
-    found = found.assign(denoising_step=found["metric"].str.removeprefix("z_").astype(int))
-    return _adjusted(tables.of(found, "triplets_guidance"), _CELL)
-
-
 def disparity_gap(
     similarity: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
 ) -> pd.DataFrame:
@@ -222,26 +208,16 @@ def floor(
 
 
 def where(
-    steps: pd.DataFrame,
-    layers: pd.DataFrame,
-    *,
-    seed: int = 0,
-    replicates: int = PERMUTATIONS,
-    confidence: float = 0.95,
+    steps: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return ``triplets_where``: the gap in latents after each denoising step, and in where each layer attends.
+    """Return ``triplets_where`` of ``triplets_step_similarity``: the gap in latents after each denoising step.
 
-    Of ``triplets_step_similarity`` and ``triplets_layer_similarity``, as :func:`disparity_gap` (section 4.2), which is
-    of the last step alone; p is adjusted over the steps, or the layers, of a model and data set.
+    As :func:`disparity_gap` (section 4.2), which is of the last step alone; p is adjusted over a model's and data set's
+    steps.
     """
-    frames = []
-    for part, of in {"step": steps, "layer": layers}.items():
-        name = f"triplets_{part}_similarity"
-        found = _gaps(of, name, [*_CELL, *_METRIC], seed, replicates, confidence)
-        # z_12, or attention 16x16 and the layer.
-        named = found["metric"].str.extract(r"(?:z_|attention )(?:(?P<resolution>\S+) )?(?P<place>\S+)")
-        frames.append(found.join(named.fillna("")).assign(part=part))
-    return _adjusted(tables.joined(frames, "triplets_where"), [*_CELL, "part"])
+    rows = _gaps(steps, "triplets_step_similarity", [*_CELL, *_METRIC], seed, replicates, confidence)
+    rows["denoising_step"] = rows["metric"].str.removeprefix("z_").astype(int)
+    return _adjusted(tables.of(rows, "triplets_where"), _CELL)
 
 
 def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -> pd.DataFrame:
@@ -262,40 +238,54 @@ def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -
     return ends.rename(columns={"case": "triplet_id"})
 
 
-def one_prompt(gap: pd.DataFrame) -> pd.DataFrame:
-    """Return ``triplets_one_prompt``: the rows of ``triplets_disparity_gap`` that are of one triplet (section 7.1)."""
-    return tables.of(gap[gap["sample"] == "seeds"], "triplets_one_prompt")
-
-
-def gap_summary(gap: pd.DataFrame, *, seed: int, replicates: int, confidence: float = 0.95) -> pd.DataFrame:
+def gap_summary(
+    gap: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
+) -> pd.DataFrame:
     """Return ``triplets_gap_summary`` of ``triplets_disparity_gap``: the mean gap over datasets by metric.
 
     For all models together (first) and for each, in the unit of each metric and in % of the distance of neutral and
     feminine, with Student's t over datasets, each the mean of its models (section 4.2). Together are models of the same
     datasets, most where not all are. Gaps of one triplet over many seeds are left out. p is adjusted over the metrics
-    of a model. Of ``triplets_co_occurrence``, which has one metric, ``triplets_co_occurrence_summary`` (section 5.1).
+    of a model.
     """
-    metric = _METRIC if "metric" in gap else []
     gaps = gap[gap["sample"] == "triplets"]
     models = dict(iter(gaps.groupby("model", sort=False)))
-    seen = [frozenset(some["dataset"]) for some in models.values()]
-    like = [model for model, of in zip(models, seen, strict=True) if of == max(seen, key=seen.count)]
+    seen = [frozenset(rows["dataset"]) for rows in models.values()]
+    like = [model for model, sets in zip(models, seen, strict=True) if sets == max(seen, key=seen.count)]
     pooled = {}
     if len(like) > 1:
         name_of_all = ALL_MODELS if len(like) == len(models) else ", ".join(like)
         pooled = {name_of_all: gaps[gaps["model"].isin(like)]}
     frames = []
-    for model, some in (pooled | models).items():
-        groups = some.groupby(metric, sort=False) if metric else [((), some)]
+    for model, cells in (pooled | models).items():
         rows = [
-            dict(zip(metric, names, strict=True)) | _over_datasets(rows, seed, replicates, confidence)
-            for names, rows in groups
+            dict(zip(_METRIC, names, strict=True)) | _over_datasets(rows, seed, replicates, confidence)
+            for names, rows in cells.groupby(_METRIC, sort=False)
         ]
         frame = pd.DataFrame(rows).assign(model=model)
         for p in ("p_gap", "p_percent", "p_datasets", "p_cells"):
             frame[f"{p}_holm"] = stats.adjust(frame[p].to_numpy(float), "holm")
         frames.append(frame)
-    return tables.joined(frames, f"triplets_{'gap' if metric else 'co_occurrence'}_summary")
+    return tables.joined(frames, "triplets_gap_summary")
+
+
+def co_occurrence_told(
+    gap: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return the rows of ``triplets_co_occurrence`` over many triplets that have an interval, and one over datasets.
+
+    That one comes first, as :func:`gap_summary` has it for all models together, its datasets counted as cases and its
+    test that of the gap in %. Where there are too few datasets for it, rows without an interval follow as well.
+    """
+    cells = gap[(gap["sample"] == "triplets") & gap["gap"].notna()]
+    summary = gap_summary(
+        gap.assign(space="image", metric="objects"), seed=seed, replicates=replicates, confidence=confidence
+    )
+    over = together(summary).dropna(subset="percent_ci_low")
+    names = {"p_percent": "p", "n_datasets": "n_cases"}
+    over = over.rename(columns=names).assign(dataset=ALL_DATASETS, sample="triplets")
+    known = cells[cells["ci_low"].notna()] if len(over) else cells
+    return tables.of(pd.concat([over, known], ignore_index=True), "triplets_co_occurrence")
 
 
 def _over_datasets(rows: pd.DataFrame, seed: int, replicates: int, confidence: float) -> dict:
@@ -325,20 +315,10 @@ def _over_datasets(rows: pd.DataFrame, seed: int, replicates: int, confidence: f
     }
 
 
-def relative(gap: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of ``triplets_disparity_gap`` that have an interval over triplets, with it in percent.
-
-    ``percent_ci_low`` and ``percent_ci_high`` are its ends in % of the distance between neutral and feminine, as
-    ``percent_nearer`` is the gap.
-    """
-    known = gap[(gap["sample"] == "triplets") & gap["ci_low"].notna()]
-    times = (known["percent_nearer"] / known["gap"]).where(known["gap"] != 0, 0.0)
-    return known.assign(percent_ci_low=times * known["ci_low"], percent_ci_high=times * known["ci_high"])
-
-
 def together(summary: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a summary that are of all models together, or of the only model."""
-    return summary[summary["model"].isin(summary["model"].head(1))].reset_index(drop=True)
+    """Return the rows of a summary that are of all models together, without a model's name, or of the only model."""
+    first = summary[summary["model"].isin(summary["model"].head(1))].reset_index(drop=True)
+    return first.replace({"model": {ALL_MODELS: ""}})
 
 
 def _checked(rows: pd.DataFrame, name: str, cell: list[str]) -> pd.DataFrame:
@@ -409,6 +389,9 @@ def _gaps(
         far, near = (1 - feminine, 1 - masculine) if higher else (feminine, masculine)
         distance = far != 0 and (not higher or row["unit"] == "1")
         row["percent_nearer"] = 100 * (far - near) / far if distance else np.nan
+        if np.isfinite(row.get("ci_low", np.nan)):
+            times = row["percent_nearer"] / row["gap"] if row["gap"] else 0.0
+            row |= {f"percent_{end}": times * row[end] for end in _ENDS}
         # Printed values a unit apart may be equal; the margin is for binary fractions.
         tied = abs(row["gap"]) <= row["rounding"] * (1 + 1e-6)
         way = "tie" if tied else "masculine" if row["gap"] > 0 else "feminine"
@@ -526,6 +509,33 @@ def bias_score(
     return tables.of(scores.merge(known, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
 
 
+def strongest(scores: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Return the objects of each dataset that lean most, masculine first: by the interval's limit nearer to 0.5."""
+    frames = []
+    for _, rows in scores.groupby("dataset", sort=False):
+        masculine = rows[rows["bias_score"] > 0.5].nlargest(most, ["ci_low", "bias_score"])
+        feminine = rows[rows["bias_score"] < 0.5].nsmallest(most, ["ci_high", "bias_score"])
+        frames += [masculine, feminine.iloc[::-1]]
+    return pd.concat(frames) if frames else scores
+
+
+def planted(scores: pd.DataFrame, *, most: int = 5, confidence: float = 0.95) -> pd.DataFrame:
+    """Return the objects of each model and dataset that lean most, with how far all its scores are from planted ones.
+
+    Of ``triplets_bias_score`` where planted scores are known: ``n_held`` of ``n_objects`` intervals hold them,
+    ``distance`` is the mean distance, ``r`` the correlation, each with its limits.
+    """
+    known = scores[scores["true_score"].notna()] if "true_score" in scores else scores[:0]
+    frames = []
+    for _, rows in known.groupby(_CELL, sort=False):
+        held = rows["true_score"].between(rows["ci_low"], rows["ci_high"])
+        far = stats.mean_interval((rows["bias_score"] - rows["true_score"]).abs(), confidence)
+        r = stats.pearson_r(rows["true_score"], rows["bias_score"])
+        numbers = (held.sum(), len(rows), far.value, far.ci_low, far.ci_high, r.r, r.ci_low, r.ci_high)
+        frames.append(strongest(rows, most).assign(**dict(zip(PLANTED, numbers, strict=True))))
+    return pd.concat(frames) if frames else known.assign(**dict.fromkeys(("true_score", *PLANTED), np.nan))
+
+
 def _recall_corrected(scores: pd.DataFrame, detections: pd.DataFrame, confidence: float) -> pd.DataFrame:
     """Return scores as they would be were objects found as easily beside both genders.
 
@@ -592,27 +602,26 @@ def _recalls(detections: pd.DataFrame, confidence: float) -> pd.DataFrame:
 
 
 def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_top_objects``: the ``most`` frequent objects of each gender's prompts that are no people.
+    """Return ``triplets_group_top_objects``: the ``most`` frequent objects of each group that are no people.
 
-    Of each model and dataset, with how many an image shows (section 6.3, figure 6), and Student's t over cases, of
-    which each is taken to have as many images. Errors as for :func:`bias_score`. Of counts by group
-    ``triplets_group_top_objects``: of each group, over prompts of all genders, and of ``hidden`` nouns.
+    Of ``triplets_group_object_counts``: of each model and dataset, over prompts of all genders, with how many an image
+    shows (section 6.3, figure 6), and Student's t over cases, of which each is taken to have as many images; of
+    ``hidden`` nouns. Errors as for :func:`bias_score`.
     """
-    counts, of_groups = _with_group(counts)
-    keys = _GROUP if of_groups else [*_CELL, "prompt_gender"]
+    counts, _ = _with_group(counts)
     counts = counts[~counts["object"].isin(PEOPLE)]
     counts = counts.sort_values("prompt_gender", key=lambda of: of.map(PROMPT_GENDERS.index), kind="stable")
     rows = []
-    for names, of in counts.groupby(keys, sort=False):
+    for names, of in counts.groupby(_GROUP, sort=False):
         n = of.groupby("prompt_gender")["n_images"].first().sum()
         told = (of["case"] != "").all()
         cases = int(of["n_cases"].iloc[0]) if "n_cases" in of else of["case"].nunique()
         totals = of.groupby("object")["count"].sum().sort_values(ascending=False, kind="stable")
-        for rank, (object_, total) in enumerate(totals.head(most).items(), start=1):
-            row = dict(zip(keys, names, strict=True)) | {"object": object_, "rank": rank}
+        for rank, (name, total) in enumerate(totals.head(most).items(), start=1):
+            row = dict(zip(_GROUP, names, strict=True)) | {"object": name, "rank": rank}
             row |= {"per_image": total / n, "count": total, "n_images": n, "reason": ""}
             if told and cases > 1:
-                split = of.loc[of["object"] == object_].groupby("case")["count"].sum().to_numpy(float)
+                split = of.loc[of["object"] == name].groupby("case")["count"].sum().to_numpy(float)
                 effects = np.concatenate([split, np.zeros(cases - len(split))]) / n - total / n / cases
                 error = stats.clustered_error(effects)
                 half = float(t_distribution.ppf((1 + confidence) / 2, error.df)) * error.se
@@ -620,7 +629,7 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
             else:
                 row["reason"] = "an interval needs counts of two cases"
             rows.append(row)
-    return tables.of(rows, f"triplets_{of_groups}top_objects")
+    return tables.of(rows, "triplets_group_top_objects")
 
 
 def _with_group(counts: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -655,13 +664,10 @@ def _unless_computed(printed: pd.DataFrame, counts: pd.DataFrame, cell: list[str
     return printed[~pd.MultiIndex.from_frame(printed[cell]).isin(cells)]
 
 
-def _tested(
-    counts: pd.DataFrame, seed: int, replicates: int, confidence: float, pairs: Sequence[str] = tuple(TESTED)
-) -> Iterator[dict]:
+def _tested(counts: pd.DataFrame, seed: int, replicates: int, confidence: float) -> Iterator[dict]:
     """Yield the chi-square test of each pair and of the triplet for counts of one cell."""
     wide = counts.groupby(["object", "prompt_gender"], sort=False)["count"].sum().unstack(fill_value=0)
-    for pair in pairs:
-        genders = TESTED[pair]
+    for pair, genders in TESTED.items():
         row = {"pair": pair, "p_relation": "", "sample": "triplets", "evidence": "computed"}
         absent = [g for g in genders if g not in wide]
         if absent:
@@ -844,53 +850,6 @@ def _group_sets(counts: pd.DataFrame) -> dict[tuple[str, str], dict[str, set[str
     }  # fmt: skip
 
 
-def thresholds(
-    coverages: pd.DataFrame,
-    *,
-    guided: Sequence[float] = (0.6, 0.7, 0.8),
-    guided_people: Sequence[float] = (0.15, 0.25, 0.35),
-    seed: int = 0,
-    replicates: int = PERMUTATIONS,
-    confidence: float = 0.95,
-) -> pd.DataFrame:
-    """Return ``triplets_thresholds`` of ``triplets_coverages``: tests of groups as other thresholds make these.
-
-    Objects of feminine against those of masculine prompts, as in :func:`group_chi_square`, for each threshold of maps
-    that the coverages have, with each of coverage and of coverage of people (section 6.2: 0.35, 0.7 and 0.25).
-    """
-    rows = []
-    for names, some in coverages.groupby([*_CELL, "mask_threshold"], sort=False):
-        for least, of_people in product(guided, guided_people):
-            largest = some["explicit"] == 1, some["coverage"], some["human_coverage"]
-            limits = {"threshold": least, "human_threshold": of_people}
-            group = dependency_groups_of_largest(some["object"], *largest, **limits)
-            keys = ["dependency_group", "prompt_gender", "case", "object"]
-            counts = some.assign(dependency_group=group).groupby(keys, as_index=False).size()
-            chosen = {"coverage_threshold": least, "human_threshold": of_people}
-            for name in DEPENDENCY_GROUPS[:4]:
-                here = counts[counts["dependency_group"] == name].rename(columns={"size": "count"})
-                test = next(_tested(here, seed, replicates, confidence, (TESTED_BY_THRESHOLD,)))
-                same = dict(zip([*_CELL, "mask_threshold"], names, strict=True))
-                n = here.loc[here["prompt_gender"].isin(TESTED[TESTED_BY_THRESHOLD]), "count"].sum()
-                rows.append({"n": n} | test | same | chosen | {"dependency_group": name})
-    return tables.of(rows, "triplets_thresholds")
-
-
-def mask_truth(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_mask_truth`` of ``triplets_mask_agreement``: how well maps of words mark where these belong.
-
-    Means over drawings with Student's t.
-    """
-    rows = []
-    keys = ["model", "kind", "noise_level", "mask"]
-    for names, of in agreement.groupby(keys, sort=False):
-        for metric in ("overlap", "auc"):
-            known = of[of[metric].notna()]
-            found = _of_images(known[metric], known["n"], confidence, "drawings")
-            rows.append(dict(zip(keys, names, strict=True)) | {"metric": metric} | found)
-    return tables.of(rows, "triplets_mask_truth")
-
-
 def group_truth(confusion: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_group_truth`` of ``triplets_group_confusion``: precision, recall and F1 (%) of each group.
 
@@ -933,6 +892,10 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
 
     Of all objects but people together, and of each; of images that show a woman, a man, and of all (section 7.3).
     Intervals take images as independent, not objects.
+
+    Recall over all images has beside it the difference of that beside men less that beside women: above 0 an object is
+    found more easily beside a man, so that a bias score without error would lie lower. Its limits are Newcombe's (1998)
+    of two independent shares, its p that of this interval; of single objects adjusted over these.
     """
     rows = []
     whole = detections[~detections["object"].isin(PEOPLE)].assign(object=ALL_OBJECTS)
@@ -943,7 +906,25 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
             for measure, of_what in (("precision", "finder_only"), ("recall", "reference_only")):
                 rows.append(row | {"measure": measure} | _share_found(some, of_what, confidence))
             rows.append(row | {"measure": "mask_iou"} | _overlap(some, confidence))
-    return tables.of(rows, "triplets_detector_error")
+    errors = tables.of(rows, "triplets_detector_error")
+    at = [*_FOUND, "measure"]
+    asked = (errors["measure"] == "recall") & (errors["gender_shown"] == ALL_GROUPS)
+    recalls = []
+    for gender in GENDERS:
+        of_gender = errors[errors["gender_shown"] == gender].set_index(at)[["value", *_ENDS]]
+        known = of_gender.reindex(pd.MultiIndex.from_frame(errors[at])).to_numpy(float)
+        recalls.append(np.where(asked.to_numpy()[:, None], known, np.nan).T)
+    limits = stats.difference_interval(*recalls[0], *recalls[1])
+    beside = {
+        "recall_female": recalls[0][0], "recall_male": recalls[1][0], "difference": recalls[1][0] - recalls[0][0],
+        "difference_ci_low": limits.low, "difference_ci_high": limits.high,
+    }  # fmt: skip
+    p = _p_of_interval(beside["difference"], limits.low, limits.high, confidence)
+    single = errors["object"] != ALL_OBJECTS
+    family = [errors["model"], errors["reference"], single, asked]
+    errors = errors.assign(**beside, difference_p=p)
+    adjusted = errors["difference_p"].groupby(family).transform(stats.adjust, "holm")
+    return tables.of(errors.assign(difference_p_holm=adjusted), "triplets_detector_error")
 
 
 def _share_found(rows: pd.DataFrame, missed: str, confidence: float) -> dict:
@@ -962,39 +943,13 @@ def _share_found(rows: pd.DataFrame, missed: str, confidence: float) -> dict:
 
 
 def _overlap(rows: pd.DataFrame, confidence: float) -> dict:
-    """Return the mean overlap (%) of what both have, by images."""
+    """Return the mean overlap (%) of what both have, by images, with Student's t."""
     known = rows[rows["iou"].notna()]
     by = (100 * known["iou"] * known["both"]).groupby(known["image_id"]).sum()
     n = known.groupby("image_id")["both"].sum()
-    return _of_images(by / n, n, confidence, "images")
-
-
-def _of_images(values: pd.Series, n: pd.Series, confidence: float, of: str) -> dict:
-    """Return the mean of one value an image, each of ``n`` observations, with Student's t."""
-    mean = stats.mean_interval(values, confidence)
-    limits = mean._asdict() | {"reason": "" if mean.n > 1 else f"an interval needs two {of}"}
-    return limits | {"n": int(n.sum()), "n_images": mean.n}
-
-
-def detector_gender(errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_detector_gender`` of ``triplets_detector_error``: how recall differs with who is shown.
-
-    In points, men less women: above 0 an object is found more easily beside a man, so that a bias score without error
-    would lie lower. Limits are those of the difference of the two independent recalls (Newcombe 1998), and p is that of
-    this interval, whose level is that of the recalls; of single objects adjusted over these.
-    """
-    recall = errors[(errors["measure"] == "recall") & errors["gender_shown"].isin(GENDERS)]
-    female, male = (recall[recall["gender_shown"] == g] for g in GENDERS)
-    both = female.merge(male, on=_FOUND, suffixes=("_female", "_male"))
-    limits = stats.difference_interval(*(both[f"{c}_{g}"] for g in GENDERS for c in ("value", *_ENDS)))
-    names = {"value": "recall", "n": "objects"}
-    names = {f"{old}_{g}": f"{new}_{g}" for old, new in names.items() for g in GENDERS}
-    both = both.rename(columns=names)
-    difference = both["recall_male"] - both["recall_female"]
-    p = _p_of_interval(difference, limits.low, limits.high, confidence)
-    found = both.assign(difference=difference, ci_low=limits.low, ci_high=limits.high, p=p)
-    found = _adjusted(found.assign(whole=found["object"] == ALL_OBJECTS), ["model", "reference", "whole"])
-    return tables.of(found, "triplets_detector_gender")
+    mean = stats.mean_interval(by / n, confidence)
+    reason = "" if mean.n > 1 else "an interval needs two images"
+    return mean._asdict() | {"reason": reason, "n": int(n.sum()), "n_images": mean.n}
 
 
 def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -1021,11 +976,3 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
                 about |= {"ci_high": np.nan, "bound": "at least", "reason": why}
             rows.append(about)
     return tables.of(rows, "triplets_detector")
-
-
-def as_printed(table: pd.DataFrame, value: str, columns: str) -> pd.DataFrame:
-    """Return a long table in the layout of the paper: models and datasets down, ``columns`` across."""
-    index = [c for c in ("model", "dataset", "pair", "over") if c in table]
-    wide = table.pivot(index=index, columns=columns, values=value)
-    rows = pd.MultiIndex.from_frame(table[index].drop_duplicates())
-    return wide.reindex(rows)[list(dict.fromkeys(table[columns]))]

@@ -32,7 +32,6 @@ _SET = ["model", "dataset"]
 _IMAGE = [*_SET, "triplet_id", "seed"]
 STEP = re.compile(r"z_\d+")
 """Metrics that are of latents after a step."""
-_LAYER = re.compile(r"attention \d+x\d+ \S+")
 
 
 def pairs(images: pd.DataFrame) -> pd.DataFrame:
@@ -100,7 +99,7 @@ def _by_case(values: pd.DataFrame) -> pd.DataFrame:
     why = why.reindex(out.index).fillna("the other pair has no value at any seed")
     out = out.assign(reason=why.where(out["n"] == 0, "")).reset_index()
     for name in out["metric"].unique():
-        if name not in METRICS and not (STEP.fullmatch(name) or _LAYER.fullmatch(name)):
+        if name not in METRICS and not STEP.fullmatch(name):
             raise unknown_name("metric", name, METRICS)
     told = [METRICS.get(name, METRICS["z0"]) for name in out["metric"]]
     columns = ["space", "unit", "higher_is_closer"]
@@ -225,16 +224,6 @@ def group_images(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.DataFrame
             share = {"dependency_group": group, "percent_images": 100 * n / len(of)}
             rows.append(dict(zip(_SET, names, strict=True)) | share | size)
     return tables.of(rows, "triplets_group_images")
-
-
-def coverages(images: pd.DataFrame, covered: pd.DataFrame) -> pd.DataFrame:
-    """Return ``triplets_coverages``: how far words cover each object, at thresholds of maps, for what these decide.
-
-    ``covered`` has the columns image_id, instance, object, explicit, threshold, coverage, human_coverage and region.
-    Errors as for :func:`group_object_counts`.
-    """
-    rows = covered.merge(_matched(images), on="image_id").rename(columns={"threshold": "mask_threshold"})
-    return tables.of(rows.assign(explicit=rows["explicit"].astype(int)), "triplets_coverages")
 
 
 def _of_groups(groups: pd.DataFrame, nouns: pd.DataFrame) -> pd.DataFrame:

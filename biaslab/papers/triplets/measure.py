@@ -92,30 +92,6 @@ def step_similarity(pipeline: Pipeline) -> pd.DataFrame:
     return cases.similarity(_values(pipeline, steps=True), "triplets_step_similarity")
 
 
-def guidance_similarity(pipeline: Pipeline) -> pd.DataFrame:
-    """Return :func:`step_similarity` at the guidance scales of ``triplets.guidance_scales``, the run's own beside them.
-
-    At other scales there is one image of each prompt, from the first noise of its triplet; no rows without scales, or
-    of a model that guidance does not reach.
-    """
-    scales = pipeline.triplets.at_guidance()
-    frames = [step_similarity(one).assign(guidance_scale=scale) for scale, one in scales.items()]
-    rows = [frame[frame["sample"] == "triplets"] for frame in frames]
-    return tables.joined(rows, "triplets_guidance_similarity")
-
-
-def layer_similarity(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how alike neutral images are to feminine and masculine ones in where each layer attends to words.
-
-    Beside section 4.1.2, within the network; no rows where attention was not kept.
-    """
-    pairs = cases.pairs(pipeline.triplets.images().table)
-    found = pipeline.triplets.compare_layers(pairs)
-    if found is None:
-        return tables.of([], "triplets_layer_similarity")
-    return cases.similarity(pairs.merge(found, on=["first", "second"]), "triplets_layer_similarity")
-
-
 def networks(pipeline: Pipeline) -> pd.DataFrame:
     """Return the networks that compare images, by metric, and those of the paper that they stand in for (4.1.3)."""
     rows = [
@@ -283,12 +259,6 @@ def group_images(pipeline: Pipeline) -> pd.DataFrame:
     return cases.group_images(stages.looked_at(), stages.groups(), stages.prompt_nouns())
 
 
-def coverages(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how far words cover each object, at several thresholds of maps (section 6.2)."""
-    stages = pipeline.triplets.dependency
-    return cases.coverages(stages.looked_at(), stages.coverages())
-
-
 def dependency_example(pipeline: Pipeline | None) -> Example | None:
     """Return the image whose objects are in most groups, with what words and objects cover of it (figure 5).
 
@@ -324,16 +294,6 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
         list(of["object"]), list(of["dependency_group"].fillna("")), masks(known, height, width),
         tuple(said.loc[said["hidden"], "noun"]),
     )  # fmt: skip
-
-
-def mask_agreement(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how well maps of words mark where these belong in drawings, an image and kind of word a row."""
-    found = pipeline.triplets.dependency.drawn_agreement()
-    keys = ["image_id", "kind", "noise", "mask"]
-    of = found.groupby(keys, as_index=False, sort=False)
-    rows = of.agg(overlap=("overlap", "mean"), auc=("auc", "mean"), n=("word", "size"))
-    rows = rows.rename(columns={"noise": "noise_level"})
-    return tables.of(rows.assign(model=pipeline.label), "triplets_mask_agreement")
 
 
 def group_confusion(pipeline: Pipeline) -> pd.DataFrame:
