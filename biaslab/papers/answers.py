@@ -144,7 +144,7 @@ class Answer:
         first = rows[0] | {name: f"{count:,}" for name, count in counts.items()}
         if len({row.get("model") for row in rows}) > 1:
             first["model"] = ""
-        test = {"p": min(tests, default=nan), "alpha": alpha, "undecided": self._text(self.unclear, first)}
+        test = {"p": min(tests, default=1.0), "alpha": alpha, "undecided": self._text(self.unclear, first)}
         listed = "; ".join(self._texts([self.each], rows))
         details = [
             *self._planted(first),
