@@ -16,7 +16,6 @@ from biaslab.papers.triplets import cases
 
 GENDERS = ("neutral", "feminine", "masculine")
 NO_TESTS = tables.of([], "triplets_printed_chi_square")
-NO_LAYERS = tables.of([], "triplets_layer_similarity")
 SWAPPED = {"feminine": "masculine", "masculine": "feminine", "neutral": "neutral"}
 
 
@@ -245,15 +244,10 @@ def test_answers_go_by_permutations_where_objects_come_in_crowds():
     counts = tables.of(rows, "triplets_object_counts")
     found = triplets.chi_square(counts, NO_TESTS, seed=1, replicates=999)
     assert (found["p_holm"] < 0.05).any() and (found["p_decisive_holm"] > 0.05).all()
-    (counted,) = triplets.findings.chi_square(found)
-    assert counted.said == "In none of 4 tests can it be told."
-    assert (counted.n, counted.p) == (24, found["p_decisive_holm"].min())
-    (said,) = triplets.findings.gendered_objects(found)
-    assert said.said.startswith("Not more than by chance") and (said.n, said.of) == (24, "triplets")
-    grouped = triplets.chi_square(counts.assign(dependency_group="hidden"), NO_TESTS, seed=1, replicates=999)
-    (counted,) = triplets.findings.group_chi_square(grouped)
-    (told,) = triplets.findings.group_permutations(grouped)
-    assert counted.said.startswith("In none of 4 tests") and told.said == "In none that is told."
+    grouped = counts.assign(dependency_group="implicitly_guided")
+    grouped = triplets.chi_square(grouped, NO_TESTS, seed=1, replicates=999)
+    (told,) = triplets.answers.groups.findings(grouped.assign(kind="implicit"))
+    assert not told.decided and (told.n, told.p) == (24, grouped["p_decisive_holm"].min())
     # Printed tests beside measured ones stay as they are alone.
     printed = tables.of(
         [
@@ -269,9 +263,6 @@ def test_answers_go_by_permutations_where_objects_come_in_crowds():
         == both.loc["printed", "p_decisive_holm"].tolist()
         == [0.02, 0.02]
     )
-    # The least of two families is that of both twice.
-    (counted,) = triplets.findings.chi_square(both.reset_index())
-    assert counted.p == pytest.approx(0.04)
 
 
 def test_leans_are_adjusted_over_all_data_sets_and_cases_without_any_are_left_out():
@@ -286,9 +277,9 @@ def test_leans_are_adjusted_over_all_data_sets_and_cases_without_any_are_left_ou
     scores = triplets.bias_score(tables.of(rows, "triplets_object_counts"), minimum_count=1)
     assert scores["p"].tolist() == scores["smallest_possible_p"].tolist() == [2 / 64] * 2
     assert scores["p_holm"].tolist() == [4 / 64] * 2 and scores["n_cases"].tolist() == [10, 10]
-    (said,) = triplets.findings.bias_score(scores)
-    assert said.said.startswith("None of 2 is frequent enough") and (said.n, said.of) == (10, "triplets")
-    (alone,) = triplets.findings.bias_score(
+    (said,) = triplets.answers.leaning.findings(scores)
+    assert not said.decided and (said.n, said.of) == (10, "triplets")
+    (alone,) = triplets.answers.leaning.findings(
         triplets.bias_score(tables.of(rows[: len(rows) // 2], "triplets_object_counts"), minimum_count=1)
     )
     assert alone.said == "1 of 1 to masculine and 0 to feminine."
@@ -412,7 +403,7 @@ def test_swapping_genders_negates_every_gap():
     np.testing.assert_allclose(other["ci_low"], -gap["ci_high"], rtol=0, atol=1e-12)
     assert (gap["p"] == other["p"]).all() and (gap["gap"].abs() > 0).all()
     latents = [v[v["metric"] == "z0"].assign(metric="z_3") for v in (values, swapped)]
-    one, other = (triplets.where(cases.similarity(v, "triplets_step_similarity"), NO_LAYERS) for v in latents)
+    one, other = (triplets.where(cases.similarity(v, "triplets_step_similarity")) for v in latents)
     assert one["gap"].tolist() == pytest.approx((-other["gap"]).tolist(), abs=1e-12)
     assert one["gap"].iloc[0] == pytest.approx(gap.loc["z0", "gap"])
 
@@ -421,17 +412,10 @@ def test_the_gap_after_each_step_is_that_of_the_steps_cosines():
     rng = np.random.default_rng(12)
     images = images_of(5, 2)
     values = pd.concat([values_of(images, rng, f"z_{k}") for k in (2, 10, 1)])
-    layers = [values_of(images, rng, f"attention 8x8 {name}") for name in ("down.attn2", "up.0.attn2")]
-    of_layers = cases.similarity(pd.concat(layers), "triplets_layer_similarity")
-    both = triplets.where(cases.similarity(values, "triplets_step_similarity"), of_layers)
-    found, inside = both[both["part"] == "step"], both[both["part"] == "layer"]
-    assert inside["place"].tolist() == ["down.attn2", "up.0.attn2"] and set(inside["resolution"]) == {"8x8"}
-    assert set(found["resolution"]) == {""}
-    # Steps and layers are adjusted by themselves.
-    assert inside["p_holm"].tolist() == pytest.approx(stats.adjust(inside["p"], "holm"))
-    assert found["place"].tolist() == ["2", "10", "1"] and set(found["part"]) == {"step"}
+    found = triplets.where(cases.similarity(values, "triplets_step_similarity"))
+    assert found["denoising_step"].tolist() == [2, 10, 1]
     for row in found.itertuples():
-        of = values[values["metric"] == f"z_{row.place}"]
+        of = values[values["metric"] == f"z_{row.denoising_step}"]
         means = of.groupby(["pair", "triplet_id"])["value"].mean().unstack("pair")
         gaps = means["neutral-masculine"] - means["neutral-feminine"]
         assert row.gap == pytest.approx(gaps.mean()) and row.n == 10
@@ -480,19 +464,3 @@ def test_wrong_frames_are_refused():
     mixed = pd.concat([counts, counts.assign(case="", prompt_gender="feminine")])
     with pytest.raises(InputError, match="by case"):
         triplets.bias_score(mixed)
-
-
-def test_groups_in_which_the_embedded_world_plants_leans_are_told_as_planted():
-    rows = [
-        {"model": model, "dataset": "D", "dependency_group": "implicitly_guided", "prompt_gender": g}
-        | {"case": f"t{k}", "object": name, "count": 1, "n_images": 30}
-        for model in ("mini", "other")
-        for k in range(30)
-        for g, name in zip(GENDERS, ("cup" if k % 2 else "hat", "cup", "hat"), strict=True)
-    ]
-    tests = triplets.chi_square(
-        tables.of(rows, "triplets_group_object_counts"), NO_TESTS, seed=1, replicates=999
-    )
-    mini, other = triplets.findings.group_permutations(tests)
-    assert mini.said == "Planted in the implicit ones: implicitly guided."
-    assert other.said == "Implicitly guided."

@@ -95,12 +95,12 @@ def test_planted_scores_stand_beside_those_found(truth):
     # Without any truth there is no such column.
     plain = triplets.bias_score(triplets.measure.object_counts(truth), minimum_count=3, replicates=99)
     assert "true_score" not in plain
-    (finding,) = triplets.findings.planted(scores)
-    held = scores[scores["true_score"].notna()].eval("ci_low <= true_score <= ci_high").sum()
-    assert finding.answer.startswith(f"{held} of ")
+    (finding,) = triplets.answers.planted.findings(triplets.planted(scores))
     known = scores[scores["true_score"].notna()]
+    held = known.eval("ci_low <= true_score <= ci_high").sum()
+    assert finding.answer.startswith(f"{held} of {len(known)} ")
     apart = np.mean(np.abs(known["bias_score"] - known["true_score"]))
-    assert finding.estimate == pytest.approx(apart) and finding.n == len(known)
+    assert f"{apart:.3f} (" in finding.details[0]
     # What leans most to a side is drawn, and nothing that leans to none.
     drawn = [mark.estimate for mark in finding.marks]
     assert known["bias_score"].max() in drawn and known["bias_score"].min() in drawn and 0.5 not in drawn
@@ -141,12 +141,12 @@ def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     monkeypatch.setattr(p.triplets, "found", finder)
     detections = triplets.measure.detections(p)
     errors = triplets.detector_error(detections)
-    gender = triplets.detector_gender(errors).set_index("object")
-    assert gender.loc["all objects", "recall_female"] == 0 and gender.loc["all objects", "recall_male"] == 100
-    assert gender.loc["all objects", "difference"] == 100 and gender.loc["all objects", "ci_low"] > 50
-    assert gender.loc["person", "difference"] == 0
-    (finding,) = triplets.findings.detector_gender(gender.reset_index())
-    assert finding.answer == "Yes, beside men."
+    gender = beside(errors)
+    whole = gender.loc["all objects"]
+    assert whole[["recall_female", "recall_male", "difference"]].tolist() == [0, 100, 100]
+    assert whole["difference_ci_low"] > 50 and gender.loc["person", "difference"] == 0
+    (finding,) = triplets.answers.detector_gender.findings(errors)
+    assert finding.said == "Yes, beside men."
     # Nouns of captions: those of men's drawings are found, and nobody is called woman here.
     row = triplets.measure.detector_counts(p).iloc[0]
     made, shown = p.triplets.drawings(), p.triplets.truth(p.triplets.drawings()).objects
@@ -225,7 +225,8 @@ def test_the_most_frequent_objects_leave_out_people_and_take_cases_as_the_sample
         {"model": "M", "dataset": "D", "prompt_gender": "feminine", "case": case, "object": name, "count": n}
         for case, objects in given.items() for name, n in objects.items()
     ]  # fmt: skip
-    counts = tables.of([r | {"n_images": 6, "n_cases": 3} for r in rows], "triplets_object_counts")
+    more = {"n_images": 6, "n_cases": 3, "dependency_group": "hidden"}
+    counts = tables.of([r | more for r in rows], "triplets_group_object_counts")
     top = triplets.top_objects(counts)
     assert top[["object", "rank", "count"]].to_numpy().tolist() == [["cup", 1, 4], ["dog", 2, 2]]
     # Two images a case: 3, 1 and 0 cups are 1.5, 0.5 and 0 an image.
@@ -242,6 +243,11 @@ def detections(*rows):
     return tables.of(
         pd.DataFrame(rows, columns=names).assign(model="M", reference="drawings"), "triplets_detections"
     )
+
+
+def beside(errors):
+    """Return the differences of recall between men and women by object."""
+    return errors[errors["difference"].notna()].set_index("object")
 
 
 def test_errors_of_a_few_images_by_hand():
@@ -263,19 +269,18 @@ def test_errors_of_a_few_images_by_hand():
     assert errors.loc[("all objects", "all", "recall"), "n"] == 5
     assert errors.loc[("person", "all", "recall"), ["value", "n"]].tolist() == [0, 1]
     assert np.isnan(errors.loc[("person", "all", "recall"), "ci_low"])
-    gender = triplets.detector_gender(errors.reset_index()).set_index("object")
-    assert gender.loc["cup", "difference"] == pytest.approx(200 / 3)
-    assert triplets.detector_gender(triplets.detector_error(detections())).empty
+    assert beside(errors.reset_index()).loc["cup", "difference"] == pytest.approx(200 / 3)
+    assert triplets.detector_error(detections()).empty
 
 
 def test_swapping_genders_turns_the_difference():
     rng = np.random.default_rng(0)
     rows = [(f"i{k}", "cup", ("female", "male")[k % 2], *rng.integers(0, 3, 3), np.nan) for k in range(40)]
     other = [(i, o, {"female": "male", "male": "female"}[g], *rest) for i, o, g, *rest in rows]
-    one, two = (triplets.detector_gender(triplets.detector_error(detections(*r))) for r in (rows, other))
+    one, two = (beside(triplets.detector_error(detections(*r))) for r in (rows, other))
     np.testing.assert_allclose(one["difference"], -two["difference"], atol=1e-12)
-    np.testing.assert_allclose(one["ci_low"], -two["ci_high"], atol=1e-9)
-    np.testing.assert_allclose(one["p"], two["p"], atol=1e-9)
+    np.testing.assert_allclose(one["difference_ci_low"], -two["difference_ci_high"], atol=1e-9)
+    np.testing.assert_allclose(one["difference_p"], two["difference_p"], atol=1e-9)
 
 
 def test_differences_of_recall_have_the_p_of_their_intervals():
@@ -289,17 +294,13 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
     ]
     found = detections(*rows)
     for confidence in (0.8, 0.95, 0.99):
-        errors = triplets.detector_error(found, confidence=confidence)
-        gender = triplets.detector_gender(errors, confidence=confidence)
-        excludes = (gender["ci_low"] > 0) | (gender["ci_high"] < 0)
-        assert 1 <= excludes.sum() <= 9 and ((gender["p"] < 1 - confidence) == excludes).all()
-        single = gender[gender["object"] != "all objects"]
-        assert single["p_holm"].to_numpy() == pytest.approx(stats.adjust(single["p"]))
-    whole = gender.set_index("object").loc["all objects"]
-    assert whole["p_holm"] == whole["p"]
-    assert whole[["n_images_female", "n_images_male"]].tolist() == [40, 40]
-    (said,) = triplets.findings.detector_gender(gender, confidence=0.99)
-    assert (said.n, said.of, said.p) == (80, "images", whole["p"])
+        gender = beside(triplets.detector_error(found, confidence=confidence))
+        excludes = (gender["difference_ci_low"] > 0) | (gender["difference_ci_high"] < 0)
+        assert 1 <= excludes.sum() <= 9 and ((gender["difference_p"] < 1 - confidence) == excludes).all()
+        single = gender.drop("all objects")
+        assert single["difference_p_holm"].to_numpy() == pytest.approx(stats.adjust(single["difference_p"]))
+    whole = gender.loc["all objects"]
+    assert whole["difference_p_holm"] == whole["difference_p"] and whole["n_images"] == 80
 
 
 # -- before the work -------------------------------------------------------------------------------------------

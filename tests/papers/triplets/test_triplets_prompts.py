@@ -1,4 +1,4 @@
-"""From captions to triplets: what tables, figures and findings make of measured prompts, and the notebook of them."""
+"""From captions to triplets: what tables make of measured prompts, and the notebook of them."""
 
 import json
 
@@ -12,7 +12,6 @@ from biaslab import published
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError
 from biaslab.papers import triplets
-from biaslab.papers.triplets import figures, findings
 from biaslab.prompts import depicted
 from biaslab.prompts import triplets as asking
 
@@ -26,16 +25,6 @@ def own_look():
         plt.close("all")
 
 
-def funnel(dataset="Ours", **left):
-    """Return a funnel from the captions left after its first steps; the last is the sample."""
-    left = {"captions": 4000, "person or people": 300, "gender": 120, "different": 100, "sampled": 10} | left
-    rows, before = [], None
-    for step, n in left.items():
-        rows.append((dataset, step, n, 0 if before is None else before - n, asking.STEPS[step]))
-        before = n
-    return tables.of(rows, "triplets_funnel")
-
-
 def prompts():
     captions = pd.DataFrame({"text": ["a person rides", "Two people and a person", "People's hats"]})
     frames = [asking.triplets(captions, "Ours"), asking.professions(2)]
@@ -45,7 +34,7 @@ def prompts():
 def test_the_words_of_the_paper_stand_without_counts():
     words = triplets.excluded_words(tables.of([], "triplets_excluded_words"))
     assert set(words["word"]) == set(published.load("triplets_table_2")["word"]) and len(words) == 104
-    assert words["captions_excluded"].isna().all() and findings.excluded_words(words) == []
+    assert words["captions_excluded"].isna().all()
 
 
 def test_words_are_ranked_within_each_data_set():
@@ -60,9 +49,6 @@ def test_words_are_ranked_within_each_data_set():
         *(["B", "she"], ["B", "he"]),
         *(["A", "son"], ["A", "kid"]),
     ]
-    of_b, of_a = findings.excluded_words(words)
-    assert of_b.answer == "she (3), he (1)." and of_a.answer == "son (9)."
-    assert "1 of 2" in of_a.details[0]
 
 
 def test_professions_count_sentences_and_those_asked():
@@ -111,39 +97,6 @@ def test_the_filter_has_wilson_intervals_of_the_level_asked_for():
             low, high = proportion_confint(row.n_both, row.n, 1 - confidence, method="wilson")
             assert (row.ci_low, row.ci_high) == pytest.approx((100 * low, 100 * high))
             assert row.value == pytest.approx(100 * row.n_both / row.n)
-    (found,) = findings.depicted(table)
-    # 42 of the 50 that are kept, of 66 in all.
-    assert found.estimate == pytest.approx(84) and found.n == 50
-    assert "84.0 %" in found.answer and "63.6 %" in found.answer
-    # Fewer than were wanted, which the page says.
-    assert any("Wanted were 90 and 70 %" in detail for detail in found.details)
-    assert findings.depicted(tables.of([], "triplets_depicted")) == []
-
-
-def test_the_funnel_says_how_many_are_left():
-    (found,) = findings.funnel(funnel())
-    assert found.answer == "100 of 4,000; 10 are drawn."
-    # The first step only looks for those in question: of the others the gender words exclude most, 300 - 120.
-    assert "300 " in found.details[0] and "'gender': 180 " in found.details[1]
-    assert findings.funnel(funnel(sampled=1))[0].answer.endswith("1 is drawn.")
-    nobody = dict.fromkeys(("person or people", "gender", "different", "sampled"), 0)
-    (none,) = findings.funnel(funnel(**nobody))
-    assert none.answer == "0 of 4,000; 0 are drawn." and len(none.details) == 2
-
-
-def test_the_funnel_is_drawn_step_by_step_with_a_place_for_none():
-    whole = pd.concat([funnel(), funnel("Others", sampled=0)], ignore_index=True)
-    figure = figures.funnel(whole)
-    assert [ax.get_title(loc="left") for ax in figure.axes] == ["Ours", "Others"]
-    for ax, (_, rows) in zip(figure.axes, whole.groupby("dataset", sort=False), strict=True):
-        (line,) = ax.lines
-        assert line.get_xdata().tolist() == rows["n_captions"].tolist()
-        assert [text.get_text() for text in ax.texts] == [f"{n:,.0f}" for n in rows["n_captions"]]
-        assert len(ax.get_yticklabels()) == len(rows)
-        low, high = ax.get_xlim()
-        assert low <= rows["n_captions"].min() and high > rows["n_captions"].max()
-    assert set(figures.STEP_NAMES) == set(asking.STEPS)
-    assert figures.depicted(depicted.measured()).axes[0].get_xlim()[1] >= 100
 
 
 @pytest.fixture
@@ -179,16 +132,14 @@ def test_the_notebook_on_captions_and_then_on_its_own_tables(run, tmp_path):
     hostile = "=a person riding <b>a horse</b> & 'x'"
     file.write_text(f"{hostile}\na person walking\na person and a man\npeople with a hat, and $y$\n")
     settings = {"captions": {"corpus": str(file)}, "compute": {"store": str(tmp_path / "store")}}
-    recorded, saved = run(source="mini", settings=settings)
-    assert {f["name"] for f in recorded["figures"]} == {"triplets_funnel", "triplets_depicted"}
-    assert len(recorded["findings"]) == 3
-    texts = saved["triplets_prompts"].set_index("prompt_gender")["text"]
+    _, saved = run(source="mini", settings=settings)
+    prompts = tables.read(tmp_path / "out/measured/triplets_prompts.csv", "triplets_prompts")
+    texts = prompts.set_index("prompt_gender")["text"]
     assert texts["feminine"].tolist() == [
         "=a woman riding <b>a horse</b> & 'x'", "a woman walking", "women with a hat, and $y$",
     ]  # fmt: skip
     # A run's folder is a source: it gives the same tables.
-    again, same = run(source=str(tmp_path / "out"))
+    _, same = run(source=str(tmp_path / "out"))
     assert set(same) == set(saved)
     for name, table in saved.items():
         pd.testing.assert_frame_equal(table, same[name])
-    assert [f["answer"] for f in again["findings"]] == [f["answer"] for f in recorded["findings"]]

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslab.papers import triplets
-from biaslab.papers.triplets import figures, findings
+from biaslab.papers.triplets import figures
 
 
 def drawings(of, reference="drawings"):
@@ -109,20 +109,15 @@ def test_correction_finds_the_score_that_recall_hides():
     assert np.mean(held) >= 0.93
 
 
-def test_corrected_scores_are_drawn_and_said():
+def test_corrected_scores_are_tested_by_their_intervals_and_drawn():
     known = {("cup", "female"): (40, 20), ("cup", "male"): (40, 40)}
     known |= {("hat", "female"): (40, 40), ("hat", "male"): (40, 40)}
     counts = counted({"cup": (30, 60), "hat": (10, 70)})
     scores = triplets.bias_score(counts, None, drawings(known), minimum_count=1, replicates=99)
-    (said,) = findings.recall_corrected(scores)
-    # Two lean as found; the cup is at 0.5 when its recall is taken off, 0.167 lower.
-    assert said.said.startswith("1 of 2") and said.said.endswith(f"move by {(2 / 3 - 1 / 2) / 2:.3f}.")
-    assert (said.n, said.of) == (70, "triplets")
     excludes = (scores["corrected_ci_low"] > 0.5) | (scores["corrected_ci_high"] < 0.5)
-    told = scores[["corrected_p", "corrected_p_holm"]].to_numpy()
-    assert ((told[:, 0] < 0.05) == excludes).all() and said.p == np.nanmin(told[:, 1])
+    assert ((scores["corrected_p"] < 0.05) == excludes).all()
+    # The cup is at 0.5 when its recall is taken off.
     (ax,) = figures.recall_corrected(scores).axes
     drawn = [line.get_xdata() for line in ax.lines if line.get_marker() not in ("None", "")]
     assert np.sort(np.concatenate(drawn)) == pytest.approx([0.5, 2 / 3, 0.875, 0.875])
-    plain = triplets.bias_score(counts, minimum_count=1, replicates=99)
-    assert "corrected_score" not in plain and findings.recall_corrected(plain) == []
+    assert "corrected_score" not in triplets.bias_score(counts, minimum_count=1, replicates=99)
