@@ -151,7 +151,7 @@ def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dic
         paired.findings.stereotype_score(scores, **level),
         dalleval.findings.mad(mads, **level),
         dalleval.findings.attribute_mean_difference(attributes, **level),
-        triplets.findings.measured(gap, none["triplets_networks"], **level),
+        triplets.answers.measured.findings(gap, **level),
         synthesis.findings.model_differences(synthesis.model_differences(units, **level), **level),
     ]
     return [finding.as_record() | {"main": True} for found in answers for finding in found]
@@ -160,7 +160,7 @@ def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dic
 # Of these tables the models have nothing.
 NONE = [
     "paradox_caption_pairs", "paradox_printed_amplification", "paired_pair_images", "paired_printed_value",
-    "dalleval_skin_tone_counts", "dalleval_printed_bias", "dalleval_printed_attributes", "triplets_networks",
+    "dalleval_skin_tone_counts", "dalleval_printed_bias", "dalleval_printed_attributes",
 ]  # fmt: skip
 # A judge of gender that never errs, on 200 images of either gender.
 JUDGES = [

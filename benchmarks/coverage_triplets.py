@@ -95,10 +95,10 @@ def cards(rng, studies: int, n: int, metrics: int, alike: float, over: str) -> d
         p_holm=np.concatenate([stats.adjust(study) for study in p]),
     )  # fmt: skip
     if over == "triplets":
-        said = paper.findings.measured(table, paper.printed.networks().iloc[:0])
+        said = paper.answers.measured.findings(table)
     else:
         studied = table.rename(columns={"p_holm": "p_percent_holm"}).groupby("dataset", sort=False)
-        said = [paper.findings.nearer(rows)[0] for _, rows in studied]
+        said = [paper.answers.nearer.findings(rows)[0] for _, rows in studied]
     return {
         "card": sum(one.decided for one in said),
         "intervals counted": int((np.abs(mean) > half).any(axis=1).sum()),

@@ -46,17 +46,11 @@ def test_tables_that_follow(known):
     )
     images = triplets.measure.group_images(known).set_index("dependency_group")["percent_images"]
     assert images["explicitly_guided"] == 100
-    coverages = triplets.measure.coverages(known)
-    assert len(coverages) == 3 * len(known.triplets.dependency.groups()) and set(coverages["region"]) == {
-        "mask"
-    }
+    assert set(known.triplets.dependency.groups()["region"]) == {"mask"}
     truth = triplets.group_truth(triplets.measure.group_confusion(known))
     assert (truth.loc[truth["n"] > 0, "value"] == 100).all() and (truth["dependency_group"] == "macro").any()
-    agreement = triplets.mask_truth(triplets.measure.mask_agreement(known)).set_index(
-        ["kind", "metric", "mask"]
-    )
-    assert (agreement.xs("own", level="mask")["value"] == 1).all()
-    assert (agreement.xs("shuffled", level="mask")["value"] < 0.9).all()
+    agreement = known.triplets.dependency.drawn_agreement().groupby("mask")[["overlap", "auc"]]
+    assert (agreement.min().loc["own"] == 1).all() and (agreement.mean().loc["shuffled"] < 0.9).all()
     example = triplets.measure.dependency_example(known)
     assert set(example.words) <= set(example.text.split()) | {w.strip(",") for w in example.text.split()}
     assert (
@@ -101,8 +95,8 @@ def test_maps_of_drawings_by_a_model(tmp_path):
     assert {w.lower() for w in first.words} | set(first.missing) == set(
         table["text"][0].replace(",", "").split()
     )
-    found = triplets.measure.mask_agreement(p)
-    assert set(found["noise_level"]) == {0.0, 0.1, 0.3, 0.5, 0.7, 0.9} and set(found["model"]) == {"mini"}
+    found = p.triplets.dependency.drawn_agreement()
+    assert set(found["noise"]) == {0.0, 0.1, 0.3, 0.5, 0.7, 0.9}
     values = found[["overlap", "auc"]].to_numpy()
     assert np.nanmin(values) >= 0 and np.nanmax(values) <= 1
 
@@ -119,7 +113,7 @@ def test_a_run_goes_on_without_maps_of_drawings(tmp_path, folders):
         with pytest.raises(MissingInputError, match=why):
             p.triplets.dependency.drawn_maps()
         with pytest.raises(MissingInputError, match=why):
-            triplets.measure.mask_agreement(p)
+            p.triplets.dependency.drawn_agreement()
 
 
 def test_nouns_of_other_texts_are_refused(known):

@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from biaslab import published
@@ -262,27 +261,6 @@ def test_images_can_be_kept_with_where_they_attend(folders, tmp_path):
         assert (one == other).all()
 
 
-def test_layers_of_a_model_have_gaps(folders, tmp_path):
-    p = asked_of(folders("sd1"), tmp_path, seeds=2, attention=True)
-    found = triplets.where(triplets.measure.step_similarity(p), triplets.measure.layer_similarity(p))
-    layers = found[found["part"] == "layer"]
-    assert layers["place"].str.endswith("attn2").all() and layers["place"].is_unique and len(layers) > 1
-    # By hand, of the first layer and triplet: the mean over both seeds of the cosine of all words' maps.
-    images = p.triplets.images()
-    ids = images.table.set_index(["triplet_id", "prompt_gender", "seed"])["image_id"]
-    table = triplets.measure.layer_similarity(p)
-    first = images.table["triplet_id"].iloc[0]
-    cosines = []
-    for seed in (0, 1):
-        pair = [ids[first, gender, seed] for gender in ("neutral", "feminine")]
-        maps = [next(iter(of.values())) for of in images.source.layer_maps(pair)]
-        # Both prompts have as many words in the same order.
-        one, other = (m.astype(float).ravel() for m in maps)
-        cosines.append(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
-    row = table[(table["pair"] == "neutral-feminine") & (table["case"] == first)].iloc[0]
-    assert row["value"] == pytest.approx(np.mean(cosines))
-
-
 def test_words_of_a_prompt():
     assert words("A man's T-shirt, a 2nd 'shirt' of the man") == [
         *("A", "man's", "T-shirt", "a", "2nd", "shirt", "of", "the", "man")
@@ -347,12 +325,9 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
     # A prompt is compared once, whatever the number of seeds.
     assert set(table.loc[table["metric"] == "t", "n"]) == {1}
     assert table.loc[table["metric"] == "t_pooled", "reason"].str.contains("one vector").all()
-    layers = triplets.measure.layer_similarity(p)
-    # Attention was not kept.
-    assert layers.empty
-    steps = triplets.where(triplets.measure.step_similarity(p), layers)
+    steps = triplets.where(triplets.measure.step_similarity(p))
     gap = triplets.disparity_gap(table).set_index("metric")["gap"]
-    assert steps["place"].tolist() == ["1", "2"] and steps["gap"].iloc[-1] == pytest.approx(
+    assert steps["denoising_step"].tolist() == [1, 2] and steps["gap"].iloc[-1] == pytest.approx(
         gap["z0"], abs=1e-3
     )
     floor = triplets.floor(table, triplets.measure.reference_similarity(p))
@@ -376,7 +351,7 @@ def test_one_triplet_is_a_data_set_whose_cases_are_seeds(folders, tmp_path):
     seeds = p.triplets.images().source.table.groupby("seed").size()
     assert seeds.tolist() == [3] * 6
     gap = triplets.disparity_gap(triplets.measure.similarity(p))
-    found = triplets.one_prompt(gap).set_index("metric")
+    found = gap[gap["sample"] == "seeds"].set_index("metric")
     assert found.loc["ssim", "n"] == 3 and found.loc["t", "n"] == 1 and np.isnan(found.loc["t", "ci_low"])
     sizes = triplets.measure.prompt_sets(p).set_index("dataset")
     assert sizes.loc["captions.txt (one triplet)", ["triplets", "seeds"]].tolist() == [1, 3]
@@ -437,42 +412,3 @@ def test_pictures_are_those_of_the_table(folders, tmp_path):
         "feminine",
     ]
     np.testing.assert_array_equal(figure.axes[4].images[0].get_array(), pictures[4])
-
-
-def test_gaps_at_several_guidance_scales_are_of_the_same_triplets_and_noise(folders, tmp_path):
-    given = {"seeds": 2, "one_triplet": 2, "similarity": BY_PIXELS}
-    p = asked_of(folders("sd1"), tmp_path, **given, guidance_scale=2.0, guidance_scales=[5.0])
-    table = triplets.measure.guidance_similarity(p)
-    assert list(dict.fromkeys(table["guidance_scale"])) == [2.0, 5.0]
-    keys = ["case", "metric", "pair"]
-    at = {scale: of.set_index(keys)["value"] for scale, of in table.groupby("guidance_scale")}
-    # At its own scale it is what the run's images give, at the other what a run at that scale would.
-    own = triplets.measure.step_similarity(p)
-    own = own[own["dataset"] == "captions.txt"].set_index(keys)["value"]
-    pd.testing.assert_series_equal(at[2.0], own)
-    alone = asked_of(folders("sd1"), tmp_path, seeds=1, similarity=BY_PIXELS, guidance_scale=5.0)
-    steps = triplets.measure.step_similarity(alone)
-    pd.testing.assert_series_equal(at[5.0], steps.set_index(keys)["value"])
-    assert set(at[2.0].index) == set(at[5.0].index) and not np.allclose(at[2.0], at[5.0].loc[at[2.0].index])
-    noise = [one.triplets.images().source.table for one in p.triplets.at_guidance().values()]
-    assert set(noise[1]["seed"]) < set(noise[0]["seed"])
-    gaps = triplets.guidance(table).set_index(["guidance_scale", "denoising_step"])["gap"]
-    expected = triplets.where(steps, triplets.measure.layer_similarity(alone))["gap"]
-    assert gaps.loc[5.0].tolist() == pytest.approx(expected.tolist())
-    # Two lines, one a scale; and a finding that names both ends.
-    (finding,) = triplets.findings.guidance(triplets.guidance(table))
-    assert finding.answer.count("hundredths") == 2 and finding.answer.endswith("at guidance 5.")
-
-
-def test_guidance_is_left_out_where_no_scales_are_named_or_the_world_draws(folders, tmp_path):
-    plain = asked_of(folders("sd1"), tmp_path, seeds=1, similarity=BY_PIXELS)
-    assert (
-        triplets.measure.guidance_similarity(plain).empty
-        and triplets.guidance(triplets.measure.guidance_similarity(plain)).empty
-    )
-    design = {"triplets": 2, "seeds": 1, "similarity": BY_PIXELS, "guidance_scales": [5.0]}
-    given = Settings(captions={"rows": 2000}, triplets=design, compute={"store": str(tmp_path)})
-    assert Pipeline("world", given, seed=5, progress=False).triplets.at_guidance() == {}
-    plain = Settings.of({"triplets": {"guidance_scales": [-1]}, "compute": {"store": str(tmp_path)}})
-    with pytest.raises(ParameterError, match="guidance_scale is -1"):
-        checks.check("mini", plain)

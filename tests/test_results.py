@@ -167,19 +167,19 @@ def test_findings_of_printed_numbers_say_so(study):
 
 
 def test_an_empty_table_is_written_and_said_to_be_empty(study, capsys):
-    empty = pd.DataFrame(columns=tables.schema("world_ceiling").names)
-    study.save("world_ceiling", empty)
-    assert tables.read(study.output_dir / "tables" / "world_ceiling.csv", "world_ceiling").empty
+    empty = pd.DataFrame(columns=tables.schema("world_conditional").names)
+    study.save("world_conditional", empty)
+    assert tables.read(study.output_dir / "tables" / "world_conditional.csv", "world_conditional").empty
     assert (
         capsys.readouterr().out
-        == "The source has no measurements for the table world_ceiling, or nobody could be judged.\n"
+        == "The source has no measurements for the table world_conditional, or nobody could be judged.\n"
     )
 
 
 def test_a_report_lists_no_table_without_rows(tmp_path):
     (tmp_path / "tables").mkdir()
     run = {"run": "mine", "status": "ok", "tables": []}
-    for name, rows in (("world_ceiling", 0), ("world_knobs", 1)):
+    for name, rows in (("world_conditional", 0), ("world_knobs", 1)):
         file = tmp_path / "tables" / f"{name}.csv"
         file.write_text("sure,ambiguous\n" + "0.9,1\n" * rows)
         run["tables"].append(
@@ -187,4 +187,4 @@ def test_a_report_lists_no_table_without_rows(tmp_path):
         )
     (tmp_path / "run.json").write_text(json.dumps(run))
     page = report.build(tmp_path).read_text(encoding="utf-8")
-    assert "Title of world_knobs" in page and "world_ceiling" not in page
+    assert "Title of world_knobs" in page and "world_conditional" not in page

@@ -922,9 +922,9 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     p = _p_of_interval(beside["difference"], limits.low, limits.high, confidence)
     single = errors["object"] != ALL_OBJECTS
     family = [errors["model"], errors["reference"], single, asked]
-    errors = errors.assign(**beside, difference_p=p)
-    adjusted = errors["difference_p"].groupby(family).transform(stats.adjust, "holm")
-    return tables.of(errors.assign(difference_p_holm=adjusted), "triplets_detector_error")
+    errors = errors.assign(**beside, p_difference=p)
+    adjusted = errors["p_difference"].groupby(family).transform(stats.adjust, "holm")
+    return tables.of(errors.assign(p_difference_holm=adjusted), "triplets_detector_error")
 
 
 def _share_found(rows: pd.DataFrame, missed: str, confidence: float) -> dict:

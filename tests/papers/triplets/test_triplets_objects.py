@@ -280,7 +280,7 @@ def test_swapping_genders_turns_the_difference():
     one, two = (beside(triplets.detector_error(detections(*r))) for r in (rows, other))
     np.testing.assert_allclose(one["difference"], -two["difference"], atol=1e-12)
     np.testing.assert_allclose(one["difference_ci_low"], -two["difference_ci_high"], atol=1e-9)
-    np.testing.assert_allclose(one["difference_p"], two["difference_p"], atol=1e-9)
+    np.testing.assert_allclose(one["p_difference"], two["p_difference"], atol=1e-9)
 
 
 def test_differences_of_recall_have_the_p_of_their_intervals():
@@ -296,11 +296,11 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
     for confidence in (0.8, 0.95, 0.99):
         gender = beside(triplets.detector_error(found, confidence=confidence))
         excludes = (gender["difference_ci_low"] > 0) | (gender["difference_ci_high"] < 0)
-        assert 1 <= excludes.sum() <= 9 and ((gender["difference_p"] < 1 - confidence) == excludes).all()
+        assert 1 <= excludes.sum() <= 9 and ((gender["p_difference"] < 1 - confidence) == excludes).all()
         single = gender.drop("all objects")
-        assert single["difference_p_holm"].to_numpy() == pytest.approx(stats.adjust(single["difference_p"]))
+        assert single["p_difference_holm"].to_numpy() == pytest.approx(stats.adjust(single["p_difference"]))
     whole = gender.loc["all objects"]
-    assert whole["difference_p_holm"] == whole["difference_p"] and whole["n_images"] == 80
+    assert whole["p_difference_holm"] == whole["p_difference"] and whole["n_images"] == 80
 
 
 # -- before the work -------------------------------------------------------------------------------------------

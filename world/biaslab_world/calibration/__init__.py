@@ -3,35 +3,18 @@
 :class:`Calibration` makes and judges the images; all else is computed from its frames.
 """
 
-from biaslab_world.calibration import figures, findings, knobs
+# ruff: noqa: F401 (what is imported here is what this package offers)
+
+from biaslab_world.calibration import figures, knobs
 from biaslab_world.calibration.analysis import (
     amplification,
-    confusion,
-    contributions,
+    amplification_told,
     guidance,
     inside,
     judge,
-    judge_by_occupation,
+    met,
     quality,
-    reliability,
     shares,
 )
 from biaslab_world.calibration.measure import Calibration, work
-
-__all__ = [
-    "Calibration",
-    "amplification",
-    "confusion",
-    "contributions",
-    "figures",
-    "findings",
-    "guidance",
-    "inside",
-    "judge",
-    "judge_by_occupation",
-    "knobs",
-    "quality",
-    "reliability",
-    "shares",
-    "work",
-]
+from biaslab_world.calibration.words import answers

@@ -1,4 +1,4 @@
-"""Measurements of the embedded world held against its truth: the judge, shares, amplification, and what rules add.
+"""Measurements of the embedded world held against its truth: the judge, shares and amplification.
 
 Functions return the table that they name. ``renders``, ``training``, ``generated`` and ``truth`` are those of
 :class:`biaslab_world.calibration.measure.Calibration`; ``confidence`` is the level of intervals, 0–1, ``seed`` that of
@@ -24,12 +24,10 @@ from biaslab.measures import DEFINITIONS
 from biaslab.papers.paradox.analysis.groups import percents
 from biaslab.stats.bootstrap import LEVELS
 from biaslab.stats.drawing import ratio
-from biaslab_world.calibration.measure import CONTRIBUTING, KEPT_BACK, MATCHED, WORLD
+from biaslab_world.calibration.measure import MATCHED, WORLD
 from biaslab_world.scene import GENDERS
 
 CUES = ("all", "unambiguous", "ambiguous")
-# Ends of the bins of the judge's probability.
-BINS = (0.0, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)
 # Estimate and interval of each way to count, in ``calibration_shares``.
 COUNTED = {
     "drawn": ("percent_drawn", "drawn_low", "drawn_high"),
@@ -100,18 +98,6 @@ def _there(*parts: np.ndarray) -> np.ndarray:
 # -- the judge -------------------------------------------------------------------------------------------------
 
 
-def confusion(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return what gate and judge made of held-out renders, by truth and clearness: ``calibration_confusion``."""
-    rows = []
-    for cues, truth, some in _by_truth(renders, GENDERS):
-        found = some["gender"].where(some["outcome"] == JUDGED, some["outcome"]).value_counts()
-        answers = dict.fromkeys([*GENDERS, *found.index])
-        rows += [[cues, truth, answer, found.get(answer, 0), len(some)] for answer in answers]
-    frame = pd.DataFrame(rows, columns=["cues", "truth", "judged", "n", "n_images"])
-    shares = percents(frame["n"], frame["n_images"], confidence)
-    return tables.of(frame.assign(**shares), "calibration_confusion")
-
-
 def judge(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the judge's accuracy on held-out renders beside an ideal judge's: ``calibration_judge``."""
     rows = []
@@ -140,32 +126,6 @@ def likelier(rows: pd.DataFrame) -> pd.Series:
     """Return the likelier gender of each image by the judge's probability; empty where it was not asked."""
     p = rows["p_female"]
     return pd.Series(np.select([p >= 0.5, p < 0.5], GENDERS, ""), index=rows.index, dtype=object)
-
-
-def reliability(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return what renders show by the judge's probability of female: ``calibration_reliability``."""
-    rows = renders[renders["p_female"].notna()]
-    which = np.clip(np.digitize(rows["p_female"], BINS) - 1, 0, len(BINS) - 2)
-    given = {"mean_judge": 100 * rows["p_female"], "mean_ideal": 100 * rows["posterior"]}
-    binned = rows.assign(**given, women=rows["truth_gender"] == "female", n=1).groupby(which)
-    found = binned.agg({"mean_judge": "mean", "mean_ideal": "mean", "women": "sum", "n": "sum"})
-    found = found.reindex(range(len(BINS) - 1)).fillna({"women": 0, "n": 0})
-    names = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(BINS)]
-    shares = percents(found["women"], found["n"], confidence, ("percent_true", "ci_low", "ci_high"))
-    found = found.assign(bin=names, low=BINS[:-1], high=BINS[1:], **shares)
-    return tables.of(found, "calibration_reliability")
-
-
-def judge_by_occupation(
-    renders: pd.DataFrame, generated: pd.DataFrame, *, confidence: float = 0.95
-) -> pd.DataFrame:
-    """Return the judge's sensitivity and specificity by occupation: ``calibration_judge_by_occupation``.
-
-    Over all renders whose truth is known: those held out, and those of the generator without a model.
-    """
-    errors = _errors([renders, _of_world(generated)], confidence)
-    errors = errors[errors["measure"] != "judged_neither"].rename(columns={"group": "occupation"})
-    return tables.of(errors, "calibration_judge_by_occupation")
 
 
 def _errors(parts: Sequence[pd.DataFrame], confidence: float) -> pd.DataFrame:
@@ -227,6 +187,7 @@ def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
 
     Were each interval right, the count would be binomial: n occupations, ``confidence`` each. ``p`` is the chance of
     so few or fewer; ``p_holm`` corrects it for the kinds of images that are counted in the same way (Holm 1979).
+    ``inside_all`` and ``n_all`` are of all these kinds together.
     """
     keys = ["counted", "source", "skew", "approach"]
     frames = []
@@ -243,7 +204,8 @@ def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         n_expected=found["n"] * confidence, least=least, p=p, rms_off=np.sqrt(found["square"])
     )
     found["p_holm"] = found.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
-    return tables.of(found.rename(columns={"off": "mean_off"}), "calibration_inside")
+    together = found.groupby("counted")[["inside", "n"]].transform("sum").add_suffix("_all")
+    return tables.of(found.rename(columns={"off": "mean_off"}).join(together), "calibration_inside")
 
 
 # -- amplification -----------------------------------------------------------------------------------------------
@@ -301,6 +263,29 @@ def _amplification_rows(
         yield [definition, *own, implied, *excess, int(there.sum()), *medians, reason]
 
 
+def amplification_told(table: pd.DataFrame, *, model: str) -> pd.DataFrame:
+    """Return the rows of ``calibration_amplification`` that answer what is there without a model, and what one adds.
+
+    By the published definition, mean of prompts. Of ``model``, and where true shares imply none (knobs off), the number
+    is the excess over what true shares imply. ``asked`` says in words what a row is asked.
+    """
+    rows = table[(table["definition"] == "published") & (table["prompt"] == "mean")]
+    rows = rows[rows["approach"].isin(["naive", MATCHED]) & rows["generator"].isin([WORLD, model])]
+    off = (
+        (rows["skew"] == "off") & (rows["skew"] != rows["skew"].iloc[0])
+        if len(rows)
+        else rows["skew"] == "off"
+    )
+    beyond = (rows["generator"] != WORLD) | (rows["skew"] == "off")
+    without = np.where(
+        off, "With every knob off, is anything left", "Without any model, is there amplification"
+    )
+    asked = np.where(rows["generator"] == WORLD, without, "Does the model add to what true shares imply")
+    excess = {"amplification": "excess", "ci_low": "excess_low", "ci_high": "excess_high", "p": "excess_p"}
+    moved = {name: rows[name].where(~beyond, rows[of]) for name, of in excess.items()}
+    return rows.assign(model=rows["generator"], asked=asked, **moved)
+
+
 def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return what measurement, model and guidance add to the change along the true lean: ``calibration_guidance``.
 
@@ -332,93 +317,6 @@ def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float 
                 limits = (np.nan,) * 3 if exact else (found.ci_low, found.ci_high, p)
                 rows.append([model, scale, approach, part, found.value, *limits, found.n, median])
     return tables.of(rows, "calibration_guidance")
-
-
-# -- contributions -----------------------------------------------------------------------------------------------
-
-
-def contributions(
-    training: pd.DataFrame,
-    generated: pd.DataFrame,
-    *,
-    guidance: float,
-    seed: int = 0,
-    replicates: int = 1000,
-    confidence: float = 0.95,
-) -> pd.DataFrame:
-    """Return what each rule of measurement contributes: ``calibration_contributions``.
-
-    Amplification (published definition, mean of prompts) with the exclusion rule, the threshold, the face gate and
-    the judge, less that without each of them on the same images, with occupations resampled; and what few images add.
-    ``guidance`` is the run's own guidance scale.
-    """
-    draws, rows = {"seed": seed, "replicates": replicates, "confidence": confidence}, []
-    skew = generated["skew"].iloc[0]
-    made = generated[(generated["skew"] == skew) & generated["guidance_scale"].isin(["", f"{guidance:g}"])]
-    occupations = list(dict.fromkeys(generated["occupation"]))
-    for approach in CONTRIBUTING:
-        images = training[(training["skew"] == skew) & (training["approach"] == approach)]
-        for generator, others in made.groupby("generator", sort=False) if len(images) else ():
-            found = _rule_rows((images, others), occupations, draws, truth=generator == WORLD)
-            rows += [[generator, approach, *row] for row in found]
-    return tables.of(rows, "calibration_contributions")
-
-
-def _rule_rows(
-    both: tuple[pd.DataFrame, pd.DataFrame], occupations: Sequence[str], draws: dict, *, truth: bool
-) -> Iterator[list]:
-    """Yield a row for each rule; ``both``: training and generated images; ``truth``: whether theirs is known."""
-    once = [rows.drop_duplicates(["image_id", "occupation"]) for rows in both]
-    judged = [rows[rows["outcome"] == JUDGED] for rows in once]
-
-    def counted(labels: str = "gender") -> list[np.ndarray]:
-        return [count(rows, occupations, labels) for rows in both]
-
-    def images(*outcomes: str) -> int:
-        return sum(int(rows["outcome"].isin(outcomes).sum()) for rows in once)
-
-    sides = counted()
-    # Images of generated cells that the published rule leaves out.
-    training, generated = (100 * ratio(*side) for side in sides)
-    out = measures.exclusion_reason(generated, training) != ""
-    left_out = int(sides[1][1][out].sum())
-    for component, other in (("exclusion_distance", "no_exclusion"), ("exclusion_direction", "directional")):
-        yield _contribution(component, sides, sides, left_out, draws, other)
-    loose = [count(rows.assign(gender=likelier(rows)), occupations) for rows in both]
-    yield _contribution("threshold", sides, loose, images("uncertain"), draws)
-    # Images that the gate keeps back are judged as a whole.
-    yield _contribution("face_gate", sides, counted("whole_gender"), images(*KEPT_BACK), draws)
-    boot = _amplified(*sides, draws)
-    value, floor = boot.value[0], boot.bias[0]
-    found = [value, value - floor, floor, *[np.nan] * 3, _there(*sides).sum(), images(JUDGED)]
-    yield ["finite_samples", *found, "An estimate of a bias."]
-    if truth:
-        true = [count(rows[rows["outcome"] == JUDGED], occupations, "truth_gender") for rows in both]
-        wrong = sum(int((rows["gender"] != rows["truth_gender"]).sum()) for rows in judged)
-        yield _contribution("judge_error", sides, true, wrong, draws)
-
-
-def _contribution(
-    component: str,
-    with_: Sequence[np.ndarray],
-    without: Sequence[np.ndarray],
-    n_images: int,
-    draws: dict,
-    other: str = "published",
-) -> list:
-    """Return a row: amplification of counts with a rule less that of those without, measured as ``other``."""
-
-    def statistic(t: np.ndarray, g: np.ndarray, t0: np.ndarray, g0: np.ndarray) -> np.ndarray:
-        values = expected(t, g, "published"), expected(t0, g0, other)
-        return np.stack([*values, values[0] - values[1]], axis=-1)
-
-    boot = _bootstrap([*with_, *without], statistic, draws, "occupation")
-    low, high, p = boot.ci_low[2], boot.ci_high[2], boot.p[2]
-    if boot.value[2] == 0 and not math.isfinite(low):
-        # Where a rule changes nothing there is no variance to speak of: the contribution is 0 and certain.
-        low, high, p = 0.0, 0.0, 1.0
-    there = int(_there(*with_, *without).sum())
-    return [component, *boot.value, low, high, p, there, n_images, "" if math.isfinite(low) else _TOO_FEW]
 
 
 # -- what must hold ------------------------------------------------------------------------------------------------
@@ -479,6 +377,19 @@ def quality(
         *_world_rows(known, skew),
     ]
     return tables.of(rows, "mini_quality")
+
+
+def met(quality: pd.DataFrame) -> pd.DataFrame:
+    """Return one row of how many requirements of ``mini_quality`` are met with their whole interval, and which not.
+
+    Columns n_met, n_asked, and names of those that are ``missed``, ``unsure`` (the interval holds both) or
+    ``not_measured``; missing where there are none.
+    """
+    asked = quality[quality["reach"] != ""]
+    kinds = {"no": "missed", "": "not_measured", "yes, not certain": "unsure", "no, not certain": "unsure"}
+    named = asked.groupby(asked["met"].map(kinds))["metric"].agg(", ".join)
+    row = {"n_met": (asked["met"] == "yes").sum(), "n_asked": len(asked)}
+    return pd.DataFrame([row | {kind: named.get(kind, np.nan) for kind in dict.fromkeys(kinds.values())}])
 
 
 def _row(

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from biaslab.papers.paradox.figures import APPROACH_NAMES
+from biaslab.ground import tables
 from biaslab.plots import forms, style
 from biaslab.plots.forms import Look
 from biaslab_world import scene, truthful
@@ -23,50 +23,7 @@ from biaslab_world.render import render
 if TYPE_CHECKING:
     from biaslab_world.captions import Corpus
 
-NAMES = {**APPROACH_NAMES, "matched": "Captions that ask the same"}
-COMPONENT_NAMES = {
-    "exclusion_distance": "leaving out flips, against their distance",
-    "exclusion_direction": "leaving out flips, against their direction",
-    "threshold": "only sure answers",
-    "face_gate": "only one large face",
-    "finite_samples": "few images a share",
-    "judge_error": "judge in place of truth",
-}
-KIND_NAMES = {
-    "all": "all captions",
-    "no indicator": "without a gender indicator",
-    "prompt-like": "prompt-like",
-    "prompt-like, no indicator": "prompt-like, without an indicator",
-}
-SKEW_NAMES = {
-    "default": "default: all knobs",
-    "naming": "naming alone",
-    "prompts": "skewed prompts alone",
-    "off": "off: no paradox",
-}
-_JUDGED = forms.look(
-    {
-        "female": ("judged female", style.FEMALE),
-        "male": ("judged male", style.MALE),
-        "uncertain": ("not sure", style.ORANGE),
-        "no_face": ("no face", style.LIGHT),
-        "several_faces": ("several faces", style.LIGHT),
-        "face_too_small": ("face too small", style.LIGHT),
-        "unreadable": ("unreadable", style.BLACK),
-    }
-)
-_ANSWERS = forms.look(
-    {
-        "likelier": ("likelier gender, all that pass the gate", style.BLUE, "o"),
-        "judged": ("sure answers only", style.GREEN, "D"),
-    }
-)
-_MEASURES = forms.look(
-    {
-        "sensitivity": ("women judged female", style.FEMALE, "o"),
-        "specificity": ("men judged male", style.MALE, "s"),
-    }
-)
+NAMES = tables.labels("calibration_shares")["approach"]
 _HELD = forms.look(
     {
         "held": ("interval holds the true share", style.BLUE, "o"),
@@ -85,93 +42,12 @@ _NO_MODEL = "world: no model"
 _SHOWN = 128
 
 
-# -- the judge ---------------------------------------------------------------------------------------------
-
-
-def confusion(table: pd.DataFrame) -> Figure:
-    """Draw what became of held-out renders, a bar for each truth and clearness (``calibration_confusion``)."""
-    clear = {"all": "all", "unambiguous": "unambiguous cues", "ambiguous": "ambiguous cues"}
-    bars = [f"{clear[r.cues]}, shows {r.truth} (n = {r.n_images:,.0f})" for r in table.itertuples()]
-    return forms.stacked(
-        table.assign(bar=bars),
-        "percent",
-        row="bar",
-        part="judged",
-        look=_JUDGED,
-        label="Renders (%)",
-        counts="n",
-    )
-
-
-def judge_accuracy(table: pd.DataFrame) -> Figure:
-    """Draw the judge's accuracy beside what an ideal judge of the cues would reach (``calibration_judge``)."""
-    rows = table[table["truth"] == "all"]
-    return forms.estimates(
-        rows.assign(row=[f"{r.cues} (n = {r.n_images:,.0f})" for r in rows.itertuples()]),
-        "accuracy",
-        row="row",
-        hue="answers",
-        look=_ANSWERS,
-        label="Right answers (%)",
-        reference=None,
-        floor="ceiling",
-        floor_name="ideal judge of the cues, same renders",
-        inch=0.6,
-    )
-
-
-def reliability(table: pd.DataFrame) -> Figure:
-    """Draw the share of women among renders against the judge's probability (``calibration_reliability``)."""
-    some = table[table["n"] > 0]
-
-    def ideal(ax: Axes, rows: pd.DataFrame) -> None:
-        ax.plot(rows["mean_judge"], rows["mean_ideal"], "_", color=style.VERMILION, ms=13, mew=2)
-
-    return forms.diagonal(
-        some.assign(size=[f"n = {n:,.0f}" for n in some["n"]]),
-        "mean_judge",
-        "percent_true",
-        labels=("Judge's probability of female, mean of the bin (%)", "Renders that show a woman (%)"),
-        ends=(-3, 103),
-        limits=(("mean_judge", "mean_judge"), ("ci_low", "ci_high")),
-        names="size",
-        named=len(some),
-        under=ideal,
-        keys=[
-            forms.key(style.BLUE, "o", "renders that show a woman"),
-            forms.key(style.VERMILION, "_", "by Bayes' rule from their cues"),
-        ],
-    )
-
-
-def judge_by_occupation(table: pd.DataFrame, *, most: int = 20) -> Figure:
-    """Draw sensitivity and specificity of the ``most`` occupations with the lowest of either, and of all together.
-
-    The table is ``calibration_judge_by_occupation``.
-    """
-    known = table[table["measure"].isin(_MEASURES.names)]
-    lowest = known[known["occupation"] != "all"].groupby("occupation")["value"].min().nsmallest(most)
-    shown = ["all", *lowest.index]
-    some = known[known["occupation"].isin(shown)]
-    return forms.estimates(
-        some.sort_values("occupation", key=lambda c: c.map(shown.index), kind="stable"),
-        "value",
-        row="occupation",
-        hue="measure",
-        look=_MEASURES,
-        row_names={"all": "all occupations"},
-        label="Right among judged (%)",
-        reference=None,
-        inch=0.24,
-    )
-
-
 # -- shares and amplification --------------------------------------------------------------------------------
 
 
 def shares(table: pd.DataFrame) -> Figure:
     """Draw measured shares against true ones, a panel for each kind of images (``calibration_shares``)."""
-    heads = np.where(table["source"] == "generated", "World, no model", table["approach"].map(NAMES))
+    heads = np.where(table["source"] == "generated", "world, no model", table["approach"].map(NAMES))
     heads = heads + np.where(table["skew"] == "off", " (knobs off)", "")
     inside = table["percent_true"].between(table["corrected_low"], table["corrected_high"])
 
@@ -186,7 +62,7 @@ def shares(table: pd.DataFrame) -> Figure:
         "percent_corrected",
         labels=("True share of women (%)", "As judged, corrected (%)"),
         ends=(-3, 103),
-        hue="held",
+        color="held",
         look=_HELD,
         panel="panel",
         limits=(("percent_true", "percent_true"), ("corrected_low", "corrected_high")),
@@ -210,13 +86,12 @@ def amplification(table: pd.DataFrame, *, definition: str = "published", prompt:
         some.assign(made=made, row=some["approach"].map(NAMES) + knobs),
         "amplification",
         row="row",
-        hue="made",
+        color="made",
         look=_look(made),
         label="Expected amplification (points)",
         floor="amplification_plain",
-        floor_name="before its floor is taken off",
         mark="implied",
-        mark_name="implied by true shares",
+        names={"floor": "before its floor is taken off", "mark": "implied by true shares"},
     )
 
 
@@ -248,109 +123,36 @@ def guidance(
         "scale",
         "change",
         labels=("Guidance scale", "Change along the true lean (points)"),
-        hue="part",
+        color="part",
         look=_PARTS,
         panel="approach",
-        panel_names={name: textwrap.fill(NAMES[name], 22) for name in approaches},
+        names={name: textwrap.fill(NAMES[name], 22) for name in approaches},
         reference=0,
-        even=True,
         columns=3,
-    )
-
-
-def contributions(table: pd.DataFrame) -> Figure:
-    """Draw what each rule of measurement adds, a panel a selection of captions (``calibration_contributions``)."""
-    made = table["generator"].replace("world", _NO_MODEL)
-    return forms.estimates(
-        table.assign(known=table["ci_low"].notna(), made=made),
-        "contribution",
-        row="component",
-        hue="made",
-        look=_look(made),
-        panel="approach",
-        panel_names=NAMES,
-        row_names=COMPONENT_NAMES,
-        label="Contribution (points)",
-        inch=0.29,
-        filled="known",
-        filled_names=("with an interval", "an estimate without one"),
     )
 
 
 # -- the world ---------------------------------------------------------------------------------------------------
 
 
-def conditional(table: pd.DataFrame) -> Figure:
-    """Draw how much further each kind of caption leans, world by world (``world_conditional``)."""
-    return forms.estimates(
-        table[table["captions"] != "all"],
-        "lean_gain",
-        row="skew",
-        hue="captions",
-        look=Look(KIND_NAMES),
-        row_names=SKEW_NAMES,
-        label="Further from 50 % than all captions (points, mean over occupations)",
-        limits=None,
-    )
-
-
-def occupations(table: pd.DataFrame) -> Figure:
-    """Draw the share of women behind each kind of caption, occupation by occupation (``world_occupations``)."""
-    whole = table[table["captions"] == "all"].set_index("occupation")["percent_true"].sort_values()
-    place = table["occupation"].map({name: i for i, name in enumerate(whole.index)})
-    rows = table.assign(place=place, part=place // (len(whole) / 2))
-    rows = rows[rows["captions"] != "prompt-like"].sort_values("place", kind="stable")
-    return forms.estimates(
-        rows,
-        "percent_true",
-        row="occupation",
-        hue="captions",
-        look=Look(KIND_NAMES),
-        panel="part",
-        panel_names={0: "", 1: ""},
-        label="P(female) (%)",
-        limits=None,
-        reference=50,
-        xlim=(-2, 102),
-        columns=2,
-        inch=0.13,
-    )
-
-
 _WORK = (
     *("nurse", "mechanic", "teacher", "pilot", "librarian"),
     *("chef", "scientist", "painter", "lawyer", "dancer"),
 )
-_LIGHTS = {
-    "neutral": scene.Light(),
-    "warm": scene.Light(1.075, 1.0, 0.925),
-    "cool": scene.Light(0.925, 1.0, 1.075),
-    "dim": scene.Light(strength=0.84),
-    "bright": scene.Light(strength=1.06),
-    "dim, warm": scene.Light(1.075, 1.0, 0.925, 0.84),
-}
 
 
-def people(*, by: str, seed: int = 0) -> Figure:
-    """Draw renders with one thing varied and the rest drawn at random by ``seed``, a row for each gender.
+def skin_tones(*, seed: int = 0) -> Figure:
+    """Draw renders of each skin tone, the rest drawn at random by ``seed``, a row for each gender."""
 
-    ``by`` is ``skin_tone``, ``age`` or ``light``.
-    """
-    columns = {
-        "skin_tone": [({"skin_tones": (tone,)}, f"tone {tone}") for tone in scene.SKIN_TONES],
-        "age": [({"ages": (age,)}, age) for age in scene.AGES for _ in range(3)],
-        "light": [({"light": light}, name) for name, light in _LIGHTS.items()],
-    }[by]
-
-    def person(row: int, column: int, given: dict) -> np.ndarray:
-        # One person all along a row of lights; everywhere else a new one each time.
-        work, column = ("chef", 0) if by == "light" else (_WORK[column % len(_WORK)], column)
+    def person(row: int, column: int, tone: int) -> np.ndarray:
         rng = np.random.default_rng([seed, row, column])
-        fixed = {"genders": scene.GENDERS[row : row + 1], "occupations": (work,)}
-        return render(scene.sample_scene(rng, **fixed, **given), _SHOWN)
+        fixed = {"genders": scene.GENDERS[row : row + 1], "occupations": (_WORK[column % len(_WORK)],)}
+        return render(scene.sample_scene(rng, **fixed, skin_tones=(tone,)), _SHOWN)
 
-    rows = [[person(i, k, given) for k, (given, _) in enumerate(columns)] for i in range(len(scene.GENDERS))]
-    return _grid(rows, rows=scene.GENDERS, columns=[name for _, name in columns])
+    rows = [
+        [person(i, k, tone) for k, tone in enumerate(scene.SKIN_TONES)] for i in range(len(scene.GENDERS))
+    ]
+    return _grid(rows, rows=scene.GENDERS, columns=[f"tone {tone}" for tone in scene.SKIN_TONES])
 
 
 def ambiguity(*, seed: int = 0, across: int = 8) -> Figure:

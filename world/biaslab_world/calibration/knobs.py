@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.ground import tables
-from biaslab_world import scene, world
+from biaslab_world import world
 
 if TYPE_CHECKING:
     from biaslab_world.captions import Corpus
@@ -84,34 +83,6 @@ def conditional() -> pd.DataFrame:
             share = 100 * cells.loc[fits, "p"].sum() / cells["p"].sum()
             rows.append([skew, kind, share, lean, lean - everyone])
     return tables.of(rows, "world_conditional")
-
-
-def occupations() -> pd.DataFrame:
-    """Return the share of women behind each kind of caption, by occupation, in the default world."""
-    names = world.occupations()
-    shares = {kind: true_shares(names, kind) for kind in KINDS}
-    wide = pd.DataFrame({"occupation": names, **shares})
-    return tables.of(
-        wide.melt("occupation", var_name="captions", value_name="percent_true"), "world_occupations"
-    )
-
-
-def ceiling() -> pd.DataFrame:
-    """Return the accuracy of an ideal judge of the cues, for several degrees of sureness."""
-    best, weight = np.array([(scene.posterior_female(cues), _chance(cues)) for cues in scene.all_cues()]).T
-    sure_of = np.maximum(best, 1 - best)
-    rows = []
-    for sure in (0.9, 0.99, 0.999):
-        clear = sure_of >= sure
-        over = [100 * np.average(sure_of, weights=weight * some) for some in (1, clear)]
-        rows.append([f"{sure:g}", 100 * weight[~clear].sum(), *over])
-    return tables.of(rows, "world_ceiling")
-
-
-def _chance(cues: scene.Cues) -> float:
-    """Return how often these cues occur among as many women as men."""
-    each = {name: scene.CUES[name] for name in scene.CUE_NAMES}
-    return sum(math.prod(of[g][getattr(cues, name)] for name, of in each.items()) for g in scene.GENDERS) / 2
 
 
 def examples(corpus: Corpus, *, each: int = 1) -> pd.DataFrame:

@@ -7,7 +7,7 @@ measurement finds on it has no model as its cause.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,6 @@ import pandas as pd
 from biaslab import lexicons
 from biaslab.captions.settings import SELECTED
 from biaslab.ground.errors import MissingInputError
-from biaslab.judging import judge as judging
-from biaslab.judging.names import WHOLE
 from biaslab.judging.zero_shot import ZeroShot
 from biaslab.models.images import Subset
 from biaslab_world import truthful, world
@@ -32,10 +30,6 @@ MATCHED = "matched"
 WORLD = truthful.WORLD
 CORPUS = "mini"
 """The captions whose truth is known."""
-CONTRIBUTING = ("naive", "nearest_no_indicators", MATCHED)
-"""Selections of captions on which the rules of measurement are taken away one by one."""
-KEPT_BACK = ("no_face", "several_faces", "face_too_small")
-"""Outcomes of images that the face gate keeps from the judge."""
 _TRUE_KINDS = {"naive": "all", "no_indicators": "no indicator", MATCHED: "prompt-like, no indicator"}
 _COLUMNS = ["image_id", "occupation", "prompt", "outcome", "gender", "p_female", "truth_gender"]
 _OFF = (("training", "naive"), ("generated", MATCHED))
@@ -124,14 +118,10 @@ class Calibration:
     def training(self) -> pd.DataFrame:
         """Judged training images of each selection of captions, the world without the paradox last.
 
-        Columns skew, approach, image_id, occupation, prompt, outcome, gender, p_female, truth_gender, and for the
-        selections :data:`CONTRIBUTING` whole_gender: what the judge says of the image whatever faces it shows.
+        Columns skew, approach, image_id, occupation, prompt, outcome, gender, p_female and truth_gender.
         """
-        skew, source = self.settings.captions.skew, self.base.corpus.images
-        frames = []
-        for approach in self.approaches:
-            rows = self._training(approach)[_COLUMNS].assign(skew=skew, approach=approach)
-            frames.append(self._with_whole(rows, source) if approach in CONTRIBUTING else rows)
+        skew = self.settings.captions.skew
+        frames = [self._training(a)[_COLUMNS].assign(skew=skew, approach=a) for a in self.approaches]
         if skew != "off":
             frames.append(_selected(self.off, "naive")[_COLUMNS].assign(skew="off", approach="naive"))
         return pd.concat(frames, ignore_index=True)
@@ -140,20 +130,16 @@ class Calibration:
     def generated(self) -> pd.DataFrame:
         """Judged images for the templates, by the world and by the model at each guidance scale.
 
-        Columns generator, guidance_scale (text; empty for the world), skew, and the others as of :attr:`training`;
-        whole_gender of the world and of the model at its own guidance.
+        Columns generator, guidance_scale (text; empty for the world), skew, and the others as of :attr:`training`.
         """
-        skew, own = self.settings.captions.skew, self.settings.generation.guidance_scale
+        skew = self.settings.captions.skew
         made = [(WORLD, "", skew, self.world)]
         made += [(self.base.label, f"{g:g}", skew, pipeline) for g, pipeline in self.scales.items()]
         made += [(WORLD, "", "off", self.off)] if skew != "off" else []
         frames = []
         for generator, scale, knobs, pipeline in made:
             rows = pipeline.judgements("generated").filter(_COLUMNS)
-            rows = rows.assign(generator=generator, guidance_scale=scale, skew=knobs)
-            if knobs == skew and scale in ("", f"{own:g}"):
-                rows = self._with_whole(rows, pipeline.images("generated").source)
-            frames.append(rows)
+            frames.append(rows.assign(generator=generator, guidance_scale=scale, skew=knobs))
         return pd.concat(frames, ignore_index=True)
 
     @cached_property
@@ -211,12 +197,6 @@ class Calibration:
         mean = rows.groupby(["occupation", "prompt"])["p_true"].mean().unstack("prompt")
         return 100 * mean.reindex(index=list(self.occupations))
 
-    def _with_whole(self, rows: pd.DataFrame, source) -> pd.DataFrame:
-        """Return rows with ``whole_gender``: the judge's own answer on images that the face gate keeps back."""
-        out = rows["outcome"].isin(KEPT_BACK)
-        judged = ungated(self.base, source, rows.loc[out, "image_id"]).set_index("image_id")["gender"]
-        return rows.assign(whole_gender=rows["gender"].where(~out, rows["image_id"].map(judged)))
-
     def named(self) -> pd.DataFrame | None:
         """Return how many images the judge's model calls by their occupation (zero-shot).
 
@@ -266,17 +246,3 @@ def _selected(pipeline: Pipeline, approach: str) -> pd.DataFrame:
     chosen = pipeline.selections()
     judged = pipeline.judgements("training").drop(columns=["prompt", "rank"], errors="ignore")
     return chosen[chosen["approach"] == approach].merge(judged, on=["caption_id", "occupation"])
-
-
-def ungated(pipeline: Pipeline, source, image_ids: Sequence[str]) -> pd.DataFrame:
-    """Return the answers of the pipeline's gender judge on whole images of a source, whatever faces they show.
-
-    Columns image_id, gender, p_female, a row for each image of ``image_ids``, where it may stand several times.
-    """
-    ids = list(dict.fromkeys(image_ids))
-    if not ids:
-        return pd.DataFrame({"image_id": [], "gender": [], "p_female": []}, dtype=object)
-    own, device = pipeline.settings.judging, pipeline.settings.compute.device
-    given = own.changed(faces=WHOLE, min_face=0)
-    some = Subset(source, ids)
-    return judging.judge(some, given, store=pipeline.store, device=device, progress=False)

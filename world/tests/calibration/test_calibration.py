@@ -10,14 +10,12 @@ from scipy import stats as scipy_stats
 from biaslab.ground import tables
 from biaslab.ground.errors import MissingInputError
 from biaslab.judging.faces import Face
-from biaslab.judging.judge import JUDGED, Judge, JudgeSettings, judge
-from biaslab.keep.store import Store
+from biaslab.judging.judge import Judge, judge
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.stats import corrected_shares, wilson_interval
-from biaslab_world import calibration, scene, world
+from biaslab_world import calibration, world
 from biaslab_world.calibration import analysis, knobs
 from biaslab_world.calibration.analysis import COUNTED
-from biaslab_world.calibration.measure import ungated
 from biaslab_world.captions import Corpus
 
 SHARES = {o: world.training_shares()[o] for o in OCCUPATIONS}
@@ -30,20 +28,6 @@ SMALL = {
     "generation": {"images_per_prompt": 4},
     "calibration": {"world_images": 4, "guidance_scales": (), "off_rows": 2_000, "off_captions": 10},
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def asked():
-    """Let the judge call whole images male, and return the lists of images that it was asked about."""
-    asked = []
-
-    def whole(pipeline, source, image_ids):
-        asked.append(list(image_ids))
-        return pd.DataFrame({"image_id": list(dict.fromkeys(image_ids)), "gender": "male"})
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("biaslab_world.calibration.measure.ungated", whole)
-        yield asked
 
 
 @pytest.fixture(scope="module")
@@ -118,22 +102,6 @@ BY_HAND = _renders(
 )
 
 
-def test_confusion_by_hand():
-    table = calibration.confusion(BY_HAND).set_index(["cues", "truth", "judged"])
-    assert table.loc[("all", "female", "no_face"), ["n", "n_images", "percent"]].tolist() == [1, 4, 25]
-    assert table.loc[("all", "female", "uncertain"), "n"] == 2
-    assert table.loc[("unambiguous", "male", "female"), ["n", "n_images"]].tolist() == [1, 2]
-    assert table.loc[("ambiguous", "male", "male"), ["n", "n_images"]].tolist() == [0, 1]
-    low, high = wilson_interval(2, 4)
-    assert table.loc[("all", "female", "uncertain"), ["ci_low", "ci_high"]].tolist() == [
-        100 * low,
-        100 * high,
-    ]
-    assert (
-        table.groupby(["cues", "truth"])["n"].sum() == table.groupby(["cues", "truth"])["n_images"].first()
-    ).all()
-
-
 def test_accuracy_and_ceiling_by_hand():
     table = calibration.judge(BY_HAND).set_index(["cues", "truth", "answers"])
     # Of four judged renders two are right; an ideal judge: (0.999 + 0.999 + 0.995 + 0.6) / 4.
@@ -147,15 +115,6 @@ def test_accuracy_and_ceiling_by_hand():
     assert math.isnan(table.loc[("all", "female", "judged"), "ceiling"])
 
 
-def test_reliability_by_hand():
-    table = calibration.reliability(BY_HAND).set_index("bin")
-    assert table["n"].tolist() == [0, 1, 0, 1, 1, 0, 2, 1]
-    row = table.loc["0.9 to 0.99"]
-    assert row["mean_judge"] == pytest.approx(93) and row["percent_true"] == 0
-    assert row["mean_ideal"] == pytest.approx(100 * (0.005 + 0.6) / 2)
-    assert math.isnan(table.loc["0 to 0.01", "percent_true"])
-
-
 def test_an_ideal_judge_reaches_its_ceiling(c):
     table = calibration.judge(c.renders)
     row = table[(table["cues"] == "all") & (table["truth"] == "all") & (table["answers"] == "likelier")].iloc[
@@ -164,20 +123,6 @@ def test_an_ideal_judge_reaches_its_ceiling(c):
     right = round(row["accuracy"] * row["n"] / 100)
     assert scipy_stats.binomtest(right, int(row["n"]), row["ceiling"] / 100).pvalue > 1e-3
     assert row["n"] == row["n_images"] == 620
-
-
-def test_errors_by_occupation_count_all_renders_with_a_truth(c):
-    table = calibration.judge_by_occupation(c.renders, c.generated).set_index(["occupation", "measure"])
-    # Held-out renders take the 62 occupations in turn, ten each; the generator makes 4 times 40.
-    both = pd.concat([c.renders, c.world.judgements("generated")])
-    some = both[(both["occupation"] == "writer") & (both["truth_gender"] == "female")]
-    assert len(both[both["occupation"] == "writer"]) == 10 + 160
-    judged = some[some["outcome"] == "judged"]
-    assert table.loc[("writer", "sensitivity"), "n"] == len(judged)
-    right = (judged["gender"] == "female").mean()
-    assert table.loc[("writer", "sensitivity"), "value"] == pytest.approx(100 * right)
-    assert table.loc[("all", "judged_female"), "n"] == (both["truth_gender"] == "female").sum()
-    assert set(table.index.get_level_values("measure")).isdisjoint({"judged_neither"})
 
 
 # -- shares ----------------------------------------------------------------------------------------------------
@@ -307,12 +252,11 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
     assert row["least"] == 3
     assert table.loc[("judged", "matched"), "p_holm"] == 1
     assert table.loc[("corrected", "naive"), "n"] == 0 and math.isnan(table.loc[("corrected", "naive"), "p"])
+    assert table.loc[("judged", "naive"), ["inside_all", "n_all"]].tolist() == [4, 8]
     # Nothing is said of the third, which has no intervals.
-    drawn, judged = calibration.findings.inside(table.reset_index(), confidence=0.9)
-    assert (drawn.estimate, drawn.n, drawn.of) == (100, 8, "intervals") and not drawn.details
-    assert (judged.estimate, judged.n) == (50, 8) and "(p = 0.0002)" in judged.details[0]
-    assert "90 %" in judged.said and "fewer" in judged.said and "fewer" not in drawn.said
-    assert (judged.p, judged.alpha, drawn.p) == (pytest.approx(2e-4), 0.1, 1)
+    drawn, judged = calibration.answers.inside.findings(table.reset_index(), confidence=0.9)
+    assert drawn.said.startswith("8 of 8 do, as chance") and judged.said.startswith("4 of 8 do; fewer")
+    assert (judged.p, judged.alpha, judged.n, drawn.p) == (pytest.approx(2e-4), 0.1, 8, 1)
 
 
 def test_matched_captions_are_the_first_that_ask_the_same(c):
@@ -398,139 +342,6 @@ def test_parts_of_guidance_add_up(c):
         (table["part"] == "measurement") | ((table["part"] == "guidance") & (table["guidance_scale"] == 1))
     ]
     assert exact["ci_low"].isna().all() and exact["ci_high"].isna().all()
-
-
-# -- contributions ---------------------------------------------------------------------------------------------------
-
-
-def _images(counts, *, hidden=None, outcome=JUDGED, **given):
-    """Judged images of occupations, ``female`` of ``n`` each: ``counts``; ``hidden`` are of another outcome."""
-    rows = [
-        (f"o{k}", kind, "female" if i < female else "male")
-        for kind, cells in ((JUDGED, counts), (outcome, hidden or []))
-        for k, (female, n) in enumerate(cells)
-        for i in range(n)
-    ]
-    frame = pd.DataFrame(rows, columns=["occupation", "outcome", "drawn"])
-    told, sure = frame["outcome"] == JUDGED, frame["outcome"].isin([JUDGED, "uncertain"])
-    return frame.assign(
-        image_id=[f"i{i}" for i in frame.index],
-        prompt="captions",
-        gender=frame["drawn"].where(told, ""),
-        p_female=np.where(frame["drawn"] == "female", 0.8, 0.2) * np.where(sure, 1, np.nan),
-        truth_gender=frame["drawn"],
-        whole_gender=frame["drawn"].where(frame["outcome"] != "uncertain", ""),
-        skew="default",
-        **given,
-    )
-
-
-def test_a_contribution_is_with_less_without():
-    training = _images([(80, 100), (40, 100), (30, 100), (70, 100)], approach="naive")
-    # Of judged images 90, 30, 20, 80 % are female; with 20 uncertain ones more, 85, 35, 25, 75 %.
-    generated = _images(
-        [(90, 100), (30, 100), (20, 100), (80, 100)],
-        hidden=[(12, 20), (12, 20), (10, 20), (10, 20)],
-        outcome="uncertain",
-        generator="world",
-        guidance_scale="",
-    )
-    table = calibration.contributions(training, generated, **OWN).set_index("component")
-    # Every distance grows by 10 with the rule and by 5 without it, in every resample.
-    row = table.loc["threshold"]
-    assert row[["with_rule", "without_rule", "contribution"]].tolist() == pytest.approx([10, 5, 5])
-    assert row[["n_occupations", "n_images"]].tolist() == [4, 80]
-    # A rule that changes nothing contributes 0, for certain.
-    row = table.loc["face_gate"]
-    assert row[["contribution", "ci_low", "ci_high", "n_images", "reason"]].tolist() == [0, 0, 0, 0, ""]
-    assert table.loc["judge_error", ["contribution", "n_images"]].tolist() == [0, 0]
-
-
-def test_the_interval_of_a_contribution_is_that_of_occupations_resampled():
-    rng = np.random.default_rng(0)
-    female = rng.integers(5, 45, 40)
-    training = _images([(f, 100) for f in female], approach="naive")
-    judged = np.maximum(female - 3, 0)
-    hidden = judged + rng.integers(0, 12, 40)
-    generated = _images(
-        [(f, 100) for f in judged],
-        hidden=[(f, 100) for f in hidden],
-        outcome="no_face",
-        generator="world",
-        guidance_scale="",
-    )
-    draws = {"guidance": 3.0, "seed": 0, "replicates": 1000}
-    row = calibration.contributions(training, generated, **draws).set_index("component").loc["face_gate"]
-    # All lean male, so the contribution is a plain mean of differences: a t interval over occupations.
-    change = (judged + hidden) / 2 - judged
-    low, high = scipy_stats.t.interval(0.95, 39, change.mean(), scipy_stats.sem(change))
-    assert row["contribution"] == pytest.approx(change.mean()) and row["n_images"] == 4000
-    assert row["ci_low"] == pytest.approx(low, abs=0.12) and row["ci_high"] == pytest.approx(high, abs=0.12)
-
-
-def test_contributions_of_a_run(c, amplification, asked):
-    table = calibration.contributions(c.training, c.generated, **OWN)
-    table = table.set_index(["generator", "approach", "component"]).sort_index()
-    assert len(table) == 3 * (6 + 5)
-    known = amplification[(amplification["definition"] == "published") & (amplification["prompt"] == "mean")]
-    for row in known[known["skew"] == "default"].itertuples():
-        if row.approach in ("naive", "nearest_no_indicators", "matched") and row.guidance_scale not in (
-            1,
-            7.5,
-        ):
-            same = table.loc[(row.generator, row.approach)]
-            np.testing.assert_allclose(same["with_rule"], row.amplification_plain)
-    # Pictures of other senses are all that fails the gate: among random captions, none among those like prompts.
-    assert all(i.startswith("mini-default-0-") for ids in asked for i in ids)
-    assert table.loc[("world", "naive", "face_gate"), "n_images"] > 0
-    assert table.loc[("world", "matched", "face_gate"), "n_images"] == 0
-    assert table.loc[("world", "matched", "face_gate"), "contribution"] == 0
-    other = known[
-        (known["generator"] == "mini") & (known["approach"] == "naive") & (known["guidance_scale"] == 3)
-    ]
-    few = table.loc[("mini", "naive", "finite_samples"), "contribution"]
-    assert few == pytest.approx(other["floor"].iloc[0], abs=1.0)
-
-
-class _Gender:
-    sees = "image"
-
-    def p_female(self, images):
-        return np.array([image[0, 0, 0] / 100 for image in images])
-
-
-class _NoFaces:
-    def faces(self, images):
-        return [[] for _ in images]
-
-
-def test_ungated_images_are_judged_whole_and_kept_apart(tmp_path, monkeypatch):
-    images = np.zeros((3, 12, 10, 3), np.uint8)
-    images[:, 0, 0, 0] = (97, 50, 2)
-    by_id = dict(zip("abc", images, strict=True))
-    table = pd.DataFrame({"image_id": pd.Series(list(by_id), dtype=object)})
-    source = SimpleNamespace(
-        name="arrays", digest="of these three", table=table, read=lambda ids: [by_id[i] for i in ids]
-    )
-    judging = JudgeSettings(faces="mini-detector", gender="none/such")
-    settings = SimpleNamespace(judging=judging, compute=SimpleNamespace(device="cpu"))
-    pipeline = SimpleNamespace(settings=settings, store=Store(tmp_path))
-    loaded = []
-
-    def load(given, device):
-        loaded.append(given.faces)
-        return Judge(_NoFaces(), _Gender())
-
-    monkeypatch.setattr("biaslab.judging.judge.ZeroShot", lambda *_, **__: None)
-    monkeypatch.setattr("biaslab.judging.judge.ZeroShotGender", lambda *_: _Gender())
-    given = JudgeSettings(faces="no/such", gender="none/such", min_face=0)
-    gated = judge(source, given, store=pipeline.store, progress=False, models=load)
-    assert set(gated["outcome"]) == {"no_face"}
-    found = ungated(pipeline, source, ["c", "a", "b", "a"]).set_index("image_id")
-    assert found["gender"].to_dict() == {"c": "male", "a": "female", "b": "unsure"}
-    # The gate is another, so that answers behind the detector's are not read again.
-    assert loaded == ["no/such"]
-    assert ungated(pipeline, source, []).empty
 
 
 # -- what must hold ----------------------------------------------------------------------------------------------------
@@ -685,7 +496,7 @@ def test_quality_says_what_was_not_measured(tmp_path):
         row = table.loc[metric]
         assert math.isnan(row["value"]) and row["met"] == "" and row["reason"] and row["n"] == 0
     assert table.loc["nearest_no_indicators_to_naive", "reason"] == "The run lacks an approach."
-    (said,) = calibration.findings.quality(table.reset_index())
+    (said,) = calibration.answers.quality.findings(calibration.met(table.reset_index()))
     assert "gender_word_accuracy, occupation_accuracy, naive_amplification" in said.details[-1]
 
 
@@ -760,7 +571,6 @@ def test_a_corpus_without_truth_is_refused():
 def test_the_world_in_place_of_the_model_stands_once(tmp_path):
     c = calibration.Calibration(IdealPipeline("world", tmp_path, **SMALL))
     assert set(calibration.amplification(c.training, c.generated, c.truth, **OWN)["generator"]) == {"world"}
-    assert set(calibration.contributions(c.training, c.generated, **OWN)["generator"]) == {"world"}
     assert calibration.guidance(c.generated, c.truth).empty
 
 
@@ -772,16 +582,15 @@ def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
     np.testing.assert_allclose(table["implied"], 0, atol=1e-9)
     assert set(calibration.shares(c.training, c.generated, c.truth, c.renders)["skew"]) == {"off"}
     # World and model, each against both selections; the world without the paradox is the first of them.
-    assert len(calibration.findings.amplification(table, model="mini")) == 4
+    assert len(calibration.amplification_told(table, model="mini")) == 4
 
 
 def test_tables_of_the_world():
-    table = knobs.occupations().set_index(["occupation", "captions"])["percent_true"]
-    for occupation, percent in SHARES.items():
-        women, silent = _like_prompts(percent / 100)
-        assert table[occupation, "all"] == pytest.approx(percent)
-        assert table[occupation, "prompt-like"] == pytest.approx(100 * women)
-        assert table[occupation, "prompt-like, no indicator"] == pytest.approx(100 * silent)
+    table = {kind: knobs.true_shares(list(SHARES), kind) for kind in knobs.KINDS}
+    for k, percent in enumerate(SHARES.values()):
+        expected = [percent, *(100 * share for share in _like_prompts(percent / 100))]
+        found = [table[kind][k] for kind in ("all", "prompt-like", "prompt-like, no indicator")]
+        assert found == pytest.approx(expected)
     gain = knobs.conditional().set_index(["skew", "captions"])
     every = [_like_prompts(t / 100) for t in world.training_shares().values()]
     lean = np.mean([abs(t - 50) for t in world.training_shares().values()])
@@ -793,24 +602,6 @@ def test_tables_of_the_world():
     np.testing.assert_allclose(gain.loc["off", "lean_gain"], 0, atol=1e-9)
     np.testing.assert_allclose(gain.xs("prompt-like", level="captions")["percent_of_captions"], 10)
     np.testing.assert_allclose(gain.xs("all", level="captions")["percent_of_captions"], 100)
-
-
-def test_ceiling_against_sums_over_products_of_cues():
-    table = knobs.ceiling().set_index("sure")
-    female = male = np.ones(1)
-    for name in scene.CUE_NAMES:
-        female = np.outer(female, list(scene.CUES[name]["female"].values())).ravel()
-        male = np.outer(male, list(scene.CUES[name]["male"].values())).ravel()
-    best, both = np.maximum(female, male) / 2, (female + male) / 2
-    accuracy = best.sum()
-    ambiguous, less = (both[best < sure * both].sum() for sure in (0.99, 0.9))
-    assert table.loc["0.99", "accuracy"] == pytest.approx(100 * accuracy)
-    assert table.loc["0.99", "percent_ambiguous"] == pytest.approx(100 * ambiguous)
-    assert table.loc["0.9", "percent_ambiguous"] == pytest.approx(100 * less)
-    # The ambiguous ones account for the rest: accuracy is the weighted mean of both groups.
-    clear = 1 - ambiguous
-    assert table.loc["0.99", "accuracy_unambiguous"] > 99
-    assert clear * table.loc["0.99", "accuracy_unambiguous"] < 100 * accuracy
 
 
 def test_every_knob_is_explained():
@@ -828,13 +619,19 @@ def test_examples_show_each_style_with_and_without_indicator():
     assert ("other_sense", True) in kinds and ("other_sense", False) not in kinds
 
 
-# -- findings --------------------------------------------------------------------------------------------------
+# -- answers --------------------------------------------------------------------------------------------------
 
 
-def test_findings_of_amplification_are_rows_of_the_table(amplification):
+def test_answers_of_amplification_are_rows_of_the_table(amplification):
     rows = amplification.query("definition == 'published' and prompt == 'mean'")
     rows = rows.set_index(["generator", "skew", "approach"])
-    found = calibration.findings.amplification(amplification, model="mini")
+    told = calibration.amplification_told(amplification, model="mini")
+    found = {
+        (f.model, skew, approach): f
+        for f, skew, approach in zip(
+            calibration.answers.amplification.findings(told), told["skew"], told["approach"], strict=True
+        )
+    }
     # Of images made by no model, amplification freed of its floor; of the model, what it adds to what truth implies.
     freed, added = ["amplification", "ci_low", "ci_high"], ["excess", "excess_low", "excess_high"]
     asked = [
@@ -845,86 +642,15 @@ def test_findings_of_amplification_are_rows_of_the_table(amplification):
         (("world", "off", "naive"), added),
     ]
     assert len(found) == len(asked)
-    for finding, (key, names) in zip(found, asked, strict=True):
-        assert finding.model == key[0] and finding.n == rows.loc[key, "n_occupations"]
+    for key, names in asked:
+        finding = found[key]
+        assert finding.n == rows.loc[key, "n_occupations"]
         assert [finding.estimate, finding.ci_low, finding.ci_high] == rows.loc[key, names].tolist()
         assert f"imply {rows.loc[key, 'implied']:.2f} points" in finding.details[0]
     # The world shows amplification, and none against captions that ask the same.
-    assert found[0].said == "Yes, as planted." and found[1].said.startswith("No")
-    assert all("planted" in finding.details[0] for finding in found)
+    assert found[asked[0][0]].said == "Yes." and found[asked[1][0]].said == "None is shown."
     # Verdicts: their test is of the number that they show.
-    for finding, (key, names) in zip(found, asked, strict=True):
-        p = "p" if names is freed else "excess_p"
+    for key, names in asked:
+        finding, p = found[key], "p" if names is freed else "excess_p"
         assert finding.undecided and finding.p == rows.loc[key, p]
         assert (finding.p < 0.05) == (finding.ci_low > 0 or finding.ci_high < 0)
-
-
-def test_findings_of_guidance_are_of_the_highest(c):
-    table = calibration.guidance(c.generated, c.truth)
-    found = calibration.findings.guidance(table)
-    total = table.query("guidance_scale == 7.5 and part == 'total'").set_index("approach")
-    for finding, approach in zip(found, ("naive", "matched"), strict=True):
-        assert finding.model == "mini" and finding.unit == "points"
-        row = total.loc[approach, ["change", "ci_low", "ci_high", "n_occupations"]].tolist()
-        assert [finding.estimate, finding.ci_low, finding.ci_high, finding.n] == row
-        added = table.query("guidance_scale == 7.5 and part == 'guidance' and approach == @approach").iloc[0]
-        assert finding.undecided and finding.p == added["p"]
-        assert (added["p"] < 0.05) == (added["ci_low"] > 0 or added["ci_high"] < 0)
-    assert calibration.findings.guidance(table.iloc[:0]) == []
-
-
-def test_findings_of_the_judge_say_who_learnt_from_the_renderer(c):
-    table = calibration.judge(c.renders)
-    found = calibration.findings.judge(table, models=("mini-detector", "mini-clip"))
-    rows = table[(table["truth"] == "all") & (table["answers"] == "likelier")].set_index("cues")
-    for finding, cues in zip(found, ("unambiguous", "ambiguous"), strict=True):
-        row = rows.loc[cues, ["accuracy", "ci_low", "ci_high", "n"]].tolist()
-        assert [finding.estimate, finding.ci_low, finding.ci_high, finding.n] == row
-        assert finding.details[0].startswith("mini-detector and mini-clip learnt")
-    found = calibration.findings.judge(table, models=("mini-detector", "ViT-L-14/openai"))
-    assert found[0].details[0].startswith("mini-detector learnt")
-    assert not calibration.findings.judge(table, models=("mediapipe:face.tflite", "ViT-L-14/openai"))[
-        0
-    ].details
-
-
-def test_the_worst_occupation_needs_enough_renders():
-    rows = [
-        ("chef", "sensitivity", 50.0, 20.0, 80.0, 10),
-        ("pilot", "specificity", 91.0, 80.0, 96.0, 60),
-        ("nurse", "sensitivity", 97.0, 92.0, 99.0, 90),
-        ("all", "sensitivity", 80.0, 70.0, 90.0, 300),
-    ]
-    names = ["occupation", "measure", "value", "ci_low", "ci_high", "n"]
-    (found,) = calibration.findings.by_occupation(pd.DataFrame(rows, columns=names))
-    assert "men as pilot" in found.answer
-    assert (found.estimate, found.ci_low, found.ci_high, found.n) == (91, 80, 96, 60)
-    assert calibration.findings.by_occupation(pd.DataFrame(rows[:1], columns=names)) == []
-
-
-def test_findings_of_contributions_list_rules_beyond_chance():
-    names = ["generator", "approach", "component", "contribution", "ci_low", "ci_high", "p", "n_occupations"]
-    rows = [
-        ("world", "naive", "threshold", 0.5, 0.1, 0.9, 0.01, 9),
-        ("world", "naive", "face_gate", 0.2, 0.0, 0.4, 0.04, 9),
-        ("world", "naive", "judge_error", 0.3, 0.1, 0.5, 0.03, 9),
-        ("world", "naive", "finite_samples", 1.5, np.nan, np.nan, np.nan, 9),
-        ("mini", "naive", "threshold", 0.0, 0.0, 0.0, 1.0, 9),
-        ("mini", "matched", "threshold", 9.0, 8.0, 10.0, 0.0, 9),
-    ]
-    world_, mini = calibration.findings.contributions(pd.DataFrame(rows, columns=names))
-    assert (world_.model, mini.model) == ("world", "mini")
-    # Of 0.01, 0.03 and 0.04 Holm leaves 0.03, 0.06 and 0.06.
-    assert world_.said.startswith("1 of 3") and world_.p == pytest.approx(0.03)
-    assert mini.said.startswith("None of 1")
-    assert "0.50 (0.10 to 0.90)" in world_.details[0] and "1.50" in world_.details[1] and not mini.details
-
-
-def test_findings_of_the_world():
-    table = knobs.conditional()
-    gain = table.set_index(["skew", "captions"])["lean_gain"]
-    (found,) = calibration.findings.conditional(table)
-    assert found.answer.startswith(f"{gain['default', 'prompt-like, no indicator']:.2f} points")
-    assert "59.5 %" in found.details[-1] and "no replication" in found.details[-1]
-    (found,) = calibration.findings.ceiling(knobs.ceiling())
-    assert found.details[0].startswith("7.7 % of people are ambiguous")
