@@ -148,7 +148,7 @@ def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dic
     answers = [
         paradox.findings.headline(amplification, **level),
         paradox.findings.baseline(amplification, **level),
-        paired.findings.stereotype_score(scores, **level),
+        paired.answers.overall.findings(scores, **level),
         dalleval.findings.mad(mads, **level),
         dalleval.findings.attribute_mean_difference(attributes, **level),
         triplets.answers.measured.findings(gap, **level),

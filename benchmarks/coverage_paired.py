@@ -14,10 +14,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom, norm
 
-from biaslab import measures, published, stats
+from biaslab import stats
 from biaslab.mitigation.counts import tested
 from biaslab.papers.paired.analysis import dependence, means, scores
-from biaslab.papers.paired.analysis import labour as of_labour
 
 STUDIES, LEVEL = 2000, 0.05
 LISTS = dependence.LISTS
@@ -302,48 +301,6 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=
         yield found
 
 
-# -- labour shares ---------------------------------------------------------------------------------------------------
-
-
-def labour(rng, studies, *, n, exponent, occupations=39, replicates=600) -> Iterator[dict]:
-    """Yield what is said of amplification against labour shares: generated log-odds are ``exponent`` times those.
-
-    Labour shares are drawn from the paper's, a little moved.
-    """
-    table = published.load("paired_table_11").query("setting == 'labour_statistics'")
-    printed = table["percent_female"].dropna().to_numpy()
-
-    def population(size: int) -> tuple[np.ndarray, np.ndarray]:
-        shares = np.clip(rng.choice(printed, size) + rng.normal(0, 3, size), 1, 99) / 100
-        odds = (shares / (1 - shares)) ** exponent
-        return shares, odds / (1 + odds)
-
-    truth = of_labour._amplifications(np.column_stack(population(500_000)[::-1]))
-    for _ in range(studies):
-        known, generated = population(occupations)
-        counts = rng.binomial(n, generated)
-        found = stats.hierarchical_bootstrap(
-            np.column_stack([counts, np.rint(known * of_labour._EXACT)]),
-            np.column_stack([np.full(occupations, n), np.full(occupations, of_labour._EXACT)]),
-            of_labour._amplifications,
-            replicates=replicates,
-            seed=int(rng.integers(2**31)),
-        )
-        out = {
-            name: _judged(found.ci_low[k], found.ci_high[k], np.nan, truth[k])
-            for k, name in enumerate(measures.DEFINITIONS)
-        }
-        if exponent == 1:
-            for k, name in enumerate(measures.DEFINITIONS):
-                out[name][1] = not found.ci_low[k] <= truth[k] <= found.ci_high[k]
-        # What was done before: the expected floor of a faithful model is taken off, whatever the truth is.
-        plain = np.abs(counts / n - 0.5) - np.abs(known - 0.5)
-        floor = stats.expected_absolute_deviation(known, np.full(occupations, n)) - np.abs(known - 0.5)
-        beyond = stats.mean_interval(100 * (plain - floor))
-        out["no_exclusion, faithful floor"] = _judged(beyond.ci_low, beyond.ci_high, np.nan, truth[1])
-        yield out
-
-
 # -- significant identities, and the critic --------------------------------------------------------------------------
 
 
@@ -420,11 +377,6 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
     "power, independent people": (power, {"joint": 0.0}),
     "power, independent people, the left rather a woman": (power, {"joint": 0.0, "position": 0.15}),
     "power, a quarter decided per image": (power, {"joint": 0.25}),
-    **{
-        f"labour shares, n={n}, log-odds x {exponent:g}": (labour, {"n": n, "exponent": exponent})
-        for n in (3, 6, 40)
-        for exponent in (0.4, 1.0, 2.0)
-    },
     **{f"72 identities, n={n}": (identities, {"n": n}) for n in (3, 6, 11, 12, 40)},
     "critic, independent people": (critic, {"joint": 0.0}),
     "critic, one woman and one man": (critic, {"joint": 1.0}),

@@ -54,7 +54,7 @@ def worlds(tmp_path_factory):
 def _scores(study):
     """Return what the notebooks compute of the study's shares and images."""
     measured = (measure.percent_female, measure.pair_images, paired.printed.printed_value)
-    return paired.stereotype_score(*map(study.measured, measured), confidence=0.95)
+    return paired.stereotype_score(*map(study.load, measured), confidence=0.95)
 
 
 def _planted(study, aspect, stereotype):

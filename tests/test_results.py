@@ -51,13 +51,13 @@ def unknown(ax):
 def test_a_figure_that_draws_nothing_is_no_result(study, capsys, draw):
     figure, ax = plt.subplots()
     draw(ax)
-    study.show("paired_told", figure, main=True)
+    study.show("paired_runs", figure, main=True)
     assert records(study)["figures"] == [] and not list(study.output_dir.glob("figures/*"))
     said = capsys.readouterr().out
     expected = (
         "Nobody was asked."
         if draw is words
-        else "Nothing is drawn for the figure paired_told: every value is missing, and its table says why."
+        else "Nothing is drawn for the figure paired_runs: every value is missing, and its table says why."
     )
     assert said == f"{expected}\n"
     assert not plt.fignum_exists(figure.number)
@@ -81,8 +81,8 @@ def test_a_figure_that_draws_nothing_is_no_result(study, capsys, draw):
 def test_a_figure_with_a_single_mark_is_one(study, draw):
     figure, (_, ax) = plt.subplots(1, 2)
     draw(ax)
-    study.show("paired_told", figure)
-    assert [f["name"] for f in records(study)["figures"]] == ["paired_told"]
+    study.show("paired_runs", figure)
+    assert [f["name"] for f in records(study)["figures"]] == ["paired_runs"]
 
 
 def test_a_picture_keeps_its_ground_and_its_colours(study):
@@ -90,8 +90,8 @@ def test_a_picture_keeps_its_ground_and_its_colours(study):
     # Many colours, so that 256 are too few, and one that is written in thin letters alone.
     ax.imshow(np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8))
     ax.set_title("female 1.00", color="#9b4f7d", fontsize=20)
-    study.show("paired_told", figure)
-    with Image.open(study.output_dir / "figures" / "paired_told.png") as saved:
+    study.show("paired_runs", figure)
+    with Image.open(study.output_dir / "figures" / "paired_runs.png") as saved:
         pixels = np.asarray(saved.convert("RGB")).astype(int)
     assert (pixels[0] == 255).all() and (pixels[:, 0] == 255).all()
     # The title is above the axes, and its letters are as dark as nothing else there.
@@ -108,16 +108,16 @@ def test_a_main_figure_has_a_tall_form_for_narrow_screens(study):
             ax.plot([1], [2], "o")
         return figure
 
-    study.show("paired_told", drawn(), main=True)
+    study.show("paired_runs", drawn(), main=True)
     study.show("paired_lean", drawn())
     kinds = {f["name"]: f["kinds"] for f in records(study)["figures"]}
-    assert kinds == {"paired_told": ["png", "svg", "tall.png"], "paired_lean": ["png", "svg"]}
+    assert kinds == {"paired_runs": ["png", "svg", "tall.png"], "paired_lean": ["png", "svg"]}
     sizes = {}
     for path in (study.output_dir / "figures").glob("*.png"):
         with Image.open(path) as saved:
             sizes[path.name] = saved.width / saved.height
-    assert sizes["paired_told.png"] > 2 > 1 > sizes["paired_told.tall.png"]
-    study.show("paired_told", drawn())
+    assert sizes["paired_runs.png"] > 2 > 1 > sizes["paired_runs.tall.png"]
+    study.show("paired_runs", drawn())
     assert not list(study.output_dir.glob("figures/*.tall.png"))
 
 
@@ -130,10 +130,10 @@ def test_a_figure_is_withdrawn_where_other_data_leave_nothing_to_draw(study, cap
         ax.plot(table["value"], table["value"], "o")
         return figure
 
-    study.show("paired_told", drawn(table))
+    study.show("paired_runs", drawn(table))
     study.show("paired_lean", drawn(table))
     assert len(records(study)["figures"]) == 2 and len(list(study.output_dir.glob("figures/*"))) == 4
-    study.show("paired_told", drawn(table.head(0)))
+    study.show("paired_runs", drawn(table.head(0)))
     assert [f["name"] for f in records(study)["figures"]] == ["paired_lean"]
     assert {f.stem for f in study.output_dir.glob("figures/*")} == {"paired_lean"}
     assert capsys.readouterr().out.endswith(

@@ -253,7 +253,7 @@ def test_amplification_without_noise_has_the_interval_and_the_raw_one_stands_bes
         for s in tables.schemas().values()
         if {"amplification", "amplification_plain"} <= {c.name for c in s.columns}
     ]
-    assert {s.name for s in both} >= {"paradox_amplification", "paired_labour_amplification"}
+    assert {s.name for s in both} >= {"paradox_amplification"}
     assert {next(estimate for estimate, low, _ in s.intervals if low == "ci_low") for s in both} == {
         "amplification"
     }

@@ -159,7 +159,7 @@ def test_a_model_in_a_folder_is_audited_by_a_judge_of_another_package(python, bi
     record = biaslab("audited", "audit", "tiny", "--size", "quick", "--name", "audited", *given)
     assert record["status"] == "ok"
     assert statuses(record) == {"paired/3_2_prompts": ("ok", ""), "paired/4_4_overall": ("ok", "")}
-    people = tables(python, "audited", "paired_people")
+    people = pd.read_csv(python.work / "outputs/audited/measured/paired_people.csv")
     alone = people[people["setting"] == "single"]
     # Every image of one person is judged, by its brightness alone; where two stand, no face says who is who.
     assert set(alone["outcome"]) == {"judged"}

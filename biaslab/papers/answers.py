@@ -11,13 +11,14 @@ one sentence. Three forms:
 
 Texts have columns in braces: numbers as they are spoken where no format is given, ``{p:p}`` as ``p < 0.001``,
 ``{x:abs}`` without its sign, values by their labels in ``tables.yaml``; ``{interval}`` are the limits of the row's
-value. What needs a number that is missing is left out.
+value. What needs a number that is missing is left out. Rows that an entry does not take may be answered by other words
+or another value: ``instead`` has the fields that differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from math import isfinite, nan
 from pathlib import Path
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 COUNTS = ("up", "down", "unclear", "rows")
 """What texts of a counted answer have beside columns."""
+_NONE_COULD = "With so few of them no outcome could be significant."
 _OVERCORRECTED = "More is taken off for chance than is left."
 
 
@@ -69,18 +71,23 @@ class Answer:
     marks: str = ""  # What a row is called in the small figure; without it the figure has the estimate alone.
     each: str = ""  # What is said of each row of a group, but for the leading one.
     details: tuple[str, ...] = ()  # Sentences below it.
-    planted: str = ""  # The entry of a package's words on its model, which stands first among the details.
+    planted: str = ""  # The entry of a package's words on its model, first of the details; columns in braces.
     figure: str = ""  # The figure that shows it.
     main: bool = False  # Whether the paper's part of the report opens with it.
     card: int = 0  # Its place among the cards of the report, from 1.
     card_printed: int = 0  # The same where all models are printed ones.
     columns: tuple[str, ...] = ()  # Columns that texts name beyond those of the table.
+    least: str = ""  # Of a counted answer, the column of the smallest p that could be.
+    instead: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # Fields that differ for rows that it does not take.
 
     @property
     def limits(self) -> tuple[str, str]:
         """The columns of the limits of the value's interval; "" where none are declared."""
         schema = tables.schemas().get(self.table)
-        ends = {value: (low, high) for value, low, high in schema.intervals} if schema else {}
+        # Of several intervals of a value the first declared is its own.
+        ends = {value: (low, high) for value, low, high in reversed(schema.intervals)} if schema else {}
         return ends.get(self.value, ("", ""))
 
     def findings(self, frame: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
@@ -89,15 +96,27 @@ class Answer:
         Raises:
             InputError: A column that it reads is missing.
         """
-        frame = self._chosen(frame)
+        chosen = self._chosen(frame)
+        others = (
+            self._others.findings(frame.drop(chosen.index), confidence=confidence) if self.instead else []
+        )
         if not self.by:
-            return [self._of_row(row, (), confidence) for row in _records(frame)]
-        groups = (list(_records(rows)) for _, rows in frame.groupby(list(self.by), sort=False, dropna=False))
+            return [self._of_row(row, (), confidence) for row in _records(chosen)] + others
+        groups = (list(_records(rows)) for _, rows in chosen.groupby(list(self.by), sort=False, dropna=False))
         of_group = self._led if self.lead else self._count
-        return [finding for rows in groups if (finding := of_group(rows, confidence))]
+        return [finding for rows in groups if (finding := of_group(rows, confidence))] + others
+
+    @property
+    def _others(self) -> Answer:
+        return replace(self, **{"instead": {}, **self.instead})
 
     def _chosen(self, frame: pd.DataFrame) -> pd.DataFrame:
-        needed = (*self.rows, *self.known, *self.by, *filter(None, (self.value, self.p, self.n, self.plain)))
+        needed = (
+            *self.rows,
+            *self.known,
+            *self.by,
+            *filter(None, (self.value, self.p, self.n, self.plain, self.least)),
+        )
         if missing := [name for name in needed if name not in frame.columns]:
             raise InputError(
                 f"The answer {self.name!r} takes rows of {self.table}, and these have no column {missing[0]!r}. "
@@ -144,7 +163,9 @@ class Answer:
         first = rows[0] | {name: f"{count:,}" for name, count in counts.items()}
         if len({row.get("model") for row in rows}) > 1:
             first["model"] = ""
-        test = {"p": min(tests, default=1.0), "alpha": alpha, "undecided": self._text(self.unclear, first)}
+        least = [row[self.least] for row in rows if self.least and isfinite(row[self.p])]
+        none = self.unclear if not self.least or stats.attainable(least, alpha) else _NONE_COULD
+        test = {"p": min(tests, default=1.0), "alpha": alpha, "undecided": self._text(none, first)}
         listed = "; ".join(self._texts([self.each], rows))
         details = [
             *self._planted(first),
@@ -198,9 +219,8 @@ class Answer:
         return p, details
 
     def _planted(self, row: dict) -> list[str]:
-        return (
-            [words] if self.planted and (words := registry.said(row.get("model", ""), self.planted)) else []
-        )
+        entry = self.planted.format_map(row)
+        return [words] if entry and (words := registry.said(row.get("model", ""), entry)) else []
 
     def _numbers(self, row: dict) -> tuple[float, float, float]:
         """Return a row's value and its limits."""
@@ -217,7 +237,7 @@ class Answer:
         return {c.name: c.unit for c in tables.schema(self.table).columns}.get(column, "")
 
     def _texts(self, texts: Iterable[str], rows: Iterable[dict]) -> list[str]:
-        """Return texts filled in with each of some rows, but those that need a number which is missing."""
+        """Return texts filled in with each of some rows, but those that need what is missing."""
         filled = (self._text(text, row) for row in rows for text in texts if text and not _lacks(text, row))
         return [text for text in filled if text.strip()]
 
@@ -239,9 +259,12 @@ class Answer:
             self.unclear,
             self.marks,
             self.each,
+            self.planted,
             *self.details,
         ):
             yield from (name for _, name, *_ in Formatter().parse(text) if name)
+        if self.instead:
+            yield from self._others.named()
 
 
 class _Words(Formatter):
@@ -264,7 +287,7 @@ class _Words(Formatter):
 
 def _lacks(text: str, row: Mapping[str, Any]) -> bool:
     values = (row.get(name) for _, name, *_ in Formatter().parse(text) if name)
-    return any(isinstance(value, float) and value != value for value in values)
+    return any(value == "" or (isinstance(value, float) and value != value) for value in values)
 
 
 def _records(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -282,17 +305,23 @@ def read(folder: Path | str) -> SimpleNamespace:
 
 @cache
 def _read(path: Path) -> dict[str, Answer]:
-    known = {one.name: one for one in fields(Answer)}
     answers = {}
     for name, entry in (tables.load_yaml(path) or {}).items():
-        if unknown := [key for key in entry if key not in known]:
-            raise InputError(f"{path}: {name} has {unknown[0]!r}. {name_help(unknown[0], known)}")
         if lacking := [key for key in ("table", "question") if key not in entry]:
             raise InputError(f"{path}: {name} has no {lacking[0]}.")
-        listed = {
-            key: (value,) if isinstance(value, str) else tuple(value)
-            for key, value in entry.items()
-            if known[key].type == "tuple[str, ...]"
-        }
-        answers[name] = Answer(name, **entry | listed)
+        answers[name] = Answer(name, **_fields(entry, f"{path}: {name}"))
     return answers
+
+
+def _fields(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return an entry's fields as :class:`Answer` has them, those of ``instead`` too."""
+    known = {one.name: one.type for one in fields(Answer)}
+    if unknown := [key for key in entry if key not in known]:
+        raise InputError(f"{where} has {unknown[0]!r}. {name_help(unknown[0], known)}")
+    listed = {
+        key: (value,) if isinstance(value, str) else tuple(value)
+        for key, value in entry.items()
+        if known[key] == "tuple[str, ...]"
+    }
+    nested = {"instead": _fields(entry["instead"], where)} if "instead" in entry else {}
+    return {**entry, **listed, **nested}

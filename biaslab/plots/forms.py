@@ -101,7 +101,8 @@ def by_model(table: pd.DataFrame, panel: str = "", names: Mapping[str, str] = {}
     several = table["model"].nunique() > 1
     if not panel:
         return table, "model" if several else ""
-    named = table[panel].map(lambda name: names.get(name, name))
+    words = _words(table, names)
+    named = table[panel].map(lambda name: words.get(name, name))
     table = table.assign(panel=table["model"] + ": " + named if several else named)
     # The panels of a model stand together.
     return table.sort_values("model", key=lambda of: pd.factorize(of)[0], kind="stable"), "panel"

@@ -50,10 +50,10 @@ def shown(frame: pd.DataFrame, name: str, columns: Sequence[str] = ()) -> Shown:
         raise unknown_name(f"column of {name}", unknown[0], map(str, frame.columns))
     schema = tables.schema(name)
     declared = {column.name: column for column in schema.columns}
-    limits = {
-        value: (low, high) for value, low, high in schema.intervals if {low, high} <= set(frame.columns)
-    }
-    ends = {end for pair in limits.values() for end in pair}
+    known = [interval for interval in schema.intervals if {*interval[1:]} <= set(frame.columns)]
+    # Of several intervals of a value the first declared stands beside it.
+    limits = {value: (low, high) for value, low, high in reversed(known)}
+    ends = {end for _, *pair in known for end in pair}
     chosen = columns or [
         c for c in frame.columns if c not in ends and (frame[c].notna() & (frame[c] != "")).any()
     ]

@@ -321,7 +321,7 @@ def test_of_a_seller_all_is_bought_where_all_judges_have_answered(root, tmp_path
     # The one of the rehearsal is one of them.
     kept = [p for p in tmp_path.rglob("*.png") if "bought_images" in str(p)]
     assert len(shop.requests) == len(kept) > 20
-    assert pd.read_csv(tmp_path / "outputs/a/tables/paired_percent_female.csv")["n"].sum() > 20
+    assert pd.read_csv(tmp_path / "outputs/a/measured/paired_percent_female.csv")["n"].sum() > 20
     table = next(line for line in told.splitlines() if line.startswith("model "))
     assert "0.01" in table and "photographs" in table
 

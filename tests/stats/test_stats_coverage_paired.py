@@ -100,12 +100,6 @@ def test_identities_that_lean_nowhere_are_seldom_found(n):
     assert way == ("Holm, impossible" if n == 6 else "Holm, possible") and found[1] < 1 - LEAST
 
 
-def test_amplification_against_labour_shares_is_found_at_three_images():
-    found = coverage.simulate("labour shares, n=3, log-odds x 2", 60)
-    assert found["no_exclusion"][0] > 0.95 - 4 * np.sqrt(0.95 * 0.05 / 60)
-    assert found["no_exclusion, faithful floor"][0] < found["no_exclusion"][0]
-
-
 def as_frames(fits):
     """Return the identities with their scores, and the images with both identities, of the simulation's arrays."""
     i, j, _ = (part.ravel() for part in np.indices(fits[0].shape))

@@ -56,21 +56,14 @@ def failures_shown(seen: pd.DataFrame, *, each: int = 4, most: int = 24) -> pd.D
     return _of_images(seen, _images(some.head(most)))
 
 
-def out_of_order_shown(seen: pd.DataFrame, *, each: int = 4) -> pd.DataFrame:
-    """Return judged pairs whose people do not stand as asked, or not clearly so."""
-    pairs = (seen["kind"] == "paired") & (seen["outcome"] == "judged")
-    return _of_images(seen, _spread_by(seen[pairs & seen["role"].isin(OUT_OF_ORDER)], "role", each))
-
-
-def three_shown(seen: pd.DataFrame, *, works: bool, each: int = 6) -> pd.DataFrame:
-    """Return images for three people: those that show everyone as asked, or those that do not (paired Figure 11)."""
+def three_shown(seen: pd.DataFrame, *, each: int = 6) -> pd.DataFrame:
+    """Return images for three people: those that do not show everyone as asked, then those that do (Figure 11)."""
     seen = seen[seen["kind"] == "three"]
     judged = seen.groupby("image_id")["outcome"].transform(lambda outcome: (outcome == "judged").all())
     right = judged.astype(bool) & ~seen["role"].isin(OUT_OF_ORDER)
-    if works:
-        return _of_images(seen, _spread(_images(seen[right]), 2 * each))
-    out = seen[~right].drop_duplicates("image_id").groupby(["outcome", "role"]).head(each)
-    return _of_images(seen, _images(out.sort_values(["outcome", "role"], kind="stable").head(2 * each)))
+    fail = seen[~right].drop_duplicates("image_id").groupby(["outcome", "role"]).head(each)
+    fail = fail.sort_values(["outcome", "role"], kind="stable").head(each)
+    return _of_images(seen, [*_images(fail), *_spread(_images(seen[right]), each)])
 
 
 def _images(people: pd.DataFrame) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from biaslab.ground import tables
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
-from biaslab.papers.paired.analysis.means import counted, pair_scores, percent_of, strata
+from biaslab.papers.paired.analysis.means import counted, pair_scores, strata
 from biaslab.papers.paired.analysis.scores import both_aspects
 
 _KINDS = {"paired": "none", "paired_top5": "none", "intervention_top5": "intervention"}
@@ -41,9 +41,14 @@ def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     # What was computed and has no interval shows nothing; of printed scores there is the sign alone.
     untold = (scores["evidence"] == "computed") & scores["score"].notna() & scores["ci_low"].isna()
     leans = [direction(*row) for row in scores[["score", "ci_low", "ci_high"]].itertuples(index=False)]
+    before = scores.loc[scores["mitigation"] == "none", [*same, "scope", "score"]]
+    before = scores[[*same, "scope"]].merge(before, on=[*same, "scope"], how="left")["score"]
+    turned = scores["score"] * before < 0
     frame = scores.assign(
         margin=100 * norm.ppf((1 + confidence) / 2) / np.sqrt(images.where(bare)),
         direction=pd.Series(leans, scores.index, dtype=object).mask(untold, NO_DIFFERENCE),
+        score_before=before.where(scores["mitigation"] != "none"),
+        correction=turned.map({True: "over", False: "short"}).where(scores["mitigation"] != "none", ""),
     )
     return tables.of(frame, "paired_mitigation")
 
@@ -68,50 +73,40 @@ def direction(score: float, low: float, high: float) -> str:
     return _TOWARDS if low > 0 else _AGAINST if high < 0 else NO_DIFFERENCE
 
 
-def identity_mitigation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return each identity's score in mitigated pairs beside that in the same pairs without mitigation.
+def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return the mean change of the score from unmitigated to mitigated pairs, over identities.
 
-    1 - ``confidence`` is the level of the tests, after Holm's correction.
+    1 - ``confidence`` is the level of the tests by which identities lean, after Holm's correction.
     """
     frame = _scoped(both_aspects(shares, confidence=confidence)).dropna(subset=["score"])
     frame["direction"] = [
         NO_DIFFERENCE if p >= 1 - confidence else direction(score, np.nan, np.nan)
         for p, score in zip(frame["p_holm"], frame["score"], strict=True)
     ]
-    same, compared = ["model", "aspect", "scope", "identity"], ["score", "n", "smallest_p_holm", "direction"]
+    same, compared = ["model", "aspect", "scope", "identity"], ["score", "smallest_p_holm", "direction"]
     before = frame.loc[frame["mitigation"] == "none", [*same, *compared]]
-    after = frame[frame["mitigation"] != "none"]
-    joined = after.merge(before, on=same, suffixes=("", "_before"))
-    joined = joined.assign(change=joined["score"] - joined["score_before"])
-    return tables.of(joined, "paired_identity_mitigation")
-
-
-def mitigation_change(
-    identities: pd.DataFrame, shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float
-) -> pd.DataFrame:
-    """Return the mean change of the score from unmitigated to mitigated pairs, over identities.
-
-    From ``paired_identity_mitigation``; ``shares`` are what ``pairs`` are checked against.
-    """
+    after = frame[frame["mitigation"] != "none"].merge(before, on=same, suffixes=("", "_before"))
+    after = after.assign(change=after["score"] - after["score_before"])
     images, rows = pair_scores(pairs, counted(shares)), []
     keys = ["model", "aspect", "scope", "mitigation"]
-    for names, group in identities.groupby(keys, sort=False):
+    for names, group in after.groupby(keys, sort=False):
         model, aspect, scope, kind = names
         sides = []
-        for of, column, sign in (("none", "score_before", -1), (kind, "score", 1)):
-            added = deviations(images.get((model, aspect, _SETTINGS.get((scope, of), of))), group, column)
+        for mitigation, column, sign in (("none", "score_before", -1), (kind, "score", 1)):
+            setting = _SETTINGS.get((scope, mitigation), mitigation)
+            added = deviations(images.get((model, aspect, setting)), group, column)
             if added is not None:
                 sides.append(added.assign(**{s: sign * added[s] for s in LISTS}))
         # Where only shares are known: an identity's mitigated and unmitigated pairs both move its partners.
         both = pd.concat(sides) if len(sides) == 2 else None
-        for row, some in strata(
+        for row, part in strata(
             group, "change", confidence, -200, 200, effect="change", images=both, two_people=True
         ):
             row |= dict(zip(keys, names, strict=True))
-            for of in ("_before", ""):
-                for way, lean in (("towards", _TOWARDS), ("against", _AGAINST)):
-                    row[f"n_{way}{of}"] = int((some[f"direction{of}"] == lean).sum())
-                row[f"smallest_p_holm{of}"] = some[f"smallest_p_holm{of}"].min()
+            for end in ("_before", ""):
+                row[f"n_towards{end}"] = int((part[f"direction{end}"] == _TOWARDS).sum())
+                row[f"n_against{end}"] = int((part[f"direction{end}"] == _AGAINST).sum())
+                row[f"smallest_p_holm{end}"] = part[f"smallest_p_holm{end}"].min()
             rows.append(row)
     return tables.of(rows, "paired_mitigation_change")
 
@@ -172,22 +167,3 @@ def added_to(prompts: pd.DataFrame) -> pd.DataFrame:
         for side in ("left", "right")
     }
     return both[["model", "prompt_id", "pair"]].assign(added=added, **sides)
-
-
-def told(prompts: pd.DataFrame, people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return how many ``paired_prompts`` tell the person of each list what, and how these are then perceived."""
-    said = added_to(prompts).melt(["model", "prompt_id"], ["left", "right"], "position", "told")
-    people = people.assign(prompt_id=prompt_of(people["image_id"]))
-    people = people.merge(said.astype(object), on=["model", "prompt_id", "position"])
-    rows = []
-    keys = ["model", "aspect", "setting", "round"]
-    for names, group in people.groupby(keys, sort=False):
-        cell = dict(zip(keys, names, strict=True))
-        for (stereotype, what), some in group.groupby(["stereotype", "told"]):
-            female, n = (some["gender"] == "female").sum(), some["gender"].isin(LISTS).sum()
-            row = cell | percent_of(female, n, confidence) | {"stereotype": stereotype, "told": what, "n": n}
-            prompts = some["prompt_id"].nunique()
-            row |= {"percent_female": row["percent"], "n_prompts": prompts}
-            row["percent"] = 100 * prompts / group["prompt_id"].nunique()
-            rows.append(row | {"reason": "" if n else "nobody was judged"})
-    return tables.of(rows, "paired_told")

@@ -1,4 +1,4 @@
-"""What becomes of images of people: failures, images that show what was asked, scores by order (paired C)."""
+"""What becomes of images of people, and what judges see in them (paired B, C and D)."""
 
 from __future__ import annotations
 
@@ -7,24 +7,17 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.ground import tables
+from biaslab.judging.questions import question
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE as OUTCOMES
 from biaslab.judging.words import ROLES
 from biaslab.papers.paired.analysis.dependence import LISTS
-from biaslab.papers.paired.analysis.means import CELL, by_cell, percent_of, strata
+from biaslab.papers.paired.analysis.means import CELL, by_cell, percent_of
+from biaslab.prompts import paired as prompts
 
 FAILED = ("no_face", "one_face", "too_many_faces", "overlapping", "face_too_small", "unreadable", "blocked")
 OUT_OF_ORDER = ("swapped", "unclear")
-# Settings of two people of opposite stereotype.
-TWO = ("paired", "intervention", "faircritic")
-# Controls, and whether both lists share images in them.
-SHARING = {"single": False, "paired": True, "alike": False, "same": False, "three": True}
 # An image has the outcome of its people that comes last here.
 _WORST = {outcome: rank for rank, outcome in enumerate(OUTCOMES)}
-# Scores of identities of one list that share images: by how much the variance of a mean over them is larger than if
-# they shared none, where the people of an image are fully dependent, so that all fit or none does: twice with two of
-# one list in every image, 5/3 times (4 + 1 over 2 + 1) with two in every other one and one in the rest, as among three.
-# The overall score of three is taken at the largest dependence already.
-WIDER = {"alike": dict.fromkeys((*LISTS, "overall"), 2.0), "three": dict.fromkeys(LISTS, 5 / 3)}
 
 
 def last_rounds(people: pd.DataFrame) -> pd.DataFrame:
@@ -39,58 +32,6 @@ def fits(people: pd.DataFrame) -> np.ndarray:
     """Return 100 for people who fit their stereotype, -100 for those who do not, NaN for those not judged."""
     known = people["gender"].isin(LISTS)
     return np.where(known, np.where(people["gender"] == people["stereotype"], 100.0, -100.0), np.nan)
-
-
-def added_by_images(
-    people: pd.DataFrame, value: pd.Series | np.ndarray, *, by: tuple[str, ...] = ("identity",), sign=1
-) -> pd.DataFrame | None:
-    """Return what each image of two people of opposite stereotype adds to the values of its identities.
-
-    ``people`` has a row per person asked for, who counts ``value`` (NaN where not judged). Means are over people of
-    the same ``by``; an identity's value is the sum of its own, each times ``sign`` (a number, or one for each person).
-    A row per image, as :func:`dependence.parts` takes it; None where an image has not one person of each list.
-    """
-    known = people.assign(value=np.asarray(value, dtype=float))
-    twice = known.duplicated(["image_id", "stereotype"]).any()
-    if known.empty or twice or (known.groupby("image_id").size() != 2).any():
-        return None
-    of = known.groupby(list(by))["value"]
-    known["value"] = sign * (known["value"] - of.transform("mean")) / of.transform("count")
-    wide = known.pivot(index="image_id", columns="stereotype", values=["value", "identity"])
-    values = {s: wide["value"][s].astype(float) for s in LISTS}
-    return pd.DataFrame(values | {f"{s}_identity": wide["identity"][s] for s in LISTS})
-
-
-def score_by_order(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return overall scores with and without images out of order, and what people not judged could change."""
-    people = last_rounds(people)
-    people = people.assign(score=fits(people))
-    rows = []
-    for cell, group in by_cell(people):
-        as_asked = group[~group["role_order"].isin(OUT_OF_ORDER)]
-        for images, some in (("all", group), ("as_asked", as_asked)):
-            n = some["score"].notna().sum()
-            row = _overall(some, cell["setting"], confidence) | cell | {"images": images, "n": n}
-            row |= {"n_images": some["image_id"].nunique(), "n_not_judged": len(some) - n}
-            for name, value in (("score_if_none_fit", -100.0), ("score_if_all_fit", 100.0)):
-                filled = some.assign(score=some["score"].fillna(value))
-                row[name] = _overall(filled, cell["setting"], confidence)["score"]
-            rows.append(row)
-    return tables.of(rows, "paired_score_by_order")
-
-
-def _overall(people: pd.DataFrame, setting: str, confidence: float) -> dict:
-    """Return the overall score as paired_stereotype_score takes it; people without a score are left out."""
-    images = added_by_images(people, people["score"]) if setting in TWO else None
-    known = people.dropna(subset=["score"])
-    each = known.groupby(["stereotype", "occupation", "identity"], sort=False)["score"].mean().reset_index()
-    two = SHARING.get(setting, True)
-    how = {"effect": "score" if two else "", "images": images, "two_people": two}
-    *_, (row, _) = strata(each, "score", confidence, -100, 100, wider=WIDER.get(setting, {}), **how)
-    return row
-
-
-# -- failures ----------------------------------------------------------------------------------------
 
 
 def _images(people: pd.DataFrame) -> pd.DataFrame:
@@ -138,7 +79,7 @@ def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     rows = []
     for cell, group in by_cell(images):
         before = {}
-        if cell["setting"] in TWO[1:]:
+        if cell["setting"] in ("intervention", "faircritic"):
             # The intervention is tried on some pairs only: those are compared with their own images before.
             other = images[(images["model"] == cell["model"]) & (images["aspect"] == cell["aspect"])]
             before = _valid(other[(other["setting"] == "paired") & other["asked"].isin(group["asked"])])
@@ -176,3 +117,56 @@ def _valid(images: pd.DataFrame) -> dict[str, tuple[int, int, str]]:
         "order": (int((found & right).sum()), int((found & looked).sum()), order),
         "valid": (0, 0, unknown) if unknown else (int((judged & (right | ~looked)).sum()), n, ""),
     }
+
+
+# -- judges ------------------------------------------------------------------------------------------
+
+# Where the people of a prompt stand, from left to right, in the settings that the paper asks its judge about.
+_ASKED_ABOUT = {"single": ("alone",), "paired": ("left", "right"), "three": ("left", "middle", "right")}
+
+
+def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return how often gate, judge and order are right on people whose truth is known (``paired_renders``)."""
+    rows = []
+    for judge, people in renders.groupby("judge", sort=False):
+        found, judged = ~people["outcome"].isin(FAILED), people["outcome"] == "judged"
+        right, clear = people["gender"] == people["truth_gender"], people["ambiguous"] == "no"
+        # Whether two people are found is one answer about an image.
+        passed = found.groupby(people["image_id"]).all()
+        images = people[found].drop_duplicates("image_id")
+        images = images[images["role_order"] != ""]
+        seen = people["skin_tone"].notna()
+        near = (people["skin_tone"] - people["truth_skin_tone"]).abs() <= 1
+        counts = {
+            # A judge that looks for no faces has no gate that could be passed.
+            "gate": (passed.sum(), len(passed)) if people["n_faces"].notna().any() else (0, 0),
+            "judged": (judged.sum(), found.sum()),
+            "gender": ((right & judged).sum(), judged.sum()),
+            "gender_unambiguous": ((right & judged & clear).sum(), (judged & clear).sum()),
+            "order": ((images["role_order"] == "right").sum(), len(images)),
+            "skin_tone": ((near & seen).sum(), seen.sum()),
+        }
+        for measure, (k, n) in counts.items():
+            row = {"judge": judge, "measure": measure, "n": int(n)}
+            rows.append(row | percent_of(int(k), int(n), confidence))
+    return tables.of(rows, "paired_truth")
+
+
+def questions(people: pd.DataFrame) -> pd.DataFrame:
+    """Return what a question-answering judge is asked about people, and of how many (paired D, Table 8)."""
+    places = people["setting"].map(_ASKED_ABOUT).fillna("")
+    there = [at in some for at, some in zip(people["position"], places, strict=True)]
+    people = people[np.array(there, dtype=bool)]
+    # Tables name an occupation as the paper's results do, prompts as its lists do.
+    listed = {prompts.occupation(name).occupation: name for name in prompts.stereotypes()}
+
+    def ask(row) -> str:
+        # Beside somebody of the occupation the role alone is asked for.
+        named = not row.role or row.position in ("alone", "left")
+        phrase = f"{listed.get(row.occupation, row.occupation) if named else ''} {row.role}".strip()
+        places = _ASKED_ABOUT[row.setting]
+        return question(phrase, places.index(row.position) + 1, len(places))
+
+    keys = ["model", "aspect", "setting", "position", "question"]
+    people = people.assign(question=[ask(row) for row in people.itertuples()])
+    return tables.of(people.groupby(keys, sort=False).size().reset_index(name="n"), "paired_questions")

@@ -15,7 +15,6 @@ from biaslab.measures import percent_female_from_stereotype_score, stereotype_sc
 from biaslab.papers.paired.analysis import dependence, means
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, strata
-from biaslab.prompts.paired import ASPECTS, SETTINGS
 
 _CORRECTED = ("holm", "bh")
 _NO_VALUES = "the paper prints no values per identity"
@@ -83,23 +82,6 @@ def _image_errors(group: pd.DataFrame, two_people: bool, images: pd.DataFrame | 
     else:
         errors["overall"] = (female + male) / 2 if two_people else sqrt(female**2 + male**2) / 2
     return errors
-
-
-def side_by_side(table: pd.DataFrame, rows: list[str]) -> pd.DataFrame:
-    """Return scores in words, a column a model (layout of paired Tables 1 and 2): printed ones without an interval.
-
-    From ``paired_stereotype_score`` or ``paired_mitigation``, with the columns ``rows`` as rows.
-    """
-    table = table.dropna(subset=["score"])
-    said = [
-        f"{score:.1f} ({low:.1f} to {high:.1f})" if isfinite(low) else f"{score:.2f}"
-        for score, low, high in table[["score", "ci_low", "ci_high"]].itertuples(index=False)
-    ]
-    wide = table.assign(said=said).pivot(index=rows, columns="model", values="said")
-    order = (*ASPECTS, *SETTINGS, "all", "top5", "none", *LISTS, "overall")
-    ranks = {value: k for k, value in enumerate(order)}
-    wide = wide.sort_index(key=lambda level: level.map(lambda v: ranks.get(v, len(ranks))))
-    return wide.reindex(columns=list(dict.fromkeys(table["model"]))).fillna("").rename_axis(columns=None)
 
 
 # -- identities --------------------------------------------------------------------------------------
