@@ -373,7 +373,7 @@ for notebook in params.find_notebooks(Path(sys.argv[1])):
         sys.setprofile(None)
         if "output_dir" in names and "study" not in names:
             names |= {"output_dir": tempfile.mkdtemp(dir=sys.argv[-1])}
-            names |= {"bootstrap_replicates": 20} if "bootstrap_replicates" in names else {}
+            names |= {"bootstrap_replicates": 100} if "bootstrap_replicates" in names else {}
     ours = {name for name in ran if name.split(".")[0] == "biaslab"} - closure._APART
     told[notebook.id] = [sorted(ours - set(runner.code_of(notebook, "published"))), len(ours)]
 print(json.dumps(told))

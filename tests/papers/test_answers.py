@@ -133,12 +133,28 @@ def test_what_needs_a_missing_number_is_left_out(answer):
         ROWS.assign(p=[np.nan, 0.5, *ROWS["p"][2:]], amplification=[1.0, np.nan, 2.0, 3.0, 4.0])
     )
     assert [f.details for f in found[:2]] == [("Of 40.",), ("p is 0.02.", "Of 40.")] and len(found) == 4
+    one = answer(answer="Yes.", details=["It is {definition}."])
+    assert one.findings(ROWS.assign(definition=""))[0].details == ()
 
 
 def test_values_have_the_labels_of_their_column(answer, monkeypatch):
     monkeypatch.setattr(tables, "labels", lambda name: {"definition": {"published": "the published rule"}})
     (found, *_) = answer(question="Is it amplified by {definition}?", answer="Yes.").findings(ROWS)
     assert found.question == "Is it amplified by the published rule?"
+
+
+def test_what_was_planted_may_depend_on_the_row(answer, monkeypatch):
+    monkeypatch.setattr(answers.registry, "said", lambda name, entry: f"{name}: {entry}.")
+    (found, *_) = answer(planted="paradox_{definition}", **COUNTED).findings(ROWS)
+    assert found.details == ("up: paradox_published.",)
+
+
+def test_of_several_intervals_the_first_declared_is_the_values_own(answer):
+    entry = {"table": "paired_stereotype_score", "value": "score", "answer": "{score} ({interval})."}
+    row = {"model": "M", "score": 10.0, "ci_low": 5.0, "ci_high": 15.0}
+    row |= {"images_ci_low": 8.0, "images_ci_high": 12.0}
+    (found,) = answer(**entry).findings(pd.DataFrame([row]))
+    assert found.said == "10.0 (5.00 to 15.0)." and (found.ci_low, found.ci_high) == (5, 15)
 
 
 def test_faults_of_declarations_and_of_rows_are_named(answer, tmp_path):

@@ -37,25 +37,19 @@ class Tables(dict):
             "lean": lambda: (t["percent_female"], t["pair_images"], t["stereotype_score"], c),
             "biased_images": lambda: (t["percent_female"], t["pair_images"], t["stereotype_score"], c),
             "role_coupling": lambda: (t["percent_female"], t["pair_images"], c),
-            "labour_share": lambda: (empty("labour_share"), {}),
             "labour_comparison": lambda: (t["percent_female"], t["labour_share"], c),
             "labour_correlation": lambda: (t["labour_comparison"], c),
-            "labour_amplification": lambda: (t["labour_comparison"], self._draws),
             "score_change": lambda: (t["percent_female"], t["pair_images"], c),
             "identity_change": lambda: (t["percent_female"], c),
             "adherence": lambda: (t["percent_female"], self._draws),
             "changed_cases": lambda: (t["identity_change"], t["printed_value"], c),
             "mitigation": lambda: (t["stereotype_score"], c),
-            "identity_mitigation": lambda: (t["percent_female"], c),
-            "mitigation_change": lambda: (t["identity_mitigation"], t["percent_female"], t["pair_images"], c),
-            "told": lambda: (t["prompts"], t["people"], c),
-            "judge_attenuation": lambda: (t["judge_agreement"], t["lean"], t["stereotype_score"], {}),
+            "mitigation_change": lambda: (t["percent_female"], t["pair_images"], c),
             "truth": lambda: (t["renders"], c),
             "questions": lambda: (t["people"], {}),
-            "labour_gap": lambda: (t["people"], t["labour_share"], c),
         } | {
             of: lambda: (t["people"], c)
-            for of in ("score_by_order", "outcomes", "valid_images", "position_effect", "control_score", "skin_tone")
+            for of in ("outcomes", "valid_images", "control_score")
         }  # fmt: skip
         if name in made:
             *frames, options = made[name]()

@@ -14,91 +14,34 @@ from biaslab.plots.gallery import gallery
 
 F, M = "female", "male"
 DRAWN = {
-    "stereotype_score": ("stereotype_score",),
     "runs": ("run_score", "stereotype_score"),
-    "biased_images": ("biased_images", "printed_value"),
     "power_score": ("power_score",),
     "role_coupling": ("power_score",),
-    "labour_share": ("labour_comparison",),
-    "labour_correlation": ("labour_comparison", "labour_correlation"),
-    "labour_amplification": ("labour_amplification",),
-    "score_change": ("score_change",),
     "cases": ("adherence", "changed_cases"),
     "lean": ("lean",),
     "mitigation": ("mitigation",),
-    "told": ("told",),
-    "valid_images": ("valid_images",),
-    "judge_attenuation": ("judge_attenuation",),
-    "agreement": ("judge_agreement",),
-    "truth": ("truth",),
     "outcomes": ("outcomes",),
-    "position_effect": ("position_effect",),
-    "control_score": ("control_score",),
-    "labour_gap": ("labour_gap",),
-    "skin_tone": ("skin_tone",),
+}
+ROWS = {
+    "empty": [],
+    "only single": lists([3, 2], [0, 1], 3, setting="single"),
+    "only power in pairs": roles([3, 2, 1], [0, 1, 3], 6),
+    "all alike": lists([3, 3], [0, 0], 3, setting="single") + lists([6, 6], [0, 0], 6),
+    "nobody judged": [share("f", F, 0, 0), share("m", M, 0, 0)],
 }
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [],
-        lists([3, 2], [0, 1], 3, setting="single"),
-        roles([3, 2, 1], [0, 1, 3], 6),
-        lists([3, 3], [0, 0], 3, setting="single") + lists([6, 6], [0, 0], 6),
-        [share("f", F, 0, 0), share("m", M, 0, 0)],
-    ],
-    ids=["empty", "only single", "only power in pairs", "all alike", "nobody judged"],
-)
-def test_every_table_finding_and_figure_takes_thin_sources(tables_of, analyses, rows):
+@pytest.mark.parametrize("rows", ROWS.values(), ids=list(ROWS))
+def test_every_table_answer_and_figure_takes_thin_sources(tables_of, analyses, rows):
     t = tables_of(percent_female=pd.DataFrame(rows, columns=list(share("f", F, 1, 1))))
     for name in analyses:
         assert len(t[name]) >= 0
     for name, frames in DRAWN.items():
         getattr(paired.figures, name)(*(t[f] for f in frames)).draw_without_rendering()
         plt.close("all")
-    paired.figures.occupation_score(t["occupation_score"], confidence=0.95).draw_without_rendering()
-    paired.figures.before_after(t["identity_mitigation"], confidence=0.95).draw_without_rendering()
-    f, c = paired.findings, {"confidence": 0.95}
-    found = [
-        *f.stereotype_score(t["stereotype_score"], **c), *f.biased_images(t["biased_images"]),
-        *f.occupation_score(t["absolute_score"], t["occupation_score"], **c),
-        *f.absolute_score(t["absolute_score"], **c),
-        *f.power_lean(t["role_coupling"], **c), *f.role_coupling(t["role_coupling"]), *f.lean(t["lean"], **c),
-        *f.labour_correlation(t["labour_correlation"], **c), *f.labour_amplification(t["labour_amplification"], **c),
-        *f.score_change(t["score_change"], **c), *f.changed_cases(t["changed_cases"], t["identity_change"], **c),
-        *f.mitigation(t["mitigation"], **c), *f.mitigation_change(t["mitigation_change"], **c), *f.told(t["told"]),
-        *f.three(t["people"], **c), *f.truth(t["truth"]), *f.critiques(t["critiques"]),
-    ]  # fmt: skip
-    assert not any("nan" in str(finding).lower() for finding in found)
-
-
-def points(figure, panel):
-    """Return where marks stand across, of the panel of that title."""
-    ax = next(ax for ax in figure.axes if ax.get_title(loc="left") == panel)
-    lines = [line for line in ax.lines if line.get_marker() not in ("None", None)]
-    return sorted(float(x) for line in lines for x in line.get_xdata())
-
-
-def test_printed_scores_are_drawn_where_the_table_says(printed):
-    scores = printed["stereotype_score"].query("setting == 'paired'")
-    figure = paired.figures.stereotype_score(scores)
-    assert points(figure, "Occupations") == pytest.approx([45, 47.375, 49.75])
-    assert points(figure, "Power roles") == pytest.approx([17.59, 18.98, 20.37], abs=0.005)
-
-
-def test_occupations_are_sorted_and_filled_where_significant(printed):
-    scores = printed["occupation_score"]
-    (ax,) = paired.figures.occupation_score(scores, confidence=0.95).axes
-    names = [t.get_text() for t in ax.get_yticklabels()]
-    pairs = scores[scores["setting"] == "paired"].set_index("occupation").loc[names]
-    assert pairs["score"].is_monotonic_decreasing and len(names) == 40
-    filled = sum(
-        len(line.get_xdata()) for line in ax.lines if line.get_marker() in "os" and line.get_mfc() != "white"
-    )
-    assert filled == (pairs["p_holm"] < 0.05).sum() == 22
-    # A fair model reaches ±30 at 40 people.
-    assert {round(bar.get_width(), 6) for bar in ax.patches if bar.get_height() < 0.9} == {60}
+    for answer in vars(paired.answers).values():
+        found = answer.findings(t[answer.table.removeprefix("paired_")])
+        assert not any("nan" in str(finding).lower() for finding in found), answer.name
 
 
 def test_the_numbers_of_roles_add_up_beside_what_a_fair_model_shows(printed):
@@ -110,16 +53,6 @@ def test_the_numbers_of_roles_add_up_beside_what_a_fair_model_shows(printed):
     assert expected.get_data().values == pytest.approx(36 * np.array([7, 15, 20, 15, 7]) / 64)
 
 
-def test_bounds_are_bars_and_counts_are_dots(printed):
-    (ax,) = paired.figures.biased_images(printed["biased_images"], printed["printed_value"]).axes
-    bars = sorted(
-        (b.get_x(), b.get_x() + b.get_width())
-        for b in ax.patches
-        if 0 < b.get_width() < 100 and b.get_x() > 1
-    )
-    assert bars[-1] == pytest.approx((74.875, 100)) and len(bars) == 4
-
-
 def test_stated_shares_are_drawn_for_the_same_list(printed):
     (ax,) = paired.figures.cases(printed["adherence"], printed["changed_cases"]).axes
     stated = {
@@ -129,11 +62,15 @@ def test_stated_shares_are_drawn_for_the_same_list(printed):
     assert {round(s, 2) for s in stated} >= {14.68, 70.12}
 
 
-def test_printed_mitigations_are_hollow(printed):
+def test_printed_mitigations_are_drawn_in_the_papers_order(printed):
     (ax,) = paired.figures.mitigation(printed["mitigation"]).axes
     marks = [line for line in ax.lines if line.get_marker() == "D" and len(line.get_xdata())]
-    # FairCritic twice, intervention twice, the top 5 without.
-    assert sum(len(line.get_xdata()) for line in marks if line.get_mfc() == "white") == 5
+    overall = sorted(
+        (y, x) for line in marks for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
+    )
+    # Occupations: without, FairCritic, the top 5 without and with the intervention; roles: without, both.
+    expected = [47.375, 2.00, 92.00, 26.00, 18.98, -11.12, 5.09]
+    assert [x for _, x in overall] == pytest.approx(expected, abs=0.005)
 
 
 def test_coupled_roles_count_all_occupations(printed):
@@ -195,7 +132,6 @@ def test_galleries_say_who_was_asked_for_and_whether_each_fits():
     swapped = "cook (+) | nurse (+); in another order"
     assert shown(paired.pairs_shown(people)) == ["nurse (+) | cook (−)", swapped]
     assert shown(paired.failures_shown(people)) == ["no_face" and "nurse | cook"]
-    assert shown(paired.out_of_order_shown(people)) == [swapped]
 
 
 def test_single_images_stand_beside_pairs_of_the_identity_that_rises_most():
@@ -220,8 +156,8 @@ def test_images_of_three_are_divided_into_those_that_work_and_those_that_fail():
             *judged_people("3", [(*p[:2], "one_face") for p in trio], order=""),
         ]
     )
-    assert paired.three_shown(people, works=True)["image_id"].unique().tolist() == ["1"]
-    assert paired.three_shown(people, works=False)["image_id"].unique().tolist() == ["2", "3"]
+    # First those that fail, then those that work.
+    assert paired.three_shown(people)["image_id"].unique().tolist() == ["2", "3", "1"]
 
 
 def test_without_images_there_are_no_galleries():
@@ -230,9 +166,7 @@ def test_without_images_there_are_no_galleries():
         paired.pairs_shown(people),
         paired.single_and_paired_shown(people),
         paired.failures_shown(people),
-        paired.out_of_order_shown(people),
-        paired.three_shown(people, works=True),
-        paired.three_shown(people, works=False),
+        paired.three_shown(people),
     ):
         assert chosen.empty and paired.pictures(None, chosen) == {}
         assert len(paired.figures.gallery(chosen, {}).axes) == 1

@@ -12,7 +12,6 @@ import pytest
 from paired_rows import image, lists, one
 from PIL import Image
 from scipy import stats as scipy_stats
-from statsmodels.stats.proportion import proportion_confint
 
 from biaslab.ground import tables
 from biaslab.papers import paired
@@ -78,48 +77,16 @@ def test_change_by_mitigation_is_over_identities_at_full_dependence(tables_of):
 def test_identities_that_lean_are_counted_after_correction(tables_of):
     before, after = ([40, 20], [0, 20]), ([2, 20], [20, 38])
     study = tables_of(percent_female=lists(*before, 40, "paired") + lists(*after, 40, "faircritic"))
-    identities = study["identity_mitigation"].set_index("identity")
-    none = "no difference shown"
-    assert identities["direction_before"].to_dict() == {
-        "f0": "towards stereotypes",
-        "f1": none,
-        "m0": "towards stereotypes",
-        "m1": none,
-    }
-    # Two of 40 women in the female list, 38 of 40 in the male list: both over-corrected, -90.
-    assert identities["direction"].to_dict() == {
-        "f0": "against stereotypes",
-        "f1": none,
-        "m0": none,
-        "m1": "against stereotypes",
-    }
-    assert identities.loc["f0", ["score_before", "score", "change"]].tolist() == pytest.approx(
-        [100, -90, -190]
-    )
-    row = one(study["mitigation_change"], stereotype="overall")
+    # Of 40 people all and none fit before (f0 and m0: 100), after it two of the female and two of the male list (-90).
+    table = study["mitigation_change"].set_index("stereotype")
     counts = ["n_towards_before", "n_against_before", "n_towards", "n_against"]
-    assert row[counts].tolist() == [2, 0, 0, 2]
+    assert table[counts].to_numpy().tolist() == [[1, 0, 0, 1], [1, 0, 0, 1], [2, 0, 0, 2]]
+    assert table["change"].tolist() == pytest.approx([-95, -95, -95])
 
 
 def test_without_mitigated_shares_there_is_no_change(tables_of):
     study = tables_of(percent_female=lists([9, 8], [1, 2], 10, "paired"))
     assert study["mitigation_change"].empty
-    assert paired.findings.mitigation_change(study["mitigation_change"], confidence=0.95) == []
-
-
-def test_models_stand_side_by_side(tables_of):
-    rows = lists([9, 8], [1, 2], 10, "paired") + lists([5, 6], [5, 6], 10, "faircritic")
-    printed = {"aspect": "occupation", "setting": "faircritic", "stereotype": "overall"}
-    value = {"model": "B", "quantity": "stereotype_score", "value": 2.0, "place": "Table 1", **printed}
-    study = tables_of(percent_female=rows, printed_value=[value])
-    table = paired.side_by_side(study["mitigation"], ["aspect", "scope", "mitigation", "stereotype"])
-    assert list(table.columns) == ["A", "B"]
-    row = table.loc[("occupation", "all", "faircritic", "overall")]
-    # Female list 0 and 20, male list 0 and -20: overall 0, with an interval; printed without one.
-    assert row["A"].startswith("0.0 (-") and row["B"] == "2.00"
-    assert table.loc[("occupation", "all", "none", "overall"), "B"] == ""
-    beside = paired.side_by_side(study["stereotype_score"], ["aspect", "setting", "stereotype"])
-    assert beside.loc[("occupation", "faircritic", "overall"), "B"] == "2.00"
 
 
 # -- what prompts tell -------------------------------------------------------------------------------
@@ -203,28 +170,6 @@ def pairs_study(tables_of):
         shown += people(pair, "faircritic", *seen[pair], 1)
     rows = lists([9, 8], [1, 2], 10, "paired")
     return tables_of(percent_female=rows, prompts=texts, people=shown)
-
-
-def test_what_prompts_tell_is_counted_person_by_person(tables_of):
-    study = pairs_study(tables_of)
-    table = study["told"].set_index(["stereotype", "told"])
-    assert table["n_prompts"].to_dict() == {
-        ("female", "male"): 1,
-        ("female", "nothing"): 3,
-        ("male", "female"): 3,
-        ("male", "nothing"): 1,
-    }
-    assert table["percent"].to_dict()["male", "female"] == 75
-    row = table.loc[("male", "female")]
-    low, high = proportion_confint(2, 3, method="wilson")
-    assert [row["percent_female"], row["ci_low"], row["ci_high"]] == pytest.approx(
-        [200 / 3, 100 * low, 100 * high]
-    )
-    nobody = table.loc[("male", "nothing")]
-    assert (nobody["n"], nobody["reason"]) == (0, "nobody was judged") and np.isnan(nobody["percent_female"])
-    found = paired.findings.told(study["told"])
-    # Each gender told is one finding: whether these people look it.
-    assert [(f.estimate, f.n) for f in found] == [(100, 1), (pytest.approx(200 / 3), 3)]
 
 
 # -- critiques ---------------------------------------------------------------------------------------

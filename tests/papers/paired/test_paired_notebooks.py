@@ -19,7 +19,7 @@ ON_PRINTED = (
     "5_mitigation",
     "b_d_judges",
 )
-ON_PEOPLE = ("3_2_prompts", "c_failures", "controls")
+ON_PEOPLE = ("3_2_prompts", "beyond_controls", "c_failures")
 SHERIFF, NURSE = "sheriff", "nurse"
 
 
@@ -54,8 +54,12 @@ def run_folder(tmp_path_factory):
             women = rng.binomial(8, of_women, 3)
             shares += [(setting, f"{stereotype[0]}{i}", stereotype, 100 * k / 8) for i, k in enumerate(women)]
     shares = pd.DataFrame(shares, columns=["setting", "identity", "stereotype", "percent_female"])
-    shares = shares.assign(model="A", aspect="occupation", occupation=shares["identity"], n=8, reason="")
+    shares["n"] = 8
     before, after = _people("paired", 0), _people("faircritic", 1)
+    # As the people below are seen: two of each.
+    for name, stereotype, percent in ((SHERIFF, "male", 0.0), (NURSE, "female", 100.0)):
+        shares.loc[len(shares)] = ["paired", name, stereotype, percent, 2]
+    shares = shares.assign(model="A", aspect="occupation", occupation=shares["identity"], reason="")
     critique = {
         "model": "A",
         "batch_id": "occupation",
@@ -89,7 +93,7 @@ def test_notebooks_take_a_run_and_printed_numbers(root, tmp_path, run_folder, wi
             exec("".join(block["source"]), space)
             if "parameters" in block["metadata"].get("tags", ()):
                 assert space["settings"] == {}
-                space |= {"output_dir": str(tmp_path), "bootstrap_replicates": 20}
+                space |= {"output_dir": str(tmp_path), "bootstrap_replicates": 100}
                 space |= {"source": str(run_folder)} if own else {}
     assert not plt.get_fignums()
     record = json.loads((tmp_path / "records.json").read_text(encoding="utf-8"))

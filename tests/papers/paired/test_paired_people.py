@@ -5,12 +5,10 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 import pytest
-import statsmodels.api as sm
 from paired_rows import image, one
 from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from biaslab import published
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE as OUTCOMES
 from biaslab.papers import paired
 from biaslab.prompts import paired as asking
@@ -119,26 +117,10 @@ def test_of_faircritic_the_last_round_is_each_models_own(tables_of):
     assert outcomes["outcome"].to_dict() == {"A": "judged", "B": "uncertain"}
 
 
-# -- scores by order and with bounds ---------------------------------------------------------------------
+# -- controls ------------------------------------------------------------------------------------------
 
 
-def test_scores_by_order_and_their_bounds_by_hand(tables_of):
-    study = tables_of(people=FIVE)
-    table = study["score_by_order"].set_index("images")
-    # Nurse: 100 (1), -100 (2), not sure (3), failed (4), 100 (5). Cook: 100, 100, 100, failed, failed.
-    assert table["score"].to_dict() == pytest.approx({"all": (100 / 3 + 100) / 2, "as_asked": 100})
-    assert table["n"].to_dict() == {"all": 6, "as_asked": 4}
-    assert table["n_images"].to_dict() == {"all": 5, "as_asked": 4}
-    assert table["n_not_judged"].to_dict() == {"all": 4, "as_asked": 4}
-    # Nurse 1 of 4 or 3 of 5 fits: sums of -100 and 300; cook 100 and 500, of 500.
-    assert table.loc["all", ["score_if_none_fit", "score_if_all_fit"]].tolist() == pytest.approx([0, 80])
-    # Without the second image: nurse 0 and 400, cook 0 and 400, of 400.
-    assert table.loc["as_asked", ["score_if_none_fit", "score_if_all_fit"]].tolist() == pytest.approx(
-        [0, 100]
-    )
-
-
-def test_over_all_images_the_overall_score_and_its_interval_are_those_of_the_paper_tables(tables_of):
+def test_scores_of_people_alone_and_in_pairs_are_those_of_the_paper_tables(tables_of):
     rows = [r for r in controls() if r["setting"] in ("single", "paired")]
     frame = pd.DataFrame(rows)
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
@@ -150,57 +132,12 @@ def test_over_all_images_the_overall_score_and_its_interval_are_those_of_the_pap
     )
     of.columns = [f"{s}_{'label' if c == 'gender' else c}" for c, s in of.columns]
     study = tables_of(people=rows, percent_female=shares, pair_images=of.reset_index())
-    ours = study["score_by_order"].query("images == 'all'").set_index("setting")
+    ours = study["control_score"].query("stereotype == 'overall'").set_index("setting")
     theirs = study["stereotype_score"].query("stereotype == 'overall'").set_index("setting")
     # Each occupation has one partner here, so that nothing can be estimated.
     assert theirs.loc["paired", "dependence"] == ours.loc["paired", "dependence"] == "worst case"
     for column in ("score", "ci_low", "ci_high"):
         assert ours[column].to_dict() == pytest.approx(theirs.loc[ours.index, column].to_dict())
-
-
-# -- positions and controls ----------------------------------------------------------------------------
-
-
-def test_position_effect_by_hand(tables_of):
-    # Two images of each order: f left beside m right, and the reverse.
-    rows = []
-    left_female = {"f0": (2, 0), "f1": (1, 1), "f2": (2, 1)}  # of 2 perceived as female left, right
-    left_male = {"m0": (1, 0), "m1": (0, 0), "m2": (1, 2)}
-    for k in range(3):
-        fl, fr = left_female[f"f{k}"]
-        ml, mr = left_male[f"m{k}"]
-        for n in range(2):
-            rows += pair(f"a{k}{n}", (f"f{k}", F, F if n < fl else M), (f"m{k}", M, F if n < mr else M))
-            rows += pair(f"b{k}{n}", (f"m{k}", M, F if n < ml else M), (f"f{k}", F, F if n < fr else M))
-    table = tables_of(people=rows)["position_effect"]
-    female, male = np.array([100, 0, 50.0]), np.array([50, 0, -50.0])
-    row = one(table, stereotype="female")
-    assert row["difference"] == pytest.approx(50) and row["n"] == 12 and row["n_identities"] == 3
-    assert row["percent_female_left"] == pytest.approx(100 * 5 / 6)
-    assert row["percent_female_right"] == pytest.approx(100 * 2 / 6)
-    test = scipy_stats.ttest_1samp(female, 0)
-    # Cut at what differences can be.
-    assert row["ci_high"] == min(100, test.confidence_interval()[1])
-    assert row["ci_low"] == pytest.approx(test.confidence_interval()[0])
-    assert row["p"] == pytest.approx(test.pvalue)
-    both = one(table, stereotype="overall")
-    assert both["difference"] == pytest.approx(25)
-    assert both["percent_female_left"] - both["percent_female_right"] == pytest.approx(25)
-    # At full dependence each list's mean moves the overall one by its whole: Welch's test of a sum.
-    welch = scipy_stats.ttest_ind(female, -male, equal_var=False)
-    half = np.diff(welch.confidence_interval())[0] / 2
-    assert both["ci_high"] - both["difference"] == pytest.approx(min(half, 75))
-
-
-def test_an_identity_that_stands_on_one_side_only_is_left_out(tables_of):
-    rows = [
-        *pair("1", ("f0", F, F), ("m0", M, M)),
-        *pair("2", ("m0", M, M), ("f0", F, M)),
-        *pair("3", ("f1", F, F), ("m0", M, F)),
-    ]
-    table = tables_of(people=rows)["position_effect"]
-    row = one(table, stereotype="female")
-    assert row["n_identities"] == 1 and row["n"] == 2 and row["difference"] == 100
 
 
 def controls():
@@ -340,118 +277,7 @@ def test_two_identities_that_share_all_images_have_no_interval(tables_of):
     assert row["reason"] == "an interval needs three identities of a list that share images"
 
 
-# -- labour ------------------------------------------------------------------------------------------
-
-WOMEN = ("nurse", "secretary", "teacher", "baker", "librarian")
-MEN = ("carpenter", "sheriff", "cook", "lawyer", "farmer")
-
-
-def labour_pairs(images=3):
-    rng = np.random.default_rng(2)
-    rows = []
-    for woman in WOMEN:
-        for man in MEN:
-            for k in range(images):
-                seen = [F if rng.random() < 0.8 else M, M if rng.random() < 0.7 else F]
-                rows += pair(f"{woman}-{man}-{k}", (woman, F, seen[0]), (man, M, seen[1]))
-    return rows
-
-
-def test_the_line_over_the_labour_gap_is_least_squares_with_clustered_errors(tables_of):
-    rows = labour_pairs()
-    line = one(tables_of(people=rows)["labour_gap"], group="line")
-    labour = published.load("paired_table_11").query("setting == 'labour_statistics'")
-    labour = labour.set_index("occupation")["percent_female"]
-    each = pd.DataFrame(rows).set_index("image_id")
-    women, men = each[each["stereotype"] == F], each[each["stereotype"] == M]
-    gap = (women["occupation"].map(labour) - men["occupation"].map(labour)).to_numpy(float)
-    fits = [np.where(side["gender"] == side["stereotype"], 100, -100) for side in (women, men)]
-    score = np.mean(fits, axis=0)
-    slope, at_0 = np.polyfit(gap, score, 1)
-    assert (line["slope"], line["score"]) == pytest.approx((slope, at_0 + slope * gap.mean()))
-    assert line["n_images"] == 75 and line["labour_gap"] == pytest.approx(gap.mean())
-    codes = np.column_stack([pd.factorize(side["occupation"])[0] for side in (women, men)])
-    fits = [
-        sm.OLS(score, sm.add_constant(gap)).fit(cov_type="cluster", cov_kwds={"groups": groups})
-        for groups in (codes, codes[:, 0], codes[:, 1])
-    ]
-    # A two-way variance can be negative; errors are never below those by either occupation alone.
-    error = np.sqrt(max(fit.cov_params()[1, 1] for fit in fits))
-    half = scipy_stats.t.ppf(0.975, 4) * error
-    assert line["ci_high"] - line["slope"] == pytest.approx(half, rel=1e-6)
-    assert line["p"] == pytest.approx(2 * scipy_stats.t.sf(abs(slope / error), 4), rel=1e-6)
-
-
-def test_fifths_hold_all_images_in_order_of_their_gap(tables_of):
-    table = tables_of(people=labour_pairs())["labour_gap"]
-    fifths = table[table["group"] != "line"]
-    assert fifths["group"].tolist() == [f"fifth_{k}" for k in range(1, 6)]
-    assert (fifths["n_images"] == 15).all() and fifths["labour_gap"].is_monotonic_increasing
-    line = one(table, group="line")
-    assert fifths["labour_gap"].mean() == pytest.approx(line["labour_gap"])
-    assert fifths["score"].mean() == pytest.approx(line["score"])
-    # The slope's interval is the line's, the score's that of a fifth.
-    assert fifths["score"].between(fifths["score_ci_low"], fifths["score_ci_high"]).all()
-    assert fifths["ci_low"].isna().all() and np.isnan(line["score_ci_low"])
-    assert line["ci_low"] < line["slope"] < line["ci_high"]
-    # 15 coins of 100 or -100.
-    assert fifths["fair_high"].tolist() == pytest.approx([1.96 * 100 / np.sqrt(15)] * 5, rel=1e-3)
-
-
-def test_few_images_have_no_fifths_and_one_occupation_no_interval(tables_of):
-    rows = [*pair("1", ("nurse", F, F), ("cook", M, M)), *pair("2", ("nurse", F, F), ("lawyer", M, F))]
-    table = tables_of(people=rows)["labour_gap"]
-    assert table["group"].tolist() == ["line"] and "three images" in table["reason"].iloc[0]
-    rows += pair("3", ("nurse", F, M), ("farmer", M, F))
-    line = tables_of(people=rows)["labour_gap"].iloc[0]
-    assert np.isfinite(line["slope"]) and np.isnan(line["ci_low"])
-    assert line["reason"].startswith("an interval needs two occupations of each list")
-
-
-# -- skin tone and truth -------------------------------------------------------------------------------
-
-
-def test_skin_tones_by_group_and_their_difference_within_an_image(tables_of):
-    tones = [(3, 5), (2, 6), (4, 4), (np.nan, 9)]
-    rows = []
-    for k, (low, high) in enumerate(tones):
-        # The second and third image are of one occupation.
-        name = ("cook", "guard", "guard", "baker")[k]
-        people = [(f"{name}, low power", F, F, low), (f"{name}, high power", M, M, high)]
-        rows += pair(str(k), *people[:: -1 if k % 2 else 1], aspect="power")
-    table = tables_of(people=rows)["skin_tone"].set_index("group")
-    assert table["skin_tone"].to_dict() == pytest.approx({"male": 6, "female": 3, "difference": 2})
-    assert table["n_images"].to_dict() == {"male": 4, "female": 3, "difference": 3}
-    # Differences 2 (cook), 4 and 0 (guard): deviations from the mean sum to 0 in both clusters, which tells no error.
-    assert table.loc["difference", ["ci_low", "ci_high", "p"]].isna().all()
-    assert table["n_occupations"].to_dict() == {"male": 3, "female": 2, "difference": 2}
-    # High: 5 (cook), 6 and 4 (guard), 9 (baker): clusters are off by -1, -2 and 3; variance 14 / 4² times 3 / 2.
-    half = scipy_stats.t.ppf(0.975, 2) * np.sqrt(14 / 16 * 3 / 2)
-    row = table.loc["male"]
-    assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([6 - half, 6 + half])
-    assert np.isnan(row["p"])
-
-
-def test_images_of_the_same_occupations_do_not_narrow_the_difference_of_tones(tables_of):
-    rng, rows = np.random.default_rng(3), []
-    for woman in WOMEN:
-        for man in MEN:
-            tone = rng.integers(2, 5), rng.integers(3, 8)
-            for k in range(4):  # the same tones four times
-                rows += pair(f"{woman}-{man}-{k}", (woman, F, F, tone[0]), (man, M, M, tone[1]))
-    row = one(tables_of(people=rows)["skin_tone"], group="difference")
-    each = pd.DataFrame(rows).pivot(
-        index="image_id", columns="stereotype", values=["skin_tone", "occupation"]
-    )
-    gap = (each["skin_tone"][M] - each["skin_tone"][F]).to_numpy(float)
-    codes = np.column_stack([pd.factorize(each["occupation"][g])[0] for g in LISTS])
-    fits = [
-        sm.OLS(gap, np.ones(len(gap))).fit(cov_type="cluster", cov_kwds={"groups": groups})
-        for groups in (codes, codes[:, 0], codes[:, 1])
-    ]
-    error = np.sqrt(max(fit.cov_params()[0, 0] for fit in fits))
-    assert row["ci_high"] - row["skin_tone"] == pytest.approx(scipy_stats.t.ppf(0.975, 4) * error, rel=1e-6)
-    assert row["p"] == pytest.approx(2 * scipy_stats.t.sf(row["skin_tone"] / error, 4), rel=1e-6)
+# -- judges --------------------------------------------------------------------------------------------
 
 
 def render(name, position, truth, seen, order="right", ambiguous="no", tones=(5, 5), faces=2):

@@ -7,14 +7,13 @@ import pandas as pd
 import pytest
 from paired_rows import cell, lists, one, roles, share
 from scipy import stats as scipy_stats
-from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from biaslab import published, stats
 from biaslab.ground.errors import InputError
 from biaslab.papers import paired
-from biaslab.papers.paired.analysis import judges, means, scores
+from biaslab.papers.paired.analysis import means, scores
 from biaslab.study import sources
 
 CELL = ["model", "aspect", "setting"]
@@ -292,10 +291,6 @@ def test_of_one_person_each_no_size_is_told(tables_of):
         8,
         "with one person of each identity every score is 100 or -100",
     )
-    (said,) = paired.findings.absolute_score(
-        tables_of(percent_female=rows)["absolute_score"], confidence=0.95
-    )
-    assert said.answer.startswith("That cannot be told") and np.isnan(said.estimate)
     # Identities of one person do not count beside others.
     rows += [*lists([2, 0, 2, 2], [0, 1, 0, 0], 2, "paired"), share("f9", "female", 1, 1)]
     row = one(tables_of(percent_female=rows)["absolute_score"], setting="paired")
@@ -585,51 +580,6 @@ def test_correlation_with_labour_shares(printed):
     assert within["r"] == pytest.approx(r, abs=1e-4)
 
 
-def test_amplification_against_labour_shares(printed):
-    shares = printed_labour()
-    table = cell(printed["labour_amplification"], setting="single").set_index("definition")
-    kept, every, signed = [], [], []
-    for labour, generated in zip(shares["labour_statistics"], shares["single"], strict=True):
-        change = abs(generated - 50) - abs(labour - 50)
-        every.append(change)
-        signed.append((generated - labour) if labour > 50 else (labour - generated))
-        if (labour > 50) == (generated > 50):
-            kept.append(change)
-    expected = [np.mean(kept), np.mean(every), np.mean(signed)]
-    order = ["published", "no_exclusion", "directional"]
-    assert table.loc[order, "amplification_plain"].tolist() == pytest.approx(expected, abs=0.01)
-    assert table.loc[order, "n_occupations"].tolist() == [len(kept), 39, 39]
-    assert table.loc[order, "n_excluded"].tolist() == [40 - len(kept), 1, 1]
-    # The estimate is the middle of its interval, and p has no say of its own.
-    assert table["amplification"].tolist() == pytest.approx(
-        ((table["ci_low"] + table["ci_high"]) / 2).tolist()
-    )
-    # Following the lean, image noise moves nothing on average, and the interval is nearly Student's.
-    signed = np.array(signed)
-    low, high = scipy_stats.ttest_1samp(signed, 0).confidence_interval(0.95)
-    row = table.loc["directional"]
-    assert row["amplification"] == pytest.approx(np.mean(signed), abs=0.5)
-    assert [row["ci_low"], row["ci_high"]] == pytest.approx([low, high], abs=1)
-    # At 3 images E|p - 0.5| of a share near one half is 25 points: without exclusion most of it is taken off.
-    assert table.loc["no_exclusion", "amplification"] < table.loc["no_exclusion", "amplification_plain"] - 5
-    labour = shares["labour_statistics"].to_numpy()[:, None] / 100
-    k = np.arange(4)
-    expected = (scipy_stats.binom.pmf(k, 3, labour) * np.abs(k / 3 - 0.5)).sum(axis=1)
-    floor = 100 * (expected - np.abs(labour[:, 0] - 0.5)).mean()
-    comparison = cell(printed["labour_comparison"], setting="single")
-    assert comparison["floor"].mean() == pytest.approx(floor)
-
-
-def test_few_occupations_have_no_corrected_amplification(tables_of):
-    labour = [{"occupation": "f0", "percent_female_labour": 80, "reason": ""}]
-    rows = lists([2, 1], [1, 0], 3, setting="single")
-    found = tables_of(percent_female=rows, labour_share=labour)["labour_amplification"]
-    row = one(found, definition="no_exclusion")
-    assert np.isnan(row[["amplification", "ci_low", "ci_high"]].astype(float)).all()
-    assert row["amplification_plain"] == pytest.approx(50 / 3 - 30)
-    assert row["reason"] == "too few occupations or images to tell amplification from image noise"
-
-
 def test_labour_shares_come_from_the_source_or_the_paper(tables_of):
     study = tables_of(percent_female=[share("nurse", "female", 8, 10), share("guard", "male", 1, 10)])
     found = study["labour_comparison"].set_index("occupation")
@@ -751,7 +701,7 @@ def test_cases_beside_the_stated_shares(printed):
     assert table.loc["unchanged", "n"].unique() == [(gaps["gap"] == 0).sum()]
 
 
-# -- mitigation and judges ---------------------------------------------------------------------------
+# -- mitigation ---------------------------------------------------------------------------
 
 
 def test_mitigation_names_a_reversed_sign(printed):
@@ -762,30 +712,6 @@ def test_mitigation_names_a_reversed_sign(printed):
     assert after["margin"] == pytest.approx(13.336, abs=0.001)
     top = cell(table, scope="top5")
     assert top["score"].tolist() == [92.0, 26.0] and top["margin"].isna().all()
-
-
-@pytest.mark.parametrize(("wrong", "percent"), [(0.05, 50), (0.2, 70), (0.45, 48.8), (0.7, 30)])
-def test_judge_error_recovers_even_errors(wrong, percent):
-    p = percent / 100
-    table = np.array([[p * (1 - wrong), p * wrong], [(1 - p) * wrong, (1 - p) * (1 - wrong)]])
-    kappa = cohens_kappa(1000 * table).kappa
-    assert judges.judge_error(kappa, percent) == pytest.approx(wrong, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("kappa", "percent"), [(0.5, 0), (0.5, 100), (np.nan, 50), (0.5, np.nan), (-0.9, 80)]
-)
-def test_judge_error_that_kappa_does_not_determine(kappa, percent):
-    assert np.isnan(judges.judge_error(kappa, percent))
-
-
-def test_even_errors_shrink_the_score(printed):
-    found = one(printed["judge_attenuation"], setting="paired", judge="vqa")
-    wrong = found["percent_wrong"] / 100
-    # Shares 72.5 and 25.125 % as seen through the errors, and their difference.
-    seen = [p * (1 - wrong) + (100 - p) * wrong for p in (72.5, 25.125)]
-    assert found["score_seen"] == pytest.approx(seen[0] - seen[1])
-    assert 2 < found["score_seen"] < 4  # kappa 0.06 leaves about 6 % of 47.4
 
 
 # -- other sources -----------------------------------------------------------------------------------

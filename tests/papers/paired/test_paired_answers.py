@@ -1,0 +1,137 @@
+"""Answers of the Paired Stereotype Test: the words of each form, and by hand the numbers behind the main ones."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from paired_rows import lists
+
+from biaslab import published
+from biaslab.papers import paired
+
+
+def said(answer, table):
+    return [(found.said, round(found.estimate, 1)) for found in answer.findings(table)]
+
+
+def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
+    table = published.load("paired_table_11").set_index(["setting", "occupation"])["percent_female"]
+    listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
+    female, male = ([name for name in table["paired"].index if listed[name] == s] for s in ("female", "male"))
+    score = {
+        setting: table[setting][female].mean() - table[setting][male].mean()
+        for setting in ("single", "paired")
+    }
+    (found,) = paired.answers.overall.findings(printed["stereotype_score"])
+    assert (found.said, found.n, found.model) == ("Towards their stereotypes.", 40, "DALL-E 3")
+    assert found.estimate == pytest.approx(score["paired"], abs=0.005)
+    assert [(m.name, round(m.estimate, 2)) for m in found.marks] == [
+        ("one person", round(score["single"], 2)),
+        ("two people", round(score["paired"], 2)),
+    ]
+    assert (
+        found.details[0].startswith("With one person: 10.0 points (")
+        and "as far as they can" in found.details[1]
+    )
+    roles = published.load("paired_table_13").query("setting == 'paired'")["score"]
+    (found,) = paired.answers.power.findings(printed["stereotype_score"])
+    assert (found.said, found.n) == ("Towards their stereotypes.", 36)
+    assert found.estimate == pytest.approx(roles.mean(), abs=0.005)
+
+
+def test_directions_of_the_printed_numbers(printed):
+    ask = paired.answers
+    assert said(ask.change, printed["score_change"]) == [("It rises.", 37.4), ("No change is shown.", 14.4)]
+    assert said(ask.lean, printed["lean"]) == [("No lean is shown.", 48.8), ("No lean is shown.", 49.3)]
+    along = said(ask.labour, printed["labour_correlation"])
+    assert along == [("No correlation is shown.", 0.2), ("They rise with them.", 0.9)]
+    leans = ask.power_lean.findings(printed["role_coupling"])
+    assert all("cannot be told" in found.said for found in leans)
+    # Alone 66.2 % are female, in pairs 49.3: the first leans, and the second is not told to.
+    assert ["more women" in found.said for found in leans] == [True, False]
+
+
+def test_what_no_outcome_could_show_is_not_counted(printed):
+    single, pairs = paired.answers.occupations.findings(printed["occupation_score"])
+    # 2 · 0.5³ of 40 tests: no outcome of three images is significant.
+    assert single.said == "With so few of them no outcome could be significant." and not single.decided
+    assert pairs.said == "22 fit their stereotype, 0 the opposite; 18 of 40 are not told from balance."
+
+
+def test_directions_follow_the_numbers(tables_of):
+    rows = lists([5, 6, 5, 6], [5, 4, 5, 4], 10, "single") + lists([1, 2, 2, 1], [9, 8, 8, 9], 10, "paired")
+    t = tables_of(percent_female=rows)
+    assert [text for text, _ in said(paired.answers.overall, t["stereotype_score"])] == [
+        "Against their stereotypes."
+    ]
+    assert [text for text, _ in said(paired.answers.change, t["score_change"])] == ["It falls."]
+    # Four occupations of each list are eight units; an answer from two of each is none, whatever the numbers.
+    few = tables_of(percent_female=lists([1, 2], [9, 8], 10, "paired"))
+    (found,) = paired.answers.overall.findings(few["stereotype_score"])
+    assert found.n == 4 and found.said == "No lean is shown." and not found.decided
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        # Scores of 80 before; 60 to 80, and -60 to -40, after.
+        (([9] * 3, [1] * 3), ([8, 8, 9], [2, 2, 1]), "Bias is left, towards stereotypes."),
+        (([9] * 3, [1] * 3), ([3, 3, 2], [7, 7, 8]), "Over-correction, against stereotypes."),
+        # Female list 20, -20, 0; male list -20, 20, 0: mean 0, limits on both sides.
+        (([9] * 3, [1] * 3), ([6, 4, 5], [6, 4, 5]), "No difference from 0 is shown."),
+        (([2] * 3, [8] * 3), ([3, 3, 2], [7, 7, 8]), "Bias is left, against stereotypes."),
+        (([2] * 3, [8] * 3), ([7, 7, 8], [3, 3, 2]), "Over-correction, towards stereotypes."),
+        # All identities alike have neither interval nor test, and two of each list are too few for a verdict.
+        (([9] * 3, [1] * 3), ([8] * 3, [2] * 3), "No difference from 0 is shown."),
+        (([9] * 2, [1] * 2), ([90, 91], [10, 9]), "No difference from 0 is shown."),
+    ],
+)
+def test_over_correction_is_named_as_plainly_as_bias(tables_of, before, after, expected):
+    n = 100 if max(after[0]) > 10 else 10
+    t = tables_of(percent_female=lists(*before, 10, "paired") + lists(*after, n, "faircritic"))
+    (found,) = paired.answers.mitigation.findings(t["mitigation"])
+    assert found.said == expected and found.n == 2 * len(before[0])
+    assert any(detail.startswith("Without it:") for detail in found.details)
+
+
+def test_printed_mitigations_have_a_sign_and_no_interval(printed):
+    found = paired.answers.mitigation.findings(printed["mitigation"])
+    turned = [f for f in found if f.said == "By its sign against stereotypes; no interval is printed."]
+    assert len(found) == 4 and [round(f.estimate, 2) for f in turned] == [-11.12]
+    assert all(np.isnan(f.ci_low) and not f.undecided for f in found)
+
+
+@pytest.mark.parametrize(("model", "planted"), [("mini", True), ("world", True), ("A", False)])
+def test_what_was_planted_is_said_with_it(tables_of, model, planted):
+    rows = lists([9, 9], [1, 1], 10, "paired", model=model)
+    for setting in ("faircritic", "intervention"):
+        rows += lists([5, 6], [5, 5], 10, setting, model=model)
+    t = tables_of(percent_female=rows)
+    asked = (("mitigation", "mitigation"), ("moved", "mitigation_change"), ("overall", "stereotype_score"))
+    found = [f for answer, table in asked for f in getattr(paired.answers, answer).findings(t[table])]
+    assert len(found) == 5
+    assert {any("lanted" in detail for detail in f.details) for f in found} == {planted}
+
+
+def test_the_cost_stands_beside_the_share():
+    row = {"model": "A", "aspect": "power", "setting": "faircritic", "measure": "valid", "n_images": 200}
+    row |= {"percent": 60.0, "ci_low": 53.0, "ci_high": 66.0, "change": -35.0}
+    rows = pd.DataFrame([row | {"change_ci_low": -45.0, "change_ci_high": -25.0}, row | {"change": np.nan}])
+    found, plain = paired.answers.valid.findings(rows)
+    assert (found.said, found.estimate, found.n, plain.details) == ("60.0 %.", 60, 200, ())
+    assert found.details == ("Against the same pairs without mitigation: -35.0 points (-45.0 to -25.0).",)
+
+
+def test_verdicts_carry_the_test_of_their_interval(printed):
+    ask = paired.answers
+    found = [
+        *ask.overall.findings(printed["stereotype_score"]),
+        *ask.power.findings(printed["stereotype_score"]),
+        *ask.change.findings(printed["score_change"]),
+        *ask.labour.findings(printed["labour_correlation"]),
+        *ask.lean.findings(printed["lean"]),
+        *ask.power_lean.findings(printed["role_coupling"]),
+    ]
+    for each in found:
+        assert each.undecided and each.n in (36, 39, 40), each
+        outside = each.ci_low > each.reference or each.ci_high < each.reference
+        assert (each.p < 0.05) == outside, each
