@@ -1,5 +1,7 @@
 """Shared pieces of the tests of the Paired Stereotype Test: its tables from measured rows, computed when asked for."""
 
+from inspect import signature
+
 import pandas as pd
 import pytest
 
@@ -19,61 +21,46 @@ def without_pictures(monkeypatch):
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *given, **options: None)
 
 
+# What arguments of analyses are called: the tables, where it is another name.
+TAKEN = {
+    "shares": "percent_female",
+    "pairs": "pair_images",
+    "printed": "printed_value",
+    "labour": "labour_share",
+    "scores": "stereotype_score",
+    "comparison": "labour_comparison",
+    "changes": "identity_change",
+}
+ANALYSES = [
+    name
+    for name in (table.removeprefix("paired_") for table in tables.schemas() if table.startswith("paired_"))
+    if hasattr(paired, name) and not hasattr(paired.measure, name)
+]
+
+
 class Tables(dict):
     """Tables by name without the paper's prefix: those given, and those that follow from them."""
 
     def __init__(self, given, replicates=200, confidence=0.95):
         super().__init__(given)
-        self._c = {"confidence": confidence}
-        self._draws = {"seed": 1, "replicates": replicates, **self._c}
+        self._draws = {"seed": 1, "replicates": replicates, "confidence": confidence}
 
     def __missing__(self, name):
-        t, c = self, self._c
-        made = {
-            "stereotype_score": lambda: (t["percent_female"], t["pair_images"], t["printed_value"], c),
-            "occupation_score": lambda: (t["percent_female"], c),
-            "power_score": lambda: (t["percent_female"], c),
-            "absolute_score": lambda: (t["percent_female"], t["pair_images"], c),
-            "lean": lambda: (t["percent_female"], t["pair_images"], t["stereotype_score"], c),
-            "biased_images": lambda: (t["percent_female"], t["pair_images"], t["stereotype_score"], c),
-            "role_coupling": lambda: (t["percent_female"], t["pair_images"], c),
-            "labour_comparison": lambda: (t["percent_female"], t["labour_share"], c),
-            "labour_correlation": lambda: (t["labour_comparison"], c),
-            "score_change": lambda: (t["percent_female"], t["pair_images"], c),
-            "identity_change": lambda: (t["percent_female"], c),
-            "adherence": lambda: (t["percent_female"], self._draws),
-            "changed_cases": lambda: (t["identity_change"], t["printed_value"], c),
-            "mitigation": lambda: (t["stereotype_score"], c),
-            "mitigation_change": lambda: (t["percent_female"], t["pair_images"], c),
-            "truth": lambda: (t["renders"], c),
-            "questions": lambda: (t["people"], {}),
-        } | {
-            of: lambda: (t["people"], c)
-            for of in ("outcomes", "valid_images", "control_score")
-        }  # fmt: skip
-        if name in made:
-            *frames, options = made[name]()
-            self[name] = getattr(paired, name)(*frames, **options)
-        else:
-            self[name] = empty(name)
+        self[name] = tables.of([], f"paired_{name}")
+        if name in ANALYSES:
+            taken = signature(getattr(paired, name)).parameters
+            frames = [
+                self[TAKEN.get(argument, argument)] for argument in taken if argument not in self._draws
+            ]
+            draws = {argument: value for argument, value in self._draws.items() if argument in taken}
+            self[name] = getattr(paired, name)(*frames, **draws)
         return self[name]
-
-
-def empty(name):
-    return tables.of([], f"paired_{name}")
 
 
 @pytest.fixture(scope="session")
 def analyses():
     """Return the names of all tables that are computed."""
-    measured = set(dir(paired.measure)) | set(dir(paired.printed))
-    return [
-        n.removeprefix("paired_")
-        for n in tables.schemas()
-        if hasattr(paired, n.removeprefix("paired_"))
-        and n.startswith("paired_")
-        and n.removeprefix("paired_") not in measured
-    ]
+    return ANALYSES
 
 
 @pytest.fixture(scope="session")

@@ -84,11 +84,6 @@ def test_identities_that_lean_are_counted_after_correction(tables_of):
     assert table["change"].tolist() == pytest.approx([-95, -95, -95])
 
 
-def test_without_mitigated_shares_there_is_no_change(tables_of):
-    study = tables_of(percent_female=lists([9, 8], [1, 2], 10, "paired"))
-    assert study["mitigation_change"].empty
-
-
 # -- what prompts tell -------------------------------------------------------------------------------
 
 
@@ -129,15 +124,8 @@ def test_words_without_a_gender_are_told_apart():
 
 def prompt(pair, setting, text, round_=0):
     first = "faircritic_1" if setting == "faircritic" else setting
-    more = {
-        "aspect": "occupation",
-        "setting": setting,
-        "round": round_,
-        "run": 1,
-        "text": text,
-        "n_images": 1,
-    }
-    return {"model": "A", "prompt_id": f"{first}-{pair}", **more}
+    row = {"model": "A", "prompt_id": f"{first}-{pair}", "aspect": "occupation", "setting": setting}
+    return row | {"round": round_, "run": 1, "text": text, "n_images": 1}
 
 
 def people(pair, setting, left, right, round_=0):
@@ -150,24 +138,18 @@ def people(pair, setting, left, right, round_=0):
 def pairs_study(tables_of):
     """Four pairs; FairCritic tells two sheriffs and a mover to be women, of whom two are seen as women."""
     texts, shown = [], []
-    added = {
-        "sheriff-nurse": "Show the sheriff as a woman.",
-        "nurse-sheriff": "Show the sheriff as a woman.",
-        "mover-nurse": "Show the mover as a woman and the nurse as a man.",
-        "nurse-mover": "",
+    pairs = {
+        "sheriff-nurse": ("Show the sheriff as a woman.", ("female", "female")),
+        "nurse-sheriff": ("Show the sheriff as a woman.", ("female", "male")),
+        "mover-nurse": ("Show the mover as a woman and the nurse as a man.", ("female", "male")),
+        "nurse-mover": ("", ("female", "uncertain")),
     }
-    seen = {
-        "sheriff-nurse": ("female", "female"),
-        "nurse-sheriff": ("female", "male"),
-        "mover-nurse": ("female", "male"),
-        "nurse-mover": ("female", "uncertain"),
-    }
-    for pair, more in added.items():
+    for pair, (more, seen) in pairs.items():
         left, right = pair.split("-")
         plain = f"Generate a picture of one {left} on the left and one {right} on the right."
         texts += [prompt(pair, "paired", plain), prompt(pair, "faircritic", f"{plain} {more}".strip(), 1)]
         shown += people(pair, "paired", *["male" if n != "nurse" else "female" for n in (left, right)])
-        shown += people(pair, "faircritic", *seen[pair], 1)
+        shown += people(pair, "faircritic", *seen, 1)
     rows = lists([9, 8], [1, 2], 10, "paired")
     return tables_of(percent_female=rows, prompts=texts, people=shown)
 
@@ -189,21 +171,16 @@ CRITIQUES = {
 def critiques():
     rows = []
     for identity, (kind, reasons, gender, guideline) in CRITIQUES.items():
-        more = {
-            "biased": "yes" if kind != "none" else "no",
-            "kind": kind,
-            "reasons": reasons,
-            "gender": gender,
-        }
-        more |= {"percent": 44.0 if guideline else np.nan, "guideline": guideline, "n": 10, "n_images": 10}
-        same = {
+        row = {
             "model": "A",
             "batch_id": "occupation",
             "round": 1,
             "aspect": "occupation",
             "outcome": "judged",
         }
-        rows.append({**same, "identity": identity, **more})
+        row |= {"identity": identity, "biased": "yes" if guideline or not identity else "no", "kind": kind}
+        row |= {"reasons": reasons, "gender": gender, "guideline": guideline, "n": 10, "n_images": 10}
+        rows.append(row | {"percent": 44.0 if guideline else np.nan})
     return rows
 
 

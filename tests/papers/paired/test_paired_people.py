@@ -10,7 +10,6 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE as OUTCOMES
-from biaslab.papers import paired
 from biaslab.prompts import paired as asking
 
 
@@ -97,18 +96,6 @@ def test_mitigation_is_compared_with_the_same_pairs_only(tables_of):
     assert one(table, setting="paired", measure="judged")["n_images"] == 13
 
 
-def test_of_faircritic_the_last_round_counts(tables_of):
-    rows = [
-        *pair("1", ("nurse", F, "no_face"), ("cook", M, "no_face"), setting="faircritic", round=1, order=""),
-        *pair("2", ("nurse", F, F), ("cook", M, F), setting="faircritic", round=2),
-        *pair("0", ("nurse", F, F), ("cook", M, M)),
-    ]
-    study = tables_of(people=rows)
-    outcomes = study["outcomes"].query("n > 0").set_index("setting")
-    assert outcomes["outcome"].to_dict() == {"faircritic": "judged", "paired": "judged"}
-    assert len(study["people"]) == 6
-
-
 def test_of_faircritic_the_last_round_is_each_models_own(tables_of):
     rows = pair("a", ("nurse", F, F), ("cook", M, M), setting="faircritic", round=1, model="A")
     rows += pair("b", ("nurse", F, F), ("cook", M, M), setting="faircritic", round=1, model="B")
@@ -176,26 +163,6 @@ def test_contrast_overall_counts_pairs_twice_and_people_alone_half(tables_of):
     row = one(table, setting="single", stereotype="overall")
     assert row["contrast"] == pytest.approx((200 / 3 + 100) / 2)
     assert row["contrast"] - row["contrast_ci_low"] == pytest.approx(np.diff(welch)[0] / 2)
-
-
-@pytest.mark.parametrize("setting", ["single", "same", "alike"])
-def test_tests_of_contrast_are_those_of_its_intervals(tables_of, setting):
-    # Intervals at the level of a p end at 0, also where they are wider because identities of a list share images.
-    rng, rows = np.random.default_rng(8), []
-    for k in range(6):
-        for j in range(6):
-            rows += pair(f"p{k}{j}", (f"f{k}", F, rng.choice(LISTS)), (f"m{j}", M, rng.choice(LISTS)))
-        for of, g in (("f", F), ("m", M)):
-            other = k if setting == "same" else (k + 1) % 6
-            asked = [(f"{of}{k}", g, rng.choice(LISTS)), (f"{of}{other}", g, rng.choice(LISTS))]
-            people = asked[:1] if setting == "single" else asked
-            rows += image(f"{of}{k}", people, setting=setting, order="")
-    people = tables_of(people=rows)["people"]
-    for stereotype in (*LISTS, "overall"):
-        row = one(paired.control_score(people, confidence=0.95), setting=setting, stereotype=stereotype)
-        at = paired.control_score(people, confidence=1 - row["contrast_p"])
-        at = one(at, setting=setting, stereotype=stereotype)
-        assert min(abs(at["contrast_ci_low"]), abs(at["contrast_ci_high"])) == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize("setting", ["paired", "same", "single"])
@@ -280,71 +247,38 @@ def test_two_identities_that_share_all_images_have_no_interval(tables_of):
 # -- judges --------------------------------------------------------------------------------------------
 
 
-def render(name, position, truth, seen, order="right", ambiguous="no", tones=(5, 5), faces=2):
-    judged = seen in ("female", "male")
-    return {
-        "judge": "J",
-        "image_id": name,
-        "position": position,
-        "identity": "nurse",
-        "truth_gender": truth,
-        "ambiguous": ambiguous,
-        "outcome": "judged" if judged else seen,
-        "gender": seen if judged else "",
-        "role_order": order,
-        "n_faces": faces,
-        "truth_skin_tone": tones[0],
-        "skin_tone": tones[1],
-    }
+def render(name, position, truth, seen, order="right", ambiguous="no", tone=5, faces=2):
+    judged = seen in LISTS
+    row = {"judge": "J", "image_id": name, "position": position, "identity": "nurse", "truth_gender": truth}
+    row |= {"ambiguous": ambiguous, "outcome": "judged" if judged else seen, "gender": seen if judged else ""}
+    return row | {"role_order": order, "n_faces": faces, "truth_skin_tone": 5, "skin_tone": tone}
+
+
+MEASURES = ["gate", "judged", "gender", "gender_unambiguous", "order", "skin_tone"]
 
 
 def test_truth_by_hand(tables_of):
     rows = [
         render("1", "left", F, F),
         render("1", "right", M, F, ambiguous="yes"),
-        render("2", "left", M, M, order="unclear", tones=(5, 7)),
-        render("2", "right", M, "uncertain", order="unclear", tones=(5, 6)),
-        render("3", "left", F, "overlapping", order="", tones=(5, np.nan)),
-        render("3", "right", F, "overlapping", order="", tones=(5, np.nan)),
+        render("2", "left", M, M, order="unclear", tone=7),
+        render("2", "right", M, "uncertain", order="unclear", tone=6),
+        render("3", "left", F, "overlapping", order="", tone=np.nan),
+        render("3", "right", F, "overlapping", order="", tone=np.nan),
     ]
-    table = tables_of(renders=rows)["truth"].set_index("measure")
+    table = tables_of(renders=rows)["truth"].set_index("measure").loc[MEASURES]
     # Both found: 2 of 3 images; of their 4 people 3 are judged. Gender: 2 of 3 judged, 2 of 2 clear. Order: 1 of 2.
     # Tone: 3 of 4 faces.
-    assert table["n"].to_dict() == {
-        "gate": 3,
-        "judged": 4,
-        "gender": 3,
-        "gender_unambiguous": 2,
-        "order": 2,
-        "skin_tone": 4,
-    }
-    assert table["percent"].to_dict() == pytest.approx(
-        {
-            "gate": 200 / 3,
-            "judged": 75,
-            "gender": 200 / 3,
-            "gender_unambiguous": 100,
-            "order": 50,
-            "skin_tone": 75,
-        }
-    )
+    assert table["n"].tolist() == [3, 4, 3, 2, 2, 4]
+    assert table["percent"].tolist() == pytest.approx([200 / 3, 75, 200 / 3, 100, 50, 75])
     low, high = proportion_confint(1, 2, method="wilson")
     assert table.loc["order", ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * low, 100 * high])
 
 
 def test_a_judge_that_looks_for_no_faces_has_no_gate(tables_of):
-    rows = [render("1", side, F, F, order="", tones=(5, np.nan), faces=np.nan) for side in ("left", "right")]
-    study = tables_of(renders=rows)
-    table = study["truth"].set_index("measure")
-    assert table["n"].to_dict() == {
-        "gate": 0,
-        "judged": 2,
-        "gender": 2,
-        "gender_unambiguous": 2,
-        "order": 0,
-        "skin_tone": 0,
-    }
-    assert np.isnan(table.loc["gate", "percent"])
+    rows = [render("1", side, F, F, order="", tone=np.nan, faces=np.nan) for side in ("left", "right")]
+    table = tables_of(renders=rows)["truth"].set_index("measure").loc[MEASURES]
+    assert table["n"].tolist() == [0, 2, 2, 2, 0, 0] and np.isnan(table.loc["gate", "percent"])
 
 
 def test_a_judge_is_asked_about_each_person_at_their_place(tables_of):
@@ -366,9 +300,5 @@ def test_a_judge_is_asked_about_each_person_at_their_place(tables_of):
         "What gender is the mechanician manager on the left in the picture?": 1,
         "What gender is the worker on the right in the picture?": 1,
     }
-    assert table.loc[0, ["model", "aspect", "setting", "position"]].tolist() == [
-        "A",
-        "occupation",
-        "paired",
-        "left",
-    ]
+    first = table.loc[0, ["model", "aspect", "setting", "position"]].tolist()
+    assert first == ["A", "occupation", "paired", "left"]
