@@ -191,7 +191,7 @@ def _of_dalleval(pipeline: Pipeline, what: str) -> Iterator[Look]:
     nearest = {"nearest", "nearest_no_indicators"} & {*s.captions.approaches}
     if what in ("skill_verdicts", "skill_accuracy") or (what == "skill_ratings" and s.dalleval.ratings):
         yield Look("dalleval", detector)
-    elif what in ("references", "detector_renders", "detector_thresholds"):
+    elif what in ("references", "detector_renders"):
         if s.dalleval.paintskills:
             yield Look("paintskills", detector)
         elif known:

@@ -55,7 +55,7 @@ _PHOTOGRAPHS: dict[str, dict[str, Any]] = {
     },
 }
 # By patterns: what is named by itself is asked for, and has to run.
-_NOTEBOOKS = ("synthesis/models*", "paired/*", "dalleval/4_*", "dalleval/5_*", "dalleval/judges*")
+_NOTEBOOKS = ("synthesis/models*", "paired/*", "dalleval/4_*", "dalleval/5_*", "dalleval/beyond_*")
 _OF_TRIPLETS = ("triplets/3_*", "triplets/4_*", "triplets/5_*", "triplets/7_3_*", "triplets/beyond_noise")
 _OF_CAPTIONS = ("paradox/2_*", "paradox/4_*", "paradox/5_*", "paradox/6_*", "paradox/8_*", "paradox/a_6_*")
 # What the name of a model at an endpoint or on the hub may be made of, and that of a model's folder.

@@ -225,26 +225,6 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     return _table(pipeline, judged, "dalleval_detector_renders")
 
 
-THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-
-
-def detector_thresholds(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how many of the drawings of :func:`detector_renders` the paper's rule judges rightly, by its threshold.
-
-    The paper prints no threshold; its released code has 0.7 for counts.
-    """
-    if not _truth_is_known(pipeline):
-        return tables.of([], "dalleval_detector_thresholds")
-    found, asked = _reference(pipeline)
-    frames = []
-    for threshold in THRESHOLDS:
-        judged = judging.verdicts(found, asked, threshold=threshold)
-        right = judged["correct"] == (judged["truth_failure"] == "")
-        of = right.groupby(judged["skill"], sort=False).agg(["mean", "size"]).reset_index()
-        frames.append(of.assign(threshold=threshold, percent_right=100 * of["mean"], n=of["size"]))
-    return _table(pipeline, pd.concat(frames), "dalleval_detector_thresholds")
-
-
 # -- social biases -------------------------------------------------------------------------------------
 
 

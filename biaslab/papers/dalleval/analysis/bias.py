@@ -10,9 +10,7 @@ without a profession is no profession: tables over professions leave it out.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import cache
-from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
@@ -58,19 +56,6 @@ def average_gender(averages: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
     )
     tested = adjusted(out.assign(p=np.where(out["profession"] == NO_PROFESSION, np.nan, p)), ["model"])
     return tables.of(tested.assign(p=p), "dalleval_average_gender")
-
-
-def gender_balance(genders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_gender_balance``: how many professions differ from an even split, one row a model."""
-    known = _professions(genders).dropna(subset="p")
-    known = known.assign(n_all_male=known["n_female"] == 0, n_all_female=known["n_female"] == known["n"])
-    for name, p in (("n_unadjusted", "p"), ("n_holm", "p_holm"), ("n_bh", "p_bh")):
-        known[name] = known[p] < 1 - confidence
-    of = known.groupby("model", sort=False)
-    out = of[["n_all_male", "n_all_female", "n_unadjusted", "n_holm", "n_bh"]].sum().assign(n=of.size())
-    usual = of["n"].quantile(0.5, interpolation="lower")
-    out = out.assign(smallest_possible_p=stats.least_binomial_p(usual))
-    return tables.of(out.reset_index(), "dalleval_gender_balance")
 
 
 def overall_average(
@@ -225,49 +210,6 @@ def _professions(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["profession"] != NO_PROFESSION]
 
 
-def model_difference(
-    genders: pd.DataFrame, *, printed: Collection[str] = (), confidence: float = 0.95
-) -> pd.DataFrame:
-    """Return ``dalleval_model_difference``: first minus second model, paired over the professions that both have.
-
-    In average gender (-2 to 2) and corrected MAD, this at as many images as both have of a profession: what the
-    correction leaves of the floor is then alike. Interval and p are those of :func:`biaslab.stats.paired_difference`.
-    ``printed`` are models of which the paper prints the numbers: they are not compared with those that are measured
-    here, as theirs were other images and other judges. p is adjusted (Holm) over the pairs of models of one quantity,
-    printed ones and measured ones apart, as in :func:`biaslab.papers.synthesis.model_differences`.
-    """
-    counts = _gender_counts(genders)
-    rows = []
-    for quantity, (first, second) in product(("average", "corrected_mad"), combinations(counts, 2)):
-        if (first in printed) != (second in printed):
-            continue
-        a, b = (side.sort_index() for side in counts[first].align(counts[second], join="inner", axis=0))
-        both = [side.to_numpy() for side in (a, b)]
-        if quantity == "average":
-            means = [signed_average(*side.T) for side in both]
-        else:
-            least = np.minimum(*(side.sum(axis=1) for side in both))
-            means = [stats.corrected_mad(side, at=least) for side in both]
-        paired = means[0] - means[1]
-        row = {"first": first, "second": second, "quantity": quantity}
-        row["kind"] = "printed" if first in printed else "measured"
-        rows.append(row | stats.paired_difference(paired[~np.isnan(paired)], confidence=confidence)._asdict())
-    return adjusted(tables.of(rows, "dalleval_model_difference"), ["quantity", "kind"], p_holm="holm")
-
-
-def model_correlation(genders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_model_correlation``: Pearson correlations of gender over professions, one row a pair of models.
-
-    They say whether models agree on which professions are drawn as male or female; intervals are Fisher's.
-    """
-    wide = _professions(genders).pivot(index="profession", columns="model", values="value")
-    rows = [
-        {"first": a, "second": b} | stats.pearson_r(wide[a], wide[b], confidence, skip_nan=True)._asdict()
-        for a, b in combinations(genders["model"].unique(), 2)
-    ]
-    return tables.of(rows, "dalleval_model_correlation")
-
-
 def average_skin_tone(
     averages: pd.DataFrame, tone_counts: pd.DataFrame, *, confidence: float = 0.95
 ) -> pd.DataFrame:
@@ -301,51 +243,9 @@ def skin_tone_check() -> pd.DataFrame:
     whole = pd.DataFrame(angles).assign(swatch=list(map(str, TONES)), colour=skin_tone.MONK_SWATCHES)
     whole = whole.melt(["swatch", "colour"], var_name="computation", value_name="angle")
     whole["nearest_tone"] = skin_tone.nearest_monk_tone(whole["angle"])
+    right = whole["nearest_tone"] == whole["swatch"].astype(int)
+    whole["n_right"] = right.groupby(whole["computation"]).transform("sum")
     return tables.of(whole, "dalleval_skin_tone_check")
-
-
-def skin_tone_reach() -> pd.DataFrame:
-    """Return ``dalleval_skin_tone_reach``: which tones each computation can answer at all.
-
-    In percent (0–100) of the colours of an even grid of all of sRGB.
-    """
-    levels = np.arange(0, 256, 5)
-    colours = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(-1, 3)
-    rows = []
-    for computation in skin_tone.COMPUTATIONS:
-        found = skin_tone.monk_tone(colours, computation)
-        rows += [(computation, str(tone), 100 * np.mean(found == tone), len(colours)) for tone in TONES]
-    return tables.of(rows, "dalleval_skin_tone_reach")
-
-
-def two_tone_reading(tones: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
-    """Return ``dalleval_two_tone_reading``: the deviation (0 to 0.18) if only the two tones around averages occurred.
-
-    One row a model, beside the printed deviation (Table 8).
-    """
-    known = keyed(printed, ["model", "category"], "mad")
-    rows = []
-    for model, of in _professions(tones).dropna(subset="value").groupby("model", sort=False):
-        values = of["value"].to_numpy()
-        # A tone's share falls from 1 at the average to 0 a tone away.
-        shares = np.clip(1 - np.abs(values[:, None] - TONES), 0, None)
-        row = {"model": model, "lowest": values.min(), "highest": values.max(), "n": len(values)}
-        row |= {"n_at_lowest": (values == values.min()).sum(), "printed": known.get((model, "skin_tone"))}
-        rows.append(row | {"implied_mad": mean_absolute_deviation(shares).mean()})
-    return tables.of(rows, "dalleval_two_tone_reading")
-
-
-def mad_floor() -> pd.DataFrame:
-    """Return ``dalleval_mad_floor``: the deviation that a perfectly even model shows by chance, by number of images.
-
-    0 to 0.5 for gender, to 0.18 for skin tone.
-    """
-    sizes = (1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 27, 50, 100, 200, 500)
-    rows = [
-        (category, n, stats.mad_floor(n, bins), 2 * (bins - 1) / bins**2)
-        for (category, bins), n in product(BINS.items(), sizes)
-    ]
-    return tables.of(rows, "dalleval_mad_floor")
 
 
 def skin_tone_methods(methods: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

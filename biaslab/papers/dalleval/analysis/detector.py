@@ -1,4 +1,4 @@
-"""What the detector's verdicts say by rule, step, number and relation, and with its own error taken off.
+"""What the detector's verdicts say by step, number and relation, and with its own error taken off.
 
 ``verdicts`` has rows of ``dalleval_skill_verdicts``, ``renders`` of ``dalleval_detector_renders``; ``confidence`` (0–1)
 is the level of intervals.
@@ -6,11 +6,9 @@ is the level of intervals.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest, norm
+from scipy.stats import binomtest
 
 from biaslab import stats
 from biaslab.ground import tables
@@ -30,12 +28,6 @@ def _shares(rows: pd.DataFrame, keys: list[str], hit: str, confidence: float, va
     out = of.agg(count="sum", n="size").reset_index()
     percent, low, high = stats.percent(out["count"], out["n"], confidence)
     return out.assign(**{value: percent}, ci_low=low, ci_high=high)
-
-
-def skill_rules(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_skill_rules``: accuracy by each rule, of the same detections."""
-    shares = _shares(verdicts, ["model", "rule", "skill"], "correct", confidence, "percent_correct")
-    return tables.of(shares, "dalleval_skill_rules")
 
 
 def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -58,7 +50,10 @@ def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
 
 
 def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_detector_error``: sensitivity and specificity by skill, by class and by way of failing."""
+    """Return ``dalleval_detector_error``: sensitivity and specificity by skill, by class and by way of failing.
+
+    ``can_tell`` says of a skill whether both add up to more than 1 by :data:`LEAST_YOUDEN` or more.
+    """
     shows = renders["failure"] == NONE
     right = np.where((renders["correct"] == "yes") == shows, "yes", "no")
     rows = renders.assign(right=right, measure=np.where(shows, "sensitivity", "specificity"))
@@ -66,16 +61,15 @@ def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
     keys = ["model", "skill", "object", "measure"]
     parts = pd.concat([rows.assign(object=ALL), failing, rows])
     shares = _shares(parts, keys, "right", confidence, "value")
+    both = shares[shares["object"] == ALL].pivot(index=["model", "skill"], columns="measure", values="value")
+    youden = both.reindex(columns=["sensitivity", "specificity"]).dropna().sum(axis=1) / 100 - 1
+    can_tell = pd.Series(np.where(youden >= LEAST_YOUDEN, "yes", "no"), youden.index, dtype=object)
+    shares["can_tell"] = can_tell.reindex(pd.MultiIndex.from_frame(shares[["model", "skill"]])).to_numpy(
+        object
+    )
     if "truth_images" in renders:
         shares["truth_images"] = shares["model"].map(renders.groupby("model")["truth_images"].first())
     return tables.of(shares, "dalleval_detector_error")
-
-
-def detector_thresholds(thresholds: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_detector_thresholds`` with Wilson intervals; takes rows as a source has them."""
-    count = np.rint(thresholds["percent_right"] * thresholds["n"] / 100)
-    _, low, high = stats.percent(count, thresholds["n"], confidence)
-    return tables.of(thresholds.assign(ci_low=low, ci_high=high), "dalleval_detector_thresholds")
 
 
 def skill_corrected(
@@ -140,184 +134,6 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
         "percent_most": 100 * alone.max(),
         "reason": RIVALS if stats.rivals(count / n, whole, low, high).larger else "",
     }
-
-
-MOST = 5
-"""Numbers of objects from this on are one."""
-
-
-def count_confusion(renders: pd.DataFrame) -> pd.DataFrame:
-    """Return ``dalleval_count_confusion``: how many objects the detector finds where so many are shown."""
-    rows = []
-    for model, of in renders[renders["skill"] == "count"].groupby("model", sort=False):
-        counts = _by_found(of, "shown", range(MOST))
-        for shown, found in np.ndindex(counts.shape):
-            if n := counts[shown].sum():
-                share = 100 * counts[shown, found] / n
-                rows.append({"model": model, "shown": shown, "found": found, "percent": share, "n": n})
-    return tables.of(rows, "dalleval_count_confusion")
-
-
-def _by_found(images: pd.DataFrame, column: str, numbers: Sequence[int]) -> np.ndarray:
-    """Return images by the number that a column has and how many objects are found (0 to MOST): (numbers, 6)."""
-    counts = pd.crosstab(images[column], images["found"].clip(upper=MOST))
-    return counts.reindex(index=numbers, columns=range(MOST + 1), fill_value=0).to_numpy(float)
-
-
-def count_corrected(
-    verdicts: pd.DataFrame, renders: pd.DataFrame, *, confidence: float = 0.95
-) -> pd.DataFrame:
-    """Return ``dalleval_count_corrected``: how often a model shows as many as asked for, miscounts taken off.
-
-    Of the images that ask for a number, the numbers found are a mix of what the detector finds where 0, 1, … 4 are
-    shown, as drawings tell; solved for that mix (Rogan and Gladen 1978, of several numbers). A true number above 4 is
-    read as one of these. Images that were never seen are left out. Limits are of the delta method after Lang and
-    Reiczigel 2014, of both tables, and hold the estimate: of 95 % ones 94 to 99 cover true shares of 0 to 100 % (15 or
-    100 images of each number, 40 or 100 drawings of each). Where the detector tells right numbers from wrong ones worse
-    than :data:`LEAST_YOUDEN` there is no corrected share, but the reason; where the correction is larger than the
-    corrected share, the reason stands beside it.
-    """
-    chosen = _seen(verdicts[(verdicts["chosen"] == "yes") & (verdicts["skill"] == "count")])
-    rows = []
-    for model, of in chosen.groupby("model", sort=False):
-        drawn = renders[(renders["model"] == model) & (renders["skill"] == "count")]
-        if drawn.empty:
-            continue
-        asked = np.sort(of["n"].unique()).astype(int)
-        confusion, found = _by_found(drawn, "shown", range(MOST)), _by_found(of, "n", asked)
-        can_tell = _youden_of_numbers(drawn) >= LEAST_YOUDEN
-        known = (of["shown"] == of["n"]).groupby(of["n"]).mean() if of["shown"].notna().all() else None
-        n = found.sum(axis=1)
-        parts = [*((f"{k}", np.eye(len(asked))[i]) for i, k in enumerate(asked)), (ALL, n / n.sum())]
-        as_found = found[np.arange(len(asked)), asked] / n
-        for name, weight in parts:
-            row = {"model": model, "asked": name, "n": n @ (weight > 0)}
-            row["percent_found"] = 100 * as_found @ weight
-            if can_tell:
-                limits = _right(confusion, found, asked, weight, confidence)
-                row |= dict(zip(("percent_corrected", "ci_low", "ci_high"), 100 * limits, strict=True))
-                row["reason"] = RIVALS if stats.rivals(row["percent_found"], *(100 * limits)).larger else ""
-            else:
-                row["reason"] = CANNOT
-            rows.append(row | ({} if known is None else {"percent_true": 100 * known.to_numpy() @ weight}))
-    return tables.of(rows, "dalleval_count_corrected")
-
-
-def _youden_of_numbers(renders: pd.DataFrame) -> float:
-    """Return sensitivity + specificity - 1 of finding as many as asked for, on drawings that show as many or do not."""
-    right, found = (renders[name] == renders["n"] for name in ("shown", "found"))
-    return float(found[right].mean() - found[~right].mean()) if right.any() and not right.all() else np.nan
-
-
-def _right(
-    confusion: np.ndarray, found: np.ndarray, asked: np.ndarray, weight: np.ndarray, confidence: float
-) -> np.ndarray:
-    """Return the share of images that show as many as asked for, and its limits.
-
-    ``confusion`` has drawings (shown, found), ``found`` images (asked, found); ``weight`` sums to 1 over numbers asked.
-    """
-    z = norm.ppf((1 + confidence) / 2)
-    # What no drawing shows is not seen in any image either.
-    shown = np.flatnonzero(confusion.sum(axis=1))
-    known, right = confusion[shown], (np.arange(MOST + 1) == asked[:, None]).astype(float)
-
-    def solved(drawn: np.ndarray, images: np.ndarray) -> tuple[np.ndarray, ...]:
-        share, seen = images / images.sum(axis=1, keepdims=True), drawn / drawn.sum(axis=1, keepdims=True)
-        unmixed = np.linalg.pinv(seen) @ right[:, shown].T
-        return share, seen, unmixed.T, float(weight @ (share * unmixed.T).sum(axis=1))
-
-    estimate = np.clip(solved(known, found)[-1], 0, 1)
-    # As Lang and Reiczigel: one more drawing found rightly and one wrongly, z²/2 more images of each.
-    same = np.arange(MOST + 1) == shown[:, None]
-    drawn = known + np.where(same, 1, 1 / MOST)
-    images = found + z**2 * weight[:, None] * np.where(right, 1 / 2, 1 / 2 / MOST)
-    share, seen, unmixed, centre = solved(drawn, images)
-    mix = share @ np.linalg.pinv(seen)
-    by_shown = np.einsum("k,kj,kf->jf", weight, mix, unmixed)
-    variance = weight**2 @ (_spread(share, unmixed) / images.sum(axis=1))
-    variance += (_spread(seen, by_shown) / drawn.sum(axis=1)).sum()
-    low, high = np.clip([centre - z * np.sqrt(variance), centre + z * np.sqrt(variance)], 0, 1)
-    return np.array([estimate, min(low, estimate), max(high, estimate)])
-
-
-def _spread(share: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Return the variance of values that have shares, by row."""
-    return (share * value**2).sum(axis=1) - (share * value).sum(axis=1) ** 2
-
-
-_SIMULATIONS = 4000
-
-
-def ranking_kept(errors: pd.DataFrame, accuracy: pd.DataFrame, *, seed: int) -> pd.DataFrame:
-    """Return ``dalleval_ranking_kept``: how much of a ranking of models survives a detector's error.
-
-    The printed accuracies of the models that ``accuracy`` has (``dalleval_skill_accuracy``) are taken for the truth, on
-    as many scenes as the model of the errors was judged on. In each simulation every model shows as many right images
-    by chance as that share gives, and fails in a mix of ways of its own (uniform over all mixes): where ways are seen
-    differently well, the detector favours some models. Its sensitivity and specificities are drawn from Jeffreys'
-    posterior of what drawings show. Takes what :func:`detector_error` returns.
-    """
-    rng, rows = np.random.default_rng([seed, 76]), []
-    whole = accuracy[(accuracy["images"] == "test") & (accuracy["training_percent"] == "100")]
-    known = errors[errors["object"] == ALL]
-    for (model, skill), of in known.groupby(["model", "skill"], sort=False):
-        own = whole["model"] == model
-        true, mine = (whole[(whole["skill"] == skill) & some] for some in (~own, own))
-        ways = of[of["measure"].str.startswith("specificity: ")]
-        right = of[of["measure"] == "sensitivity"]
-        if len(true) < 2 or ways.empty or right.empty:
-            continue
-        share = true["percent_correct"].to_numpy() / 100
-        n = int((mine if len(mine) else true)["n"].min())
-        shown = rng.binomial(n, share, size=(_SIMULATIONS, len(share)))
-        mixes = rng.dirichlet(np.ones(len(ways)), size=shown.shape)
-        false = 1 - (mixes * _posterior(ways, rng)[:, None]).sum(axis=2)
-        sensitivity = _posterior(right, rng)
-        judged = rng.binomial(shown, sensitivity) + rng.binomial(n - shown, false)
-        key = {"model": model, "skill": skill, "n_models": len(share), "n": n}
-        key["smallest_difference"] = 100 * np.diff(np.sort(share)).min()
-        both = {
-            "none": (shown, np.ones((1, 1)), np.zeros((1, 2))),
-            "detector": (judged, sensitivity, false[:, :2]),
-        }
-        for name, (counts, *error) in both.items():
-            needed = _difference_needed(share.mean(), n, *error)
-            rows.append(key | {"judge": name, "difference_needed": needed} | _kept(share, counts))
-    return tables.of(rows, "dalleval_ranking_kept")
-
-
-def _posterior(rows: pd.DataFrame, rng: np.random.Generator) -> np.ndarray:
-    """Return draws of the shares behind rows of errors, (simulations, rows), from Jeffreys' posterior."""
-    n = rows["n"].to_numpy(float)
-    hits = np.rint(rows["value"].to_numpy() / 100 * n)
-    return rng.beta(hits + 0.5, n - hits + 0.5, size=(_SIMULATIONS, len(rows)))
-
-
-def _kept(share: np.ndarray, counts: np.ndarray) -> dict:
-    """Return how many pairs of models lie in the order of their true shares; as many right images are half a pair."""
-    first, second = np.triu_indices(len(share), 1)
-    apart = share[first] != share[second]
-    truth = np.sign(share[first] - share[second])[apart]
-    found = np.sign(counts[:, first] - counts[:, second])[:, apart]
-    kept = 100 * (0.5 + 0.5 * truth * found).mean(axis=1)
-    low, high = np.quantile(kept, [0.025, 0.975])
-    return {"percent_kept": kept.mean(), "ci_low": low, "ci_high": high}
-
-
-def _difference_needed(middle: float, n: int, sensitivity: np.ndarray, false: np.ndarray) -> float:
-    """Return by how many points two models about ``middle`` must differ to be ordered rightly 95 times in 100.
-
-    ``sensitivity`` (simulations, 1); ``false`` has how often wrong images of either are judged right (simulations, 2).
-    NaN where no difference is enough.
-    """
-    points = np.arange(0, 200 * min(middle, 1 - middle), 0.1)
-    share = middle + np.outer(points, [0.5, -0.5])[:, None] / 100
-    judged = share * sensitivity + (1 - share) * false
-    spread = np.sqrt((judged * (1 - judged)).sum(axis=2) / n)
-    difference = judged[..., 0] - judged[..., 1]
-    right = np.where(spread > 0, norm.cdf(difference / np.where(spread > 0, spread, 1)), difference > 0)
-    enough = np.flatnonzero(right.mean(axis=1) >= 0.95)
-    return float(points[enough[0]]) if len(enough) else np.nan
 
 
 def rater_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import pandas as pd
 from biaslab import stats
 from biaslab.ground import tables
 from biaslab.ground.genders import GENDERS
-from biaslab.judging.words import TONE_BY_PIXELS
+from biaslab.judging.words import TONE_BY_PIXELS, TONE_ON_PHOTOGRAPHS
 from biaslab.papers.dalleval.analysis.bias import ASKED, TONES
 from biaslab.prompts.dalleval import ATTRIBUTES
 
@@ -90,19 +90,6 @@ def tones_by_attribute(images: pd.DataFrame) -> pd.DataFrame:
     return tables.of(out.assign(percent=100 * out["share"].fillna(0)), "dalleval_tones_by_attribute")
 
 
-def social_outcomes(images: pd.DataFrame) -> pd.DataFrame:
-    """Return ``dalleval_social_outcomes``: how many images each judge says something of, and why not of the others."""
-    said = (
-        (ASKED, images["reason_vqa"].replace("", "judged")),
-        (images["judge"].replace("", "gender"), images["outcome_judge"]),
-        (_tone_name(images), images["reason_tone"].replace("", "judged")),
-    )
-    whole = pd.concat([images[["model"]].assign(judge=judge, outcome=why) for judge, why in said])
-    out = whole.groupby(["model", "judge", "outcome"], sort=False).size().rename("n").reset_index()
-    out["percent"] = 100 * out["n"] / out.groupby(["model", "judge"])["n"].transform("sum")
-    return tables.of(out, "dalleval_social_outcomes")
-
-
 def skin_tone_outcomes(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``dalleval_skin_tone_outcomes``: of how many images of each profession there is a tone, and why not."""
     known = images.assign(
@@ -116,6 +103,9 @@ def skin_tone_outcomes(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.
             counts = some["outcome"].value_counts().reindex(names, fill_value=0)
             rows += [about | {"outcome": name, "n": n, "n_images": len(some)} for name, n in counts.items()]
     out = pd.DataFrame(rows, columns=["model", "profession", "judge", "outcome", "n", "n_images"])
+    unknown = set(images["model"]) - set(images.dropna(subset="truth_skin_tone")["model"])
+    told = (out["judge"] == TONE_BY_PIXELS) & out["model"].isin(unknown) & (out["profession"] == ALL)
+    out["judge_error"] = np.where(told & (out["outcome"] == "read"), TONE_ON_PHOTOGRAPHS, "")
     percent, low, high = stats.percent(out["n"].to_numpy(float), out["n_images"].to_numpy(float), confidence)
     return tables.of(out.assign(percent=percent, ci_low=low, ci_high=high), "dalleval_skin_tone_outcomes")
 

@@ -6,12 +6,9 @@ the level of intervals.
 
 from __future__ import annotations
 
-from itertools import combinations
-from math import factorial
-
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest, kendalltau, norm
+from scipy.stats import binomtest, norm
 
 from biaslab import stats
 from biaslab.ground import tables
@@ -80,24 +77,6 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
     return out.assign(**{f"{name}_holm": stats.adjust(out[name], "holm") for name in ("p", "p_sample")})
 
 
-def skill_training(accuracy: pd.DataFrame) -> pd.DataFrame:
-    """Return ``dalleval_skill_training``: what less fine-tuning data changes in the detector's accuracy (Table 5).
-
-    In points, with Newcombe's limits and pooled z-tests as of separate scenes, adjusted over a model's rows. No data at
-    all is not compared.
-    """
-    of = accuracy[accuracy["images"].isin(FINE_TUNED) & (accuracy["evaluator"] != HUMAN)]
-    of = of[(of["skill"] != "average") & (of["training_percent"] != "0")].set_index(["model", "skill"])
-    whole, part = of[of["training_percent"] == "100"], of[of["training_percent"] != "100"]
-    part = part[part.index.isin(whole.index)]
-    whole = whole.loc[part.index]
-    low, high = _difference_limits(part, whole)
-    change = part["percent_correct"] - whole["percent_correct"]
-    out = part.assign(change=change, ci_low=low, ci_high=high, p=_p_of_difference(part, whole)).reset_index()
-    out = tables.of(out, "dalleval_skill_training")
-    return out.assign(p_holm=out.groupby("model", sort=False)["p"].transform(stats.adjust))
-
-
 def _difference_limits(first: pd.DataFrame, second: pd.DataFrame) -> stats.Interval:
     """Return the limits of first minus second, as if the two judged separate images."""
     columns = ["percent_correct", "ci_low", "ci_high"]
@@ -133,20 +112,3 @@ def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.
         reason=why.mask(share | own, ""),
     )
     return tables.of(out, "dalleval_alignment_quality")
-
-
-def metric_agreement(quality: pd.DataFrame) -> pd.DataFrame:
-    """Return ``dalleval_metric_agreement``: Kendall's tau-b (-1 to 1) of the ranks of each pair of metrics.
-
-    ``quality`` is what :func:`alignment_quality` returns. Metrics that share fewer than two models are no pair.
-    """
-    wide = quality.pivot(index="model", columns="metric", values="rank")
-    rows = []
-    for metric, other in combinations(quality["metric"].unique(), 2):
-        both = wide[[metric, other]].dropna()
-        if len(both) < 2:
-            continue
-        tau = kendalltau(both[metric], both[other]).statistic
-        row = {"metric": metric, "other_metric": other, "tau": tau, "n": len(both)}
-        rows.append(row | {"smallest_possible_p": min(1.0, 2 / factorial(len(both)))})
-    return tables.of(rows, "dalleval_metric_agreement")
