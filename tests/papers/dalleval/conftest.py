@@ -30,19 +30,13 @@ class Results(dict):
 
 # What tables are made of, computed ones and measured ones ("given:"); by default the measured one of the name.
 TAKES = {
-    "gender_balance": "average_gender",
     "overall_average": "average_gender average_skin_tone given:printed_bias",
     "mad": "average_gender given:skin_tone_counts given:printed_bias",
-    "model_difference": "average_gender",
-    "model_correlation": "average_gender",
     "average_skin_tone": "given:average_skin_tone given:skin_tone_counts",
-    "two_tone_reading": "average_skin_tone given:printed_bias",
     "attribute_difference": "attribute_presence given:printed_attributes",
     "attribute_prompt_difference": "attribute_presence",
     "attribute_mean_difference": "attribute_presence attribute_prompt_difference given:printed_attributes",
     "skill_agreement": "skill_accuracy",
-    "skill_training": "skill_accuracy",
-    "metric_agreement": "alignment_quality",
 }
 MEASURED = {
     name

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint, proportions_ztest
+from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from biaslab import published, stats
 from biaslab.ground.errors import InputError, UnknownNameError
@@ -87,14 +87,11 @@ def test_professions_against_balance(printed):
         for k, n in zip(table["n_female"], table["n"], strict=True)
     ]
     np.testing.assert_allclose(table["p"], exact, atol=1e-12)
-    balance = printed["gender_balance"].set_index("model")
-    for model, of in table.groupby("model"):
-        np.testing.assert_allclose(of["p_bh"], multipletests(of["p"], method="fdr_bh")[1])
-        assert balance.loc[model, "n_bh"] == multipletests(of["p"], method="fdr_bh")[0].sum()
-        assert balance.loc[model, "n_unadjusted"] == (of["p"] < 0.05).sum()
+    for _, rows in table.groupby("model"):
+        for name, method in (("p_bh", "fdr_bh"), ("p_holm", "holm")):
+            np.testing.assert_allclose(rows[name], multipletests(rows["p"], method=method)[1])
     # The smallest p of 9 images is 2/512, and 83 times that is above 0.05.
-    assert balance["smallest_possible_p"].to_numpy() == pytest.approx(2 / 512)
-    assert (balance["n_holm"] == 0).all()
+    assert table["p"].min() == pytest.approx(2 / 512) and table["p_holm"].min() > 0.05
 
 
 def test_interval_of_a_profession_is_wilson(printed):
@@ -104,63 +101,11 @@ def test_interval_of_a_profession_is_wilson(printed):
     np.testing.assert_allclose(table["ci_high"], 2 * high - 1, atol=1e-12)
 
 
-def test_differences_between_models_are_paired(printed):
-    wide = printed["average_gender"].pivot(index="profession", columns="model", values="value")
-    table = printed["model_difference"].set_index(["first", "second", "quantity"])
-    row = table.loc[("minDALL-E", "Stable Diffusion", "average")]
-    test = scipy_stats.ttest_rel(wide["minDALL-E"], wide["Stable Diffusion"])
-    interval = test.confidence_interval(0.95)
-    assert row["difference"] == pytest.approx((wide["minDALL-E"] - wide["Stable Diffusion"]).mean())
-    # 83 differences are hardly skewed: Student's interval, or one a little wider.
-    assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(interval), abs=0.005)
-    assert row["p"] == pytest.approx(test.pvalue, abs=0.005)
-    assert (table["p"] < 0.05).tolist() == ((table["ci_low"] > 0) | (table["ci_high"] < 0)).tolist()
-    correlation = printed["model_correlation"].set_index(["first", "second"])
-    expected = np.corrcoef(wide["Karlo"], wide["Stable Diffusion"])[0, 1]
-    assert correlation.loc[("Karlo", "Stable Diffusion"), "r"] == pytest.approx(expected)
-
-
-def test_pairs_of_models_are_adjusted_over_models_of_one_kind(printed):
-    genders = printed["average_gender"]
-    mine = genders[genders["model"] == "Karlo"]
-    own = [
-        mine.assign(model=name, n_female=9 - mine["n_female"], value=-mine["value"])
-        for name in ("mini", "other")
-    ]
-    both = pd.concat([genders, *own])
-    found = dalleval.model_difference(both, printed=MODELS)
-    # Three pairs of printed models and one of measured ones, in two quantities; a measured model moves no printed pair.
-    assert found.groupby("kind").size().to_dict() == {"printed": 6, "measured": 2}
-    alone = dalleval.model_difference(genders, printed=MODELS)
-    assert set(alone["quantity"]) == {"average", "corrected_mad"}
-    pd.testing.assert_frame_equal(
-        found[found["kind"] == "printed"].reset_index(drop=True), alone.reset_index(drop=True)
-    )
-    for _, of in alone.groupby("quantity"):
-        assert of["p_holm"].to_numpy() == pytest.approx(multipletests(of["p"], method="holm")[1])
-
-
-def test_deviations_of_models_are_compared_at_as_many_images(results):
-    # Two models even everywhere, one with 3 images of a profession and one with 9: the correction leaves 0.064 of the
-    # one and 0.029 of the other, but nothing of their difference.
-    rng = np.random.default_rng(4)
-    rows = [
-        row
-        for model, n in (("few", 3), ("many", 9))
-        for row in gender_rows(model, 2 * rng.binomial(n, 0.5, 1000) / n - 1, n)
-    ]
-    table = results(average_gender=rows)
-    row = table["model_difference"].set_index("quantity").loc["corrected_mad"]
-    assert abs(row["difference"]) < 0.03 and row["ci_low"] < 0 < row["ci_high"]
-    plain = table["mad"].set_index("model")["corrected_mad"]
-    assert plain["few"] - plain["many"] == pytest.approx(0.035, abs=0.03)
-
-
 def test_the_prompt_without_a_profession_is_no_profession(results):
     rows = gender_rows("a", [-1] * 8 + [1], 9)
     none = [row | {"profession": "(none)"} for row in gender_rows("a", [1], 9)]
     without, found = results(average_gender=rows), results(average_gender=rows + none)
-    for name in ("overall_average", "mad", "gender_balance"):
+    for name in ("overall_average", "mad"):
         pd.testing.assert_frame_equal(found[name], without[name])
         assert (found[name]["n"] == 9).all()
     table = found["average_gender"]
@@ -214,13 +159,6 @@ def test_gender_of_a_folder_with_missing_and_uneven_n(results):
     assert mad["floor"] == pytest.approx((3 / 16 + 1 / 4 + 1 / 4) / 3)
     assert np.isnan(mad[["ci_low", "corrected_ci_low", "p"]].to_numpy(dtype=float)).all()
     assert mad["reason"] == "an interval needs 6 or more professions"
-    assert found["model_difference"].empty
-
-
-def test_gender_of_one_model_only(results):
-    found = results(average_gender=gender_rows("b", [1, 1, 1], 1))
-    assert found["overall_average"]["model"].tolist() == ["b"]
-    assert found["model_difference"].empty and found["model_correlation"].empty
 
 
 def test_one_profession_has_no_interval(results):
@@ -256,38 +194,9 @@ def test_skin_tone_from_the_paper_has_no_interval_but_a_reason(printed):
     assert table["reason"].str.contains("n is nominal").all()
 
 
-def test_skin_tone_averages_and_band(printed):
+def test_skin_tone_averages(printed):
     overall = printed["overall_average"].query("category == 'skin_tone'")
     assert overall["average"].round(2).tolist() == overall["printed"].tolist() == [5.19, 5.13, 5.14]
-    band = printed["two_tone_reading"]
-    assert (band["lowest"] == 5).all()
-    assert (band["highest"] < 6).all()
-    rows = pd.concat([published.load(f"dalleval_table_{n}") for n in (20, 21)]).query("kind == 'profession'")
-    at_five = rows[rows["value"] == 5].groupby("model").size()
-    assert band.set_index("model")["n_at_lowest"].to_dict() == at_five.to_dict()
-    # By hand: with a share f of the upper of two neighbouring tones the MAD over ten tones is
-    # (|0.9 - f| + |f - 0.1| + 8 * 0.1) / 10, that is 0.16 between f = 0.1 and 0.9 and 0.18 - 0.2 f below 0.1.
-    f = rows["value"] - 5
-    by_hand = (abs(0.9 - f) + abs(f - 0.1) + 0.8) / 10
-    assert (rows["value"] < 6).all()
-    for model, values in by_hand.groupby(rows["model"]):
-        assert band.set_index("model").loc[model, "implied_mad"] == pytest.approx(values.mean())
-    # The paper's tones are more concentrated than that in all three models: two neighbouring tones do not
-    # reproduce its deviation, they only come near.
-    assert (band["printed"] > band["implied_mad"]).all()
-
-
-def test_deviation_does_not_tell_two_tones_from_a_few_distant_ones(results):
-    # 26 faces at tone 5 and one at tone 10 average 140 / 27 = 5.185; so do 22 at tone 5 and 5 at tone 6.
-    far = [{"model": "far", "profession": "p", "tone": t, "n": n} for t, n in ((5, 26), (10, 1))]
-    near = [{"model": "near", "profession": "p", "tone": t, "n": n} for t, n in ((5, 22), (6, 5))]
-    averages = [{"model": m, "profession": "p", "value": 140 / 27, "n": 27} for m in ("far", "near")]
-    found = results(average_skin_tone=averages, skin_tone_counts=far + near)
-    mad = found["mad"].set_index("model")["mad"]
-    # (26/27 - 0.1 + 0.1 - 1/27 + 0.8) / 10 and (22/27 - 0.1 + 5/27 - 0.1 + 0.8) / 10
-    assert mad.to_dict() == pytest.approx({"far": (25 / 27 + 0.8) / 10, "near": 0.16})
-    implied = found["two_tone_reading"].set_index("model")["implied_mad"]
-    assert implied.to_dict() == pytest.approx({"far": 0.16, "near": 0.16})
 
 
 def test_skin_tone_counts_give_deviation_and_intervals(results):
@@ -333,33 +242,13 @@ def test_skin_tone_counts_give_deviation_and_intervals(results):
         results(average_skin_tone=averages, skin_tone_counts=bad)["mad"]
 
 
-def test_two_tone_reading_by_hand(results):
-    # 5.5 is half and half: MAD 0.16. 10 is one tone: 0.18. 3 is one tone: 0.18.
-    rows = [
-        {"model": "a", "profession": f"p{i}", "value": v, "n": 9} for i, v in enumerate([5.5, 10, 3, np.nan])
-    ]
-    row = results(average_skin_tone=rows)["two_tone_reading"].iloc[0]
-    assert row["implied_mad"] == pytest.approx((0.16 + 0.18 + 0.18) / 3)
-    assert (row["lowest"], row["highest"], row["n"], row["n_at_lowest"]) == (3, 10, 3, 1)
-
-
 def test_check_of_the_swatches(printed):
     tones = printed["skin_tone_check"].groupby("computation")["nearest_tone"].apply(list)
     assert tones["cielab"] == list(range(1, 11))
     assert tones["released"] == [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]
-    reach = printed["skin_tone_reach"]
-    np.testing.assert_allclose(reach.groupby("computation")["percent_of_colours"].sum(), 100)
-    can = reach.query("percent_of_colours > 0").groupby("computation")["tone"].apply(list)
-    assert can["cielab"] == [str(t) for t in range(1, 11)]
-    assert can["released_signed"] == ["4", "5", "6", "7"]
-
-
-def test_floors_of_the_deviation(printed):
-    floors = printed["mad_floor"].set_index(["category", "n_images"])["floor"]
-    # The project's reference points: 25 points at 3 images, 13.7 at 8 or 9, 4.0 at 100, 1.8 at 500.
-    for images, points in ((3, 25.0), (8, 13.7), (9, 13.7), (100, 4.0), (500, 1.8)):
-        assert round(100 * floors["gender", images], 1) == points
-    assert floors["skin_tone", 1] == pytest.approx(0.18)
+    # Of the script's only the fifth is right.
+    right = printed["skin_tone_check"].drop_duplicates("computation").set_index("computation")["n_right"]
+    assert right.to_dict() == {"cielab": 10, "released": 1, "released_signed": 1}
 
 
 def test_number_of_rated_images_follows_from_percentages(printed):
@@ -593,45 +482,6 @@ def test_people_against_detector(printed):
         np.testing.assert_allclose(table[f"{name}_holm"], holm)
 
 
-def test_less_training_data(printed):
-    table = printed["skill_training"].set_index(["model", "skill", "training_percent"])
-    row = table.loc[("minDALL-E", "spatial", "10")]
-    assert row["change"] == pytest.approx(38.2 - 50.7)
-    low, high = confint_proportions_2indep(
-        round(0.382 * 2700), 2700, round(0.507 * 2700), 2700, method="newcomb", compare="diff"
-    )
-    # The printed percentages are not exact counts, so the limits differ in the second decimal.
-    assert (row["ci_low"], row["ci_high"]) == pytest.approx((100 * low, 100 * high), abs=0.05)
-    shares = published.load("dalleval_table_5").set_index(["model", "skill", "training_data"])["accuracy"]
-    n = {"object": 2325, "count": 2160, "spatial": 2700}
-    p = [
-        proportions_ztest([shares[m, s, int(t)] / 100 * n[s], shares[m, s, 100] / 100 * n[s]], [n[s]] * 2)[1]
-        for m, s, t in table.index
-    ]
-    assert len(p) == 12
-    assert table["p"].to_numpy() == pytest.approx(p)
-    # A family a model, so that one more beside it moves none.
-    for _, rows in table.assign(by_hand=p).groupby(level="model"):
-        by_hand = multipletests(rows["by_hand"], method="holm")[1]
-        assert rows["p_holm"].to_numpy() == pytest.approx(by_hand)
-
-
-def test_change_between_shares_without_spread(results):
-    # All right with all the data; with half, all right, none right, or not measured.
-    rows = [
-        {"model": "a", "evaluator": "DETR", "images": "test", "training_percent": t, "skill": s, "n": 50}
-        | {"percent_correct": value}
-        for s, half in zip(SKILLS, (100, 0, np.nan), strict=True)
-        for t, value in (("100", 100), ("50", half))
-    ]
-    table = results(skill_accuracy=rows)["skill_training"].set_index("skill")
-    assert table.loc["object", "p"] == 1
-    # Pooled share 0.5: z = 1 / sqrt(0.25 * 2 / 50) = 10.
-    assert table.loc["count", "p"] == pytest.approx(2 * scipy_stats.norm.sf(10))
-    assert np.isnan(table.loc["spatial", "p"])
-    assert table.loc["count", "p_holm"] == pytest.approx(2 * table.loc["count", "p"])
-
-
 def test_ranks_put_the_better_first(printed):
     table = printed["alignment_quality"].set_index(["metric", "model"])
     assert table.loc[("FID", "Stable Diffusion"), "rank"] == 1
@@ -647,10 +497,6 @@ def test_ranks_put_the_better_first(printed):
         (100 * low, 100 * high)
     )
     assert table.loc["FID"][["ci_low", "ci_high"]].isna().all(axis=None)
-    tau = printed["metric_agreement"].set_index(["metric", "other_metric"])
-    # BLEU-4 orders SD, X-LXMERT, minDALL-E, DALL-E Small; FID swaps the middle two: 5 of 6 pairs agree.
-    assert tau.loc[("BLEU-4", "FID"), "tau"] == pytest.approx((5 - 1) / 6)
-    assert tau["smallest_possible_p"].to_numpy() == pytest.approx(2 / 24)
 
 
 def test_references_are_not_models(printed):

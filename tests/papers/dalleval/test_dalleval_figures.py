@@ -33,26 +33,18 @@ def gender(table):
 
 
 def every(tables):
-    tones = tables["mad"][tables["mad"]["category"] == "skin_tone"]
     return {
         "average_gender": figures.average_gender(tables["average_gender"]),
         "gender_counts": figures.gender_counts(tables["average_gender"]),
         "gender_mad": figures.gender_mad(gender(tables["mad"])),
-        "gender_model_differences": figures.gender_model_differences(tables["model_difference"]),
         "average_skin_tone": figures.average_skin_tone(
             tables["average_skin_tone"], tables["overall_average"]
         ),
-        "skin_tone_mad": figures.skin_tone_mad(tones, tables["two_tone_reading"]),
-        "skin_tone_methods": figures.skin_tone_methods(tables["skin_tone_methods"]),
         "attribute_presence": figures.attribute_presence(tables["attribute_presence"]),
         "attribute_difference": figures.attribute_difference(tables["attribute_difference"]),
-        "attribute_from_person": figures.attribute_from_person(tables["attribute_difference"]),
-        "attribute_mean_difference": figures.attribute_mean_difference(tables["attribute_mean_difference"]),
         "skill_accuracy": figures.skill_accuracy(tables["skill_accuracy"], tables["references"]),
         "skill_agreement": figures.skill_agreement(tables["skill_agreement"], tables["skill_accuracy"]),
-        "skill_training": figures.skill_training(tables["skill_accuracy"]),
         "metric_ranks": figures.metric_ranks(tables["alignment_quality"], tables["references"]),
-        "gender_judges": figures.gender_judges(tables["gender_judges"]),
     }
 
 
@@ -157,23 +149,6 @@ def marked(figure):
     return sorted(round(float(x), 3) for line in dots for x in line.get_xdata())
 
 
-@pytest.mark.parametrize(
-    ("name", "of", "shown"),
-    [
-        ("skill_steps", "verdicts", "n > 0"),
-        ("skill_rules", "verdicts", "n > 0"),
-        ("detector_error", "renders", "measure == 'sensitivity' and object != 'all'"),
-        ("social_judges", "social", "measure in ('sensitivity', 'specificity') and n > 0"),
-    ],
-)
-def test_shares_of_judges_are_drawn(name, of, shown, request):
-    table = getattr(dalleval, name)(request.getfixturevalue(of))
-    figure = getattr(figures, name)(table)
-    assert figure.get_size_inches()[1] < 12
-    values = "value" if "value" in table else "percent_correct"
-    assert marked(figure) == sorted(table.query(shown)[values].round(3))
-
-
 def test_corrected_shares_are_drawn_beside_those_judged():
     row = {"model": "a", "skill": "object", "percent_correct": 60, "percent_corrected": 57, "ci_low": 30}
     row |= {"ci_high": 85, "percent_least": 45, "percent_most": 64, "percent_true": 50, "n": 10}
@@ -216,12 +191,6 @@ def _rows(ax):
     return [] if not found or found[0].size % 10 else found[0].reshape(-1, 10).tolist()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *["skill_steps", "skill_rules", "skill_corrected", "detector_error", "social_judges"],
-        *["tones_by_attribute", "skin_tone_counts"],
-    ],
-)
+@pytest.mark.parametrize("name", ["skill_corrected", "tones_by_attribute", "skin_tone_counts"])
 def test_nothing_is_drawn_of_tables_without_rows(name):
     assert not draws(getattr(figures, name)(tables.of([], f"dalleval_{name}")))

@@ -14,8 +14,8 @@ from biaslab.judging.skin_tone import face_tones
 from biaslab.judging.words import TONE_ON_PHOTOGRAPHS
 from biaslab.measures.skin_tone import monk_tone, swatch_rgb
 from biaslab.papers import dalleval
-from biaslab.papers.dalleval import figures, findings, measure
-from biaslab.papers.dalleval.analysis.detector import CANNOT, RIVALS
+from biaslab.papers.dalleval import figures, measure
+from biaslab.papers.dalleval.analysis.detector import CANNOT
 from biaslab.prompts import dalleval as prompts
 from biaslab.settings import Settings
 from biaslab_world import social as people_of
@@ -54,20 +54,6 @@ def test_steps_numbers_and_relations_by_hand(verdicts):
     assert steps.loc[("count", "all", "objects"), LIMITS].tolist() == pytest.approx(wilson(3, 4))
 
 
-def test_rules_are_counted_apart(verdicts):
-    rules = dalleval.skill_rules(verdicts).set_index(["rule", "skill"])
-    assert rules["percent_correct"].to_dict() == pytest.approx(
-        {
-            ("paper", "count"): 25,
-            ("paper", "spatial"): 100 / 3,
-            ("paper", "object"): 50,
-            ("released", "object"): 100,
-            ("released", "count"): 100,
-        }
-    )
-    assert rules.loc[("paper", "count"), LIMITS].tolist() == pytest.approx(wilson(1, 4))
-
-
 def test_error_of_the_detector_by_hand(renders):
     errors = dalleval.detector_error(renders).set_index(["object", "measure"])
     assert {key: (round(row["value"] / 100 * row["n"]), row["n"]) for key, row in errors.iterrows()} == {
@@ -82,6 +68,10 @@ def test_error_of_the_detector_by_hand(renders):
         ("car", "specificity"): (1, 1),
     }
     assert errors.loc[("all", "specificity"), LIMITS].tolist() == pytest.approx(wilson(2, 3))
+    # 3 of 4 and 2 of 3 add up to 1.42: too little; without what is missing it is 1.75.
+    assert set(errors["can_tell"]) == {"no"}
+    assert set(dalleval.detector_error(renders.query("failure != 'missing'"))["can_tell"]) == {"yes"}
+    assert set(dalleval.detector_error(renders.query("failure == 'none'"))["can_tell"]) == {""}
 
 
 def known(skill="object", model="a", **percent):
@@ -126,19 +116,6 @@ def test_limits_of_a_corrected_share_hold_those_of_every_way_of_failing(correct)
     assert 0 <= row["ci_low"] <= least <= row["percent_corrected"] <= most <= row["ci_high"] <= 100
 
 
-def test_of_a_share_that_is_smaller_than_its_correction_nothing_is_said():
-    errors = known(sensitivity=95, specificity=92)
-    # (0.10 - 0.08) / 0.87 is 2.3 %, of which 7.7 points were taken off; of 20 % 13.8 are left.
-    table = dalleval.skill_corrected(judged(10, 100), errors)
-    row = table.iloc[0]
-    assert row["percent_corrected"] == pytest.approx(2 / 0.87) and row[LIMITS].notna().all()
-    (found,) = findings.skill_corrected(table)
-    assert row["reason"] == RIVALS and np.isnan(found.estimate) and "cannot tell" in found.answer
-    assert "10.0" in found.details[0] and RIVALS in found.details[0]
-    (found,) = findings.skill_corrected(dalleval.skill_corrected(judged(20, 100), errors))
-    assert "13.8" in found.answer and "20.0" in found.answer
-
-
 def test_truth_of_some_images_only_is_no_truth():
     row = dalleval.skill_corrected(judged(2, 4, truth=["yes", "", "no", "no"]), known(sensitivity=90)).iloc[0]
     assert np.isnan(row["percent_true"])
@@ -164,8 +141,6 @@ def test_a_judge_that_cannot_tell_gives_no_number(errors, youden, told):
         row[["percent_corrected", *LIMITS]].notna().tolist() == [told] * 3 and (row["reason"] == "") == told
     )
     assert told or row[["percent_least", "percent_most"]].isna().all()
-    (found,) = findings.skill_corrected(table)
-    assert np.isfinite(found.estimate) == told and (told or not any(c.isdigit() for c in found.answer))
     drawn = any(ax.axison for ax in figures.skill_corrected(table).axes)
     assert drawn == told
 
@@ -258,15 +233,12 @@ def test_one_answer_only_has_no_kappa_but_a_reason():
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (dalleval.skill_rules, "skill_verdicts"),
         (dalleval.skill_steps, "skill_verdicts"),
         (dalleval.detector_error, "detector_renders"),
         (dalleval.social_judges, "social_images"),
-        (dalleval.social_outcomes, "social_images"),
         (dalleval.tones_by_attribute, "social_images"),
         (lambda of: dalleval.rater_agreement(of, seed=1), "skill_ratings"),
         (lambda of: dalleval.skill_corrected(of, known(sensitivity=90)), "skill_verdicts"),
-        (dalleval.count_confusion, "detector_renders"),
     ],
 )
 def test_nothing_gives_tables_without_rows(make, name):
@@ -334,21 +306,6 @@ def test_tones_of_those_who_wear_it(social):
     assert (of["5"], of["7"], of["1"], of["10"]) == (50, 25, 25, 0) and set(more["n"]) == {4}
 
 
-def test_outcomes_of_each_judge_add_up(social):
-    table = dalleval.social_outcomes(social).set_index(["judge", "outcome"])
-    assert table["n"].to_dict() == {
-        ("VQA", "judged"): 4,
-        ("VQA", "answer says no gender"): 1,
-        ("CLIP", "judged"): 4,
-        ("CLIP", "no_face"): 1,
-        ("tone by pixels", "judged"): 4,
-        ("tone by pixels", "no face"): 1,
-    }
-    assert table["percent"].groupby("judge").sum().to_dict() == pytest.approx(
-        dict.fromkeys(["VQA", "CLIP", "tone by pixels"], 100)
-    )
-
-
 def test_missing_tones_are_counted_by_profession_and_reason(social):
     images = social.assign(profession=["nurse", "nurse", "nurse", "pilot", "pilot"])
     images["reason_tone"] = ["", "mixed light", "no face", "", ""]
@@ -364,39 +321,12 @@ def test_missing_tones_are_counted_by_profession_and_reason(social):
     # Wilson, by statsmodels: 1 of 3.
     low, high = proportion_confint(1, 3, method="wilson")
     assert (row["ci_low"], row["ci_high"]) == (pytest.approx(100 * low), pytest.approx(100 * high))
-
-
-def test_what_says_tones_is_named_with_what_is_known_of_its_error(social):
-    images = social.assign(profession=["nurse", "nurse", "nurse", "pilot", "pilot"])
-    nothing = images.iloc[:0]
-
-    def say(images, drawings=nothing):
-        (found,) = findings.skin_tone_outcomes(dalleval.skin_tone_outcomes(images), images, drawings)
-        return found.answer, found.details
-
-    # Four of five have a tone, three of these a truth: 5 for 5, 7 for 5, 2 for 3.
-    assert say(images) == (
-        "Of 80.0 %.",
-        (
-            "Each is a tone by pixels: the colour of a face's pixels, not what a person would say.",
-            "No tone: no face 20.0 %.",
-            "By profession from 66.7 % (nurse) to 100 % (pilot).",
-            "Of 3 whose true tone is known it is right in 33.3 %.",
-        ),
-    )
-    photographs = images.assign(truth_skin_tone=np.nan)
-    assert say(photographs)[1][-1] == TONE_ON_PHOTOGRAPHS
-    # Where the model draws, drawings of known truth say it.
-    assert say(photographs, images)[1][-1] == "Of 3 whose true tone is known it is right in 33.3 %."
-    other = say(photographs.assign(judge_tone="plugin:fair"))[1]
-    assert other[0] == "Tones are plugin:fair's." and TONE_ON_PHOTOGRAPHS not in other
-    none = say(photographs.assign(judge_tone="none", skin_tone=np.nan, reason_tone="not read"))
-    assert (
-        none[0] == "Of 0.00 %."
-        and "judging.tone" in none[1][0]
-        and none[1][1:] == ("No tone: not read 100 %.",)
-    )
-    assert findings.skin_tone_outcomes(dalleval.skin_tone_outcomes(nothing), nothing, nothing) == []
+    # What is known of pixels on photographs stands once, where the truth of these images is not known.
+    assert (table["judge_error"] == "").all()
+    photographs = dalleval.skin_tone_outcomes(images.assign(truth_skin_tone=np.nan))
+    assert photographs["judge_error"].tolist() == [TONE_ON_PHOTOGRAPHS] + [""] * (len(table) - 1)
+    other = images.assign(truth_skin_tone=np.nan, judge_tone="plugin:fair")
+    assert (dalleval.skin_tone_outcomes(other)["judge_error"] == "").all()
 
 
 # -- attributes with the judge's error taken off -------------------------------------------------------
@@ -809,9 +739,6 @@ def test_methods_of_skin_tone_are_held_against_the_truth():
     assert found["within_0"] == found["within_1"] == pytest.approx(200 / 3)
     assert found["within_2"] == found["within_3"] == 100
     assert found["mean_difference"] == pytest.approx(2 / 3) and found["mean_tone"] == pytest.approx(8 / 3)
-    (finding,) = findings.skin_tone_truth(dalleval.skin_tone_truth(readings))
-    assert finding.estimate == pytest.approx(200 / 3) and finding.n == 3
-    assert findings.skin_tone_truth(dalleval.skin_tone_truth(readings.iloc[:0])) == []
 
 
 def test_limits_that_a_source_brings_stay():

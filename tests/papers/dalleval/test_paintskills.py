@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
-from biaslab.papers.dalleval.analysis.verdicts import RULES, shuffled, statements, verdicts
+from biaslab.papers.dalleval.analysis.verdicts import RULES, counted, shuffled, statements, verdicts
 from biaslab.prompts import dalleval as prompts
 
 # Where the middle of an object lies, for one that lies somewhere as seen from another in the middle.
@@ -131,6 +131,20 @@ def test_counts_of_the_paper_bear_no_other_class():
     )
     # GenEval's 0.9 leaves two dogs and no car.
     assert verdicts(found, asked("count", "dog", 2), rule="geneval")["correct"].item()
+
+
+def test_objects_of_the_class_asked_for_are_counted_above_the_threshold():
+    found = [
+        *[("i", "dog", 0.9), ("i", "dog", 0.71), ("i", "dog", 0.7), ("i", "car", 0.99)],
+        *[("j", "car", 0.8), ("k", "dog", 0.1), ("k", "dog", 0.95)],
+    ]
+    found = pd.DataFrame(found, columns=["image_id", "label", "score"])
+    asked = [("k", "dog"), ("i", "dog"), ("i", "car"), ("j", "dog"), ("l", "dog")]
+    asked = pd.DataFrame(asked, columns=["image_id", "object"], index=[5, 3, 3, 1, 0])
+    # What lies at the threshold does not pass it; an image that has no detection has none of anything.
+    assert counted(found, asked, 0.7).tolist() == [1, 2, 1, 0, 0]
+    assert counted(found, asked, 0.05).tolist() == [2, 3, 1, 0, 0]
+    assert counted(found.iloc[:0], asked, 0.5).tolist() == [0] * 5
 
 
 def test_counts_as_released_let_extras_of_other_classes_pass():
