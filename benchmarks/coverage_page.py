@@ -149,8 +149,8 @@ def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dic
         paradox.findings.headline(amplification, **level),
         paradox.findings.baseline(amplification, **level),
         paired.answers.overall.findings(scores, **level),
-        dalleval.findings.mad(mads, **level),
-        dalleval.findings.attribute_mean_difference(attributes, **level),
+        dalleval.answers.gender_deviation.findings(mads, **level),
+        dalleval.answers.attributes_together.findings(attributes, **level),
         triplets.answers.measured.findings(gap, **level),
         synthesis.findings.model_differences(synthesis.model_differences(units, **level), **level),
     ]

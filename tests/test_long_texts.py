@@ -4,7 +4,6 @@ None of these tests measures time: what took steps by the square of so many char
 """
 
 import nbformat
-import pandas as pd
 import pytest
 
 from biaslab.captions import indicators, paraphrase
@@ -14,7 +13,6 @@ from biaslab.judging import questions
 from biaslab.measures import captioning
 from biaslab.mitigation import endpoint
 from biaslab.papers import findings
-from biaslab.papers.dalleval import figures
 from biaslab.papers.findings import Finding
 from biaslab.papers.paired.analysis import mitigated
 from biaslab.prompts import triplets
@@ -75,11 +73,9 @@ def test_words_that_a_prompt_was_given(added):
         pairs.read(f"one nurse on the left and one {added}")
 
 
-def test_what_tables_and_findings_say():
+def test_what_findings_say():
     assert Finding("Is it?", "Yes.", estimate=1.0, n=1, of=f"people{BLANK}x").numbers
     assert findings._singular(f"images{BLANK}(naive)") == f"image{BLANK}(naive)"
-    columns = dict.fromkeys(("judge", "captions", "model"), "x") | {"value": 1.0, "n": 1}
-    assert figures.gender_judges(pd.DataFrame([{**columns, "metric": LETTERS}])) is not None
 
 
 @pytest.mark.parametrize(

@@ -294,15 +294,3 @@ def _same_tables(record, again, folder, other):
     assert len(same) >= 3
     for entry in same:
         assert (other / entry["file"]).read_bytes() == (folder / entry["file"]).read_bytes(), entry["name"]
-
-
-def test_one_question_has_one_test_in_all_tables(folder):
-    # DALL-Eval's own table and that over all papers ask the same of the same pairs of models.
-    asked = {"average": "Average gender, women above 0", "corrected_mad": "Gender: deviation from even (MAD)"}
-    own = table(folder, "dalleval_model_difference").replace({"quantity": asked})
-    own = own.rename(columns={"first": "model_a", "second": "model_b", "quantity": "measure"})
-    keys = ["model_a", "model_b", "measure"]
-    both = own.merge(table(folder, "synthesis_model_differences"), on=keys, suffixes=("", "_over_all"))
-    assert len(both) == len(own) == 6
-    for column in ("difference", "ci_low", "ci_high", "p", "p_holm", "n"):
-        assert both[column].tolist() == pytest.approx(both[f"{column}_over_all"].tolist()), column
