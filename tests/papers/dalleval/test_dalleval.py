@@ -247,7 +247,7 @@ def test_check_of_the_swatches(printed):
     assert tones["cielab"] == list(range(1, 11))
     assert tones["released"] == [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]
     # Of the script's only the fifth is right.
-    right = printed["skin_tone_check"].drop_duplicates("computation").set_index("computation")["n_right"]
+    right = printed["skin_tone_check"].drop_duplicates("computation").set_index("computation")["swatches_right"]
     assert right.to_dict() == {"cielab": 10, "released": 1, "released_signed": 1}
 
 

@@ -244,7 +244,7 @@ def skin_tone_check() -> pd.DataFrame:
     whole = whole.melt(["swatch", "colour"], var_name="computation", value_name="angle")
     whole["nearest_tone"] = skin_tone.nearest_monk_tone(whole["angle"])
     right = whole["nearest_tone"] == whole["swatch"].astype(int)
-    whole["n_right"] = right.groupby(whole["computation"]).transform("sum")
+    whole["swatches_right"] = right.groupby(whole["computation"]).transform("sum")
     return tables.of(whole, "dalleval_skin_tone_check")
 
 
