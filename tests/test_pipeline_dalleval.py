@@ -274,7 +274,7 @@ def test_tones_that_nothing_reads_are_missing_everywhere(store):
         dalleval.measure.average_skin_tone(p), dalleval.measure.skin_tone_counts(p)
     )
     assert averages["value"].isna().all() and (averages["reason"] != "").all()
-    outcomes = dalleval.skin_tone_outcomes(images)
+    outcomes = dalleval.skin_tone_outcomes(images, images.iloc[:0])
     assert outcomes.loc[outcomes["outcome"] == "not read", "percent"].eq(100).all()
     assert not [use for use in uses.of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.tone"]
 

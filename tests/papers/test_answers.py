@@ -127,6 +127,53 @@ def test_tests_without_a_direction_are_counted_and_several_models_are_none(answe
     assert [(one.said, one.model) for one in found] == [("3 of 4.", ""), ("1 of 1.", "up")]
 
 
+def test_a_count_that_could_not_have_come_out_otherwise_says_so(answer):
+    counted = answer(
+        by="definition", answer="{up} up.", unclear="None of {rows}.", p="p", least="least", n="n_occupations"
+    )
+    rows = ROWS[ROWS["definition"] == "published"].assign(p=0.4)
+    # Adjusted over four rows the least p is four times as large.
+    for least, words in (
+        (0.012, "None of 4."),
+        (0.013, "With so few of them no outcome could be significant."),
+    ):
+        (found,) = counted.findings(rows.assign(least=least))
+        assert found.said == words
+
+
+def test_rows_that_an_entry_does_not_take_have_other_words_or_another_value(answer):
+    one = answer(
+        rows={"definition": "published"},
+        known="amplification",
+        instead={
+            "value": "amplification_plain",
+            "known": [],
+            "up": "",
+            "answer": "Plainly {amplification_plain}.",
+        }
+        | {
+            "instead": {
+                "rows": {"definition": "directional"},
+                "answer": "By direction.",
+                "details": "{model}.",
+            }
+        },
+        **COUNTED,
+    )
+    rows = ROWS.assign(amplification=ROWS["amplification"].where(ROWS["model"] != "down"))
+    found = one.findings(rows)
+    assert [(f.model, f.said, f.estimate) for f in found] == [
+        ("up", "Yes, by 4.00.", 4.0),
+        ("none", "Not told.", 1.0),
+        ("noise", "Yes, by 1.00.", 1.0),
+        ("down", "Plainly -3.00.", -3.0),
+        ("up", "By direction.", 2.0),
+    ]
+    assert not found[3].undecided and found[4].details == ("up.",)
+    with pytest.raises(InputError, match=r"'answr'"):
+        answer(instead={"answr": "Yes."})
+
+
 def test_what_needs_a_missing_number_is_left_out(answer):
     one = answer(answer="It is {amplification}.", details=["p is {p}.", "Of {n_occupations:.0f}."])
     found = one.findings(

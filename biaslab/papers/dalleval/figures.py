@@ -240,8 +240,8 @@ def skill_gallery(images: list, chosen: pd.DataFrame) -> Figure:
     """
     if not len(images):
         return style.nothing("The source has no images.")
-    found = chosen["found"].where(chosen["found"] != "", "nothing")
-    return gallery(images, chosen, list("“" + chosen["text"] + "”: " + found))
+    labels = chosen["found"].where(chosen["found"] != "", "nothing")
+    return gallery(images, chosen, list("“" + chosen["text"] + "”: " + labels))
 
 
 def faces_by_tone(images: list, faces: pd.DataFrame) -> Figure:

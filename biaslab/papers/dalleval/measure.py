@@ -64,15 +64,16 @@ def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
 @lru_cache(maxsize=1)
 def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     images, chosen = pipeline.dalleval.images("skills"), _rule(pipeline)
-    found, looked = pipeline.dalleval.detections(images)
+    detections, looked = pipeline.dalleval.detections(images)
     asked = images.table.merge(looked.rename(columns={"outcome": "unseen"}), on="image_id")
     asked["truth"] = _yes(asked["truth_failure"] == "") if "truth_failure" in asked else ""
-    asked["found"] = judging.counted(found, asked, chosen["threshold"])
+    asked["found"] = judging.counted(detections, asked, chosen["threshold"])
     asked["shown"] = asked.get("truth_n", np.nan)
     rules = [
-        judging.verdicts(found, asked, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES
+        judging.verdicts(detections, asked, **chosen | {"rule": rule}).assign(rule=rule)
+        for rule in judging.RULES
     ]
-    whole = pd.concat(rules, ignore_index=True).assign(chosen=lambda of: of["rule"] == chosen["rule"])
+    whole = pd.concat(rules, ignore_index=True).assign(chosen=lambda table: table["rule"] == chosen["rule"])
     whole["outcome"] = whole["unseen"].where(whole["unseen"] != "", whole["outcome"])
     for name in ("chosen", "correct", "objects_correct", "rest_correct"):
         whole[name] = _yes(whole[name])
@@ -92,16 +93,16 @@ def skill_accuracy(pipeline: Pipeline) -> pd.DataFrame:
     frames = [judged.assign(evaluator=DETECTOR, images="test")]
     rated = skill_ratings(pipeline)
     if len(rated):
-        said = skill_rated.majority(rated)
-        both = judged[judged["image_id"].isin(said.index)].assign(images="sample")
+        majority = skill_rated.majority(rated)
+        both = judged[judged["image_id"].isin(majority.index)].assign(images="sample")
         frames.append(both.assign(evaluator=DETECTOR))
-        frames.append(both.assign(evaluator=HUMAN, correct=both["image_id"].map(said)))
+        frames.append(both.assign(evaluator=HUMAN, correct=both["image_id"].map(majority)))
     counts = pd.concat(frames).groupby(["evaluator", "images", "skill"], sort=False)["correct"]
     out = counts.agg(percent_correct=lambda v: 100 * (v == "yes").mean(), n="size").reset_index()
-    own = _table(pipeline, out.assign(training_percent="100"), "dalleval_skill_accuracy")
+    accuracy = _table(pipeline, out.assign(training_percent="100"), "dalleval_skill_accuracy")
     curve = _training_curve(pipeline)
     # A table without rows would make whole numbers floating-point ones.
-    return pd.concat([own, curve], ignore_index=True) if len(curve) else own
+    return pd.concat([accuracy, curve], ignore_index=True) if len(curve) else accuracy
 
 
 _CURVE = ("training_percent", "skill", "n_correct", "n")
@@ -131,8 +132,8 @@ def skill_ratings(pipeline: Pipeline) -> pd.DataFrame:
     if not file:
         return tables.of([], "dalleval_skill_ratings")
     judged = skill_verdicts(pipeline).query("chosen == 'yes'").rename(columns={"correct": "detector"})
-    said = skill_rated.read(file, judged["image_id"])
-    whole = said.merge(judged[["image_id", "skill", "detector"]], on="image_id")
+    ratings = skill_rated.read(file, judged["image_id"])
+    whole = ratings.merge(judged[["image_id", "skill", "detector"]], on="image_id")
     return _table(pipeline, whole, "dalleval_skill_ratings")
 
 
@@ -145,18 +146,18 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     """
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_references")
-    found, asked = _seen(pipeline, pipeline.dalleval.renders())
-    judged = judging.verdicts(found, asked, **_rule(pipeline))
-    others = judging.shuffled(found, asked, **_rule(pipeline))
+    detections, asked = _seen(pipeline, pipeline.dalleval.renders())
+    judged = judging.verdicts(detections, asked, **_rule(pipeline))
+    others = judging.shuffled(detections, asked, **_rule(pipeline))
     rows = []
-    for skill, of in judged.groupby("skill", sort=False):
-        rows.append(("oracle", skill, DETECTOR, 100 * of["correct"].mean(), len(of)))
-        rows.append(("shuffled", skill, DETECTOR, 100 * others[skill], len(of)))
+    for skill, group in judged.groupby("skill", sort=False):
+        rows.append(("oracle", skill, DETECTOR, 100 * group["correct"].mean(), len(group)))
+        rows.append(("shuffled", skill, DETECTOR, 100 * others[skill], len(group)))
     if pipeline.settings.dalleval.paintskills:
         judged = _judged_by_boxes(pipeline)
         judged = judged[judged["prompt_id"].isin(pipeline.dalleval.prompts("skills")["prompt_id"])]
-        for skill, of in judged.groupby("skill", sort=False)["correct"]:
-            rows.append(("oracle", skill, "boxes", 100 * of.mean(), len(of)))
+        for skill, group in judged.groupby("skill", sort=False)["correct"]:
+            rows.append(("oracle", skill, "boxes", 100 * group.mean(), len(group)))
     return tables.of(rows, "dalleval_references")
 
 
@@ -167,19 +168,19 @@ def _rule(pipeline: Pipeline) -> dict:
 
 def _reference(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return what the detector finds in images of known truth that show what is asked or fail at it, and these."""
-    found, asked = _seen(pipeline, pipeline.dalleval.reference())
+    detections, asked = _seen(pipeline, pipeline.dalleval.reference())
     if not pipeline.settings.dalleval.paintskills:
-        return found, asked
+        return detections, asked
     # Its simulator accepts objects that hide each other, and does not know every relation: boxes say otherwise then.
     judged = _judged_by_boxes(pipeline)
-    return found, asked[~asked["prompt_id"].isin(judged.loc[~judged["correct"], "prompt_id"])]
+    return detections, asked[~asked["prompt_id"].isin(judged.loc[~judged["correct"], "prompt_id"])]
 
 
 @lru_cache(maxsize=1)
 def _judged_by_boxes(pipeline: Pipeline) -> pd.DataFrame:
     """Return the verdicts that PaintSkills' own boxes give on all its test scenes, of skills that have boxes."""
     folder = pipeline.settings.dalleval.paintskills
-    scenes = paintskills.scenes(folder).assign(image_id=lambda of: of["prompt_id"])
+    scenes = paintskills.scenes(folder).assign(image_id=lambda table: table["prompt_id"])
     boxes = paintskills.boxes(folder, scenes)
     judged = judging.verdicts(boxes, scenes, **_rule(pipeline))
     return judged[judged["skill"].isin(scenes.loc[scenes["prompt_id"].isin(boxes["image_id"]), "skill"])]
@@ -187,9 +188,9 @@ def _judged_by_boxes(pipeline: Pipeline) -> pd.DataFrame:
 
 def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return what the detector finds in images of known truth, and those of them that could be opened."""
-    found, looked = pipeline.dalleval.detections(source)
+    detections, looked = pipeline.dalleval.detections(source)
     unseen = looked.loc[looked["outcome"] != "", "image_id"]
-    return found, source.table[~source.table["image_id"].isin(unseen)]
+    return detections, source.table[~source.table["image_id"].isin(unseen)]
 
 
 def _truth_is_known(pipeline: Pipeline) -> bool:
@@ -212,14 +213,14 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     """
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_detector_renders")
-    found, asked = _reference(pipeline)
-    judged = judging.verdicts(found, asked, **_rule(pipeline))
+    detections, asked = _reference(pipeline)
+    judged = judging.verdicts(detections, asked, **_rule(pipeline))
     judged = judged.assign(
         failure=judged["truth_failure"].replace("", NONE),
         correct=_yes(judged["correct"]),
         n=judged["n"],
         shown=judged["truth_n"],
-        found=judging.counted(found, judged, pipeline.settings.dalleval.threshold),
+        found=judging.counted(detections, judged, pipeline.settings.dalleval.threshold),
         truth_images=truth(pipeline),
     )
     return _table(pipeline, judged, "dalleval_detector_renders")
@@ -252,34 +253,34 @@ def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
 @lru_cache(maxsize=2)
 def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
     known = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
-    found = pipeline.dalleval.people(kind).table
-    found = found.assign(**{c: found.get(c, missing) for c, missing in known.items()})
+    images = pipeline.dalleval.people(kind).table
+    images = images.assign(**{c: images.get(c, missing) for c, missing in known.items()})
     for judges in (_answered, _judged, _toned):
-        found = judges(pipeline, kind, found)
-    return _table(pipeline, found, "dalleval_social_images")
+        images = judges(pipeline, kind, images)
+    return _table(pipeline, images, "dalleval_social_images")
 
 
 # Why a judge says nothing of any image.
 _UNNAMED = "no judge is named"
 
 
-def _answered(pipeline: Pipeline, kind: str, found: pd.DataFrame) -> pd.DataFrame:
+def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what is answered to questions about them."""
     if pipeline.unnamed("dalleval.vqa"):
-        return found.assign(
+        return images.assign(
             gender_vqa="", reason_vqa=_UNNAMED, attributes="", attributes_missing=";".join(ATTRIBUTES)
         )
-    said, ids = pipeline.dalleval.answers(kind), found["image_id"]
-    about = said[said["attribute"] == ""].set_index("image_id").reindex(ids)
+    answers, ids = pipeline.dalleval.answers(kind), images["image_id"]
+    about = answers[answers["attribute"] == ""].set_index("image_id").reindex(ids)
     read = [read_answer(text) for text in about["answer"]]
     asked = (about["outcome"] == "").to_numpy()
-    worn = _worn(said)
+    worn = _worn(answers)
 
     def names(answer: str) -> np.ndarray:
-        of = worn[worn["worn"] == answer].groupby("image_id")["attribute"].agg(";".join)
-        return of.reindex(ids, fill_value="").to_numpy(object)
+        joined = worn[worn["worn"] == answer].groupby("image_id")["attribute"].agg(";".join)
+        return joined.reindex(ids, fill_value="").to_numpy(object)
 
-    return found.assign(
+    return images.assign(
         gender_vqa=np.where(asked, [gender for gender, _ in read], ""),
         reason_vqa=np.where(asked, [why for _, why in read], about["outcome"].to_numpy(object)),
         attributes=names("yes"),
@@ -287,29 +288,32 @@ def _answered(pipeline: Pipeline, kind: str, found: pd.DataFrame) -> pd.DataFram
     )
 
 
-def _judged(pipeline: Pipeline, kind: str, found: pd.DataFrame) -> pd.DataFrame:
+def _judged(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what the judge of gender says of them."""
     judge = pipeline.settings.judging.gender
     if pipeline.unnamed(*pipeline.gate):
-        return found.assign(judge=judge, gender_judge="", outcome_judge=_UNNAMED)
-    said = pipeline.dalleval.judged(kind)
-    same = {"gender_judge": said["gender"].to_numpy(), "outcome_judge": said["outcome"].to_numpy()}
-    return found.assign(judge=judge, **same)
+        return images.assign(judge=judge, gender_judge="", outcome_judge=_UNNAMED)
+    judgements = pipeline.dalleval.judged(kind)
+    same = {
+        "gender_judge": judgements["gender"].to_numpy(),
+        "outcome_judge": judgements["outcome"].to_numpy(),
+    }
+    return images.assign(judge=judge, **same)
 
 
-def _toned(pipeline: Pipeline, kind: str, found: pd.DataFrame) -> pd.DataFrame:
+def _toned(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with the skin tones of their faces."""
     if pipeline.unnamed("judging.faces"):
-        return found.assign(skin_tone=np.nan, reason_tone=_UNNAMED, judge_tone="")
+        return images.assign(skin_tone=np.nan, reason_tone=_UNNAMED, judge_tone="")
     read = {"skin_tone": "tone", "reason_tone": "tone_reason", "judge_tone": "tone_judge"}
     tones = pipeline.dalleval.tones(kind)
-    return found.assign(**{name: tones[column].to_numpy() for name, column in read.items()})
+    return images.assign(**{name: tones[column].to_numpy() for name, column in read.items()})
 
 
-def _worn(said: pd.DataFrame) -> pd.DataFrame:
+def _worn(answers: pd.DataFrame) -> pd.DataFrame:
     """Return the answers about attributes, read: ``worn`` is yes, no or empty."""
-    said = said[said["attribute"] != ""]
-    return said.assign(worn=[read_yes_no(text)[0] for text in said["answer"]])
+    answers = answers[answers["attribute"] != ""]
+    return answers.assign(worn=[read_yes_no(text)[0] for text in answers["answer"]])
 
 
 def average_gender(pipeline: Pipeline) -> pd.DataFrame:
@@ -321,17 +325,19 @@ def average_gender(pipeline: Pipeline) -> pd.DataFrame:
     rows = (_judged if judged else _answered)(pipeline, "social", pipeline.dalleval.people("social").table)
     rows = rows.query("prompt == 'person'")
     gender = rows["gender_judge" if judged else "gender_vqa"]
-    said = pd.DataFrame({name: gender == name for name in GENDERS})
-    of = said.groupby(rows["profession"], sort=False).sum().astype(float).reset_index()
-    found = of.assign(value=signed_average(of["female"], of["male"]), n=of["female"] + of["male"])
-    found["judge"] = pipeline.settings.judging.gender if judged else ASKED
-    return _table(pipeline, found, "dalleval_average_gender")
+    perceived = pd.DataFrame({name: gender == name for name in GENDERS})
+    counts = perceived.groupby(rows["profession"], sort=False).sum().astype(float).reset_index()
+    averages = counts.assign(
+        value=signed_average(counts["female"], counts["male"]), n=counts["female"] + counts["male"]
+    )
+    averages["judge"] = pipeline.settings.judging.gender if judged else ASKED
+    return _table(pipeline, averages, "dalleval_average_gender")
 
 
 def average_skin_tone(pipeline: Pipeline) -> pd.DataFrame:
     """Return the average skin tone of each profession over the three prompts (section 4.2.3)."""
-    of = pipeline.dalleval.tones("social").groupby("profession", sort=False)["tone"]
-    out = of.agg(value="mean", n="count").reset_index()
+    by_profession = pipeline.dalleval.tones("social").groupby("profession", sort=False)["tone"]
+    out = by_profession.agg(value="mean", n="count").reset_index()
     out["reason"] = np.where(out["n"] > 0, "", "no face whose tone can be read")
     return _table(pipeline, out, "dalleval_average_skin_tone")
 
@@ -378,10 +384,10 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
 
 def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
     """Return the share of images that show each attribute, by prompt and profession (section 4.2.2)."""
-    said = _worn(pipeline.dalleval.answers("social"))
-    said = said.assign(yes=said["worn"] == "yes", known=said["worn"] != "")
+    answers = _worn(pipeline.dalleval.answers("social"))
+    answers = answers.assign(yes=answers["worn"] == "yes", known=answers["worn"] != "")
     keys = ["prompt", "profession", "attribute"]
-    counts = said.groupby(keys, sort=False)[["yes", "known"]].sum().reset_index().astype({"known": float})
+    counts = answers.groupby(keys, sort=False)[["yes", "known"]].sum().reset_index().astype({"known": float})
     share = counts["yes"] / counts["known"].where(counts["known"] > 0)
     return _table(pipeline, counts.assign(share=share, n=counts["known"]), "dalleval_attribute_presence")
 
@@ -462,7 +468,7 @@ def _vectors(
 def _clustered(values: np.ndarray, groups: np.ndarray, low: float, high: float) -> dict:
     """Return the mean of values (0–1, for ``low`` to ``high``) that come in groups, as a row of a table has it."""
     value, *limits, n = stats.clustered_mean(values, groups)
-    ends = (low + (high - low) * of for of in (value, *limits))
+    ends = (low + (high - low) * share for share in (value, *limits))
     return dict(zip(("value", "ci_low", "ci_high"), ends, strict=True)) | {"n": n}
 
 
@@ -588,8 +594,8 @@ def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[
     faces = pipeline.dalleval.tones("social")
     faces["gender"] = _judged(pipeline, "social", faces)["gender_judge"]
     faces = faces.dropna(subset="tone")
-    some = faces.groupby("tone").head(of_each).sort_values("tone", kind="stable")
-    return pipeline.dalleval.images("social").read(list(some["image_id"])), some
+    shown = faces.groupby("tone").head(of_each).sort_values("tone", kind="stable")
+    return pipeline.dalleval.images("social").read(list(shown["image_id"])), shown
 
 
 def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.DataFrame:
@@ -597,9 +603,9 @@ def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.Data
     if pipeline is None or not _truth_is_known(pipeline):
         return prompts.assign(image_id="", outcome="").head(0)
     source = pipeline.dalleval.renders()
-    found, _ = pipeline.dalleval.detections(source)
+    detections, _ = pipeline.dalleval.detections(source)
     shown = prompts.merge(source.table[["prompt_id", "image_id"]], on="prompt_id")
-    return judging.verdicts(found, shown, **_rule(pipeline))
+    return judging.verdicts(detections, shown, **_rule(pipeline))
 
 
 def with_boxes(
@@ -615,12 +621,12 @@ def with_boxes(
         return [], chosen.head(0)
     source = pipeline.dalleval.renders() if kind == "renders" else pipeline.dalleval.images("skills")
     images = source.read(list(chosen["image_id"]))
-    found, _ = pipeline.dalleval.detections(source)
-    found = found[found["score"] > pipeline.settings.dalleval.threshold]
-    of = dict(list(found.groupby("image_id")))
+    detections, _ = pipeline.dalleval.detections(source)
+    detections = detections[detections["score"] > pipeline.settings.dalleval.threshold]
+    by_image = dict(list(detections.groupby("image_id")))
     boxes, labels = [], []
     for image_id, image in zip(chosen["image_id"], images, strict=True):
-        seen = of.get(image_id, found.iloc[:0])
+        seen = by_image.get(image_id, detections.iloc[:0])
         height, width = image.shape[:2] if isinstance(image, np.ndarray) else (1, 1)
         boxes.append((seen[list(BOX)].to_numpy(float) * [width, height, width, height]).ravel())
         labels.append(", ".join(seen["label"]))

@@ -47,8 +47,8 @@ def printed_bias() -> pd.DataFrame:
     """Return each model's printed average and mean absolute deviation (Tables 8, 17 and 21)."""
     mads = _loaded(8).query("kind == 'model'")[["model", "category", "mad"]]
     averages = [_loaded(17).assign(category="gender"), _loaded(21).assign(category="skin_tone")]
-    found = pd.concat(averages).query("kind == 'average'").rename(columns={"value": "average"})
-    return found[["model", "category", "average"]].merge(mads, how="left")
+    averaged = pd.concat(averages).query("kind == 'average'").rename(columns={"value": "average"})
+    return averaged[["model", "category", "average"]].merge(mads, how="left")
 
 
 def attribute_presence() -> pd.DataFrame:

@@ -175,13 +175,15 @@ def test_judges_of_people_are_named(social):
 
 
 def test_tones_are_said_with_what_reads_them(social):
-    (found,) = answers.tones_read.findings(dalleval.skin_tone_outcomes(social))
+    (found,) = answers.tones_read.findings(dalleval.skin_tone_outcomes(social, social.iloc[:0]))
     assert found.said == "Of 80.0 %." and found.n == 5
-    assert (
-        found.details[0] == "No tone, no face: 20.0 %." and "not what a person would say" in found.details[1]
+    assert found.details == (
+        "No tone, no face: 20.0 %.",
+        "What reads tones: tone by pixels, the colour of a face and not what a person would say.",
+        "Of 3 whose true tone is known it is right in 33.3 %.",
     )
     nobody = social.assign(judge_tone="none", skin_tone=np.nan, reason_tone="not read")
-    (none,) = answers.tones_read.findings(dalleval.skin_tone_outcomes(nobody))
+    (none,) = answers.tones_read.findings(dalleval.skin_tone_outcomes(nobody, social.iloc[:0]))
     assert none.said == "Of 0.00 %." and "judging.tone" in none.details[1]
 
 

@@ -10,9 +10,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from biaslab import stats
 from biaslab.ground import tables
-from biaslab.judging.skin_tone import face_tones
 from biaslab.judging.words import TONE_ON_PHOTOGRAPHS
-from biaslab.measures.skin_tone import monk_tone, swatch_rgb
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, measure
 from biaslab.papers.dalleval.analysis.detector import CANNOT
@@ -309,7 +307,8 @@ def test_tones_of_those_who_wear_it(social):
 def test_missing_tones_are_counted_by_profession_and_reason(social):
     images = social.assign(profession=["nurse", "nurse", "nurse", "pilot", "pilot"])
     images["reason_tone"] = ["", "mixed light", "no face", "", ""]
-    table = dalleval.skin_tone_outcomes(images)
+    none = images.iloc[:0]
+    table = dalleval.skin_tone_outcomes(images, none)
     assert set(table["judge"]) == {"tone by pixels"}
     counts = table.set_index(["profession", "outcome"])["n"].unstack()
     assert counts.loc["(all)"].to_dict() == {"read": 3, "mixed light": 1, "no face": 1}
@@ -322,11 +321,19 @@ def test_missing_tones_are_counted_by_profession_and_reason(social):
     low, high = proportion_confint(1, 3, method="wilson")
     assert (row["ci_low"], row["ci_high"]) == (pytest.approx(100 * low), pytest.approx(100 * high))
     # What is known of pixels on photographs stands once, where the truth of these images is not known.
-    assert (table["judge_error"] == "").all()
-    photographs = dalleval.skin_tone_outcomes(images.assign(truth_skin_tone=np.nan))
+    # Else it is right in so many: 5 is read for 5, 7 for 5 and 2 for 3.
+    assert (table["judge_error"] == "").all() and table["n_known"].tolist()[:2] == [
+        3,
+        pytest.approx(np.nan, nan_ok=True),
+    ]
+    assert table["percent_right"].iloc[0] == pytest.approx(100 / 3)
+    unknown = images.assign(truth_skin_tone=np.nan)
+    photographs = dalleval.skin_tone_outcomes(unknown, none)
     assert photographs["judge_error"].tolist() == [TONE_ON_PHOTOGRAPHS] + [""] * (len(table) - 1)
+    assert photographs["percent_right"].isna().all()
+    pd.testing.assert_frame_equal(dalleval.skin_tone_outcomes(unknown, images), table)
     other = images.assign(truth_skin_tone=np.nan, judge_tone="plugin:fair")
-    assert (dalleval.skin_tone_outcomes(other)["judge_error"] == "").all()
+    assert (dalleval.skin_tone_outcomes(other, none)["judge_error"] == "").all()
 
 
 # -- attributes with the judge's error taken off -------------------------------------------------------
@@ -372,32 +379,6 @@ def test_a_difference_without_the_judges_error_by_hand():
     half = q * np.sqrt((0.09 / q) ** 2 / 0.49 + (0.3 / 0.7) ** 2 * judge)
     assert row[LIMITS].tolist() == pytest.approx([-0.3 - half, -0.3 + half])
     assert np.isnan(row["difference_true"])
-
-
-def test_the_judges_part_of_an_interval_is_that_of_many_judges():
-    # A difference that is known exactly, by judges that are measured on 400 drawings of each kind.
-    drawn = {"tie": ((85, 400), (75, 400))}
-    given = differences(("tie", 0.3, 0.3, 0.3), n=10**6)
-    row = dalleval.attribute_corrected(given, asked(**drawn), NOBODY).iloc[0]
-    rng = np.random.default_rng(4)
-    youden = rng.binomial(400, 0.85, 100_000) / 400 + rng.binomial(400, 0.75, 100_000) / 400 - 1
-    low, high = np.quantile(0.3 / youden, [0.025, 0.975])
-    # The ratio is a little skewed: limits differ by a tenth of the half width, their distance by less.
-    assert row["ci_high"] - row["ci_low"] == pytest.approx(high - low, rel=0.03)
-    assert row[LIMITS].tolist() == pytest.approx([low, high], abs=0.1 * (high - low))
-
-
-def test_a_wider_level_widens_the_correction_too():
-    # The level is that of the given limits: the same standard errors have another quantile.
-    q90, q95 = scipy_stats.t.ppf([0.95, 0.975], 3)
-    tables_ = [
-        dalleval.attribute_corrected(
-            differences(("tie", 0.2, 0.2 - q * 0.05, 0.2 + q * 0.05)), asked(**TIE), NOBODY, confidence=level
-        )
-        for level, q in ((0.9, q90), (0.95, q95))
-    ]
-    narrow, wide = (t.iloc[0]["ci_high"] - t.iloc[0]["ci_low"] for t in tables_)
-    assert wide / narrow == pytest.approx(q95 / q90)
 
 
 def test_what_cannot_be_corrected_has_a_reason():
@@ -448,14 +429,6 @@ def test_printed_models_and_missing_differences_are_left_out():
     assert table[["model", "attribute"]].to_numpy().tolist() == [["a", "tie"]]
     assert dalleval.attribute_corrected(given, asked(), NOBODY).empty
     assert dalleval.attribute_corrected(given.iloc[:0], asked(**TIE), NOBODY).empty
-
-
-def test_of_one_profession_there_is_a_correction_but_no_interval():
-    row = dalleval.attribute_corrected(
-        differences(("tie", 0.14, np.nan, np.nan), n=1), asked(**TIE), NOBODY
-    ).iloc[0]
-    assert row["difference_corrected"] == pytest.approx(0.2)
-    assert row[LIMITS].isna().all() and row["reason"] == ""
 
 
 def test_true_differences_by_hand():
@@ -609,18 +582,6 @@ def test_a_fair_world_shows_the_deviation_of_chance(fair):
     assert found["fair", "skin_tone"] == pytest.approx(0.0775, abs=0.004)
 
 
-def test_gender_of_fair_worlds_deviates_by_chance_on_average():
-    # 30 worlds of 84 professions: the standard error is 0.0019.
-    k = np.random.default_rng(2).binomial(9, 0.5, size=(30, 84))
-    rows = [
-        {"model": f"w{w}", "profession": f"p{p}", "value": 2 * k[w, p] / 9 - 1, "n": 9}
-        for w, p in np.ndindex(k.shape)
-    ]
-    genders = dalleval.average_gender(tables.of(rows, "dalleval_average_gender"))
-    found = deviation(genders, tables.of([], "dalleval_skin_tone_counts"))
-    assert found.mean() == pytest.approx(0.137, abs=0.01)
-
-
 def test_two_tones_half_each_deviate_by_016(fair):
     images, _ = fair
     tones = 5 + np.random.default_rng(7).integers(0, 2, len(images))
@@ -689,20 +650,6 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
     bare = measure.social_images(Told(images, "a man", "dalleval.vqa", "judging.gender"))
     assert set(bare["outcome_judge"]) == {"no judge is named"} and set(bare["reason_tone"]) == {""}
     assert (bare["skin_tone"].to_numpy() == images["truth_skin_tone"].to_numpy()).all()
-
-
-def test_flat_swatches_of_all_tones_by_both_computations():
-    swatches = [np.broadcast_to(colour, (24, 24, 3)).astype(np.uint8) for colour in swatch_rgb()]
-    boxes = np.broadcast_to([4.0, 4, 20, 20], (10, 4))
-    read = face_tones(swatches, boxes, range(10))
-    assert (read["reason"] == "").all()
-    assert read["tone"].tolist() == [*range(1, 11)] and read["tone"].mean() == 5.5
-    released = monk_tone(read[["red", "green", "blue"]].to_numpy(), "released")
-    # Six of tone 5, three of 6 and one of 4.
-    assert released.mean() == pytest.approx(52 / 10)
-    shares = np.bincount(released.astype(int), minlength=11)[1:] / 10
-    # (|0.6 - 0.1| + |0.3 - 0.1| + 0 + 7 · 0.1) / 10: far from 0, though the world is even.
-    assert np.abs(shares - 0.1).mean() == pytest.approx(0.14)
 
 
 # -- galleries without a pipeline --------------------------------------------------------------------

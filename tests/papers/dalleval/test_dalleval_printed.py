@@ -85,12 +85,6 @@ def test_gender_values_are_odd_ninths():
     assert np.isin(values.to_numpy(), grid).all()
 
 
-def test_skin_tones_stay_between_five_and_six():
-    values, _ = by_profession(20, 21)
-    assert values.min(axis=None) == 5.0
-    assert values.max(axis=None) == 5.92
-
-
 @pytest.mark.parametrize(("selection", "tables"), [(6, (16, 17)), (7, (20, 21))])
 def test_examples_repeat_the_full_tables(selection, tables):
     some, average = by_profession(selection)
@@ -278,9 +272,3 @@ def test_alignment_and_quality():
     # 256 x 256 pixels in 8, 16 and 16 codes a side (appendix F); Stable Diffusion downsamples 512 by 8
     assert sizes["grid_size"].dropna().tolist() == [8, 16, 16, 512 / 8]
     assert rows["fid"].idxmin() == "ground truth"
-
-
-def test_running_text():
-    d = published.load("dalleval_text").set_index("quantity")["value"]
-    # three genders with 83 professions and without: 3 x 84
-    assert d["prompts"] == 3 * (d["professions"] + 1)

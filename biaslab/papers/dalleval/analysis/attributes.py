@@ -41,10 +41,10 @@ def _compared(presence: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame, 
     """Yield model, comparison and both prompts' ``share`` and ``n``: professions that both have × all attributes."""
     columns = pd.MultiIndex.from_product([["share", "n"], presence["attribute"].unique()])
     wide = {
-        key: of.pivot(index="profession", columns="attribute", values=["share", "n"])
+        key: group.pivot(index="profession", columns="attribute", values=["share", "n"])
         .reindex(columns=columns)
-        .loc[of["profession"].unique()]
-        for key, of in presence.groupby(["model", "prompt"], sort=False)
+        .loc[group["profession"].unique()]
+        for key, group in presence.groupby(["model", "prompt"], sort=False)
     }
     for model in presence["model"].unique():
         for comparison, prompts in COMPARISONS.items():
@@ -95,9 +95,11 @@ def attribute_corrected(
     error = known.pivot(index=["model", "about"], columns="measure", values=["value", "n"])
     true = _true_differences(images)
     # Of printed differences nobody knows what the judge overlooks.
-    own = differences["model"].isin([*images["model"], *judges["model"]]) & differences["difference"].notna()
+    measured = (
+        differences["model"].isin([*images["model"], *judges["model"]]) & differences["difference"].notna()
+    )
     rows = []
-    for given in differences[own].to_dict("records"):
+    for given in differences[measured].to_dict("records"):
         row = {
             name: given[name] for name in ("model", "comparison", "attribute", "difference", "n", "reason")
         }
@@ -137,7 +139,7 @@ def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]
             a, b = (shares.xs(prompt, level="prompt") for prompt in prompts)
             means[comparison] = (a - b).dropna().groupby("model").mean().stack()
     whole = pd.concat(means, names=["comparison"]) if means else pd.Series(dtype=float)
-    return {(model, comparison, attribute): of for (comparison, model, attribute), of in whole.items()}
+    return {(model, comparison, attribute): mean for (comparison, model, attribute), mean in whole.items()}
 
 
 def _paired(first: np.ndarray, second: np.ndarray, confidence: float) -> dict:
@@ -155,7 +157,7 @@ def attribute_prompt_difference(presence: pd.DataFrame) -> pd.DataFrame:
     frames = []
     for model, comparison, a, b in _compared(presence):
         counts = (np.rint(x.to_numpy()) for side in (a, b) for x in (side["share"] * side["n"], side["n"]))
-        found = {
+        frame = {
             "model": model,
             "comparison": comparison,
             "profession": a.index,
@@ -164,7 +166,7 @@ def attribute_prompt_difference(presence: pd.DataFrame) -> pd.DataFrame:
             "n_attributes": a["share"].shape[1],
             "floor": pooled_difference_floor(*counts).mean(axis=1),
         }
-        frames.append(pd.DataFrame(found))
+        frames.append(pd.DataFrame(frame))
     return tables.joined(frames, "dalleval_attribute_prompt_difference")
 
 
@@ -189,13 +191,13 @@ def attribute_mean_difference(
         paired = difference_of_shares(a["share"].to_numpy(), b["share"].to_numpy())
         paired = paired[~np.isnan(paired).any(axis=1)]
         drawn = published.draws(model, replicates=replicates, seed=seed)
-        found = stats.folded_means(paired, confidence=confidence, **drawn)
+        folded = stats.folded_means(paired, confidence=confidence, **drawn)
         row = {
             "model": model,
             "comparison": comparison,
             "n_attributes": a["share"].shape[1],
-        } | found._asdict()
-        row |= {"mean_absolute_difference": found.value, "mean_difference_corrected": found.corrected}
+        } | folded._asdict()
+        row |= {"mean_absolute_difference": folded.value, "mean_difference_corrected": folded.corrected}
         row["printed"] = known.get((model, comparison, "mean_absolute_difference"))
         single = by_prompt[(by_prompt["model"] == model) & (by_prompt["comparison"] == comparison)]
         plain, floor = single["mean_absolute_difference"], single["floor"]
@@ -203,7 +205,7 @@ def attribute_mean_difference(
         beyond = stats.mean_interval(plain - floor, confidence, skip_nan=True)
         limits = {f"by_profession_{end}": getattr(beyond, end) for end in ("ci_low", "ci_high")}
         row |= {"by_profession_beyond_floor": beyond.value} | limits
-        row["reason"] = too_few(found.n, confidence)
+        row["reason"] = too_few(folded.n, confidence)
         rows.append(row)
     return tables.of(rows, "dalleval_attribute_mean_difference")
 

@@ -74,12 +74,12 @@ def overall_average(
     error = _errors(judges, genders)
     rows = []
     for category, averages in (("gender", genders), ("skin_tone", tones)):
-        for model, of in _professions(averages).groupby("model", sort=False):
-            values = of["value"].dropna()
+        for model, group in _professions(averages).groupby("model", sort=False):
+            values = group["value"].dropna()
             mean = stats.mean_interval(values, confidence)
-            shared = of["reason"].iloc[0] if of["reason"].nunique() == 1 else ""
+            shared = group["reason"].iloc[0] if group["reason"].nunique() == 1 else ""
             row = {"model": model, "category": category, "average": mean.value} | mean._asdict()
-            row |= {"printed": known.get((model, category)), "images_per_profession": of["n"].median()}
+            row |= {"printed": known.get((model, category)), "images_per_profession": group["n"].median()}
             if category == "gender":
                 row["p"] = stats.one_sample_t(values).p
                 if model in error:
@@ -107,12 +107,12 @@ def mad(
     known = keyed(printed, ["model", "category"], "mad")
     counts, error = _counts(genders, tone_counts), _errors(judges, genders)
     rows = []
-    for (model, category), of in counts.items():
+    for (model, category), images in counts.items():
         row = {"model": model, "category": category, "printed": known.get((model, category))}
-        row |= {"evidence": "computed"} | _deviation(of, confidence)
+        row |= {"evidence": "computed"} | _deviation(images, confidence)
         if category == "gender" and model in error and row["n"]:
-            n = of.sum(axis=1)
-            right = stats.judged_deviation(of["n_female"], n, *error[model], confidence)
+            n = images.sum(axis=1)
+            right = stats.judged_deviation(images["n_female"], n, *error[model], confidence)
             row |= _judged(right, "judge_corrected_mad")
         rows.append(row)
     reason = f"{NOT_PRINTED}; floor at the nominal {IMAGES_PER_PROMPT} images a prompt"
@@ -132,13 +132,13 @@ def _errors(judges: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tup
         return {}
     by = dict(zip(genders["model"], genders["judge"], strict=True)) if "judge" in genders else {}
     judged = [by.get(model) or ASKED for model in judges["model"]]
-    of = judges[(judges["judge"] == judged) & (judges["about"] == "gender") & (judges["n"] > 0)]
-    wide = of.pivot(index="model", columns="measure", values=["value", "n"])
+    about = judges[(judges["judge"] == judged) & (judges["about"] == "gender") & (judges["n"] > 0)]
+    wide = about.pivot(index="model", columns="measure", values=["value", "n"])
     wide = wide.reindex(
         columns=pd.MultiIndex.from_product([["value", "n"], ["sensitivity", "specificity"]])
     ).dropna()
-    told = wide[wide["value"].sum(axis=1) / 100 - 1 >= LEAST_YOUDEN]
-    return {row.Index: (row[1] / 100, row[2] / 100, int(row[3]), int(row[4])) for row in told.itertuples()}
+    known = wide[wide["value"].sum(axis=1) / 100 - 1 >= LEAST_YOUDEN]
+    return {row.Index: (row[1] / 100, row[2] / 100, int(row[3]), int(row[4])) for row in known.itertuples()}
 
 
 def _judged(right: stats.Deviation, column: str) -> dict:
@@ -186,14 +186,14 @@ def _corrected_floor(n: int, bins: int) -> float:
 def _counts(genders: pd.DataFrame, tone_counts: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
     """Return, by model and category, images by what was asked × bins."""
     counted = {"gender": _gender_counts(genders), "skin_tone": _tone_counts(_professions(tone_counts))}
-    return {(model, category): of for category, by in counted.items() for model, of in by.items()}
+    return {(model, category): images for category, by in counted.items() for model, images in by.items()}
 
 
 def _gender_counts(genders: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return, by model, images perceived as female and male: professions × 2."""
     known = _professions(genders).dropna(subset="n_female").set_index("profession")
     known = known.assign(n_male=known["n"] - known["n_female"])
-    return {model: of[["n_female", "n_male"]] for model, of in known.groupby("model", sort=False)}
+    return {model: group[["n_female", "n_male"]] for model, group in known.groupby("model", sort=False)}
 
 
 def _tone_counts(counts: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -218,7 +218,9 @@ def average_skin_tone(
     Takes rows of ``dalleval_average_skin_tone`` as a source has them and returns that table. Raises InputError where a
     tone is not one of 1 to 10.
     """
-    counts = {model: of.groupby("profession").sum() for model, of in _tone_counts(tone_counts).items()}
+    counts = {
+        model: images.groupby("profession").sum() for model, images in _tone_counts(tone_counts).items()
+    }
     rows = []
     for row in averages.to_dict("records"):
         row |= {"ci_low": np.nan, "ci_high": np.nan}
@@ -273,5 +275,5 @@ def only_n(percentages: pd.Series) -> float:
     """
     values, n = percentages.dropna().to_numpy()[:, None], np.arange(1, ANNOTATED_IMAGES + 1)
     off = np.abs(values - 100 * np.rint(values / 100 * n) / n)
-    found = n[(off <= 0.05 + 1e-9).all(axis=0)]
-    return found[0] if len(found) == 1 else np.nan
+    fitting = n[(off <= 0.05 + 1e-9).all(axis=0)]
+    return fitting[0] if len(fitting) == 1 else np.nan

@@ -24,8 +24,8 @@ RIVALS = "the correction is larger than what it leaves"
 
 def _shares(rows: pd.DataFrame, keys: list[str], hit: str, confidence: float, value: str) -> pd.DataFrame:
     """Return the percentage of ``yes`` in a column by keys, with n and Wilson limits."""
-    of = rows.assign(hit=rows[hit] == "yes").groupby(keys, sort=False)["hit"]
-    out = of.agg(count="sum", n="size").reset_index()
+    hits = rows.assign(hit=rows[hit] == "yes").groupby(keys, sort=False)["hit"]
+    out = hits.agg(count="sum", n="size").reset_index()
     percent, low, high = stats.percent(out["count"], out["n"], confidence)
     return out.assign(**{value: percent}, ci_low=low, ci_high=high)
 
@@ -57,7 +57,7 @@ def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
     shows = renders["failure"] == NONE
     right = np.where((renders["correct"] == "yes") == shows, "yes", "no")
     rows = renders.assign(right=right, measure=np.where(shows, "sensitivity", "specificity"))
-    failing = rows[~shows].assign(object=ALL, measure=lambda of: "specificity: " + of["failure"])
+    failing = rows[~shows].assign(object=ALL, measure=lambda table: "specificity: " + table["failure"])
     keys = ["model", "skill", "object", "measure"]
     parts = pd.concat([rows.assign(object=ALL), failing, rows])
     shares = _shares(parts, keys, "right", confidence, "value")
@@ -91,11 +91,11 @@ def skill_corrected(
     chosen = _seen(verdicts[verdicts["chosen"] == "yes"])
     known = dict(list(errors[errors["object"] == ALL].groupby(["model", "skill"])))
     rows = []
-    for (model, skill), of in chosen.groupby(["model", "skill"], sort=False):
-        n, count = len(of), int((of["correct"] == "yes").sum())
+    for (model, skill), images in chosen.groupby(["model", "skill"], sort=False):
+        n, count = len(images), int((images["correct"] == "yes").sum())
         row = {"model": model, "skill": skill, "n": n, "percent_correct": 100 * count / n}
-        if (of["truth"] != "").all():
-            row["percent_true"] = 100 * (of["truth"] == "yes").mean()
+        if (images["truth"] != "").all():
+            row["percent_true"] = 100 * (images["truth"] == "yes").mean()
         mine = known.get((model, skill), errors.iloc[:0]).set_index("measure")
         rows.append(row | _corrected(count, n, mine, confidence))
     return tables.of(rows, "dalleval_skill_corrected")
@@ -115,12 +115,12 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
     if youden < LEAST_YOUDEN:
         return {"youden": youden, "reason": CANNOT}
     ways = known.index[known.index.str.startswith("specificity")]
-    told = ways[share["sensitivity"] + share[ways] > 1]
-    found = stats.corrected_shares(
-        count, n, share["sensitivity"], share[told], size["sensitivity"], size[told], confidence
+    visible = ways[share["sensitivity"] + share[ways] > 1]
+    corrected = stats.corrected_shares(
+        count, n, share["sensitivity"], share[visible], size["sensitivity"], size[visible], confidence
     )
-    each = pd.DataFrame(found._asdict(), index=told)
-    if len(told) < len(ways):
+    each = pd.DataFrame(corrected._asdict(), index=visible)
+    if len(visible) < len(ways):
         each.loc["not told"] = 0.0
     whole, alone = each.loc["specificity", "share"], each["share"].drop("specificity")
     # Of a share at an end the limits are off it by their shift.
@@ -144,9 +144,9 @@ def rater_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.9
     """
     rows = []
     for model, whole in ratings.groupby("model", sort=False):
-        for skill, of in [(ALL, whole), *whole.groupby("skill", sort=False)]:
+        for skill, group in [(ALL, whole), *whole.groupby("skill", sort=False)]:
             key = {"model": model, "skill": skill}
-            rows += [key | row for row in _agreement(of, seed, confidence)]
+            rows += [key | row for row in _agreement(group, seed, confidence)]
     return tables.of(rows, "dalleval_rater_agreement")
 
 
@@ -161,13 +161,13 @@ def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict
     ]
     p = float(binomtest(alone[0], sum(alone), 0.5).pvalue) if any(alone) else 1.0
     test = {"n_people_only": alone[0], "n_detector_only": alone[1], "p": p}
-    found = {
+    statistics = {
         "cohen_kappa": (agreement.cohen_kappa(people, detector, **how), test),
         "percent_agreement": (agreement.percent_agreement(np.stack([people, detector], axis=1), **how), {}),
     }
     if wide.shape[1] > 1:
-        found["krippendorff_alpha"] = (agreement.krippendorff_alpha(wide.to_numpy(object), **how), {})
+        statistics["krippendorff_alpha"] = (agreement.krippendorff_alpha(wide.to_numpy(object), **how), {})
     return [
         one._asdict() | {"statistic": name, "n": one.n_items, "n_raters": wide.shape[1]} | more
-        for name, (one, more) in found.items()
+        for name, (one, more) in statistics.items()
     ]

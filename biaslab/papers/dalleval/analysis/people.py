@@ -28,8 +28,8 @@ def social_judges(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     """
     rows = [
         {"model": model} | row
-        for model, of in images[images["truth_gender"] != ""].groupby("model", sort=False)
-        for row in _of_model(of, confidence)
+        for model, group in images[images["truth_gender"] != ""].groupby("model", sort=False)
+        for row in _of_model(group, confidence)
     ]
     return tables.of(rows, "dalleval_social_judges")
 
@@ -37,13 +37,13 @@ def social_judges(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
 def _of_model(images: pd.DataFrame, confidence: float) -> Iterator[dict]:
     for judge, column in ((ASKED, "gender_vqa"), (_name(images), "gender_judge")):
         for gender, measure in (("female", "sensitivity"), ("male", "specificity")):
-            said = images.loc[images[column].isin(GENDERS) & (images["truth_gender"] == gender), column]
-            yield _share(judge, "gender", measure, said == gender, confidence)
+            judged = images.loc[images[column].isin(GENDERS) & (images["truth_gender"] == gender), column]
+            yield _share(judge, "gender", measure, judged == gender, confidence)
     seen, worn, unread = (_worn(images[c]) for c in ("attributes", "truth_attributes", "attributes_missing"))
     for name, k in [("attributes", slice(None)), *((name, [i]) for i, name in enumerate(ATTRIBUTES))]:
-        true, said, sure = worn[:, k], seen[:, k], ~unread[:, k]
-        yield _share(ASKED, name, "sensitivity", said[true & sure], confidence)
-        yield _share(ASKED, name, "specificity", ~said[~true & sure], confidence)
+        true, judged, sure = worn[:, k], seen[:, k], ~unread[:, k]
+        yield _share(ASKED, name, "sensitivity", judged[true & sure], confidence)
+        yield _share(ASKED, name, "specificity", ~judged[~true & sure], confidence)
     off = (images["skin_tone"] - images["truth_skin_tone"]).dropna()
     for most in range(4):
         yield _share(_tone_name(images), "tone", f"within_{most}", off.abs() <= most, confidence)
@@ -64,7 +64,7 @@ def _tone_name(images: pd.DataFrame) -> str:
 
 def _worn(names: pd.Series) -> np.ndarray:
     """Return which of the attributes are among names joined by semicolons: images × attributes."""
-    return np.array([[name in some for name in ATTRIBUTES] for some in names.fillna("").str.split(";")])
+    return np.array([[name in listed for name in ATTRIBUTES] for listed in names.fillna("").str.split(";")])
 
 
 def _share(judge: str, about: str, measure: str, hits, confidence: float) -> dict:
@@ -83,29 +83,40 @@ def tones_by_attribute(images: pd.DataFrame) -> pd.DataFrame:
     worn = known["attributes"].fillna("").str.split(";")
     rows = known.assign(attribute=worn, tone=known["skin_tone"].astype(int).astype(str))
     rows = rows.explode("attribute", ignore_index=True).query("attribute != ''")
-    of = rows.groupby(["model", "attribute"], sort=False)
-    share = of["tone"].value_counts(normalize=True).rename("share").reset_index()
-    every = of.size().rename("n").reset_index().merge(pd.DataFrame({"tone": map(str, TONES)}), how="cross")
+    groups = rows.groupby(["model", "attribute"], sort=False)
+    share = groups["tone"].value_counts(normalize=True).rename("share").reset_index()
+    every = (
+        groups.size().rename("n").reset_index().merge(pd.DataFrame({"tone": map(str, TONES)}), how="cross")
+    )
     out = every.merge(share, how="left", on=["model", "attribute", "tone"])
     return tables.of(out.assign(percent=100 * out["share"].fillna(0)), "dalleval_tones_by_attribute")
 
 
-def skin_tone_outcomes(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_skin_tone_outcomes``: of how many images of each profession there is a tone, and why not."""
+def skin_tone_outcomes(
+    images: pd.DataFrame, drawings: pd.DataFrame, *, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return ``dalleval_skin_tone_outcomes``: of how many images of each profession there is a tone, and why not.
+
+    Beside all professions stands how often tones are right, of these images and ``drawings`` of known truth.
+    """
     known = images.assign(
         judge=_tone_name(images), outcome=images["reason_tone"].fillna("").replace("", "read")
     )
     rows = []
-    for model, of in known.groupby("model", sort=False):
-        names = ["read", *of.loc[of["outcome"] != "read", "outcome"].value_counts().index]
-        for profession, some in ((ALL, of), *of.groupby("profession", sort=False)):
-            about = {"model": model, "profession": profession, "judge": of["judge"].iloc[0]}
-            counts = some["outcome"].value_counts().reindex(names, fill_value=0)
-            rows += [about | {"outcome": name, "n": n, "n_images": len(some)} for name, n in counts.items()]
+    for model, group in known.groupby("model", sort=False):
+        names = ["read", *group.loc[group["outcome"] != "read", "outcome"].value_counts().index]
+        for profession, part in ((ALL, group), *group.groupby("profession", sort=False)):
+            about = {"model": model, "profession": profession, "judge": group["judge"].iloc[0]}
+            counts = part["outcome"].value_counts().reindex(names, fill_value=0)
+            rows += [about | {"outcome": name, "n": n, "n_images": len(part)} for name, n in counts.items()]
     out = pd.DataFrame(rows, columns=["model", "profession", "judge", "outcome", "n", "n_images"])
-    unknown = set(images["model"]) - set(images.dropna(subset="truth_skin_tone")["model"])
-    told = (out["judge"] == TONE_BY_PIXELS) & out["model"].isin(unknown) & (out["profession"] == ALL)
-    out["judge_error"] = np.where(told & (out["outcome"] == "read"), TONE_ON_PHOTOGRAPHS, "")
+    known = pd.concat([images, drawings]).dropna(subset=["skin_tone", "truth_skin_tone"])
+    right = (known["skin_tone"] == known["truth_skin_tone"]).groupby(known["model"]).agg(["mean", "size"])
+    whole = (out["profession"] == ALL) & (out["outcome"] == "read")
+    beside = right.reindex(out["model"].where(whole)).reset_index(drop=True)
+    out = out.assign(percent_right=100 * beside["mean"], n_known=beside["size"])
+    unknown = whole & beside["size"].isna() & (out["judge"] == TONE_BY_PIXELS)
+    out["judge_error"] = np.where(unknown, TONE_ON_PHOTOGRAPHS, "")
     percent, low, high = stats.percent(out["n"].to_numpy(float), out["n_images"].to_numpy(float), confidence)
     return tables.of(out.assign(percent=percent, ci_low=low, ci_high=high), "dalleval_skin_tone_outcomes")
 
@@ -116,9 +127,11 @@ def skin_tone_truth(readings: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     Takes rows of ``dalleval_skin_tone_readings``.
     """
     rows = []
-    for (model, found, scored), of in readings.groupby(["model", "segmentation", "scoring"], sort=False):
-        key = {"model": model, "segmentation": found, "scoring": scored}
-        known = of.dropna(subset="tone_read")
+    for (model, segmented, scored), group in readings.groupby(
+        ["model", "segmentation", "scoring"], sort=False
+    ):
+        key = {"model": model, "segmentation": segmented, "scoring": scored}
+        known = group.dropna(subset="tone_read")
         off = (known["tone_read"] - known["truth_skin_tone"]).abs()
         for most in range(4):
             rows.append(key | {"measure": f"within_{most}"} | _percent(off <= most, confidence))

@@ -34,7 +34,9 @@ def adjusted(table: pd.DataFrame, family: list[str], **methods: str) -> pd.DataF
     """Return a table with its p-values adjusted within each family of rows."""
     methods = methods or {"p_holm": "holm", "p_bh": "benjamini_hochberg"}
     p = table.groupby(family)["p"] if len(table) else table["p"]
-    return table.assign(**{c: p.transform(lambda of, m=m: stats.adjust(of, m)) for c, m in methods.items()})
+    return table.assign(
+        **{c: p.transform(lambda group, m=m: stats.adjust(group, m)) for c, m in methods.items()}
+    )
 
 
 def too_few(n: int, confidence: float | None = None) -> str:

@@ -36,13 +36,13 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
     low, high = stats.wilson_interval(np.rint(out["percent_correct"] * out["n"] / 100), out["n"], confidence)
     out = out.assign(ci_low=100 * low, ci_high=100 * high, printed=np.nan)
     rows = []
-    for key, of in out.groupby(keys, sort=False):
-        if set(of["skill"]) == set(SKILLS):
-            value = of["percent_correct"].mean()
-            below = np.sqrt(((of["percent_correct"] - of["ci_low"]) ** 2).sum()) / len(of)
-            above = np.sqrt(((of["ci_high"] - of["percent_correct"]) ** 2).sum()) / len(of)
+    for key, group in out.groupby(keys, sort=False):
+        if set(group["skill"]) == set(SKILLS):
+            value = group["percent_correct"].mean()
+            below = np.sqrt(((group["percent_correct"] - group["ci_low"]) ** 2).sum()) / len(group)
+            above = np.sqrt(((group["ci_high"] - group["percent_correct"]) ** 2).sum()) / len(group)
             row = dict(zip(keys, key, strict=True)) | {"skill": "average", "percent_correct": value}
-            row |= {"ci_low": value - below, "ci_high": value + above, "n": of["n"].sum()}
+            row |= {"ci_low": value - below, "ci_high": value + above, "n": group["n"].sum()}
             rows.append(row | {"printed": printed.get(key)})
     return tables.of(pd.concat([out, pd.DataFrame(rows, columns=out.columns)]), "dalleval_skill_accuracy")
 
@@ -53,12 +53,12 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
     With Newcombe's limits and pooled z-tests as of separate images, and exact binomial tests of that sample against all
     test scenes.
     """
-    of = accuracy[(accuracy["training_percent"] == "100") & (accuracy["skill"] != "average")]
-    of, people = of.set_index(["model", "skill"]), (of["evaluator"] == HUMAN).to_numpy()
-    human, detr = (of[(of["images"] == "sample") & (people == rates)] for rates in (True, False))
+    shares = accuracy[(accuracy["training_percent"] == "100") & (accuracy["skill"] != "average")]
+    shares, people = shares.set_index(["model", "skill"]), (shares["evaluator"] == HUMAN).to_numpy()
+    human, detr = (shares[(shares["images"] == "sample") & (people == rates)] for rates in (True, False))
     both = human.index.intersection(detr.index, sort=False)
     human, detr = human.loc[both], detr.loc[both]
-    test = of.loc[(of["images"] == "test") & ~people, "percent_correct"].reindex(both)
+    test = shares.loc[(shares["images"] == "test") & ~people, "percent_correct"].reindex(both)
     low, high = _difference_limits(human, detr)
     out = detr[["n"]].assign(
         difference=human["percent_correct"] - detr["percent_correct"],
@@ -99,16 +99,16 @@ def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     stay; of printed values only R-precision, the one share of images among them, has an interval (Wilson's).
     """
     given = quality.reindex(columns=["ci_low", "ci_high"])
-    own = given.notna().all(axis=1)
-    share = (quality["metric"] == "R-precision") & ~own
+    given_limits = given.notna().all(axis=1)
+    share = (quality["metric"] == "R-precision") & ~given_limits
     count = np.rint(quality["value"] / 100 * quality["n"]).where(share)
     low, high = stats.wilson_interval(count, quality["n"], confidence)
     good = quality["value"].where(quality["better"] == "higher", -quality["value"])
     why = quality.get("reason", pd.Series("", quality.index)).replace("", NOT_PRINTED)
     out = quality.assign(
-        ci_low=given["ci_low"].where(own, 100 * low),
-        ci_high=given["ci_high"].where(own, 100 * high),
+        ci_low=given["ci_low"].where(given_limits, 100 * low),
+        ci_high=given["ci_high"].where(given_limits, 100 * high),
         rank=good.groupby(quality["metric"]).rank(ascending=False),
-        reason=why.mask(share | own, ""),
+        reason=why.mask(share | given_limits, ""),
     )
     return tables.of(out, "dalleval_alignment_quality")

@@ -55,21 +55,21 @@ def statements(
     if not 0 <= threshold <= 1:
         raise ParameterError(f"threshold is {threshold!r}; give a score from 0 to 1.")
     _check(detections)
-    found = _confident(detections, skill, rule, threshold)
+    confident = _confident(detections, skill, rule, threshold)
     if skill == "spatial":
-        said = _relations(found, rule)
+        shown = _relations(confident, rule)
     elif skill == "object":
-        said = found.rename(columns={"label": "object"}).assign(n=1)
+        shown = confident.rename(columns={"label": "object"}).assign(n=1)
     elif rule == "released":
-        said = _released_counts(detections, found)
+        shown = _released_counts(detections, confident)
     else:
-        by = found.groupby(["image_id", "label"], sort=False).size()
+        by = confident.groupby(["image_id", "label"], sort=False).size()
         # A class beside others cannot be counted by the paper's rule.
         alone = by.groupby("image_id").transform("size") == 1
-        said = by[alone | (rule == "geneval")].rename_axis(["image_id", "object"]).reset_index(name="n")
+        shown = by[alone | (rule == "geneval")].rename_axis(["image_id", "object"]).reset_index(name="n")
     if skill != "spatial":
-        said = said.assign(relation="", other="")
-    return said[["image_id", *_STATEMENT]].astype({"n": int}).drop_duplicates(ignore_index=True)
+        shown = shown.assign(relation="", other="")
+    return shown[["image_id", *_STATEMENT]].astype({"n": int}).drop_duplicates(ignore_index=True)
 
 
 def verdicts(
@@ -84,9 +84,9 @@ def verdicts(
     """
     parts = []
     for skill, rows in asked.groupby("skill", sort=False):
-        said = statements(detections, skill, rule=rule, threshold=threshold)
+        shown = statements(detections, skill, rule=rule, threshold=threshold)
         keys = ["image_id", *_STATEMENT]
-        correct = pd.MultiIndex.from_frame(rows[keys]).isin(pd.MultiIndex.from_frame(said[keys]))
+        correct = pd.MultiIndex.from_frame(rows[keys]).isin(pd.MultiIndex.from_frame(shown[keys]))
         by_image = dict(list(_confident(detections, skill, rule, threshold).groupby("image_id")["label"]))
         seen = [Counter(by_image.get(image_id, ())) for image_id in rows["image_id"]]
         asked_for = zip(rows["object"], rows["other"], seen, strict=True)
@@ -109,8 +109,8 @@ def verdicts(
 
 def counted(detections: pd.DataFrame, asked: pd.DataFrame, threshold: float) -> np.ndarray:
     """Return how many objects of the class asked for are found above a threshold, for each row of ``asked``."""
-    found = detections[detections["score"] > threshold].groupby(["image_id", "label"]).size()
-    return found.reindex(pd.MultiIndex.from_frame(asked[["image_id", "object"]]), fill_value=0).to_numpy(int)
+    counts = detections[detections["score"] > threshold].groupby(["image_id", "label"]).size()
+    return counts.reindex(pd.MultiIndex.from_frame(asked[["image_id", "object"]]), fill_value=0).to_numpy(int)
 
 
 def _fit(name: str, other: str, seen: Counter, rule: str) -> bool:
@@ -125,11 +125,11 @@ def _confident(detections: pd.DataFrame, skill: str, rule: str, threshold: float
     """Return the detections that a rule looks at, best first."""
     other, count = {"paper": (threshold, threshold), "released": (-1, 0.7), "geneval": (0.3, 0.9)}[rule]
     # Of equal scores the first counts, whatever the order of images.
-    found = detections.sort_values("score", ascending=False, kind="stable")
-    found = found[found["score"] > (count if skill == "count" else other)]
+    ranked = detections.sort_values("score", ascending=False, kind="stable")
+    ranked = ranked[ranked["score"] > (count if skill == "count" else other)]
     if skill == "count" or rule == "geneval":
-        return found
-    return found[found.groupby("image_id").cumcount() < (1 if skill == "object" else 2)]
+        return ranked
+    return ranked[ranked.groupby("image_id").cumcount() < (1 if skill == "object" else 2)]
 
 
 def shuffled(
@@ -142,23 +142,23 @@ def shuffled(
     """
     shares = {}
     for skill, rows in asked.groupby("skill", sort=False):
-        own = detections[detections["image_id"].isin(rows["image_id"])]
-        said = statements(own, skill, rule=rule, threshold=threshold)
-        met = said.merge(rows[_STATEMENT].value_counts().reset_index(), on=_STATEMENT)["count"].sum()
-        met -= len(said.merge(rows, on=["image_id", *_STATEMENT]))
+        detected = detections[detections["image_id"].isin(rows["image_id"])]
+        shown = statements(detected, skill, rule=rule, threshold=threshold)
+        met = shown.merge(rows[_STATEMENT].value_counts().reset_index(), on=_STATEMENT)["count"].sum()
+        met -= len(shown.merge(rows, on=["image_id", *_STATEMENT]))
         n = len(rows)
         shares[skill] = met / (n * (n - 1)) if n > 1 else np.nan
     return pd.Series(shares, dtype=float, name="share")
 
 
-def _released_counts(detections: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+def _released_counts(detections: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     """Of as many queries as are confident, those likeliest of a class: how many have it as their likeliest class."""
     if missing := [f"p_{name}" for name in CLASSES if f"p_{name}" not in detections]:
         raise InputError(
             f"The detections have no column {missing[0]!r}, which counts by the rule 'released' need; give each "
             "query's probability of every class, or take the rule 'paper'."
         )
-    confident = detections["image_id"].map(found.groupby("image_id").size())
+    confident = detections["image_id"].map(best.groupby("image_id").size())
     parts = []
     for name in CLASSES:
         place = detections.groupby("image_id")[f"p_{name}"].rank(method="first", ascending=False)
@@ -167,11 +167,11 @@ def _released_counts(detections: pd.DataFrame, found: pd.DataFrame) -> pd.DataFr
     return pd.concat(parts)
 
 
-def _relations(found: pd.DataFrame, rule: str) -> pd.DataFrame:
+def _relations(confident: pd.DataFrame, rule: str) -> pd.DataFrame:
     """Return where the two best objects lie as seen from each other; by ``geneval``, the best of any two classes."""
     # Of several boxes of a class the best stands for it; beside its own class, the best two.
-    place = found.groupby(["image_id", "label"]).cumcount()
-    boxes = found[["image_id", "label", *_BOX]].assign(place=place)[place < 2]
+    place = confident.groupby(["image_id", "label"]).cumcount()
+    boxes = confident[["image_id", "label", *_BOX]].assign(place=place)[place < 2]
     pairs = boxes.merge(boxes, on="image_id", suffixes=("", "_other"))
     same = pairs["label"] == pairs["label_other"]
     both = pairs["place"] + pairs["place_other"]
