@@ -197,7 +197,7 @@ def processes_of_all():
 @pytest.fixture
 def warm(processes_of_all, monkeypatch):
     """Let runs share the process that reads their libraries, where it can be forked."""
-    from biaslab.runs import kernels
+    from biaslab.keep import kernels
 
     if kernels.FORKS:
         monkeypatch.setattr(kernels, "Processes", processes_of_all)

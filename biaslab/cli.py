@@ -16,6 +16,7 @@ from biaslab import __version__
 from biaslab.ground.errors import BiaslabError
 
 if TYPE_CHECKING:
+    from biaslab.runs.jobs import Job
     from biaslab.runs.params import RunParams
 
 
@@ -189,16 +190,16 @@ def _audit(given: argparse.Namespace) -> int:
 
 def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = False) -> int:
     """Say what a run will make, where that is wanted, and unless that is all, make it; return the exit status."""
-    from biaslab.runs import runner
+    from biaslab.runs import execute, jobs, runner
 
-    stops, say = given.dry_run or given.plan is not None, None if given.no_progress else runner.print_aside
+    stops, say = given.dry_run or given.plan is not None, None if given.no_progress else execute.print_aside
     if stops or say_plan:
-        from biaslab.runs import rehearsal, scaling
+        from biaslab.runs import planning, scaling
 
         devices = None if given.plan is None else scaling.devices(given.plan)
         how = {"fetch": given.fetch or not stops, "buy": not stops, "always": stops, "time": True}
-        found = rehearsal.rehearse(checked, **how, say=say)
-        print(rehearsal.said(found), flush=True)
+        found = planning.rehearse(jobs.plan(checked), **how, say=say)
+        print(planning.said(found), flush=True)
         if devices is not None:
             print(scaling.said(found.asked, found.measured, devices), flush=True)
     if stops:
@@ -221,11 +222,11 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
     return 0 if record["status"] == "ok" else 1
 
 
-def _rehearse(checked: RunParams, say: Callable[[str], object] | None) -> None:
+def _rehearse(planned: list[Job], say: Callable[[str], object] | None) -> None:
     # Printed numbers need none of what it reads.
-    from biaslab.runs import rehearsal
+    from biaslab.runs import planning
 
-    rehearsal.rehearse(checked, say=say)
+    planning.rehearse(planned, say=say)
 
 
 def _shard(given: argparse.Namespace) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -11,7 +11,7 @@ from biaslab.captions.settings import CaptionSettings
 from biaslab.generation.settings import GenerationSettings
 from biaslab.ground import values
 from biaslab.ground.errors import ParameterError, name_help
-from biaslab.ground.groups import Group, Numbers, Texts, Whole, field
+from biaslab.ground.groups import Folder, Group, Numbers, Place, Texts, Whole, field
 from biaslab.judging.settings import JudgeSettings
 from biaslab.mitigation.settings import CriticSettings
 from biaslab.net.settings import EndpointSettings
@@ -60,7 +60,7 @@ class ComputeSettings(Group):
         "seconds",
         ge=0,
     )
-    store: str = field("", "Folder where stages keep results; empty is `outputs/.store`.")
+    store: Folder = field("", "Folder where stages keep results; empty is `outputs/.store`.")
 
 
 class CalibrationSettings(Group):
@@ -97,7 +97,7 @@ class Settings(Group):
     endpoint: EndpointSettings = EndpointSettings()
     compute: ComputeSettings = ComputeSettings()
     calibration: CalibrationSettings = CalibrationSettings()
-    compare_with: Texts = field(
+    compare_with: Annotated[Texts, Place(words=(PUBLISHED, NONE))] = field(
         (PUBLISHED,),
         "What stands beside the results: the papers' `published` numbers, and other models by their names, of which "
         "everything is measured as of the first; or `none`.",

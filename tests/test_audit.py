@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from biaslab import cli
+from biaslab import cli, request
 from biaslab.ground import shared
 from biaslab.ground.errors import BiaslabError, ParameterError
 from biaslab.pipeline import Pipeline, Settings, checks
-from biaslab.runs import audit, params, planning, runner
+from biaslab.runs import audit, jobs, params, planning, runner
 from biaslab.study import sources
 from biaslab_world.model import WorldModel
 
@@ -74,8 +74,8 @@ def test_what_cannot_be_audited_is_refused_at_once(names, how, said):
 
 def planned(root, tmp_path, *overrides, **how):
     """Return the reasons of the notebooks that an audit of a model that draws leaves out, and what is said of it."""
-    jobs = runner.plan(checked(root, "mini", size="quick", overrides=overrides, **how), tmp_path)
-    return {job.notebook.id: job.reason for job in jobs if job.reason}, runner.left_out(jobs)
+    planned = jobs.plan(checked(root, "mini", size="quick", overrides=overrides, **how))
+    return {job.notebook.id: job.reason for job in planned if job.reason}, jobs.left_out(planned)
 
 
 def test_each_paper_can_be_audited_alone(root):
@@ -125,7 +125,7 @@ def test_a_notebook_that_was_asked_for_and_cannot_run_is_an_error(root, tmp_path
     def plan(notebook, **settings):
         overrides = [f"{name}={value}" for name, value in settings.items()]
         how = {"overrides": overrides, "notebooks": [notebook], "notebooks_dir": root / "notebooks"}
-        return runner.plan(params.load(runner.PARAMS, given=dict(given), **how), tmp_path)
+        return jobs.plan(params.load(runner.PARAMS, given=dict(given), **how))
 
     with pytest.raises(
         ParameterError, match=r"dalleval/5_3_attributes was asked for and cannot run\. It takes"
@@ -143,7 +143,7 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
 
     def plan(notebook):
         asked = {**given, "notebooks": [notebook]}
-        return runner.plan(params.load("p.yaml", given=asked, notebooks_dir=root / "notebooks"), tmp_path)
+        return jobs.plan(params.load("p.yaml", given=asked, notebooks_dir=root / "notebooks"))
 
     (job,) = plan("dalleval/5_3_skin_tone")
     assert job.reason == "" and set(job.without.tables) == {"dalleval_average_gender"}
@@ -182,7 +182,7 @@ def test_folders_may_lie_anywhere_and_be_called_as_people_call_them(root, tmp_pa
     assert given["run"] == "audit-a-b-c-v2-owner-my-name-01234567-standard"
     judges = ["judging.faces=mini-detector", "judging.gender=mini-clip"]
     opened = params.load(runner.PARAMS, given=given, overrides=judges, notebooks_dir=root / "notebooks")
-    settings = Settings.of(runner._resolve_paths(dict(opened.values))["settings"])
+    settings = Settings.of(request.resolved(dict(opened.values))["settings"])
     pipeline = Pipeline(str(deep), settings, progress=False)
     assert [one.label for one in (pipeline, *pipeline.others)] == ["a, b & c (v2)", "owner/my--name@01234567"]
     (tmp_path / "a\nb").mkdir()
@@ -192,7 +192,7 @@ def test_folders_may_lie_anywhere_and_be_called_as_people_call_them(root, tmp_pa
 
 def refused(root, *names, **how):
     with pytest.raises(BiaslabError) as error:
-        planning.asked(checked(root, *names, **how))
+        planning.asked(jobs.pipelines(jobs.plan(checked(root, *names, **how))))
     return str(error.value)
 
 
@@ -258,9 +258,9 @@ def test_other_models_stand_beside_the_first_in_every_table(tmp_path):
 def test_a_dry_run_says_what_would_be_made_and_makes_nothing(root, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     drawn = []
-    said = planning.said
+    said = planning.images
     monkeypatch.setattr(
-        planning, "said", lambda found, measured: drawn.extend(found) or said(found, measured)
+        planning, "images", lambda found, measured: drawn.extend(found) or said(found, measured)
     )
     monkeypatch.setattr(WorldModel, "generate", None)
     how = ["--size", "quick", "--dry-run", "--notebooks-dir", str(root / "notebooks")]

@@ -18,9 +18,8 @@ from pathlib import Path
 import pytest
 
 from biaslab.ground.errors import InputError, ParameterError, RunError
-from biaslab.keep import engine
+from biaslab.keep import engine, kernels
 from biaslab.keep.engine import LocalEngine, RayEngine
-from biaslab.runs import runner
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra 'ray'")
 
@@ -148,15 +147,15 @@ def test_one_thread_is_one_in_every_library_and_wherever_work_runs(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    given = runner.environment()
+    given = kernels.environment()
     assert [given[name] for name in LIBRARIES] == ["1"] * 6
     # Of each notebook side by side, too; where nobody says it, the processors are shared out.
-    assert [runner.environment(3)[name] for name in LIBRARIES] == ["1"] * 6
+    assert [kernels.environment(3)[name] for name in LIBRARIES] == ["1"] * 6
     monkeypatch.delenv("OMP_NUM_THREADS")
-    assert [runner.environment(3)[name] for name in LIBRARIES] == ["2"] * 6
+    assert [kernels.environment(3)[name] for name in LIBRARIES] == ["2"] * 6
     # What the user says of one library stays.
     monkeypatch.setenv("MKL_NUM_THREADS", "4")
-    assert [runner.environment(3)[name] for name in LIBRARIES] == ["4", *["2"] * 5]
+    assert [kernels.environment(3)[name] for name in LIBRARIES] == ["4", *["2"] * 5]
     # Workers of a notebook that has these.
     for name, value in given.items():
         monkeypatch.setenv(name, value)

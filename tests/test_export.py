@@ -10,7 +10,7 @@ import pytest
 
 from biaslab import cli
 from biaslab.ground.errors import ParameterError, RunError
-from biaslab.runs import export, runner
+from biaslab.runs import earlier, export
 
 FILES = (
     "tables/a.csv",
@@ -30,7 +30,7 @@ def record(run, **more):
     """Write the record of a run with :data:`FILES`, as runs leave it."""
     of_notebooks = [name for name in FILES if name.startswith("notebooks")]
     notebook = dict(zip(("notebook", "html"), of_notebooks, strict=True))
-    files = runner.digests(run, [run / name for name in FILES if name not in of_notebooks])
+    files = earlier.digests(run, [run / name for name in FILES if name not in of_notebooks])
     whole = {"run": "mine", "notebooks": [notebook], "files": {**files, "index.html": ""}, **more}
     (run / "run.json").write_text(json.dumps(whole), encoding="utf-8")
 

@@ -12,7 +12,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from biaslab.runs import kernels, params, runner
+from biaslab.keep import closure, engine, kernels
+from biaslab.runs import execute, jobs, params, runner
 
 posix = pytest.mark.skipif(os.name != "posix", reason="processes are killed on POSIX only")
 
@@ -58,7 +59,7 @@ def test_a_call_that_is_never_asked_ends_without_a_word(processes, tmp_path, cap
 
 @pytest.mark.skipif(not kernels.FORKS, reason="forks")
 def test_what_never_hears_what_to_read_ends_without_a_word():
-    code = "from biaslab.runs import kernels; kernels.Processes({}, lambda: None)"
+    code = "from biaslab.keep import kernels; kernels.Processes({}, lambda: None)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     # Its own error alone: both processes have ended when nobody holds their standard error any more.
     assert done.stderr.count("Traceback") == 1 and "pickle" in done.stderr
@@ -67,9 +68,9 @@ def test_what_never_hears_what_to_read_ends_without_a_word():
 @pytest.mark.skipif(not kernels.FORKS, reason="forks")
 def test_what_is_forked_has_started_no_thread(tmp_path, root):
     """Nor read torch, whatever this project's notebooks import, unless libraries of models are asked for."""
-    models = runner.MODEL_MODULES if find_spec("torch") else ()
+    models = kernels.MODEL_MODULES if find_spec("torch") else ()
     cells = [cell for notebook in params.find_notebooks(root / "notebooks") for cell in notebook.cells]
-    used = sorted(runner.closure.imported(cells))
+    used = sorted(closure.imported(cells))
     assert any(name.startswith("biaslab.") for name in used)
     # Read between the two.
     (tmp_path / "looked.py").write_text(
@@ -77,8 +78,8 @@ def test_what_is_forked_has_started_no_thread(tmp_path, root):
     )
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     # BLAS starts as many threads as it may use, and ends them before a fork.
-    one = dict.fromkeys(runner.THREADS, "1") | {"PYTHONPATH": path}
-    with kernels.Processes(one, runner.read_libraries, [*used, "looked", *models]) as made:
+    one = dict.fromkeys(engine.THREADS, "1") | {"PYTHONPATH": path}
+    with kernels.Processes(one, execute.read_libraries, [*used, "looked", *models]) as made:
         code = "import os, sys, looked; threads = len(os.listdir(f'/proc/{os.getppid()}/task'))"
         code += "; found = threads, looked.seen, [name for name in names if name not in sys.modules]"
         # What exec finds is not handed back: an assertion is.
@@ -188,13 +189,13 @@ def test_a_kernel_whose_port_is_taken_is_started_again(tmp_path, write_notebook,
 
     # With its port for output taken, a kernel neither answers nor ends.
     monkeypatch.setattr(kernels, "FORKS", False)
-    monkeypatch.setattr(runner, "_START_SECONDS", 3)
+    monkeypatch.setattr(execute, "_START_SECONDS", 3)
     picked, pick = [], LocalPortCache.find_available_port
     with socket.create_server(("127.0.0.1", 0)) as taken:
 
         def port(self, ip):
             # The first start has had its few seconds; the next has as many as it needs.
-            monkeypatch.setattr(runner, "_START_SECONDS", 120)
+            monkeypatch.setattr(execute, "_START_SECONDS", 120)
             picked.append(taken.getsockname()[1] if len(picked) == place else pick(self, ip))
             return picked[-1]
 
@@ -203,7 +204,7 @@ def test_a_kernel_whose_port_is_taken_is_started_again(tmp_path, write_notebook,
         write_notebook(notebook, 'source = "published"\n', "print(6 * 7)")
         (tmp_path / "paradox/a").mkdir(parents=True)
         a = params.Notebook("paradox/a", notebook, "A", {})
-        job = runner.Job(a, {}, "", tmp_path, {}, attempt=tmp_path)
-        assert runner._papermill(job, tmp_path / "out.ipynb") == ""
+        job = jobs.Job(a, {}, "", tmp_path, {}, attempt=tmp_path)
+        assert execute._papermill(job, tmp_path / "out.ipynb") == ""
     assert len(picked) == 10
     assert "42" in (tmp_path / "out.ipynb").read_text()

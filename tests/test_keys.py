@@ -17,7 +17,7 @@ import biaslab
 from biaslab.ground import plugins
 from biaslab.ground.errors import ParameterError
 from biaslab.keep import closure
-from biaslab.runs import params, runner
+from biaslab.runs import earlier, params
 
 HERE = Path(biaslab.__file__).parent
 
@@ -166,7 +166,8 @@ from types import SimpleNamespace
 import pandas as pd
 from PIL import Image
 from biaslab.keep import closure
-from biaslab.runs import params, runner
+from biaslab.request import Request
+from biaslab.runs import earlier, params, runner
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
 from biaslab.generation.images import GeneratedImages
@@ -201,8 +202,8 @@ def stage(call, *given, **how):
 def notebook(name, source, model="all"):
     one = next(n for n in params.find_notebooks(notebooks) if n.id == name)
     given = {"source": source, "model": model, "settings": {}}
-    brought = [] if source == "published" else runner._brought(given)
-    return closure._digest([runner.code_of(one, source), brought])
+    brought = [] if source == "published" else earlier.brought(Request.of(given))
+    return closure._digest([earlier.code_of(one, source), brought])
 
 def keys():
     world, file = open_corpus("mini", rows=10), open_corpus(str(folder / "captions.csv"))
@@ -288,7 +289,7 @@ def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, roo
     assert {path: set(names) for path, names in changed.items()} == CHANGES
     # What lies elsewhere is the same.
     own = next(n for n in params.find_notebooks(root / "notebooks") if n.id == "paradox/4_baseline")
-    assert closure._digest([runner.code_of(own, "published"), []]) == keys["published paradox"]
+    assert closure._digest([earlier.code_of(own, "published"), []]) == keys["published paradox"]
 
 
 # -- what counts for a notebook ----------------------------------------------------------------------------
@@ -299,7 +300,7 @@ IMPORTED = "from biaslab.papers import paradox\nfrom biaslab.study import Study"
 def counted(source, *cells, takes=()):
     """Return the modules that count for a notebook with some cells, without the package's name."""
     notebook = params.Notebook("paradox/x", Path("x"), "X", {}, cells=cells, takes=frozenset(takes))
-    return {name.removeprefix("biaslab.") for name in runner.code_of(notebook, source)}
+    return {name.removeprefix("biaslab.") for name in earlier.code_of(notebook, source)}
 
 
 def test_what_a_study_is_asked_for_counts_where_it_is_measured():
@@ -349,7 +350,8 @@ import contextlib, importlib, json, os, sys, tempfile
 os.environ["MPLBACKEND"] = "agg"
 from pathlib import Path
 from biaslab.keep import closure
-from biaslab.runs import params, runner
+from biaslab.request import Request
+from biaslab.runs import earlier, params, runner
 from biaslab.study import sources
 
 for name in sources.modules():
@@ -375,7 +377,7 @@ for notebook in params.find_notebooks(Path(sys.argv[1])):
             names |= {"output_dir": tempfile.mkdtemp(dir=sys.argv[-1])}
             names |= {"bootstrap_replicates": 100} if "bootstrap_replicates" in names else {}
     ours = {name for name in ran if name.split(".")[0] == "biaslab"} - closure._APART
-    told[notebook.id] = [sorted(ours - set(runner.code_of(notebook, "published"))), len(ours)]
+    told[notebook.id] = [sorted(ours - set(earlier.code_of(notebook, "published"))), len(ours)]
 print(json.dumps(told))
 """
 RUN = (

@@ -11,7 +11,7 @@ from biaslab import published
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS
 from biaslab.ground import places, tables
 from biaslab.pipeline import Settings
-from biaslab.runs import compare, coverage, runner
+from biaslab.runs import compare, coverage, jobs, runner
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def folder(root, ran):
 @pytest.fixture(scope="module")
 def pipeline(ran):
     """Return what the notebooks opened: it finds everything in the store."""
-    ((pipeline, _, _),) = runner.pipelines(ran[0], progress=False)
+    ((pipeline, _, _),) = jobs.pipelines(jobs.plan(ran[0]))
     return pipeline
 
 

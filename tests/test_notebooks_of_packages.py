@@ -10,7 +10,7 @@ from biaslab.ground.errors import InputError, MissingInputError, ParameterError,
 from biaslab.keep import closure
 from biaslab.keep.store import UnfinishedError
 from biaslab.plots import texts
-from biaslab.runs import params, runner, shards
+from biaslab.runs import earlier, jobs, params, runner, shards
 
 PARAMETERS = 'output_dir = ""\nsource = "published"\nmodel = "all"\nguest_only = 1'
 TABLES = """
@@ -125,9 +125,7 @@ def test_results_lie_with_the_users_and_name_no_folder(install, project, tmp_pat
     loaded = load(project, "guest/*")
     # So that `biaslab.ground.places.project_root` is the user's project in its kernel as well.
     assert loaded.selected[0].folder == project / "notebooks"
-    private = runner._folders(
-        loaded, runner.plan(loaded, tmp_path / "outputs/mine"), tmp_path / "outputs/mine"
-    )
+    private = runner._folders(loaded, jobs.plan(loaded), tmp_path / "outputs/mine")
     assert {str(project), str(folder.parents[1])} <= set(private)
 
 
@@ -192,9 +190,9 @@ def test_what_a_package_declares_counts_for_its_own_notebooks(install, project):
     folder = install("guest", "guest/1_first", tables=TABLES)
     theirs, mine = load(project).selected[1], load(project).selected[0]
     importing = params.Notebook("paradox/2_b", mine.path, "B", {}, ("from guest import inner",))
-    before = [runner._declared(one) for one in (theirs, importing, mine)]
+    before = [earlier.declared(one) for one in (theirs, importing, mine)]
     (folder / "tables.yaml").write_text(TABLES.replace("Shades", "Tints"), encoding="utf-8")
-    after = [runner._declared(one) for one in (theirs, importing, mine)]
+    after = [earlier.declared(one) for one in (theirs, importing, mine)]
     assert [a == b for a, b in zip(before, after, strict=True)] == [False, False, True]
     assert "guest.inner" in closure.imported(importing.cells)
 
@@ -223,7 +221,7 @@ def test_a_package_says_what_its_notebooks_take_beyond_tables(install):
     install("guest", "guest/1_first", "guest/2_second", code=WORK)
     install("other", "guest/3_third")
     asked = ("guest/1_first", "guest/2_second", "guest/3_third", "paradox/4_baseline")
-    found = [[work.pipeline for work in runner.work(name, "the pipeline")] for name in asked]
+    found = [[work.pipeline for work in jobs.work(name, "the pipeline")] for name in asked]
     assert found == [["the pipeline"], [], [], []]
     # It is asked about its own notebooks alone.
     assert sys.modules["guest.inner"].asked == ["guest/1_first", "guest/2_second"]
@@ -257,4 +255,4 @@ def test_code_that_cannot_be_loaded_is_named(install):
     with pytest.raises(
         ParameterError, match=r"guest\.inner cannot be loaded as a package with notebooks.*nothing_of"
     ):
-        list(runner.work("guest/1_first", None))
+        list(jobs.work("guest/1_first", None))

@@ -368,7 +368,7 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
 
     monkeypatch.setattr(registry, "resolve", resolve)
     good = fake().settings
-    checks.check("owner/name", good)
+    checks.check(Pipeline("owner/name", good))
     # Judges are not named, and nobody asks for them before it is known what is measured.
     assert asked == [("owner/name", "text-to-image")] * 2
     for changed, message in (
@@ -379,23 +379,22 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
         ({"captions": {"corpus": "gone.csv"}}, r"no corpus 'gone\.csv'"),
     ):
         with pytest.raises((ParameterError, MissingInputError), match=message):
-            checks.check("owner/name", good.changed(**changed))
+            checks.check(Pipeline("owner/name", good.changed(**changed)))
 
 
 def test_what_is_wrong_with_judges_is_told_together(fake):
     gone = {"faces": "mediapipe:gone.tflite", "gender": "fairface:gone.st"}
-    problems = checks.check_models("mini", fake().settings.changed(judging=gone), {"paradox_percent_female"})
+    problems = checks.check_models(
+        Pipeline("mini", fake().settings.changed(judging=gone)), {"paradox_percent_female"}
+    )
     faces, gender = sorted(set(problems), key=lambda said: "FairFace" in said)
     assert "There is no file gone.tflite; it was named as 'mediapipe:gone.tflite' in the settings" in faces
     where = "https://storage.googleapis.com/mediapipe-models/face_detector/blaze_face_short_range/"
     assert where in faces and "set judging.faces to 'mediapipe:' and its path" in faces
     assert "no file gone.st" in gender and "https://github.com/dchen236/FairFace says where" in gender
     with pytest.raises(ParameterError, match=r"^2 things are missing, and nothing was started:\n  - .*gone"):
-        sources.check_work(
-            {"paradox_percent_female"},
-            model="mini",
-            settings={"captions": {"corpus": "mini"}, "judging": gone},
-        )
+        given = Settings.of({"captions": {"corpus": "mini"}, "judging": gone})
+        checks.check_work(Pipeline("mini", given), {"paradox_percent_female"})
 
 
 def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypatch):
@@ -410,10 +409,10 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
     def digests():
         used = uses.of_tables(Pipeline("owner/name", settings), {"paradox_percent_female"})
         judges = [uses.digest(use) for use in used if use.setting == "judging.gender"]
-        return checks.digest("owner/name", settings), *judges
+        return checks.digest(Pipeline("owner/name", settings)), *judges
 
     found = [digests()]
-    assert checks.digest("owner/name", settings.changed(generation={"steps": 3})) == found[0][0]
+    assert checks.digest(Pipeline("owner/name", settings.changed(generation={"steps": 3}))) == found[0][0]
     weights["owner/name"] = "2"
     found.append(digests())
     (tmp_path / "r.csv").write_text("2")
@@ -431,7 +430,7 @@ def test_the_truthful_model_knows_the_embedded_captions_only(fake):
         ParameterError,
         match=r"model is 'world', .* and captions.corpus is .*captions\.csv'; set captions.corpus",
     ):
-        checks.check("world", fake().settings)
+        checks.check(Pipeline("world", fake().settings))
 
 
 def test_unknown_kinds_of_images_are_named(fake):
@@ -672,7 +671,7 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, mon
 
     monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
     p = fetching()
-    checks.check("owner/name", p.settings)
+    checks.check(Pipeline("owner/name", p.settings))
     assert Settings().captions.downloads.opt_out == OPT_OUT
     assert p.changed(captions={"downloads": {"opt_out": []}}).settings.captions.downloads.opt_out == ()
     with pytest.raises(ParameterError, match=r"opt_out holds 'noia'\. Did you mean 'noai'"):
@@ -681,7 +680,7 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, mon
     with pytest.raises(
         MissingInputError, match=r"no column that is known to hold URLs\. Name it with captions\.columns"
     ):
-        checks.check("owner/name", none.settings)
+        checks.check(Pipeline("owner/name", none.settings))
     with pytest.raises(
         MissingInputError, match=r"No images are fetched: captions.training_images is '.*images'"
     ):
@@ -698,10 +697,10 @@ def test_what_is_fetched_is_no_input_of_a_run(fetching, monkeypatch, pictures):
     monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
     monkeypatch.setattr(registry, "digest", lambda folder: folder)
     p = fetching(captions={"approaches": ["naive"]})
-    before = checks.digest("owner/name", p.settings)
+    before = checks.digest(Pipeline("owner/name", p.settings))
     assert not pictures.asked
     p.downloads()
-    assert checks.digest("owner/name", p.settings) == before
+    assert checks.digest(Pipeline("owner/name", p.settings)) == before
 
 
 @pytest.mark.parametrize(
@@ -751,7 +750,7 @@ def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, setti
         "compute": {"store": str(tmp_path / "store")},
     }
     with pytest.raises((InputError, ParameterError)) as error:
-        checks.check_captions("mini", Settings.of(given).changed(**settings))
+        checks.check_captions(Pipeline("mini", Settings.of(given).changed(**settings)))
     assert message in str(error.value)
     assert not (tmp_path / "store").exists()
 
@@ -786,25 +785,32 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
         "compute": {"store": str(tmp_path / "store")},
     }
     # Without images nothing is generated, so no word needs to be known.
-    checks.check_captions("mini", Settings.of(given))
+    checks.check_captions(Pipeline("mini", Settings.of(given)))
     # Of a large corpus the first captions say nothing of the rest.
     monkeypatch.setattr(checks, "LOOKED_AT", 2)
     (tmp_path / "a.txt").write_text("a tree\na tree\na nurse\n")
-    checks.check_captions("mini", Settings.of(given))
-    checks.check_captions("mini", Settings.of({}))
+    checks.check_captions(Pipeline("mini", Settings.of(given)))
+    checks.check_captions(Pipeline("mini", Settings.of({})))
     with pytest.raises(UnknownNameError, match="no occupation of the embedded world named 'astronaut'"):
-        checks.check("world", Settings.of({"captions": {"occupations": ["astronaut"]}}))
-    checks.check_people("mini", Settings.of({}))
+        checks.check(Pipeline("world", Settings.of({"captions": {"occupations": ["astronaut"]}})))
+    checks.check_people(Pipeline("mini", Settings.of({})))
     with pytest.raises(ParameterError, match="does not know 1 of the prompts' words: 'zanzibar'"):
         checks.check_people(
-            "mini", Settings.of({"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}})
+            Pipeline(
+                "mini", Settings.of({"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}})
+            )
         )
 
 
 def test_a_judge_without_a_gate_passes_the_checks():
     tables = {"paired_percent_female"}
-    assert checks.check_models("world", Settings.of({"judging": {"faces": "whole image"}}), tables) == []
-    (said,) = checks.check_models("world", Settings.of({"judging": {"faces": "whole picture"}}), tables)
+    assert (
+        checks.check_models(Pipeline("world", Settings.of({"judging": {"faces": "whole image"}})), tables)
+        == []
+    )
+    (said,) = checks.check_models(
+        Pipeline("world", Settings.of({"judging": {"faces": "whole picture"}})), tables
+    )
     assert "no detector model named 'whole picture'" in said
 
 
@@ -852,7 +858,7 @@ def test_captions_without_images_still_give_indicators_and_similarities(tmp_path
         },
         "compute": {"store": str(tmp_path / "store")},
     }
-    checks.check("mini", Settings.of(settings))
+    checks.check(Pipeline("mini", Settings.of(settings)))
     made = Pipeline("mini", Settings.of(settings), progress=False)
     found = paradox.indicators(made).set_index("occupation")
     assert found["n"].to_dict() == {"nurse": 3, "engineer": 2}

@@ -23,7 +23,6 @@ from biaslab.papers.dalleval.analysis.verdicts import RULES
 from biaslab.pipeline import Pipeline, Settings, checks, uses
 from biaslab.prompts import dalleval as prompts
 from biaslab.prompts.dalleval import SKILLS
-from biaslab.study import sources
 from biaslab_world import social as mini_social
 
 FEW = {"scenes": 12, "professions": 3, "social_images": 2, "detector_renders": 24}
@@ -200,14 +199,14 @@ def test_what_is_not_there_is_said_before_any_work(store, design, error, named):
     given = pipeline(store, **design).settings.model_dump(mode="json", exclude_unset=True)
     names = {"dalleval_skill_accuracy", "dalleval_average_gender", "dalleval_skill_ratings"}
     with pytest.raises(error, match=named):
-        sources.check_work(names, model="world", settings=given)
+        checks.check_work(Pipeline("world", Settings.of(given)), names)
 
 
 def test_ratings_of_other_images_are_said_before_any_work(store, tmp_path):
     file = tmp_path / "r.csv"
     file.write_text("image_id,objects,number,relation\nskills-test-object-99999/0,yes,,\n")
     with pytest.raises(InputError, match="99999"):
-        checks.check_dalleval("world", pipeline(store, ratings=str(file)).settings)
+        checks.check_dalleval(Pipeline("world", pipeline(store, ratings=str(file)).settings))
 
 
 def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monkeypatch, tmp_path):
@@ -215,8 +214,8 @@ def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monke
     monkeypatch.setattr("biaslab_world.brought.mini_sd_skills", gone)
     settings = pipeline(store, "mini").settings
     with pytest.raises(MissingInputError, match=r"'mini-sd-skills' is not in .*; install"):
-        checks.check_dalleval("mini", settings)
-    assert checks.digest("mini", settings)
+        checks.check_dalleval(Pipeline("mini", settings))
+    assert checks.digest(Pipeline("mini", settings))
 
 
 def test_methods_of_skin_tone_read_the_same_images(world):
@@ -467,11 +466,11 @@ def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tm
     (tmp_path / "whole.pth").write_bytes(b"other weights")
     assert digests() != [first]
     for name in ("no-such.pth", "w-00000000.pth"):
-        (said,) = checks.check_models("world", design(name), {"dalleval_image_quality"})
+        (said,) = checks.check_models(Pipeline("world", design(name)), {"dalleval_image_quality"})
         assert name in said
-    assert checks.check_models("world", design("whole.pth"), {"dalleval_image_quality"}) == []
+    assert checks.check_models(Pipeline("world", design("whole.pth")), {"dalleval_image_quality"}) == []
     other = pipeline(store, captioner="mini-vqa").settings
-    (said,) = checks.check_models("world", other, {"dalleval_alignment_quality"})
+    (said,) = checks.check_models(Pipeline("world", other), {"dalleval_alignment_quality"})
     assert "'mini-vqa' is a vqa model, and a captioner model is needed" in said
 
 
@@ -507,7 +506,7 @@ def test_captions_of_ones_own_are_prompts_and_references(store, describer, of_my
     folder, texts = of_my_own
     p = own_captions(store, describer, folder)
     p = p.changed(generation={"steps": 1})
-    checks.check_alignment("mini", p.settings)
+    checks.check_alignment(Pipeline("mini", p.settings))
     asked, made, _ = p.dalleval.captioned()
     # The first caption of an image is its prompt, all of them are references.
     assert list(asked["text"]) == texts and list(asked["references"].str.len()) == [1, 2] * 6
@@ -533,7 +532,9 @@ def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describ
         (ParameterError, "xylophonic", {"captions": str(folder / "odd.csv")}),
     ):
         with pytest.raises(error, match=name):
-            checks.check_alignment("mini", own_captions(store, describer, folder, **design).settings)
+            checks.check_alignment(
+                Pipeline("mini", own_captions(store, describer, folder, **design).settings)
+            )
 
 
 @pytest.mark.parametrize("name", ["captions.csv", "captions.parquet", "floats.parquet", "captions.jsonl"])
@@ -555,7 +556,7 @@ def test_ids_of_numbers_are_whole_where_some_are_missing(store, tmp_path, caplog
 def test_images_that_are_not_there_are_told_before_any_work(store, describer, of_my_own, caplog):
     folder, _ = of_my_own
     settings = own_captions(store, describer, folder).settings
-    checks.check_alignment("mini", settings)
+    checks.check_alignment(Pipeline("mini", settings))
     # All are there but the last.
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert all(part in said for part in (str(folder / "images"), "1 of 12", "photo-11"))
@@ -564,10 +565,13 @@ def test_images_that_are_not_there_are_told_before_any_work(store, describer, of
     for ending in (".png", ".jpg"):
         rows.assign(image_id=rows["image_id"] + ending).to_csv(folder / f"files{ending}.csv", index=False)
     with_ending = own_captions(store, describer, folder, captions=str(folder / "files.png.csv")).settings
-    checks.check_alignment("mini", with_ending)
+    checks.check_alignment(Pipeline("mini", with_ending))
     with pytest.raises(InputError) as error:
         checks.check_alignment(
-            "mini", own_captions(store, describer, folder, captions=str(folder / "files.jpg.csv")).settings
+            Pipeline(
+                "mini",
+                own_captions(store, describer, folder, captions=str(folder / "files.jpg.csv")).settings,
+            )
         )
     # A name that was asked for, and one that is there.
     told = str(error.value)
@@ -581,7 +585,7 @@ def test_images_without_captions_are_refused(store, describer, of_my_own, design
         design = {"images": str(folder / "images")}
     p = pipeline(store, model="mini", captioner=str(describer), **design)
     with pytest.raises(ParameterError, match=r"dalleval\.captions"):
-        checks.check_alignment("mini", p.settings)
+        checks.check_alignment(Pipeline("mini", p.settings))
 
 
 def test_the_seed_decides_which_captions_are_looked_at(store, describer, of_my_own):
@@ -596,9 +600,9 @@ def test_the_seed_decides_which_captions_are_looked_at(store, describer, of_my_o
     shutil.copy(folder / "images" / f"{first[0]}.png", folder / "one")
     settings = own_captions(store, describer, folder, captioned=1, images=str(folder / "one")).settings
     other = next(seed for seed, name in first.items() if name != first[0])
-    checks.check_alignment("mini", settings, seed=0)
+    checks.check_alignment(Pipeline("mini", settings, seed=0))
     with pytest.raises(InputError, match=first[other]):
-        checks.check_alignment("mini", settings, seed=other)
+        checks.check_alignment(Pipeline("mini", settings, seed=other))
 
 
 def test_without_images_behind_the_captions_distances_have_a_reason(store, describer, of_my_own):
@@ -828,7 +832,7 @@ def test_an_image_that_cannot_be_opened_says_nothing_of_a_detector(store, copied
         (copied / "object" / "images" / f"image_{name}.png").unlink()
     (copied / "count" / "images" / f"image_{broken}.png").write_bytes(b"GIF89a")
     p = pipeline(store, paintskills=str(copied), scenes=0, detector_renders=40)
-    checks.check_dalleval("world", p.settings)
+    checks.check_dalleval(Pipeline("world", p.settings))
     _, looked = p.dalleval.detections(p.dalleval.renders())
     looked = looked.set_index("image_id")
     unseen = looked[looked["outcome"] != ""]
@@ -850,7 +854,7 @@ def test_skills_and_boxes_may_be_missing(store, copied):
         shutil.rmtree(copied / skill)
     (copied / "count" / "count_val_bounding_boxes.json").unlink()
     p = pipeline(store, paintskills=str(copied))
-    checks.check_dalleval("world", p.settings)
+    checks.check_dalleval(Pipeline("world", p.settings))
     found = dalleval.measure.references(p)
     assert found[["reference", "judge", "measure"]].to_numpy().tolist() == [
         [name, dalleval.measure.DETECTOR, "count"] for name in ("oracle", "shuffled")
@@ -865,7 +869,7 @@ def test_a_folder_that_cannot_be_used_is_refused_before_any_work(store, copied, 
 
     def refused(where, *named):
         with pytest.raises(InputError) as error:
-            checks.check_dalleval("world", pipeline(store, paintskills=str(where)).settings)
+            checks.check_dalleval(Pipeline("world", pipeline(store, paintskills=str(where)).settings))
         assert all(name in str(error.value) for name in named)
 
     refused(tmp_path / "no-such", "no-such")
@@ -882,7 +886,7 @@ def test_a_folder_that_cannot_be_used_is_refused_before_any_work(store, copied, 
     scenes.write_text(kept.replace('"shape": "', '"shape": "un', 1))
     refused(copied, str(scenes), "'un")
     scenes.write_text(kept)
-    checks.check_dalleval("world", pipeline(store, paintskills=str(copied)).settings)
+    checks.check_dalleval(Pipeline("world", pipeline(store, paintskills=str(copied)).settings))
     for skill in SKILLS:
         shutil.rmtree(copied / skill / "images")
     refused(copied, str(copied))
@@ -890,7 +894,7 @@ def test_a_folder_that_cannot_be_used_is_refused_before_any_work(store, copied, 
 
 def test_whatever_changes_in_the_folder_is_another_run(store, describer, copied):
     def seen(**of):
-        return checks.digest("world", pipeline(store, captioner=str(describer), **of).settings)
+        return checks.digest(Pipeline("world", pipeline(store, captioner=str(describer), **of).settings))
 
     digests = [seen(), seen(paintskills=str(copied))]
     assert seen(paintskills=str(copied)) == digests[-1]

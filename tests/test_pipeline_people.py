@@ -202,7 +202,7 @@ def test_a_critic_behind_an_endpoint_needs_one():
     with pytest.raises(
         ParameterError, match=r"critic.kind is 'endpoint', which needs endpoint.url .* and critic.model"
     ):
-        checks.check("mini", Settings.of({"critic": {"kind": "endpoint"}}))
+        checks.check(Pipeline("mini", Settings.of({"critic": {"kind": "endpoint"}})))
 
 
 def test_a_critic_may_have_an_endpoint_of_its_own():
@@ -236,7 +236,7 @@ BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "key_variable": ""}}
 )
 def test_names_and_costs_are_checked_before_a_run(model, given, message):
     with pytest.raises(ParameterError, match=message):
-        checks.check(model, Settings.of(given))
+        checks.check(Pipeline(model, Settings.of(given)))
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,9 @@ def test_names_and_costs_are_checked_before_a_run(model, given, message):
     ],
 )
 def test_names_of_judges_are_looked_up_before_a_run(given, message):
-    (said,) = checks.check_models("mini", Settings.of({"judging": given}), {"paired_judge_agreement"})
+    (said,) = checks.check_models(
+        Pipeline("mini", Settings.of({"judging": given})), {"paired_judge_agreement"}
+    )
     assert message in said
 
 
@@ -455,7 +457,7 @@ def bought(tmp_path, monkeypatch):
 def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     server, opened = bought
     mine = opened()
-    checks.check("endpoint:dall-e-3", mine.settings)
+    checks.check(Pipeline("endpoint:dall-e-3", mine.settings))
     assert mine.label == "dall-e-3"
     people = mine.people.people("paired")
     n = len(server.requests)

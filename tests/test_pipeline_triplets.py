@@ -147,17 +147,17 @@ NOBODY = ["a dog on a lawn", "a man on a lawn", "a person and a woman"]
 def test_captions_without_triplets_are_refused_before_any_work(tmp_path, captions, said):
     given = settings(tmp_path, captions)
     with pytest.raises(InputError, match=said):
-        checks.check_triplets("mini", given)
+        checks.check_triplets(Pipeline("mini", given))
     with pytest.raises(InputError, match=said):
         triplets.measure.prompts(pipeline(tmp_path, captions))
     # It is looked at for whoever reads the prompts, and for nobody else.
     dumped = {"captions": {"corpus": given.captions.corpus}}
     with pytest.raises(InputError, match=said):
-        sources.check_work({"triplets_prompts"}, model="mini", settings=dumped)
-    sources.check_work({"synthesis_x", "pipeline_settings"}, model="mini", settings=dumped)
+        checks.check_work(Pipeline("mini", Settings.of(dumped)), {"triplets_prompts"})
+    checks.check_work(Pipeline("mini", Settings.of(dumped)), {"synthesis_x", "pipeline_settings"})
     # What became of them can be read all the same, and professions need no caption.
     assert left(pipeline(tmp_path, captions))["sampled"] == 0
-    checks.check_triplets("mini", settings(tmp_path, captions, professions=1))
+    checks.check_triplets(Pipeline("mini", settings(tmp_path, captions, professions=1)))
     assert set(triplets.measure.prompts(pipeline(tmp_path, captions, professions=1))["dataset"]) == {
         "Profession"
     }
@@ -166,20 +166,20 @@ def test_captions_without_triplets_are_refused_before_any_work(tmp_path, caption
 def test_of_many_captions_the_first_are_looked_at(tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "LOOKED_AT", 2)
     # Further ones may give triplets.
-    checks.check_triplets("mini", settings(tmp_path, NOBODY))
+    checks.check_triplets(Pipeline("mini", settings(tmp_path, NOBODY)))
     # Of these two there are no more, as the settings have it.
     with pytest.raises(InputError, match="None of the 2 captions"):
-        checks.check_triplets("mini", settings(tmp_path, NOBODY, of={"rows": 2}))
+        checks.check_triplets(Pipeline("mini", settings(tmp_path, NOBODY, of={"rows": 2})))
     (tmp_path / "captions.txt").write_bytes(b"")
     empty = Settings(captions={"corpus": str(tmp_path / "captions.txt")})
     with pytest.raises(InputError, match="no captions"):
-        checks.check_triplets("mini", empty)
+        checks.check_triplets(Pipeline("mini", empty))
 
 
 def test_the_embedded_world_has_triplets(tmp_path):
     given = Settings(captions={"rows": 2000}, triplets={"triplets": 5}, compute={"store": str(tmp_path)})
     p = Pipeline("mini", given, seed=5, progress=False)
-    checks.check_triplets("mini", given)
+    checks.check_triplets(Pipeline("mini", given))
     sets = triplets.measure.prompt_sets(p)
     assert sets[["dataset", "triplets"]].to_numpy().tolist() == [["depictions", 5]]
 
@@ -204,10 +204,12 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
         assert empty.empty
     # Nobody asks for captions that nothing needs; what needs them asks, before the work.
     names = {"triplets_prompts", "paradox_percent_female", "dalleval_image_quality"}
-    dumped = given.changed(judging={"faces": "whole image", "gender": "mini-clip"}).model_dump()
-    sources.check_work(names, needed={"triplets_prompts"}, model=p.model, settings=dumped)
+    p = Pipeline(
+        p.model, given.changed(judging={"faces": "whole image", "gender": "mini-clip"}), progress=False
+    )
+    checks.check_work(p, names, needed={"triplets_prompts"})
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
-        sources.check_work(names, model=p.model, settings=dumped)
+        checks.check_work(p, names)
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
         Pipeline(p.model, given.changed(triplets={"professions": 0})).triplets.prompts()
 
@@ -380,17 +382,17 @@ def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):
 )
 def test_networks_are_looked_up_before_any_work(folders, tmp_path, design, said):
     given = asked_of(folders("sd1"), tmp_path, similarity=design).settings
-    problems = checks.check_models(folders("sd1"), given, {"triplets_similarity"})
+    problems = checks.check_models(Pipeline(folders("sd1"), given), {"triplets_similarity"})
     assert any(said in problem for problem in problems)
     # Who compares no images needs none.
-    assert checks.check_models(folders("sd1"), given, {"triplets_prompts"}) == []
+    assert checks.check_models(Pipeline(folders("sd1"), given), {"triplets_prompts"}) == []
 
 
 def test_words_are_looked_up_before_any_work(tmp_path):
     # Professions are beyond the embedded model, which knows its own captions.
     given = Settings(triplets={"professions": 2}, compute={"store": str(tmp_path / "store")})
     with pytest.raises(ParameterError, match="does not know"):
-        checks.check_triplets("mini", given, images=True)
+        checks.check_triplets(Pipeline("mini", given), images=True)
 
 
 def test_pictures_are_those_of_the_table(folders, tmp_path):

@@ -9,10 +9,10 @@ import pytest
 from biaslab.generation.models import Ready
 from biaslab.ground.errors import MissingInputError
 from biaslab.judging import kinds
-from biaslab.pipeline import Pipeline, Settings, uses
+from biaslab.pipeline import Pipeline, Settings, asked, uses
+from biaslab.pipeline.asked import Asked, Cost
 from biaslab.pipeline.stages import Stages
-from biaslab.runs import params, planning
-from biaslab.runs.planning import Asked, Cost
+from biaslab.runs import jobs, params, planning
 from biaslab.study import sources
 from biaslab_world.model import WorldModel
 
@@ -61,7 +61,7 @@ def made(monkeypatch):
 
 def timed(found):
     """Return what an image takes, of all that is to be timed."""
-    return {key: planning.cost(*of) for key, of in planning.to_time(found).items()}
+    return {key: asked.cost(*of) for key, of in asked.to_time(found).items()}
 
 
 MEASURED = sorted(sources._pipeline())
@@ -69,7 +69,7 @@ MEASURED = sorted(sources._pipeline())
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_each_table_takes_the_images_that_were_told(name, store, made):
-    told = [one.images for one in planning.of_tables(pipeline(store), [name])]
+    told = [one.images for one in asked.of_tables(pipeline(store), [name])]
     assert not made  # nothing is drawn to tell
     try:
         sources.measured(name, source="pipeline", pipeline=pipeline(store))
@@ -188,7 +188,10 @@ def run(root, tmp_path, *patterns, **changes):
 
 def test_a_run_asks_for_each_image_once_of_each_model(root, tmp_path):
     both = run(root, tmp_path, "paradox/4_*", "paradox/8_*", "dalleval/5_2_*", compare_with=["mini"])
-    found = {(one.paper, one.model, one.kind): one.images for one in planning.asked(both)}
+    found = {
+        (one.paper, one.model, one.kind): one.images
+        for one in planning.asked(jobs.pipelines(jobs.plan(both)))
+    }
     # 2 occupations x 4 templates x 2 images; 2 x 3 captions, verbatim and paraphrased; 3 scenes of each of 3 skills.
     each = {("paradox", "generated"): 16, ("paradox", "caption_prompts"): 6, ("paradox", "paraphrased"): 6}
     each[("dalleval", "skills")] = 9
@@ -197,67 +200,67 @@ def test_a_run_asks_for_each_image_once_of_each_model(root, tmp_path):
 
 def test_without_approaches_no_image_of_captions_is_asked_for(root, tmp_path):
     none = run(root, tmp_path, "paradox/4_*", captions={"approaches": ()})
-    assert planning.asked(none) == [] and planning.said([], {}).count("\n") == 0
+    assert planning.asked(jobs.pipelines(jobs.plan(none))) == [] and planning.images([], {}).count("\n") == 0
 
 
 def test_images_that_are_there_are_counted_and_not_timed(tmp_path):
     mini = pipeline(tmp_path, model="mini")
-    (before,) = planning.of_tables(mini, ["dalleval_social_images"])
+    (before,) = asked.of_tables(mini, ["dalleval_social_images"])
     assert (before.images, before.there) == (6, 0)
     mini.dalleval.images("social")
-    (after,) = planning.of_tables(mini, ["dalleval_social_images"])
-    assert (after.images, after.there) == (6, 6) and planning.to_time([after]) == {}
-    assert "6 already there" in planning.said([after], {})
+    (after,) = asked.of_tables(mini, ["dalleval_social_images"])
+    assert (after.images, after.there) == (6, 6) and asked.to_time([after]) == {}
+    assert "6 already there" in planning.images([after], {})
     # Noise of another seed makes other images.
     other = Pipeline("mini", mini.settings, seed=4, progress=False)
-    assert [one.there for one in planning.of_tables(other, ["dalleval_social_images"])] == [0]
+    assert [one.there for one in asked.of_tables(other, ["dalleval_social_images"])] == [0]
 
 
 def test_an_image_is_measured_with_the_model_itself_and_leaves_nothing(tmp_path):
-    (one,) = planning.of_tables(pipeline(tmp_path, model="mini"), ["dalleval_social_images"])
-    found = planning.cost(one)
+    (one,) = asked.of_tables(pipeline(tmp_path, model="mini"), ["dalleval_social_images"])
+    found = asked.cost(one)
     # A PNG of 64 x 64 pixels has some kilobytes; one step takes far less than a minute.
     assert 0 < found.seconds < 60 and 500 < found.bytes < 200_000 and found.images >= 1
     assert not list(tmp_path.rglob("*.parquet"))
-    (drawn,) = planning.of_tables(pipeline(tmp_path), ["dalleval_social_images"])
-    assert planning.cost(drawn).bytes == 0  # the world's drawings are kept nowhere
+    (drawn,) = asked.of_tables(pipeline(tmp_path), ["dalleval_social_images"])
+    assert asked.cost(drawn).bytes == 0  # the world's drawings are kept nowhere
 
 
 def test_what_else_the_machine_does_is_told_as_a_range(tmp_path, monkeypatch):
-    (one,) = planning.of_tables(pipeline(tmp_path), ["dalleval_social_images"])
+    (one,) = asked.of_tables(pipeline(tmp_path), ["dalleval_social_images"])
     # Seconds of four batches: of one image with what is prepared once, of four alone, and twice beside other work.
     clock = iter([0, 1, 2, 2.5, 3, 4, 5, 7])
-    monkeypatch.setattr(planning, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    found = planning.cost(one)
+    monkeypatch.setattr(asked, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    found = asked.cost(one)
     assert (found.seconds, found.longest, found.images) == (0.125, 0.5, 13)
 
 
 def test_of_what_denoises_a_few_steps_are_timed(folders, tmp_path, monkeypatch):
     """Two and four of ten, of an image that takes 3 seconds beside them, and of four."""
-    (one,) = planning.of_tables(
+    (one,) = asked.of_tables(
         pipeline(tmp_path, model=folders("sd1"), generation={"steps": 10, "guidance_scale": 1}),
         ["dalleval_social_images"],
     )
-    asked = []
+    given = []
 
     def made(one, ready, prompts):
-        asked.append((len(prompts), steps[-1]))
+        given.append((len(prompts), steps[-1]))
         return 3.0 + len(prompts) * 0.25 * steps[-1], 1000
 
     steps = []
-    monkeypatch.setattr(planning, "_made", made)
+    monkeypatch.setattr(asked, "_made", made)
     monkeypatch.setattr(
         type(one.made_by),
         "ready",
         lambda self, held=None: Ready(generate=None, steps=10, take=steps.append),
     )
-    found = planning.cost(one)
-    assert asked == [(1, 2), (1, 4)] and found.seconds == 3 + 10 * 0.25 and found.images == 1
+    found = asked.cost(one)
+    assert given == [(1, 2), (1, 4)] and found.seconds == 3 + 10 * 0.25 and found.images == 1
 
 
 def test_of_few_images_fewer_are_made_to_find_out(tmp_path, made):
     few, more = (
-        next(planning.of_tables(pipeline(tmp_path, **changes), ["dalleval_social_images"]))
+        next(asked.of_tables(pipeline(tmp_path, **changes), ["dalleval_social_images"]))
         for changes in ({}, {"dalleval": {"professions": 12, "social_images": 1}})
     )
     # Of 6 images one is enough; 45 are left where both are asked for, so one and then four are made.
@@ -269,9 +272,9 @@ def test_of_few_images_fewer_are_made_to_find_out(tmp_path, made):
 def test_an_endpoint_is_priced_and_never_asked(server, tmp_path):
     endpoint = {"url": server.url, "price": 0.25, "cost_limit": 2, "key_variable": "FAKE_KEY"}
     bought = pipeline(tmp_path, model="endpoint:dall-e", endpoint=endpoint)
-    found = list(planning.of_tables(bought, ["dalleval_skill_verdicts", "dalleval_social_images"]))
+    found = list(asked.of_tables(bought, ["dalleval_skill_verdicts", "dalleval_social_images"]))
     measured = timed(found)
-    text = planning.said(found, measured)
+    text = planning.images(found, measured)
     # 9 scenes and 6 people; the limit buys 8.
     assert measured == {} and "15 x 0.25 = 3.75" in text and "endpoint.cost_limit, 2" in text
     assert not server.requests and "Time" not in text
@@ -281,9 +284,9 @@ def test_a_large_corpus_is_not_searched_for_a_plan(tmp_path):
     captions = pd.DataFrame({"text": ["a photo of a nurse"] * 3})
     captions.to_csv(tmp_path / "captions.csv", index=False)
     large = pipeline(tmp_path, model="mini", captions={"corpus": str(tmp_path / "captions.csv"), "rows": 0})
-    (one,) = planning.of_tables(large, ["triplets_similarity"])
+    (one,) = asked.of_tables(large, ["triplets_similarity"])
     # 3 prompts of 3 triplets, 2 images each, if there are so many.
-    assert one.at_most and one.images == 18 and "at most 18" in planning.said([one], {}).replace("  ", "")
+    assert one.at_most and one.images == 18 and "at most 18" in planning.images([one], {}).replace("  ", "")
     assert not list(tmp_path.rglob("*.parquet"))
 
 
@@ -291,8 +294,8 @@ def test_hours_and_disk_are_of_what_is_left(tmp_path):
     model = Pipeline("world", Settings(compute={"store": str(tmp_path)}), progress=False)
     made_by = model.image_model()
     one = Asked("paired", "world", "single", 1000, 250, False, pd.DataFrame(), made_by, None, model)
-    text = planning.said([one], {(made_by.alike, None): Cost(12.0, 2e6, 4)})
+    text = planning.images([one], {(made_by.alike, None): Cost(12.0, 2e6, 4)})
     # 750 images are left: 750 x 12 s = 2.5 hours, 750 x 2 MB = 1.5 GB.
     assert "2.5 hours" in text and "1.5 GB" in text and "1,000" in text and "250 already there" in text
-    much = planning.said([one], {(made_by.alike, None): Cost(12.0, 1e18, 4)})
+    much = planning.images([one], {(made_by.alike, None): Cost(12.0, 1e18, 4)})
     assert "are free" in much and Path(tmp_path).exists()

@@ -47,7 +47,7 @@ def test_names_are_in_numeric_order():
 def test_table_is_what_its_description_says(name):
     about = published.describe(name)
     frame = published.load(name)
-    assert about.paper in tables.PAPERS
+    assert about.paper in tables.measuring()
     assert name.startswith(f"{about.paper}_")
     assert name.endswith(about.table.rsplit(" ", 1)[-1])
     assert about.title and about.section and about.unit and all(about.notes)

@@ -125,13 +125,13 @@ def test_every_estimate_lies_in_its_interval(folder, record, estimates_lie_in_in
     assert estimates_lie_in_intervals(folder, record) >= 40
 
 
-@pytest.mark.parametrize("name", units.OVER)
+@pytest.mark.parametrize("name", units.over())
 def test_rows_are_means_over_the_units_that_comparisons_pair(folder, name):
     def read(of):
         paths = (folder / room / f"{of}.csv" for room in ("tables", "measured"))
         return next((tables.read(path, of) for path in paths if path.is_file()), tables.of([], of))
 
-    over, lows = units.OVER[name]
+    over, lows = units.over()[name]
     schema = tables.schema(name)
     estimates = {low: estimate for estimate, low, _ in schema.intervals}
     assert set(lows) <= set(estimates)

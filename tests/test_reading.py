@@ -9,6 +9,7 @@ from biaslab.ground import reading, tables
 from biaslab.ground.errors import BiaslabError, InputError
 from biaslab.judging import instances, names
 from biaslab.ratings import readers
+from biaslab.request import Request
 from biaslab.runs import compare
 from biaslab.study import sources
 
@@ -59,7 +60,7 @@ READERS = {
     "instances": instances.read,
     "digest": names.file_digest,
     "record of a run": lambda path: compare.record_of(path.parent),
-    "source": lambda path: sources.digest(str(path.parent)),
+    "source": lambda path: sources.digest(Request(str(path.parent))),
 }
 NAMES = {"record of a run": "run.json", "source": "paradox_percent_female.csv"}
 

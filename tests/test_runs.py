@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from biaslab import cli
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.papers.findings import Finding
-from biaslab.runs import export, params, runner
+from biaslab.request import Request
+from biaslab.runs import earlier, execute, export, gather, jobs, params, runner
 from biaslab.study.study import ATTEMPT
 
 CELL = 'output_dir = ""\nsource = "published"\nmodel = "all"\nseed = 0\nshare = 25.0\n'
@@ -174,11 +176,11 @@ def test_notebooks_that_disagree_on_a_row_are_a_problem(tmp_path):
         (part / "records.json").write_text(json.dumps(noted))
     problems = []
     notebooks = [{"id": f"paradox/{name}", "slug": name, "values": {}} for name in "ab"]
-    assert runner._gather_tables(tmp_path, notebooks, [], problems) == []
+    assert gather._gather_tables(tmp_path, notebooks, [], problems) == []
     assert problems[0].startswith(
         "Table paradox_percent_female: the notebooks do not agree. Different values for {'model': 'm', "
     )
-    assert runner._gather_tables(tmp_path, notebooks[:1], [], problems)[0]["rows"] == 1
+    assert gather._gather_tables(tmp_path, notebooks[:1], [], problems)[0]["rows"] == 1
 
 
 @pytest.mark.slow
@@ -220,27 +222,25 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
     notebook.write_text("1")
     record = {"inputs": {}, "packages": {"numpy": "2.0"}}
     a = params.Notebook("paradox/a", notebook, "A", {})
-    job = runner.Job(a, {}, "", tmp_path, {"seed": 1, "source": "published", "output_dir": "x"})
+    job = jobs.Job(a, {}, "", {"seed": 1, "source": "published"}, request=Request(seed=1), folder=tmp_path)
     cells = ("from biaslab import lexicons",)
-    more = runner.replace(job, notebook=runner.replace(a, cells=cells))
-    fingerprint = runner._fingerprint
+    more = replace(job, notebook=replace(a, cells=cells))
+    fingerprint = earlier.fingerprint
 
     first = fingerprint(job, record)
-    elsewhere = runner.replace(job, folder=Path("y"), parameters={**job.parameters, "output_dir": "z"})
+    elsewhere = replace(job, folder=Path("y"))
     assert fingerprint(elsewhere, record) == first
     others = [
-        fingerprint(runner.replace(job, parameters={**job.parameters, "seed": 2}), record),
+        fingerprint(replace(job, parameters={**job.parameters, "seed": 2}), record),
         fingerprint(job, {**record, "packages": {"numpy": "2.1"}}),
-        fingerprint(runner.replace(job, parameters={"seed": 1, "source": "f"}), record),
-        fingerprint(
-            runner.replace(job, parameters={"seed": 1, "source": "f"}), {**record, "inputs": {"f": "1"}}
-        ),
+        fingerprint(replace(job, parameters={"seed": 1, "source": "f"}), record),
+        fingerprint(replace(job, parameters={"seed": 1, "source": "f"}), {**record, "inputs": {"f": "1"}}),
         fingerprint(more, record),
     ]
     # What models compute with counts where there are images.
     other = {**record, "packages": {"numpy": "2.0", "torch": "2.9"}}
     assert fingerprint(job, other) == first
-    images = runner.replace(job, parameters={"seed": 1})
+    images = replace(job, parameters={"seed": 1})
     assert fingerprint(images, other) != fingerprint(images, record)
     notebook.write_text("2")
     others.append(fingerprint(job, record))
@@ -248,16 +248,16 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
 
 
 def test_progress_is_the_line_that_a_stage_wrote_last(tmp_path):
-    assert runner._progress_line(tmp_path) == ""
+    assert execute._progress_line(tmp_path) == ""
     for name, seconds in (("a", 5), ("b", 1), ("c", 300)):
         log = tmp_path / "paradox" / name / "progress.log"
         log.parent.mkdir(parents=True)
         log.write_text(f"generating: {name}")
         os.utime(log, (time.time() - seconds,) * 2)
-    assert runner._progress_line(tmp_path) == "paradox/b: generating: b"
+    assert execute._progress_line(tmp_path) == "paradox/b: generating: b"
     for log in tmp_path.rglob("progress.log"):
         os.utime(log, (time.time() - 300,) * 2)
-    assert runner._progress_line(tmp_path) == ""
+    assert execute._progress_line(tmp_path) == ""
 
 
 @pytest.mark.slow
@@ -330,7 +330,7 @@ def test_a_page_of_somebody_else_beside_the_runs_stays(project, tmp_path):
     # What is no file is not replaced by any page or record either.
     (tmp_path / "folder").mkdir()
     with pytest.raises(RunError, match="folder is no file, so none is written in its place"):
-        runner.write_json(tmp_path / "folder", {})
+        gather.write_json(tmp_path / "folder", {})
 
 
 def test_a_run_never_replaces_what_it_reads(project, tmp_path):
@@ -486,9 +486,9 @@ def test_a_kernel_that_lost_its_port_is_started_again(tmp_path, monkeypatch, dea
     monkeypatch.setattr(papermill, "execute_notebook", start)
     (tmp_path / "paradox/a").mkdir(parents=True)
     a = params.Notebook("paradox/a", tmp_path / "a.ipynb", "A", {})
-    job = runner.Job(a, {}, "", tmp_path, {}, attempt=tmp_path)
+    job = jobs.Job(a, {}, "", {}, folder=tmp_path, attempt=tmp_path)
     monkeypatch.setenv(ATTEMPT, "")
-    assert runner._papermill(job, tmp_path / "out.ipynb") == said
+    assert execute._papermill(job, tmp_path / "out.ipynb") == said
     assert len(starts) == 3
 
 
@@ -504,9 +504,9 @@ def test_a_kernel_that_dies_while_it_runs_is_not_run_twice(tmp_path, monkeypatch
     monkeypatch.setattr(papermill, "execute_notebook", die)
     (tmp_path / "paradox/a").mkdir(parents=True)
     a = params.Notebook("paradox/a", tmp_path / "a.ipynb", "A", {})
-    job = runner.Job(a, {}, "", tmp_path, {}, attempt=tmp_path)
+    job = jobs.Job(a, {}, "", {}, folder=tmp_path, attempt=tmp_path)
     monkeypatch.setenv(ATTEMPT, "")
-    assert runner._papermill(job, tmp_path / "out.ipynb") == "RuntimeError: Kernel died"
+    assert execute._papermill(job, tmp_path / "out.ipynb") == "RuntimeError: Kernel died"
     assert len(starts) == 1
 
 
@@ -518,17 +518,17 @@ def test_a_notebook_on_ratings_needs_no_source_in_the_file(tmp_path, write_noteb
     )
     (tmp_path / "mine.yaml").write_text(f"run: mine\nratings: {tmp_path / 'r.csv'}\n")
     loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
-    (job,) = runner.plan(loaded, tmp_path / "outputs/mine")
+    (job,) = jobs.plan(loaded)
     assert job.parameters["source"] == "ratings" and not job.reason
 
 
 def test_variants_never_share_a_file_name():
     # Alike but for letters that a slug drops, or for case, or long.
     values = ["a b", "a-b", "A B", "x" * 300, "x" * 301, "é", "ü", "SD 1.4"]
-    names = runner._suffixes([{"model": v} for v in values])
+    names = jobs._suffixes([{"model": v} for v in values])
     assert len(set(names)) == len(values) and max(map(len, names)) < 80
     assert names[-1] == "--model-sd-1.4"
-    assert runner._suffixes([{}]) == [""]
+    assert jobs._suffixes([{}]) == [""]
 
 
 def test_a_variant_takes_in_its_own_files_only(tmp_path):
@@ -537,9 +537,9 @@ def test_a_variant_takes_in_its_own_files_only(tmp_path):
     for name in ("a--model-sd-1", "a--model-sd-1.4"):
         (made / f"{name}.ipynb").write_text(name)
     a = params.Notebook("paradox/a", Path("a.ipynb"), "A", {})
-    job = runner.Job(a, {}, "--model-sd-1", tmp_path, {}, attempt=tmp_path / "attempt")
+    job = jobs.Job(a, {}, "--model-sd-1", {}, folder=tmp_path, attempt=tmp_path / "attempt")
     record = {"notebook": f"notebooks/{job.slug}.ipynb", "html": None, "slug": job.slug}
-    assert list(runner._take_in(job, record)["files"]) == [record["notebook"]]
+    assert list(execute._take_in(job, record)["files"]) == [record["notebook"]]
     assert [path.name for path in made.iterdir()] == ["a--model-sd-1.4.ipynb"]
 
 
@@ -725,8 +725,8 @@ def test_what_a_killed_run_left_alive_reaches_no_other_run(tmp_path, write_noteb
     assert table["percent_female"].tolist() == [27]
     record = json.loads((tmp_path / "outputs/mine/run.json").read_text(encoding="utf-8"))
     assert record["status"] == "ok" and record["parameters"] == {"seed": 2}
-    assert runner.altered(tmp_path / "outputs/mine", record["files"]) == ""
-    assert runner.altered(tmp_path / "outputs/mine", record["notebooks"][0]["files"]) == ""
+    assert earlier.altered(tmp_path / "outputs/mine", record["files"]) == ""
+    assert earlier.altered(tmp_path / "outputs/mine", record["notebooks"][0]["files"]) == ""
 
 
 def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
@@ -945,10 +945,8 @@ def planned(tmp_path, write_notebook, monkeypatch):
     from biaslab.pipeline import checks
 
     looked_up = []
-    monkeypatch.setattr(
-        checks, "check", lambda model, settings: looked_up.append((model, settings.generation.steps))
-    )
-    monkeypatch.setattr(checks, "digest", lambda model, settings: f"{model} {settings.captions.corpus}")
+    monkeypatch.setattr(checks, "check", lambda p: looked_up.append((p.model, p.settings.generation.steps)))
+    monkeypatch.setattr(checks, "digest", lambda p: f"{p.model} {p.settings.captions.corpus}")
     with_settings = CELL + "settings = {}\n"
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", with_settings)
     write_notebook(tmp_path / "notebooks/paradox/b.ipynb", CELL)
@@ -957,20 +955,20 @@ def planned(tmp_path, write_notebook, monkeypatch):
     def plan(text):
         (tmp_path / "mine.yaml").write_text(f"run: mine\n{text}")
         loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
-        jobs = runner.plan(loaded, tmp_path / "outputs/mine")
-        return jobs, runner._inputs(jobs, tmp_path / "outputs/mine"), looked_up
+        planned = jobs.plan(loaded)
+        return planned, jobs.inputs(planned, tmp_path / "outputs/mine"), looked_up
 
     return plan
 
 
 def test_the_pipeline_measures_for_notebooks_that_take_settings(planned):
-    jobs, inputs, looked_up = planned("source: mini\nsettings: {generation: {steps: 3}}\n")
-    assert {job.notebook.id: job.reason for job in jobs} == {
+    found, inputs, looked_up = planned("source: mini\nsettings: {generation: {steps: 3}}\n")
+    assert {job.notebook.id: job.reason for job in found} == {
         "paradox/a": "",
         "paradox/b": "It takes no settings, so it could measure something else than the rest of the run.",
         "mine/c": "The pipeline measures nothing for mine.",
     }
-    assert jobs[0].parameters["settings"] == {"generation": {"steps": 3}}
+    assert found[0].parameters["settings"] == {"generation": {"steps": 3}}
     assert looked_up == [("mini", 3)] and inputs == {"mini: mini": "mini "}
 
 
@@ -978,19 +976,19 @@ def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned, mon
     text = "source: pipeline\nmodel: owner/name\nnotebooks: ['paradox/a']\n"
     given = [{"generation": {"steps": s}, "captions": {"corpus": c}} for s, c in ((3, "a"), (4, "b"))]
     text += f"settings: {json.dumps(given)}\n"
-    jobs, inputs, looked_up = planned(text)
-    assert [(job.slug, job.parameters["settings"]) for job in jobs] == [
+    found, inputs, looked_up = planned(text)
+    assert [(job.slug, job.parameters["settings"]) for job in found] == [
         ("paradox/a--settings-generation.steps-3-captions.corpus-a", given[0]),
         ("paradox/a--settings-generation.steps-4-captions.corpus-b", given[1]),
     ]
-    assert [job.variant for job in jobs] == [
+    assert [job.variant for job in found] == [
         {"settings": f"generation.steps={s}, captions.corpus={c}"} for s, c in ((3, "a"), (4, "b"))
     ]
     assert looked_up == [("owner/name", 3), ("owner/name", 4)]
     assert inputs == {f"pipeline: owner/name, captions.corpus {c}": f"owner/name {c}" for c in "ab"}
     record = {"inputs": inputs, "packages": {}}
-    monkeypatch.setattr(runner, "_brought", lambda parameters: [])
-    assert len({runner._fingerprint(job, record) for job in jobs}) == 2
+    monkeypatch.setattr(earlier, "brought", lambda request: [])
+    assert len({earlier.fingerprint(job, record) for job in found}) == 2
 
 
 def test_captions_without_images_run_what_needs_none(tmp_path, root):
@@ -1000,7 +998,7 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
     text = f"run: mine\nsource: mini\nsettings: {json.dumps({'captions': captions})}\n"
     (tmp_path / "mine.yaml").write_text(text + "notebooks: ['paradox/*']\n")
     loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=root / "notebooks")
-    reasons = {job.notebook.id: job.reason for job in runner.plan(loaded, tmp_path / "outputs/mine")}
+    reasons = {job.notebook.id: job.reason for job in jobs.plan(loaded)}
     runs_anyway = {"paradox/2_setup", "paradox/5_1_indicators", "paradox/5_2_nearest"}
     assert {name for name, reason in reasons.items() if not reason} == runs_anyway
     said = reasons["paradox/4_baseline"]
@@ -1017,7 +1015,7 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
         notebooks_dir=root / "notebooks",
         overrides=[f"captions.training_images={tmp_path}/images"],
     )
-    reasons = {job.notebook.id: job.reason for job in runner.plan(loaded, tmp_path / "outputs/mine")}
+    reasons = {job.notebook.id: job.reason for job in jobs.plan(loaded)}
     assert [name for name, reason in reasons.items() if reason] == ["paradox/ratings"]
 
 
@@ -1032,7 +1030,7 @@ def test_a_model_that_a_file_without_models_cannot_have_says_which_column_to_add
         notebooks_dir=root / "notebooks",
     )
     with pytest.raises(ParameterError) as error:
-        runner.plan(loaded, tmp_path / "outputs/mine")
+        jobs.plan(loaded)
     assert str(error.value) == (
         "model is 'SD 1.4', but shares.csv has no column 'model'. Add one that names the model of each generated image "
         "(training images may have none), or set model to 'all'."
@@ -1069,14 +1067,14 @@ def test_damaged_results_of_stages_are_noted_in_the_report(tmp_path):
     shard.write_bytes(b"damaged")
     stage.compute(units, shard_rows=1, progress=False)
     given = {"source": "mini", "settings": {"compute": {"store": str(tmp_path / "store")}}}
-    notes = runner._store_notes(given, "2020-01-01T00:00:00Z")
+    notes = gather.store_notes(given, "2020-01-01T00:00:00Z")
     assert len(notes) == 1
     assert notes[0].startswith(f"doubles: Piece {shard.name} was damaged: its checksum does not fit.")
     # Not what was before the run, in another store, or where no stage was computed.
-    assert runner._store_notes(given, "2999-01-01T00:00:00Z") == []
+    assert gather.store_notes(given, "2999-01-01T00:00:00Z") == []
     other = {**given, "settings": [{"compute": {"store": str(tmp_path / "other")}}]}
-    assert runner._store_notes(other, "") == []
-    assert runner._store_notes({"source": "published"}, "") == []
+    assert gather.store_notes(other, "") == []
+    assert gather.store_notes({"source": "published"}, "") == []
     (tmp_path / "run.json").write_text(json.dumps({"notes": [*notes, "<script>"]}))
     page = BeautifulSoup(report.build(tmp_path).read_text(encoding="utf-8"), "html.parser")
     assert [item.get_text() for item in page.find(id="notes")("li")] == [*notes, "<script>"]
@@ -1085,19 +1083,19 @@ def test_damaged_results_of_stages_are_noted_in_the_report(tmp_path):
 def test_a_progress_file_may_vanish_at_any_moment(tmp_path, monkeypatch):
     from biaslab.study.study import PROGRESS
 
-    assert runner._progress_line(tmp_path) == ""
+    assert execute._progress_line(tmp_path) == ""
     for name in ("a", "b"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "a" / PROGRESS).write_text("half")
     # Seen, and gone when it is looked at.
     (tmp_path / "b" / PROGRESS).symlink_to(tmp_path / "gone")
-    assert runner._progress_line(tmp_path) == "a: half"
+    assert execute._progress_line(tmp_path) == "a: half"
 
     def gone(self, **_):
         raise FileNotFoundError(self)
 
     monkeypatch.setattr(type(tmp_path), "read_text", gone)
-    assert runner._progress_line(tmp_path) == ""
+    assert execute._progress_line(tmp_path) == ""
 
 
 TYPED = "from typing import Final\noutput_dir = ''\nseed: int = 20231\nname: Final = 'x'\n"
@@ -1171,7 +1169,7 @@ def test_errors_that_are_long_or_cannot_be_written_break_nothing(project, tmp_pa
     assert all((folder / n["html"]).is_file() for n in record["notebooks"])
     assert [n["status"] for n in record["notebooks"]] == ["failed", "failed", "ok"]
     # Half a character, should one come through.
-    runner.write_json(tmp_path / "x.json", {"reason": "half \udcff"})
+    gather.write_json(tmp_path / "x.json", {"reason": "half \udcff"})
     assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8")) == {"reason": "half ?"}
 
 
@@ -1203,7 +1201,7 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(
     parameters = "source = 'published'\nmodel = 'all'\nseed = 0\nsettings = {}\n"
     write_notebook(tmp_path / "notebooks/paired/a.ipynb", parameters)
     (tmp_path / "mine.yaml").write_text("run: mine\nsource: mini\n")
-    monkeypatch.setattr(runner, "_execute", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr(execute, "execute_all", lambda *_: pytest.fail("started"))
     for words, store in ((["--set", f"compute.store={tmp_path}/file/a"], "a"), ([], "b")):
         monkeypatch.setenv("BIASLAB_STORE", f"{tmp_path}/file/b")
         given = ["run", f"{tmp_path}/mine.yaml", "--outputs", f"{tmp_path}/outputs", "--no-progress", *words]
@@ -1227,23 +1225,23 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(
 
 
 def test_a_run_does_not_end_before_it_began():
-    assert runner.now("9999-01-01T00:00:00Z") == "9999-01-01T00:00:00Z"
-    assert "2026-01-01T00:00:00Z" < runner.now("2026-01-01T00:00:00Z") <= runner.now()
+    assert gather.now("9999-01-01T00:00:00Z") == "9999-01-01T00:00:00Z"
+    assert "2026-01-01T00:00:00Z" < gather.now("2026-01-01T00:00:00Z") <= gather.now()
     notebook = params.Notebook("paradox/a", Path("a.ipynb"), "A", {}, problem="No.")
-    job = runner.Job(notebook, {}, "", Path("x"), {}, "No.", fails=True, started="9999-01-01T00:00:00Z")
-    record = runner.execute(job)
+    job = jobs.Job(notebook, {}, "", {}, "No.", fails=True, started="9999-01-01T00:00:00Z")
+    record = execute.execute(job)
     assert (record["status"], record["ended"]) == ("failed", "9999-01-01T00:00:00Z")
 
 
 def test_a_kernel_that_died_for_want_of_file_handles_says_so(tmp_path):
     notebook = params.Notebook("paradox/a", Path("a.ipynb"), "A", {})
-    job = runner.Job(notebook, {}, "", tmp_path, {}, attempt=tmp_path / "attempt")
+    job = jobs.Job(notebook, {}, "", {}, folder=tmp_path, attempt=tmp_path / "attempt")
     died = RuntimeError("Kernel died before replying to kernel_info")
-    assert runner._behind(died, job) is died
+    assert execute._behind(died, job) is died
     log = tmp_path / "attempt/paradox/a/kernel.log"
     log.parent.mkdir(parents=True)
     log.write_text("Traceback\nOSError: [Errno 24] Too many open files\n")
-    said = runner._said(runner._behind(died, job), job)
+    said = execute._said(execute._behind(died, job), job)
     assert said.startswith(
         f"RunError: Too many files are open at once to use {tmp_path}. Finished notebooks and"
     )

@@ -3,8 +3,8 @@
 import pytest
 
 from biaslab.ground.errors import ParameterError
+from biaslab.pipeline.asked import Asked, Cost
 from biaslab.runs import scaling
-from biaslab.runs.planning import Asked, Cost
 from biaslab.runs.scaling import Devices, Overhead
 
 

@@ -55,7 +55,7 @@ def test_a_model_that_is_not_in_the_run_is_refused():
     with pytest.raises(
         ParameterError, match=r"models sets 'mni', which is no model of this run\. Did you mean 'mini'"
     ):
-        checks.check("mini", settings)
+        checks.check(Pipeline("mini", settings))
 
 
 def test_names_with_dots_are_set_on_the_command_line(root):

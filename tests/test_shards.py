@@ -4,12 +4,13 @@ import pytest
 
 from biaslab.ground.errors import ParameterError
 from biaslab.judging import loaded
-from biaslab.runs import params, runner, shards
+from biaslab.runs import execute, jobs, params, shards
 
 
 def test_a_share_waits_until_nothing_is_left_and_says_what_has_changed(monkeypatch):
     answers = iter([["a", "b"], ["a", "b"], ["b"], []])
-    monkeypatch.setattr(runner, "pipelines", lambda *_, **__: [runner.Opened(None, {"one"}, {"two"})])
+    monkeypatch.setattr(jobs, "plan", lambda params: [])
+    monkeypatch.setattr(jobs, "pipelines", lambda *_, **__: [jobs.Opened(None, {"one"}, {"two"})])
     monkeypatch.setattr(shards, "compute_of", lambda *_: next(answers))
     slept, told = [], []
     monkeypatch.setattr(shards.time, "sleep", slept.append)
@@ -33,8 +34,8 @@ def test_a_run_that_makes_nothing_is_refused(pytestconfig):
 )
 def test_notebooks_run_one_at_a_time_where_work_runs_in_workers(compute, jobs, at_a_time):
     run = params.RunParams(run="mine", jobs=jobs, values={"settings": {"compute": compute}})
-    assert runner._at_a_time(run) == at_a_time
-    assert runner._at_a_time(params.RunParams(run="mine", jobs=jobs)) == jobs
+    assert execute.at_a_time(run) == at_a_time
+    assert execute.at_a_time(params.RunParams(run="mine", jobs=jobs)) == jobs
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_a_gpu_has_room_for_one_notebook(monkeypatch, source, device, here, jobs
     """No GPU is here: that there is one is made up."""
     monkeypatch.setattr("biaslab.ground.processor.accelerator", lambda: here)
     values = {"source": source, "settings": {"compute": {"device": device}}}
-    assert runner._at_a_time(params.RunParams(run="mine", jobs=jobs, values=values)) == at_a_time
+    assert execute.at_a_time(params.RunParams(run="mine", jobs=jobs, values=values)) == at_a_time
 
 
 @pytest.mark.parametrize(
@@ -74,4 +75,4 @@ def test_what_torch_finds_decides_where_judges_run_and_how_many_notebooks(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
     assert loaded.device("auto") == torch.device(device)
-    assert runner._at_a_time(params.RunParams(run="mine", values={"source": "mini"})) == at_a_time
+    assert execute.at_a_time(params.RunParams(run="mine", values={"source": "mini"})) == at_a_time

@@ -22,7 +22,7 @@ FLOORS = (
     ("study",),
     ("papers",),
     ("plots",),
-    ("pipeline", "settings"),
+    ("pipeline", "request", "settings"),
     ("attribution", "mitigation"),
     ("captions", "generation", "judging", "prompts", "ratings"),
     ("net",),
@@ -130,6 +130,40 @@ def test_imports_name_what_is_there():
             assert there, f"{name} imports {taken} from {module}, which has none"
 
 
+# -- papers --------------------------------------------------------------------------------------------------
+
+# Rooms of the papers themselves: what they measure, ask and print, and the stages for their prompts.
+_OF_PAPERS = (
+    "papers",
+    "prompts",
+    "published",
+    *(f"pipeline.{n}" for n in ("people", "dalleval", "triplets")),
+)
+# What prompts ask for, which gives a group of settings its name; lexicons of words.
+_NAMED = {
+    "biaslab.pipeline.stages": {"dalleval", "triplets", "paradox_occupations", "paradox_prompts"},
+    **{key: {"triplets"} for key in (f"biaslab.pipeline.{n}" for n in ("asked", "checks", "dependency"))},
+    "biaslab.settings": {"triplets"},
+}
+
+
+def test_what_is_for_all_papers_names_none():
+    """A new one declares itself: in its room, and the stages for its prompts."""
+    papers = tables.measuring()
+    known = {*papers, *(name for name in tables.schemas() if name.startswith(tuple(f"{p}_" for p in papers)))}
+    starts = tuple(f"{paper}/" for paper in papers)
+    found = {}
+    for name, tree in TREES.items():
+        room = name.removeprefix("biaslab.")
+        if package_of(name) != "biaslab" or room.startswith(_OF_PAPERS):
+            continue
+        texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+        texts = {t for t in texts if t in known or (t.startswith(starts) and " " not in t)}
+        if texts := texts - _NAMED.get(name, set()):
+            found[name] = sorted(texts)
+    assert found == {}
+
+
 # -- guests --------------------------------------------------------------------------------------------------
 
 # How code names the world, and what it brings.
@@ -233,7 +267,7 @@ def test_durations_are_not_taken_from_the_clock_that_can_be_set():
     # What is said of files goes by their times, and a server's date by ours.
     allowed = {
         "biaslab.ground.progress",
-        "biaslab.runs.runner",
+        "biaslab.runs.execute",
         "biaslab.report.all_runs",
         "biaslab.net.retry",
     }

@@ -145,7 +145,13 @@ def test_every_declaration_is_sound():
     )
     for name, schema in tables.schemas().items():
         if name in own:
-            assert name.split("_")[0] in (*tables.PAPERS, "ratings", "judging", "pipeline", "synthesis"), name
+            assert name.split("_")[0] in (
+                *tables.measuring(),
+                "ratings",
+                "judging",
+                "pipeline",
+                "synthesis",
+            ), name
         assert len(set(schema.names)) == len(schema.names), name
         assert schema.keys, name
         assert schema.description.endswith("."), name
@@ -194,27 +200,20 @@ def test_every_interval_is_of_one_column_and_in_its_unit(name):
 
 
 @pytest.mark.parametrize(
-    ("ends", "message"),
+    "ends",
     [
-        (
-            [Column("ci_low", "L.", of="b"), Column("ci_high", "H.", of="b")],
-            "limits of 'b' and 'b'; name one column",
-        ),
-        (
-            [Column("ci_low", "L.", of="a"), Column("ci_high", "H.", of="n")],
-            "limits of 'a' and 'n'; name one column",
-        ),
-        ([Column("ci_low", "L.", of="key"), Column("ci_high", "H.", of="key")], "name one column of numbers"),
-        ([Column("ci_low", "L.", of="a")], "ci_low and nothing are not two limits"),
-        ([Column("low", "L.", of="a"), Column("b_high", "H.", of="a")], "low and b_high are not two limits"),
-        ([Column("ci_low", "L.", "points", of="a"), Column("ci_high", "H.", of="a")], "of different units"),
+        [Column("ci_low", "L.", of="b"), Column("ci_high", "H.", of="b")],
+        [Column("ci_low", "L.", of="a"), Column("ci_high", "H.", of="n")],
+        [Column("ci_low", "L.", of="key"), Column("ci_high", "H.", of="key")],
+        [Column("ci_low", "L.", of="a")],
+        [Column("low", "L.", of="a"), Column("b_high", "H.", of="a")],
+        [Column("ci_low", "L.", "points", of="a"), Column("ci_high", "H.", of="a")],
     ],
 )
-def test_an_interval_of_no_column_is_refused(ends, message):
+def test_an_interval_of_no_column_is_refused(ends):
     estimates = Column("key", "K.", key=True, text=True), Column("a", "A.", "%"), Column("n", "N.")
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match="not the lower and upper limit of one column"):
         Schema("t", "T", "T.", (*estimates, *ends))
-    assert message in str(error.value)
 
 
 def columns_by_name():

@@ -11,6 +11,7 @@ from biaslab.captions.corpus import open_corpus
 from biaslab.ground import delimited
 from biaslab.ground.errors import InputError
 from biaslab.ratings import person_ratings, readers
+from biaslab.request import Request
 from biaslab.study import sources
 
 MOST = 1000
@@ -94,7 +95,7 @@ def test_measured_tables_of_a_folder(tmp_path):
     (tmp_path / f"{name}.csv").write_text("\n".join(line + ",x" * (MOST - 6) for line in lines))
     for read in (
         lambda: sources.measured(name, source=str(tmp_path)),
-        lambda: sources.check_all(str(tmp_path)),
+        lambda: sources.check_all(Request.of({"source": str(tmp_path)})),
     ):
         with pytest.raises(InputError, match=rf"{name}\.csv has 1,001 columns; at most 1,000 are read"):
             read()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from biaslab.runs import kernels
+from biaslab.keep import kernels
 
 _HERE = str(Path(__file__).parent)
 _OWN = kernels.Processes

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from biaslab import __version__
-from biaslab.ground.groups import Group, Off, Several, Texts, Whole, field
+from biaslab.ground.groups import Group, Named, Off, Place, Several, Texts, Whole, field
 
 OptOut = Literal["noai", "noimageai", "noindex", "noimageindex", "tdm-reservation"]
 # Directives that ask not to use an image: of the header X-Robots-Tag, and the header TDM-Reservation.
@@ -104,7 +104,7 @@ class DownloadSettings(Group):
 class CaptionSettings(Group):
     """Which captions are searched and selected, and where the images behind them are."""
 
-    corpus: str = field(
+    corpus: Named = field(
         "",
         "Captions: a file or pattern of files, the hub name of a data set, or a name that an installed package brings.",
     )
@@ -120,7 +120,7 @@ class CaptionSettings(Group):
         "model that draws their truth also draws people in pairs without stereotypes and triplets without leaning "
         "objects.",
     )
-    training_images: str = field(
+    training_images: Annotated[str, Place(always=True, words=(DOWNLOAD,))] = field(
         "",
         "Folder with the images behind captions, each named by its caption_id; `download`: they are fetched by URL; "
         "empty: those that the corpus has.",
@@ -144,7 +144,7 @@ class CaptionSettings(Group):
     names: Annotated[Literal["gazetteer", "spacy", "off"], Off] = field(
         "gazetteer", "How names in captions tell a gender."
     )
-    encoder: str = field("all-MiniLM-L6-v2", "Sentence embeddings that nearest captions are found with.")
+    encoder: Named = field("all-MiniLM-L6-v2", "Sentence embeddings that nearest captions are found with.")
     encoder_dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
         "auto",
         "Numbers that it computes with: `auto` is the fastest that the machine has, so that captions that are about as "

@@ -243,10 +243,7 @@ def _split(line: str) -> list[str]:
 
 
 def _quoted(source: _Counted, line: str, width: int) -> list[str]:
-    """Return a row whose cells stand in quotation marks, over several lines if need be; empty where they are captions'.
-
-    What tells is the next line: one with all of its cells begins a row, others go on with a cell that is open.
-    """
+    """Return a row whose cells stand in quotation marks, over several lines if need be; empty for captions'."""
     ends_early = short = len(_split(line)) < width
     taken: list[str] = []
     while not (row := _parsed([line, *taken])):

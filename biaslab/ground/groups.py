@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
@@ -36,6 +37,20 @@ Several = BeforeValidator(_several)
 """What makes the same of a list of other values, as ``Annotated[tuple[Literal["a", "b"], ...], Several]``."""
 Off = BeforeValidator(lambda v: "off" if v is False else v)
 """Of texts that may be `off`, which YAML reads as false."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Marks a setting whose texts may be paths, which a run makes absolute."""
+
+    always: bool = False  # Whether they are nothing else than paths.
+    words: tuple[str, ...] = ()  # But for these.
+
+
+Named = Annotated[str, Place()]
+"""The name of something, or a path to it."""
+Folder = Annotated[str, Place(always=True)]
+"""A folder."""
 _KINDS = {
     "string": "a text",
     "int": "a whole number",
@@ -106,6 +121,11 @@ class Group(BaseModel):
 def names(group: type[Group]) -> list[str]:
     """Return the dotted names of all settings of a group and of the groups within it."""
     return [name for name, _ in _fields(group)]
+
+
+def places(group: type[Group]) -> dict[str, Place]:
+    """Return the settings that are marked as places, by their dotted names."""
+    return {name: m for name, known in _fields(group) for m in known.metadata if isinstance(m, Place)}
 
 
 def _merged(group: Group, changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ group                  what an entry point gives
 ``biaslab.truth``      a :class:`biaslab.models.truths.Truth`: pictures of which it is known what they show
 ``biaslab.notebooks``  a package with ``notebooks/<paper>/<section>.ipynb``, and ``tables.yaml`` and ``texts.yaml`` of
                        what these save and show; where one makes images for no measured table, with a function
-                       ``work`` that says so (:class:`biaslab.runs.runner.Work`)
+                       ``work`` that says so (:class:`biaslab.runs.jobs.Work`)
 ``biaslab.measures``   a function of a study (:mod:`biaslab.measures.plugins`)
 =====================  ==============================================================================================
 
@@ -85,10 +85,7 @@ def _folders(path: tuple[str, ...]) -> dict[str, Path]:
 
 @lru_cache(maxsize=8)
 def _all(path: tuple[str, ...]) -> dict[str, dict[str, metadata.EntryPoint]]:
-    """Return the entry points of all groups, of packages on a path; reading them takes a tenth of a second.
-
-    Raises ParameterError where two packages bring something under one name, or one names no module.
-    """
+    """Return the entry points of all groups, of packages on a path; reading them takes a tenth of a second."""
     found = metadata.entry_points()
     by_group: dict[str, dict[str, metadata.EntryPoint]] = {group: {} for group in GROUPS}
     for group, named in by_group.items():

@@ -24,9 +24,7 @@ from biaslab.ground.errors import InputError, name_help, near_matches, unknown_n
 if TYPE_CHECKING:
     import pandas as pd
 
-PAPERS = ("paradox", "paired", "dalleval", "triplets")
-# Rooms below biaslab/papers that declare tables: the papers', a user's ratings, and what looks across papers.
-ROOMS = (*PAPERS, "ratings", "synthesis")
+_PAPERS = Path(__file__).parents[1] / "papers"
 # What tables of several papers have in common.
 _SHARED = Path(__file__).with_name("columns.yaml")
 # What a spreadsheet would run as a formula when a text cell starts with it; the wide forms count in East Asian ones.
@@ -55,6 +53,38 @@ class Column:
     )  # Values in words, as answers have them.
 
 
+# Whether a table is nothing without a judge, needs one of several, or says less where one is not named.
+NEEDED, ONE_OF, IF_NAMED = "needed", "one of several", "if named"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What looks at images when a table is measured."""
+
+    by: str  # The setting that names the judge, or the pipeline's property that gives several, who look together.
+    at: str = (
+        ""  # What the images are made for, ``training`` or ``paintskills``; empty where none are looked at.
+    )
+    how: str = NEEDED  # One of the words above.
+    when: tuple[
+        str, ...
+    ] = ()  # Properties of the pipeline that must hold, or not where ``not`` stands before one.
+    instead_of: str = ""  # The setting that is empty on purpose, so that others look.
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What a room of papers says of itself, at the head of its ``tables.yaml``."""
+
+    order: int = 99  # Its place in reports.
+    title: str = ""  # What limits of a run call it; empty for what is no paper.
+    prompts: str = ""  # On which prompts its measured tables rest (:data:`biaslab.pipeline.checks.PROMPTS`).
+    rated: str = (
+        ""  # The kind of its images that show one person at an occupation, so that people can rate them.
+    )
+    rests_on: str = ""  # The paper on whose measurements it rests.
+
+
 @dataclass(frozen=True)
 class Schema:
     """A table's name, its meaning and its columns in order; further columns may follow them."""
@@ -64,6 +94,15 @@ class Schema:
     description: str  # What a row is and where the numbers come from.
     columns: tuple[Column, ...]  # Columns in order; a table has all that are not optional.
     images: bool = False  # Whether it takes the images behind captions, which a corpus may lack.
+    rests_on: str = ""  # The paper on whose measurements it rests, where it is none of that paper's own.
+    # Of a measured table:
+    paper: str = ""  # Whose function measures it.
+    function: str = ""  # The function's name, where it is not the table's.
+    makes: tuple[str, ...] = ()  # The kinds of images that a model makes for it.
+    makes_if: tuple[str, ...] = ()  # When, as of :class:`Look`.
+    looks: tuple[Look, ...] = ()
+    prompts: str = ""  # On which prompts it rests.
+    rated: bool = False  # Whether a file of ratings gives it.
 
     @property
     def keys(self) -> list[str]:
@@ -86,28 +125,40 @@ class Schema:
         estimates = {c.name: c for c in self.columns if not (c.text or c.key or c.of)}
         limits = [c for c in self.columns if c.of]
         for low, high in itertools.zip_longest(limits[::2], limits[1::2]):
-            ends = low.name, getattr(high, "name", "")
-            if not (ends[0].endswith("_low") and ends[1] == ends[0].removesuffix("low") + "high"):
+            whole = high is not None and high.name == low.name.removesuffix("low") + "high"
+            known = estimates.get(low.of)
+            if not whole or low.of != high.of or known is None or {low.unit, high.unit} - {"", known.unit}:
                 raise InputError(
-                    f"Table {self.name}: {ends[0]} and {ends[1] or 'nothing'} are not two limits."
+                    f"Table {self.name}: {low.name} and what follows it are not the lower and upper limit of one "
+                    "column of numbers, in its unit."
                 )
-            if low.of != high.of or low.of not in estimates:
-                raise InputError(
-                    f"Table {self.name}: {ends[0]} and {ends[1]} are limits of {low.of!r} and {high.of!r}; name one "
-                    "column of numbers of this table."
-                )
-            if {low.unit, high.unit} - {"", estimates[low.of].unit}:
-                raise InputError(f"Table {self.name}: {low.of} and its limits are of different units.")
         limited = tuple(replace(c, unit=estimates[c.of].unit) if c.of else c for c in self.columns)
         object.__setattr__(self, "columns", limited)
 
 
 def files() -> dict[Path, str]:
     """Return the YAML files that declare tables, the columns that papers share first, with the package of each."""
-    here = Path(__file__).parents[1]
-    own = [_SHARED, *(here / "papers" / room / "tables.yaml" for room in ROOMS)]
+    own = [_SHARED, *sorted(_PAPERS.glob("*/tables.yaml"))]
     brought = {folder / "tables.yaml": package for package, folder in plugins.folders().items()}
     return dict.fromkeys(own, "biaslab") | {path: by for path, by in brought.items() if path.is_file()}
+
+
+@cache
+def papers() -> dict[str, Paper]:
+    """Return the papers that measure tables, and what looks across them, by their names in their order on the page."""
+    heads = {path.parent.name: load_yaml(path).get("paper") for path in sorted(_PAPERS.glob("*/tables.yaml"))}
+    found = {name: Paper(**head) for name, head in heads.items() if head}
+    return dict(sorted(found.items(), key=lambda item: item[1].order))
+
+
+def measuring() -> tuple[str, ...]:
+    """Return the papers that measure tables, in order."""
+    return tuple(name for name, paper in papers().items() if paper.title)
+
+
+def place(name: str) -> int:
+    """Return the place in reports of the paper of a notebook, given its id, or of a table, given its name."""
+    return papers().get(re.split("[/_]", name)[0], Paper()).order
 
 
 def schemas() -> dict[str, Schema]:
@@ -118,18 +169,26 @@ def schemas() -> dict[str, Schema]:
 @cache
 def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
     (columns, _), *rooms = declared_in
-    shared, found, by = load_yaml(columns)["columns"], {}, {}
+    shared, found, by, measured = load_yaml(columns)["columns"], {}, {}, {}
     for path, package in rooms:
         room = load_yaml(path)
         known = shared | room.get("columns", {})
+        measured |= {name: (path.parent.name, more) for name, more in room.get("measured", {}).items()}
         for name, declared in room["tables"].items():
             if name in found:
                 raise InputError(
                     f"{by[name]} and {package} both declare the table {name!r}; one has to call it otherwise, or to be "
                     "uninstalled."
                 )
-            columns = tuple(column for entry in declared.pop("columns") for column in _columns(entry, known))
-            found[name], by[name] = Schema(name, columns=columns, **declared), package
+            columns = tuple(column for entry in declared["columns"] for column in _columns(entry, known))
+            paper = path.parent.name if package == "biaslab" else ""
+            prompts = papers()[paper].prompts if paper in papers() else ""
+            whole = {"prompts": prompts, "paper": paper} | declared | {"columns": columns}
+            found[name], by[name] = Schema(name, **whole), package
+    for name, (paper, more) in measured.items():
+        looks = tuple(Look(**one | {"when": tuple(one.get("when", ()))}) for one in more.get("looks", ()))
+        lists = {key: tuple(more.get(key, ())) for key in ("makes", "makes_if")}
+        found[name] = replace(found[name], **more | lists | {"looks": looks, "paper": paper})
     return found
 
 
@@ -150,6 +209,7 @@ def units_vary() -> frozenset[str]:
     return frozenset(load_yaml(_SHARED)["units_vary"])
 
 
+@cache
 def load_yaml(path: Path) -> dict:
     """Return what a declaration in YAML holds."""
     import yaml

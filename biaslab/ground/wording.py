@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite
 
 
@@ -59,3 +60,26 @@ def none_could(each: str, smallest: float, level: float, *, takes: int | None = 
     )
     needed = f"; it takes {takes:,} {of} each" if takes else ""
     return f"{text}, not below {level:.2g}{needed}"
+
+
+def between(low: float, high: float, how: str | Callable[[float], str]) -> str:
+    """Return two numbers in words, one where they are told alike."""
+    each = [how.format(v) if isinstance(how, str) else how(v) for v in (low, high)]
+    return " to ".join(dict.fromkeys(each))
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words."""
+    hours = f"{seconds / 3600:.2g} hours"
+    return hours if seconds > 7200 else f"{hours} ({seconds / 60:.1f} minutes)"
+
+
+def durations(low: float, high: float) -> str:
+    """Return the time between two times in words."""
+    unit, length = ("hours", 3600) if high > 7200 else ("minutes", 60)
+    return f"{between(low / length, high / length, '{:.2g}')} {unit}"
+
+
+def megabytes(n: float) -> str:
+    """Return a size in words."""
+    return f"{n / 1e9:.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"

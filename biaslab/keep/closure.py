@@ -73,6 +73,8 @@ _APART = frozenset(
     (
         PACKAGE,
         *(f"{PACKAGE}.{name}" for name in ("ground.places", "keep.closure", "keep.engine", "keep.store")),
+        # What is tried before work decides about no number.
+        f"{PACKAGE}.pipeline.rehearsal",
     )
 )
 
@@ -419,11 +421,7 @@ def _source(module: str, path: Path) -> dict[str, Any]:
 
 
 def _summary(text: str, package: str) -> dict[str, Any]:
-    """Return what a source holds; nothing of it depends on which other packages are installed.
-
-    Its digest; what it imports by the names that it has for it; the full names that it uses; texts that may name
-    modules; whether it reads files; and whether it does no more than hand on what it imports.
-    """
+    """Return what a source holds; nothing of it depends on which other packages are installed."""
     tree = _Silenced().visit(ast.parse(text))
     imported, names = _names(tree, package)
     nodes = list(ast.walk(tree))
@@ -445,11 +443,7 @@ def _is_all(node: ast.AST) -> bool:
 def _names(
     tree: ast.AST, package: str, apart: Callable[[ast.Call], list[ast.expr]] = lambda call: []
 ) -> tuple[dict[str, set[str]], set[str]]:
-    """Return what a tree imports anywhere, by the names that it has for it, and the full names that it uses of that.
-
-    What is imported and not used, such as for others, counts as used; a module whose attributes may be had by other
-    ways than by their names does so whole.
-    """
+    """Return what a tree imports anywhere, by the names that it has for it, and the full names that it uses of that."""
     imported: dict[str, set[str]] = {}
     names: set[str] = set()
     for node in ast.walk(tree):

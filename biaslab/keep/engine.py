@@ -23,7 +23,7 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import Any, Protocol
+from typing import Any
 
 from biaslab.ground import lifeline
 from biaslab.ground.errors import BiaslabError, ParameterError, RunError, name_help
@@ -55,31 +55,6 @@ _ALONE = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 # What an item on its way to a process begins with; what does not is a function.
 _ITEM = b"item:"
-
-
-class Engine(Protocol):
-    """Where work runs."""
-
-    def map(
-        self,
-        function: Callable[[Any], Any],
-        items: Iterable[Any],
-        *,
-        gpu: bool = False,
-        advanced: Callable[[int], object] | None = None,
-    ) -> Generator[Any, None, None]:
-        """Yield ``function(item)`` for each item, in order; an error of the function ends the iteration.
-
-        Closing the generator ends its workers.
-
-        Args:
-            gpu: Whether the function uses a GPU where there is one.
-            advanced: Called with the numbers that the function gives to :func:`advance`, soon or when an item is done.
-
-        Raises:
-            ParameterError: There are workers, and the function cannot be pickled.
-            RunError: Workers were killed again and again at the same item.
-        """
 
 
 class Memo:
@@ -130,11 +105,7 @@ class _Crew:
         raise NotImplementedError
 
     def answers(self) -> Iterable[tuple[Any, str, Any]]:
-        """Wait, and return what workers say: the worker, a word, and a value.
-
-        ``ready``: it is free. ``done``: the result, and it is free. ``advanced``: a number. ``failed``: the error of
-        the function. ``lost``: it ended, and will be ready again; the error, should that be once too often.
-        """
+        """Wait, and return what workers say: the worker, a word, and a value."""
         raise NotImplementedError
 
     def run(
@@ -233,7 +204,18 @@ class LocalEngine:
         self._ends: object = None
 
     def map(self, function, items, *, gpu=False, advanced=None) -> Generator[Any, None, None]:
-        """Do as :meth:`Engine.map`."""
+        """Yield ``function(item)`` for each item, in order; an error of the function ends the iteration.
+
+        Closing the generator ends its workers.
+
+        Args:
+            gpu: Whether the function uses a GPU where there is one.
+            advanced: Called with the numbers that the function gives to :func:`advance`, soon or when an item is done.
+
+        Raises:
+            ParameterError: There are workers, and the function cannot be pickled.
+            RunError: Workers were killed again and again at the same item.
+        """
         items = iter(items)
         first = list(islice(items, max(self.workers, 2))) if self.workers else []
         if len(first) < 2:
@@ -474,7 +456,7 @@ class RayEngine:
             )
 
     def map(self, function, items, *, gpu=False, advanced=None) -> Generator[Any, None, None]:
-        """Do as :meth:`Engine.map`; a cluster that cannot be reached or gives no worker in time is a RunError, too."""
+        """Do as :meth:`LocalEngine.map`; a RunError, too, where a cluster cannot be reached or gives no worker."""
         items = iter(items)
         first = list(islice(items, 1))
         if not first:
@@ -675,6 +657,8 @@ def _look_for(address: str) -> None:
 def _amounts(resources: Mapping[str, float]) -> str:
     return f"{resources.get('CPU', 0):g} processors and {resources.get('GPU', 0):g} GPUs"
 
+
+Engine = LocalEngine | RayEngine
 
 # -- by name ---------------------------------------------------------------------------------------------
 

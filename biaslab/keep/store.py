@@ -183,11 +183,8 @@ class Stage:
 
         Args:
             units: What to work on, one row each; their order and values identify the shards, the index does not.
-            shard_rows: Rows of ``units`` to a shard.
-            label: What the progress bar calls the work; the stage's name where it is empty.
-            unit: What the bar counts, in the plural.
+            label: What the progress bar calls the work, and ``unit`` what it counts, in the plural.
             advances: Whether the work says how far it is, with :func:`biaslab.keep.engine.advance`.
-            progress: Whether to show a bar while something is computed.
             gpu: Whether the work uses a GPU where there is one.
 
         Raises:

@@ -2,7 +2,7 @@
 
 A package declares ``[project.entry-points."biaslab.measures"]`` with ``name = "module:function"``; the setting
 ``measures: [name]`` then calls ``function(study)`` with the :class:`~biaslab.study.study.Study` of the notebook
-``synthesis/models``, from which it takes what the papers measure (``study.measured``), judgements or images. It returns
+``synthesis/models``, from which it takes what the papers measure (``study.load``), judgements or images. It returns
 what its measure is the mean of, a row a model and prompt; intervals, tests and figures are made of that.
 """
 

@@ -7,7 +7,7 @@ import glob
 import hashlib
 import logging
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from biaslab.captions.corpus import absolute as absolute_corpus
 from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.generation import generator
-from biaslab.ground import adapters, plugins, reading
+from biaslab.ground import adapters, groups, plugins, reading, tables
 from biaslab.ground.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
 from biaslab.judging import instances
 from biaslab.judging.instances import GROUNDED, TRUTH
@@ -25,33 +25,28 @@ from biaslab.judging.pinned import PINNED
 from biaslab.measures import plugins as own_measures
 from biaslab.models.images import CaptionImages, FolderImages
 from biaslab.pipeline import Pipeline, dalleval, uses
-from biaslab.pipeline.stages import check_found
+from biaslab.pipeline.stages import ASKED, check_found
 from biaslab.pipeline.triplets import check_neutral
 from biaslab.prompts import nouns, paintskills
 from biaslab.prompts.triplets import neutral
 from biaslab.ratings import skill_ratings
-from biaslab.settings import NONE, PUBLISHED, Settings
+from biaslab.settings import Settings
 
 _log = logging.getLogger(__name__)
-# Settings that name what is read, beside the model that generates.
-_OF_DALLEVAL = ("detector", "paintskills", "vqa", "captions", "images", "captioner", "inception", "ratings")
-_OF_TRIPLETS = ("objects", "vocabulary", "ratings")
-INPUTS = (
-    *(f"captions.{name}" for name in ("corpus", "rows", "columns", "skew", "training_images")),
-    *(f"judging.{name}" for name in ("faces", "gender", "further", "tone")),
-    *(f"dalleval.{name}" for name in _OF_DALLEVAL),
-    "triplets.similarity",
-    "compare_with",
+# Settings that may be paths; and, in groups or by themselves, those that say what is read beside the model.
+PLACES = groups.places(Settings)
+INPUTS = tuple(
+    dict.fromkeys(
+        (
+            *(".".join(name.split(".")[:2]) for name in PLACES if not name.startswith("compute.")),
+            *(f"captions.{name}" for name in ("rows", "columns", "skew")),
+            "judging.tone",
+        )
+    )
 )
-# Settings that may be paths, by group, and those of them that are nothing else.
-_PATHS = {
-    "captions": ("corpus", "encoder", "training_images"),
-    "judging": ("faces", "gender", "further"),
-    "dalleval": _OF_DALLEVAL,
-    "triplets": (*_OF_TRIPLETS, "similarity"),
-    "compute": ("store",),
-}
-_FOLDERS = ("training_images", "images", "paintskills", "store")
+PROMPTS = ("captions", "people", "scenes", "captioned", "triplets", "nouns")
+"""On what prompts measured tables rest, as they declare it: templates and captions, people in pairs, DALL-Eval's,
+captions of images, triplets, and triplets whose nouns are looked for."""
 # Captions that are looked at before any work: of files, and of a corpus that is streamed.
 LOOKED_AT, STREAMED = 50_000, 1000
 
@@ -60,32 +55,26 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
     """Return model and settings with the paths in them made absolute: a notebook runs in its own folder."""
 
     def absolute(name: str, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {k: absolute(f"{name}.{k}".lstrip("."), v) for k, v in value.items()}
         if isinstance(value, list | tuple):
             return [absolute(name, v) for v in value]
-        if isinstance(value, Mapping):
-            return {k: absolute(name, v) for k, v in value.items()}
-        if not isinstance(value, str) or not value or (name, value) == ("training_images", DOWNLOAD):
+        place = PLACES.get(name)
+        if place is None or not isinstance(value, str) or not value or value in place.words:
             return value
-        if name == "corpus" and value.startswith("hf:"):
-            return absolute_corpus(value)
-        if name == "objects" and value.startswith(GROUNDED):
-            return GROUNDED + "+".join(map(_absolute, value.removeprefix(GROUNDED).split("+")))
-        return _absolute(value, always=name in _FOLDERS)
+        return _absolute(value, always=place.always)
 
-    found = dict(given)
-    for group, names in _PATHS.items():
-        if isinstance(found.get(group), Mapping):
-            of = found[group]
-            found[group] = {k: absolute(k, v) if k in names else v for k, v in of.items()}
-    if beside := found.get("compare_with"):
-        beside = [beside] if isinstance(beside, str) else beside
-        found["compare_with"] = [v if v in (PUBLISHED, NONE) else absolute("compare_with", v) for v in beside]
-    if isinstance(found.get("models"), Mapping):
-        found["models"] = {_absolute(name): of for name, of in found["models"].items()}
-    return _absolute(model), found
+    whole = absolute("", given)
+    if isinstance(whole.get("models"), Mapping):
+        whole["models"] = {_absolute(name): changes for name, changes in whole["models"].items()}
+    return _absolute(model), whole
 
 
 def _absolute(name: str, *, always: bool = False) -> str:
+    if name.startswith("hf:"):
+        return absolute_corpus(name)
+    if name.startswith(GROUNDED):
+        return GROUNDED + "+".join(map(_absolute, name.removeprefix(GROUNDED).split("+")))
     named = adapters.split(name)
     if named.adapters or named.none:
         return str(named.mapped(_absolute))
@@ -103,8 +92,8 @@ def _absolute(name: str, *, always: bool = False) -> str:
     return name
 
 
-def check(model: str, settings: Settings) -> None:
-    """Look up what ``settings`` name, without loading it: models, files, corpus, images behind captions.
+def check(pipeline: Pipeline) -> None:
+    """Look up what a pipeline's settings name, without loading it: models, files, corpus, images behind captions.
 
     A corpus may have captions only: what needs no images can be had, the rest says what is missing. Judges that are not
     named are asked for where something takes them (:func:`check_judges`).
@@ -112,8 +101,6 @@ def check(model: str, settings: Settings) -> None:
     Raises:
         ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
     """
-
-    pipeline = Pipeline(model, settings)
     n_images = pipeline.people.n_images()
     for one in (pipeline, *pipeline.others):
         for made_by in (one.image_model(), one.image_model("people", several=True)):
@@ -121,8 +108,8 @@ def check(model: str, settings: Settings) -> None:
             # What workers of a cluster have, this machine may not.
             if made_by.sends and one.settings.compute.engine == "local":
                 generator.check_offload(one.settings.compute.offload, one.settings.compute.device)
-    here = (model, *settings.others)
-    if unknown := [name for name in settings.models if name not in here]:
+    here = (pipeline.model, *pipeline.settings.others)
+    if unknown := [name for name in pipeline.settings.models if name not in here]:
         raise ParameterError(
             f"models sets {unknown[0]!r}, which is no model of this run. {name_help(unknown[0], here)}"
         )
@@ -132,11 +119,10 @@ def check(model: str, settings: Settings) -> None:
             f"Two models are both called {twice[0]!r} in tables. Name each model once; give a copy in another folder a "
             "folder of another name."
         )
-    settings = pipeline.settings
-    for name in settings.measures:
+    s = pipeline.settings
+    for name in s.measures:
         own_measures.load(name)
-    _ = pipeline.engine, settings.captions.corpus and pipeline.corpus.digest
-    s = settings
+    _ = pipeline.engine, s.captions.corpus and pipeline.corpus.digest
     if s.captions.paraphraser == "endpoint" and any(
         a.startswith("paraphrased") for a in s.captions.approaches
     ):
@@ -151,26 +137,21 @@ def check(model: str, settings: Settings) -> None:
         )
 
 
-def check_captions(model: str, settings: Settings, *, seed: int = 0, images: bool = True) -> None:
+def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
     """Look at a corpus's first captions for what would stop a run later; of a small corpus, at all that it has.
 
-    Args:
-        model: The model that generates.
-        settings: What the pipeline does.
-        seed: Seed of the run, which decides about samples of captions.
-        images: Whether images are generated, so that the model must know the words of what is known of its prompts.
+    With ``images``, which are generated, the model must know the words of what is known of its prompts.
 
     Raises:
         InputError: The corpus cannot be read, holds no captions or none that names an occupation, or two captions
             have the same id.
         ParameterError, UnknownNameError: An occupation cannot be searched, or the model does not know a word.
     """
-    pipeline = Pipeline(model, settings, seed=seed, progress=False)
     Matcher(pipeline.occupations)
     settings, whole = pipeline.settings, False
     if not pipeline.corpus.written:
         head, rows = _head(pipeline)
-        found = search(head.corpus, pipeline.occupations, per_term=rows, seed=seed, progress=False)
+        found = search(head.corpus, pipeline.occupations, per_term=rows, seed=pipeline.seed, progress=False)
         n, captions = (
             int(found.totals["n_corpus"].max()),
             found.captions.rename(columns={"term": "occupation"}),
@@ -195,25 +176,23 @@ def check_captions(model: str, settings: Settings, *, seed: int = 0, images: boo
             ) from None
 
 
-def check_people(model: str, settings: Settings, *, seed: int = 0) -> None:
+def check_people(pipeline: Pipeline) -> None:
     """Look whether the model knows the words of prompts that place people, as far as these are known before the run.
 
     Raises:
         ParameterError: It does not know a word.
     """
-    pipeline = Pipeline(model, settings, seed=seed, progress=False)
     people = pipeline.people
     texts = [text for kind in people.kinds for text in people.possible(kind).texts["text"]]
     pipeline.image_model("people").check_texts(texts)
 
 
-def check_dalleval(model: str, settings: Settings, *, seed: int = 0) -> None:
+def check_dalleval(pipeline: Pipeline) -> None:
     """Look up PaintSkills' folder and ratings, and whether the model knows the words of DALL-Eval's prompts.
 
     Raises:
         ParameterError, InputError: A file cannot be read, or a word is not known.
     """
-    pipeline = Pipeline(model, settings, seed=seed, progress=False)
     s = pipeline.settings.dalleval
     asked = {kind: pipeline.dalleval.prompts(kind) for kind in dalleval.KINDS}
     if s.paintskills:
@@ -221,16 +200,17 @@ def check_dalleval(model: str, settings: Settings, *, seed: int = 0) -> None:
         pipeline.dalleval.renders()
     if s.ratings:
         skill_ratings.read(s.ratings, asked["skills"]["prompt_id"] + "/0")
-    pipeline.image_model("dalleval").check_texts(text for table in asked.values() for text in table["text"])
+    pipeline.image_model(pipeline.dalleval.asks_for).check_texts(
+        text for table in asked.values() for text in table["text"]
+    )
 
 
-def check_alignment(model: str, settings: Settings, *, seed: int = 0) -> None:
+def check_alignment(pipeline: Pipeline) -> None:
     """Look up what alignment and quality take beside images: captions and their images.
 
     Raises:
         ParameterError, InputError: A model or file cannot be used, or the model does not know a word.
     """
-    pipeline = Pipeline(model, settings, seed=seed, progress=False)
     s = pipeline.settings.dalleval
     if s.images and not os.path.isdir(s.images):
         raise ParameterError(f"dalleval.images is {s.images!r}, which is not a folder.")
@@ -253,25 +233,17 @@ def check_alignment(model: str, settings: Settings, *, seed: int = 0) -> None:
             )
 
 
-def check_triplets(
-    model: str, settings: Settings, *, seed: int = 0, images: bool = False, groups: bool = False
-) -> None:
+def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = False) -> None:
     """Look at a corpus's first captions for triplets, of a small one at all that it has; and who finds nouns.
 
-    Args:
-        model: The model that generates.
-        settings: What the pipeline does.
-        seed: Seed of the run, which decides about samples of captions.
-        images: Whether images are made and compared: then networks must be there, and of captions that are written
-            when they are read the model must know the words.
-        groups: Whether nouns of prompts are looked for.
+    With ``images``, which are made and compared, the model must know the words of captions that are written when they
+    are read; with ``groups`` nouns of prompts are looked for.
 
     Raises:
         InputError: The corpus cannot be read, the whole of it gives no triplet, or no nouns are found in its captions.
-        ParameterError: What finds nouns is not installed, a network is unknown, the model does not know a word, or its
-            attention cannot be seen.
+        ParameterError: What finds nouns is not installed, the model does not know a word, or its attention cannot be
+            seen.
     """
-    pipeline = Pipeline(model, settings, seed=seed, progress=False)
     settings = pipeline.settings
     known = not pipeline.has_captions and settings.triplets.professions
     written = known or pipeline.corpus.written
@@ -292,7 +264,7 @@ def check_triplets(
         "",
         filter=s.filter,
         sample=1,
-        seed=seed,
+        seed=pipeline.seed,
         names=settings.captions.names,
         progress=False,
     )
@@ -304,31 +276,29 @@ def check_triplets(
         check_neutral(pipeline, found)
 
 
-def check_objects(model: str, settings: Settings) -> None:
+def check_objects(pipeline: Pipeline) -> None:
     """Look up the vocabulary of what finds objects in images of triplets.
 
     Raises:
         ParameterError: It is the truth of images that have none.
         MissingInputError, InputError: The file is not there or does not fit.
     """
-    pipeline = Pipeline(model, settings)
     s = pipeline.settings.triplets
     if s.objects == TRUTH and not pipeline.image_model("triplets").truthful:
         raise ParameterError(
             f"triplets.objects is {TRUTH!r}, which is known of images that are drawn from it alone, and model is "
-            f"{model!r}; set triplets.objects to what finds objects."
+            f"{pipeline.model!r}; set triplets.objects to what finds objects."
         )
     if s.vocabulary:
         instances.words(s.vocabulary)
 
 
-def check_models(model: str, settings: Settings, names: Collection[str]) -> list[str]:
+def check_models(pipeline: Pipeline, names: Collection[str]) -> list[str]:
     """Return what is wrong with the models that measured tables take, in sentences: with all of them at once.
 
     Judges must be named and know what they are to look at; what is named must be there, on this machine or on the hub,
     and be of the right kind, as far as can be known without its weights.
     """
-    pipeline = Pipeline(model, settings, progress=False)
     problems = []
     for use in uses.of_tables(pipeline, names):
         try:
@@ -343,6 +313,42 @@ def check_models(model: str, settings: Settings, names: Collection[str]) -> list
     return list(dict.fromkeys(problems))
 
 
+def check_work(pipeline: Pipeline, names: Iterable[str], *, needed: Iterable[str] | None = None) -> None:
+    """Look for what would stop a run later in what the tables ``names`` take: judges, captions, prompts.
+
+    Where no captions are named, of the tables that take them only the ``needed`` ones are looked at (all, unless these
+    are given). Raises as the checks here do; what is wrong with models is told together.
+    """
+    declared = tables.schemas()
+    names = set(names).intersection(declared)
+    needed = names if needed is None or pipeline.has_captions else set(needed)
+    of_captions = {name for name in names if declared[name].images or declared[name].prompts == "captioned"}
+    rests = {
+        declared[name].prompts for name in names if name in needed or declared[name].prompts != "captions"
+    }
+    names -= of_captions - needed
+    rests -= {"captioned"} - {declared[name].prompts for name in names}
+    images = {name for name in names if declared[name].makes or declared[name].looks}
+    objects = any(look.by == "triplets.objects" for name in names for look in declared[name].looks)
+    each = (pipeline, *pipeline.others)
+    if problems := [problem for one in each for problem in check_models(one, names)]:
+        raise uses.together(problems)
+    for one in each:
+        if "captions" in rests:
+            check_captions(one, images=any(declared[name].images for name in names))
+        if "people" in rests:
+            check_people(one)
+        if "scenes" in rests:
+            check_dalleval(one)
+        if "captioned" in rests:
+            check_alignment(one)
+        if rests & {"triplets", "nouns"}:
+            looked_at = any(declared[name].prompts in ("triplets", "nouns") for name in images)
+            check_triplets(one, images=looked_at, groups="nouns" in rests)
+        if objects:
+            check_objects(one)
+
+
 def _head(pipeline: Pipeline) -> tuple[Pipeline, int]:
     """Return a pipeline on the first captions of the corpus, and how many these are at most."""
     most = LOOKED_AT if isinstance(pipeline.corpus, FileCorpus) else STREAMED
@@ -350,23 +356,22 @@ def _head(pipeline: Pipeline) -> tuple[Pipeline, int]:
     return pipeline.changed(captions={"rows": rows}), rows
 
 
-def digest(model: str, settings: Settings) -> str:
+def digest(pipeline: Pipeline) -> str:
     """Return a digest of what results depend on beside settings, seed, code and judges: the model, captions, images.
 
     Images that are fetched by URL count with their captions, of which the URLs are part. Judges count for those who
     take them (:func:`biaslab.pipeline.uses.digest`).
     """
-    pipeline = Pipeline(model, settings)
     settings = pipeline.settings
     folder = settings.captions.training_images
     whole = hashlib.sha256(pipeline.corpus.digest.encode() if settings.captions.corpus else b"")
     if folder not in ("", DOWNLOAD):
         whole.update(FolderImages(folder).digest.encode())
     for one in (pipeline, *pipeline.others):
-        for of in ("captions", "people", "dalleval", "triplets"):
+        for asked in ASKED:
             # A model that is not here makes nothing; who needs it is told before any work.
             with contextlib.suppress(MissingInputError):
-                whole.update(one.image_model(of).digest.encode())
+                whole.update(one.image_model(asked).digest.encode())
     for name in settings.measures:
         whole.update(own_measures.digest(name).encode())
     s = settings.triplets

@@ -17,7 +17,7 @@ from biaslab.captions.corpus import open_corpus
 from biaslab.ground.errors import InputError, ParameterError, unknown_name
 from biaslab.judging import objects, vqa
 from biaslab.judging.judge import find_faces
-from biaslab.judging.names import VQA
+from biaslab.judging.names import PLUGIN, VQA
 from biaslab.models.images import CaptionImages, DescribedImages, ImageSource
 from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import dalleval as asking
@@ -42,6 +42,24 @@ class Captioned(NamedTuple):
 
 class DallEval(Part):
     """The stages for DALL-Eval's prompts."""
+
+    asks_for = "dalleval"
+
+    @property
+    def tone_judges(self) -> tuple[str, ...]:
+        """The settings of who reads skin tones: of pixels, who finds the face."""
+        tone = self._pipeline.settings.judging.tone
+        return ("judging.faces", *(["judging.tone"] if tone.startswith(PLUGIN) else []))
+
+    @property
+    def is_behind_captions(self) -> bool:
+        """Whether captions come from the corpus, with their images."""
+        return self._pipeline.has_images and not self._pipeline.settings.dalleval.captions
+
+    @property
+    def has_real(self) -> bool:
+        """Whether there are images behind the captions."""
+        return self.is_behind_captions or bool(self._pipeline.settings.dalleval.images)
 
     @kept
     def prompts(self, kind: str) -> pd.DataFrame:

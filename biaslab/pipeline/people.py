@@ -5,6 +5,7 @@ Source: paired paper; the same stages as :mod:`biaslab.pipeline`, with one row p
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 
 import pandas as pd
@@ -12,7 +13,7 @@ import pandas as pd
 from biaslab import mitigation
 from biaslab.ground.errors import unknown_name
 from biaslab.ground.genders import GENDERS
-from biaslab.judging.names import RATINGS, VQA
+from biaslab.judging.names import PLUGIN, RATINGS, VQA
 from biaslab.judging.people import judge_people
 from biaslab.judging.vqa import judge_people_vqa
 from biaslab.mitigation import Critique
@@ -34,12 +35,52 @@ TOP = 5
 class People(Part):
     """The stages for pictures of people whom the prompt places."""
 
+    asks_for = "people"
+
     @cached_property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of prompts that the settings ask for, in order."""
         s = self._pipeline.settings
         own = [k for k in KINDS if k != "three" or s.people.three_prompts]
         return (*own, *(f"{ROUND}{r}" for r in range(1, s.critic.rounds + 1)))
+
+    def among(self, words: Collection[str]) -> list[str]:
+        """Return the kinds that some words stand for, in order: ``people`` for all, ``criticised`` for those that a
+        critic looks at, by whose images others are chosen or revised, and each kind for itself."""
+        if "people" in words:
+            return list(self.kinds)
+        criticised = ["paired", *[kind for kind in self.kinds if kind.startswith(ROUND)][:-1]]
+        return [
+            kind for kind in self.kinds if kind in words or ("criticised" in words and kind in criticised)
+        ]
+
+    def _faces(self, judges: Collection[str]) -> tuple[str, ...]:
+        """Return the settings of who looks for faces and skin: for who answers questions about positions, none."""
+        s = self._pipeline.settings.judging
+        if all(judge.startswith((RATINGS, VQA)) for judge in judges):
+            return ()
+        return ("judging.faces", *(["judging.tone"] if s.tone.startswith(PLUGIN) else []))
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The settings of who judges people."""
+        return ("judging.gender", *self._faces([self._pipeline.settings.judging.gender]))
+
+    @property
+    def _looking(self) -> list[str]:
+        s = self._pipeline.settings.judging
+        return [judge for judge in dict.fromkeys((s.gender, *s.further)) if not judge.startswith(RATINGS)]
+
+    @property
+    def has_judges(self) -> bool:
+        """Whether anybody looks at images: raters have done so."""
+        return bool(self._looking)
+
+    @property
+    def all_judges(self) -> tuple[str, ...]:
+        """The settings of all whose agreement is told."""
+        further = ["judging.further"] if self._pipeline.settings.judging.further else []
+        return ("judging.gender", *further, *self._faces(self._looking))
 
     # -- prompts -------------------------------------------------------------------------------------
 

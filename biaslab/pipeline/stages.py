@@ -12,10 +12,9 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, wraps
-from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -44,6 +43,8 @@ from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline.work import embed_images, embedder, weights_digest
 from biaslab.settings import Settings
 
+# What prompts may ask for: a name that a package brings may stand for a model for each.
+ASKED = ("captions", "people", "dalleval", "triplets")
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
 _SHARD_CAPTIONS = 8192
@@ -71,9 +72,21 @@ class Part:
         pipeline: The pipeline whose model, settings, store and seed are used.
     """
 
+    asks_for: ClassVar[str] = ""  # What its prompts ask for, one of :data:`ASKED`.
+
     def __init__(self, pipeline: Stages) -> None:
         self._pipeline = pipeline
         self._kept: dict[Any, Any] = {}
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether there are pictures of known truth of the kind that the model makes."""
+        return self._pipeline.known_truth(self.asks_for) is not None
+
+    @property
+    def is_truthful(self) -> bool:
+        """Whether the model draws what is known."""
+        return self._pipeline.image_model(self.asks_for).truthful
 
 
 class Stages:
@@ -175,15 +188,15 @@ class Stages:
         return ("judging.gender",) if rated else ("judging.gender", "judging.faces")
 
     @property
+    def gate_is_named(self) -> bool:
+        """Whether the settings of :attr:`gate` name all of them."""
+        return not self.unnamed(*self.gate)
+
+    @property
     def has_clip(self) -> bool:
         """Whether what judges gender, or would where it is not named, is an open_clip model, that compares images."""
         name = self.settings.judging.gender
         return name not in PINNED and not name.startswith((*FILES, VQA, PLUGIN))
-
-    def rehearse(self, table: str) -> None:
-        """Try what a measured table takes before images are made for it (:func:`biaslab.runs.rehearsal.before`)."""
-        # By a name that is put together: it decides about no number, so that no key is to follow it.
-        import_module(f"{__name__.partition('.')[0]}.runs.rehearsal").before(self, table)
 
     @property
     def has_captions(self) -> bool:
@@ -252,7 +265,7 @@ class Stages:
     def _found(self):
         s = self.settings.captions
         # More captions than the sample are kept only where the nearest are asked for.
-        pool = (s.candidates_per_occupation or _ALL) if self._asks_for_nearest else 0
+        pool = (s.candidates_per_occupation or _ALL) if self.asks_for_nearest else 0
         how = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed}
         return self.run(search, self.corpus, list(self.occupations), **how)
 
@@ -272,7 +285,7 @@ class Stages:
 
     def on_captions(self) -> list[Callable[[], object]]:
         """Return what looks for indicators and embeds, as the settings ask for it; both search first."""
-        return [self.captions, *([self._vectors] if self._asks_for_nearest else [])]
+        return [self.captions, *([self._vectors] if self.asks_for_nearest else [])]
 
     # -- selections and prompts ----------------------------------------------------------------------
 
@@ -294,7 +307,7 @@ class Stages:
         free = sample[sample["indicator"] == "none"].assign(approach="no_indicators")
         free["rank"] = free.groupby("occupation").cumcount() + 1
         own = pd.concat([sample, free], ignore_index=True)[_SELECTION_COLUMNS]
-        if self._asks_for_nearest:
+        if self.asks_for_nearest:
             mean = self.cosines().groupby(["caption_id", "occupation"], as_index=False)["cosine"].mean()
             own = own.drop(columns="cosine").merge(mean, on=["caption_id", "occupation"], how="left")
             with self.showing() as shown:
@@ -345,8 +358,24 @@ class Stages:
         return Encoder(s.encoder, device=self.settings.compute.device, dtype=s.encoder_dtype)
 
     @property
-    def _asks_for_nearest(self) -> bool:
+    def asks_for_nearest(self) -> bool:
+        """Whether approaches take the captions that are nearest to prompts."""
         return bool(set(_NEAREST).intersection(self.settings.captions.approaches))
+
+    @property
+    def selects_captions(self) -> bool:
+        """Whether approaches select captions for the templates."""
+        return bool(set(SELECTED).intersection(self.settings.captions.approaches))
+
+    @property
+    def captions_as_prompts(self) -> bool:
+        """Whether approaches make prompts of captions."""
+        return bool(set(self.settings.captions.approaches).difference(SELECTED))
+
+    @property
+    def fetches_images(self) -> bool:
+        """Whether the images behind captions are fetched by URL."""
+        return self.settings.captions.training_images == DOWNLOAD
 
     def filled(self) -> pd.DataFrame:
         """Return the four templates filled with each occupation: prompt, occupation, text."""
@@ -470,9 +499,10 @@ class Stages:
         """
         s = self.settings
         generation, endpoint = s.generation, s.endpoint
-        own = {"people": s.people, "triplets": s.triplets}.get(of)
-        if own and own.guidance_scale is not None:
-            generation = generation.changed(guidance_scale=own.guidance_scale)
+        # The group of the settings that is of these prompts may have a guidance of its own.
+        guidance = getattr(getattr(s, of, None), "guidance_scale", None)
+        if guidance is not None:
+            generation = generation.changed(guidance_scale=guidance)
         if several:
             wide = {"aspect": s.people.aspect} | ({"width": 0} if s.people.aspect != 1 else {})
             generation = generation.changed(**wide)
@@ -525,7 +555,7 @@ class Stages:
         """Return the captions whose images are judged: the sample, and the nearest where they are asked for."""
         captions = self.captions()
         wanted = captions["rank"] <= self.settings.captions.per_occupation
-        if self._asks_for_nearest:
+        if self.asks_for_nearest:
             both = ["caption_id", "occupation"]
             chosen = pd.MultiIndex.from_frame(self.selections()[both])
             wanted |= pd.MultiIndex.from_frame(captions[both]).isin(chosen)

@@ -29,6 +29,8 @@ _SHARD_IMAGES = 512
 class Triplets(Part):
     """The stages for triplets of prompts."""
 
+    asks_for = "triplets"
+
     @property
     def dataset(self) -> str:
         """What tables call the captions: the corpus's name, without the folders of this machine."""

@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from biaslab.ground.errors import ParameterError
-from biaslab.ground.groups import Group, Whole, field
+from biaslab.ground.groups import Folder, Group, Named, Whole, field
 from biaslab.judging.settings import Thresholds
 
 
@@ -74,7 +74,7 @@ class DallEvalDesign(Group):
         "scenes",
         ge=0,
     )
-    paintskills: str = field(
+    paintskills: Folder = field(
         "",
         "A folder of PaintSkills as its authors distribute it: its test scenes are asked for, and the detector's error "
         "is measured on its images. Empty: the paper's templates, and pictures of known truth.",
@@ -83,7 +83,7 @@ class DallEvalDesign(Group):
         0, "Professions that social prompts name, drawn at random; 0 is all (83).", "professions", ge=0
     )
     social_images: Whole = field(9, "Images of each social prompt (paper: 9).", "images", ge=1)
-    detector: str = field(
+    detector: Named = field(
         "",
         "Object detector: a folder or hub name of a transformers model that knows PaintSkills' 15 classes.",
     )
@@ -92,17 +92,17 @@ class DallEvalDesign(Group):
         "What counts as correct: as printed, as in the released code, or as GenEval; tables show the others beside it.",
     )
     threshold: float = field(0.7, "Score that a detection must pass by the paper's rule.", ge=0, le=1)
-    vqa: str = field(
+    vqa: Named = field(
         "",
         "Who is asked about gender and attributes: a BLIP or BLIP-2 model. Given as empty, gender by profession is by "
         "`judging.gender`, and attributes are left out.",
     )
-    captions: str = field(
+    captions: Named = field(
         "",
         "Captions of images by which alignment and quality are measured: a file of `image_id` and `text`, one row a "
         "caption; the first of an image is the prompt, all are references. Empty: the paradox paper's caption prompts.",
     )
-    images: str = field(
+    images: Folder = field(
         "",
         "Folder of the images of `captions`, each named by its `image_id`; without it there is no FID and no KID.",
     )
@@ -112,11 +112,11 @@ class DallEvalDesign(Group):
         "images",
         ge=0,
     )
-    captioner: str = field(
+    captioner: Named = field(
         "",
         "Who says in a sentence what images made from captions show: a BLIP or BLIP-2 model.",
     )
-    inception: str = field(
+    inception: Named = field(
         "",
         "File of Inception-v3's weights (torch-fidelity's `weights-inception-2015-12-05-6726825d.pth`) for FID and KID "
         "beside those on CLIP's features.",
@@ -127,7 +127,7 @@ class DallEvalDesign(Group):
         "drawings",
         ge=1,
     )
-    ratings: str = field(
+    ratings: Named = field(
         "", "A file in which people rated images: image_id, objects, number, relation, each `yes` or `no`."
     )
     failures: Failures = Field(Failures(), description="What a model that draws known truth fails at.")
@@ -144,10 +144,10 @@ class SimilarityNetworks(Group):
     there is no such measure.
     """
 
-    resnet: str = field("paper", "Network with features of objects (paper: ResNet-50).")
-    clip: str = field("paper", "CLIP model (paper: ViT-B/32).")
-    dino: str = field("paper", "Network trained without labels (paper: DINO ViT-S/16).")
-    split_product: str = field(
+    resnet: Named = field("paper", "Network with features of objects (paper: ResNet-50).")
+    clip: Named = field("paper", "CLIP model (paper: ViT-B/32).")
+    dino: Named = field("paper", "Network trained without labels (paper: DINO ViT-S/16).")
+    split_product: Named = field(
         "paper", "Network whose features are compared place by place (paper: DINO ViT-B/8)."
     )
 
@@ -203,20 +203,20 @@ class TripletsDesign(Group):
     similarity: SimilarityNetworks = Field(
         SimilarityNetworks(), description="Which networks say how alike images are."
     )
-    objects: str = field(
+    objects: Named = field(
         "",
         "What finds objects: a folder or hub name of a semantic segmenter of transformers; "
         "`grounded:TAGGER+DETECTOR+SEGMENTER`; a file of instances (CSV or Parquet); or `truth`, of a model that "
         "draws it.",
     )
-    vocabulary: str = field(
+    vocabulary: Named = field(
         "", "A file of the objects that a zero-shot tagger is asked about, one a line; Florence-2 needs none."
     )
     thresholds: Thresholds = Field(Thresholds(), description="From when on what is seen is an object.")
     detector_drawings: Whole = field(
         300, "Pictures of known truth: for what finds objects, maps of words and groups.", "drawings", ge=1
     )
-    ratings: str = field(
+    ratings: Named = field(
         "",
         "A file in which people say what images show: image_id, object and shown (`yes` or `no`), with rater where "
         "several rated.",

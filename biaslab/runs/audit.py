@@ -5,59 +5,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
+import yaml
+
 from biaslab.generation.models import ENDPOINT
-from biaslab.ground import adapters, plugins
+from biaslab.ground import adapters, plugins, tables
 from biaslab.ground.errors import ParameterError, name_help
-from biaslab.judging.pinned import YUNET
 from biaslab.models import checkpoints, registry
 from biaslab.runs.params import run_name
 
-# Settings by size. What is not named has the papers' number as its default, except for captions and triplets.
-SIZES: dict[str, dict[str, dict[str, Any]]] = {
-    "quick": {
-        "people": {"occupations": 5, "power_runs": 1, "three_prompts": 6},
-        "dalleval": {"scenes": 24, "professions": 10, "social_images": 6, "detector_renders": 100},
-        "triplets": {"triplets": 24, "detector_drawings": 100},
-        "captions": {"per_occupation": 20, "nearest_per_prompt": 10},
-        "generation": {"images_per_prompt": 3, "caption_prompts_per_occupation": 3},
-    },
-    "standard": {
-        "people": {"occupations": 10},
-        "dalleval": {"scenes": 120, "social_images": 9},
-        "triplets": {"triplets": 100, "one_triplet": 24},
-        "captions": {"per_occupation": 60, "nearest_per_prompt": 20},
-        "generation": {"images_per_prompt": 8, "caption_prompts_per_occupation": 8},
-    },
-    # Of the gender triplets, as many as the paper takes of its first data set.
-    "paper": {
-        "people": {},
-        "dalleval": {"scenes": 0, "social_images": 9, "detector_renders": 2000},
-        "triplets": {"triplets": 475, "seeds": 5, "one_triplet": 1000, "placebo": True},
-        "captions": {"per_occupation": 500, "candidates_per_occupation": 0, "nearest_per_prompt": 500},
-        "generation": {
-            "images_per_prompt": 500,
-            "caption_prompts_per_occupation": 500,
-            "images_per_caption": 10,
-        },
-    },
-}
-# Professions of triplets, where nothing is brought that knows few words.
-_PROFESSIONS = {"quick": 12, "standard": 60, "paper": 320}
-# Who judges photographs. What makes drawings brings its judges, or they are named.
-_PHOTOGRAPHS: dict[str, dict[str, Any]] = {
-    "judging": {"faces": YUNET, "gender": "ViT-L-14:openai"},
-    "dalleval": {"detector": "facebook/detr-resnet-101-dc5", "vqa": "Salesforce/blip-vqa-base"},
-    "triplets": {
-        "objects": "nvidia/segformer-b0-finetuned-ade-512-512",
-    },
-}
-# By patterns: what is named by itself is asked for, and has to run.
-_NOTEBOOKS = ("synthesis/models*", "paired/*", "dalleval/4_*", "dalleval/5_*", "dalleval/beyond_*")
-_OF_TRIPLETS = ("triplets/3_*", "triplets/4_*", "triplets/5_*", "triplets/7_3_*", "triplets/beyond_noise")
-_OF_CAPTIONS = ("paradox/2_*", "paradox/4_*", "paradox/5_*", "paradox/6_*", "paradox/8_*", "paradox/a_6_*")
+_PRESETS = Path(__file__).with_name("presets")
+SIZES = ("quick", "standard", "paper")
+"""How much is asked: the names of presets, which ``presets/all.yaml`` goes before."""
 # What the name of a model at an endpoint or on the hub may be made of, and that of a model's folder.
 _PLAIN = re.compile(r"[\w.+@:/() -]{1,120}")
 _FOLDER = re.compile(r"[\w.+@:/(),;'&=!\[\]~#%$ -]{1,120}")
@@ -73,10 +34,8 @@ def params_of(
 ) -> dict[str, Any]:
     """Return what a parameters file holds that audits models side by side: all else is the same for each.
 
-    ``names`` are folders or hub names of diffusers pipelines, ``endpoint:NAME``, or brought by packages; ``size`` is a
-    key of :data:`SIZES`; the run's ``name`` is made of both where it is empty. ``corpus`` are captions for the paradox,
-    as the setting ``captions.corpus``; empty leaves it out. ``papers`` are those whose notebooks are executed; none
-    stands for all.
+    ``corpus`` are captions for the paradox, as the setting ``captions.corpus``; empty leaves it out. The run's ``name``
+    is made of models and size where it is empty; without ``papers`` the notebooks of all are executed.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the
@@ -102,27 +61,26 @@ def params_of(
             f"{drawn[0]!r} makes drawings and {other!r} photographs: no judge knows both. Audit them apart, and lay "
             "the runs side by side with 'biaslab compare'."
         )
-    known = ("paired", "dalleval", "triplets", *(["paradox"] if corpus else []))
+    preset = _merged(
+        *(yaml.safe_load((_PRESETS / f"{n}.yaml").read_text(encoding="utf-8")) for n in ("all", size))
+    )
+    photographs, with_corpus, without = (preset.pop(key) for key in ("photographs", "corpus", "no_corpus"))
+    notebooks = [*preset["notebooks"], *(with_corpus["notebooks"] if corpus else ())]
+    known = dict.fromkeys(one.split("/")[0] for one in notebooks if one.split("/")[0] in tables.measuring())
     for paper in papers:
         if paper not in known:
-            more = " The paradox needs captions: name them with --corpus." if paper == "paradox" else ""
+            needs = any(one.startswith(f"{paper}/") for one in with_corpus["notebooks"])
+            more = " It needs captions: name them with --corpus." if needs else ""
             raise ParameterError(f"--paper is {paper!r}. {name_help(paper, known)}{more}")
-    settings = deepcopy(SIZES[size])
-    if not corpus:
-        settings |= {"captions": {"approaches": []}, "generation": {}}
-    if not drawn:
-        for group, values in _PHOTOGRAPHS.items():
-            settings[group] = settings.get(group, {}) | deepcopy(values)
-        settings["triplets"]["professions"] = _PROFESSIONS[size]
+    chosen = (with_corpus if corpus else without)["settings"]
+    settings = _merged(preset["settings"], chosen, {} if drawn else photographs)
     if corpus:
         # Captions that a package brings have their images; those behind others are fetched.
         brought = corpus in plugins.points(plugins.CORPORA)
         own = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
         settings["captions"] = own | settings["captions"]
-    repeated = ("triplets/7_1_*",) if settings["triplets"].get("one_triplet") else ()
     shown = list(map(_shown, names))
     listed, joined = ", ".join(shown), "-".join(["audit", *shown, *papers, size])
-    notebooks = [*_NOTEBOOKS, *_OF_TRIPLETS, *repeated, *(_OF_CAPTIONS if corpus else ())]
     return {
         "run": run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[:80]),
         "title": f"Audit of {listed}",
@@ -133,13 +91,24 @@ def params_of(
         ),
         "source": "pipeline",
         "model": names[0],
-        "seed": 20231,
-        "bootstrap_replicates": 10_000,
-        "confidence": 0.95,
+        **preset,
         "settings": {"compare_with": [*names[1:]] or "none", **settings},
         "notebooks": [one for one in notebooks if not papers or one.split("/")[0] in papers],
         "jobs": 0,
     }
+
+
+def _merged(first: dict, *others: dict) -> dict:
+    """Return mappings over one another, at any depth; lists follow one another."""
+    whole = dict(first)
+    for other in others:
+        for key, value in other.items():
+            own = whole.get(key)
+            if isinstance(own, dict):
+                whole[key] = _merged(own, value)
+            else:
+                whole[key] = own + value if isinstance(own, list) else value
+    return whole
 
 
 def _check_model(name: str) -> None:

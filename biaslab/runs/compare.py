@@ -17,9 +17,10 @@ from biaslab.ground.shared import folders as private_folders
 from biaslab.ground.shared import named, without
 from biaslab.report import records
 from biaslab.runs import units
+from biaslab.runs.earlier import check_tables
+from biaslab.runs.gather import now, write_json, write_table
 from biaslab.runs.limits import LIMITS
 from biaslab.runs.params import run_name
-from biaslab.runs.runner import check_tables, now, write_json, write_table
 from biaslab.stats import difference_interval, fewest_units
 from biaslab.study import sources
 
@@ -52,25 +53,18 @@ def side_by_side(
 ) -> pd.DataFrame:
     """Return the rows of table ``name`` that either run has, with both values and the difference.
 
-    Columns: the table's identity, ``in_runs`` (``both``, ``first`` or ``second``), ``basis``, then for each estimate
-    that the table declares an interval of (without intervals, for each number that is not a count), where either run
-    has it, ``<column>_first``,
-    ``<column>_second``, ``<column>_difference`` and, where there are intervals, the limits of each and, under the
-    limits' own names, those of the difference. A row of one run has missing values on the other side. A key that
-    differs in every row, such as ``model`` where each run holds one, is told apart by ``_first`` and ``_second``.
+    Args:
+        swept: Parameters that a run was repeated for; rows are matched on those that both have.
+        intervals: Whether differences have intervals: the two sides' are of one level.
+        same: Models whose measurements are the same in both runs; ``True`` stands for all rows.
+        over: Both runs' units that the rows are means over (:mod:`biaslab.runs.units`). Rows with units enough in both,
+            for a verdict at the level ``confidence``, are paired, and ``n_paired`` counts these.
 
-    ``swept`` names parameters that a run was repeated for: where both have such a column, rows are matched on it too;
-    where one has it, ``<parameter>_first`` or ``<parameter>_second`` tells its rows apart. Without ``intervals``, those
-    of differences are missing: the two sides' are not of one level.
-
-    ``same`` names models whose measurements are the same in both runs, ``True`` stands for all rows. In them, ``basis``
-    is ``identical`` where the values agree, else ``same inputs``: such a difference comes from parameters of the
-    analysis and has no sampling error, so its limits are missing. All other rows of both runs are of ``different
-    inputs``, and so are all that are told apart by a key.
-
-    ``over`` are both runs' units that the rows are means over, as :mod:`biaslab.runs.units` has them. Rows with units
-    enough in both (for a verdict at the level ``confidence``) are paired, and ``n_paired`` counts these; others are
-    taken as independent.
+    Returns:
+        The table's identity (a key that differs in every row is told apart by ``_first`` and ``_second``),
+        ``in_runs`` (``both``, ``first`` or ``second``), ``basis`` (``identical``; ``same inputs``, whose difference has
+        no sampling error and so no limits; or ``different inputs``), then of each estimate with an interval (without
+        any: of each number that is no count) ``_first``, ``_second``, ``_difference``, and limits of each.
     """
     declared = tables.schema(name)
     either = list(dict.fromkeys([*declared.keys, *swept]))
@@ -112,7 +106,7 @@ def side_by_side(
         for value, *ends in known:
             parts = [f"{c}_{side}" for side in ("first", "second") for c in (value, *ends)]
             parts = [both[c].where(sampled) for c in parts]
-            along = paired is not None and ends[0] in units.OVER[name][1]
+            along = paired is not None and ends[0] in units.over()[name][1]
             limits = difference_interval(*parts, paired["correlation"].fillna(0) if along else 0)
             both[ends[0]], both[ends[1]] = limits
         if paired is not None:
@@ -257,15 +251,15 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
         # Only one row can be the same by chance.
         equal = len(sides[0]) > 1 and sides[0].equals(sides[1])
         same = equal or alike.get(_paper(table), whole)
-        over = [_over(folder, table, swept) for folder in (one, other)] if table in units.OVER else ()
+        over = [_over(folder, table, swept) for folder in (one, other)] if table in units.over() else ()
         how = {"intervals": not unequal, "same": same, "over": over, "confidence": level}
         frames[table] = side_by_side(*sides, table, swept=swept, **how)
     if not frames:
         raise RunError(f"No table that {title} share can be read. {unread[0]}")
     if not any((frame["in_runs"] == "both").any() for frame in frames.values()):
-        where = _why_apart(frames)
         raise RunError(
-            f"No row of the tables that {title} share is in both, so there is nothing to compare{where}."
+            f"No row of the tables that {title} share is in both, so there is nothing to compare: they are of other "
+            "models, occupations or prompts."
         )
     limits = [*_unfinished(one.name, other.name, runs), *unread, *unequal]
     return _Pair((one.name, other.name), frames, _in_common(runs), limits, level)
@@ -284,7 +278,7 @@ def _over(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:
                     break  # Of another version.
         return tables.of([], name)
 
-    return pd.concat(units.OVER[table][0](read), ignore_index=True)
+    return pd.concat(units.over()[table][0](read), ignore_index=True)
 
 
 def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]:
@@ -342,19 +336,14 @@ def _confidence(first: str, second: str, runs: Sequence[Mapping]) -> tuple[list[
 
 def _paper(table: str) -> str:
     """Return the paper on whose measurements a table rests, ``synthesis`` where it is all of them."""
-    paper = table.partition("_")[0]
-    return "paradox" if paper == "synthesis" and "model" not in table else paper
+    return tables.schema(table).rests_on or table.partition("_")[0]
 
 
 def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bool]:
-    """Return by paper the models whose measurements two runs share; ``True`` where all that they read are the same.
-
-    A run keeps the measured tables that it read, so this rests on the numbers themselves: printed ones, those of one
-    file, or of the same images, whatever names and seeds say. Papers without a measured table in both are left out.
-    """
+    """Return by paper the models whose measurements two runs share; ``True`` where all that they read are the same."""
     found: dict[str, Collection[str] | bool] = {}
     everywhere, somewhere_apart = set(), set()
-    for paper in tables.PAPERS:
+    for paper in tables.measuring():
         kept = [{p.name for p in f.glob(f"{sources.MEASURED}/{paper}_*.csv")} for f in (one, other)]
         alike, apart, for_all = set(), set(), True
         for name in kept[0] & kept[1]:
@@ -419,17 +408,6 @@ def _unfinished(first: str, second: str, runs: Sequence[Mapping]) -> list[str]:
                 f"The status of the run {name} is {status}{sections}. Tables or rows may be missing for that reason."
             )
     return found
-
-
-def _why_apart(frames: Mapping[str, pd.DataFrame]) -> str:
-    """Name the first column to match on whose values the runs do not share."""
-    for name, frame in frames.items():
-        first, second = (frame[frame["in_runs"] == side] for side in ("first", "second"))
-        for key in frame.columns[: frame.columns.get_loc("in_runs")]:
-            a, b = (sorted(set(map(str, rows[key]))) for rows in (first, second))
-            if a and b and not set(a) & set(b):
-                return f": {key} in {name} is {', '.join(a[:3])} in the first and {', '.join(b[:3])} in the second"
-    return ""
 
 
 def record_of(folder: Path, *, comparisons: bool = False) -> dict:
@@ -527,10 +505,7 @@ def _in_both(frames: Sequence[pd.DataFrame]) -> str:
 
 
 def _apart(name: str, frame: pd.DataFrame, confidence: float) -> tuple[int, int, float]:
-    """Return how many differences have an interval, how many of these exclude 0, and how many would by chance.
-
-    One for each estimate and row.
-    """
+    """Return how many differences have an interval, how many of these exclude 0, and how many would by chance."""
     ends = {estimate: (low, high) for estimate, low, high in reversed(tables.schema(name).intervals)}
     both = [(frame[low], frame[high]) for low, high in ends.values() if low in frame]
     known = sum(int(low.notna().sum()) for low, _ in both)

@@ -25,12 +25,6 @@ LIMITS = (
     "A difference from balance, or from training data, is described and not explained: which differences "
     "are harmful, and to whom, is not something that these measures decide.",
 )
-_PAPERS = {
-    "paradox": "the bias amplification paradox",
-    "paired": "the Paired Stereotype Test",
-    "dalleval": "DALL-Eval",
-    "triplets": "the gender triplets",
-}
 # Settings that name who finds faces and judges gender, and what kind of model that is.
 _JUDGES = {"judging.faces": "detector", "judging.gender": "clip"}
 
@@ -70,9 +64,9 @@ def of_run(
             others |= any(model not in as_printed for model in held)
             shown_as_printed.setdefault(paper, []).extend(model for model in held if model in as_printed)
     of = "; ".join(
-        f"{_PAPERS[p]}: {', '.join(dict.fromkeys(shown_as_printed[p]))}"
-        for p in _PAPERS
-        if shown_as_printed.get(p)
+        f"{paper.title}: {', '.join(dict.fromkeys(shown_as_printed[name]))}"
+        for name, paper in tables.papers().items()
+        if paper.title and shown_as_printed.get(name)
     )
     if not of:
         return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from biaslab.ground.errors import ParameterError
@@ -38,12 +38,11 @@ def parameters(
     Raises:
         ParameterError: The notebook would compute with another value than a run sets, or than its record says.
     """
-    tagged = [i for i, (_, _, tags) in enumerate(cells) if TAG in tags]
-    at = tagged[0]
+    at, *others = [i for i, (_, _, tags) in enumerate(cells) if TAG in tags]
     source, kind, _ = cells[at]
-    if len(tagged) > 1:
+    if others:
         raise ParameterError(
-            f"Cells {at + 1} and {tagged[1] + 1} are tagged 'parameters', and a run would set those of the first. Put "
+            f"Cells {at + 1} and {others[0] + 1} are tagged 'parameters', and a run would set those of the first. Put "
             "it all into one."
         )
     if kind != "code":
@@ -54,30 +53,33 @@ def parameters(
         raise ParameterError(
             "Values of an earlier run stand above the cell tagged 'parameters'. Delete that cell."
         )
-    try:
-        tree = _with_type_comments(source)
-    except NO_CODE as error:
-        why = getattr(error, "msg", "") or f"{error!s:.200}" or "it lies too deep in itself"
-        raise _no_literals(at, source, getattr(error, "lineno", None) or 1, why) from None
     defaults: dict[str, Any] = {}
     kinds: dict[str, tuple[type, ...]] = {}
-    for node in tree.body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            bound = {alias.asname or alias.name for alias in node.names}
-        elif isinstance(node, ast.Expr | ast.Pass):
-            continue
-        else:
-            name, value, kinds_of = _assigned(
-                node, lambda why, line=node.lineno: _no_literals(at, source, line, why)
-            )
-            bound = {name}
-        if twice := bound & {*defaults}:
-            raise _no_literals(at, source, node.lineno, f"{min(twice)} is set twice")
-        if not isinstance(node, ast.Import | ast.ImportFrom):
-            defaults[name], kinds[name] = value, kinds_of
+    line = 1
+    try:
+        for node in ast.parse(source).body:
+            line = node.lineno
+            if isinstance(node, ast.Expr | ast.Pass):
+                continue
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                bound = {alias.asname or alias.name for alias in node.names}
+            else:
+                name, value, own = _assigned(node)
+                bound = {name}
+            if twice := bound & {*defaults}:
+                raise ValueError(f"{min(twice)} is set twice")
+            if not isinstance(node, ast.Import | ast.ImportFrom):
+                defaults[name], kinds[name] = value, own
+    except NO_CODE as error:
+        line = getattr(error, "lineno", None) or line
+        why = getattr(error, "msg", "") or f"{error!s:.200}" or "it lies too deep in itself"
+        raise ParameterError(
+            f"The cell tagged 'parameters' must set literals only, one name each, such as `seed = 1`; cell {at + 1}, "
+            f"line {line} ({_line(source, line)}) does not: {why}."
+        ) from None
     for i, (later, kind, _) in enumerate(cells[at + 1 :], start=at + 1):
-        if kind == "code" and (found := _set_again(later, defaults)):
-            name, line = found
+        if kind == "code" and (again := _set_again(later, defaults)):
+            name, line = again
             raise ParameterError(
                 f"Cell {i + 1}, line {line} ({_line(later, line)}) sets {name} again, so what a run sets would have no "
                 "effect. Take the line out, or give it another name."
@@ -85,48 +87,32 @@ def parameters(
     return defaults, kinds
 
 
-def _no_literals(cell: int, source: str, line: int, why: str) -> ParameterError:
-    return ParameterError(
-        f"The cell tagged 'parameters' must set literals only, one name each, such as `seed = 1`; cell {cell + 1}, "
-        f"line {line} ({_line(source, line)}) does not: {why}."
-    )
-
-
 def _line(source: str, number: int) -> str:
     # An error may lie behind the last.
     return "".join(f"`{line.strip():.80}`" for line in source.splitlines()[number - 1 : number]) or "its end"
 
 
-def _with_type_comments(source: str) -> ast.Module:
-    # A comment that begins like one, and is none, is no mistake.
-    with contextlib.suppress(*NO_CODE):
-        return ast.parse(source, type_comments=True)
-    return ast.parse(source)
-
-
-def _assigned(node: ast.stmt, wrong: Callable[[str], ParameterError]) -> tuple[str, Any, tuple[type, ...]]:
-    """Return name, value and kinds that an assignment of a literal to one name gives."""
-    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    if (
-        not isinstance(node, ast.Assign | ast.AnnAssign)
-        or len(targets) > 1
-        or not isinstance(targets[0], ast.Name)
-    ):
-        raise wrong("it is no assignment to one name")
-    if node.value is None:
-        raise wrong(f"{targets[0].id} has no value")
+def _assigned(node: ast.stmt) -> tuple[str, Any, tuple[type, ...]]:
+    """Return name, value and kinds that an assignment of a literal to one name gives; a ValueError for all else."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=given):
+            annotated: tuple[type, ...] = ()
+        case ast.AnnAssign(target=ast.Name(id=name), value=given):
+            annotated = _kinds_of(node.annotation)
+        case _:
+            raise ValueError("it is no assignment to one name")
+    if given is None:
+        raise ValueError(f"{name} has no value")
     try:
-        value = ast.literal_eval(node.value)
+        value = ast.literal_eval(given)
     except NO_CODE:
-        raise wrong(f"{_written(node.value)} is none") from None
-    annotation = node.annotation if isinstance(node, ast.AnnAssign) else getattr(node, "type_comment", None)
-    annotated = _kinds_of(ast.Constant(annotation) if isinstance(annotation, str) else annotation)
+        raise ValueError(f"{_written(given)} is none") from None
     # What says None and nothing else may be anything.
     own = () if value is None and not annotated else (list if isinstance(value, tuple) else type(value),)
-    return targets[0].id, value, tuple(dict.fromkeys((*annotated, *own)))
+    return name, value, tuple(dict.fromkeys((*annotated, *own)))
 
 
-def _kinds_of(annotation: ast.expr | None) -> tuple[type, ...]:
+def _kinds_of(annotation: ast.expr) -> tuple[type, ...]:
     """Return the kinds of values that an annotation names; none where it says nothing of them."""
     match annotation:
         case ast.Constant(value=None):
@@ -158,13 +144,11 @@ def _written(value: ast.expr) -> str:
 
 def _set_again(cell: str, names: Collection[str]) -> tuple[str, int] | None:
     """Return which of some names a cell sets to a literal, and in which line."""
-    try:
-        body = ast.parse(cell).body
-    except NO_CODE:  # What is no Python is a magic, or a mistake that the notebook itself will tell of.
-        return None
-    for node in body:
-        with contextlib.suppress(ParameterError):
-            name, _, _ = _assigned(node, ParameterError)
-            if name in names:
-                return name, node.lineno
+    # What is no Python is a magic, or a mistake that the notebook itself will tell of.
+    with contextlib.suppress(*NO_CODE):
+        for node in ast.parse(cell).body:
+            with contextlib.suppress(ValueError):
+                name, *_ = _assigned(node)
+                if name in names:
+                    return name, node.lineno
     return None

@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 
-from biaslab.ground import plugins, reading, values
+from biaslab.ground import plugins, reading, tables, values
 from biaslab.ground.errors import InputError, ParameterError, name_help
 from biaslab.ground.groups import Group, Texts, Whole, field
 from biaslab.ground.places import project_root
@@ -155,11 +155,9 @@ def load(
     notebooks: Sequence[str] = (),
     notebooks_dir: str | Path | None = None,
 ) -> RunParams:
-    """Read and check a parameters file.
+    """Read and check a parameters file, or what one would hold (``given``).
 
     Args:
-        path: A YAML file with a mapping of keys to values.
-        given: What it would hold, where it is not to be read.
         overrides: ``key=value`` texts that replace the file's values; values are read as YAML.
         notebooks: Patterns of notebook ids that replace the file's.
         notebooks_dir: Where the notebooks are, beside those that installed packages bring; by default the folder
@@ -231,7 +229,7 @@ def find_notebooks(folder: str | Path, *brought: Path) -> list[Notebook]:
                 continue
             notebook = _read_notebook(path, name)
             found[name] = notebook if root == folder else replace(notebook, folder=folder)
-    return sorted(found.values(), key=lambda n: (n.id in _LAST, paper_order(n.id), n.id))
+    return sorted(found.values(), key=lambda n: (n.id in _LAST, tables.place(n.id), n.id))
 
 
 def _shown(path: Path) -> str:
@@ -293,12 +291,7 @@ def _language(metadata: Any) -> str:
 
 
 def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the tables that cells take from a study, and those of them that they need.
-
-    ``study.load(paradox.percent_female)`` takes ``paradox_percent_female``, and so does
-    ``study.load(paradox.printed.percent_female)``; what is marked ``optional=True``, or asked about with
-    ``study.has``, is not needed.
-    """
+    """Return the tables that cells take from a study, and those of them that they need."""
     taken, optional, calls = set(), set(), []
     for cell in cells:
         # What is no Python is a magic, or a mistake that the notebook itself will tell of.
@@ -318,13 +311,6 @@ def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
         if asked == "has" or any(k.arg == "optional" for k in call.keywords):
             optional.add(name)
     return frozenset(taken), frozenset(taken - optional)
-
-
-def paper_order(name: str) -> int:
-    """Return the place in reports of the paper of a notebook, given its id, or of a table, given its name."""
-    order = ("synthesis", "paradox", "paired", "dalleval", "triplets")
-    paper = re.split("[/_]", name)[0]
-    return order.index(paper) if paper in order else len(order)
 
 
 def _read_yaml(path: Path) -> dict:
@@ -394,10 +380,7 @@ _OF_A_MODEL = re.compile(r"(?:settings\.)?models\.(.+)\.(\w+)\.(\w+)")
 
 
 def _overrides(texts: Sequence[str], given: dict, available: list[Notebook]) -> dict[str, Any]:
-    """Return the values that ``--set`` gives; ``generation.steps=20`` changes one of the settings.
-
-    ``models.NAME.generation.steps=4`` changes it for one of the models that are compared.
-    """
+    """Return the values that ``--set`` gives; ``generation.steps=20`` changes one of the settings."""
     found: dict[str, Any] = {}
     mappings = {k for n in available for k, v in n.parameters.items() if isinstance(v, dict)}
     for text in texts:

@@ -29,14 +29,12 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from biaslab.runs.planning import Asked
+    from biaslab.pipeline.asked import Asked
 
 MOST_BYTES = 200_000_000
 """Bytes of all images of a page; browsers open larger ones slowly or not at all."""
 SIDE = 512
 """The longer side of an image on the page in pixels; smaller images are not enlarged."""
-PAPERS = {"paradox": "generated", "paired": "single", "dalleval": "social"}
-"""Whose images show one person at an occupation, and what the stages call these images."""
 # Drawings are kept as they are; photographs are smaller as JPEG.
 _DRAWING, _QUALITY = 128, 90
 _ANY = "all"
@@ -82,16 +80,13 @@ def rate(
 
     Args:
         images: A run's folder, its name below ``outputs``, or a folder of image files, each named by its id: files in
-            a folder ``training``, at any depth and in any spelling, also behind a link, are training images, all others
+            a folder ``training``, at any depth, in any spelling and behind links, are training images, all others
             generated ones, and the folder right above a file names its occupation.
-        outputs: The folder that holds runs.
         n: Images to rate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
-        seed: Seed of the sample and of the raters' orders.
-        paper: Whose images of a run are rated, a key of :data:`PAPERS`; empty is the first that the run has.
-        show_faces: Whether training images are rated, too: their faces are real people's, unless they are drawings.
-            Of a folder, links that lead out of it are as well.
-        overrides: Parameters of the run to replace, such as ``compute.store=FOLDER``: what it keeps of its own names
-            no folders.
+        paper: Whose images of a run are rated; empty is the first that the run has.
+        show_faces: Whether training images are rated, too, whose faces are real people's unless they are drawings; and
+            links that lead out of a folder.
+        overrides: Parameters of the run to replace, such as ``compute.store=FOLDER``: its own name no folders.
         to: The file; by default ``rate-<name>.html`` in ``outputs``.
 
     Raises:
@@ -177,10 +172,7 @@ def _of_folder(folder: Path, show_faces: bool) -> tuple[_Images, dict[str, int]]
 
 
 def _source(file: Path, folder: Path) -> str:
-    """Return the source that the folders of a file say, which lies in ``folder`` or where a link there leads.
-
-    Training wins in the folder and below it; above it, and outside of it, the nearest that says something.
-    """
+    """Return the source that the folders of a file say, which lies in ``folder`` or where a link there leads."""
     below = file.parent.relative_to(folder).parts if file.is_relative_to(folder) else ()
     told = [_said(part) for part in reversed(file.parent.parts)]
     within = told[: len(below) + 1]
@@ -197,14 +189,18 @@ def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]
     """Return the images of people at occupations that a run generated, and those behind its captions."""
     import pandas as pd
 
-    from biaslab.runs import params, planning, runner
+    from biaslab.runs import jobs, params, planning, runner
 
     if not (folder / runner.PARAMS).is_file():
         raise ParameterError(f"{folder} has no {runner.PARAMS}, so its images are not known: run it again.")
-    if paper and paper not in PAPERS:
-        raise unknown_name("paper whose images are rated", paper, PAPERS)
-    asked = planning.asked(params.load(folder / runner.PARAMS, overrides=overrides))
-    by_paper = {p: [one for one in asked if (one.paper, one.kind) == (p, PAPERS[p])] for p in PAPERS}
+    # The kinds of images that show one person at an occupation.
+    kinds = {name: head.rated for name, head in tables.papers().items() if head.rated}
+    if paper and paper not in kinds:
+        raise unknown_name("paper whose images are rated", paper, kinds)
+    asked = planning.asked(
+        jobs.pipelines(jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides)))
+    )
+    by_paper = {p: [one for one in asked if (one.paper, one.kind) == (p, kinds[p])] for p in kinds}
     there = [name for name, found in by_paper.items() if found]
     if not there or paper not in ("", *there):
         raise ParameterError(
@@ -230,7 +226,11 @@ def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]
         frames.append(table.assign(source="generated", model=one.model))
         read["generated", one.model] = images
     pipeline = by_paper[paper][0].pipeline
-    if paper == "paradox" and pipeline.has_images and (show_faces or pipeline.training_pictures == DRAWINGS):
+    if (
+        by_paper[paper][0].of == "captions"
+        and pipeline.has_images
+        and (show_faces or pipeline.training_pictures == DRAWINGS)
+    ):
         images = pipeline.images("training")
         frames.append(images.table[["image_id", "occupation"]].assign(source="training", model=""))
         read["training", ""] = images
@@ -241,10 +241,10 @@ def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
     """Return the images of one kind and model, and their ids with the occupation that each was asked for."""
     pipeline = one.pipeline
     columns = ["image_id", "occupation"]
-    if one.paper == "paradox":
+    if one.of == "captions":
         images = pipeline.images(one.kind)
         table = images.table
-    elif one.paper == "paired":
+    elif one.of == pipeline.people.asks_for:
         images, table = pipeline.people.images(one.kind), pipeline.people.asked(one.kind)
         columns = [*columns, "position"]
     else:
@@ -295,11 +295,7 @@ def encoded(image: np.ndarray) -> str:
 
 
 def _readable(drawn: pd.DataFrame) -> list[list[str]]:
-    """Return header and rows of the file that raters will download, without rater and label.
-
-    Cells are as tables are written, safe in a spreadsheet. A file that says something of every image is read here, so
-    that nobody rates images whose ratings cannot be.
-    """
+    """Return header and rows of the file that raters will download, without rater and label."""
     with tempfile.TemporaryDirectory() as folder:
         path = tables.write(drawn.assign(rater="1", label=readers.LABELS[0]), Path(folder) / "ratings.csv")
         try:

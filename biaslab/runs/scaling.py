@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 
 from biaslab.generation.images import SHARD
 from biaslab.ground.errors import ParameterError
+from biaslab.ground.wording import duration, megabytes
 from biaslab.keep.engine import LocalEngine
 from biaslab.keep.store import Store
-from biaslab.runs.planning import Asked, Cost, bytes_in_words, duration
+from biaslab.pipeline.asked import Asked, Cost
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,7 +132,7 @@ def said(found: list[Asked], measured: dict[tuple, Cost], on: Devices) -> str:
         [
             f"On {on.n} devices, {rate}: {duration(whole.seconds)} to make them; {whole.busy:.0%} of the devices' time "
             "goes into images, the rest into waiting for the last pieces of each kind",
-            f"Pieces: {whole.pieces:,} of up to {SHARD} images and {bytes_in_words(size)}; one takes "
+            f"Pieces: {whole.pieces:,} of up to {SHARD} images and {megabytes(size)}; one takes "
             f"{taken.store * 1e3:.1f} ms to write to this store and {taken.handing * 1e3:.2f} ms to hand out",
             f"Limits: the store, written to as here, is what is waited for from {whole.store_at:,.0f} workers on, the "
             f"process that hands out pieces from {whole.handing_at:,.0f}",

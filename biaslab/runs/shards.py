@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from biaslab.ground.errors import MissingInputError, ParameterError
+from biaslab.ground.tables import schema, schemas
+from biaslab.keep import kernels
 from biaslab.keep.store import UnfinishedError
 from biaslab.pipeline import Pipeline
-from biaslab.runs import rehearsal, runner
+from biaslab.runs import execute, jobs, planning
 from biaslab.runs.params import RunParams
 from biaslab.study import sources
 
@@ -37,9 +39,10 @@ def compute(
     Raises:
         ParameterError: The share is not one of (0, n) to (n - 1, n), or the run makes nothing that can be shared.
     """
-    opened = runner.pipelines(params, progress=progress)
-    if not os.environ.get(runner.REHEARSED):
-        rehearsal.rehearse(params, say=runner.print_aside if progress else None)
+    planned = jobs.plan(params)
+    opened = jobs.pipelines(planned, progress=progress)
+    if not os.environ.get(kernels.REHEARSED):
+        planning.rehearse(planned, say=execute.print_aside if progress else None)
     if not opened:
         raise ParameterError(
             "The notebooks of this run make nothing that can be shared; set source to 'pipeline'."
@@ -65,7 +68,7 @@ def compute_of(
     """Compute a share of what a pipeline's measured tables take; without any, of what it does with captions.
 
     Each stage goes as far as what it needs is there. ``notebooks`` are ids of those that may take more of it
-    (:func:`biaslab.runs.runner.work`); other arguments and the result are those of :func:`compute`.
+    (:func:`biaslab.runs.jobs.work`); other arguments and the result are those of :func:`compute`.
     """
     left: dict[str, None] = {}
     for work in _works(pipeline.sharing(*share), sorted(tables), sorted(notebooks)):
@@ -80,11 +83,11 @@ def compute_of(
 
 
 def _works(mine: Pipeline, tables: list[str], notebooks: list[str]) -> Iterator[Callable[[], object]]:
-    if not tables or any(name.startswith("paradox_") for name in tables):
+    if not tables or any(schema(name).prompts == "captions" for name in tables if name in schemas()):
         yield from mine.on_captions()
     for name in tables:
         if sources.has(name, source="pipeline", beside=()):
             yield partial(sources.measured, name, source="pipeline", pipeline=mine)
     for notebook in notebooks:
-        for more in runner.work(notebook, mine):
+        for more in jobs.work(notebook, mine):
             yield from more.stages()

@@ -6,101 +6,34 @@ One call, :func:`measured`, serves all of them, so a notebook does not know whic
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from functools import cache, partial
 from importlib import import_module
 from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from biaslab.ground import cells, plaintext, plugins, reading, tables
+from biaslab.ground import cells, plaintext, reading, tables
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
+from biaslab.request import Request, makes_images, names
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from biaslab.pipeline import Pipeline, Settings
+    from biaslab.pipeline import Pipeline
 
-PIPELINE = "pipeline"
-"""The source whose images are made and judged here, by the models that parameters name."""
-# Tables of DALL-Eval on images made from captions, and on drawings: they take none of its prompts.
-OF_CAPTIONS = {f"dalleval_{n}" for n in ("alignment_quality", "gender_judges", "image_quality", "references")}
-# Tables on images of triplets.
-OF_TRIPLETS = {f"triplets_{n}similarity" for n in ("", "reference_", "step_")}
-# Tables of triplets for which objects are looked for in images.
-OF_OBJECTS = {f"triplets_object{n}" for n in ("s", "_images", "_counts", "_similarity")}
-OF_OBJECTS |= {"triplets_detections", "triplets_detector_counts"}
-# Of these, those that say what words guide objects.
-OF_GROUPS = {f"triplets_{n}" for n in ("group_object_counts", "group_images", "group_confusion")}
 # Where a run keeps the measured tables that it read.
 MEASURED = "measured"
-# Tables that are not named after the paper whose function measures them.
-_OTHER_NAMES = {"paradox_settings": "pipeline_settings"}
 # Columns of names, which mean one thing however a letter is written.
 _NAMED = ("occupation", "profession", "model")
-
-
-def check(source: str, ratings: str = "", *, model: str = "all", settings: Mapping | None = None) -> str:
-    """Return ``source`` if measured tables can come from it.
-
-    Raises:
-        ParameterError: It is neither a named source nor a folder; ratings, a model or settings are missing, wrong or
-            not used.
-    """
-    if source == "ratings" and not ratings:
-        raise ParameterError(
-            "source is 'ratings' but ratings is empty; set ratings to a CSV or Parquet file."
-        )
-    if source != "ratings" and ratings:
-        raise ParameterError(f"ratings is {ratings!r} but source is {source!r}; set source to 'ratings'.")
-    if makes_images(source):
-        from biaslab.pipeline import Settings
-
-        Settings.of(settings or {})
-        if source == PIPELINE and model == "all":
-            raise ParameterError(
-                "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub name, a "
-                "folder" + _or_brought(", or one that an installed package brings")
-            )
-    elif settings:
-        raise ParameterError(
-            f"settings is {settings!r} but source is {source!r}, which makes no images; set source to 'pipeline' with "
-            "a model, or settings to {}."
-        )
-    if source in names() or os.path.isdir(source):
-        return source
-    raise ParameterError(
-        f"source is {source!r}, which is neither {', '.join(map(repr, names()))} nor a folder that exists. "
-        f"{name_help(source, names())}"
-    )
-
-
-def _or_brought(said: str) -> str:
-    """Return the end of a sentence that names models that packages bring, where any do."""
-    brought = ", ".join(map(repr, plugins.points(plugins.MODELS)))
-    return f"{said}: {brought}." if brought else "."
-
-
-def makes_images(source: object) -> bool:
-    """Return whether a source's images are made and judged here: by the models that parameters name, or by a model
-    that an installed package brings, by its name."""
-    return isinstance(source, str) and (source == PIPELINE or source in plugins.points(plugins.MODELS))
-
-
-def names() -> tuple[str, ...]:
-    """Return the sources that have names; every other is a folder."""
-    return ("published", "ratings", PIPELINE, *plugins.points(plugins.MODELS))
 
 
 def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | None = None) -> pd.DataFrame:
     """Return the measured table ``name`` from ``source``, checked against its declaration.
 
     Args:
-        name: Name of a declared table that a source can hold.
-        source: ``published``, ``ratings``, ``pipeline`` or the name of a model that a package brings, or a folder with
-            ``<name>.csv`` in its ``measured`` (a run's inputs), in its ``tables``, or in itself.
-        ratings: The file of ratings, for ``source="ratings"``.
+        source: As of :class:`biaslab.request.Request`; a folder has ``<name>.csv`` in its ``measured`` (a run's
+            inputs), in its ``tables``, or in itself.
         pipeline: What measures, for sources that make images; rows of other models, and printed numbers, follow its
             own where its settings ask to ``compare_with`` them.
 
@@ -117,8 +50,8 @@ def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | 
     if source == "ratings":
         from biaslab.ratings import readers as rated
 
-        if name != "paradox_percent_female":
-            raise _not_held("ratings", name, ["paradox_percent_female"])
+        if not _is_rated(name):
+            raise _not_held("ratings", name, filter(_is_rated, _readable()))
         return tables.check(rated.read(ratings).percent_female, name)
     folder = Path(source)
     tables.schema(name)
@@ -148,6 +81,8 @@ def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
 def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     import pandas as pd
 
+    from biaslab.pipeline import rehearsal
+
     own, beside = _pipeline().get(name), None
     if "published" in pipeline.settings.compare_with:
         beside = _published().get(name)
@@ -158,7 +93,7 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
         try:
             if why := why_lacking(name, one):
                 raise MissingInputError(why)
-            one.rehearse(name)
+            rehearsal.before(one, name)
             frames.append(own(one))
         except MissingInputError as error:
             missing.append(error)
@@ -167,6 +102,11 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     whole = pd.concat([*frames, *([beside()] if beside else [])], ignore_index=True)
     # What says nothing of a model, such as what captions hold, every model's pipeline says alike.
     return whole if "model" in whole else whole.drop_duplicates(ignore_index=True)
+
+
+def _is_rated(name: str) -> bool:
+    """Return whether a file of ratings gives a table."""
+    return name in tables.schemas() and tables.schema(name).rated
 
 
 def _not_held(source: str, name: str, held: Iterable[str]) -> Exception:
@@ -180,10 +120,7 @@ def _not_held(source: str, name: str, held: Iterable[str]) -> Exception:
 
 
 def _in_one_form(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
-    """Return a user's table with names in their plain form (:mod:`.ground.plaintext`), by which tables are joined.
-
-    Blanks around them are none of them. Raises InputError where an occupation or a model is spelt in two ways.
-    """
+    """Return a user's table with names in their plain form (:mod:`.ground.plaintext`), by which tables are joined."""
     texts = [c.name for c in tables.schema(name).columns if c.key and c.text and c.name in frame]
     same = frame.assign(**{c: frame[c].map(lambda text: plaintext.plain(text).strip()) for c in texts})
     named = [c for c in texts if c in _NAMED]
@@ -207,7 +144,7 @@ def _plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
             f"{path}: n is {n[bad].iloc[0]:g} in row {int(bad.to_numpy().argmax()) + 1}; it counts images, so it must "
             "be a whole number of 1 or more."
         )
-    if name == "paradox_percent_female" and frame["source"].nunique() < 2:
+    if _is_rated(name) and frame["source"].nunique() < 2:
         raise InputError(
             f"{path}: source is {', '.join(sorted(set(frame['source']))) or 'nowhere given'}; amplification needs "
             "'training' and 'generated'."
@@ -215,36 +152,37 @@ def _plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
     return frame
 
 
-def check_all(source: str, *, model: str = "all", settings: Mapping | None = None) -> None:
-    """Read every measured table that a folder holds, or look up what a pipeline needs: errors come before work.
+def check_all(request: Request) -> None:
+    """Read what a file or a folder holds, or look up what a pipeline needs: errors come before work.
 
     Raises:
         InputError: A table does not fit its declaration, or the folder holds none.
         ParameterError, UnknownNameError: A model or corpus is not there.
     """
-    if makes_images(source):
+    source, model = request.source, request.model
+    if request.makes_images:
         from biaslab.pipeline import checks
 
-        checks.check(*_given(source, model, settings))
-    if source in names():
-        return
-    held = [name for name in _readable() if has(name, source=source)]
-    if not held:
-        raise InputError(f"{source} holds none of the tables that notebooks read: {', '.join(_readable())}.")
-    for name in held:
-        measured(name, source=source)
+        checks.check(request.opened)
+    elif source == "ratings":
+        from biaslab.ratings import readers
 
-
-def _opened(model: str, settings: Settings) -> Pipeline:
-    from biaslab.pipeline import Pipeline
-
-    return Pipeline(model, settings, progress=False)
-
-
-def _given(source: str, model: str, settings: Mapping | None) -> tuple[str, Settings]:
-    from biaslab.pipeline import Settings
-
-    return pipeline_model(source, model), Settings.of(settings or {})
+        models = set(readers.read(request.ratings).percent_female["model"])
+        if model != "all" and models == {readers.UNNAMED}:
+            raise ParameterError(
+                f"model is {model!r}, but {Path(request.ratings).name} has no column 'model'. Add one that names the "
+                "model of each generated image (training images may have none), or set model to 'all'."
+            )
+        if model not in ("all", *models):
+            raise unknown_name("model in the ratings", model, sorted(models))
+    elif source not in names():
+        held = [name for name in _readable() if has(name, source=source)]
+        if not held:
+            raise InputError(
+                f"{source} holds none of the tables that notebooks read: {', '.join(_readable())}."
+            )
+        for name in held:
+            measured(name, source=source)
 
 
 def has(name: str, *, source: str, beside: Iterable[str] = ("published",)) -> bool:
@@ -252,7 +190,7 @@ def has(name: str, *, source: str, beside: Iterable[str] = ("published",)) -> bo
     if source == "published":
         return name in _published()
     if source == "ratings":
-        return name == "paradox_percent_female"
+        return _is_rated(name)
     if makes_images(source):
         return name in _pipeline() or ("published" in beside and name in _published())
     return _file(Path(source), name) is not None
@@ -273,32 +211,24 @@ class LeftOut(NamedTuple):
     """Whether all that it cannot run without was given as empty."""
 
 
-def left_out(
-    takes: Collection[str],
-    needs: Collection[str],
-    *,
-    source: str,
-    model: str = "all",
-    settings: Mapping | None = None,
-) -> LeftOut:
+def left_out(takes: Collection[str], needs: Collection[str], pipeline: Pipeline) -> LeftOut:
     """Return what a notebook has to do without where it takes tables of a pipeline, of which it ``needs`` some.
 
     One that needs none needs those that judges make, where all of these are missing.
     """
     from biaslab.pipeline import uses
 
-    first = _opened(*_given(source, model, settings))
-    each, names = (first, *first.others), set(takes) & set(_pipeline())
+    each, names = (pipeline, *pipeline.others), set(takes) & set(_pipeline())
     lacks = {name: [uses.lacking(one, name) for one in each] for name in sorted(names)}
-    lacks = {name: of[0] for name, of in lacks.items() if all(of)}
+    lacks = {name: settings[0] for name, settings in lacks.items() if all(settings)}
     needed = lacks.keys() & set(needs)
-    if not names & set(needs) and not any(uses.is_judged(first, name) for name in names - lacks.keys()):
+    if not names & set(needs) and not any(uses.is_judged(pipeline, name) for name in names - lacks.keys()):
         needed = lacks.keys()
     bare = tuple(dict.fromkeys(s for name in sorted(needed) for s in lacks[name]))
-    parts = {name: of for name in sorted(names - lacks.keys()) if (of := uses.in_part(first, name))}
-    others = {name: of for name, of in lacks.items() if name not in needed}
+    parts = {name: s for name in sorted(names - lacks.keys()) if (s := uses.in_part(pipeline, name))}
+    others = {name: settings for name, settings in lacks.items() if name not in needed}
     reason = uses.why_lacking(min(needed), lacks[min(needed)]) if needed else ""
-    return LeftOut(others, parts, reason, bare, all(uses.on_purpose(first, s) for s in bare))
+    return LeftOut(others, parts, reason, bare, all(uses.on_purpose(pipeline, s) for s in bare))
 
 
 def why_lacking(name: str, pipeline: Pipeline) -> str:
@@ -307,56 +237,6 @@ def why_lacking(name: str, pipeline: Pipeline) -> str:
 
     lacks = uses.lacking(pipeline, name)
     return uses.why_lacking(name, lacks) if lacks else ""
-
-
-def check_work(
-    names: Iterable[str],
-    *,
-    needed: Iterable[str] | None = None,
-    source: str = PIPELINE,
-    seed: int = 0,
-    model: str = "all",
-    settings: Mapping | None = None,
-) -> None:
-    """Look for what would stop a run later in what the tables ``names`` take: judges, captions, prompts.
-
-    Where no captions are named, of the tables that take them only the ``needed`` ones are looked at (all, unless these
-    are given). Raises as the checks of :mod:`biaslab.pipeline.checks`; what is wrong with models is told together.
-    """
-    from biaslab.pipeline import Pipeline, checks, uses
-
-    names = set(names).intersection(tables.schemas())
-    first, settings = _given(source, model, settings)
-    of = {paper: {name for name in names if name.startswith(f"{paper}_")} for paper in tables.PAPERS}
-    if not Pipeline(first, settings).has_captions and needed is not None:
-        of["paradox"] &= set(needed)
-        names -= {name for name in names - set(needed) if tables.schema(name).images or name in OF_CAPTIONS}
-    each = [(one, settings) for one in (first, *settings.others)]
-    if problems := [said for given in each for said in checks.check_models(*given, names)]:
-        raise uses.together(problems)
-    for given in each:
-        if of["paradox"]:
-            images = any(tables.schema(name).images for name in names)
-            checks.check_captions(*given, seed=seed, images=images)
-        if of["paired"]:
-            checks.check_people(*given, seed=seed)
-        if of["dalleval"] - OF_CAPTIONS:
-            checks.check_dalleval(*given, seed=seed)
-        if names & OF_CAPTIONS:
-            checks.check_alignment(*given, seed=seed)
-        if of["triplets"]:
-            looked_at = bool(names & (OF_TRIPLETS | OF_OBJECTS | OF_GROUPS))
-            checks.check_triplets(*given, seed=seed, images=looked_at, groups=bool(names & OF_GROUPS))
-        if names & (OF_OBJECTS | OF_GROUPS):
-            checks.check_objects(*given)
-
-
-def no_images(*, source: str, model: str = "all", settings: Mapping | None = None) -> str:
-    """Say why a pipeline has no images behind its captions, and what to do; empty where it has them."""
-    from biaslab.pipeline import Pipeline
-
-    opened = Pipeline(*_given(source, model, settings))
-    return "" if opened.has_images else opened.no_images
 
 
 def _file(folder: Path, name: str) -> Path | None:
@@ -374,16 +254,17 @@ def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
     return sorted(set().union(*of)) if of else None
 
 
-def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapping | None = None) -> str:
+def digest(request: Request) -> str:
     """Return a digest of a source's files, for a pipeline of weights and captions; printed numbers count as code."""
+    source = request.source
     if source == "published":
         return "published"
-    if makes_images(source):
+    if request.makes_images:
         from biaslab.pipeline import checks
 
-        return checks.digest(*_given(source, model, settings))
+        return checks.digest(request.opened)
     if source == "ratings":
-        paths = cells.files(cells.located(ratings))
+        paths = cells.files(cells.located(request.ratings))
     else:
         paths = [path for name in _readable() if (path := _file(Path(source), name))]
     whole = hashlib.sha256()
@@ -391,36 +272,6 @@ def digest(source: str, ratings: str = "", *, model: str = "all", settings: Mapp
         whole.update(path.name.encode())
         whole.update(reading.content(path, most=tables.MOST_BYTES))
     return whole.hexdigest()
-
-
-def judges(
-    names: Collection[str],
-    known: dict[str, str],
-    *,
-    source: str,
-    model: str = "all",
-    settings: Mapping | None = None,
-) -> dict[str, str]:
-    """Return digests of the judges that measured tables take of a pipeline, by setting and name.
-
-    What is ``known`` by them is not looked at again, and what was looked at is put there.
-    """
-    from biaslab.pipeline import uses
-
-    first, found = _opened(*_given(source, model, settings)), {}
-    for one in (first, *first.others):
-        for use in uses.of_tables(one, names):
-            if use.setting != "model" and use.name:
-                key = f"{use.setting} {use.name}"
-                if key not in known:
-                    known[key] = uses.digest(use)
-                found[key] = known[key]
-    return found
-
-
-def pipeline_model(source: str, model: str) -> str:
-    """Return the model that the pipeline generates with, where a notebook's parameters say ``source`` and ``model``."""
-    return source if model == "all" and source != PIPELINE else model
 
 
 def table_of(measure: Callable | str) -> str:
@@ -433,7 +284,9 @@ def table_of(measure: Callable | str) -> str:
         raise ParameterError(
             f"{measure!r} measures nothing; give what a paper measures, such as biaslab.papers.paradox.percent_female."
         )
-    return _OTHER_NAMES.get(f"{parts[2]}_{name}", f"{parts[2]}_{name}")
+    declared = tables.schemas().items()
+    own = (table for table, schema in declared if (schema.paper, schema.function) == (parts[2], name))
+    return next(own, f"{parts[2]}_{name}")
 
 
 @cache
@@ -451,7 +304,7 @@ _published, _pipeline = partial(_functions, "printed"), partial(_functions, "mea
 
 
 def _modules_of(room: str) -> list[str]:
-    return [f"biaslab.papers.{paper}.{room}" for paper in tables.PAPERS]
+    return [f"biaslab.papers.{paper}.{room}" for paper in tables.measuring()]
 
 
 def modules() -> list[str]:

@@ -18,15 +18,17 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.ground import shared, tables, values
+from biaslab.ground import shared, tables
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError, RunError, unknown_name
 from biaslab.ground.places import project_root
 from biaslab.ground.progress import working
+from biaslab.ground.values import check_draws
 from biaslab.ground.wording import level
 from biaslab.keep import closure, store
 from biaslab.models import registry
 from biaslab.papers.findings import Finding
 from biaslab.plots import texts
+from biaslab.request import Request
 from biaslab.study import sources
 from biaslab.study.shown import Shown, shown
 
@@ -96,8 +98,9 @@ class Study:
         confidence: float = 0.95,
         settings: dict = _NO_SETTINGS,
     ) -> None:
-        values.check("settings", settings)
-        values.check_draws(seed=seed, bootstrap_replicates=replicates, confidence=confidence)
+        check_draws(seed=seed, bootstrap_replicates=replicates, confidence=confidence)
+        asked = {"source": source, "model": model, "ratings": ratings, "seed": seed, "settings": settings}
+        self._request = Request.of(asked)
         self.draws = {"seed": int(seed), "replicates": int(replicates), "confidence": float(confidence)}
         self.output_dir = Path(output_dir) if output_dir else project_root() / "outputs" / "explore"
         # The folder of the start of a run that this process works for, where the study is a part of that run.
@@ -106,9 +109,8 @@ class Study:
         if self._attempt:
             # A part becomes whole under another name, and nothing that an ended run left alive can reach it.
             self.output_dir = self._attempt / self.output_dir.relative_to(self._attempt.parents[1])
-        self.source = sources.check(source, ratings, model=model, settings=settings)
+        self.source = source
         self.model = model
-        self._given_settings = dict(settings)
         self.ratings = str(ratings)
         self.seed, self.confidence = self.draws["seed"], self.draws["confidence"]
         self._inputs: dict[str, pd.DataFrame] = {}
@@ -213,28 +215,17 @@ class Study:
     @cached_property
     def settings(self) -> Settings:
         """What the pipeline does: the settings given, what the model brings for others, and defaults."""
-        from biaslab.settings import Settings
-
-        given = Settings.of(self._given_settings)
-        if not sources.makes_images(self.source):
-            return given
-        model = sources.pipeline_model(self.source, self.model)
-        return given.for_model(model).filled(registry.settings(model))
+        return self._request.filled
 
     @cached_property
     def pipeline(self) -> Pipeline:
         """The pipeline that makes and judges images here; a MissingInputError where the source has tables only."""
-        from biaslab.pipeline import Pipeline, Settings
-
         if not sources.makes_images(self.source):
             raise MissingInputError(
                 f"This needs images, and source {self.source!r} has tables only: set source to 'pipeline' with a model "
                 "and settings."
             )
-        model = sources.pipeline_model(self.source, self.model)
-        return Pipeline(
-            model, Settings.of(self._given_settings), seed=self.seed, progress_file=self._progress_file
-        )
+        return self._request.pipeline(progress_file=self._progress_file)
 
     @property
     def real_faces(self) -> bool:
@@ -326,7 +317,7 @@ class Study:
         """Say where inputs come from and where results go."""
         model = shared.named(self.model)
         if sources.makes_images(self.source):
-            model = sources.pipeline_model(self.source, model)
+            model = shared.named(self._request.made_by)
             come = f"images made and judged here, by {model}"
         elif self.source == "published":
             come = "numbers as the papers print them"

@@ -1,6 +1,7 @@
 """The paradox notebooks on tiny random pipelines of other families: the same notebooks, another name of the model."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -10,7 +11,7 @@ import tiny_pipelines
 
 from biaslab import lexicons
 from biaslab.ground import tables
-from biaslab.runs import params, runner
+from biaslab.runs import jobs, params
 from biaslab_world import captions
 
 pytestmark = pytest.mark.slow
@@ -57,9 +58,9 @@ def test_every_family_goes_through_the_same_notebooks(tmp_path, pytestconfig, mo
     # Figures are drawn and not saved: what a run writes is tested with runs.
     monkeypatch.setattr("biaslab.study.study._save_png", lambda figure, path, page: path.touch())
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
-    jobs, found = runner.plan(loaded, tmp_path / "outputs"), []
-    assert [job.variant["model"] for job in jobs] == [str(folder) for folder in folders.values()]
-    for job in jobs:
+    planned, found = [replace(job, folder=tmp_path / "outputs") for job in jobs.plan(loaded)], []
+    assert [job.variant["model"] for job in planned] == [str(folder) for folder in folders.values()]
+    for job in planned:
         space = {}
         for cell in json.loads(job.notebook.path.read_text(encoding="utf-8"))["cells"]:
             if cell["cell_type"] == "code":

@@ -15,8 +15,8 @@ from PIL import Image
 from biaslab import cli
 from biaslab.judging.names import WHOLE
 from biaslab.judging.pinned import PINNED, YUNET
+from biaslab.keep import kernels
 from biaslab.models import registry
-from biaslab.runs import kernels, runner
 
 pytestmark = [
     pytest.mark.slow,
@@ -119,7 +119,7 @@ def dotted(*groups):
 
 def test_an_audit_by_name(root, tmp_path, monkeypatch):
     """With its rehearsal."""
-    monkeypatch.delenv(runner.REHEARSED)
+    monkeypatch.delenv(kernels.REHEARSED)
     sets = IMAGES | dotted("people", "dalleval", "triplets") | FACES
     record = ran(root, tmp_path, ["audit", tiny.SD14, "--size", "quick"], sets)
     assert said(record) == {}
@@ -131,7 +131,7 @@ def test_an_audit_by_name(root, tmp_path, monkeypatch):
 
 
 def test_an_audit_of_one_paper_takes_no_judge_of_another(root, tmp_path, monkeypatch, stocked_for_all):
-    monkeypatch.delenv(runner.REHEARSED)
+    monkeypatch.delenv(kernels.REHEARSED)
     others = (tiny.VQA, tiny.DETR, tiny.SEGFORMER)
     for name in others:
         monkeypatch.setattr(stocked_for_all.repositories[name], "closed", "private")

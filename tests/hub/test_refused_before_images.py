@@ -11,7 +11,7 @@ import tiny_repositories as tiny
 from biaslab import cli
 from biaslab.ground.errors import BiaslabError
 from biaslab.judging.names import WHOLE
-from biaslab.runs import audit, params, runner
+from biaslab.runs import audit, jobs, params, runner
 
 
 class Role(NamedTuple):
@@ -96,7 +96,7 @@ def planned(root, tmp_path, role: Role, name: str) -> None:
     given = audit.params_of([tiny.SD14], size="quick") | {"notebooks": [role.notebook]}
     overrides = [*(f"settings.{key}={value}" for key, value in sets.items()), f"{role.setting}={name}"]
     checked = params.load(runner.PARAMS, given=given, overrides=overrides, notebooks_dir=root / "notebooks")
-    runner.plan(checked, tmp_path / "run")
+    jobs.plan(checked)
 
 
 @pytest.mark.parametrize("role", ROLES.values(), ids=ROLES)
@@ -151,10 +151,10 @@ def test_judges_of_others_are_not_looked_up_and_need_not_be_there(root, tmp_path
         overrides=[f"settings.{name}={value}" for name, value in sets.items()],
         notebooks_dir=root / "notebooks",
     )
-    jobs = runner.plan(checked, tmp_path / "run")
-    assert not any(job.reason for job in jobs)
-    assert {key.split()[0] for of in runner._judges(jobs).values() for key in of}
-    runner._inputs(jobs, tmp_path / "run")
+    planned = jobs.plan(checked)
+    assert not any(job.reason for job in planned)
+    assert {key.split()[0] for of in jobs.judges(planned).values() for key in of}
+    jobs.inputs(planned, tmp_path / "run")
     asked = " ".join(request.path for request in stocked.log)
     assert not [served for served in others if served in asked]
 

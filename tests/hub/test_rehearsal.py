@@ -21,11 +21,13 @@ from biaslab.generation import loading
 from biaslab.ground import processor
 from biaslab.ground.errors import ParameterError
 from biaslab.judging.names import WHOLE
+from biaslab.keep import kernels
 from biaslab.models import registry
-from biaslab.pipeline import Pipeline, Settings
+from biaslab.pipeline import Pipeline, Settings, rehearsal, trials
+from biaslab.pipeline.trials import Trial
 from biaslab.pipeline.uses import Use
-from biaslab.runs import kernels, params, rehearsal, runner, trials
-from biaslab.runs.trials import Trial
+from biaslab.request import Request
+from biaslab.runs import jobs, params, planning, runner
 from biaslab.study import sources
 
 pytestmark = pytest.mark.skipif(
@@ -44,7 +46,7 @@ NOTEBOOKS = ("paired/4_4_overall", "paired/b_d_judges", "dalleval/4_1_paintskill
 @pytest.fixture(autouse=True)
 def rehearsed(monkeypatch, tmp_path):
     """Rehearse, with nothing that was tried, or looked up, before."""
-    monkeypatch.delenv(runner.REHEARSED)
+    monkeypatch.delenv(kernels.REHEARSED)
     monkeypatch.delenv("BIASLAB_STORE", raising=False)
     monkeypatch.setattr(rehearsal, "_answered", set())
     monkeypatch.setattr(registry, "_commits", {})
@@ -339,7 +341,9 @@ def test_what_does_not_fit_in_memory_is_told_with_what_would_fit(folders, monkey
     free = {"cuda": (2 * 10**9, 8 * 10**9), "cpu": (20 * 10**9, 24 * 10**9)}
     monkeypatch.setattr(processor, "memory", lambda device="cpu": free[device])
     settings = Settings.of({"compute": {"device": "cuda"}})
-    trial = Trial(Use("model", folders("sd1"), "text-to-image"), folders("sd1"), settings, 0)
+    trial = Trial(
+        Use("model", folders("sd1"), "text-to-image"), Request("pipeline", folders("sd1"), settings)
+    )
     said = trials._problem(trial, work)
     assert "it does not fit in the GPU's memory, of which 2.0 of 8.0 GB are free" in said
     assert "generation.dtype to bfloat16" in said and "compute.device to cpu, where it fits" in said
@@ -367,11 +371,11 @@ def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch)
     monkeypatch.setattr(rehearsal, "_perform", None)
     given = {"dalleval": {"scenes": 1, "social_images": 1}}
     checked = of_scenes(root, given)
-    (opened,) = runner.pipelines(checked, progress=False)
+    (opened,) = jobs.pipelines(jobs.plan(checked))
     with pytest.raises(TypeError):
-        rehearsal.rehearse(checked)
+        planning.rehearse(jobs.plan(checked))
     opened.pipeline.dalleval.images("skills")
-    assert rehearsal.rehearse(checked).parts == []
+    assert planning.rehearse(jobs.plan(checked)).parts == []
 
 
 def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypatch):
@@ -379,12 +383,10 @@ def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypat
     given = {"dalleval": {"scenes": 1}, "compute": {"engine": "ray", "address": "ray://10.0.0.1:10001"}}
     checked = of_scenes(root, given)
     opened = [
-        runner.Opened(
-            Pipeline("mini", Settings.of(given), progress=False), {"dalleval_skill_accuracy"}, set()
-        )
+        jobs.Opened(Pipeline("mini", Settings.of(given), progress=False), {"dalleval_skill_accuracy"}, set())
     ]
-    monkeypatch.setattr(runner, "pipelines", lambda params, progress, jobs=None: opened)
+    monkeypatch.setattr(jobs, "pipelines", lambda planned: opened)
     monkeypatch.setattr(Pipeline, "engine", None)
-    found = rehearsal.rehearse(checked)
+    found = planning.rehearse(jobs.plan(checked))
     assert {part.trial.use.setting for part in found.parts} == {"dalleval.detector", "model"}
     assert all(part.tried is None for part in found.parts) and found.measured == {}

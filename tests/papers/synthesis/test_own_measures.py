@@ -10,7 +10,7 @@ from biaslab.ground import tables
 from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
 from biaslab.measures import plugins
 from biaslab.papers import paired, synthesis
-from biaslab.pipeline import checks
+from biaslab.pipeline import Pipeline, checks
 from biaslab.settings import Settings
 from biaslab.study import Study, sources
 
@@ -104,18 +104,18 @@ def test_missing_values_are_left_out():
 
 def test_measures_are_looked_up_before_any_work(installed):
     with pytest.raises(UnknownNameError, match="even"):
-        checks.check("mini", Settings.of({"measures": ["evn"]}))
+        checks.check(Pipeline("mini", Settings.of({"measures": ["evn"]})))
     with pytest.raises(
         ParameterError, match="nothing is no measure: example_measure:NOTHING cannot be called"
     ):
-        checks.check("mini", Settings.of({"measures": "nothing"}))
+        checks.check(Pipeline("mini", Settings.of({"measures": "nothing"})))
 
 
 def test_what_is_kept_depends_on_the_measures_code(installed):
-    first = checks.digest("mini", Settings.of({"measures": "even"}))
-    assert first != checks.digest("mini", Settings())
+    first = checks.digest(Pipeline("mini", Settings.of({"measures": "even"})))
+    assert first != checks.digest(Pipeline("mini", Settings()))
     module = installed / "example_measure.py"
     text = module.read_text(encoding="utf-8")
     module.write_text(text.replace("- 50", "- 40"), encoding="utf-8")
-    assert checks.digest("mini", Settings.of({"measures": "even"})) != first
+    assert checks.digest(Pipeline("mini", Settings.of({"measures": "even"}))) != first
     module.write_text(text, encoding="utf-8")

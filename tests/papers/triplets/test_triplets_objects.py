@@ -13,7 +13,6 @@ from biaslab.measures.instances import COLUMNS
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
 from biaslab.pipeline import Pipeline, Settings, checks
-from biaslab.study import sources
 from biaslab_world.triplets import nouns
 
 NO_TESTS = tables.of([], "triplets_printed_chi_square")
@@ -318,16 +317,16 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
 )
 def test_what_finds_objects_is_looked_up_before_the_work(model, design, error, said, tmp_path):
     with pytest.raises(error, match=said):
-        sources.check_work({"triplets_object_counts"}, model=model, settings={"triplets": design})
+        checks.check_work(Pipeline(model, Settings.of({"triplets": design})), {"triplets_object_counts"})
     # Who needs no objects is not told.
-    sources.check_work({"triplets_prompts"}, model=model, settings={"triplets": design})
+    checks.check_work(Pipeline(model, Settings.of({"triplets": design})), {"triplets_prompts"})
 
 
 def test_a_file_that_does_not_fit_is_told_before_the_work(tmp_path):
     path = tmp_path / "objects.csv"
     path.write_text("image_id,object,score,left,top,right,bottom\na/0,dog,7,0,0,1,1\n")
     given = settings(tmp_path, objects=str(path))
-    (problem,) = checks.check_models("mini", given, {"triplets_object_counts"})
+    (problem,) = checks.check_models(Pipeline("mini", given), {"triplets_object_counts"})
     assert "score is '7'" in problem
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from biaslab.pipeline import Pipeline, Settings
-from biaslab.runs import params, planning, runner, shards
+from biaslab.runs import jobs, params, planning, shards
 from biaslab_world.calibration import Calibration
 from biaslab_world.model import WorldModel
 
@@ -48,10 +48,14 @@ def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):
         "notebooks": [NOTEBOOK],
     }
     loaded = params.load(ROOT / "params" / "mine.yaml", given=given)
-    told = {(one.paper, one.images) for one in planning.asked(loaded) if one.kind == "generated"}
+    told = {
+        (one.paper, one.images)
+        for one in planning.asked(jobs.pipelines(jobs.plan(loaded)))
+        if one.kind == "generated"
+    }
     assert not made
-    (opened,) = runner.pipelines(loaded)
-    (work,) = runner.work(NOTEBOOK, opened.pipeline)
+    (opened,) = jobs.pipelines(jobs.plan(loaded))
+    (work,) = jobs.work(NOTEBOOK, opened.pipeline)
     _ = work.generated
     # 2 occupations and 4 templates: 3 images each, and 1 in the world without the paradox.
     assert sorted(made) == [8, 24]
@@ -80,12 +84,14 @@ def test_shares_of_it_make_all_that_its_notebook_takes(tmp_path, monkeypatch):
 
 def test_it_is_of_one_notebook_and_of_captions_whose_truth_is_known(tmp_path):
     def works(*patterns):
-        (opened,) = runner.pipelines(params.load(ROOT / "world/params/mini.yaml", notebooks=patterns))
-        return [type(w) for name in opened.notebooks for w in runner.work(name, opened.pipeline)]
+        (opened,) = jobs.pipelines(
+            jobs.plan(params.load(ROOT / "world/params/mini.yaml", notebooks=patterns))
+        )
+        return [type(w) for name in opened.notebooks for w in jobs.work(name, opened.pipeline)]
 
     assert works("synthesis/*") == [Calibration]
     assert works("paradox/4_*", "synthesis/world") == []
     # Of captions whose truth is not known, neither a plan nor a share asks for any.
     (tmp_path / "mine.csv").write_text("text\na photo of a nurse\n")
     other = pipeline(tmp_path, captions={"corpus": str(tmp_path / "mine.csv")})
-    assert list(runner.work(NOTEBOOK, other)) == []
+    assert list(jobs.work(NOTEBOOK, other)) == []

@@ -11,13 +11,14 @@ from __future__ import annotations
 import builtins
 import contextlib
 import gc
+import importlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, Pipe
@@ -26,13 +27,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from biaslab.ground import lifeline
+from biaslab.ground import lifeline, places
+from biaslab.keep.engine import THREADS, threads, threads_given
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
 FORKS = sys.platform == "linux"
-_SERVE = "import sys; del sys.path[0]; from biaslab.runs import kernels; kernels.serve()"
+_SERVE = "import sys; del sys.path[0]; from biaslab.keep import kernels; kernels.serve()"
 # Set while libraries are read: figures go to the notebook, as a kernel sets it; Arrow's allocator starts no thread; and
 # torch asks the driver's files for a GPU, since none can be used after a fork once it was started before.
 _WHILE_READING = {
@@ -40,6 +42,10 @@ _WHILE_READING = {
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
+REHEARSED = "BIASLAB_REHEARSED"
+"""Environment variable of processes whose run was rehearsed, so that they do not do it again."""
+MODEL_MODULES = ("sentence_transformers", "diffusers.pipelines.auto_pipeline", "open_clip")
+"""Read once where several processes compute images or vectors: each would take ten seconds of a processor for it."""
 # jsonschema, which nbformat needs, imports it where it is installed: 1.5 s for a format that notebooks lack.
 _NEEDLESS = "rfc3987_syntax"
 
@@ -117,6 +123,26 @@ class Processes:
         """End all processes at once, with what they do just now; kernels end with theirs."""
         for process in self._started:
             process.kill()
+
+
+def environment(workers: int = 1) -> dict[str, str]:
+    """Return the variables of processes that compute for a run, ``workers`` of them side by side."""
+    return {
+        # The cores are shared out, unless the user says how many threads, for all libraries or for one.
+        **threads(threads_given() or (os.cpu_count() or 1) // workers),
+        **{name: os.environ[name] for name in THREADS if os.environ.get(name)},
+        # Notebooks run in their own folders; the store is where it is for this process.
+        places.ROOT_VARIABLE: str(places.default_root().absolute()),
+        # The kernel of this environment, even where the user has one of the same name at home.
+        "JUPYTER_PREFER_ENV_PATH": "1",
+    }
+
+
+def read_modules(names: Iterable[str]) -> None:
+    """Import modules; whoever uses one that cannot be imported says what is wrong with it."""
+    for name in names:
+        with contextlib.suppress(Exception, SystemExit):
+            importlib.import_module(name)
 
 
 def _answer_anew(connection: Connection, parent: int, environment: Mapping[str, str]) -> None:

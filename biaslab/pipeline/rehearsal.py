@@ -7,6 +7,7 @@ all judges. All of it happens in a process of its own, which gives all memory ba
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -17,21 +18,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.generation.models import ENDPOINT
-from biaslab.ground import processor
+from biaslab.ground import wording
 from biaslab.ground.errors import ParameterError
-from biaslab.judging import kinds
 from biaslab.judging.names import VQA
+from biaslab.keep import kernels
 from biaslab.models import registry
 from biaslab.models.repositories import Located
-from biaslab.pipeline import checks, uses
-from biaslab.runs import kernels, planning, runner, trials
-from biaslab.runs.planning import Asked, Cost
-from biaslab.runs.trials import Trial, Tried
+from biaslab.pipeline import asked as asked_for
+from biaslab.pipeline import checks, trials, uses
+from biaslab.pipeline.asked import Asked, Cost
+from biaslab.pipeline.trials import Trial, Tried
+from biaslab.request import Request
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
-    from biaslab.runs.params import RunParams
 
 
 @dataclass(frozen=True)
@@ -58,76 +58,40 @@ class Rehearsal:
     asked: list[Asked]
     parts: list[Part]
     measured: Mapping[tuple, Cost] = field(default_factory=dict)
-    """What an image takes, by :attr:`biaslab.runs.planning.Asked.alike`, of what was tried."""
+    """What an image takes, by :attr:`biaslab.pipeline.asked.Asked.alike`, of what was tried."""
     left_out: Sequence[str] = ()
     """What the run does without, in sentences."""
-
-
-def rehearse(
-    params: RunParams,
-    *,
-    fetch: bool = True,
-    buy: bool = True,
-    always: bool = False,
-    time: bool = False,
-    say: Callable[[str], object] | None = None,
-) -> Rehearsal:
-    """Try what a run uses; raise where something does not answer.
-
-    Args:
-        params: The run.
-        fetch: Whether weights that are not here are fetched; else their models are not tried.
-        buy: Whether the first image of each model at an endpoint is bought.
-        always: Whether it is tried where all images are there as well.
-        time: Whether it is found out what images take, of all kinds.
-        say: Is told what is done, where that takes long.
-
-    Returns:
-        What the run uses; nothing is tried where all images are there, or another process of this run has done so.
-
-    Raises:
-        ParameterError: Something does not answer, or an input cannot be used: all of it in one message.
-    """
-    jobs = runner.plan(params, Path("unused"))
-    without = runner.left_out(jobs)
-    for text in without if say else ():
-        say(text)
-    opened = runner.pipelines(params, jobs=jobs, progress=False)
-    asked = planning.asked(params, opened)
-    of = [(one, one_of.tables) for one_of in opened for one in (one_of.pipeline, *one_of.pipeline.others)]
-    found = _rehearsed(asked, of, fetch=fetch, buy=buy, always=always, time=time, say=say)
-    return replace(found, left_out=without)
 
 
 def before(pipeline: Pipeline, table: str) -> None:
     """Rehearse what a measured table takes of a pipeline, before it is measured outside of a run.
 
-    Raises as :func:`rehearse`.
+    Raises as :func:`rehearsed`.
     """
-    if os.environ.get(runner.REHEARSED):
+    if os.environ.get(kernels.REHEARSED):
         return
-    asked = list(planning.of_tables(pipeline, [table]))
+    asked = list(asked_for.of_tables(pipeline, [table]))
     if not any(one.left > 0 for one in asked):
         return
     made = [trials.of_asked(one) for one in asked if one.left > 0]
     judged = [
-        Trial(use, pipeline.model, pipeline.settings, pipeline.seed)
+        Trial(use, Request.of_pipeline(pipeline))
         for use in uses.of_tables(pipeline, {table})
         if use.setting != "model"
     ]
     # Nothing is looked up again that has answered here.
     if _answered.issuperset(map(_known, [*made, *judged])):
         return
-    if problems := checks.check_models(pipeline.model, pipeline.settings, {table}):
+    if problems := checks.check_models(pipeline, {table}):
         raise uses.together(problems)
-    _rehearsed(asked, [(pipeline, {table})])
+    rehearsed(asked, [(pipeline, {table})])
 
 
 # The trials that this process has seen answer.
 _answered: set[str] = set()
 
 
-def _rehearsed(
+def rehearsed(
     asked: list[Asked],
     of: Iterable[tuple[Pipeline, set[str]]],
     *,
@@ -137,14 +101,23 @@ def _rehearsed(
     time: bool = False,
     say: Callable[[str], object] | None = None,
 ) -> Rehearsal:
+    """Try what pipelines use for measured tables, before the images ``asked`` for are made.
+
+    Nothing is tried where all images are there, unless ``always``, or another process of this run has done so. ``time``
+    finds out what images of all kinds take; ``fetch`` and ``buy`` say whether weights that are not here are fetched,
+    and the first image of each model at an endpoint is bought. ``say`` is told what is done, where that takes long.
+
+    Raises:
+        ParameterError: Something does not answer, or an input cannot be used: all of it in one message.
+    """
     left = [one for one in asked if one.left > 0]
-    done = bool(os.environ.get(runner.REHEARSED))
+    done = bool(os.environ.get(kernels.REHEARSED))
     if not always and (done or not left):
         return Rehearsal(asked, [])
     # What a model cannot do is said before it is fetched; how strong guidance is does not matter for that.
     for one in {one.made_by.alike: one for one in left}.values():
         one.made_by.look_up()
-    timed = planning.to_time(asked)
+    timed = asked_for.to_time(asked)
     if not time:
         # Each model once, and one image of it.
         once = {(one.model, one.of, one.kept_as): key for key, (one, _) in reversed(timed.items())}
@@ -160,7 +133,7 @@ def _rehearsed(
     todo: dict[str, Part] = {}
     for part in parts if not done else ():
         # What workers of a cluster have, this machine may not.
-        compute = part.trial.settings.compute
+        compute = part.trial.request.settings.compute
         if compute.engine == "ray" and (compute.address or os.environ.get("RAY_ADDRESS")):
             continue
         if (fetch or part.here) and (time or _known(part.trial) not in _answered):
@@ -185,12 +158,12 @@ def _rehearsed(
     return Rehearsal(asked, parts, costs)
 
 
-def _to_fetch(parts: Iterable[Part]) -> int:
+def to_fetch(parts: Iterable[Part]) -> int:
     """Return how many bytes models are that are not here, each of them once."""
     return sum({at.repository.name: at.download for part in parts for at in part.located}.values())
 
 
-def _free() -> tuple[int, Path]:
+def free() -> tuple[int, Path]:
     """Return how many bytes are free where models are fetched to, and where that is."""
     cache = registry.cached("").parent
     return shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free, cache
@@ -198,13 +171,13 @@ def _free() -> tuple[int, Path]:
 
 def _check_disk(parts: Iterable[Part]) -> None:
     """Refuse to fetch what the disk does not hold."""
-    if not (size := _to_fetch(parts)):
+    if not (size := to_fetch(parts)):
         return
-    free, cache = _free()
-    if size > free:
+    room, cache = free()
+    if size > room:
         raise ParameterError(
-            f"{planning.bytes_in_words(size)} of weights are to be fetched to {cache}, where "
-            f"{planning.bytes_in_words(free)} are free. Free some space, or set HF_HOME to a folder on a larger disk."
+            f"{wording.megabytes(size)} of weights are to be fetched to {cache}, where "
+            f"{wording.megabytes(room)} are free. Free some space, or set HF_HOME to a folder on a larger disk."
         )
 
 
@@ -213,7 +186,7 @@ def _parts(of: Iterable[tuple[Pipeline, set[str]]]) -> list[Part]:
     found: dict[tuple, Part] = {}
     for pipeline, tables in of:
         for use in uses.of_tables(pipeline, tables):
-            trial = Trial(use, pipeline.model, pipeline.settings, pipeline.seed)
+            trial = Trial(use, Request.of_pipeline(pipeline))
             if use.setting != "model" and (use.setting, _known(trial)) not in found:
                 found[use.setting, _known(trial)] = Part(trial, tuple(uses.look_up(use, pipeline)))
     return list(found.values())
@@ -221,10 +194,16 @@ def _parts(of: Iterable[tuple[Pipeline, set[str]]]) -> list[Part]:
 
 def _known(trial: Trial) -> str:
     """Return what makes trials the same: the model, and what it is given."""
-    use, s = trial.use, trial.settings
-    if trial.images:
+    use, s = trial.use, trial.request.settings
+    if trial.asked:
         return repr(
-            (trial.asked.made_by.alike, trial.images.kept_as, s.people.image_size, s.endpoint, trial.seed)
+            (
+                trial.asked.made_by.alike,
+                trial.asked.kept_as,
+                s.people.image_size,
+                s.endpoint,
+                trial.request.seed,
+            )
         )
     # Who answers questions, or judges gender, is asked alike by whatever setting.
     asks = (
@@ -243,10 +222,13 @@ def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> li
     """Return what becomes of trials, in a process of their own; ParameterError where that was killed at one."""
     from tqdm import tqdm
 
-    environment = {**runner.environment(), runner.REHEARSED: "1"}
+    environment = kernels.environment() | {registry.COMMITS: json.dumps(registry.commits())}
+    environment[kernels.REHEARSED] = "1"
     with (
         tempfile.TemporaryDirectory() as folder,
-        kernels.Processes(environment, runner.read_libraries, runner.MODEL_MODULES) as processes,
+        kernels.Processes(
+            environment, kernels.read_modules, (trials.__name__, *kernels.MODEL_MODULES)
+        ) as processes,
         ThreadPoolExecutor(1) as pool,
         tqdm(total=len(todo), unit="model", desc="Rehearsal", disable=not progress, file=sys.stderr) as bar,
     ):
@@ -293,74 +275,11 @@ def _shown(todo: list[Trial], number: int, log: Path) -> str:
 
 def _under_way(parts: Collection[Part], purchases: list[Trial]) -> str:
     """Return what is about to be done, in words."""
-    size = _to_fetch(parts)
-    fetched = f", after {planning.bytes_in_words(size)} of weights are fetched" if size else ""
-    bought = f"; then one image of {' and '.join(t.model for t in purchases)} is bought" if purchases else ""
+    size = to_fetch(parts)
+    fetched = f", after {wording.megabytes(size)} of weights are fetched" if size else ""
+    bought = (
+        f"; then one image of {' and '.join(t.request.model for t in purchases)} is bought"
+        if purchases
+        else ""
+    )
     return f"Rehearsal: {len(parts)} models are tried on one picture{fetched}{bought}."
-
-
-# -- in words ----------------------------------------------------------------------------------------------
-
-
-def said(found: Rehearsal) -> str:
-    """Return what a run uses and will make, for a terminal: a table of its models, then :func:`planning.said`."""
-    told = "\n".join([*found.left_out, planning.said(found.asked, found.measured)])
-    if not found.parts:
-        return told
-    same: dict[tuple, list[Part]] = {}
-    for part in found.parts:
-        same.setdefault((part.trial.use.setting, part.trial.use.name), []).append(part)
-    rows = [_COLUMNS, *(_row(parts) for parts in same.values())]
-    notes = list(dict.fromkeys(r for part in found.parts for at in part.located for r in at.remarks))
-    if size := _to_fetch(found.parts):
-        free, cache = _free()
-        notes.append(
-            f"Download: {planning.bytes_in_words(size)} to {cache}, where {planning.bytes_in_words(free)} are free. "
-            "What is not here was looked up and not tried; --fetch fetches it and tries it, too."
-        )
-    where = {part.tried.device for part in found.parts if part.tried} or {"cpu"}
-    for device in sorted(where):
-        free, whole = processor.memory(device)
-        notes.append(
-            f"Memory here ({device}): {planning.bytes_in_words(free)} of {planning.bytes_in_words(whole)} free."
-        )
-    # By which settings each makes images; of one size or several.
-    notes += dict.fromkeys(f"{part.trial.use.name}: {part.words}." for part in found.parts if part.words)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, "", *notes, told])
-
-
-_COLUMNS = ("what", "name", "commit", "download", "memory", "seconds an image", "price", "pictures")
-_NONE = "-"
-
-
-def _row(parts: list[Part]) -> tuple[str, ...]:
-    """Return what is known of a model in one setting; of what makes images of several kinds, of all of them."""
-    (use, s), located = (parts[0].trial.use, parts[0].trial.settings), [at for p in parts for at in p.located]
-    # A model's own first, then of what it is made of.
-    commits = list(dict.fromkeys(at.repository.commit[:8] for at in located if at.repository.commit))
-    # The same files may be looked up for several uses.
-    whole = {at.repository.name: at for at in located}.values()
-    size, weights = sum(at.download for at in whole), sum(at.size for at in whole)
-    memory = f"at least {planning.bytes_in_words(weights)}" if weights else _NONE
-    price = pictures = seconds = _NONE
-    tried = [part.tried for part in parts if part.tried is not None]
-    if tried:
-        memory = planning.bytes_in_words(max(weights, *(one.memory for one in tried)))
-    if costs := [one.cost for one in tried if one.cost]:
-        limits = min(cost.seconds for cost in costs), max(cost.longest for cost in costs)
-        seconds = planning.between(*limits, "{:.2g}")
-    if parts[0].trial.images:
-        made_by = parts[0].trial.asked.made_by
-        pictures = made_by.pictures
-        price = (
-            _NONE
-            if s.endpoint.price is None or not use.name.startswith(ENDPOINT)
-            else f"{s.endpoint.price:g}"
-        )
-    elif use.pictures:
-        pictures = kinds.knows(use.name, "vqa" if use.name.startswith(VQA) else use.kind)
-    there = "here" if all(part.here for part in parts) else "size not told"
-    fetched = planning.bytes_in_words(size) if size else there if whole else _NONE
-    return (use.setting, use.name, ", ".join(commits) or _NONE, fetched, memory, seconds, price, pictures)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import psutil
 
 from biaslab.captions.neighbours import Encoder
-from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import Ready
 from biaslab.ground import processor
 from biaslab.ground.errors import BiaslabError
@@ -26,26 +22,14 @@ from biaslab.judging.questions import question
 from biaslab.judging.zero_shot import ZeroShot
 from biaslab.models.images import Unreadable
 from biaslab.pipeline import Pipeline, dalleval, uses
+from biaslab.pipeline.asked import Asked, Cost, cost
 from biaslab.pipeline.uses import Use
 from biaslab.prompts import dalleval as asking
-from biaslab.runs.planning import Asked, Cost, cost
+from biaslab.request import Request
 from biaslab.settings import Settings
 
 # Asks a judge about an image.
 Look = Callable[[np.ndarray], object]
-
-
-class Images(NamedTuple):
-    """Images that are to be made, of :class:`biaslab.runs.planning.Asked`, as another process can have them."""
-
-    paper: str
-    kind: str
-    prompts: pd.DataFrame
-    kept_as: type[GeneratedImages] | None
-    of: str
-    several: bool
-    left: int
-    """How many of these, and of others that take alike, are left to be made."""
 
 
 @dataclass(frozen=True)
@@ -53,32 +37,22 @@ class Trial:
     """A model to be tried, with all that it takes, as another process can have it."""
 
     use: Use
-    model: str
-    settings: Settings
-    seed: int
-    images: Images | None = None
+    request: Request
+    asked: Asked | None = None
     """Of what makes images: which."""
-
-    @cached_property
-    def pipeline(self) -> Pipeline:
-        """The pipeline that it is of."""
-        return Pipeline(self.model, self.settings, seed=self.seed, progress=False)
+    left: int = 0
+    """How many of these, and of others that take alike, are left to be made."""
 
     @property
-    def asked(self) -> Asked:
-        """What makes images is asked for these."""
-        one, pipeline = self.images, self.pipeline
-        made_by = pipeline.image_model(one.of, several=one.several)
-        what = one.paper, pipeline.label, one.kind, one.left, 0, False, one.prompts
-        return Asked(*what, made_by, one.kept_as, pipeline, one.of, one.several)
+    def pipeline(self) -> Pipeline:
+        """The pipeline that it is of."""
+        return self.asked.pipeline if self.asked else self.request.opened
 
 
 def of_asked(one: Asked, left: int = 0) -> Trial:
     """Return the trial of a model by images that are asked of it."""
-    pipeline = one.pipeline
-    images = Images(one.paper, one.kind, one.prompts, one.kept_as, one.of, one.several, left or one.left)
-    use = Use("model", pipeline.model, "text-to-image")
-    return Trial(use, pipeline.model, pipeline.settings, pipeline.seed, images)
+    use = Use("model", one.pipeline.model, "text-to-image")
+    return Trial(use, Request.of_pipeline(one.pipeline), one, left or one.left)
 
 
 @dataclass(frozen=True)
@@ -96,24 +70,14 @@ class Tried:
 
 
 def picture(side: int = 256) -> np.ndarray:
-    """Return what judges are tried on: ``uint8 (side, side, 3)``, a head and shoulders in plain colours.
+    """Return what judges are tried on: ``uint8 (side, side, 3)``, an oval of a skin's colour before a gradient.
 
     A detector may find nothing there; what matters is that it answers in its form.
     """
     rows, columns = np.mgrid[:side, :side] / side
     image = np.stack([90 + 60 * rows, 130 + 50 * columns, 170 - 40 * rows], axis=-1)
-
-    def oval(y: float, x: float, height: float, width: float, colour: Sequence[int]) -> None:
-        inside = ((rows - y) / height) ** 2 + ((columns - x) / width) ** 2 <= 1
-        image[inside] = colour
-
-    oval(1.05, 0.5, 0.35, 0.42, (60, 70, 110))
-    oval(0.36, 0.5, 0.28, 0.21, (60, 42, 30))
-    oval(0.42, 0.5, 0.24, 0.18, (205, 160, 130))
-    for x in (0.43, 0.57):
-        oval(0.38, x, 0.02, 0.03, (40, 30, 30))
-    oval(0.54, 0.5, 0.015, 0.06, (150, 70, 70))
-    return np.clip(image, 0, 255).astype(np.uint8)
+    image[((rows - 0.42) / 0.24) ** 2 + ((columns - 0.5) / 0.18) ** 2 <= 1] = (205, 160, 130)
+    return image.astype(np.uint8)
 
 
 def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path) -> list[Tried]:
@@ -151,16 +115,13 @@ def _bought(purchase: Trial) -> np.ndarray | None:
 
 
 def _try(trial: Trial, held: Ready | None) -> tuple[Tried, Look | None, Ready | None]:
-    """Return what becomes of a trial, and what is kept of it: what asks a judge about another image, or a model.
-
-    ``held`` is the model that was loaded last.
-    """
+    """Return what becomes of a trial, and what is kept of it: what asks a judge about another image, or a model."""
     made: dict = {}
 
     def work() -> None:
-        if trial.images:
+        if trial.asked:
             made["ready"] = trial.asked.made_by.ready(held)
-            made["cost"] = cost(trial.asked, trial.images.left, made["ready"])
+            made["cost"] = cost(trial.asked, trial.left, made["ready"])
         elif look := _looking(trial):
             look(picture())
             made["look"] = look
@@ -211,7 +172,7 @@ def too_large(trial: Trial) -> str:
 
 
 def _where(trial: Trial) -> str:
-    device = trial.settings.compute.device
+    device = trial.request.settings.compute.device
     return processor.accelerator() if device == "auto" else device
 
 

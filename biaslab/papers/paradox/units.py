@@ -1,0 +1,25 @@
+"""What rows of results are means over, unit by unit; see :mod:`biaslab.runs.units`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pandas as pd
+
+Read = Callable[[str], pd.DataFrame]
+
+
+def _amplifications(read: Read) -> Iterator[pd.DataFrame]:
+    rows = read("paradox_occupation_amplification")
+    rows = rows.assign(unit=rows["occupation"])
+    several = rows[rows["prompt"].str.isdigit()].assign(prompt="mean")
+    for some in (rows, several):
+        plain = some.assign(value=some["amplification_plain"])
+        yield plain.assign(definition="no_exclusion")
+        yield plain[plain["excluded"] == ""].assign(definition="published")
+        yield some.assign(definition="directional", value=some["directional"])
+
+
+OVER = {
+    "paradox_amplification": (_amplifications, ("ci_low",)),
+}

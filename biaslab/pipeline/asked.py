@@ -1,0 +1,248 @@
+"""What images measured tables take of a pipeline, counted before any is made, and what one takes here.
+
+Counts come from the prompts that the stages themselves ask, hours and disk from a handful of images made for it with
+the models of the run.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from biaslab.generation.images import GeneratedImages
+from biaslab.generation.models import ImageModel, Ready
+from biaslab.ground import tables
+from biaslab.keep.store import Store, UnfinishedError
+from biaslab.pipeline import Pipeline, dalleval, uses
+from biaslab.request import Request
+
+# A corpus of so many captions is searched for the plan; of a larger one, what settings allow is the most that it asks.
+SEARCHED = 50_000
+# The share of a store's work that has none of it.
+_NOTHING = (10**9 - 1, 10**9)
+# Seconds that images of one kind are timed for, about; images that are timed together at most; and the share of images
+# that are left to be made after which nobody waits for a better estimate.
+TIMED, MOST, ENOUGH = 1.5, 64, 0.1
+# Denoising steps that are made of an image, twice, to find out; and how often images of one number are.
+_STEPS, _ROUNDS = (2, 4), 3
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Images of one kind that a run asks of one model."""
+
+    paper: str  # The paper that first asks for them.
+    model: str  # What tables call the model.
+    kind: str  # What is asked for, as the stages call it.
+    images: int  # How many.
+    there: int  # How many of them are there and need not be made.
+    at_most: bool  # Whether fewer may be asked, which only a search of all captions would tell.
+    prompts: pd.DataFrame  # What is asked, or texts like it.
+    made_by: ImageModel  # The model with the settings for this kind.
+    kept_as: type[GeneratedImages] | None  # As what its images are kept.
+    pipeline: Pipeline  # The pipeline whose store and seed are used.
+    of: str = "captions"  # What its prompts ask for, as :meth:`Pipeline.image_model` has it.
+    several: bool = False  # Whether they ask for several people.
+
+    @property
+    def left(self) -> int:
+        """How many are left to be made."""
+        return self.images - self.there
+
+    @property
+    def price(self) -> float | None:
+        """What an image costs at an endpoint; None of a model that runs here."""
+        return getattr(self.made_by, "price", None)
+
+    @property
+    def alike(self) -> tuple:
+        """The same for all whose images take alike: the model, its settings and as what images are kept."""
+        return self.made_by.alike, self.kept_as
+
+    def __reduce__(self) -> tuple:
+        # Another process opens the pipeline anew.
+        own = {name: value for name, value in vars(self).items() if name not in ("made_by", "pipeline")}
+        return _opened, (Request.of_pipeline(self.pipeline), own)
+
+
+def _opened(request: Request, own: dict) -> Asked:
+    made_by = request.opened.image_model(own["of"], several=own["several"])
+    return Asked(**own, made_by=made_by, pipeline=request.opened)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an image of a model takes here."""
+
+    seconds: float  # At the quickest.
+    bytes: float  # In the store.
+    images: int  # How many were made to find out.
+    slowest: float = 0.0  # Seconds at the slowest; what else the machine does makes them longer.
+
+    @property
+    def longest(self) -> float:
+        """Seconds at the slowest."""
+        return max(self.seconds, self.slowest)
+
+
+def of_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Asked]:
+    """Yield the images of a pipeline's own model that measured tables take, by the tables' names."""
+    declared, names = tables.schemas(), list(names)
+    for paper in tables.measuring():
+        own = [name for name in names if name in declared and declared[name].paper == paper]
+        wanted = {kind for name in own for kind in uses.made(pipeline, name)}
+        for kind in pipeline.kinds if pipeline.has_images else ():
+            if kind in wanted:
+                yield of_captions(pipeline, paper, kind)
+        if "captioned" in wanted and pipeline.settings.dalleval.captions:
+            yield _asked(pipeline, paper, "captioned", pipeline.dalleval.caption_prompts())
+        elif "captioned" in wanted:
+            yield of_captions(pipeline, paper, "caption_prompts")
+        yield from _of_people(pipeline, paper, pipeline.people.among(wanted))
+        for kind in dalleval.KINDS:
+            if kind in wanted:
+                prompts = pipeline.dalleval.prompts(kind)
+                yield _asked(pipeline, paper, kind, prompts, of=pipeline.dalleval.asks_for)
+        if "triplets" in wanted:
+            yield _of_triplets(pipeline, paper)
+
+
+def _asked(
+    pipeline: Pipeline,
+    paper: str,
+    kind: str,
+    prompts: pd.DataFrame,
+    *,
+    of: str = "captions",
+    known: bool = True,
+    at_most: int | None = None,
+    kept_as: type[GeneratedImages] | None = None,
+) -> Asked:
+    """Return what is asked; which images are there can be told only where the very texts are ``known``."""
+    several = of == "people" and kind != "single"
+    made_by = pipeline.image_model(of, several=several)
+    n, there = int(prompts["n_images"].sum()) if at_most is None else at_most, 0
+    if known and at_most is None:
+        there = made_by.n_there(prompts, seed=pipeline.seed, store=pipeline.store, kept_as=kept_as)
+    what = paper, pipeline.label, kind, n, there, at_most is not None, prompts
+    return Asked(*what, made_by, kept_as, pipeline, of, several)
+
+
+def _of_people(pipeline: Pipeline, paper: str, kinds: list[str]) -> Iterator[Asked]:
+    """Yield images of people; texts that depend on what judges said are the very ones where all of that is kept."""
+    complete = True
+    for kind in kinds:
+        depends, texts = pipeline.people.depends(kind), None
+        # A critic at an endpoint is not asked to find out.
+        if depends and complete and pipeline.settings.critic.kind == "counts":
+            texts = _kept_texts(pipeline, kind)
+        known = not depends or texts is not None
+        texts = pipeline.people.foreseen(kind) if texts is None else texts
+        yield (one := _asked(pipeline, paper, kind, texts, of="people", known=known))
+        complete = complete and one.there == one.images
+
+
+def _kept_texts(pipeline: Pipeline, kind: str) -> pd.DataFrame | None:
+    """Return the texts of a kind by what the store has, None where something is missing; nothing is computed."""
+    looks = pipeline.changed()
+    looks.store = Store(pipeline.store.root, share=_NOTHING)
+    try:
+        return looks.people.prompts(kind).texts
+    except UnfinishedError:
+        return None
+
+
+def _is_small(pipeline: Pipeline) -> bool:
+    # Captions that are written as they are read cost next to nothing, however many there are.
+    rows = pipeline.settings.captions.rows
+    return not pipeline.has_captions or 0 < rows <= SEARCHED or pipeline.corpus.written
+
+
+def of_captions(pipeline: Pipeline, paper: str, kind: str) -> Asked:
+    """Return images of templates or captions, of which there may be fewer where captions are not searched yet."""
+    if kind == "generated" or _is_small(pipeline):
+        return _asked(pipeline, paper, kind, pipeline.texts(kind))
+    s = pipeline.settings.generation
+    most = len(pipeline.occupations) * s.caption_prompts_per_occupation * s.images_per_caption
+    return _asked(pipeline, paper, kind, pipeline.texts(), at_most=most)
+
+
+def _of_triplets(pipeline: Pipeline, paper: str) -> Asked:
+    s = pipeline.settings.triplets
+    if not s.triplets or _is_small(pipeline):
+        prompts, kept_as = pipeline.triplets.texts()
+        return _asked(pipeline, paper, "triplets", prompts, of=pipeline.triplets.asks_for, kept_as=kept_as)
+    most = (3 + s.placebo) * (s.triplets * s.seeds + s.one_triplet)
+    if s.professions:
+        most += int(pipeline.triplets.professions()["n_images"].sum())
+    return _asked(pipeline, paper, "triplets", pipeline.texts(), of=pipeline.triplets.asks_for, at_most=most)
+
+
+def cost(one: Asked, left: int = 10**9, ready: Ready | None = None) -> Cost:
+    """Return what an image takes here, from some that are made for it and thrown away; of few ``left``, fewer are made.
+
+    Of a model that denoises, a few steps are made of each: two numbers of them tell what a step takes, and what comes
+    beside. Noise that was left in is no smaller as a file, so that bytes are rather too many. ``ready`` is the model,
+    where it is loaded.
+
+    Raises:
+        ParameterError: The model cannot be loaded.
+        RunError: It gives numbers that are not finite, or does not fit in memory.
+    """
+    ready = ready or one.made_by.ready()
+    # Prompts that share noise are asked together.
+    groups = one.prompts["noise_id" if "noise_id" in one.prompts else "prompt_id"]
+    few, many = _STEPS
+    n, spent, found = 1, 0.0, []
+    while True:
+        some = one.prompts[groups.isin(groups.unique()[:n])].assign(n_images=1)
+        if ready.take is not None and ready.steps > many:
+            ready.take(few)
+            first, _ = _made(one, ready, some)
+            ready.take(many)
+            took, kept = _made(one, ready, some)
+            step = max(took - first, 0.0) / (many - few)
+            seconds, took = took + (ready.steps - many) * step, took + first
+        else:
+            took, kept = _made(one, ready, some)
+            seconds = took
+        spent += took
+        found.append((len(some), seconds / len(some), kept / len(some)))
+        filled = n > 1 and (took > TIMED / 4 or len(some) >= MOST)
+        rounds = sum(made == len(some) for made, *_ in found)
+        enough = sum(made for made, *_ in found) >= ENOUGH * left
+        if (filled and rounds >= _ROUNDS) or spent > 4 * TIMED or n >= groups.nunique() or enough:
+            break
+        n *= 1 if filled else 4
+    # The first ones take what is prepared as well, and few at a time are slower than many.
+    last = [seconds for made, seconds, _ in found if made == found[-1][0]]
+    total = sum(made for made, *_ in found)
+    return Cost(min(last), found[-1][2], total, slowest=max(last))
+
+
+def _made(one: Asked, ready: Ready, prompts: pd.DataFrame) -> tuple[float, int]:
+    """Return the seconds that images of prompts took, and their bytes in a store."""
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        how = {"seed": one.pipeline.seed, "progress": False, "kept_as": one.kept_as}
+        made = ready.generate(prompts, store=Store(folder), **how)
+        made.read(list(made.table["image_id"]))
+        took = time.perf_counter() - began
+        return took, sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
+
+
+def to_time(found: Iterable[Asked]) -> dict[tuple, tuple[Asked, int]]:
+    """Return what is to be timed, by :attr:`Asked.alike`: one of each, and how many images are left of all alike.
+
+    Of what is left to be made, and here: none is bought to find out.
+    """
+    alike: dict[tuple, list[Asked]] = {}
+    for one in found:
+        if one.left > 0 and one.price is None:
+            alike.setdefault(one.alike, []).append(one)
+    return {key: (some[0], sum(one.left for one in some)) for key, some in alike.items()}

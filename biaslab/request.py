@@ -1,0 +1,143 @@
+"""One request, parsed and checked once: where measured tables come from and, for images, who makes and judges them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from biaslab.ground import plugins, values
+from biaslab.ground.errors import ParameterError, name_help
+from biaslab.models import registry
+
+if TYPE_CHECKING:
+    from biaslab.pipeline import Pipeline
+    from biaslab.settings import Settings
+
+PIPELINE = "pipeline"
+"""The source whose images are made and judged here, by the models that parameters name."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What parameters of a notebook ask for; :meth:`of` checks them."""
+
+    source: str = "published"  # One of :func:`names`, or a folder.
+    model: str = "all"  # The model to look at; where images are made the one that makes them.
+    settings: Settings | None = None  # As given; None where no images are made.
+    seed: int = 0
+    ratings: str = ""  # The file of ratings, for ``source="ratings"``.
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> Self:
+        """Return what parameters ask for; those of other names are passed over, missing ones have their defaults.
+
+        Raises:
+            ParameterError: The source is neither a named one nor a folder; ratings, a model or settings are missing,
+                wrong or not used.
+        """
+        given = {f.name: parameters[f.name] for f in fields(cls) if parameters.get(f.name) is not None}
+        settings = given.pop("settings", {})
+        values.check("settings", settings)
+        values.check_draws(seed=given.get("seed", 0))
+        request = cls(**given)
+        source, ratings, model = request.source, str(request.ratings), request.model
+        if source == "ratings" and not ratings:
+            raise ParameterError(
+                "source is 'ratings' but ratings is empty; set ratings to a CSV or Parquet file."
+            )
+        if source != "ratings" and ratings:
+            raise ParameterError(f"ratings is {ratings!r} but source is {source!r}; set source to 'ratings'.")
+        if not request.makes_images:
+            if settings:
+                raise ParameterError(
+                    f"settings is {settings!r} but source is {source!r}, which makes no images; set source to "
+                    "'pipeline' with a model, or settings to {}."
+                )
+            if source not in names() and not os.path.isdir(source):
+                raise ParameterError(
+                    f"source is {source!r}, which is neither {', '.join(map(repr, names()))} nor a folder that exists. "
+                    f"{name_help(source, names())}"
+                )
+            return request
+        # Lazily, as all that makes images is: what reads tables needs none of it.
+        from biaslab.settings import Settings
+
+        checked = Settings.of(settings)
+        if source == PIPELINE and model == "all":
+            brought = ", ".join(map(repr, plugins.points(plugins.MODELS)))
+            raise ParameterError(
+                "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub name, a "
+                f"folder{f', or one that an installed package brings: {brought}' if brought else ''}."
+            )
+        return cls(**given | {"settings": checked})
+
+    @classmethod
+    def of_pipeline(cls, pipeline: Pipeline) -> Self:
+        """Return what opens a pipeline like this one."""
+        return cls(PIPELINE, pipeline.model, pipeline.settings, pipeline.seed)
+
+    @property
+    def makes_images(self) -> bool:
+        """Whether images are made and judged here."""
+        return makes_images(self.source)
+
+    @property
+    def made_by(self) -> str:
+        """The model that makes images."""
+        return self.source if self.model == "all" and self.source != PIPELINE else self.model
+
+    @property
+    def filled(self) -> Settings:
+        """The settings, with what the model brings for those that were not given."""
+        from biaslab.settings import Settings
+
+        if self.settings is None:
+            return Settings()
+        return self.settings.for_model(self.made_by).filled(registry.settings(self.made_by))
+
+    def pipeline(self, **how: Any) -> Pipeline:
+        """Return a new pipeline that makes and judges the images; ``how`` it shows progress is its arguments."""
+        from biaslab.pipeline import Pipeline
+
+        return Pipeline(self.made_by, self.settings, seed=self.seed, **how)
+
+    @cached_property
+    def opened(self) -> Pipeline:
+        """A pipeline to look at what it would do: it shows no progress."""
+        return self.pipeline(progress=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+def makes_images(source: object) -> bool:
+    """Return whether a source's images are made and judged here: by the models that parameters name, or by a model
+    that an installed package brings, by its name."""
+    return isinstance(source, str) and (source == PIPELINE or source in plugins.points(plugins.MODELS))
+
+
+def names() -> tuple[str, ...]:
+    """Return the sources that have names; every other is a folder."""
+    return ("published", "ratings", PIPELINE, *plugins.points(plugins.MODELS))
+
+
+def resolved(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters with their paths made absolute: a notebook runs in its own folder."""
+    out = dict(parameters)
+    if out.get("ratings"):
+        out["ratings"] = str(Path(os.path.expanduser(out["ratings"])).resolve())
+    out["source"] = "published" if out["source"] is None else out["source"]
+    if makes_images(out["source"]):
+        from biaslab.pipeline.checks import resolve_paths
+
+        model, settings = resolve_paths(out.get("model", "all"), out.get("settings", {}))
+        out |= {name: value for name, value in (("model", model), ("settings", settings)) if name in out}
+    elif out["source"] not in names():
+        out["source"] = os.path.expanduser(out["source"])
+        Request.of({"source": out["source"]})
+        out["source"] = str(Path(out["source"]).resolve())
+    return out

@@ -1,0 +1,243 @@
+"""What an earlier start of a run left: whether it is the same run, and which of its notebooks stay as they are."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from biaslab.ground import plugins, tables
+from biaslab.ground.errors import RunError
+from biaslab.keep import closure
+from biaslab.plots import texts
+from biaslab.report import records
+from biaslab.request import Request, makes_images
+from biaslab.runs.jobs import Job, input_of
+from biaslab.runs.params import Notebook
+from biaslab.study import Study, sources
+
+# What the record of an earlier start of a run must have.
+_NEEDS = {
+    "parameters": (),
+    "notebooks": ("id", "slug", "suffix", "variant", "values", "status", "reason"),
+}
+# Packages that only what makes images uses.
+OF_MODELS = ("torch", "diffusers", "open_clip_torch", "sentence-transformers", "datasets")
+
+
+def read(
+    folder: Path, record: dict, overwrite: bool, public: Callable[[Any], Any]
+) -> tuple[list[dict], bool]:
+    """Return the records of what is in the run's folder of the same run, and whether it holds another, to replace."""
+    if (folder / records.FILE).exists():
+        fix = "Choose another name with --set run=NAME, or replace it with --overwrite."
+        try:
+            earlier = public(records.read(folder, needs=_NEEDS, fix=fix))
+            if changed := _difference(earlier, record):
+                raise RunError(f"{folder} holds another run ({changed}). {fix}")
+        except RunError:
+            if not overwrite:
+                raise
+            return [], True
+        record["judges"] = earlier.get("judges", {}) | record["judges"]
+        record["notebook_defaults"] = earlier.get("notebook_defaults", {}) | record["notebook_defaults"]
+        return earlier["notebooks"], False
+    if folder.exists() and any(folder.iterdir()):
+        raise RunError(
+            f"{folder} exists, is not empty and holds no run.json, so it is not a run of biaslab. "
+            "Choose another name with --set run=NAME, or move the folder away."
+        )
+    return [], False
+
+
+def fingerprint(job: Job, record: Mapping, judges: Mapping[str, str] | None = None) -> str:
+    """Return a digest of all that a job's results depend on; ``record`` is the run's, ``judges`` are the job's."""
+    problem = job.notebook.problem
+    text = problem or hashlib.sha256(job.notebook.path.read_bytes()).hexdigest()
+    source = job.request and job.request.source
+    images = source is None or makes_images(source)
+    packages = {k: v for k, v in record["packages"].items() if images or k not in OF_MODELS}
+    inputs = [record["inputs"].get(input_of(job), ""), judges]
+    code = [
+        code_of(job.notebook, source),
+        [] if job.reason or source == "published" else brought(job.request),
+    ]
+    whole = [job.slug, text, job.given, inputs, *code, declared(job.notebook), packages]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def code_of(notebook: Notebook, source: str | None) -> dict[str, str]:
+    """Return digests of the code that a notebook's results and page come from, as :func:`biaslab.keep.closure.of` does.
+
+    A notebook names what measures a table, and the source gives it: measured here, where it makes images, and else as
+    it is printed or lies in files. So what makes and judges images counts only where it does; and where the notebook
+    opens a pipeline by itself, or takes no source (None) and may.
+    """
+    from biaslab import report
+
+    cells = closure.used(notebook.cells)
+    images = source is None or makes_images(source) or _of_room(cells, "biaslab.pipeline")
+    cells = cells if images else closure.used(notebook.cells, apart=_asked)
+    # How images were made is a table, too.
+    takes, declared = notebook.takes | ({"pipeline_settings"} if images else set()), tables.schemas()
+    papers = {declared[name].paper if name in declared else "" for name in takes}
+    # Measures of other packages may take any table.
+    if not papers.issubset(tables.measuring()) or _of_room(cells, "biaslab.measures.plugins"):
+        papers = set(tables.measuring())
+    rooms = ("printed", "measure") if images else ("printed",)
+    taken = [m for m in sources.modules() if m.split(".")[2] in papers and m.endswith(rooms)]
+    follow = {} if images else {"follow": _of_tables}
+    return closure.of(Study, report.render_notebook, *taken, *sorted(cells), **follow)
+
+
+def _of_room(names: Iterable[str], room: str) -> bool:
+    """Return whether some names are of a package or module."""
+    return any(f"{name}.".startswith(f"{room}.") for name in names)
+
+
+def _asked(call: ast.Call) -> list[ast.expr]:
+    """Return what a call asks a study for."""
+    return call.args[:1] if ast.unparse(call.func) in ("study.load", "study.has") else []
+
+
+def _of_tables(module: str, name: str) -> bool:
+    """Return whether a module leads to a name where there are tables only."""
+    return not _of_room([name], "biaslab.pipeline") and not module.endswith(".measure")
+
+
+def brought(request: Request | None) -> list[str]:
+    """Return what tells of installed packages that have a part in a notebook's results.
+
+    Where images are made these are digests of what a pipeline names, and of the truth of its pictures, and of all that
+    is brought where nobody says what is made. Tables may be of what they bring, of which they say a sentence or two:
+    there it is their versions.
+    """
+    points = [(group, *item) for group in plugins.GROUPS for item in plugins.points(group).items()]
+    if request is None:
+        return sorted({closure.brought(point) for _, _, point in points})
+    if not request.makes_images:
+        return sorted({f"{point.dist.name} {point.dist.version}" for _, _, point in points if point.dist})
+    from biaslab.models import truths
+    from biaslab.pipeline.stages import ASKED
+
+    first = request.opened
+    pipelines = (first, *first.others)
+    named = json.dumps([[one.model, one.settings.model_dump()] for one in pipelines], default=str)
+    shown = {one.image_model(asked).pictures for one in pipelines for asked in ASKED}
+    found = set()
+    for group, name, point in points:
+        # By itself, or in a name such as plugin:NAME:ARGUMENT.
+        takes_part = re.search(rf'["+:]{re.escape(name)}["+:]', named)
+        if takes_part or (group == plugins.TRUTH and truths.named(name).pictures in shown):
+            found.add(closure.brought(point))
+    return sorted(found)
+
+
+def declared(notebook: Notebook | None = None) -> str:
+    """Return a digest of what is declared as data: tables, titles and captions.
+
+    What other packages declare counts for a notebook that they bring, or that imports them; without one, all counts.
+    """
+    out = set()
+    if notebook:
+        imports = {module.split(".")[0] for module in closure.imported(notebook.cells)}
+        for package, folder in plugins.folders().items():
+            if package.split(".")[0] not in imports and not notebook.path.is_relative_to(folder):
+                out.add(package)
+    files = (*tables.files().items(), *texts.files().items())
+    return hashlib.sha256(b"".join(path.read_bytes() for path, by in files if by not in out)).hexdigest()
+
+
+def keep(
+    folder: Path, earlier: list[dict], jobs: list[Job], again: bool
+) -> tuple[list[dict], list[Job], list[str]]:
+    """Return the records of earlier notebooks that stay, the jobs that are left to do, and what was changed on disk."""
+    selected = {job.notebook.id for job in jobs}
+    stay = [n for n in earlier if n["id"] not in selected]
+    by_slug = {n["slug"]: n for n in earlier if not again}
+    left, said, spoilt = [], [], _spoilt(folder, earlier)
+    for name, changed in spoilt.items():
+        # It must not become what the run measured, whatever is executed now.
+        (folder / name).unlink(missing_ok=True)
+        if behind := [n["slug"] for n in stay if name in n.get("measured", {})]:
+            said.append(f"{changed}, so it is left out until {', '.join(behind)} is executed again.")
+    for job in jobs:
+        before = by_slug.get(job.slug, {})
+        finished = before.get("status") in ("ok", "skipped") and before.get("fingerprint") == job.fingerprint
+        if not finished or (before["reason"] != job.reason if job.reason else "files" not in before):
+            left.append(job)
+        elif changed := ", ".join(
+            filter(
+                None, (altered(folder, before.get("files", {})), *map(spoilt.get, before.get("measured", ())))
+            )
+        ):
+            left.append(job)
+            said.append(f"{job.slug} is executed again, because {changed} since it finished.")
+        else:
+            stay.append({**before, "kept": True})
+    return stay, left, said
+
+
+def _spoilt(folder: Path, earlier: list[dict]) -> dict[str, str]:
+    """Say by its name of each measured table in the parts what happened to it, where no notebook left it as it is."""
+    told: dict[str, set[str]] = {}
+    for name, digest in (item for notebook in earlier for item in notebook.get("measured", {}).items()):
+        told.setdefault(name, set()).add(digest)
+    changed = {name: [altered(folder, {name: digest}) for digest in left] for name, left in told.items()}
+    return {name: said[0] for name, said in changed.items() if all(said)}
+
+
+def unchanged(folder: Path, record: Mapping, kept: list[dict], said: list[str]) -> dict | None:
+    """Return the earlier record of a run of which all is as it was, else None; ``said`` hears of files that are not."""
+    earlier = records.read(folder)
+    same = ("title", "description", "params_file", "inputs", "sweep", "code")
+    if earlier["status"] != "ok" or any(earlier.get(k) != record[k] for k in same):
+        return None
+    if len(earlier["notebooks"]) != len(kept) or "files" not in earlier:
+        return None
+    if changed := altered(folder, earlier["files"]):
+        said.append(f"Tables, figures and pages are made anew, because {changed} since the run ended.")
+        return None
+    return {**earlier, "up_to_date": True}
+
+
+def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
+    """Return the SHA-256 of files in ``folder``, by their paths in it, in order."""
+    hashed = hashlib.sha256
+    return {p.relative_to(folder).as_posix(): hashed(p.read_bytes()).hexdigest() for p in sorted(files)}
+
+
+def altered(folder: Path, files: Mapping[str, str]) -> str:
+    """Say which files are not as :func:`digests` told; empty where all are."""
+    gone = [name for name in files if not (folder / name).is_file()]
+    there = digests(folder, (folder / name for name in files if name not in gone))
+    found = [f"{name} is gone" for name in gone]
+    found += [f"{name} was changed" for name, digest in there.items() if digest != files[name]]
+    return ", ".join(found[:3]) + (f" (and {len(found) - 3} more)" if len(found) > 3 else "")
+
+
+def check_tables(folder: Path, record: Mapping) -> None:
+    """Check that a run's tables are those that it left; a RunError where one was changed or is gone."""
+    told = {name: digest for name, digest in record.get("files", {}).items() if name.startswith("tables/")}
+    if changed := altered(folder, told):
+        fix = "Start the run again: it makes them anew from what its notebooks left."
+        raise RunError(f"In {folder}, {changed} since the run ended. {fix}")
+
+
+def _difference(earlier: Mapping, record: Mapping) -> str:
+    """Say in which parameters and inputs two runs differ; empty if in none."""
+    old, new = earlier["parameters"], record["parameters"]
+    changed = [k for k in {**old, **new} if old.get(k) != new.get(k)]
+    said = [f"{k}: {old.get(k, 'not set')!r} there, {new.get(k, 'not set')!r} here" for k in changed]
+    before, now = earlier.get("inputs", {}), record["inputs"]
+    if not said and before != now:
+        said = [f"{path} has changed or is another" for path in now if before.get(path) != now[path]]
+    # Other notebooks may have taken others.
+    before, now = earlier.get("judges", {}), record["judges"]
+    if not said:
+        said = [f"{name} has changed" for name in now if before.get(name, now[name]) != now[name]]
+    return ", ".join(said)

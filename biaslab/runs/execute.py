@@ -1,0 +1,338 @@
+"""Notebooks executed headless: each in a process of its own, several side by side, below the folder of one attempt."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from biaslab import __version__
+from biaslab.ground import processor, shared
+from biaslab.ground.errors import RunError
+from biaslab.keep import closure, kernels, store
+from biaslab.models import registry
+from biaslab.request import makes_images
+from biaslab.runs.earlier import digests
+from biaslab.runs.gather import copy, notes, now, write_json
+from biaslab.runs.jobs import Job
+from biaslab.runs.params import RunParams
+from biaslab.study import Study, sources
+from biaslab.study.study import ATTEMPT, PARTS, PROGRESS
+
+# A kernel that has ports can find one of them taken: it dies, or says nothing, before its first cell, so that it can be
+# started again.
+STARTS = 3
+_START_SECONDS = 120
+_NEVER_STARTED = re.compile("Kernel died before replying|Kernel didn't respond in")
+# The file of a part with the id of the process that executes its notebook.
+_KERNEL = "kernel.pid"
+# The file of a part with what its processes say on standard error.
+_LOG = "kernel.log"
+# Read once for all notebooks of a run and their pages.
+_MODULES = """biaslab.report papermill nbconvert.exporters.html psutil ipykernel.kernelapp ipykernel.zmqshell
+    tornado.platform.asyncio IPython.core.debugger IPython.extensions.storemagic filelock pyarrow.dataset
+    pyarrow.parquet pandas.io.formats.csvs pandas.io.formats.html scipy.stats seaborn
+    matplotlib.backends.backend_agg matplotlib.backends.backend_svg PIL.JpegImagePlugin"""
+# Seconds that notebooks have for ending by themselves when the user stops the run.
+_GRACE = 1.5
+KEPT = (
+    "Finished notebooks and stages are kept: {fix}, and the same command goes on where it stopped; or start "
+    "the run elsewhere with --outputs DIR."
+)
+# Characters of an error's text in the record.
+_LONGEST_REASON = 2000
+
+
+def at_a_time(params: RunParams) -> int:
+    """Return how many notebooks are executed at a time; 0 is one per processor, and on a GPU it is one.
+
+    Each has workers of its own, of which one team can fill a cluster; and where images are made each holds the models,
+    of which a GPU has room for one.
+    """
+    settings = params.values.get("settings")
+    compute = (settings.get("compute") if isinstance(settings, Mapping) else None) or {}
+    alone = bool(compute.get("workers")) or compute.get("engine") == "ray"
+    if not (params.jobs or alone) and makes_images(params.default("source")):
+        alone = (compute.get("device", "auto").replace("auto", processor.accelerator())) != "cpu"
+    return params.jobs or int(alone)
+
+
+def execute_all(
+    jobs: list[Job], side_by_side: int, progress: bool, note: Callable[[list[dict]], None]
+) -> tuple[list[dict], bool]:
+    """Return the record of each job, and whether the user stopped the run; ``note`` hears of each that ends."""
+    from tqdm import tqdm
+
+    if not jobs:
+        return [], False
+    workers = min(side_by_side or os.cpu_count() or 1, len(jobs))
+    done: dict[str, dict] = {}
+    began = time.monotonic()
+
+    def ended(job: Job, record: dict) -> None:
+        here = record.pop("here", "")
+        # With the folders of this machine, which the record leaves out.
+        if here.startswith(RunError.__name__) and here != record["reason"]:
+            bar.write(f"{job.slug}: {here}", file=sys.stderr)
+        done[job.slug] = _take_in(job, record)
+        bar.set_postfix_str(f"{job.slug}: {record['status']}")
+        bar.update()
+        note(list(done.values()))
+
+    def waiting() -> None:
+        if progress:
+            running = [job.slug for job in jobs if job.slug not in done][:workers]
+            line = f"{', '.join(running)}: {round(time.monotonic() - began)} s"
+            bar.set_postfix_str(_progress_line(jobs[0].attempt) or line)
+
+    stopped = False
+    with tqdm(total=len(jobs), unit="notebook", disable=not progress, file=sys.stderr) as bar:
+        try:
+            # A process may be killed for want of memory: what was lost with it is tried once more, alone.
+            for job in _side_by_side(jobs, workers, ended, waiting):
+                for again in _side_by_side([job], 1, ended, waiting):
+                    ended(again, _record(again, "failed", "The process that executed it was killed."))
+        except KeyboardInterrupt:
+            stopped = True
+    for job in jobs:
+        if job.slug not in done:
+            _clear(job)
+            done[job.slug] = _record(job, "stopped", "Stopped by the user before it finished.")
+    return [done[job.slug] for job in jobs], stopped
+
+
+def _side_by_side(
+    jobs: list[Job],
+    workers: int,
+    ended: Callable[[Job, dict], None],
+    waiting: Callable[[], None],
+) -> list[Job]:
+    """Execute jobs and return those lost because a process was killed; ``waiting`` is called every other second."""
+    lost = []
+    given = kernels.environment(workers) | {registry.COMMITS: json.dumps(registry.commits())}
+    given |= {ATTEMPT: str(jobs[0].attempt), kernels.REHEARSED: "1"}
+    modules = sorted(closure.imported(cell for job in jobs for cell in job.notebook.cells))
+    if sum(job.makes_images for job in jobs) > workers:
+        modules += kernels.MODEL_MODULES
+    with (
+        kernels.Processes(given, read_libraries, modules) as processes,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        left: dict[Future, Job] = {}
+        # Ctrl-C may come as soon as the first call is made.
+        try:
+            for job in jobs:
+                log = job.attempt / job.slug / _LOG
+                left[pool.submit(processes.call, log, execute, job)] = job
+            while left:
+                done, _ = wait(left, timeout=2, return_when=FIRST_COMPLETED)
+                for future in done:
+                    job = left.pop(future)
+                    try:
+                        ended(job, future.result())
+                    except EOFError:
+                        lost.append(job)
+                        shutil.rmtree(job.attempt / job.slug, ignore_errors=True)
+                if not done:
+                    waiting()
+        except BaseException as error:
+            pool.shutdown(wait=False, cancel_futures=True)
+            try:
+                if isinstance(error, KeyboardInterrupt):
+                    # The kernels hear Ctrl-C, so that what is written just now is written to its end.
+                    for note in jobs[0].attempt.rglob(_KERNEL):
+                        with contextlib.suppress(OSError, ValueError):
+                            os.kill(int(note.read_text(encoding="ascii")), signal.SIGINT)
+                    wait([future for future in left if future.running()], timeout=_GRACE)
+            finally:
+                processes.kill()
+            raise
+    return lost
+
+
+def print_aside(text: str) -> None:
+    """Say something beside results: on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def read_libraries(modules: Iterable[str]) -> None:
+    """Import what notebooks and their pages need, and make ready what each would make ready again."""
+    from biaslab import report
+
+    for name in _MODULES.split():
+        importlib.import_module(name)
+    kernels.read_modules(modules)
+    # What it reads of sources serves each notebook that keeps an analysis.
+    closure.of(Study)
+    report.warm_up()
+
+
+def _progress_line(attempt: Path) -> str:
+    """Return a notebook and how far its stage is, of those the one that said so last; empty where none did just now."""
+    logs = []
+    for log in attempt.rglob(PROGRESS):
+        # A notebook takes its file away whenever a stage ends, also while this looks for it.
+        with contextlib.suppress(FileNotFoundError):
+            line = log.read_text(encoding="utf-8", errors="replace").strip()
+            logs.append((log.stat().st_mtime, f"{log.parent.relative_to(attempt).as_posix()}: {line}"))
+    when, said = max(logs, default=(0.0, ""))
+    return said if abs(time.time() - when) <= 60 else ""
+
+
+def execute(job: Job) -> dict:
+    """Execute one notebook, render it, and return its record; never raise for what happens inside the notebook."""
+    if job.reason:
+        return _record(job, "failed" if job.fails else "skipped", job.reason)
+    from biaslab import report
+
+    began = time.monotonic()
+    # As in the run's own folder, where they are put when they are whole.
+    target, page = job.pages(job.attempt)
+    # In its parameters, in what it printed, and in errors.
+    public = shared.without(job.folders, job.parameters) if job.folders else lambda value: value
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (job.attempt / job.slug).mkdir(parents=True, exist_ok=True)
+        failure = _papermill(job, target)
+        if target.exists():
+            write_json(target, public(json.loads(target.read_text(encoding="utf-8"))))
+    except (OSError, RunError, ValueError) as error:
+        failure = _said(error, job)
+        # It may name folders.
+        target.unlink(missing_ok=True)
+    here, failure = failure, public(failure)
+    if not target.exists():
+        return _record(job, "failed", failure, time.monotonic() - began) | {"here": here}
+    index = Path(os.path.relpath(job.attempt / "index.html", page.parent)).as_posix()
+    title = job.notebook.title + (f" ({job.label})" if job.variant else "")
+    files = {"notebook": target.relative_to(job.attempt).as_posix()}
+    try:
+        report.render_notebook(target, page, title=title, index_href=index)
+        files["html"] = page.relative_to(job.attempt).as_posix()
+    except Exception as error:  # a page that cannot be made must not take the results along
+        failure = failure or f"Its page could not be made: {_said(error, job)}"
+    # A source without the notebook's input is no failure: the notebook does not apply.
+    status = "ok" if not failure else "skipped" if failure.startswith("MissingInputError: ") else "failed"
+    return _record(job, status, failure, time.monotonic() - began) | files | {"here": here}
+
+
+def _papermill(job: Job, target: Path) -> str:
+    """Execute the notebook and return what went wrong, or an empty text."""
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    # Said by the kernel before the first cell, in no name of the notebook's.
+    note = str(job.attempt / job.slug / _KERNEL)
+    follow = f"__import__('biaslab.ground.lifeline').lifeline.follow({os.getpid()}, {note!r})"
+    failure = ""
+    for _ in range(STARTS):
+        try:
+            papermill.execute_notebook(
+                _literal(job.notebook.path),
+                _literal(target),
+                parameters=dict(job.parameters),
+                # Whatever the notebook says, which may be nothing or the environment of another machine.
+                kernel_name="python3",
+                language="python",
+                progress_bar=False,
+                cwd=str(job.notebook.folder or job.notebook.path.parent),
+                start_timeout=_START_SECONDS,
+                kernel_manager_class=kernels.manager(),
+                extra_arguments=[f"--IPKernelApp.exec_lines={follow}"],
+            )
+            return ""
+        except PapermillExecutionError as error:
+            return f"{error.ename}: {_shortened(error.evalue)} (cell {error.exec_count})"
+        except Exception as error:  # a kernel that died or would not start: the other notebooks go on
+            failure = _said(_behind(error, job), job)
+            if not _NEVER_STARTED.search(str(error)):
+                break
+    return failure
+
+
+def _literal(path: Path) -> str:
+    """Return a path as papermill takes it, which puts parameters into names in braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+def _said(error: Exception, job: Job) -> str:
+    """Return an error in words; of what the system refused, what to do about it."""
+    text = store.explained(error, job.folder, KEPT)
+    return f"{type(error).__name__ if text == str(error) else RunError.__name__}: {_shortened(text)}"
+
+
+def _behind(error: Exception, job: Job) -> Exception:
+    """Return an error, or that of the system which a kernel died of."""
+    log = job.attempt / job.slug / _LOG
+    many = os.strerror(errno.EMFILE)
+    died = many in (
+        log.read_text(encoding="utf-8", errors="replace")[-_LONGEST_REASON:] if log.exists() else ""
+    )
+    return OSError(errno.EMFILE, many) if died else error
+
+
+def _shortened(text: str) -> str:
+    """Return an error's text cut to what a record holds; the executed notebook has it whole."""
+    more = len(text) - _LONGEST_REASON
+    return f"{text[:_LONGEST_REASON]} … ({more:,} more characters)" if more > 0 else text
+
+
+def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> dict:
+    return {
+        "id": job.notebook.id,
+        "variant": job.label,
+        "values": dict(job.variant),
+        "slug": job.slug,
+        "suffix": job.suffix,
+        "paper": job.notebook.id.split("/")[0],
+        "title": job.notebook.title,
+        "status": status,
+        "reason": reason,
+        "seconds": round(seconds, 1),
+        "ended": now(job.started),
+        "version": __version__,
+        "fingerprint": job.fingerprint,
+        "kept": False,
+        "notebook": None,
+        "html": None,
+    }
+
+
+def _take_in(job: Job, record: Mapping) -> dict:
+    """Put what a notebook left in its attempt to its place, as the holder of the run's lock; add files' digests."""
+    _clear(job)
+    folder, part = job.folder, job.folder / PARTS / job.slug
+    moved = zip((job.attempt / job.slug, *job.pages(job.attempt)), (part, *job.pages(folder)), strict=True)
+    for made, place in moved:
+        if made.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(made, place)
+    copy(job.attempt / sources.MEASURED, folder / PARTS / sources.MEASURED)
+    left = notes(folder, record)
+    files = [folder / record[kind] for kind in ("notebook", "html") if record[kind]]
+    files += [part / "tables" / f"{note['name']}.csv" for note in left["tables"]]
+    files += [part / "figures" / f"{note['name']}.{k}" for note in left["figures"] for k in note["kinds"]]
+    files += [part / "records.json"] if (part / "records.json").exists() else []
+    measured = (folder / PARTS / sources.MEASURED / f"{name}.csv" for name in left["printed"])
+    return {
+        **record,
+        "files": digests(folder, files),
+        "measured": digests(folder, (path for path in measured if path.exists())),
+    }
+
+
+def _clear(job: Job) -> None:
+    """Take away what an earlier execution of a notebook left."""
+    shutil.rmtree(job.folder / PARTS / job.slug, ignore_errors=True)
+    for page in job.pages(job.folder):
+        page.unlink(missing_ok=True)

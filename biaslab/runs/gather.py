@@ -1,0 +1,288 @@
+"""What the notebooks of a run left, brought together: tables, figures, findings, the record and the index page."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from biaslab import __version__
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError
+from biaslab.ground.values import dotted
+from biaslab.ground.wording import count
+from biaslab.keep import store
+from biaslab.models import registry
+from biaslab.papers.findings import held_together
+from biaslab.report import records
+from biaslab.request import makes_images, names
+from biaslab.runs import coverage, limits
+from biaslab.runs.earlier import OF_MODELS, digests
+from biaslab.runs.params import RunParams
+from biaslab.study import sources
+from biaslab.study.study import PARTS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Folders of a run that are made anew from its parts.
+_GATHERED = ("tables", "figures", sources.MEASURED)
+_PACKAGES = (
+    *("numpy", "pandas", "scipy", "statsmodels", "krippendorff", "seaborn", "matplotlib"),
+    *("papermill", "nbconvert", "ipykernel", "jupyterlab"),
+    *OF_MODELS,
+)
+
+
+def gather(folder: Path, record: dict, notebooks: list[dict], public: Callable[[Any], Any]) -> dict:
+    """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page."""
+    from biaslab import report
+
+    swept = list(record["sweep"])
+    notebooks = sorted(notebooks, key=lambda n: (tables.place(n["id"]), n["id"], n["variant"]))
+    for name in _GATHERED:
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / name).mkdir(parents=True)
+    problems: list[str] = []
+    source = record["parameters"].get("source", "published")
+    of_source = {"source", "ratings"} | ({"model", "seed", "settings"} if makes_images(source) else set())
+    if not of_source.intersection(swept):
+        # Variants that read different sources have no one set of inputs.
+        copy(folder / PARTS / sources.MEASURED, folder / sources.MEASURED)
+    figures = _gather_figures(folder, notebooks)
+    gathered = _gather_tables(folder, notebooks, swept, problems)
+    # What notebooks found out as they read their inputs: to compare them takes libraries that this process lacks.
+    printed: dict[str, list[str]] = {}
+    for notebook in notebooks:
+        for name, of in notes(folder, notebook)["printed"].items():
+            # Variants of other sources have other models of the same table.
+            printed[name] = [m for m in of if m in printed.get(name, of)]
+    ended = {n["status"] for n in notebooks}
+    stopped = "stopped" if "stopped" in ended else "ok"
+    as_printed = source == "published" and not record["inputs"]
+    findings, verdicts = gather_findings(folder, notebooks)
+    record |= {
+        "status": "failed" if "failed" in ended or problems else stopped,
+        "problems": problems,
+        "notebooks": notebooks,
+        "findings": findings,
+        "verdicts": verdicts,
+        "figures": figures,
+        "tables": gathered,
+        "limits": limits.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
+        "coverage": coverage.of_run(notebooks, gathered, figures) if as_printed else [],
+    }
+    record = public(record)
+    write_json(folder / records.FILE, record)
+    page = report.build(folder)
+    # Digests come last: without them, a run whose report was cut off is not whole.
+    left = [path for name in _GATHERED for path in (folder / name).rglob("*") if path.is_file()]
+    record["files"] = digests(folder, [page, *left])
+    write_json(folder / records.FILE, record)
+    return record
+
+
+def store_notes(given: Mapping, started: str) -> list[str]:
+    """Return what was noted of damaged pieces of stages since a run with these parameters began."""
+    if not makes_images(given.get("source")):
+        return []
+    notes = [note for one in stores(given) for note in one.notes(started)]
+    return [f"{note['stage']}: {note['text']}" for note in notes]
+
+
+def stores(given: Mapping) -> list[store.Store]:
+    """Return the stores that a run with these parameters keeps results in."""
+    roots = {str(dotted(s).get("compute.store", "")) for s in _each(given.get("settings") or {})}
+    return [store.Store(root) for root in sorted(roots)]
+
+
+def notes(folder: Path, notebook: dict) -> dict[str, list]:
+    """Return what a notebook noted of its figures, tables, findings and printed models."""
+    path = folder / PARTS / notebook["slug"] / "records.json"
+    if not path.exists():
+        return {"figures": [], "tables": [], "findings": [], "printed": {}}
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def gather_findings(folder: Path, notebooks: list[dict]) -> tuple[list[dict], dict]:
+    """Return the notebooks' findings in order, held together as one page's, and what that did."""
+    found = [
+        {**note, "notebook": notebook["id"], "variant": notebook["variant"]}
+        for notebook in notebooks
+        for note in notes(folder, notebook)["findings"]
+    ]
+    return held_together([{**note, "order": i} for i, note in enumerate(found)])
+
+
+def _gather_figures(folder: Path, notebooks: list[dict]) -> list[dict]:
+    found = []
+    for notebook in notebooks:
+        for note in notes(folder, notebook)["figures"]:
+            files = {}
+            for kind in note.pop("kinds"):
+                target = folder / "figures" / f"{note['name']}{notebook['suffix']}.{kind}"
+                shutil.copy2(folder / PARTS / notebook["slug"] / "figures" / f"{note['name']}.{kind}", target)
+                files[kind.removesuffix(".png")] = target.relative_to(folder).as_posix()
+            order = {"order": len(found), "notebook": notebook["id"], "variant": notebook["variant"]}
+            found.append({**note, **files, **order})
+    return found
+
+
+def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], problems: list[str]) -> list[dict]:
+    found: dict[str, list[tuple[dict, Path]]] = {}
+    for notebook in notebooks:
+        for note in notes(folder, notebook)["tables"]:
+            path = folder / PARTS / notebook["slug"] / "tables" / f"{note['name']}.csv"
+            found.setdefault(note["name"], []).append((notebook, path))
+    records = []
+    for name, parts in sorted(found.items(), key=lambda item: (tables.place(item[0]), item[0])):
+        try:
+            frame = _merge(name, parts, swept)
+        except InputError as error:
+            problems.append(f"Table {name}: {error}")
+            continue
+        declared = tables.schema(name)
+        known = {c.name: (c.unit, c.description) for c in declared.columns}
+        columns = [(c, *known.get(c, ("", ""))) for c in frame.columns]
+        more = {
+            "reason": "" if len(frame) else "The source has no measurements for it.",
+            "models": list(dict.fromkeys(frame["model"])) if "model" in frame else [],
+            "notebooks": list(dict.fromkeys(n["id"] for n, _ in parts)),
+        }
+        written = write_table(frame, folder, name, declared.title, declared.description, columns)
+        records.append(written | more)
+    return records
+
+
+def write_table(
+    frame: pd.DataFrame,
+    folder: Path,
+    name: str,
+    title: str,
+    description: str,
+    columns: list[tuple[str, str, str]],
+) -> dict:
+    """Write a table into a run's folder and return its record for the report; columns are name, unit and meaning."""
+    path = tables.write(frame, folder / "tables" / f"{name}.csv")
+    return {
+        "name": name,
+        "title": title,
+        "description": description,
+        "file": path.relative_to(folder).as_posix(),
+        "rows": len(frame),
+        "columns": [dict(zip(("name", "unit", "description"), column, strict=True)) for column in columns],
+        "notebooks": [],
+    }
+
+
+def _merge(name: str, parts: list[tuple[dict, Path]], swept: list[str]) -> pd.DataFrame:
+    """Put the rows of one table together; rows that several notebooks wrote alike count once."""
+    import pandas as pd
+
+    frames = []
+    for notebook, path in parts:
+        frame = tables.read(path, name)
+        for key in swept:
+            if key in notebook["values"] and key not in frame.columns:
+                frame[key] = notebook["values"][key]
+        frames.append(frame)
+    whole = pd.concat(frames, ignore_index=True).drop_duplicates(ignore_index=True)
+    keys = tables.schema(name).keys + [k for k in swept if k in whole.columns]
+    # A table of a reader's own has none.
+    if keys and (twice := whole.duplicated(list(dict.fromkeys(keys)), keep=False)).any():
+        row = whole.loc[twice, keys].iloc[0].to_dict()
+        raise InputError(f"the notebooks do not agree. Different values for {row}.")
+    return whole
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a folder's files, where there is one, beside those that are there."""
+    for path in sorted(source.glob("*")) if source.is_dir() else ():
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target / path.name)
+
+
+# -- provenance ------------------------------------------------------------------------------------------
+
+
+def provenance(params: RunParams) -> dict:
+    """Return what a run's record says of its parameters, versions and machine before it starts."""
+    found = {}
+    for name in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return {
+        "run": params.run,
+        "title": params.title,
+        "description": describe(params),
+        "params_file": Path(params.file).name,
+        "parameters": dict(params.values),
+        "notebook_defaults": {n.id: dict(n.parameters) for n in params.selected},
+        "sweep": params.sweep,
+        "seeds": {"seed": params.default("seed")},
+        # Asked for as the inputs were looked at.
+        "commits": registry.commits(),
+        "biaslab": {"version": __version__, **git_state(Path(__file__).parents[1])},
+        "packages": {"python": platform.python_version(), **found},
+        "platform": {
+            "python": platform.python_version(),
+            "system": f"{platform.system()} {platform.release()}",
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+        },
+        "started": now(),
+    }
+
+
+def describe(params: RunParams) -> str:
+    """Say what is run and on what: the file's own words only for the source that they are about."""
+    papers = ", ".join(dict.fromkeys(n.id.split("/")[0] for n in params.selected))
+    done = f"Executed: {count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
+    source = params.default("source")
+    if source not in (None, *names()):
+        return f"Measurements: the tables in {', '.join(_each(source))}. {done}"
+    if source == "ratings":
+        files = ", ".join(Path(f).name for f in _each(params.values.get("ratings", "")))
+        done = f"Measurements: {files}. {done}"
+    return f"{params.description}\n\n{done}".strip()
+
+
+def _each(value: Any) -> list:
+    return value if isinstance(value, list) else [value]
+
+
+def git_state(folder: Path) -> dict:
+    """Return the commit that ``folder`` is at and whether files differ from it; ``None`` outside of git."""
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    # Installed below somebody else's repository, the package has no commit of its own.
+    commit = git("rev-parse", "HEAD") if git("ls-files", "--error-unmatch", "__init__.py") else None
+    changes = git("status", "--porcelain") if commit else None
+    return {"git_commit": commit, "git_dirty": bool(changes) if changes is not None else None}
+
+
+def now(since: str = "") -> str:
+    """Return the time in UTC as ISO 8601 has it, to the second; ``since`` where the clock was set back behind it."""
+    return max(datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"), since)
+
+
+def write_json(path: Path, record: dict) -> None:
+    """Write a record to a temporary name first, and then rename it; half characters, as errors may quote, as "?"."""
+    text = json.dumps(record, ensure_ascii=False, indent=1, default=str)
+    store.replace(path, f"{text}\n".encode(errors="replace"))

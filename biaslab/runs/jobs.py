@@ -1,0 +1,287 @@
+"""What a run is to do: an execution of each notebook for each variant, and the pipelines that these open."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from biaslab.ground import plugins, tables
+from biaslab.ground.errors import ParameterError, RunError, loading, name_help
+from biaslab.ground.values import check_draws, dotted
+from biaslab.request import Request, resolved
+from biaslab.runs.params import Notebook, RunParams
+from biaslab.study import sources
+from biaslab.study.study import PARTS
+
+if TYPE_CHECKING:
+    from biaslab.pipeline import Pipeline
+
+# Bytes of a file's name, without ending: systems allow 255 with it.
+_LONGEST_NAME = 240
+_OUTPUT = "output_dir"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One execution of one notebook."""
+
+    notebook: Notebook
+    variant: Mapping[str, Any]  # Values of the swept parameters, mappings as texts; empty without a sweep.
+    suffix: str  # What tells this variant's files from others', for example ``--model-sd-1.4``.
+    given: Mapping[str, Any]  # The parameters that papermill injects, but for the folder of results.
+    reason: str = ""  # Why the notebook is not executed; empty if it is.
+    fails: bool = False  # Whether that is a failure; else the notebook does not apply here and is skipped.
+    request: Request | None = None  # What it asks for; None where it takes no source.
+    without: sources.LeftOut | None = None  # What it does without where images are made, for want of judges.
+    fingerprint: str = ""  # Digest of all that the results depend on.
+    folder: Path = Path()  # The run's folder.
+    attempt: Path = Path()  # The folder of this start of the run, which the notebook writes to.
+    folders: tuple[str, ...] = ()  # Folders of this machine that the executed notebook does not name.
+    started: str = ""  # When the run began, UTC.
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """The measured tables that it takes, without those that it has to do without."""
+        return self.notebook.takes.difference(self.without.tables if self.without else ())
+
+    @property
+    def makes_images(self) -> bool:
+        """Whether it is executed and images are made for it."""
+        return not self.reason and self.request is not None and self.request.makes_images
+
+    @property
+    def slug(self) -> str:
+        """The notebook id and the variant's suffix: a relative path without ending.
+
+        A digest ends what would be too long for the name of a file.
+        """
+        *folders, name = f"{self.notebook.id}{self.suffix}".split("/")
+        if len(whole := name.encode()) > _LONGEST_NAME:
+            end = f"-{hashlib.sha256(whole).hexdigest()[:8]}"
+            name = whole[: _LONGEST_NAME - len(end)].decode(errors="ignore") + end
+        return "/".join([*folders, name])
+
+    @property
+    def label(self) -> str:
+        """The variant in words."""
+        return ", ".join(f"{key}={value}" for key, value in self.variant.items())
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All that papermill injects."""
+        folder = {_OUTPUT: str(self.folder / PARTS / self.slug)}
+        return {**self.given, **(folder if _OUTPUT in self.notebook.parameters else {})}
+
+    def pages(self, folder: Path) -> list[Path]:
+        """Return where the executed notebook and its page are below a folder."""
+        return [folder / "notebooks" / f"{self.slug}.{kind}" for kind in ("ipynb", "html")]
+
+
+def plan(params: RunParams) -> list[Job]:
+    """Return the executions that ``params`` asks for; raise what can be known to be wrong without running them."""
+    jobs: list[Job] = []
+    variants = params.variants()
+    suffixes = _suffixes([words for _, words in variants])
+    for (variant, words), suffix in zip(variants, suffixes, strict=True):
+        values = resolved({"source": params.default("source"), **params.values, **variant})
+        whole = Request.of(values)
+        check_draws(**{k: values[k] for k in ("bootstrap_replicates", "confidence") if k in values})
+        sources.check_all(whole)
+        planned = []
+        for notebook in params.selected:
+            if notebook.problem:
+                # Once, whatever is swept. One that is just begun was asked for by a pattern, as others were.
+                once = Job(notebook, {}, "", {}, notebook.problem, fails=notebook.is_tagged)
+                planned += [] if jobs else [once]
+                continue
+            given = {k: v for k, v in values.items() if k in notebook.parameters}
+            request = _request(notebook, given, whole)
+            reason, without = _not_applicable(notebook, given, request), None
+            if not reason and request is not None and request.makes_images:
+                without = sources.left_out(notebook.takes, notebook.needs, request.opened)
+                reason = without.reason if without.on_purpose else ""
+                if reason and notebook.id in params.notebooks:
+                    raise ParameterError(f"The notebook {notebook.id} was asked for and cannot run. {reason}")
+            planned.append(Job(notebook, words, suffix, given, reason, request=request, without=without))
+        doing = [job for job in planned if not job.reason]
+        if not doing:
+            raise ParameterError(planned[0].reason)
+        if whole.makes_images:
+            from biaslab.pipeline import checks
+
+            needed = set().union(*(job.notebook.needs for job in doing))
+            checks.check_work(whole.opened, set().union(*(job.takes for job in doing)), needed=needed)
+        jobs += planned
+    return jobs
+
+
+def _request(notebook: Notebook, given: Mapping[str, Any], whole: Request) -> Request | None:
+    """Return what a notebook asks for, where it has a source: mostly the very request of the run."""
+    if "source" not in notebook.parameters:
+        return None
+    # Without these it does not apply where images are made.
+    if whole.makes_images and not {"model", "settings"}.issubset(notebook.parameters):
+        return whole
+    own = {k: v for k, v in notebook.parameters.items() if k in ("model", "seed")}
+    request = Request.of({**own, **given})
+    return whole if request == whole else request
+
+
+def _suffixes(variants: list[dict[str, Any]]) -> list[str]:
+    """Return a distinct file suffix for each variant; a digest tells apart what looks alike or is long."""
+    if variants == [{}]:
+        return [""]
+    labels = [", ".join(f"{k}={v}" for k, v in variant.items()) for variant in variants]
+    slugs = [re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-.") or "x" for label in labels]
+    short = [slug[:60] for slug in slugs]
+    alone = [short.count(name) == 1 and name == slug for name, slug in zip(short, slugs, strict=True)]
+    ends = [f"-{hashlib.sha256(label.encode()).hexdigest()[:8]}" for label in labels]
+    return [f"--{n}" if fits else f"--{n}{end}" for n, end, fits in zip(short, ends, alone, strict=True)]
+
+
+def _not_applicable(notebook: Notebook, given: Mapping[str, Any], request: Request | None) -> str:
+    """Say why ``notebook`` has nothing to do with these parameters; empty if it has."""
+    paper = notebook.id.split("/")[0]
+    paper = tables.papers()[paper].rests_on or paper if paper in tables.papers() else paper
+    default = notebook.parameters.get("source", "published")
+    source, model = (request.source, request.model) if request else (default, given.get("model", "all"))
+    if default == "ratings" and source != "ratings":
+        return "It reads a file of ratings: set source to 'ratings' and ratings to the file."
+    if source == "ratings" and not any(t.rated for t in tables.schemas().values() if t.paper == paper):
+        return f"Ratings hold no measurements for {paper}."
+    if request is not None and request.makes_images:
+        if paper not in tables.measuring():
+            return f"The pipeline measures nothing for {paper}."
+        if "settings" not in notebook.parameters:
+            return "It takes no settings, so it could measure something else than the rest of the run."
+        declared = tables.schemas()
+        behind = [n for n in sorted(notebook.needs) if n in declared and declared[n].images]
+        if behind and not request.opened.has_images:
+            return f"It needs the images behind captions (for {behind[0]}). {request.opened.no_images}"
+        return ""
+    known = None if model == "all" else sources.models(paper, source=source, ratings=given.get("ratings", ""))
+    if known is None or model in known:
+        return ""
+    return f"{source} has no measurements of the model {model!r} for {paper}. {name_help(model, known)}"
+
+
+def left_out(jobs: Iterable[Job]) -> list[str]:
+    """Say what jobs do without because judges were given as empty, or never named: a sentence a setting."""
+    # By setting: the notebooks left out, the tables of others, and those that say less.
+    names: dict[str, tuple[set[str], set[str], set[str]]] = {}
+    for job in jobs:
+        if (without := job.without) is None:
+            continue
+        notebooks = {job.notebook.id: without.settings} if job.reason else {}
+        found = (notebooks, *(({}, {}) if job.reason else (without.tables, without.in_part)))
+        for kind, by_name in enumerate(found):
+            for name, settings in by_name.items():
+                for setting in settings:
+                    names.setdefault(setting, (set(), set(), set()))[kind].add(name)
+    words = ("the notebooks ", "of others the tables ", "and in part, or by another judge, ")
+    sentences = []
+    # First those for which notebooks are left out, then those for which tables are.
+    for setting, kinds in sorted(names.items(), key=lambda item: [not kind for kind in item[1]]):
+        listed = "; ".join(w + ", ".join(sorted(k)) for w, k in zip(words, kinds, strict=True) if k)
+        empty = "is off" if setting == "triplets.attention" else "names nothing"
+        sentences.append(f"Left out, as {setting} {empty}: {listed}.")
+    return sentences
+
+
+# -- the pipelines that they open --------------------------------------------------------------------------
+
+
+class Opened(NamedTuple):
+    """A pipeline that notebooks of a run open."""
+
+    pipeline: Pipeline
+    tables: set[str]  # The measured tables that they take of it.
+    notebooks: set[str]  # Their ids.
+
+
+class Work(Protocol):
+    """What a notebook that an installed package brings takes of a pipeline beyond the tables that it measures.
+
+    The package that the entry point names (``biaslab.notebooks``) may have a function ``work(notebook, pipeline)``,
+    which is asked with the id of one of its notebooks and returns this, or None where there is nothing beyond.
+    """
+
+    @property
+    def generators(self) -> Sequence[Pipeline]:
+        """The pipelines whose images for the templates it takes."""
+
+    def stages(self) -> Sequence[Callable[[], object]]:
+        """Return what takes long, apart, in order.
+
+        Each may raise :class:`~biaslab.keep.store.UnfinishedError` where the pipeline computes a share.
+        """
+
+
+def work(notebook: str, pipeline: Pipeline) -> Iterator[Work]:
+    """Yield what a notebook, by its id, takes beyond measured tables, as the packages say that bring it."""
+    for package, folder in plugins.folders().items():
+        if (folder / "notebooks" / f"{notebook}.ipynb").is_file():
+            with loading(package, "a package with notebooks"):
+                asked = getattr(importlib.import_module(package), "work", None)
+            if asked and (more := asked(notebook, pipeline)) is not None:
+                yield more
+
+
+def pipelines(jobs: Iterable[Job], *, progress: bool = False) -> list[Opened]:
+    """Return the pipelines that jobs open, one for each model, seed and settings."""
+    opened: dict[str, Opened] = {}
+    for job in jobs:
+        if job.makes_images:
+            own = job.request.pipeline(progress=progress)
+            one = opened.setdefault(repr((own.model, own.settings, own.seed)), Opened(own, set(), set()))
+            one.tables.update(job.takes)
+            one.notebooks.add(job.notebook.id)
+    return list(opened.values())
+
+
+# -- what they read ----------------------------------------------------------------------------------------
+
+
+def judges(jobs: Iterable[Job]) -> dict[str, dict[str, str]]:
+    """Return digests of the judges that each job takes, by its slug."""
+    from biaslab.pipeline import uses
+
+    known: dict[str, str] = {}
+    return {job.slug: uses.digests(job.request.opened, job.takes, known) for job in jobs if job.makes_images}
+
+
+def inputs(jobs: Iterable[Job], folder: Path) -> dict[str, str]:
+    """Return a digest of each source that the jobs read, by path; none may lie in the run's folder or around it."""
+    found: dict[str, str] = {}
+    for job in jobs:
+        name = input_of(job)
+        if not name or name in found or job.reason:
+            continue
+        path = Path(name).resolve()
+        inside = path.is_relative_to(folder) or folder.is_relative_to(path)
+        if inside and not job.makes_images:
+            raise RunError(
+                f"The input {name} and the run's folder {folder} lie in one another, so the run would replace what it "
+                "reads. Choose another name with --set run=NAME."
+            )
+        found[name] = sources.digest(job.request)
+    return found
+
+
+def input_of(job: Job) -> str:
+    """Return what a run calls the input of a job; empty for the published numbers."""
+    request = job.request
+    if request is None or request.source == "published":
+        return ""
+    if request.makes_images:
+        from biaslab.pipeline.checks import INPUTS
+
+        settings = dotted(job.given.get("settings") or {})
+        given = (f"{name} {settings[name]}" for name in INPUTS if name in settings)
+        return ", ".join([f"{request.source}: {request.made_by}", *given])
+    return str(Path(request.ratings if request.source == "ratings" else request.source))
