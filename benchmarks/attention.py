@@ -180,7 +180,10 @@ def main() -> None:
 
 
 def compare(options, model: str, steps: int, n: int) -> None:
-    from biaslab.attribution import capture, columns, generate_with_attention, word_masks
+    from biaslab.attribution.attention import capture
+    from biaslab.attribution.images import generate_with_attention
+    from biaslab.attribution.maps import word_masks
+    from biaslab.attribution.words import columns
     from biaslab.generation import GenerationSettings, load
 
     given = GenerationSettings(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from biaslab import published
-from biaslab.attribution import AttendedImages
+from biaslab.attribution.images import AttendedImages
 from biaslab.generation import GeneratedImages, image_seed
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError

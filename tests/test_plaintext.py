@@ -13,11 +13,10 @@ from biaslab.captions.indicators import indicators, without_gender
 from biaslab.captions.search import Matcher
 from biaslab.ground import plaintext
 from biaslab.ground.errors import InputError
-from biaslab.judging import judge
 from biaslab.judging.questions import read_answer, read_yes_no
 from biaslab.models.images import CaptionImages
 from biaslab.prompts import triplets
-from biaslab.ratings import skill_ratings
+from biaslab.ratings import person_ratings, skill_ratings
 from biaslab.ratings.readers import read
 from biaslab.study import sources
 
@@ -202,7 +201,7 @@ def test_a_picture_is_found_whichever_form_a_system_gave_its_name(tmp_path, on_d
 def test_ratings_of_a_picture_count_whichever_form_they_name_it_in(tmp_path):
     head = "image,source,occupation,ana\n"
     (tmp_path / "r.csv").write_text(f"{head}{DECOMPOSED},generated,nurse,female\n", encoding="utf-8")
-    assert judge.from_ratings(tmp_path / "r.csv", [COMPOSED])["gender"].tolist() == ["female"]
+    assert person_ratings.judge_images([COMPOSED], tmp_path / "r.csv")["gender"].tolist() == ["female"]
     (tmp_path / "o.csv").write_text(f"image_id,object,shown\n{DECOMPOSED},ca{SOFT}r,yes\n", encoding="utf-8")
     found = skill_ratings.read_objects(tmp_path / "o.csv", [COMPOSED])
     assert found[["image_id", "object"]].to_numpy().tolist() == [[COMPOSED, "car"]]
@@ -215,7 +214,7 @@ def test_two_pictures_that_are_called_alike_are_not_told_apart(tmp_path):
     ]
     (tmp_path / "r.csv").write_text("\n".join(["image,source,occupation,ana", *rows]), encoding="utf-8")
     with pytest.raises(InputError, match="stands in several rows"):
-        judge.from_ratings(tmp_path / "r.csv", [COMPOSED])
+        person_ratings.judge_images([COMPOSED], tmp_path / "r.csv")
 
 
 def test_a_users_tables_are_joined_by_one_form_of_names(tmp_path):

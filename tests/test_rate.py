@@ -19,7 +19,7 @@ from biaslab.generation import generator
 from biaslab.ground.errors import BiaslabError, InputError, ParameterError
 from biaslab.judging.names import files_digest
 from biaslab.models.images import CaptionImages
-from biaslab.ratings import person_ratings, readers, sessions
+from biaslab.ratings import person_ratings, readers, sample
 from biaslab.runs import rate
 
 
@@ -283,13 +283,13 @@ def test_a_sample_is_even_over_models_then_occupations():
     training = [
         {"image_id": f"t{k}", "source": "training", "occupation": "nurse", "model": ""} for k in range(30)
     ]
-    drawn = sessions.sample(pd.DataFrame(rows + training), 24, seed=0)
+    drawn = sample.draw(pd.DataFrame(rows + training), 24, seed=0)
     # Half of each source; of the generated 12 four a model, and of these two an occupation.
     assert Counter(drawn["source"]) == {"training": 12, "generated": 12}
     of = drawn[drawn["source"] == "generated"]
     assert set(Counter(zip(of["model"], of["occupation"], strict=True)).values()) == {2}
     # One id of three models is three images.
-    assert len(sessions.sample(pd.DataFrame(rows), 1000, seed=0)) == 30
+    assert len(sample.draw(pd.DataFrame(rows), 1000, seed=0)) == 30
 
 
 # -- images of a run ---------------------------------------------------------------------------------------
@@ -414,8 +414,7 @@ def test_of_several_models_the_judged_one_is_compared(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text(LONG + "a,generated,nurse,m,ana,female\na,generated,nurse,n,ana,male\n")
     one = pd.DataFrame({"image_id": ["a"], "source": ["generated"], "occupation": ["nurse"]})
-    session = sessions.Session({}, one, n=1, folder=tmp_path / "s")
     for model, label in (("m", "female"), ("n", "male")):
-        assert dict(sessions.votes(sessions.collect(session, path, model=model).rated)) == {"a": label}
+        assert dict(sample.votes(sample.collect(one, path, seed=0, model=model).rated)) == {"a": label}
     with pytest.raises(BiaslabError, match="no model in ratings named 'o'"):
-        sessions.collect(session, path, model="o")
+        sample.collect(one, path, seed=0, model="o")

@@ -1,15 +1,12 @@
 """How much each place of an image attends to each word, taken while a diffusers pipeline generates.
 
 Attention is ``softmax(QK^T / sqrt(d))`` of the denoising network's cross-attention (triplets, equation 6), added up
-over its heads and the steps, all with the same weight, in the half of a batch that has the prompt. Queries and keys
-are taken by forward hooks behind the layers that make them, so what computes the attention is untouched and images
-stay byte-identical. Of a U-Net (Stable Diffusion 1 and 2, SDXL) all cross-attention counts but the middle block's.
+over its heads and the steps, all with the same weight, in the half of a batch that has the prompt. Queries and keys are
+taken by forward hooks behind the layers that make them, so images stay byte-identical. Of a U-Net all cross-attention
+counts but the middle block's. Transformers (Stable Diffusion 3, Flux) attend to text and image together; they are
+experimental here: attention is that among the words, padding left out, and the threshold of masks is not calibrated.
 
-Transformers (Stable Diffusion 3, Flux) attend to text and image together, in each block. They are experimental here:
-attention is that among the words, padding left out; the threshold of masks is not calibrated for it.
-
-Sums are kept for each layer and head and the wanted words only, so their memory does not grow with the steps. Heads are
-kept apart because each head's map is clamped where interpolation undershoots, as DAAM (Tang et al. 2023,
+Heads are kept apart because each head's map is clamped where interpolation undershoots, as DAAM (Tang et al. 2023,
 arXiv:2210.04885) does it: one clamp of a sum gives other masks.
 """
 
@@ -22,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from biaslab.attribution.words import Columns, check_tokenizers
-from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.ground.errors import ParameterError, RunError
 
 if TYPE_CHECKING:
     import torch
@@ -64,16 +61,10 @@ class Attention:
     def maps(self, *, layer: str = "", step: int = -1) -> torch.Tensor:
         """Return mean attention on the latents' grid, ``float32 (images, words, height, width)``, 0 or more.
 
-        Each head's sum is interpolated to the grid (bicubic) and clamped at 0, where that undershoots; heads of all
-        layers and steps have the same weight. Of one ``layer`` alone, or of one ``step``, where steps were kept apart.
-        Raises InputError where nothing was kept of it.
+        Each head's sum is interpolated (bicubic) and clamped at 0; heads of all layers and steps have the same weight.
+        Of one ``layer`` alone, or of one ``step``, where steps were kept apart.
         """
         chosen = [p for p in self.sums if (not layer or p.layer == layer) and (step < 0 or p.step == step)]
-        if not chosen:
-            raise InputError(
-                f"No attention was kept of {layer or 'any layer'}{f' at step {step}' * (step >= 0)}. Steps are kept "
-                f"apart where that is asked for; the layers are {', '.join({p.layer: 0 for p in self.sums})}."
-            )
         return sum(map(self._summed, chosen)) / sum(map(self._count, chosen))
 
     def _summed(self, part: Part) -> torch.Tensor:
@@ -172,9 +163,8 @@ class Attention:
 def check(pipe) -> None:
     """Check that attention to words can be taken from a pipeline.
 
-    Raises:
-        ParameterError: It is of another kind, its projections are fused, its network is compiled, or a tokenizer does
-            not tell where tokens stand.
+    Raises ParameterError where it is of another kind, its projections are fused, its network is compiled, or a
+    tokenizer does not tell where tokens stand.
     """
     check_tokenizers(pipe)
     _layers(pipe)
@@ -182,16 +172,12 @@ def check(pipe) -> None:
 
 @contextmanager
 def capture(pipe, columns: Columns, *, by_step: bool = False) -> Iterator[Attention]:
-    """Take attention to words from one call of a pipeline; its hooks go when the block ends, however it ends.
+    """Take attention to words from one call of a pipeline that :func:`check` lets pass; its hooks go when the block
+    ends.
 
-    Args:
-        pipe: A diffusers pipeline that :func:`check` lets pass.
-        columns: The words of its prompts, one text for each image of the call, in order.
-        by_step: Whether the sums of steps are kept apart; their memory then grows with the steps.
-
-    Raises:
-        ParameterError: The pipeline cannot be used.
-        RunError: What the pipeline generates are other images than the columns are of.
+    ``columns`` are the words of its prompts, one text for each image of the call. ``by_step`` keeps the sums of steps
+    apart; their memory then grows with the steps. Raises ParameterError where the pipeline cannot be used, RunError
+    where it generates other images than the columns are of.
     """
     check_tokenizers(pipe)
     found = Attention(columns, by_step=by_step, padded=hasattr(pipe, "unet"))

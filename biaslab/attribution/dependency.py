@@ -1,23 +1,26 @@
 """How far the words of a prompt cover the objects of its image, and so whether the prompt guides them.
 
-Source: triplets paper, sections 6.1 and 6.2. Objects are rows of ``triplets_objects``; words have regions, as
-:func:`biaslab.attribution.maps.word_masks` makes them of maps.
+Source: triplets paper, sections 6.1 and 6.2. Objects are rows of ``triplets_objects``.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from biaslab.attribution.maps import WordMaps, on_image
+from biaslab.attribution.maps import on_image
 from biaslab.keep.store import Store
 from biaslab.measures.instances import BOX
 from biaslab.measures.instances import masks as object_masks
 from biaslab.measures.similarity import HUMANS, coverage
+
+if TYPE_CHECKING:
+    from biaslab.attribution.images import AttendedImages
+    from biaslab.attribution.noised import NoisedImages
 
 THRESHOLDS = (0.25, 0.35, 0.45)
 """Shares of a map's range above which a place belongs to its word; the paper's is 0.35 (section 6.1)."""
@@ -31,34 +34,14 @@ _SHARD_ROWS = 256
 _NEEDED = ("rle", "height", "width", *BOX)
 
 
-class Attended(Protocol):
-    """Images with maps of words, such as :class:`biaslab.attribution.images.AttendedImages`."""
-
-    digest: str
-    """Identifies images and maps."""
-
-    def word_maps(self, image_ids: Sequence[str]) -> list[WordMaps]:
-        """Return the maps of images in the order asked for."""
-        ...
-
-
 def covered(
-    images: Attended, instances: pd.DataFrame, *, store: Store, progress: bool = True
+    images: AttendedImages | NoisedImages, instances: pd.DataFrame, *, store: Store, progress: bool = True
 ) -> pd.DataFrame:
     """Return how far the words of prompts cover the objects of images; what is in ``store`` is not computed again.
 
-    Images are looked at one by one, at the size of their objects' masks.
-
-    Args:
-        images: Where the maps of words come from.
-        instances: Rows of ``triplets_objects``.
-
-    Returns:
-        A row an instance and threshold of :data:`THRESHOLDS`, instances in order: image_id, instance and the columns of
-        :func:`coverages`.
-
-    Raises:
-        InputError: An image has no maps, or masks of several sizes.
+    ``images`` has the maps of words, ``instances`` are rows of ``triplets_objects``. Returns a row an instance and
+    threshold of :data:`THRESHOLDS`, instances in order: image_id, instance and the columns of :func:`coverages`. Raises
+    InputError where an image has no maps, or masks of several sizes.
     """
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
@@ -91,8 +74,8 @@ def coverages(
     Args:
         instances: Rows of ``triplets_objects`` of one image. What has a box alone is compared by that.
         words: The words that have a map.
-        maps: Of these, ``uint8 (words, rows, columns)``; they are brought to the size of the masks, or where none says
-            it to 512 pixels a side.
+        maps: Of these, ``uint8 (words, rows, columns)``; brought to the size of the masks, or else to 512 pixels a
+            side.
         thresholds: Above what a place belongs to a word, 0–1.
 
     Returns:
@@ -101,8 +84,7 @@ def coverages(
         :data:`biaslab.measures.similarity.HUMANS`; both 0 where there is no such word, NaN where the object has no
         pixel; and region, ``mask`` or ``box``: by what the object was compared.
 
-    Raises:
-        InputError: Masks are of several sizes.
+    Raises InputError where masks are of several sizes.
     """
     sizes = instances[["height", "width"]].dropna()
     height, width = sizes.iloc[0].astype(int) if len(sizes) else (_SIZE, _SIZE)

@@ -16,7 +16,6 @@ from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_ma
 from biaslab.attribution.words import columns
 from biaslab.generation import GeneratedImages, Generator
 from biaslab.generation.generator import Follow, Watch, unwatched
-from biaslab.ground.errors import InputError
 from biaslab.models.images import Unreadable
 
 
@@ -31,20 +30,9 @@ def generate_with_attention(
 ) -> tuple[list[np.ndarray | Unreadable], list[WordMaps]]:
     """Generate images, and maps of where they attend to words.
 
-    Images are those of :meth:`biaslab.generation.Generator.images`, byte for byte. Maps do not depend on the size of
-    batches beyond rounding.
-
-    Args:
-        generator, texts, keys, seed, watch: As for :meth:`~biaslab.generation.Generator.images`.
-        words: Of each image, the words of its prompt to map, as they stand there.
-
-    Returns:
-        The images, and their maps.
-
-    Raises:
-        InputError: There are not as many keys or lists of words as texts, or a word is empty.
-        ParameterError: Attention cannot be taken from this model; or as :meth:`~biaslab.generation.Generator.images`.
-        RunError: As there.
+    Images are those of :meth:`biaslab.generation.Generator.images`, byte for byte, and so are arguments and errors;
+    ``words`` are those of each image's prompt to map. Maps do not depend on the size of batches beyond rounding. Raises
+    ParameterError also where attention cannot be taken from this model.
     """
     check(generator.pipe)
     # All of them before the first image: a list that does not fit is known at once.
@@ -63,17 +51,15 @@ def generate_with_attention(
 
 
 class AttendedImages(GeneratedImages):
-    """Images of a table of prompts, as :class:`~biaslab.generation.GeneratedImages`, with maps of words.
+    """Images of a table of prompts, as :class:`~biaslab.generation.GeneratedImages`, with maps of words in the same
+    shards.
 
-    Images and maps are made at once and kept in the same shards. Prompts have a column more, ``words``: a list of the
-    words of the text to map. Raises InputError without it; else arguments and errors are the same.
+    Prompts have a column more, ``words``: a list of the words of the text to map.
     """
 
     _also = MappingProxyType({"softmax": "text"})
 
     def __init__(self, prompts: pd.DataFrame, *given, **options) -> None:
-        if "words" not in prompts:
-            raise InputError("The prompts have no column 'words'; it must hold a list of words for each.")
         super().__init__(prompts, *given, **options)
         # Shards are told apart by the rows that they were made from.
         asked = [json.dumps(list(words)) for words in prompts["words"]]

@@ -10,7 +10,6 @@ from io import BytesIO
 import numpy as np
 
 from biaslab.attribution.words import Columns
-from biaslab.ground.errors import InputError
 
 THRESHOLD = 0.35
 """Share of a map's range above which a place belongs to its word (triplets, section 6.1)."""
@@ -36,12 +35,9 @@ class WordMaps:
 def word_maps(attention, columns: Columns, most: int = LATENTS) -> list[WordMaps]:
     """Return the maps of some images as they are kept: on the latents' grid, in 256 levels.
 
-    Args:
-        attention: Mean attention ``float32 (images, words, height, width)`` in torch, see
-            :meth:`biaslab.attribution.attention.Attention.maps`.
-        columns: Of each image, the words that the first maps are of (maps beyond them are left out), and why others
-            have none.
-        most: Rows and columns of a map at most: a larger grid is averaged down to as many of its longer side.
+    ``attention`` is the mean, ``float32 (images, words, height, width)`` in torch
+    (:meth:`biaslab.attribution.attention.Attention.maps`), ``columns`` of the words that the first maps are of. A grid
+    larger than ``most`` is averaged down to as many of its longer side.
     """
     import torch
 
@@ -57,30 +53,18 @@ def word_maps(attention, columns: Columns, most: int = LATENTS) -> list[WordMaps
 
 
 def word_masks(maps: np.ndarray, height: int, width: int, threshold: float = THRESHOLD) -> np.ndarray:
-    """Return where an image attends to words, ``bool (words, height, width)``.
-
-    A word's region is where its map on the image (:func:`on_image`) is above the threshold (triplets, section 6.1). A
-    map that is the same everywhere marks nothing. Arguments and errors as there; the threshold is 0 to 1.
-    """
-    if not 0 <= threshold <= 1:
-        raise InputError(f"Masks above {threshold:g} cannot be made; give a threshold from 0 to 1.")
+    """Return where images attend to words, ``bool (words, height, width)``: :func:`on_image` above a threshold."""
     return on_image(maps, height, width) > threshold
 
 
 def on_image(maps: np.ndarray, height: int, width: int) -> np.ndarray:
     """Return maps in the size of their image, ``float32 (words, height, width)``, each from 0 to 1.
 
-    ``uint8 (words, rows, columns)`` of :class:`WordMaps` are interpolated (bicubic) to pixels and scaled, as DAAM does
-    it; all 0 where a map is the same everywhere. Raises InputError where the maps have another shape, or there is no
-    pixel.
+    ``uint8 (words, rows, columns)`` of :class:`WordMaps` are interpolated (bicubic) and scaled, as DAAM does it; all 0
+    where a map is the same everywhere.
     """
     import torch
 
-    if np.ndim(maps) != 3 or min(height, width) < 1:
-        raise InputError(
-            f"Masks of maps {np.shape(maps)} for {height} x {width} pixels cannot be made; give maps (words, rows, "
-            "columns) and at least one pixel."
-        )
     if not len(maps):
         return np.zeros((0, height, width), np.float32)
     values = torch.from_numpy(np.ascontiguousarray(maps)).float()[None]

@@ -1,7 +1,7 @@
-"""Where a model attends to the words of a text in images that are given: with noise on them, as it sees them at work.
+"""Where a model attends to the words of a text in images that are given, with noise on them, as it sees them at work.
 
 So maps of words can be held against images whose truth is known. One step of denoising is taken at each of several
-points of the model's noise schedule; attention is added up over them as over the steps of generation.
+points of the noise schedule; attention is added up over them as over the steps of generation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from biaslab.attribution.attention import capture, check
 from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
 from biaslab.attribution.words import columns
 from biaslab.generation.generator import Generator, image_seed
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.ground.errors import ParameterError
 from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
 from biaslab.models.images import ImageSource
@@ -40,19 +40,12 @@ def attend(
     Args:
         generator: A loaded model with a U-Net and one text encoder (Stable Diffusion 1 and 2).
         images: ``uint8 (height, width, 3)`` RGB, all of one size that the model makes.
-        texts: What is said of each.
-        words: Of each image, the words of its text to map.
-        keys: What tells each image's noise from that of others.
-        seed: Seed of the noise; each image has its own, the same at all levels and in every batch.
+        texts, words: What is said of each, and the words of it to map.
+        keys, seed: What tells each image's noise from that of others, the same at all levels and in every batch.
 
-    Returns:
-        The maps of each image over all of :data:`LEVELS`, and for each level those of each image.
-
-    Raises:
-        InputError: Sizes differ, or there are not as many lists of words as texts.
-        ParameterError: The model is of another kind or makes images of another size, or attention cannot be taken from
-            it.
-        RunError: The numbers overflow.
+    Returns the maps of each image over all of :data:`LEVELS`, and for each level those of each image. Raises
+    ParameterError where the model is of another kind or size, or attention cannot be taken from it, RunError where the
+    numbers overflow.
     """
     import torch
 
@@ -63,8 +56,6 @@ def attend(
             f"Attention in given images is taken from a StableDiffusionPipeline, and this is a {type(pipe).__name__}."
         )
     sizes, own = sorted({image.shape for image in images}), (generator.height, generator.width)
-    if len(sizes) > 1:
-        raise InputError(f"Images have the shapes {sizes}; give one size.")
     if sizes and sizes[0][:2] != own:
         raise ParameterError(
             f"{generator.model} makes images of {own[0]} x {own[1]} pixels, and these are {sizes[0][0]} x "
@@ -107,17 +98,10 @@ def _denoise(generator: Generator, images: list[np.ndarray], texts: list[str], s
 
 
 class NoisedImages:
-    """Given images with maps of the words of their texts, computed once and kept.
+    """Given images with maps of the words of their texts, computed once and kept; errors as :func:`attend`.
 
-    Args:
-        images: The images, all of one size.
-        asked: Columns image_id, text and words (a list) for each image.
-        load: Returns the model; it is called when an image must be looked at, not before.
-        weights: A digest of the model.
-        seed: Seed of the noise.
-
-    Raises:
-        ParameterError, InputError: As :func:`attend`.
+    ``asked`` has image_id, text and words (a list) for each image; ``load`` returns the model when an image must be
+    looked at, ``weights`` is its digest.
     """
 
     def __init__(

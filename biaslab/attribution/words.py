@@ -10,7 +10,7 @@ import numpy as np
 
 from biaslab.generation import families
 from biaslab.generation.texts import parts, tokenized
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.ground.errors import ParameterError
 
 ABSENT, CUT = "not in the text", "beyond what the text encoder reads"
 """Why a word has no columns."""
@@ -39,11 +39,7 @@ class Columns:
 
 
 def check_tokenizers(pipe) -> None:
-    """Check that a pipeline's tokenizers say where in the text a token stands.
-
-    Raises:
-        ParameterError: The pipeline is of no known kind, or one of them does not.
-    """
+    """Raise ParameterError where tokenizers do not say where in the text a token stands, or a pipeline is unknown."""
     kind, known = type(pipe).__name__, families.table()
     columns = known.get(kind, {}).get("columns")
     if not columns:
@@ -61,25 +57,11 @@ def check_tokenizers(pipe) -> None:
 
 
 def columns(pipe, texts: Sequence[str], words: Sequence[Sequence[str]]) -> Columns:
-    """Find words in texts as a pipeline reads them.
+    """Find words in texts as a pipeline that :func:`check_tokenizers` lets pass reads them.
 
-    A word is found wherever it stands as a whole, in capitals or not; it may be several words long. Where the
-    tokenizer splits it, it has all its tokens; a place where one of them is cut off at the tokenizer's limit is no
-    place.
-
-    Args:
-        pipe: A diffusers pipeline that :func:`check_tokenizers` lets pass.
-        texts: Prompts.
-        words: The words to find in each of them.
-
-    Raises:
-        InputError: There are not as many lists of words as texts, or a word is empty.
+    A word is found wherever it stands as a whole, in capitals or not; it may be several words long, and has all its
+    tokens; a place where one of them is cut off at the tokenizer's limit is no place.
     """
-    if len(texts) != len(words):
-        raise InputError(f"There are {len(texts)} texts but {len(words)} lists of words; give one for each.")
-    for given in words:
-        if isinstance(given, str) or not all(isinstance(w, str) and w.strip() for w in given):
-            raise InputError(f"The words of a text are {given!r}; give a list of words, none of them empty.")
     asked = [list(dict.fromkeys(given)) for given in words]
     places = [[_places(word, text) for word in given] for text, given in zip(texts, asked, strict=True)]
     most = max([1, *map(len, asked)])

@@ -123,7 +123,7 @@ class ImageModel:
     ) -> ImageSource:
         """Return ``n_images`` images of each prompt (prompt_id, text, n_images; noise_id, occupation, caption_id).
 
-        What diffusers makes is kept as ``kept_as``, such as :class:`biaslab.attribution.AttendedImages`.
+        What diffusers makes is kept as ``kept_as``, such as :class:`biaslab.attribution.images.AttendedImages`.
 
         Raises:
             ParameterError, InputError, RunError: A prompt or the model cannot be used, or images cannot be had.

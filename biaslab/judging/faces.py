@@ -1,17 +1,14 @@
 """Find faces, and decide whether an image shows one that is large enough.
 
-A face detector is any object with ``faces(images) -> list[list[Face]]``: for each image (``uint8 (height,
-width, 3)`` RGB) its faces, best first, boxes in pixels within the image. Three are here: YuNet
-(:class:`YuNetFaces`), which counts people in photographs; any object-detection model of transformers that knows a
-label "face" (:class:`DetectorFaces`; such as a package may bring is one); and MediaPipe's
-(:class:`MediaPipeFaces`), which the paradox paper uses.
+A face detector is any object with ``faces(images) -> list[list[Face]]``: for each image (``uint8 (height, width, 3)``
+RGB) its faces, best first, boxes in pixels within the image.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +19,6 @@ from biaslab.judging.names import WHOLE
 from biaslab.judging.pinned import YUNET
 
 MEDIAPIPE = "mediapipe:"
-# Where the model's file is to be had.
 WHERE = (
     "MediaPipe publishes the model of its face detector apart from the package: download "
     "https://storage.googleapis.com/mediapipe-models/face_detector/blaze_face_short_range/float16/latest/"
@@ -42,7 +38,11 @@ _YUNET_COVERS = 0.3
 
 
 class Face(NamedTuple):
-    """Where a face is, in pixels of its image, x to the right and y down; and how sure the detector is, 0 to 1."""
+    """Where a face is, in pixels of its image, x to the right and y down; and how sure the detector is, 0 to 1.
+
+    Landmarks are x and y of points, right and left as the person has them: of YuNet the right and left eye, the tip of
+    the nose, and the corners of the mouth; of MediaPipe the eyes, the tip of the nose, the mouth, and the ears.
+    """
 
     x0: float
     y0: float
@@ -50,31 +50,19 @@ class Face(NamedTuple):
     y1: float
     score: float
     landmarks: tuple[tuple[float, float], ...] = ()
-    """Points of it, x and y in pixels, where the detector has them, right and left as the person has them. Of YuNet the
-    right and left eye, the tip of the nose, and the right and left corner of the mouth; of MediaPipe the right and left
-    eye, the tip of the nose, the mouth, and the right and left ear."""
-
-
-class FaceDetector(Protocol):
-    """The contract of face detectors."""
-
-    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
-        """Return each image's faces, best first."""
 
 
 def gate(faces: Sequence[Face]) -> str:
-    """Return why an image is not judged, ``"no_face"`` or ``"several_faces"``: ``""`` where it shows one face.
+    """Return why an image is not judged, ``no_face`` or ``several_faces``: ``""`` where it shows one face.
 
-    Whether that is :func:`large_enough` is decided later. Source: paradox paper, section 3; the size from its released
-    code.
+    Source: paradox paper, section 3.
     """
     return "" if len(faces) == 1 else "several_faces" if faces else "no_face"
 
 
 def large_enough(x0, y0, x1, y1, width, height, min_face: float = 0.1, people=1):
-    """Return whether boxes are at least ``min_face`` of the image's height and of each person's part of its width.
-
-    All but ``min_face`` are numbers or arrays of one shape, in pixels; a missing box is not large enough.
+    """Return whether boxes, in pixels, are at least ``min_face`` of the image's height and of each person's part of its
+    width.
     """
     # Boxes come as floats: a face of exactly the limit counts, whatever rounding does to it.
     slack = 1e-6
@@ -83,20 +71,15 @@ def large_enough(x0, y0, x1, y1, width, height, min_face: float = 0.1, people=1)
 
 def load(
     name: str, *, min_score: float | None = None, device: str = "auto", batch_size: int = 0
-) -> FaceDetector:
-    """Return the face detector ``name``.
+) -> DetectorFaces | YuNetFaces | MediaPipeFaces | WholeImage:
+    """Return a face detector.
 
-    Args:
-        name: ``yunet``, a folder or hub name (``owner/name``) of a transformers object-detection
-            model that knows "face", ``mediapipe:FILE`` with the model file of MediaPipe's face detector, or
-            ``whole image`` (:data:`WHOLE`).
-        min_score: Faces with a lower score do not count, 0 to 1; None is the detector's own.
-        device: As for :func:`biaslab.judging.loaded.device`.
-        batch_size: Images at a time; 0 finds it.
+    ``name`` is ``yunet``, a folder or hub name of a transformers object-detection model that knows "face",
+    ``mediapipe:FILE`` with the model file of MediaPipe's face detector, or ``whole image``. Faces below ``min_score``,
+    0 to 1, do not count; None is the detector's own.
 
-    Raises:
-        ParameterError: The model is unknown, not an object detector, or knows no faces.
-        MissingInputError: A file or a package is not there.
+    Raises ParameterError where the model is unknown, no object detector, or knows no faces, MissingInputError where a
+    file or a package is not there.
     """
     least = {} if min_score is None else {"min_score": min_score}
     if name == WHOLE:
@@ -109,7 +92,7 @@ def load(
 
 
 def labels(known: Mapping, name: str) -> list[int]:
-    """Return the labels that are faces, of an object detector's ``id2label``; ParameterError where there are none."""
+    """Return the labels of ``id2label`` that are faces; ParameterError where there are none."""
     found = [int(k) for k, v in known.items() if "face" in str(v).lower().replace("_", " ").split()]
     if not found:
         raise ParameterError(
@@ -134,10 +117,7 @@ class DetectorFaces:
         self._batches = loaded.Batches(self._device, batch_size)
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
-        """Return each image's faces, best first; images of one size are detected together.
-
-        Raises InputError where a number is not finite.
-        """
+        """Return each image's faces, best first; InputError where a number is not finite."""
         return self._batches.run(images, self._same_size)
 
     def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
@@ -179,10 +159,7 @@ class YuNetFaces:
             self._detector = cv2.FaceDetectorYN.create("onnx", model, config, *how)
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
-        """Return each image's faces, best first; images go through one at a time.
-
-        Raises InputError where a number is not finite.
-        """
+        """Return each image's faces, best first; InputError where a number is not finite."""
         return [self._of_one(image) for image in images]
 
     def _of_one(self, image: np.ndarray) -> list[Face]:

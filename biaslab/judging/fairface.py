@@ -1,10 +1,7 @@
-"""Perceived gender by FairFace's classifier, on the face alone.
+"""Perceived gender by FairFace's classifier, on the face alone: two of the 18 outputs of its ResNet-34.
 
-FairFace publishes a ResNet-34 with 18 outputs: seven of race, two of gender (male, female), nine of age. Only
-gender is used here. It was trained on upright, aligned faces with a quarter of their size as a margin; faces
-are cut out with that margin here, but not turned, so tilted faces are judged less well.
-
-Source: Kärkkäinen & Joo (2021), FairFace, WACV.
+It was trained on upright, aligned faces with a quarter of their size as a margin; faces are cut out with that margin
+here, but not turned. Source: Kärkkäinen & Joo (2021), FairFace, WACV.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ import numpy as np
 from biaslab.ground import finite
 from biaslab.ground.errors import MissingInputError, ParameterError, loading
 from biaslab.judging import loaded
-from biaslab.judging.pixels import Pixels
+from biaslab.judging.loaded import Pixels
 from biaslab.models import registry
 
 FAIRFACE = "fairface:"
@@ -39,13 +36,10 @@ def not_converted(path: str | Path) -> ParameterError:
 
 
 class FairFaceGender:
-    """FairFace's perceived gender of a face; arguments as for :class:`biaslab.judging.zero_shot.ZeroShot`.
+    """FairFace's perceived gender of a face, from its state dict as safetensors.
 
-    The file is the state dict as safetensors.
-
-    Raises:
-        MissingInputError: There is no such file.
-        ParameterError: It is not safetensors, or not this network's weights.
+    Raises MissingInputError where there is no such file, ParameterError where it is not safetensors, or not this
+    network's.
     """
 
     sees = "face"
@@ -90,14 +84,9 @@ class FairFaceGender:
 
 
 def cut_out(image: np.ndarray, box: Sequence[float], within: tuple[int, int] | None = None) -> np.ndarray:
-    """Return the square around a face, widened by a quarter of its longer side all around, as FairFace takes it.
+    """Return the square around a face, widened by a quarter of its longer side all around; black beyond the image.
 
-    What lies beyond the image is black.
-
-    Args:
-        image: ``uint8 (height, width, 3)``.
-        box: (x0, y0, x1, y1) in pixels.
-        within: First column that may be seen and the one after the last; all of the image's where it is None.
+    The box is (x0, y0, x1, y1) in pixels; ``within`` are the first column that may be seen and the one after the last.
     """
     x0, y0, x1, y1 = box
     half = max(1, round(max(x1 - x0, y1 - y0) * 0.75))

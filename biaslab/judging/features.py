@@ -1,9 +1,7 @@
 """Features of images by networks that judge nothing: any of timm, or what a model of transformers sees images with.
 
-Of timm's networks a vector is what the network returns (1,000 scores of a ResNet, the class token of a DINO), of a
-detector's backbone or a segmenter's encoder the mean over all places.
-
-Source: triplets paper, section 4.1.3.
+Of timm's networks a vector is what the network returns (scores of a ResNet, the class token of a DINO), of a detector's
+backbone or a segmenter's encoder the mean over all places. Source: triplets paper, section 4.1.3.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import numpy as np
 from biaslab.ground import finite, reading
 from biaslab.ground.errors import InputError, ParameterError, loading, name_help
 from biaslab.judging import loaded
-from biaslab.judging.pixels import Pixels
+from biaslab.judging.loaded import Pixels
 from biaslab.models import registry
 
 CROP = 0.875
@@ -28,14 +26,11 @@ CROP = 0.875
 def find(name: str) -> str:
     """Return where a network is: its folder, or its name on the hub.
 
-    Args:
-        name: As timm lists it with weights (``vit_small_patch16_224.dino``); a folder with ``config.json`` and
-            ``model.safetensors`` as timm saves it; a folder of a detector or segmenter of transformers; a name on the
-            hub (``owner/name``) of either; or a judge that an installed package brings.
+    ``name`` is as timm lists it with weights (``vit_small_patch16_224.dino``); a folder as timm saves it, or of a
+    detector or segmenter of transformers; a name on the hub of either; or one that an installed package brings.
 
-    Raises:
-        ParameterError: The name is unknown, or the folder brings code or other weights than safetensors.
-        MissingInputError: The package that brings it has lost its weights.
+    Raises ParameterError where it is unknown, or the folder brings code or other weights than safetensors,
+    MissingInputError where the package that brings it has lost its weights.
     """
     if registry.brought(name, "features"):
         return registry.resolve(name, "features")
@@ -63,11 +58,7 @@ def no_config(name: str) -> str:
 
 
 class Features:
-    """A network, its preprocessing, and the features that it has of images.
-
-    Arguments and errors are as for :func:`find` and :func:`biaslab.judging.loaded.device`; ``ParameterError`` also
-    where the weights are not to be had, or do not fit.
-    """
+    """A network, its preprocessing, and the features that it has of images; errors as for :func:`find`."""
 
     def __init__(self, name: str, *, device: str = "auto") -> None:
         where = find(name)
@@ -91,9 +82,8 @@ class Features:
         return self._run(images, self._network.vectors)
 
     def places(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return what the last layer has at each place of images, and as class token where there is one.
-
-        ``float32 (images, places, features)``; errors as in :meth:`image_embeddings`.
+        """Return what the last layer has at each place of images: ``float32 (images, places, features)``; errors as
+        above.
         """
         return self._run(images, self._network.places)
 

@@ -1,6 +1,6 @@
 """Instances by three models, one after the other: what there may be, where it is, and which pixels.
 
-Source: triplets paper, section 5.1, which takes RAM, Grounding DINO and Segment Anything as Grounded-SAM joins them.
+Source: triplets paper, section 5.1, which joins RAM, Grounding DINO and Segment Anything as Grounded-SAM.
 """
 
 from __future__ import annotations
@@ -36,17 +36,13 @@ class Grounded:
 
     Args:
         tagger: Florence-2, which lists what it sees; or a zero-shot model (SigLIP and CLIP of transformers, any of
-            open_clip) that is asked about a vocabulary.
-        detector: Grounding DINO, OWL-ViT or OWLv2, which is asked about each image's tags. Of overlapping boxes the
+            open_clip) that is asked about the ``vocabulary``.
+        detector: Grounding DINO, OWL-ViT or OWLv2, which is asked about each image's tags; of overlapping boxes the
             best stays, whatever they are called.
-        segmenter: SAM, or its kind, which is given the boxes; a segmenter as of
-            :class:`~biaslab.judging.segmenters.Segmenter`, whose regions are taken where their boxes fit; or ``none``.
-        thresholds: From when on what is seen counts.
-        vocabulary: What a zero-shot tagger is asked about.
-        device: As for :func:`biaslab.judging.loaded.device`.
+        segmenter: SAM, or its kind, which is given the boxes; a :class:`~biaslab.judging.segmenters.Segmenter`, whose
+            regions are taken where their boxes fit; or ``none``.
 
-    Raises:
-        ParameterError: A model is unknown, of another kind or cannot be used, or there is no vocabulary for the tagger.
+    Raises ParameterError where a model is unknown, of another kind or cannot be used, or the tagger needs a vocabulary.
     """
 
     def __init__(

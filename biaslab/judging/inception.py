@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
-import os
 import re
 import tempfile
 import warnings
@@ -32,60 +31,45 @@ _log = logging.getLogger(__name__)
 _DIGEST = re.compile(r"-([0-9a-f]{8,64})\.[^.]+$")
 
 
-def check_weights(path: str | Path) -> str:
-    """Return the SHA-256 digest of a file of weights.
+def check_weights(path: str | Path, data: bytes | None = None) -> str:
+    """Return the SHA-256 digest of a file of weights, or of its content where that is read already.
 
-    Raises:
-        ParameterError: There is no such file, or its name says another digest (``…-6726825d.pth``), as that of a file
-            that was not copied to its end.
+    Raises ParameterError where there is no such file, or its name says another digest (``…-6726825d.pth``), as that of
+    a file that was not copied to its end.
     """
-    where = Path(os.path.expanduser(path))
-    _check_there(where)
-    return _checked(where, file_digest(where))
-
-
-def _check_there(where: Path) -> None:
-    if not where.is_file():
+    path = Path(path).expanduser()
+    if not path.is_file():
         raise ParameterError(
-            f"There is no file {where} of Inception's weights. torch-fidelity's releases have one that is named "
+            f"There is no file {path} of Inception's weights. torch-fidelity's releases have one that is named "
             "weights-inception-2015-12-05-6726825d.pth; without it leave dalleval.inception empty."
         )
-
-
-def _checked(where: Path, found: str) -> str:
-    """Return the digest of a file of weights, as for :func:`check_weights`."""
-    if not found.startswith(_KNOWN):
+    digest = file_digest(path) if data is None else hashlib.sha256(data).hexdigest()
+    if not digest.startswith(_KNOWN):
         other = "%s is not the file that FID is computed with (SHA-256 %s…): no number compares."
-        _log.warning(other, where, _KNOWN)
-    said = _DIGEST.search(where.name)
-    if said and not found.startswith(said[1]):
+        _log.warning(other, path, _KNOWN)
+    named = _DIGEST.search(path.name)
+    if named and not digest.startswith(named[1]):
         raise ParameterError(
-            f"The SHA-256 digest of {where} begins with {found[:8]}, and its name says {said[1]}: it is another file, "
+            f"The SHA-256 digest of {path} begins with {digest[:8]}, and its name says {named[1]}: it is another file, "
             "or not the whole of it. Fetch it again."
         )
-    return found
+    return digest
 
 
 class Inception:
-    """The pooled features of Inception-v3, 2,048 an image.
+    """The pooled features of Inception-v3, 2,048 an image, with weights from a file.
 
-    Args:
-        path: File of the weights.
-        device: ``auto`` (a GPU if there is one), ``cpu``, ….
-
-    Raises:
-        ParameterError: As for :func:`check_weights`; or the file holds more than tensors, which could be run, or
-            not the tensors of this network.
+    Raises ParameterError as :func:`check_weights`, or where the file holds more than tensors, which could be run, or
+    not those of this network.
     """
 
     def __init__(self, path: str | Path, *, device: str = "auto") -> None:
         import torch
 
-        where = Path(os.path.expanduser(path))
-        _check_there(where)
+        where = Path(path).expanduser()
         # Read once: what is looked at is what is used, whatever becomes of the file meanwhile.
-        data = reading.content(where)
-        _checked(where, hashlib.sha256(data).hexdigest())
+        data = reading.content(where) if where.is_file() else b""
+        check_weights(where, data)
         # The library reads pickles as they are: here they are read as tensors alone, which runs nothing.
         try:
             with warnings.catch_warnings():

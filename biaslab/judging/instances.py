@@ -1,9 +1,7 @@
-"""Instances of objects in images: what there is, how sure, where, and which pixels.
+"""Instances of objects in images: what there is, how sure, where, and which pixels (triplets paper, section 5.1).
 
-Found by a semantic segmenter, by a tagger, a detector and a segmenter one after the other, or elsewhere: then they are
-read from a file. Tables of instances have the columns of :mod:`biaslab.measures.instances`.
-
-Source: triplets paper, section 5.1.
+Found by a segmenter, by a tagger, a detector and a segmenter one after the other, or elsewhere: then they are read from
+a file. Tables have the columns of :mod:`biaslab.measures.instances`.
 """
 
 from __future__ import annotations
@@ -61,19 +59,15 @@ def find(
     device: str = "auto",
     progress: bool = True,
 ) -> Found:
-    """Find the instances of objects in every image of a source's table; images are looked at once.
+    """Find the instances of objects in every image of a source's table, as :func:`biaslab.judging.judge.judge` looks at
+    them.
 
-    Args:
-        images, store, device, progress: As for :func:`biaslab.judging.judge.judge`.
-        name: A folder or hub name of a semantic segmenter of transformers, or an embedded one; or
-            ``grounded:TAGGER+DETECTOR+SEGMENTER`` (:class:`biaslab.judging.grounded.Grounded`); or a file
-            (:func:`read`).
-        thresholds: From when on what is seen counts.
-        vocabulary: A file of the objects that a zero-shot tagger is asked about, one a line.
+    ``name`` is a semantic segmenter of transformers (folder, hub name, or one that a package brings),
+    ``grounded:TAGGER+DETECTOR+SEGMENTER`` (:class:`biaslab.judging.grounded.Grounded`), or a file (:func:`read`).
+    ``vocabulary`` is a file of the objects that a zero-shot tagger is asked about, one a line.
 
-    Raises:
-        ParameterError: A model is unknown, of another kind or cannot be used, or a vocabulary is needed.
-        InputError: A file does not fit.
+    Raises ParameterError where a model is unknown, of another kind or cannot be used, or a vocabulary is needed,
+    InputError where a file does not fit.
     """
     ids = images.table["image_id"].astype(object)
     if is_file(name):
@@ -138,9 +132,8 @@ def is_file(name: str) -> bool:
 def digest(name: str) -> str:
     """Return a digest of the models or the file behind ``name``, without loading them.
 
-    Raises:
-        ParameterError: A name is unknown, or of another kind of model.
-        MissingInputError: The file, or the embedded model, is not there.
+    Raises ParameterError where a name is unknown or of another kind, MissingInputError where a file or model is not
+    there.
     """
     if is_file(name):
         path = Path(os.path.expanduser(name))
@@ -157,9 +150,7 @@ def digest(name: str) -> str:
 def words(path: str) -> tuple[str, ...]:
     """Return the objects in a file, one a line, each once; empty lines do not count.
 
-    Raises:
-        MissingInputError: There is no such file.
-        InputError: It is no text (:func:`biaslab.ground.delimited.lines`), or holds nothing.
+    Raises MissingInputError where there is no such file, InputError where it is no text, or holds nothing.
     """
     file = Path(os.path.expanduser(path))
     if not file.is_file():
@@ -195,18 +186,12 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
     """Read instances that were found elsewhere, such as by RAM, Grounding DINO and SAM.
 
     A table (:mod:`biaslab.ground.cells`) with a row an instance: image_id, object, score (0–1), left, top, right,
-    bottom (0–1 of width and height), and where there are masks rle (COCO's compressed run lengths), height and width.
-    A row with image_id alone stands for an image in which nothing was found. Equal rows count once.
+    bottom (0–1 of width and height), and where there are masks rle (COCO's compressed run lengths), height and width. A
+    row with image_id alone stands for an image in which nothing was found; an image of ``image_ids`` that the file
+    lacks is ``missing``. Equal rows count once.
 
-    Args:
-        path: The file.
-        image_ids: The images that there are; None where these are not known yet. One that the file lacks is
-            ``missing``: nothing says that somebody looked at it.
-
-    Raises:
-        MissingInputError: There is no such file.
-        InputError: The file cannot be read, lacks a column, names an image that there is not, or a value does not fit;
-            the message names it.
+    Raises MissingInputError where there is no such file, InputError where it cannot be read, lacks a column, names an
+    image that there is not, or a value does not fit; the message names it.
     """
     digest(str(path))
     path, known = cells.located(path), set(COLUMNS)

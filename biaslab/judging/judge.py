@@ -1,7 +1,7 @@
-"""Judge images: the gate, then perceived gender; every image keeps a row and an outcome.
+"""Judge images: the gate (one face that is large enough), then perceived gender; every image keeps a row and an
+outcome.
 
-The order is the paper's: an image must show one face that is large enough, then the gender model must be
-sure. Where it is not, the image has a labelled reason instead of a gender, and counts as that reason.
+What does not pass, or of which the gender model is not sure, has a labelled reason instead of a gender.
 """
 
 from __future__ import annotations
@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from biaslab import stats
 from biaslab.ground.genders import GENDERS
-from biaslab.ground.plaintext import plain
 from biaslab.judging import loaded, plugins
 from biaslab.judging.dlib_gender import DlibGender
-from biaslab.judging.faces import FaceDetector, gate, large_enough
+from biaslab.judging.faces import gate, large_enough
 from biaslab.judging.faces import load as load_faces
 from biaslab.judging.fairface import FAIRFACE, FairFaceGender, cut_out
-from biaslab.judging.names import RATINGS, files_digest
+from biaslab.judging.names import files_digest
 from biaslab.judging.pinned import DLIB
 from biaslab.judging.plugins import Person
 from biaslab.judging.settings import JudgeSettings
@@ -32,7 +30,6 @@ from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
 from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
 from biaslab.models.images import ImageSource, Unreadable, check_image
-from biaslab.ratings import readers
 
 BOX = ("x0", "y0", "x1", "y1")
 NUMBERS = ("p_female", "n_faces", *BOX, "image_width", "image_height")
@@ -42,41 +39,32 @@ _TYPES |= {"position": int, "people": int, "boxes": object}
 _SHARD_ROWS = 1024
 
 
-class GenderModel(Protocol):
-    """The contract of models of perceived gender.
-
-    Those that have ``answers`` (:class:`~biaslab.judging.plugins.AnsweringJudge`) are asked about people instead.
-    Those that also have ``side`` get people cut out of images of several at that many pixels a side, those with
-    ``classifier`` (:class:`~biaslab.judging.zero_shot.ZeroShot`) are also asked which of them is who.
-    """
-
-    sees: str
-    """``"image"`` where it takes whole images, ``"face"`` where it takes faces cut out of them."""
-
-    def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the probability of perceived as female against perceived as male, ``(images,)``, 0 to 1."""
+# A model of gender has ``p_female(images)``, which returns the probability of perceived as female against perceived as
+# male, (images,) of 0 to 1, and ``sees``: "image" where it takes whole images, "face" where it takes faces cut out of
+# them. One that has ``answers`` (judging.plugins.AnsweringJudge) is asked about people instead. Of images of several,
+# people are cut out at ``side`` pixels where there is one; a ``classifier`` (judging.zero_shot.ZeroShot) is also asked
+# which of them is who.
 
 
 class Judge(NamedTuple):
     """The two models that judge together; without the second faces are found and nobody is judged."""
 
-    faces: FaceDetector
-    gender: GenderModel | None
+    faces: Any
+    gender: Any
 
 
 def load(settings: JudgeSettings, device: str = "auto") -> Judge:
     """Return the models that ``settings`` name, on a ``device``: ``auto`` (a GPU if there is one), ``cpu``, ….
 
-    Raises:
-        ParameterError: A model is unknown or cannot be used.
-        MissingInputError: A file or package is not there.
+    Raises ParameterError where a model is unknown or cannot be used, MissingInputError where a file or package is
+    missing.
     """
     place = {"device": device, "batch_size": settings.batch_size}
     found = load_faces(settings.faces, min_score=settings.min_score, **place)
     return Judge(found, load_gender(settings, device))
 
 
-def load_gender(settings: JudgeSettings, device: str = "auto") -> GenderModel:
+def load_gender(settings: JudgeSettings, device: str = "auto"):
     """Return the model of gender alone; arguments and errors as of :func:`load`."""
     place = {"device": device, "batch_size": settings.batch_size}
     if settings.gender == DLIB:
@@ -99,41 +87,20 @@ def judge(
 ) -> pd.DataFrame:
     """Judge every image of a source's table; what was judged before is read again from ``store``.
 
-    Args:
-        images: Where the images come from.
-        settings: Which models judge, and what counts.
-        store: Where what models see is kept.
-        device: ``auto`` (a GPU if there is one), ``cpu``, ….
-        progress: Whether to show a bar.
-        models: What loads the models, as :func:`load`; it is called when an image must be looked at, not before.
+    ``models`` loads the models, when an image must be looked at; errors as of :func:`load`.
 
     Returns:
-        One row per image, in the table's order: image_id, outcome (one of :data:`OUTCOMES`), gender
-        (``female``, ``male``, ``unsure`` where uncertain, else empty), p_female (0–1, NaN where the gate let
-        nothing pass), n_faces (NaN where not looked for), x0, y0, x1, y1 (the one face, else NaN), image_width,
-        image_height (all in pixels), reason (of unreadable and unrated images), boxes (all faces: x0, y0, x1,
-        y1, x0, …).
-
-    Raises:
-        ParameterError: A model is unknown or cannot be used.
-        MissingInputError: A file or package is not there.
+        One row per image, in the table's order: image_id, outcome (one of :data:`OUTCOMES`), gender (``female``,
+        ``male``, ``unsure`` where uncertain, else empty), p_female (0–1, NaN where the gate let nothing pass), n_faces
+        (NaN where not looked for), x0, y0, x1, y1 (the one face, else NaN), image_width, image_height (all in pixels),
+        reason (of unreadable and unrated images), boxes (all faces: x0, y0, x1, y1, x0, …).
     """
-    ids = images.table["image_id"].astype(object).to_numpy()
-    if settings.gender.startswith(RATINGS):
-        return from_ratings(settings.gender.removeprefix(RATINGS), ids)
-    if not len(ids):
+    if images.table.empty:
         return frame([])
-    ready = Memo(partial(models, settings, device))
-
-    def work(shard: pd.DataFrame) -> pd.DataFrame:
-        batches = read_ahead(images, list(shard["image_id"]), device, settings.batch_size)
-        return frame(row for some, read in batches for row in _look(some, read, ready()))
-
-    bar = {"label": f"judging {images.name}", "progress": progress}
-    seen = store.stage("judgements", inputs_of(images, settings), work).compute(
-        pd.DataFrame({"image_id": ids}), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
+    ready, inputs = partial(models, settings, device), inputs_of(images, settings)
+    return decided(
+        _seen(images, settings, "judgements", inputs, COLUMNS, ready, store, device, progress), settings
     )
-    return decided(seen, settings)
 
 
 def find_faces(
@@ -144,37 +111,50 @@ def find_faces(
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Find the faces of every image of a source's table, and judge nobody; what was looked at before is read again.
+    """Find the faces of every image as :func:`judge` does, and judge nobody: who judges gender need not be there.
 
-    Arguments and errors as of :func:`judge`; who judges gender is not asked, and need not be there.
-
-    Returns:
-        One row per image, in the table's order: image_id, n_faces, x0, y0, x1 and y1 (the one face, else NaN), boxes.
+    Returns a row an image, in the table's order: image_id, n_faces, x0, y0, x1, y1 (the one face, else NaN) and boxes.
     """
-    ids = images.table["image_id"].astype(object).to_numpy()
     columns = ("image_id", "n_faces", *BOX, "boxes")
-    if not len(ids):
+    if images.table.empty:
         return frame([], columns)
     place = {"device": device, "batch_size": settings.batch_size}
-    ready = Memo(partial(load_faces, settings.faces, min_score=settings.min_score, **place))
+
+    def models() -> Judge:
+        return Judge(load_faces(settings.faces, min_score=settings.min_score, **place), None)
+
+    inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_score}
+    inputs["weights"] = files_digest(settings.faces, "detector")
+    return _seen(images, settings, "faces", inputs, columns, models, store, device, progress)
+
+
+def _seen(
+    images: ImageSource,
+    settings: JudgeSettings,
+    stage: str,
+    inputs: dict,
+    columns: Sequence[str],
+    models: Callable[[], Judge],
+    store: Store,
+    device: str,
+    progress: bool,
+) -> pd.DataFrame:
+    """Return what models see in every image of a source, by the keys of a stage."""
+    units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
+    ready = Memo(models)
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         batches = read_ahead(images, list(shard["image_id"]), device, settings.batch_size)
-        return frame(
-            (row for some, read in batches for row in _look(some, read, Judge(ready(), None))), columns
-        )
+        return frame((row for ids, read in batches for row in _look(ids, read, ready())), columns)
 
-    inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_score}
-    stage = store.stage("faces", inputs | {"weights": files_digest(settings.faces, "detector")}, work)
-    bar = {"label": f"faces of {images.name}", "progress": progress}
-    return stage.compute(pd.DataFrame({"image_id": ids}), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar)
+    bar = {"label": f"{stage} of {images.name}", "progress": progress, "gpu": device != "cpu"}
+    return store.stage(stage, inputs, work).compute(units, shard_rows=_SHARD_ROWS, **bar)
 
 
 def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:
     """Return what the models' answers depend on.
 
-    How fast they run is not among it, nor are the limits of face and probability: these decide upon
-    answers that are kept, so that other limits need no other look at the images.
+    Limits of face and probability are not among it: they decide upon answers that are kept. Nor is the speed.
     """
     inputs = settings.model_dump(
         mode="json", exclude={"further", "tone", "batch_size", "threshold", "min_face"}
@@ -270,52 +250,20 @@ def decided(seen: pd.DataFrame, settings: JudgeSettings, people: int | pd.Series
 
 
 def decide(p_female: np.ndarray, threshold: float = 0.9) -> np.ndarray:
-    """Return the genders for probabilities of perceived as female, an object array of the same shape.
+    """Return genders for probabilities of perceived as female, an object array of the same shape.
 
-    ``p_female`` of at least ``threshold`` is female, ``1 - p_female`` of at least ``threshold`` male; anything
-    between is unsure, as is a probability that is missing.
+    At least ``threshold`` is female, ``1 - p_female`` of at least ``threshold`` male, the rest, NaN among it, unsure.
     """
     p_female = np.asarray(p_female, float)
     sure = [p_female >= threshold, 1 - p_female >= threshold]
     return np.select(sure, GENDERS, "unsure").astype(object)
 
 
-def from_ratings(path: str | Path, image_ids: Sequence[str]) -> pd.DataFrame:
-    """Return judgements by raters: each image's majority, as :mod:`biaslab.ratings` resolves it.
-
-    Columns as in :func:`judge`; there are no probabilities and no faces.
-
-    Raises:
-        InputError: The file cannot be read as ratings, or rates one image twice, for example for two models.
-    """
-    ids = pd.Series(image_ids, dtype=object).astype(str)
-    votes = of_votes(ids.map(plain).map(readers.read_ratings(path).votes()).astype(object))
-    return frame(votes.assign(image_id=ids, boxes=[[] for _ in ids]))
-
-
-def of_votes(label: pd.Series) -> pd.DataFrame:
-    """Return outcome, gender and reason for raters' majorities; NaN stands for what the file lacks.
-
-    A majority of female or male is ``judged``; unsure, or a tie, is ``uncertain`` (``reason`` says which); what
-    nobody rated or the file lacks (``reason`` says so) is ``unrated``.
-    """
-    label = label.fillna("not in the file")
-    sure, divided = label.isin(GENDERS), label.isin(("unsure", "tie"))
-    return pd.DataFrame(
-        {
-            "outcome": np.select([sure, divided], [JUDGED, "uncertain"], "unrated"),
-            "gender": label.where(sure, np.where(divided, "unsure", "")),
-            "reason": label.where(~sure & (label != "unrated"), ""),
-        }
-    )
-
-
 def outcomes(judgements: pd.DataFrame, by: Sequence[str], *, confidence: float = 0.95) -> pd.DataFrame:
-    """Count the outcomes of judgements, those that never occur among them.
+    """Count the outcomes of judgements (:func:`judge`, with the columns ``by``), those that never occur among them.
 
-    Judgements are rows as from :func:`judge`, with the columns ``by`` merged in. There is a row for each combination of
-    ``by`` that occurs and each outcome (``unrated`` only where ratings judged): ``by``, outcome, n, n_images (all of
-    the combination), percent (0–100 of n_images), ci_low, ci_high (Wilson).
+    A row for each combination of ``by`` and each outcome (``unrated`` only where ratings judged): ``by``, outcome, n,
+    n_images (of the combination), percent (0–100 of n_images), ci_low, ci_high (Wilson).
     """
     rated = (judgements["outcome"] == "unrated").any()
     names = [o for o in OUTCOMES if o != "unrated" or rated]

@@ -1,8 +1,8 @@
 """Which judges know which pictures: one that knows drawings says nothing about a photograph, and is refused for it.
 
-A source of images says ``drawings`` or ``photographs``, a judge which of them it knows, or ``any``: raters, files of
-what was found elsewhere, and what looks at pixels alone. A model in a folder says it in a file
-(:func:`biaslab.models.registry.pictures`), a judge of another package by ``knows``; all others know photographs.
+A source of images says ``drawings`` or ``photographs``, a judge which of them it knows, or ``any``. A model in a folder
+says it in a file (:func:`biaslab.models.registry.pictures`), a judge of another package by ``knows``; raters, files and
+what looks at pixels alone know any, all others photographs.
 """
 
 from __future__ import annotations
@@ -50,9 +50,8 @@ def of_images(images: ImageSource) -> str:
 
 
 def knows(name: str, kind: str) -> str:
-    """Return which pictures a judge knows: ``drawings``, ``photographs`` or ``any``.
-
-    Raises ParameterError where its folder or package says something else, UnknownNameError where there is no package.
+    """Return which pictures a judge knows: ``drawings``, ``photographs`` or ``any``; errors as its folder or package
+    has.
     """
     if name == WHOLE or name.startswith(RATINGS) or name == instances.TRUTH or instances.is_file(name):
         return registry.ANY
@@ -74,17 +73,10 @@ def knows(name: str, kind: str) -> str:
 
 
 def check(setting: str, name: str, pictures: str, of: str, kind: str = "") -> None:
-    """Refuse a judge that is not named, or that does not know the pictures that it is to look at.
+    """Refuse a judge that is not named, or that does not know the pictures that it is to look at (ParameterError).
 
-    Args:
-        setting: A key of :data:`ROLES`.
-        name: The judge; an empty one is asked for by name.
-        pictures: What it is to look at: ``drawings`` or ``photographs``.
-        of: Whose pictures these are, such as ``the model 'X'``.
-        kind: The kind of model, where a setting names judges of several.
-
-    Raises:
-        ParameterError: It is empty, or knows another kind of pictures.
+    ``setting`` is a key of :data:`ROLES`; ``pictures`` are ``drawings`` or ``photographs``, ``of`` says whose, such as
+    ``the model 'X'``; ``kind`` is the kind of model, where a setting names judges of several.
     """
     role = ROLES[setting]
     if not name:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,7 @@ from biaslab.models import registry
 
 
 def device(name: str):
-    """Return the torch device ``name``; ``"auto"`` is that of :func:`biaslab.ground.processor.accelerator`.
-
-    Raises ParameterError where there is no such device.
-    """
+    """Return the torch device ``name`` (ParameterError where there is none); ``auto`` is a GPU where there is one."""
     import torch
 
     if name == "auto":
@@ -97,11 +96,7 @@ MOST_TOKENS = 10**6
 
 
 def check_sizes(name: str, what: str, sizes: Iterable[Any], most: int = MOST_SIDE) -> None:
-    """Check sizes that a model's configuration gives, so that no image is brought to one that does not fit in memory.
-
-    Raises:
-        ParameterError: One is no whole number from 1 to ``most``.
-    """
+    """Refuse sizes of a model's configuration that are no whole numbers from 1 to ``most`` (ParameterError)."""
     for size in sizes:
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= most:
             raise ParameterError(
@@ -147,10 +142,7 @@ def of_transformers(name: str, kind: str, what: str) -> tuple[str, str]:
 
 
 def detector(name: str, where):
-    """Return an object detector of transformers on the device ``where``, and its processor.
-
-    Raises ParameterError where the name is unknown or of no object detector, or the model lacks weights of one.
-    """
+    """Return an object detector of transformers on a device, and its processor; ParameterError where it is none."""
     import torch
 
     with loading(name, "an object detector"):
@@ -180,10 +172,8 @@ def ready(
 ):
     """Return the model of transformers in a folder, loaded by the class ``auto`` from safetensors, and its processor.
 
-    Raises:
-        ParameterError: It cannot be loaded as ``what``. Or it lacks weights, which transformers draws at random, or,
-            where the ``whole`` of it must be used, has a part that transformers leaves out: then it was trained for
-            something else. The message ends with ``fix``.
+    Raises ParameterError, which ends with ``fix``, where it cannot be loaded as ``what``, lacks weights (transformers
+    draws them at random), or, where the ``whole`` of it must be used, has a part that transformers leaves out.
     """
     import transformers
 
@@ -204,15 +194,83 @@ def ready(
 
 
 def finite_words(name: str, type_):
-    """Return what a model that writes is watched by: an InputError where a token's score is not finite.
-
-    Tokens that it must not write have a score below all numbers. ``type_`` is the type that it computes in.
-    """
+    """Return what stops a model that writes, with an InputError, where a token's score is not finite."""
     from transformers import LogitsProcessor, LogitsProcessorList
 
+    # Tokens that it must not write have a score below all numbers.
     class Watch(LogitsProcessor):
         def __call__(self, input_ids, scores):
             finite.checked(scores[~scores.isneginf()], name, type_)
             return scores
 
     return LogitsProcessorList([Watch()])
+
+
+# -- from images of any size to what a model takes ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """A resize to height and width, a crop in the middle, and a normalisation of values 0 to 1 of each channel.
+
+    It runs on whole batches, on the model's device; on a CPU within a level of 255 of Pillow's (rounding).
+    """
+
+    size: tuple[int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    interpolation: str = "bicubic"
+    """``bicubic`` or ``bilinear``, both without aliasing."""
+    squash: bool = False
+    """Whether images are brought to the size at once; otherwise the shorter side is, and the rest is cut."""
+    shorter: int = 0
+    """Pixels of the shorter side before the cut, where that is more than the size; 0 stands for the size."""
+    one_by_one: Callable | None = None
+    """A preprocessing of one PIL image that is not of this kind; then it is used, image by image."""
+
+    @classmethod
+    def of_open_clip(cls, settings: dict, transform: Callable) -> Pixels:
+        """Return the preprocessing that ``model.visual.preprocess_cfg`` asks for; ``transform`` is open_clip's own."""
+        size, mode = settings["size"], settings.get("resize_mode") or "shortest"
+        size = (size, size) if isinstance(size, int) else tuple(size)
+        kind = settings.get("interpolation") or "bicubic"
+        plain = kind in ("bicubic", "bilinear") and (
+            mode == "squash" or (mode == "shortest" and size[0] == size[1])
+        )
+        own = None if plain else transform
+        mean, std = tuple(settings["mean"]), tuple(settings["std"])
+        return cls(size, mean, std, kind, mode == "squash", one_by_one=own)
+
+    def __call__(self, images: Sequence[np.ndarray], device, dtype):
+        """Return ``(images, 3, height, width)`` on ``device`` for images of one shape."""
+        import torch
+        from torchvision.transforms import InterpolationMode
+        from torchvision.transforms import functional as tv
+
+        if self.one_by_one is not None:
+            from PIL import Image
+
+            return torch.stack([self.one_by_one(Image.fromarray(i)) for i in images]).to(device, dtype)
+        batch = _stacked(images, device).to(device, non_blocking=True).permute(0, 3, 1, 2)
+        if self.shorter or tuple(batch.shape[-2:]) != self.size:
+            how = InterpolationMode(self.interpolation)
+            target = list(self.size) if self.squash else [self.shorter or self.size[0]]
+            batch = tv.resize(batch, target, interpolation=how, antialias=True)
+            batch = tv.center_crop(batch, list(self.size))
+        # One multiplication and one addition: value / 255, less the mean, over the deviation.
+        mean, std = (torch.tensor(v, device=device).view(1, -1, 1, 1) for v in (self.mean, self.std))
+        return batch.to(torch.float32).mul_(1 / (255 * std)).sub_(mean / std).to(dtype)
+
+
+def _stacked(images: Sequence[np.ndarray], device):
+    """Return images of one shape as one uint8 tensor in main memory, ready for a quick way to ``device``."""
+    import torch
+
+    if device.type == "cpu":
+        return torch.from_numpy(np.stack(images))
+    # Page-locked memory reaches a GPU several times faster; one thread alone could not fill it as fast.
+    out = torch.empty((len(images), *images[0].shape), dtype=torch.uint8, pin_memory=device.type == "cuda")
+    rows = out.numpy()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(np.copyto, rows, images))
+    return out

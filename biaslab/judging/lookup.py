@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,15 +30,12 @@ from biaslab.models.repositories import Located, Repository
 
 
 def look_up(name: str, kind: str) -> list[Located]:
-    """Return the models behind the name of a judge; none where it is a file, or needs no weights.
+    """Return the models behind the name of a judge, as the settings have it; none where it is a file, or needs no
+    weights.
 
-    Args:
-        name: As the settings have it.
-        kind: A key of :data:`biaslab.models.registry.HUB`; of what has a prefix, that decides.
-
-    Raises:
-        ParameterError, InputError, UnknownNameError: It is not to be had, or is of another kind.
-        MissingInputError: A package or a file is not there.
+    ``kind`` is a key of :data:`biaslab.models.registry.HUB`; of what has a prefix, that decides. Raises ParameterError,
+    InputError or UnknownNameError where it is not to be had or of another kind, MissingInputError where a package or a
+    file is not there.
     """
     if name in (WHOLE, TRUTH, NONE):
         return []
@@ -66,7 +63,9 @@ def look_up(name: str, kind: str) -> list[Located]:
         return [repositories.look_up(name, kind).with_weights()]
     if kind == "clip" or (kind == "tagger" and grounded.of_open_clip(name)):
         return [look_up_clip(name)]
-    return [_KINDS[kind](repositories.look_up(name, kind, features.find(name) if kind == "features" else ""))]
+    repository = repositories.look_up(name, kind, features.find(name) if kind == "features" else "")
+    _check_kind(repository)
+    return [repository.with_weights()]
 
 
 def _check_file(name: str) -> None:
@@ -86,67 +85,35 @@ def _check_file(name: str) -> None:
         raise fairface.not_converted(path)
 
 
-def _detector(repository: Repository) -> Located:
-    from transformers.models.auto import modeling_auto
-
-    known = modeling_auto.MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES
-    repositories.check_type(repository, known, "object detector", registry.HUB["detector"][1])
-    return repository.with_weights()
-
-
-def _segmenter(repository: Repository) -> Located:
-    from transformers.models.auto import modeling_auto as auto
-
-    # Of what is in both, as its class is loaded.
-    known = {
-        **auto.MODEL_FOR_UNIVERSAL_SEGMENTATION_MAPPING_NAMES,
-        **auto.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES,
-    }
-    if repository.kind == "masks":
-        known = {*known, *auto.MODEL_FOR_MASK_GENERATION_MAPPING_NAMES}
-    repositories.check_type(repository, known, "segmenter", registry.HUB[repository.kind][0])
-    return repository.with_weights()
-
-
-def _grounding(repository: Repository) -> Located:
-    from transformers.models.auto import modeling_auto as auto
-
-    known = auto.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING_NAMES
-    repositories.check_type(
-        repository, known, "detector that is asked about words", registry.HUB["grounding"][0]
-    )
-    return repository.with_weights()
-
-
-def _tagger(repository: Repository) -> Located:
-    from transformers.models.auto import modeling_auto as auto
-
-    known = {"florence2", *auto.MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES}
-    repositories.check_type(repository, known, "tagger", registry.HUB["tagger"][0])
-    return repository.with_weights()
-
-
-def _blip(repository: Repository) -> Located:
-    blip.check_config(repository)
-    return repository.with_weights()
-
-
-def _features(repository: Repository) -> Located:
-    if "config.json" not in repository.files:
-        raise ParameterError(features.no_config(repository.name))
-    return repository.with_weights()
-
-
-_KINDS: Mapping[str, Callable[[Repository], Located]] = {
-    "detector": _detector,
-    "segmenter": _segmenter,
-    "masks": _segmenter,
-    "grounding": _grounding,
-    "tagger": _tagger,
-    "vqa": _blip,
-    "captioner": _blip,
-    "features": _features,
+# Kind of model -> the tables of transformers (model_type to class, the later the stronger) that have it, what errors
+# call it, and which of the kind's examples they name.
+_MAPPINGS = {
+    "detector": (("OBJECT_DETECTION",), "object detector", 1),
+    "segmenter": (("UNIVERSAL_SEGMENTATION", "SEMANTIC_SEGMENTATION"), "segmenter", 0),
+    "masks": (("UNIVERSAL_SEGMENTATION", "SEMANTIC_SEGMENTATION", "MASK_GENERATION"), "segmenter", 0),
+    "grounding": (("ZERO_SHOT_OBJECT_DETECTION",), "detector that is asked about words", 0),
+    "tagger": (("ZERO_SHOT_IMAGE_CLASSIFICATION",), "tagger", 0),
 }
+
+
+def _check_kind(repository: Repository) -> None:
+    """Refuse a repository whose configuration is of no model of its kind (ParameterError)."""
+    kind = repository.kind
+    if kind in ("vqa", "captioner"):
+        blip.check_config(repository)
+    elif kind == "features":
+        if "config.json" not in repository.files:
+            raise ParameterError(features.no_config(repository.name))
+    else:
+        from transformers.models.auto import modeling_auto as auto
+
+        mappings, what, example = _MAPPINGS[kind]
+        known: Mapping | set = {}
+        for name in mappings:
+            known |= getattr(auto, f"MODEL_FOR_{name}_MAPPING_NAMES")
+        # Of these, models that were saved as something else do, too.
+        known = {"tagger": {*known, "florence2"}, "masks": set(known)}.get(kind, known)
+        repositories.check_type(repository, known, what, registry.HUB[kind][example])
 
 
 def check_faces(located: Located) -> None:

@@ -26,9 +26,7 @@ _ARCHITECTURE_AND_TAG = re.compile(r"[^/\\:]{2,}:[^/\\:]+")
 def files_digest(name: str, kind: str) -> str:
     """Return a digest of the files behind the name of a model; of the name where there are none here.
 
-    Raises:
-        ParameterError: The name is unknown, or no installed package brings such a judge.
-        MissingInputError: The package that brings the model has lost its weights.
+    Raises ParameterError where the name is unknown, MissingInputError where a package has lost its weights.
     """
     if name.startswith(PLUGIN):
         return plugins.digest(name)

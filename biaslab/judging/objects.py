@@ -1,7 +1,6 @@
 """Find objects of given classes in images, with any object-detection model of transformers.
 
-Every query of the detector is kept that sees one of the classes at all: rules with thresholds of their own decide
-later upon what is stored.
+Every query that sees one of the classes at all is kept: rules with thresholds decide later upon what is stored.
 """
 
 from __future__ import annotations
@@ -35,18 +34,15 @@ def detect(
     device: str = "auto",
     progress: bool = True,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Find objects in every image of a source's table; images that were looked at before are read from ``store``.
+    """Find objects in every image of a source's table, as :func:`biaslab.judging.judge.judge` looks at them.
 
-    Args:
-        images, store, device, progress: As for :func:`biaslab.judging.judge.judge`.
-        name: A folder or hub name of a transformers object-detection model, or an embedded one.
-        classes: The classes, and by what other names a model may know each.
+    ``classes`` are the classes, and by what other names a model may know each.
 
     Returns:
         The detections, one row a query whose best class scores at least :data:`LEAST`, best first in each image:
         image_id, label (the best class), score (0–1), left, top, right, bottom (0–1 of width and height), and
-        ``p_<class>`` for each class (0–1). And the images: image_id, outcome (empty, ``unreadable`` or ``blocked``)
-        and reason.
+        ``p_<class>`` for each class (0–1). And the images: image_id, outcome (empty, ``unreadable`` or ``blocked``) and
+        reason.
 
     Raises:
         ParameterError: The model is unknown or no object detector, or it does not know one of the classes.
@@ -78,7 +74,6 @@ def detect(
     kept = store.stage("objects", inputs, work).compute(
         units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
-    # Of no images at all there is not even a column.
     kept = kept.reindex(columns=["image_id", "outcome", "reason", "found"])
     found = [np.asarray(values, np.float32).reshape(-1, len(columns)) for values in kept["found"]]
     parted = [(values[:, len(BOX) :], values[:, : len(BOX)]) for values in found]
@@ -107,10 +102,7 @@ def table(
 
 
 def columns(known: Mapping, classes: Mapping[str, Sequence[str]], name: str) -> list[int]:
-    """Return the number of each class among the labels of an object detector, its ``id2label``.
-
-    Raises ParameterError where it does not know one of them.
-    """
+    """Return the number of each class among a detector's ``id2label``; ParameterError where it does not know one."""
     labels, found = {_folded(str(v)): int(k) for k, v in known.items()}, []
     for one, others in classes.items():
         there = [labels[folded] for folded in map(_folded, (one, *others)) if folded in labels]
@@ -124,10 +116,7 @@ def columns(known: Mapping, classes: Mapping[str, Sequence[str]], name: str) -> 
 
 
 class Detector:
-    """An object-detection model of transformers, asked about given classes; what else it sees does not count.
-
-    Arguments and errors as for :func:`detect`; ``batch_size`` is images at a time, 0 finds it.
-    """
+    """A detector of transformers, asked about given classes; arguments and errors as for :func:`detect`."""
 
     def __init__(
         self, name: str, classes: Mapping[str, Sequence[str]], *, device: str = "auto", batch_size: int = 0
@@ -141,8 +130,7 @@ class Detector:
     def look(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``.
 
-        Boxes are left, top, right and bottom, 0–1 of the image's width and height. Images of one size go together.
-        Raises InputError where a number is not finite.
+        Boxes are left, top, right and bottom, 0–1 of width and height. Raises InputError where a number is not finite.
         """
         return self._batches.run(images, self._same_size)
 

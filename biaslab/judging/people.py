@@ -1,13 +1,10 @@
 """Judge the people of an image one by one, by position: who is where, and which gender each is perceived as.
 
-An image must show as many faces as people were asked for, side by side. They are ordered from left to right, each
-person is cut out so that no other's face is seen, and judged as :mod:`biaslab.judging.judge` judges a picture of one
-person. Where an image does not show that, all its people have a labelled reason instead of a gender. Whether the
-people stand in the order asked for is looked at apart: an open_clip model compares every person with the texts of
-all phrases, and of the ways to put phrases to people (two for two people, six for three) the best fits.
-
-Order and gender are not independent judgements of a model that has learned stereotypes: a CLIP model for which a
-nurse is a woman is surer of the order where the nurse looks like one.
+An image must show as many faces as people were asked for, side by side. From left to right each person is cut out so
+that no other's face is seen, and judged as :mod:`biaslab.judging.judge` judges a picture of one. Where an image does
+not show that, all its people have a labelled reason. Whether they stand in the order asked for is looked at apart: an
+open_clip model compares every person with the texts of all phrases, and the best way to put phrases to people counts.
+That is not independent of gender: a CLIP model is surer of a nurse's place where the nurse looks like a woman.
 
 Source: paired paper, section 3.2 (people told apart by position) and C.2 (what goes wrong).
 """
@@ -23,11 +20,11 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.ground.errors import ParameterError
 from biaslab.judging import judge as alone
 from biaslab.judging.faces import Face
 from biaslab.judging.fairface import cut_out
-from biaslab.judging.judge import BOX, NUMBERS, RATINGS, Judge, JudgeSettings
+from biaslab.judging.judge import BOX, NUMBERS, Judge, JudgeSettings
 from biaslab.judging.plugins import Person
 from biaslab.judging.words import RIGHT, SWAPPED, UNCLEAR
 from biaslab.judging.zero_shot import ZeroShot
@@ -35,23 +32,17 @@ from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
 from biaslab.models.images import ImageSource, Unreadable
 
-MOST_PEOPLE = 5
-"""People that may be asked for in one image: there are 120 ways to put five phrases to five people."""
-FACE_SHARE = 0.3
-"""Share of the height of the square cut out for a person that the face's box takes: it shows head and shoulders, as
-a picture of one person does."""
-FACE_HEIGHT = 0.43
-"""Where in that square the middle of the face is, from 0 (top) to 1. From half-way to the next face, and beyond the
-image, the last column or row is repeated. Roles are looked for in another square: as wide as the person's part of the
-image (up to half-way to the next face), the face as high in it."""
+# Of the square cut out for a person, the share of its height that the face's box takes (it shows head and shoulders, as
+# a picture of one person does), and where the middle of the face is, from 0 (top) to 1. Where the square leaves the
+# person's part of the image, the last column or row is repeated.
+FACE_SHARE, FACE_HEIGHT = 0.3, 0.43
 SHARED = 0.1
 """Faces are ``overlapping`` where two boxes share more than this part of the narrower one's columns: they cover each
 other, or stand one above the other, and left and right are not clear."""
 ROLE_TEXT = "a photo of a/an [OCCUPATION]"
 """What a person is compared with to see who is who; ``a/an [OCCUPATION]`` becomes the phrase asked for."""
 ROLE_THRESHOLD = 0.99
-"""Least probability of an order for it to count as ``right`` or ``swapped``. It is high because somebody of neither
-phrase, or the same one twice, can still look a little more like one order."""
+"""Least probability of an order for it to count: somebody of neither phrase can look a little more like one order."""
 COLUMNS = ("image_id", "position", "outcome", "gender", *NUMBERS, "reason", "role", "role_p")
 _SEEN = ("image_id", "position", "people", "outcome", *NUMBERS, "reason", "role_p", "role_other")
 _SHARD_ROWS = 1024
@@ -67,37 +58,26 @@ def judge_people(
     progress: bool = True,
     models: Callable[[JudgeSettings, str], Judge] = alone.load,
 ) -> pd.DataFrame:
-    """Judge everyone whom images were to show; what was judged before is read again.
+    """Judge everyone whom images were to show, as :func:`biaslab.judging.judge.judge` does for one person.
 
-    Where one person is asked for, the outcome is :func:`biaslab.judging.judge.judge`'s, but that several faces are
-    ``too_many_faces``. The limit ``min_face`` is a share of the image's height and, where n people are asked for,
-    of an n-th of its width.
-
-    ``asked`` says whom to look for: image_id, position (1 is the leftmost), phrase (as the prompt says it, such as
-    ``carpenter manager``); one row per person. Other arguments are as for one person.
+    Where one person is asked for, several faces are ``too_many_faces``. ``min_face`` is a share of the image's height
+    and, of n people asked for, of an n-th of its width. ``asked`` has a row a person: image_id, position (1 is the
+    leftmost), phrase (as the prompt says it, such as ``carpenter manager``).
 
     Returns:
         One row per row of ``asked``, in its order: image_id, position, outcome (one of
-        :data:`biaslab.judging.words.OUTCOMES_OF_PEOPLE`), gender (``female``, ``male``, ``unsure`` where uncertain,
-        else empty), p_female (0–1, NaN where nobody was judged),
-        n_faces (in the whole image), x0, y0, x1, y1 (this person's face, NaN where it is not clear whose is whose),
-        image_width, image_height (all in pixels), reason (of unreadable images, and why roles could not be looked
-        for), role (of the whole image: ``right``, ``swapped``: in another order, ``unclear``, or empty where it was
-        not looked for: one person, the same phrase for all, no open_clip model, or words that it does not know),
-        role_p (0–1: the probability of the order asked for among all orders, NaN where not looked for).
+        :data:`biaslab.judging.words.OUTCOMES_OF_PEOPLE`), gender, p_female, n_faces (in the whole image), x0, y0, x1,
+        y1 (this person's face, NaN where it is not clear whose is whose), image_width, image_height, reason (also why
+        roles could not be looked for), role (of the whole image: ``right``, ``swapped``, ``unclear``, or empty where it
+        was not
+        looked for: one person, one phrase, no open_clip model, unknown words), role_p (0–1: of the order asked for
+            among all orders, NaN where not looked for).
 
     Raises:
-        InputError: ``asked`` lacks a column, names an image that the source does not have, or positions that are
-            not 1, 2, … up to :data:`MOST_PEOPLE`.
-        ParameterError, MissingInputError: As for :func:`biaslab.judging.judge.judge`.
+        InputError: ``asked`` names an image that the source does not have.
+        ParameterError, MissingInputError: As for one person.
     """
-    if settings.gender.startswith(RATINGS):
-        raise ParameterError(
-            f"gender is {settings.gender!r}: raters judge people without a look at the images. Read the file with "
-            "biaslab.ratings.person_ratings, or name a model of gender."
-        )
-    by_image = check_asked(asked)
-    if not by_image:
+    if not (by_image := phrases_of(asked)):
         return alone.frame([], COLUMNS)
     phrases = [json.dumps(told) for told in by_image.values()]
     ready = Memo(partial(models, settings, device))
@@ -117,33 +97,11 @@ def judge_people(
     return _decided(seen.set_index(["image_id", "position"]).loc[order].reset_index(), settings)
 
 
-def check_asked(asked: pd.DataFrame, *, most: int = MOST_PEOPLE) -> dict[str, list[str]]:
-    """Return whom each image is to show, as in :func:`judge_people`: the phrases from left to right, by image id.
-
-    Raises:
-        InputError: A column or a phrase is missing, or the positions of an image are not 1, 2, … up to ``most``.
-    """
-    for column in ("image_id", "position", "phrase"):
-        if column not in asked:
-            raise InputError(
-                f"The people asked for have no column {column!r}; give image_id, position, phrase."
-            )
-    by_image: dict[str, list[tuple]] = {}
-    for image_id, position, phrase in asked[["image_id", "position", "phrase"]].itertuples(index=False):
-        said = "" if pd.isna(phrase) else " ".join(str(phrase).split())
-        if not said:
-            raise InputError(
-                f"Image {image_id!r} has no phrase at position {position}; say whom it asks for, such as 'nurse'."
-            )
-        by_image.setdefault(str(image_id), []).append((position, said))
-    for image_id, told in by_image.items():
-        given = [position for position, _ in told]
-        if set(given) != set(range(1, len(given) + 1)) or len(given) > most:
-            raise InputError(
-                f"Image {image_id!r} asks for people at positions {', '.join(map(repr, given))}; positions are whole "
-                f"numbers: 1 (the leftmost), 2, … without a gap, each once, at most {most}."
-            )
-    return {image_id: [said for _, said in sorted(told)] for image_id, told in by_image.items()}
+def phrases_of(asked: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the phrases of each image from left to right, by image id."""
+    whole = asked.assign(image_id=asked["image_id"].astype(str))
+    phrases = whole.sort_values("position", kind="stable").groupby("image_id")["phrase"].agg(list)
+    return {image_id: phrases[image_id] for image_id in whole["image_id"].unique()}
 
 
 def judge_people_images(
@@ -153,10 +111,7 @@ def judge_people_images(
     judges: Judge,
     settings: JudgeSettings,
 ) -> pd.DataFrame:
-    """Judge people of images in memory, all at once: one row per image and person, in order, as :func:`judge_people`.
-
-    ``phrases`` are those of each image, from left to right.
-    """
+    """Judge people of images in memory: a row an image and person; ``phrases`` are each image's, from left to right."""
     return _decided(alone.frame(_look(image_ids, phrases, images, judges), _SEEN), settings)
 
 
@@ -187,8 +142,12 @@ def _look(
         for row, (face, part), phrase in zip(out[k], placed, phrases[k], strict=True):
             row.update(zip(BOX, face[:4], strict=True))
             asked.append(Person(images[k], face[:4], face.landmarks, row["position"], len(placed), phrase))
-            if answers is None:
-                shown.append(_shown(images[k], face, part, judges.gender, len(placed)))
+            if answers is None and judges.gender.sees == "face":
+                shown.append(cut_out(images[k], face[:4], part))
+            elif answers is None:
+                side = getattr(judges.gender, "side", 0)
+                one = len(placed) == 1
+                shown.append(images[k] if one else head_and_shoulders(images[k], face, part, side=side))
             of.append(row)
     if answers and asked:
         for row, (p, reason) in zip(of, answers(asked), strict=True):
@@ -205,17 +164,9 @@ def _look(
     return list(chain.from_iterable(out))
 
 
-def _shown(image: np.ndarray, face: Face, part: tuple[int, int], gender, people: int) -> np.ndarray:
-    """Return what a model of gender is shown of a person."""
-    if gender.sees == "face":
-        return cut_out(image, face[:4], part)
-    return image if people == 1 else head_and_shoulders(image, face, part, side=getattr(gender, "side", 0))
-
-
 def gate(faces: Sequence[Face], people: int) -> str:
-    """Return why the people of an image are not judged: ``""`` where each of the ``people`` has a face and a side.
-
-    Otherwise it is ``"no_face"``, ``"one_face"`` (fewer than people), ``"too_many_faces"`` or ``"overlapping"``.
+    """Return why the people of an image are not judged: ``no_face``, ``one_face`` (fewer than people),
+    ``too_many_faces`` or ``overlapping``; ``""`` where each has a face and a side.
     """
     if len(faces) != people:
         return "no_face" if not faces else "one_face" if len(faces) < people else "too_many_faces"
@@ -228,10 +179,10 @@ def gate(faces: Sequence[Face], people: int) -> str:
 
 
 def parts(faces: Sequence[Face], width: int) -> list[tuple[int, int]]:
-    """Return each person's columns of an image, the first and the one after the last.
+    """Return each person's columns of an image, the first and the one after the last; faces as :func:`gate` lets them
+    pass.
 
-    They end half-way between two faces, or where the other's face begins if boxes share columns. Faces are given from
-    left to right, none of them overlapping (:func:`gate`).
+    They end half-way between two faces, or where the other's face begins if boxes share columns.
     """
     ends, starts = [], [0]
     for left, right in pairwise(faces):
@@ -247,8 +198,7 @@ def head_and_shoulders(
 ) -> np.ndarray:
     """Return the square around a face that shows what a picture of that person alone would, ``uint8 (side, side, 3)``.
 
-    Beyond the person's columns ``within`` (:func:`parts`) the last one is repeated; a side of 0 leaves the pixels as
-    they are cut.
+    Beyond the columns ``within`` the last one is repeated; a side of 0 leaves the pixels as they are cut.
     """
     size = max(1, round((face.y1 - face.y0) / FACE_SHARE))
     left = round((face.x0 + face.x1) / 2 - size / 2)
@@ -257,10 +207,9 @@ def head_and_shoulders(
 
 
 def wider(image: np.ndarray, face: Face, within: tuple[int, int], *, side: int = 0) -> np.ndarray:
-    """Return the square that is as wide as a person's part of the image: what is worn and held, beside the face.
+    """Return the square as wide as a person's part of the image, at most as high as that: what is worn and held, too.
 
-    Arguments and result as for :func:`head_and_shoulders`. Nothing is repeated: where the image is lower than the
-    part is wide, the square is as high as the image.
+    Arguments and result as for :func:`head_and_shoulders`; nothing is repeated.
     """
     height, (first, last) = image.shape[0], within
     size = min(height, last - first)
@@ -320,9 +269,8 @@ def _unknown(texts: dict[str, str], classifier: ZeroShot) -> dict[str, str]:
 def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
     """Return the probability that people stand as asked, and of the likeliest other order, each 0–1.
 
-    An order's logit is the sum of the logits of each person with the phrase at that place; what all people share,
-    such as the background, is in every sum and decides nothing. Phrases that occur twice make fewer orders. Logits are
-    of people from left to right by phrases in the order asked for, ``(n, n)``.
+    An order's logit is the sum of those of each person with the phrase at that place; what all share decides nothing.
+    Logits are of people from left to right by phrases in the order asked for, ``(n, n)``.
     """
     n = len(phrases)
     sums = {

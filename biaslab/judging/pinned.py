@@ -1,7 +1,6 @@
 """Small networks in ONNX under names of their own, each known by its SHA-256: of an installed package, or of the hub.
 
-ONNX is no pickle and runs no code; whatever else a file of that name holds is refused. A package is not imported for
-its file: what it imports, or pins, does not matter here.
+ONNX is no pickle and runs no code; another file of that name is refused. A package is not imported for its file.
 """
 
 from __future__ import annotations
@@ -21,20 +20,19 @@ from biaslab.models.repositories import Located, Repository
 
 
 class Pinned(NamedTuple):
-    """A file that a name stands for."""
+    """A file that a name stands for, as a model of a kind (:func:`biaslab.models.registry.resolve`).
+
+    It is at ``path`` of the folder ``module`` that a ``package`` on PyPI installs, and where ``on_hub`` (owner, name
+    and commit) is not empty at the top of that repository.
+    """
 
     kind: str
-    """Which kind of model it is, as for :func:`biaslab.models.registry.resolve`."""
     package: str
-    """The package on PyPI that has it, with its version."""
     module: str
-    """The folder that this installs."""
     path: str
-    """Where it is there."""
     size: int
     sha256: str
     on_hub: str = ""
-    """Owner, name and commit on the hub, where that has it at its top; empty where it has not."""
 
     @property
     def install(self) -> str:
@@ -73,9 +71,8 @@ def known(name: str, kind: str) -> Pinned | None:
 def look_up(name: str) -> Located:
     """Return where the file of a name in :data:`PINNED` is: in its package where that is installed, else on the hub.
 
-    Raises:
-        ParameterError: What is there is another file.
-        MissingInputError: OpenCV, which runs it, is not installed; or the package is not, and the hub does not give it.
+    Raises ParameterError where what is there is another file, MissingInputError where OpenCV, which runs it, or the
+    file is not to be had.
     """
     if find_spec("cv2") is None:
         raise _without_opencv(name)

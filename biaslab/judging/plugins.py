@@ -1,26 +1,21 @@
 """Judges that other packages bring, found by the entry points ``biaslab.judges``.
 
 A package declares ``[project.entry-points."biaslab.judges"]`` with ``name = "module:factory"``; the setting
-``judging.gender: plugin:name`` or ``plugin:name:ARGUMENT`` then calls
-``factory(ARGUMENT, device=…, batch_size=…)``. What it returns is asked about people, whom the gate has let pass, by one
-of two methods:
+``judging.gender: plugin:name`` or ``plugin:name:ARGUMENT`` calls ``factory(ARGUMENT, device=…, batch_size=…)``. What it
+returns is asked about people whom the gate has let pass, by ``judge(people)``, which returns an :class:`Answer` to each
+:class:`Person`, or by ``p_female(images)``, which returns a probability of each picture (``NaN`` where there is none),
+whole or of faces as ``sees`` says (``image`` or ``face``). ``judging.tone: plugin:name`` asks ``tones(people)``
+instead, which returns a :class:`Tone` of each.
 
-- ``judge(people)`` takes :class:`Person` and returns an :class:`Answer` to each: a gender, ``unclear``, or nothing
-  with a reason;
-- ``p_female(images)`` takes pictures, whole or of faces as ``sees`` says (``image`` or ``face``), and returns a
-  probability of each, ``NaN`` where there is none.
-
-The setting ``judging.tone: plugin:name`` asks ``tones(people)`` instead, which returns a :class:`Tone` of each.
-
-The factory may have attributes: ``knows`` says which pictures its judge knows (``drawings``, ``photographs``, where
-there is none, or ``any``), and ``files(ARGUMENT)`` returns the files and folders that its answers depend on, such as
-weights: their content is part of the keys of results.
+The factory may have ``knows``, which says which pictures its judge knows (``drawings``, ``photographs`` where there is
+none, or ``any``), and ``files(ARGUMENT)``, which returns the files and folders, such as weights, whose content is part
+of the keys of results.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -42,40 +37,42 @@ _SEES = ("image", "face")
 
 
 class Person(NamedTuple):
-    """Somebody in an image whom a judge is asked about."""
+    """Somebody in an image, ``uint8 (height, width, 3)`` RGB, whom a judge is asked about.
+
+    The face's box is left, top, right and bottom in pixels, and all of the image where no face was looked for; its
+    points, x and y, are in the detector's own order. The position counts from the left, beginning with 1, among the
+    people that the prompt asks for; the phrase says who stands there, such as ``carpenter``, where it asks for several.
+    """
 
     image: np.ndarray
-    """The whole image, ``uint8 (height, width, 3)`` RGB."""
     box: tuple[float, float, float, float]
-    """The face: left, top, right and bottom in pixels; all of the image where no face was looked for."""
     landmarks: tuple[tuple[float, float], ...] = ()
-    """Points of the face in pixels, x and y, where the detector has them, in its own order."""
     position: int = 1
-    """From the left, beginning with 1."""
     people: int = 1
-    """How many the prompt asks for."""
     phrase: str = ""
-    """How the prompt says who stands there, such as ``carpenter``; empty where one person is asked for."""
+
+
+def whole(image: np.ndarray) -> Person:
+    """Return whoever an image shows, whose face is all of it."""
+    return Person(image, (0.0, 0.0, float(image.shape[1]), float(image.shape[0])))
 
 
 class Answer(NamedTuple):
-    """What a judge says of somebody."""
+    """What a judge says of somebody: ``female``, ``male``, ``unclear``, or empty where it says nothing, and why.
+
+    Without a probability of perceived as female, 0 to 1, its word is taken for sure.
+    """
 
     gender: str
-    """As perceived: ``female``, ``male``, ``unclear``, or empty where it says nothing."""
     p_female: float | None = None
-    """The probability of perceived as female, 0 to 1, where it has one; else its word is taken for sure."""
     reason: str = ""
-    """Why it is unclear, or says nothing."""
 
 
 class Tone(NamedTuple):
-    """What a judge says of somebody's skin tone."""
+    """What a judge says of a skin tone: on the Monk scale, from 1 (light) to 10 (dark), or nothing, and why."""
 
     tone: float | None
-    """On the Monk scale, a whole number from 1 (light) to 10 (dark), or nothing."""
     reason: str = ""
-    """Why it says nothing."""
 
 
 def _named(name: str) -> tuple[metadata.EntryPoint, str]:
@@ -85,13 +82,11 @@ def _named(name: str) -> tuple[metadata.EntryPoint, str]:
 
 
 def digest(name: str) -> str:
-    """Return a digest of what stands behind a name: package, version, the factory's module, and the files it declares.
+    """Return a digest of what stands behind a name: package, version, the factory's module, the files that it declares,
+    and one that the argument names.
 
-    A file that the argument names counts as well.
-
-    Raises:
-        ParameterError: The module of the entry point, or a file, is not there.
-        UnknownNameError: No installed package brings such a judge.
+    Raises ParameterError where the module or a file is not there, UnknownNameError where no package brings such a
+    judge.
     """
     point, argument = _named(name)
     whole = hashlib.sha256(f"{closure.brought(point)} {argument} ".encode())
@@ -134,9 +129,7 @@ def _told(name: str) -> Iterator[None]:
 def knows(name: str) -> str:
     """Return which pictures a judge knows, as its factory's attribute ``knows`` says; photographs where it has none.
 
-    Raises:
-        ParameterError: The factory cannot be had, or says something else.
-        UnknownNameError: No installed package brings such a judge.
+    Raises ParameterError where the factory cannot be had, or says something else, else as :func:`digest`.
     """
     point, _ = _named(name)
     with loading(name, "a judge"):
@@ -149,15 +142,11 @@ def knows(name: str) -> str:
     return told
 
 
-def load(name: str, *, device: str, batch_size: int) -> CheckedJudge:
-    """Return the judge that a name means, whose answers are checked.
+def load(name: str, *, device: str, batch_size: int) -> CheckedJudge | AnsweringJudge:
+    """Return the judge that a name means, whose answers are checked; a batch size of 0 leaves it to the judge.
 
-    Of ``device`` and ``batch_size`` the judge makes what it will; a size of 0 leaves it to the judge.
-
-    Raises:
-        ParameterError: It cannot be had, or is no judge.
-        InputError: Its factory fails.
-        UnknownNameError: No installed package brings such a judge.
+    Raises ParameterError where it cannot be had or is no judge, InputError where its factory fails, else as
+    :func:`digest`.
     """
     point, model = _model(name, device, batch_size)
     if callable(getattr(model, "judge", None)):
@@ -173,11 +162,11 @@ def load(name: str, *, device: str, batch_size: int) -> CheckedJudge:
 def load_tones(name: str, *, device: str, batch_size: int) -> ToneJudge:
     """Return the judge of skin tone that a name means, whose answers are checked; arguments and errors as of `load`."""
     point, model = _model(name, device, batch_size)
-    if not callable(getattr(model, "tones", None)):
-        raise ParameterError(
-            f"{name} is no judge of skin tone: what {point.value} returns needs `tones(people)`."
-        )
-    return ToneJudge(name, model)
+    if callable(getattr(model, "tones", None)):
+        return ToneJudge(name, model)
+    raise ParameterError(
+        f"{name} is no judge of skin tone: what {point.value} returns needs `tones(people)`."
+    )
 
 
 def _model(name: str, device: str, batch_size: int) -> tuple[metadata.EntryPoint, object]:
@@ -189,27 +178,33 @@ def _model(name: str, device: str, batch_size: int) -> tuple[metadata.EntryPoint
         return point, factory(argument, device=device, batch_size=batch_size)
 
 
-class ToneJudge:
-    """A judge of another package that is asked about the skin tone of people."""
+class _Asked:
+    """A judge of another package, whose answers are checked: an InputError where it fails, or they are of no form."""
 
     def __init__(self, name: str, model) -> None:
         self._name, self._model = name, model
+        self.sees: str = getattr(model, "sees", "image")
+        if hasattr(model, "side"):
+            self.side = model.side
+
+    def _answers(self, kind: type, ask: Callable, people: Sequence[Person]) -> list:
+        with _told(self._name):
+            answers = [kind(*answer) for answer in ask(people)]
+        if len(answers) != len(people):
+            raise InputError(
+                f"{self._name} gives {len(answers)} answers about {len(people)} people; it must give one each."
+            )
+        return answers
+
+
+class ToneJudge(_Asked):
+    """A judge of another package that is asked about the skin tone of people."""
 
     def tones(self, people: Sequence[Person]) -> list[tuple[float, str]]:
-        """Return for each the tone on the Monk scale, 1 to 10 (NaN where nothing is said), and a reason where none is.
+        """Return for each the tone on the Monk scale, 1 to 10 (NaN where nothing is said), and why there is none."""
+        return [self._read(*answer) for answer in self._answers(Tone, self._model.tones, people)]
 
-        Raises InputError where the judge fails, or gives another number of answers, or answers of another form.
-        """
-        with _told(self._name):
-            found = [Tone(*answer) for answer in self._model.tones(people)]
-        if len(found) != len(people):
-            raise InputError(
-                f"{self._name} gives {len(found)} answers about {len(people)} people; it must give one each."
-            )
-        return [self._read(answer) for answer in found]
-
-    def _read(self, answer: Tone) -> tuple[float, str]:
-        tone, reason = answer
+    def _read(self, tone: float | None, reason: str) -> tuple[float, str]:
         if tone is None or tone != tone:
             return float("nan"), str(reason) or "the judge says nothing"
         if isinstance(tone, bool) or tone not in range(1, 11):
@@ -219,67 +214,48 @@ class ToneJudge:
         return float(tone), ""
 
 
-class CheckedJudge:
-    """A judge of another package whose answers are probabilities, one an image, or an error."""
-
-    def __init__(self, name: str, model) -> None:
-        self.sees: str = getattr(model, "sees", "image")
-        self._name, self._model = name, model
-        if hasattr(model, "side"):
-            self.side = model.side
+class CheckedJudge(_Asked):
+    """A judge of another package whose answers are probabilities, one an image."""
 
     def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the probability of perceived as female, ``float64 (images,)``, 0 to 1; NaN where there is none.
-
-        Raises InputError where the judge fails, or gives another number of answers, or other numbers.
-        """
+        """Return the probability of perceived as female, ``float64 (images,)``, 0 to 1; NaN where there is none."""
         with _told(self._name):
-            found = np.asarray(self._model.p_female(images), dtype=float)
-        if found.shape != (len(images),):
+            p = np.asarray(self._model.p_female(images), dtype=float)
+        if p.shape != (len(images),):
             raise InputError(
-                f"{self._name} gives answers of shape {found.shape} to {len(images)} images; it must give one each."
+                f"{self._name} gives answers of shape {p.shape} to {len(images)} images; it must give one each."
             )
-        wrong = found[(found < 0) | (found > 1)]
-        if len(wrong):
+        if len(wrong := p[(p < 0) | (p > 1)]):
             raise InputError(f"{self._name} gives {wrong[0]:g}; a probability lies from 0 to 1.")
-        return found
+        return p
 
 
-class AnsweringJudge(CheckedJudge):
+class AnsweringJudge(_Asked):
     """A judge of another package that is asked about people."""
 
     def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the probability for whoever whole images show, as :meth:`answers`."""
-        people = [Person(image, (0.0, 0.0, float(image.shape[1]), float(image.shape[0]))) for image in images]
-        return np.array([p for p, _ in self.answers(people)], float)
+        return np.array([p for p, _ in self.answers([whole(image) for image in images])], float)
 
     def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
         """Return for each the probability of perceived as female (NaN where nothing is said), and a reason.
 
         A gender without a probability counts as sure, ``unclear`` as even.
-
-        Raises InputError where the judge fails, or gives another number of answers, or answers of another form.
         """
-        with _told(self._name):
-            found = [Answer(*answer) for answer in self._model.judge(people)]
-        if len(found) != len(people):
-            raise InputError(
-                f"{self._name} gives {len(found)} answers about {len(people)} people; it must give one each."
-            )
-        return [self._read(answer) for answer in found]
+        return [self._read(*answer) for answer in self._answers(Answer, self._model.judge, people)]
 
-    def _read(self, answer: Answer) -> tuple[float, str]:
-        gender, p, reason = answer
-        if gender not in (*GENDERS, UNCLEAR, ""):
-            allowed = ", ".join(map(repr, (*GENDERS, UNCLEAR, "")))
-            raise InputError(f"{self._name} answers {gender!r}; an answer is one of {allowed}.")
+    def _read(self, gender: str, p: float | None, reason: str) -> tuple[float, str]:
+        sure = {GENDERS[0]: 1.0, GENDERS[1]: 0.0, UNCLEAR: 0.5, "": float("nan")}
+        if gender not in sure:
+            raise InputError(
+                f"{self._name} answers {gender!r}; an answer is one of {', '.join(map(repr, sure))}."
+            )
         if p is not None and not 0 <= p <= 1:
             raise InputError(f"{self._name} gives {p:g}; a probability lies from 0 to 1.")
         if not gender:
-            return float("nan"), str(reason) or "the judge says nothing"
-        sure = {GENDERS[0]: 1.0, GENDERS[1]: 0.0, UNCLEAR: 0.5}[gender]
+            return sure[gender], str(reason) or "the judge says nothing"
         if p is None or gender == UNCLEAR:
-            return sure, str(reason)
+            return sure[gender], str(reason)
         if (p >= 0.5) != (gender == GENDERS[0]):
             raise InputError(
                 f"{self._name} answers {gender!r} with a probability of {p:g} of being seen as female."

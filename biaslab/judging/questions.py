@@ -1,6 +1,5 @@
-"""What models that look at an image are asked about it, and what their answers mean: texts alone.
-
-Source: paired paper, appendix D, Table 8.
+"""What models that look at an image are asked about it, and what their answers mean (paired paper, appendix D, Table
+8).
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ def question(phrase: str, position: int, people: int) -> str:
 def read_answer(text: str) -> tuple[str, str]:
     """Return ``female``, ``male`` or ``unsure`` for an answer, and why it is unsure.
 
-    Words decide, whole and in any case: those of the lexicons ``gender_words`` and ``gender_pronouns``, "feminine",
-    "masculine" and a few more. An answer with words of one gender is that gender. With words of both, of neither,
-    or with a word that denies ("not a man") it is ``unsure``: nothing is guessed.
+    Words decide, whole and in any case: of the lexicons ``gender_words`` and ``gender_pronouns``, and a few more. With
+    words of both genders, of neither, or with one that denies ("not a man") it is ``unsure``.
     """
     words = re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)?", plain(text).casefold().replace("’", "'"))
     # "the woman's", "he's": what stands before the apostrophe; "isn't" stays whole.

@@ -1,8 +1,7 @@
 """Instances by any segmenter of transformers that says of each pixel what it shows.
 
 Each connected region of a class is an instance: one that another object cuts in two is two of them, and two that touch
-are one. Stuff, such as a wall, is one instance however many regions it has. What a segmenter of this kind cannot tell
-apart, one that is asked with boxes can (:mod:`biaslab.judging.grounded`).
+are one. Stuff, such as a wall, is one instance however many regions it has.
 """
 
 from __future__ import annotations
@@ -46,14 +45,8 @@ def folded(name: str) -> str:
 class Segmenter:
     """A semantic segmenter of transformers (SegFormer, …), or one of Mask2Former's kind; ``background`` is no object.
 
-    Args:
-        name: An embedded model, a folder or a hub name. An entry ``stuff`` of its configuration lists labels that are
-            stuff.
-        thresholds: ``area`` and ``stuff`` count.
-        device: As for :func:`biaslab.judging.loaded.device`.
-
-    Raises:
-        ParameterError: The model is unknown, no segmenter, or lacks weights of one.
+    Of ``thresholds`` ``area`` and ``stuff`` count, and of the model's configuration an entry ``stuff`` that lists
+    labels. Raises ParameterError where the model is unknown, no segmenter, or lacks weights of one.
     """
 
     def __init__(self, name: str, thresholds: Thresholds, *, device: str = "auto") -> None:
@@ -71,9 +64,8 @@ class Segmenter:
         self._batches = loaded.Batches(self._device)
 
     def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
-        """Return the instances of each image, ``uint8 (height, width, 3)`` RGB; images of one size go together.
-
-        Raises InputError where a number is not finite.
+        """Return the instances of each image, ``uint8 (height, width, 3)`` RGB; InputError where a number is not
+        finite.
         """
         return self._batches.run(images, self._same_size)
 
@@ -103,14 +95,10 @@ def regions(
 ) -> list[Instance]:
     """Return each connected region of a class as an instance, but for ``background`` (pixels touch at corners, too).
 
-    Args:
-        classes: The class of each pixel, ``int (height, width)``.
-        probabilities: Its probability there, ``(height, width)`` of 0–1; an instance has their mean.
-        labels: The name of each class.
-        area: Smallest share of the image that a region must have to count, 0–1.
-        stuff: Names of classes of which all regions together are one instance.
-
-    Raises ParameterError where a class has no name.
+    ``classes`` is the class of each pixel, ``int (height, width)``, ``probabilities`` its probability there (0–1; an
+    instance has their mean), ``labels`` the name of each class, ``area`` the least share of the image of a region that
+    counts, ``stuff`` the classes of which all regions are one instance. Raises ParameterError where a class has no
+    name.
     """
     from scipy import ndimage
 

@@ -1,7 +1,4 @@
-"""How alike pairs of images are: in their pixels' structure, or to networks; each pair is looked at once.
-
-Source: triplets paper, section 4.1.3.
-"""
+"""How alike pairs of images are, in their pixels' structure or to networks (triplets paper, section 4.1.3)."""
 
 from __future__ import annotations
 
@@ -36,18 +33,14 @@ def compare(
 ) -> pd.DataFrame:
     """Return how alike pairs of images are; pairs that were compared before are read from ``store``.
 
-    An image of several pairs is read and seen once where they stand close to one another.
-
-    Args:
-        images, store, device, progress: As for :func:`biaslab.judging.judge.judge`.
-        pairs: Columns first and second: ids of images.
-        by: ``pixels``, ``resnet``, ``clip``, ``dino`` or ``split_product``.
-        name: The network: of ``clip`` as for :class:`biaslab.judging.zero_shot.ZeroShot`, of the others as for
-            :func:`biaslab.judging.features.find`; empty for the paper's.
+    An image of several pairs is read and seen once where they stand close to one another. ``pairs`` has ids of images
+    as first and second; ``by`` is a key of :data:`METRICS`; ``name`` the network: of ``clip`` as for
+    :class:`biaslab.judging.zero_shot.ZeroShot`, of others as for :func:`biaslab.judging.features.find`, empty for the
+    paper's.
 
     Returns:
-        Columns first, second, metric (those of :data:`METRICS`), value (cosines and ``ssim`` -1 to 1, ``diff_pix`` in
-        %) and reason (why there is none: what is wrong with an image, or that two are of different sizes).
+        Columns first, second, metric, value (cosines and ``ssim`` -1 to 1, ``diff_pix`` in %) and reason (why there is
+        none: what is wrong with an image, or that two are of different sizes).
 
     Raises:
         UnknownNameError: Images are not compared by that.
@@ -83,10 +76,7 @@ def network(by: str, name: str) -> str:
 
 
 def weights(by: str, name: str) -> str:
-    """Return a digest of the weights of a network, as :func:`network` names it, without loading it.
-
-    Raises ParameterError where the name is unknown, or what it names cannot be used.
-    """
+    """Return a digest of a network's weights, as :func:`network` names it; ParameterError where it cannot be used."""
     if by == "pixels":
         return ""
     return files_digest(name, "clip") if by == "clip" else registry.digest(features.find(name))

@@ -2,33 +2,25 @@
 
 How a colour is read off a face:
 
-1. Points are laid evenly over an ellipse that takes the middle ``MIDDLE`` of the box in each direction, so that
-   hair, ears and background stay out and large and small faces weigh the same.
+1. Points are laid evenly over an ellipse that takes the middle ``MIDDLE`` of the box in each direction: hair, ears and
+   background stay out, and large and small faces weigh the same.
 2. Of a drawing, whose skin is one even colour, it is the points' median in CIELAB; three times, points farther than
-   ``NEAR`` from it (Euclidean, so eyes, brows, lips, beard and glasses) are put aside and the median is taken of the
-   rest. It counts where at least ``LEAST_SHARE`` of the points are near it and it can be skin: yellow to red in hue,
-   or nearly grey as very light and very dark skin is.
-3. Of a photograph, whose skin shade and gloss spread over many colours, it is the median of the points that have the
-   colour of skin: red to yellow in hue, and not grey.
+   ``NEAR`` from it (eyes, brows, lips, beard, glasses) are put aside. It counts where at least ``LEAST_SHARE`` of the
+   points are near it and it can be skin: yellow to red in hue, or nearly grey as very light and very dark skin is.
+3. Of a photograph it is the median of the points that have the colour of skin: red to yellow in hue, and not grey.
 
-What cannot be read has a reason instead of a tone. Of any image: it has no colour (grey, or one colour in many
-lightnesses, as sepia). Of photographs besides: coloured light, where nothing about the face is grey and all leans
-towards one colour; less than half of either side, of the top or of the bottom has the colour of skin, as under a mask
-or behind a camera, or the colour is stronger than skin's, as of much that is drawn; and mixed light, where two
-halves of the face read more than ``MOST_APART`` tones apart.
+What cannot be read has a reason instead. Of any image: it has no colour (grey, or one hue, as sepia). Of photographs
+besides: coloured light, where nothing about the face is grey and all leans towards one colour; less than half of a side
+has the colour of skin, as under a mask, or the colour is stronger than skin's, as of much that is drawn; and mixed
+light, where two halves of the face read more than ``MOST_APART`` tones apart.
 
-The rule knows no lightness on purpose. Rules for skin in RGB or YCrCb that DALL-Eval's appendix compares (such as
-R > 95 and R - G > 15) refuse the lightest and the darkest Monk tones outright. For the same reason halves are compared
-in tones: the same shade on light and on dark skin is the same number of stops, but hides less of a dark tone. Tone and
-angle are those of :mod:`biaslab.measures.skin_tone`.
-
-What is seen is skin under the light of the picture. DALL-Eval takes the light out with TRUST's albedo (section
-4.2.3, Table 18), a model of its own; here nothing does.
+The rule knows no lightness on purpose: rules in RGB or YCrCb that DALL-Eval's appendix compares (such as R > 95) refuse
+the lightest and the darkest Monk tones. What is seen is skin under the light of the picture; DALL-Eval takes the light
+out with TRUST's albedo (section 4.2.3, Table 18), a model of its own.
 
 On 2,000 faces of rendered pairs of 64 pixels' height, whose light varies by 7 % in each channel and from 0.84 to 1.06
-in strength, 66 % of tones are exact and 96 % within one. Without error in reading, the lit colours themselves give
-69 % and 95 %. Tones 2 to 4 are told apart worst (18 to 49 % exact): a little yellow in the light moves their angle by
-a tone. Tone 1 is seen 0.7 tones too dark.
+in strength, 66 % of tones are exact and 96 % within one; the lit colours themselves give 69 % and 95 %. Tones 2 to 4
+are told apart worst (18 to 49 % exact), and tone 1 is seen 0.7 tones too dark.
 """
 
 from __future__ import annotations
@@ -38,8 +30,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from biaslab.ground.errors import InputError
-from biaslab.judging import plugins
+from biaslab.judging import kinds, plugins
 from biaslab.judging.plugins import Person
 from biaslab.judging.words import NOT_READ, PIXELS, TONE_BY_PIXELS
 from biaslab.keep.engine import Memo
@@ -85,17 +76,16 @@ def face_tones(
 
     Args:
         images: ``uint8 (height, width, 3)`` RGB of any sizes; :class:`Unreadable` where there is none.
-        boxes: Faces as x0, y0, x1, y1 in pixels, shape (faces, 4); NaN (one is enough) where no face is known.
-            What lies beyond the image is cut off.
+        boxes: Faces as x0, y0, x1, y1 in pixels, (faces, 4); NaN where no face is known. The image cuts them off.
         of: For each face the index of its image.
         pictures: What the images are: ``photographs`` or ``drawings``.
 
     Returns:
-        One row per face: tone (Monk scale, 1 light to 10 dark), angle (ITA in degrees, CIELAB), red, green, blue
-        (the skin's colour, 0–255), share (0–1 of the points in the middle that it rests on), reason (empty, or
-        why the numbers are missing: ``no face``, ``unreadable``, ``face too small``, ``no colour``, ``not the colour
-        of skin``; of drawings ``no even colour``; of photographs ``coloured light``, ``mixed light``. Where points
-        were looked at, colour and share are there).
+        One row per face: tone (Monk scale, 1 light to 10 dark), angle (ITA in degrees, CIELAB), red, green, blue (the
+            skin's colour, 0–255), share (0–1 of the points that it rests on), reason (empty, or why numbers are
+            missing: ``no face``, ``unreadable``, ``face too small``, ``no colour``, ``not the colour of skin``; of
+            drawings ``no even colour``; of photographs ``coloured light``, ``mixed light``. Where points were looked
+            at, colour and share are there).
     """
     boxes, of = np.asarray(boxes, float), np.asarray(of, int)
     reason = np.where(np.isnan(boxes).any(axis=1), "no face", "").astype(object)
@@ -173,10 +163,7 @@ def _without_colour(lab: np.ndarray) -> bool:
 
 
 def _lit(lab: np.ndarray, face: np.ndarray) -> bool:
-    """Return whether all beside a face (points, 3) leans one way, as under coloured light, as may the face (3,).
-
-    A blue wall behind a face of skin's colour is no blue light: there the face would be blue, or nearly grey.
-    """
+    """Return whether all beside a face (points, 3) leans one way, as under coloured light, as may the face (3,)."""
     beside = lab[lab[:, 0] > 25, 1:]
     if len(beside) < 150:
         return False
@@ -242,19 +229,15 @@ def _masked_median(values: np.ndarray, use: np.ndarray) -> np.ndarray:
 def judge_of(images: ImageSource, name: str = "") -> str:
     """Return what reads skin tones off images where the settings name ``name``.
 
-    Where they name nothing, pixels do of drawings, whose skin is one even colour, and nothing does of photographs:
-    :data:`biaslab.judging.words.TONE_ON_PHOTOGRAPHS` says why.
+    Where they name nothing, pixels do of drawings, and nothing does of photographs
+    (:data:`biaslab.judging.words.TONE_ON_PHOTOGRAPHS` says why).
     """
-    return name or (PIXELS if _pictures(images) == registry.DRAWINGS else NOT_READ)
+    return name or (PIXELS if kinds.of_images(images) == registry.DRAWINGS else NOT_READ)
 
 
 def called(judge: str) -> str:
     """Return what a judge of skin tone is called in tables: ``tone by pixels``, its name, or ``none``."""
     return TONE_BY_PIXELS if judge == PIXELS else judge
-
-
-def _pictures(images: ImageSource) -> str:
-    return getattr(images, "pictures", registry.PHOTOGRAPHS)
 
 
 def judge_skin_tones(
@@ -268,29 +251,18 @@ def judge_skin_tones(
 ) -> pd.DataFrame:
     """Return the skin tone of people whose faces are known; what was looked at before is read again.
 
-    Args:
-        images: Where the images come from.
-        people: One row per person: image_id, x0, y0, x1, y1 (the face in pixels, NaN where there is none), as
-            people's judges return them; position and phrase where they have them.
-        name: What reads it: ``pixels``, ``none``, ``plugin:NAME`` (:meth:`biaslab.judging.plugins.ToneJudge.tones`),
-            or empty (:func:`judge_of`).
-        store: Where what was read is kept.
-        device: For a judge of another package.
-        progress: Whether to show a bar.
+    ``people`` has a row a person: image_id, x0, y0, x1, y1 (the face in pixels, NaN where there is none), position and
+    phrase where known. ``name`` is what reads it: ``pixels``, ``none``, ``plugin:NAME``, or empty (:func:`judge_of`).
 
     Returns:
-        image_id, position (where ``people`` has it), the columns of :func:`face_tones` and judge (as
-        :func:`called`), one row per row of ``people`` in its order. What is not read has the reason ``not read``;
-        a judge of another package gives tones and reasons alone.
+        image_id, position (where ``people`` has it), the columns of :func:`face_tones` and judge (as :func:`called`),
+        one row per row of ``people`` in its order. What is not read has the reason ``not read``; a judge of another
+        package gives tones and reasons alone.
 
     Raises:
-        InputError: A column is missing, an image is not in the source's table, or the judge fails.
-        ParameterError: The judge cannot be had.
-        UnknownNameError: No installed package brings such a judge.
+        InputError: An image is not in the source's table, or the judge fails.
+        ParameterError, UnknownNameError: The judge cannot be had.
     """
-    for column in ("image_id", *_BOX):
-        if column not in people:
-            raise InputError(f"The people have no column {column!r}; give image_id and {', '.join(_BOX)}.")
     judge = judge_of(images, name)
     names = [c for c in ("image_id", "position") if c in people]
     # A judge of another package is told who is asked about; pixels are the same whoever it is.
@@ -307,7 +279,10 @@ def _looked_at(
     images: ImageSource, units: pd.DataFrame, judge: str, store: Store, device: str, progress: bool
 ):
     """Return the columns of :func:`face_tones` for units, by pixels or by a judge of another package."""
-    pictures, ready = _pictures(images), Memo(lambda: plugins.load_tones(judge, device=device, batch_size=0))
+    pictures, ready = (
+        kinds.of_images(images),
+        Memo(lambda: plugins.load_tones(judge, device=device, batch_size=0)),
+    )
 
     def look(shard: pd.DataFrame) -> pd.DataFrame:
         of, ids = pd.factorize(shard["image_id"])

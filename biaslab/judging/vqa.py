@@ -1,8 +1,7 @@
 """Perceived gender of each person by visual question answering: BLIP or BLIP-2, asked about the whole image; captions.
 
-The questions are the paper's; the answer is free text, and words in it decide (:mod:`biaslab.judging.questions`). The
-paper finds that such a judge agrees with people on images of one person and hardly at all on images of two (Table 9):
-it is here so that this can be measured, not as the judge of choice.
+Words in the free answer decide (:mod:`biaslab.judging.questions`). The paper finds that such a judge agrees with people
+on images of one person and hardly at all on images of two (Table 9): it is here so that this can be measured.
 
 Source: paired paper, appendix D, Table 8; BLIP-2's form of a question is that of its authors.
 """
@@ -16,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.judging import blip, judge, people
-from biaslab.judging.questions import WHERE, question, read_answer
+from biaslab.judging.questions import question, read_answer
 from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
 from biaslab.models import registry as named
@@ -33,25 +32,21 @@ _AT_A_TIME = 64  # images read and encoded at once
 
 
 def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **how: Any) -> pd.DataFrame:
-    """Judge the people of images by asking about each; what was asked before is read again from ``store``.
+    """Judge the people of images by asking about each; what was asked before is read again.
 
-    Args:
-        images, how: As for :func:`ask_about`.
-        asked: Whom the prompts ask for: image_id, position (1 is the leftmost), phrase; one row per person, up to
-            three to an image.
-        name: ``vqa:`` and a hub name or folder of a BLIP model for questions or of a BLIP-2 model.
+    ``asked`` has a row a person: image_id, position (1 is the leftmost, up to 3), phrase. ``name`` is ``vqa:`` and a
+    hub name or folder of a BLIP model for questions or of a BLIP-2 model; ``how`` is as for :func:`ask_about`.
 
     Returns:
-        One row per row of ``asked``, in its order, with the columns of people's judges (:data:`COLUMNS`): outcome
-        is ``judged``, ``uncertain`` (``reason`` says what the answer lacks), ``unreadable`` or ``blocked``; answer
-        is the model's own text. No face is looked for and no probability is given: the columns about both are NaN,
-        and ``role`` is empty.
+        One row per row of ``asked``, in its order, with :data:`COLUMNS`: outcome is ``judged``, ``uncertain``
+        (``reason`` says what the answer lacks), ``unreadable`` or ``blocked``; answer is the model's own text. Columns
+        about faces and probabilities are NaN, and ``role`` is empty.
 
     Raises:
-        InputError: A column is missing, an image is not in the source's table, or positions are not 1 to 3.
+        InputError: An image is not in the source's table.
         ParameterError: As for :func:`ask_about`.
     """
-    told = people.check_asked(asked, most=max(WHERE))
+    told = people.phrases_of(asked)
     ids = asked["image_id"].astype(str).astype(object)
     rows = list(zip(ids, asked["position"].astype(int), strict=True))
     units = pd.DataFrame({"image_id": ids.to_numpy(object)})
@@ -81,16 +76,11 @@ def ask_about(
     unit: str = "questions",
     kind: str = "vqa",
 ) -> pd.DataFrame:
-    """Put questions to images; what was asked before is read again from ``store``.
+    """Put questions to images, as :func:`biaslab.judging.judge.judge` looks at them: each is encoded once for questions
+    that lie together.
 
-    An image is encoded once for all the questions about it that lie together.
-
-    Args:
-        images, store, device, progress: As for :func:`biaslab.judging.judge.judge`.
-        units: image_id and question, in an order that keeps an image's questions together.
-        name: As for :func:`judge_people_vqa`.
-        unit: What progress counts.
-        kind: Of the model: ``vqa`` or ``captioner``.
+    ``units`` has image_id and question; ``unit`` is what progress counts, ``kind`` the model's: ``vqa`` or
+    ``captioner``.
 
     Returns:
         One row per row of ``units``, in its order: image_id, outcome (empty where asked, ``unreadable`` or
@@ -128,16 +118,11 @@ def ask_about(
 def describe(
     images: ImageSource, image_ids: list[str], name: str, *, store: Store, **more: Any
 ) -> pd.DataFrame:
-    """Return what images show in a sentence of a captioning model; what was said before is read again from ``store``.
-
-    The model is a BLIP for captions or a BLIP-2, by hub name or folder; ``more``, and errors, are as for
+    """Return what images show in a sentence of a BLIP for captions or a BLIP-2; ``more`` and errors as of
     :func:`ask_about`.
 
-    Returns:
-        One row per image of ``image_ids``, in order: image_id, outcome (empty where described, ``unreadable`` or
-        ``blocked``), reason, caption.
-
-    Source: dalleval paper, section 4.3, which takes VL-T5 fine-tuned on COCO.
+    One row per image of ``image_ids``, in order: image_id, outcome (empty where described, ``unreadable`` or
+    ``blocked``), reason, caption. Source: dalleval paper, section 4.3, which takes VL-T5 fine-tuned on COCO.
     """
     units = pd.DataFrame({"image_id": image_ids, "question": ""}, dtype=object)
     said = ask_about(images, units, name, store=store, kind="captioner", unit="images", **more)

@@ -1,7 +1,4 @@
-"""Zero-shot classification by any open_clip model: which of several texts fits an image best.
-
-Probabilities are the softmax over the texts of the model's own scale times the cosine of image and text.
-"""
+"""Zero-shot classification by any open_clip model: which of several texts fits an image best."""
 
 from __future__ import annotations
 
@@ -12,14 +9,13 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from biaslab.ground import finite
 from biaslab.ground.errors import ParameterError, loading, name_help
 from biaslab.judging import loaded
-from biaslab.judging.pixels import Pixels
+from biaslab.judging.loaded import Pixels
 from biaslab.judging.words import GENDER_TEXTS
 from biaslab.models import registry, repositories
 from biaslab.models.repositories import Located, Repository
@@ -37,12 +33,9 @@ class ZeroShot:
     """An open_clip model, its preprocessing and its tokenizer; ``side`` is how many pixels a side it takes.
 
     Args:
-        name: A judge that an installed package brings; a folder with ``open_clip_config.json`` and safetensors;
-            ``ARCHITECTURE:TAG`` as open_clip lists them (``ViT-L-14:openai``); or a hub name (``owner/name``) in
-            open_clip's format.
-        device: ``"auto"``, ``"cpu"``, ``"cuda"``, …
-        dtype: ``"auto"`` (float32 on a CPU, float16 on a GPU), ``"float32"``, ``"bfloat16"`` or
-            ``"float16"``: that of the image tower; texts and products are float32.
+        name: A model that an installed package brings; a folder with ``open_clip_config.json`` and safetensors;
+            ``ARCHITECTURE:TAG`` as open_clip lists them; or a hub name in open_clip's format.
+        device, dtype: As of :mod:`biaslab.judging.loaded`; the type is that of the image tower, texts are float32.
         batch_size: Images at a time; 0 finds it.
 
     Raises:
@@ -54,23 +47,12 @@ class ZeroShot:
 
         where = loaded.device(device)
         with loading(name, "an open_clip model"), tempfile.TemporaryDirectory() as place:
-            parts = _parts(name)
-            _lay_out(parts, Path(place))
-            made, _, transform = open_clip.create_model_and_transforms(
-                f"local-dir:{place}", pretrained_text=False, device=where, **parts.options
+            options = _lay_out(Path(place), *_parts(name))
+            model, _, transform = open_clip.create_model_and_transforms(
+                f"local-dir:{place}", pretrained_text=False, device=where, **options
             )
             words = open_clip.get_tokenizer(f"local-dir:{place}")
-        self._start(name, made, transform, words, dtype, batch_size)
-
-    @classmethod
-    def of(cls, model, transform, tokenizer, *, dtype: str = "auto", batch_size: int = 0) -> ZeroShot:
-        """Return the zero-shot classifier of an open_clip model that is loaded already, on its device."""
-        made = cls.__new__(cls)
-        made._start(type(model).__name__, model, transform, tokenizer, dtype, batch_size)
-        return made
-
-    def _start(self, name: str, model, transform, tokenizer, dtype: str, batch_size: int) -> None:
-        self.name, self._model, self._tokenizer = name, model.eval(), tokenizer
+        self.name, self._model, self._tokenizer = name, model.eval(), words
         self._device = next(model.parameters()).device
         self._dtype = loaded.dtype(dtype, self._device)
         self._batches = loaded.Batches(self._device, batch_size)
@@ -83,11 +65,7 @@ class ZeroShot:
         self._texts: dict[str, np.ndarray] = {}
 
     def probabilities(self, images: Sequence[np.ndarray], texts: Sequence[str]) -> np.ndarray:
-        """Return how well each text fits each image, ``float32 (images, texts)``; each row adds up to 1.
-
-        Images are ``uint8 (height, width, 3)`` RGB, of any sizes; texts two or more that exclude one another. Errors as
-        in :meth:`image_embeddings` and :meth:`text_embeddings`.
-        """
+        """Return the softmax over texts of :meth:`logits`, ``float32 (images, texts)``."""
         logits = self.logits(images, texts)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
@@ -95,16 +73,14 @@ class ZeroShot:
     def logits(self, images: Sequence[np.ndarray], texts: Sequence[str]) -> np.ndarray:
         """Return the model's scale times the cosine of each image and text, ``float64 (images, texts)``.
 
-        Arguments and errors as in :meth:`probabilities`.
+        Images are ``uint8 (height, width, 3)`` RGB of any sizes. Errors as in :meth:`image_embeddings`,
+        :meth:`text_embeddings`.
         """
         cosines = self.image_embeddings(images) @ self.text_embeddings(texts).T
         return finite.checked(self._scale * cosines.astype(np.float64), self.name, "float32")
 
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the images' embeddings, ``float32 (images, dimensions)``, of length 1.
-
-        Raises InputError where a number is not finite (``float16`` is too small for this model).
-        """
+        """Return embeddings, ``float32 (images, dimensions)``, of length 1; InputError where one is not finite."""
         found = self._batches.run(images, self._same_size)
         return np.stack(found) if found else self.text_embeddings(["a photo"])[:0]
 
@@ -118,8 +94,8 @@ class ZeroShot:
     def text_embeddings(self, texts: Sequence[str]) -> np.ndarray:
         """Return the texts' embeddings, ``float32 (texts, dimensions)``, of length 1; each is computed once.
 
-        Raises ParameterError where a text is empty or holds a word that the model's tokenizer does not know, InputError
-        where a number is not finite.
+        Raises ParameterError where a text is empty or holds a word that the tokenizer does not know, InputError where a
+        number is not finite.
         """
         import torch
 
@@ -171,8 +147,7 @@ class ZeroShotGender:
 def look_up(name: str) -> Located:
     """Return the files of an open_clip model by its name, as for :class:`ZeroShot`; no weights are fetched.
 
-    Raises:
-        ParameterError, MissingInputError: It is not to be had, is no open_clip model, or has no safetensors.
+    Raises ParameterError, MissingInputError where it is not to be had, is no open_clip model, or has no safetensors.
     """
     if tagged := _tagged(name):
         return tagged[0]
@@ -199,20 +174,12 @@ def _located(found: Repository) -> Located:
     return found.with_weights([*known, *there][:1] or patterns)
 
 
-class _Parts(NamedTuple):
-    """What a model is made from, all of it looked through."""
-
-    config: dict
-    """As :data:`_CONFIG` has it."""
-    weights: Path
-    words: Path | None
-    """The folder of its tokenizer; None where open_clip has it."""
-    options: dict
-    """Of open_clip, for the model."""
+# What a model is made from, all of it fetched and looked through: its configuration, file of weights, folder of the
+# tokenizer (None where open_clip has it), and options of open_clip.
+_Parts = tuple[dict, Path, Path | None, dict]
 
 
 def _parts(name: str) -> _Parts:
-    """Return what a model of ours is made from, fetched where it is on the hub."""
     if tagged := _tagged(name):
         return _of_tag(name, *tagged)
     where = registry.resolve(name, "clip")
@@ -227,11 +194,10 @@ def _parts(name: str) -> _Parts:
         )
     if text.get("hf_model_name"):
         text["hf_model_name"] = str(folder.absolute())
-    return _Parts(config, folder / located.weights[0], folder, {})
+    return config, folder / located.weights[0], folder, {}
 
 
 def _of_tag(name: str, located: Located, options: dict) -> _Parts:
-    """Return what ``ARCHITECTURE:TAG`` is made from; fetched at commits, and looked through."""
     import open_clip
 
     config = open_clip.get_model_config(name.partition(":")[0])
@@ -244,24 +210,25 @@ def _of_tag(name: str, located: Located, options: dict) -> _Parts:
         )
     if text.get("hf_model_name"):
         text["hf_model_name"] = str(registry.fetched(text["hf_model_name"], ()))
-    return _Parts({"model_cfg": config}, weights, words, options)
+    return {"model_cfg": config}, weights, words, options
 
 
 def _has_words(repository: Repository) -> bool:
     return not set(registry.TOKENIZERS).isdisjoint(repository.files)
 
 
-def _lay_out(parts: _Parts, place: Path) -> None:
+def _lay_out(place: Path, config: dict, weights: Path, words: Path | None, options: dict) -> dict:
     """Put what open_clip is to read into a folder, and nothing else: it chooses among what it finds."""
-    (place / _CONFIG).write_text(json.dumps(parts.config), encoding="utf-8")
-    links = {_FIRST[0]: parts.weights}
-    for pattern in registry.CONFIGURATIONS if parts.words else ():
-        links |= {file.name: file for file in parts.words.glob(pattern) if file.name != _CONFIG}
+    (place / _CONFIG).write_text(json.dumps(config), encoding="utf-8")
+    links = {_FIRST[0]: weights}
+    for pattern in registry.CONFIGURATIONS if words else ():
+        links |= {file.name: file for file in words.glob(pattern) if file.name != _CONFIG}
     for name, file in links.items():
         try:
             (place / name).symlink_to(file.absolute())
         except OSError:  # Links need rights on Windows.
             shutil.copyfile(file, place / name)
+    return options
 
 
 def _tagged(name: str) -> tuple[Located, dict] | None:

@@ -8,41 +8,33 @@ like women or men, x_i of them like women.
 1. **Is there bias?** Exact two-sided binomial tests of one half, corrected by Holm's method: one family for the aspect
    as a whole (people who look like their stereotype, of all) and each group (women, of all), another for identities.
    They take people as independent. Where the model leans nowhere and they are, the aspect or a group is called biased
-   in 3 % of samples; where every image shows one woman and one man, who fit or do not fit together, in 8 to 9 %. Tests
-   of identities add 3 % with 40 people each, none with 6. So a verdict is weak evidence, and what a mitigation did is
-   judged by the scores. An identity may need a guideline if the aspect, its group or its own count differs from one
-   half. It is called biased only where that guideline is another than it has, in the direction of its own share as
-   step 2 has it.
-2. **How large is an identity's share?** Few people are seen of each, so its share is drawn to its group's mean m by a
-   beta-binomial model: shares of identities scatter about m with variance rho m (1 - m). By moments (Kleinman 1973),
-   with p_i = x_i / n_i and N = sum n_i,
+   in 3 % of samples; where every image shows one woman and one man, in 8 to 9 %. Tests of identities add 3 % with 40
+   people each, none with 6. An identity may need a guideline if the aspect, its group or its own count differs from one
+   half. It is called biased only where that guideline is another than it has.
+2. **How large is an identity's share?** It is drawn to its group's mean m by a beta-binomial model, in which shares
+   scatter about m with variance rho m (1 - m). By moments (Kleinman 1973), with p_i = x_i / n_i and N = sum n_i,
 
        rho = [sum n_i (p_i - m)² / (m (1 - m)) - sum (1 - n_i / N)] / sum (1 - n_i / N) (n_i - 1),   within 0 to 1,
        shrunk p_i = m + n_i rho / (1 + (n_i - 1) rho) (p_i - m),
 
-   the posterior mean. In it the chance errors of p_i are already weighed, so that correcting by it is right on average.
+   the posterior mean: correcting by it is right on average.
 3. **How often is the other gender told?** Let p > 1/2 be the shrunk share of the gender in excess and c the share of
-   told people who look as told, counted as if ten people had looked so before: 1, as long as none were told. Told in
-   a share q of the prompts,
+   told people who look as told, counted as if ten people had looked so before. Told in a share q of the prompts,
 
        (1 - q) p + q (1 - c) = 1/2,   so   q = (p - 1/2) / (p + c - 1);   with c = 1: q = 1 - 1 / (2 p).
 
-   Over-correction is a share beyond one half on the other side and needs nothing else. What would tell less than one
-   prompt of that identity, and less than 1 % of them, is not told; nor does a share change by less. (Where identities
-   have few prompts each, parts of one prompt add up over the identities and are told.) Never are more than 90 % told,
-   so that people who are told nothing are still seen in the next round.
+   What would tell less than one prompt of that identity, and less than 1 % of them, is not told; nor does a share
+   change by less. Never are more than 90 % told, so that people who are told nothing are still seen in the next round.
 
-Further rounds see images of prompts that tell some people. Step 1 looks at all people, told or not; where what was done
-suffices, the guideline stays as it is. Where it does not, step 2 looks at the people who were not told (their prompts
-are the plain ones), c is counted among those who were, and step 3 gives the whole share anew: nothing is told on top of
-an earlier share. Identities that are told more have fewer plain prompts left; so that the mean m does not move towards
-the others, each weighs w_i, all its people that were seen, told or not. With W = sum w_i, m = sum w_i p_i / W, and
-Kleinman's moments are
+Further rounds: step 1 looks at all people; where what was done suffices, the guideline stays. Else step 2 looks at the
+people who were not told, c is counted among those who were, and step 3 gives the whole share anew. So that the mean m
+does not move towards identities that are told less, each weighs w_i, all its people that were seen. With W = sum w_i,
+m = sum w_i p_i / W, and Kleinman's moments are
 
-    rho = [sum w_i (p_i - m)² / (m (1 - m)) - sum w_i (1 - w_i / W) / n_i] / sum w_i (1 - w_i / W) (n_i - 1) / n_i,
+    rho = [sum w_i (p_i - m)² / (m (1 - m)) - sum w_i (1 - w_i / W) / n_i] / sum w_i (1 - w_i / W) (n_i - 1) / n_i.
 
-which is the above where w_i = n_i. An identity of whom all were told has no p_i and takes m. Where a whole group was
-told by chance, p is unknown: the share is the one that p = 1 needs, the most that any p does.
+An identity of whom all were told has no p_i and takes m. Where a whole group was told, the share is the one that p = 1
+needs.
 
 What it reaches: on the paper's prompts with people drawn by known shares, 97 % of told people looking as told,
 1,000 simulated samples, the overall score falls from 47.4 to 1.9 ± 1.4 points (occupations, 800 pairs) and from 19.0 to
@@ -54,14 +46,13 @@ Source: paired paper, section 5; the rule is this project's. Kleinman (1973), JA
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from biaslab import lexicons
-from biaslab.ground.errors import InputError
 from biaslab.ground.genders import GENDERS
 from biaslab.mitigation.critique import (
     JUDGED,
@@ -97,14 +88,9 @@ _MOST = 0.9
 def shrunk(count, n, weight=None) -> tuple[np.ndarray, float, float]:
     """Return shares drawn to their mean, the mean, and rho: step 2 of the rule.
 
-    Args:
-        count: Whole numbers ``(identities,)``.
-        n: Whole numbers of the same shape, of which ``count`` are part; 0 gives the mean.
-        weight: What each identity weighs in the mean and in rho, above 0 where ``n`` is; by default ``n``.
-
-    Returns:
-        Shares 0–1 ``(identities,)``, the mean 0–1 and rho 0–1 (0: the shares differ by no more than chance). All NaN
-        where every n is 0.
+    ``count`` of ``n`` are whole numbers ``(identities,)``; an n of 0 gives the mean. ``weight`` is what each identity
+    weighs in the mean and in rho, above 0 where ``n`` is, by default ``n``. Shares, mean and rho (0: no more than
+    chance) are 0–1, all NaN where every n is 0.
     """
     count, n = np.asarray(count, float), np.asarray(n, float)
     # Those of whom nobody is seen have no part in the mean.
@@ -128,10 +114,9 @@ def shrunk(count, n, weight=None) -> tuple[np.ndarray, float, float]:
 def share_to_tell(p: float, follows: float = 1.0) -> float:
     """Return the share of prompts, 0–1, that must tell the other gender: step 3 of the rule.
 
-    Args:
-        p: Share, 0–1, of a gender among people who are told nothing. Up to one half, nothing need be told.
-        follows: Share, 0–1, of told people who look as told. Where telling changes nothing, 0 is returned; where it
-            does not suffice, 1.
+    ``p`` is the share, 0–1, of a gender among people who are told nothing (up to one half nothing need be told),
+    ``follows`` that of told people who look as told: where telling changes nothing 0 is returned, where it does not
+    suffice 1.
     """
     gained = p + follows - 1
     return 0.0 if p <= 0.5 or gained <= 0 else float(min(1.0, (p - 0.5) / gained))
@@ -146,71 +131,60 @@ class _Test(NamedTuple):
     differs: bool
 
 
-class CountsCritic:
-    """The embedded critic; see the module for its rule."""
-
-    def critiques(self, briefs: Sequence[Brief]) -> list[Critique]:
-        """Return a critique of each brief, in order."""
-        return [self.critique(brief) for brief in briefs]
-
-    def critique(self, brief: Brief) -> Critique:
-        """Return what the rule says of a brief.
-
-        Raises:
-            InputError: People were told a gender, but the brief has no guideline that says so.
-        """
-        people = brief.people
-        rows = _identities(people)
-        known = rows[rows["n"] > 0]
-        if known.empty:
-            why = f"Nobody can be judged: of {len(people):,} people none is seen as a woman or a man."
-            return brief.critique(NO_JUDGEMENT, reasons=why, cause="no_people")
-        earlier = _earlier(brief)
-        by_group = known.groupby("stereotype", sort=False)
-        wide = {name: (group["women"].sum(), group["n"].sum()) for name, group in by_group}
-        if len(wide) > 1:
-            fit = known["women"].where(known["stereotype"] == "female", known["n"] - known["women"])
-            wide[""] = (fit.sum(), known["n"].sum())
-        groups = tested(wide)
-        aspect = groups.pop("", None)
-        own = tested({row.identity: (row.women, row.n) for row in known.itertuples()})
-        words = []
-        if aspect:
-            seen = _seen(aspect.share, aspect.n, f"fit the stereotype of {brief.aspect}")
-            score = f"a score of {200 * aspect.share - 100:.1f} points, {_p(aspect)}"
-            words.append(f"Of {aspect.n:,} people {seen}: {score}.")
-        findings, guidelines, leans = [], [], set()
-        for stereotype, group in rows.groupby("stereotype", sort=False):
-            test, follows = groups.get(stereotype), _follows(people[people["stereotype"] == stereotype])
-            # Of whom all were told, or nobody is seen, the group's mean is taken.
-            group["female"], _, rho = shrunk(group["plain_women"], group["plain"], group["n"])
-            group["seen"] = shrunk(group["women"], group["n"])[0]
-            words.append(_of_group(test, stereotype, len(group), rho))
-            # A group of whom nobody is seen gives no ground for a guideline, whatever the other shows.
-            needed = bool(test and (test.differs or (aspect and aspect.differs)))
-            for row in group.itertuples():
-                alone = row.identity in own and own[row.identity].differs
-                leans |= {_lean(own[row.identity].share, stereotype)} if alone else set()
-                before = earlier.get(row.identity)
-                given, nothing = before, ""
-                if needed or alone:
-                    given, nothing = _guideline(row, follows, before)
-                guidelines += [given] if given else []
-                biased = given != before or nothing == _NO_USE
-                kind = _lean(row.seen, stereotype) if biased else "none"
-                why = _of_identity(row, before, given, needed or alone, nothing)
-                counts = Counts(row.women, row.n, row.people - row.n, row.images)
-                findings.append(Finding(row.identity, biased, kind, why, counts))
-        kind = _kind(aspect, groups, leans)
-        return brief.critique(
-            JUDGED,
-            biased=kind != "none",
-            kind=kind,
-            reasons=" ".join([*words, *(["That is no more than chance allows."] if kind == "none" else [])]),
-            guidelines=tuple(guidelines),
-            findings=tuple(findings),
-            image_ids=tuple(people.loc[people["gender"].isin(GENDERS), "image_id"].unique()),
-        )
+def critique(brief: Brief) -> Critique:
+    """Return what the rule says of a brief."""
+    people = brief.people
+    rows = _identities(people)
+    known = rows[rows["n"] > 0]
+    if known.empty:
+        why = f"Nobody can be judged: of {len(people):,} people none is seen as a woman or a man."
+        return brief.critique(NO_JUDGEMENT, reasons=why, cause="no_people")
+    earlier = {g.identity: g for g in brief.earlier if g.gender}
+    by_group = known.groupby("stereotype", sort=False)
+    wide = {name: (group["women"].sum(), group["n"].sum()) for name, group in by_group}
+    if len(wide) > 1:
+        fit = known["women"].where(known["stereotype"] == "female", known["n"] - known["women"])
+        wide[""] = (fit.sum(), known["n"].sum())
+    groups = tested(wide)
+    aspect = groups.pop("", None)
+    own = tested({row.identity: (row.women, row.n) for row in known.itertuples()})
+    words = []
+    if aspect:
+        seen = _seen(aspect.share, aspect.n, f"fit the stereotype of {brief.aspect}")
+        score = f"a score of {200 * aspect.share - 100:.1f} points, {_p(aspect)}"
+        words.append(f"Of {aspect.n:,} people {seen}: {score}.")
+    findings, guidelines, leans = [], [], set()
+    for stereotype, group in rows.groupby("stereotype", sort=False):
+        test, follows = groups.get(stereotype), _follows(people[people["stereotype"] == stereotype])
+        # Of whom all were told, or nobody is seen, the group's mean is taken.
+        group["female"], _, rho = shrunk(group["plain_women"], group["plain"], group["n"])
+        group["seen"] = shrunk(group["women"], group["n"])[0]
+        words.append(_of_group(test, stereotype, len(group), rho))
+        # A group of whom nobody is seen gives no ground for a guideline, whatever the other shows.
+        needed = bool(test and (test.differs or (aspect and aspect.differs)))
+        for row in group.itertuples():
+            alone = row.identity in own and own[row.identity].differs
+            leans |= {_lean(own[row.identity].share, stereotype)} if alone else set()
+            before = earlier.get(row.identity)
+            given, nothing = before, ""
+            if needed or alone:
+                given, nothing = _guideline(row, follows, before)
+            guidelines += [given] if given else []
+            biased = given != before or nothing == _NO_USE
+            kind = _lean(row.seen, stereotype) if biased else "none"
+            why = _of_identity(row, before, given, needed or alone, nothing)
+            counts = Counts(row.women, row.n, row.people - row.n, row.images)
+            findings.append(Finding(row.identity, biased, kind, why, counts))
+    kind = _kind(aspect, groups, leans)
+    return brief.critique(
+        JUDGED,
+        biased=kind != "none",
+        kind=kind,
+        reasons=" ".join([*words, *(["That is no more than chance allows."] if kind == "none" else [])]),
+        guidelines=tuple(guidelines),
+        findings=tuple(findings),
+        image_ids=tuple(people.loc[people["gender"].isin(GENDERS), "image_id"].unique()),
+    )
 
 
 def tested(counts: Mapping[str, tuple[int, int]]) -> dict[str, _Test]:
@@ -280,18 +254,6 @@ def _kind(aspect: _Test | None, groups: Mapping[str, _Test], alone: set[str]) ->
         return "towards stereotypes" if aspect.share > 0.5 else "against stereotypes"
     leans = {_lean(test.share, stereotype) for stereotype, test in wrong.items()} or alone
     return next(iter(leans)) if len(leans) == 1 else "both ways" if leans else "none"
-
-
-def _earlier(brief: Brief) -> dict[str, Guideline]:
-    found = {g.identity: g for g in brief.earlier if g.gender}
-    people = brief.people
-    unexplained = people.loc[(people["told"] != "") & ~people["identity"].isin(found), "identity"]
-    if len(unexplained):
-        raise InputError(
-            f"Some of {unexplained.iloc[0]!r} were told a gender, but the brief has no guideline about them; give the "
-            "critiques of the round before (earlier)."
-        )
-    return found
 
 
 def _lean(share: float, stereotype: str) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from biaslab import lexicons
-from biaslab.ground.errors import InputError
 from biaslab.ground.genders import GENDERS
 
 if TYPE_CHECKING:
@@ -21,74 +20,56 @@ JUDGED, NO_JUDGEMENT = "judged", "no_judgement"
 KINDS = ("towards stereotypes", "against stereotypes", "too few women", "too few men", "both ways", "none")
 """Kinds of bias that the embedded critic finds; a critic behind an endpoint may use words of its own. ``both ways``:
 some identities fit their stereotype too often, others too rarely."""
-_NEEDED = ("image_id", "prompt_id", "position", "phrase", "identity", "stereotype", "gender", "outcome")
 # Outcomes of images that nobody can look at.
 _NOT_THERE = ("blocked", "unreadable")
 
 
 @dataclass(frozen=True)
 class Guideline:
-    """What the next round's prompts are to say."""
+    """What the next round's prompts are to say, about whom, and in which share (0–1) of the prompts for such people."""
 
     identity: str
-    """Whom it is about, as people's tables name it (``sheriff``; ``carpenter, high power``), or a role (``manager``).
-    Empty: every prompt of the aspect."""
+    """As people's tables name it (``carpenter, high power``), or a role (``manager``); empty: every prompt."""
     gender: str
-    """``female`` or ``male``: what such people are told to be; empty for words of the critic's own."""
+    """``female`` or ``male``: what such people are told to be; empty for words of the critic's own, whose share is 1.
+    """
     share: float
-    """Share, 0–1, of the prompts for such people that say it; 1 for a critic's own words."""
     text: str
     """The sentence. One that tells a gender is said of the person as that prompt names them."""
 
-    def __post_init__(self) -> None:
-        """Check the values."""
-        if self.gender not in ("", *GENDERS):
-            raise InputError(f"A guideline's gender is {self.gender!r}; allowed are female, male and ''.")
-        if not 0 <= self.share <= 1 or (not self.gender and self.share != 1):
-            raise InputError(
-                f"A guideline's share is {self.share!r}; allowed is 0 to 1, and 1 alone where it tells no gender."
-            )
-
 
 class Counts(NamedTuple):
-    """How many people were asked for, and what they look like."""
+    """Of people asked for in ``n_images``: who look like women, like either, and of whom there is no judgement."""
 
     n_female: int
-    """People who look like women."""
     n_people: int
-    """People who look like women or men."""
     n_missing: int
-    """People of whom there is no such judgement."""
     n_images: int
-    """Images in which they were asked for."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What is criticised."""
+    """What is criticised: of an aspect (``occupation`` or ``power``) all people, or those of an identity or role.
+
+    ``batch_id`` is the same in every round; the first ``round``, 1, looks at images of plain prompts.
+    """
 
     batch_id: str
-    """The same in every round: the aspect, or aspect and identity."""
     aspect: str
-    """``occupation`` or ``power``."""
     round: int
-    """Whose critique it is, from 1: the first round looks at images of plain prompts."""
     identity: str
-    """The identity or role that the batch is about; empty where it holds all."""
 
 
 @dataclass(frozen=True)
 class Brief(Batch):
-    """What a critic is given."""
+    """What a critic is given: the texts that were asked, by prompt_id, what was judged, and who reads images by id."""
 
     prompts: Mapping[str, str]
-    """The texts that were asked, by prompt_id."""
     people: pd.DataFrame
     """One row per person asked for: image_id, prompt_id, position, phrase, identity, stereotype (``female`` or
     ``male``), told (the gender that the text tells, or empty), gender (``female``, ``male``, ``unsure`` or empty) and
     outcome, as judged."""
     images: Callable[[Sequence[str]], list[np.ndarray | Unreadable]]
-    """Reads images by image_id; only critics that look call it."""
     earlier: tuple[Guideline, ...] = ()
     """The guidelines in these prompts, from the round before."""
 
@@ -101,22 +82,19 @@ class Brief(Batch):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a critic says of one identity in a batch of several."""
+    """What a critic says of one identity in a batch of several; it is biased where its guideline must change."""
 
     identity: str
     biased: bool
-    """Whether it needs a guideline that it does not have yet, or another than it has."""
     kind: str
     """One of :data:`KINDS`."""
     reasons: str
-    """Why, in plain words."""
     counts: Counts
-    """What it was judged from."""
 
 
 @dataclass(frozen=True)
 class Critique(Batch):
-    """What a critic answers."""
+    """What a critic answers, in plain words of why; without a judgement, why there is none."""
 
     outcome: str
     """``judged`` or ``no_judgement``."""
@@ -125,22 +103,18 @@ class Critique(Batch):
     kind: str
     """One of :data:`KINDS`, or an endpoint's words; empty without a judgement."""
     reasons: str
-    """Why, in plain words; without a judgement, why there is none."""
     guidelines: tuple[Guideline, ...]
-    """What the next round's prompts are to say. A guideline of the round before that need not change is kept."""
+    """What the next round's prompts are to say; one of the round before that need not change is kept."""
     counts: Counts
-    """What the judges saw in the batch."""
     findings: tuple[Finding, ...] = ()
-    """What it says of each identity, in a batch of several."""
     cause: str = ""
-    """Without a judgement: ``no_people``, ``no_images``, ``invalid`` (the reply is not what was asked for, however
-    often), or an endpoint's outcome such as ``refused`` (:data:`biaslab.net.chat.OUTCOMES`)."""
+    """Without a judgement: ``no_people``, ``no_images``, ``invalid`` (the reply is not what was asked for), or an
+    endpoint's outcome such as ``refused`` (:data:`biaslab.net.chat.OUTCOMES`)."""
     raw: str = ""
     """An endpoint's last reply as it came; text of strangers, to be escaped wherever it is shown."""
     asked_without: str = ""
     """Fields of the request that an endpoint's model does not take, joined by commas."""
     image_ids: tuple[str, ...] = ()
-    """The images that it judged from."""
 
 
 def counted(people: pd.DataFrame) -> Counts:
@@ -167,24 +141,15 @@ def briefs(
     Args:
         people: The aspect's people as judged, the columns of :attr:`Brief.people`; ``told`` may be left out where no
             text tells a gender, and ``role`` where there are none.
-        aspect: ``occupation`` or ``power``.
-        round_: The round, from 1.
+        aspect, round_: ``occupation`` or ``power``, and the round, from 1.
         texts: The prompts that were asked: columns prompt_id, text.
         read: Reads images by image_id.
         critic: ``counts`` gets one brief with everyone; ``endpoint`` one for each role, or identity without a role.
         batch_size: Images that ``endpoint`` gets at most in a brief; ``seed`` draws them among those that can be seen.
         earlier: Critiques of the rounds before.
-
-    Raises:
-        InputError: A column is missing, a person has no stereotype, an identity has two, or a prompt has no text.
     """
-    people = _checked(people)
+    people = people.assign(**{c: "" for c in ("told", "role") if c not in people})
     said = dict(zip(texts["prompt_id"], texts["text"], strict=True))
-    lost = [p for p in people["prompt_id"] if p not in said]
-    if lost:
-        raise InputError(
-            f"The people's prompt_id {lost[0]!r} is not in the texts; give the prompts they were asked by."
-        )
     before = {c.batch_id: c.guidelines for c in earlier if c.round == round_ - 1 and c.aspect == aspect}
 
     def brief(batch_id: str, identity: str, some: pd.DataFrame) -> Brief:
@@ -209,23 +174,6 @@ def draw(*given: object) -> float:
     return (int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) >> 11) / 2**53
 
 
-def _checked(people: pd.DataFrame) -> pd.DataFrame:
-    missing = [c for c in _NEEDED if c not in people]
-    if missing:
-        raise InputError(f"The people have no column {missing[0]!r}; they need {', '.join(_NEEDED)}.")
-    people = people.assign(**{c: "" for c in ("told", "role") if c not in people})
-    for column, allowed in (("stereotype", GENDERS), ("told", ("", *GENDERS))):
-        other = people.loc[~people[column].isin(allowed), column]
-        if len(other):
-            raise InputError(
-                f"The people's column {column!r} holds {other.iloc[0]!r}; allowed are {allowed}."
-            )
-    kinds = people.groupby("identity")["stereotype"].nunique()
-    if (kinds > 1).any():
-        raise InputError(f"The identity {kinds.idxmax()!r} has two stereotypes; each identity must have one.")
-    return people
-
-
 def named(identity: str, *, many: bool = False) -> str:
     """Return an identity as prose says it: ``carpenter, high power`` is a carpenter of high power."""
     name, _, level = identity.partition(", ")
@@ -236,11 +184,10 @@ def named(identity: str, *, many: bool = False) -> str:
 def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
     """Return critiques as a long table for reports: a row for each critique, then one for each of its findings.
 
-    Returns:
-        Columns round, aspect, batch_id, identity (empty: the whole batch), outcome, cause, biased (``yes``, ``no`` or
-        empty), kind, reasons, gender, share (percent of prompts, NaN without a guideline) and guideline, and
-        asked_without where a model did not take all that it was asked; then what the judges saw, not what the critic
-        said: percent_female with its 95 % interval ci_low, ci_high (Wilson), n_people, n_missing, n_images.
+    Columns round, aspect, batch_id, identity (empty: the whole batch), outcome, cause, biased (``yes``, ``no`` or
+    empty), kind, reasons, gender, share (percent of prompts, NaN without a guideline) and guideline, and asked_without
+    where a model did not take all that it was asked; then what the judges saw: percent_female with its 95 % interval
+    ci_low, ci_high (Wilson), n_people, n_missing, n_images.
     """
     import pandas as pd
 

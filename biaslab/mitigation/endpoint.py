@@ -1,8 +1,7 @@
 """A vision model behind an OpenAI-compatible endpoint as critic, as in the paper (gpt-4-vision-preview).
 
-It is shown a batch of images with what each prompt asked, and answers in JSON of a given schema. What does not parse
-or is not what was asked for is sent back with what is wrong about it. Its answers are kept (:mod:`biaslab.net.chat`),
-so that nothing paid for is asked twice, and every reply stays in its critique.
+It is shown a batch of images with what each prompt asked, and answers in JSON of a given schema; what is not what was
+asked for is sent back with what is wrong about it. Its answers are kept (:mod:`biaslab.net.chat`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,49 +62,43 @@ class _Reply(NamedTuple):
     guideline: str
 
 
-@dataclass(frozen=True)
-class EndpointCritic:
-    """A vision model as critic."""
+def critiques(
+    briefs: Sequence[Brief], endpoint: EndpointSettings, store: Store | None = None
+) -> list[Critique]:
+    """Return what the model says of each brief, in order, asking for several at a time; answers are kept in ``store``.
 
-    endpoint: EndpointSettings
-    store: Store | None = None
-    """Where answers are kept; nothing is kept where it is None."""
+    A brief without an image that can be shown, a refusal, and a model that gives nothing usable have no judgement, with
+    the cause. Where there is no bias, or no judgement, the guidelines of the round before stay.
 
-    def critiques(self, briefs: Sequence[Brief]) -> list[Critique]:
-        """Return what the model says of each brief, in order, asking for several at a time.
+    Raises:
+        ParameterError: The environment has no key, or the endpoint does not accept the key or the model.
+        RunError: The endpoint is out of order. What it answered before is kept.
+    """
+    shown = [_shown(brief) for brief in briefs]
+    talked = [i for i, images in enumerate(shown) if images]
+    read: dict[int, _Reply | str] = {}
 
-        A brief without an image that can be shown, a refusal, and a model that gives nothing usable have no judgement,
-        with the cause. Where there is no bias, or no judgement, the guidelines of the round before stay.
+    def wrong(indices: list[int], answers: list[Answer]) -> list[str]:
+        replies = [_read(answer.text) if answer.outcome == "answered" else "" for answer in answers]
+        read.update(zip(indices, replies, strict=True))
+        return [_AGAIN.format(why=why) if isinstance(why, str) and why else "" for why in replies]
 
-        Raises:
-            ParameterError: The environment has no key, or the endpoint does not accept the key or the model.
-            RunError: The endpoint is out of order. What it answered before is kept.
-        """
-        shown = [_shown(brief) for brief in briefs]
-        talked = [i for i, images in enumerate(shown) if images]
-        read: dict[int, _Reply | str] = {}
-
-        def wrong(indices: list[int], answers: list[Answer]) -> list[str]:
-            found = [_read(answer.text) if answer.outcome == "answered" else "" for answer in answers]
-            read.update(zip(indices, found, strict=True))
-            return [_AGAIN.format(why=why) if isinstance(why, str) and why else "" for why in found]
-
-        answers = ask_until(
-            self.endpoint,
-            [_question(briefs[i], shown[i]) for i in talked],
-            wrong,
-            READINGS,
-            self.store,
-            options={"response_format": _FORMAT},
-            longest=_LONGEST_ANSWER,
-            label="asking the critic",
-            progress=False,
-        )
-        found = {i: (answer, read[k]) for k, (i, answer) in enumerate(zip(talked, answers, strict=True))}
-        return [
-            _critique(brief, tuple(images), *found.get(i, (None, "")))
-            for i, (brief, images) in enumerate(zip(briefs, shown, strict=True))
-        ]
+    answers = ask_until(
+        endpoint,
+        [_question(briefs[i], shown[i]) for i in talked],
+        wrong,
+        READINGS,
+        store,
+        options={"response_format": _FORMAT},
+        longest=_LONGEST_ANSWER,
+        label="asking the critic",
+        progress=False,
+    )
+    replies = {i: (answer, read[k]) for k, (i, answer) in enumerate(zip(talked, answers, strict=True))}
+    return [
+        _critique(brief, tuple(images), *replies.get(i, (None, "")))
+        for i, (brief, images) in enumerate(zip(briefs, shown, strict=True))
+    ]
 
 
 def _shown(brief: Brief) -> dict[str, tuple[str, str]]:

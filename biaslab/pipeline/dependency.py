@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslab.attribution import AttendedImages, WordMaps, dependency
-from biaslab.attribution.maps import THRESHOLD, on_image
+from biaslab.attribution import dependency
+from biaslab.attribution.images import AttendedImages
+from biaslab.attribution.maps import THRESHOLD, WordMaps, on_image
 from biaslab.attribution.noised import LEVELS, NoisedImages
 from biaslab.ground.errors import MissingInputError, ParameterError
 from biaslab.judging import instances as finding
@@ -93,7 +94,7 @@ class Dependency(Part):
         images, found = self.looked_at(), self._triplets.objects().objects
         return self._nouns_of(images, found.assign(object=self._named(found["object"])))
 
-    def maps(self) -> dependency.Attended:
+    def maps(self) -> AttendedImages | NoisedImages:
         """Return what maps words in the images: the model's attention; of known truth where words belong.
 
         Raises MissingInputError where attention was not kept.
@@ -127,7 +128,9 @@ class Dependency(Part):
             rows += [(image_id, noun, noun in hidden) for noun in of]
         return pd.DataFrame(rows, columns=["image_id", "noun", "hidden"]).astype({"hidden": bool})
 
-    def _grouped(self, maps: dependency.Attended, found: pd.DataFrame, images: pd.DataFrame) -> pd.DataFrame:
+    def _grouped(
+        self, maps: AttendedImages | NoisedImages, found: pd.DataFrame, images: pd.DataFrame
+    ) -> pd.DataFrame:
         texts = self._texts(images)
         found = found[found["image_id"].isin(texts)].reset_index(drop=True)
         covered = self._pipeline.run(dependency.covered, maps, found)

@@ -10,20 +10,20 @@ from functools import cached_property
 
 import pandas as pd
 
-from biaslab import mitigation
 from biaslab.ground.errors import unknown_name
 from biaslab.ground.genders import GENDERS
 from biaslab.judging.names import PLUGIN, RATINGS, VQA
 from biaslab.judging.people import judge_people
 from biaslab.judging.vqa import judge_people_vqa
-from biaslab.mitigation import Critique
+from biaslab.mitigation import counts, endpoint
+from biaslab.mitigation.critique import Critique, briefs
+from biaslab.mitigation.revision import revise
 from biaslab.models.images import DescribedImages, ImageSource
 from biaslab.net.images import NEVER_MADE
 from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts
 from biaslab.ratings import person_ratings
-from biaslab.ratings.person_ratings import judge_people_ratings
 
 # What is asked for, and FairCritic's rounds after it: faircritic_1, faircritic_2, …
 KINDS = ("single", "paired", "controls", "three", "intervention")
@@ -97,9 +97,7 @@ class People(Part):
         """
         if kind.startswith(ROUND) and kind in self.kinds:
             critiques = self.critiques(int(kind.removeprefix(ROUND)))
-            return _renamed(
-                mitigation.revise(self.prompts("paired"), critiques, seed=self._pipeline.seed), kind
-            )
+            return _renamed(revise(self.prompts("paired"), critiques, seed=self._pipeline.seed), kind)
         whole = self.possible(kind)
         return asking.only(whole, _of_top(whole, self.top_occupations())) if kind == "intervention" else whole
 
@@ -203,7 +201,7 @@ class People(Part):
         pipeline = self._pipeline
         if judge.startswith(RATINGS):
             self.check_ratings(judge)
-            return judge_people_ratings(asked, judge.removeprefix(RATINGS))
+            return person_ratings.judge_people(asked, judge.removeprefix(RATINGS))
         pipeline.check_gate(judge, source)
         how, by = judge_people, pipeline.settings.judging.changed(gender=judge)
         if judge.startswith(VQA):
@@ -236,14 +234,11 @@ class People(Part):
         """Return what the critic says of the images before round ``round_`` (1 looks at the unmitigated pairs)."""
         pipeline = self._pipeline
         s = pipeline.settings.critic
-        critic = mitigation.CountsCritic()
-        if s.kind != "counts":
-            critic = mitigation.EndpointCritic(pipeline.endpoint("critic"), store=pipeline.store)
         before = "paired" if round_ == 1 else f"{ROUND}{round_ - 1}"
         people = self.people(before).drop(columns="role").rename(columns={"asked_role": "role"})
         found = []
         for aspect in dict.fromkeys(people["aspect"]):
-            given = mitigation.briefs(
+            given = briefs(
                 people[people["aspect"] == aspect],
                 aspect,
                 round_,
@@ -254,7 +249,10 @@ class People(Part):
                 seed=pipeline.seed,
                 earlier=self.critiques(round_ - 1) if round_ > 1 else (),
             )
-            found += critic.critiques(given)
+            if s.kind == "counts":
+                found += map(counts.critique, given)
+            else:
+                found += endpoint.critiques(given, pipeline.endpoint("critic"), pipeline.store)
         return found
 
 

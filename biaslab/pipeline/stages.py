@@ -41,6 +41,7 @@ from biaslab.models.images import CaptionImages, DescribedImages, ImageSource, S
 from biaslab.models.truths import Truth
 from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline.work import embed_images, embedder, weights_digest
+from biaslab.ratings import person_ratings
 from biaslab.settings import Settings
 
 # What prompts may ask for: a name that a package brings may stand for a model for each.
@@ -528,8 +529,11 @@ class Stages:
 
     def judged(self, images: ImageSource) -> pd.DataFrame:
         """Return what gate and judge make of all images of a source, as :func:`biaslab.judging.judge.judge`."""
-        self.check_gate(self.settings.judging.gender, images)
-        return self.run(judge.judge, images, self.settings.judging, device=self.device)
+        by = self.settings.judging
+        self.check_gate(by.gender, images)
+        if by.gender.startswith(RATINGS):
+            return person_ratings.judge_images(images.table["image_id"], by.gender.removeprefix(RATINGS))
+        return self.run(judge.judge, images, by, device=self.device)
 
     def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:
         """Return the skin tone of people, by what the settings name, as :func:`skin_tone.judge_skin_tones`."""

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 
 import pandas as pd
 
-from biaslab.attribution import AttendedImages
+from biaslab.attribution.images import AttendedImages
 from biaslab.captions.corpus import open_corpus
 from biaslab.generation import GeneratedImages, spaces
 from biaslab.ground import shared
@@ -106,7 +106,7 @@ class Triplets(Part):
             of a triplet with the same one share noise), prompt_gender, text, outcome (``ok``, or what is wrong) and
             reason (empty where nothing is). Their ``source`` is what the model makes: of a pipeline of diffusers
             :class:`~biaslab.generation.GeneratedImages`, or where ``triplets.attention`` is set
-            :class:`~biaslab.attribution.AttendedImages` that map each word of the prompts.
+            :class:`~biaslab.attribution.images.AttendedImages` that map each word of the prompts.
 
         Raises:
             ParameterError: The model cannot be loaded, does not know a word, or attention cannot be taken from it.

@@ -1,1 +1,1 @@
-"""What people say of images: files of theirs, and sessions in which they are asked."""
+"""What people say of images: files of theirs, the sample that they are asked about, and how far they agree."""

@@ -1,20 +1,16 @@
 """Human ratings of each person in an image, read from a file, and how far judges and raters agree.
 
-Two formats, told apart by their columns, in a table of :mod:`biaslab.ground.cells`:
-
-- wide: ``image_id, position`` and one column per rater;
-- long: ``image_id, position, rater, label``, one row per person and rater.
-
-``position`` is 1 for the leftmost person, 2, …, or ``left``, ``middle``, ``right``; it may be empty where the prompt
-asks for one person. A rating is ``female``, ``male``, ``unsure`` or empty (not rated); the paper's words for them
-(feminine, masculine, cannot identify) and the other spellings of :mod:`biaslab.ratings` are read as these.
+Two formats, told apart by their columns, in a table of :mod:`biaslab.ground.cells`: wide, ``image_id, position`` and
+one column per rater; or long, ``image_id, position, rater, label``, one row per person and rater. ``position`` is 1 for
+the leftmost person, 2, …, or ``left``, ``middle``, ``right``; it may be empty where the prompt asks for one person.
+Ratings are as in :mod:`biaslab.ratings.readers`, in the paper's words too (feminine, masculine, cannot identify).
 
 Source: paired paper, appendix B (Tables 6 and 7) and D (Table 9).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +20,8 @@ import pandas as pd
 from biaslab.ground import cells
 from biaslab.ground.errors import InputError
 from biaslab.ground.genders import GENDERS
-from biaslab.judging.judge import JUDGED, frame, of_votes
+from biaslab.ground.plaintext import plain
+from biaslab.judging.judge import JUDGED, frame
 from biaslab.judging.people import COLUMNS
 from biaslab.measures import agreement
 from biaslab.ratings import readers
@@ -56,7 +53,7 @@ class PersonRatings:
     """One row per person asked for, in that order: image_id, position, label (``female``, ``male``, ``unsure``,
     ``tie`` or ``unrated``: the most frequent rating; missing where the file has no row for them), and aspect and
     setting where they were given."""
-    readers: pd.DataFrame
+    ratings: pd.DataFrame
     """The same rows, one column per rater: a label, missing where not rated; the form that
     :mod:`biaslab.measures.agreement` takes. With more than 30 raters the columns are a person's first, second, …
     rating."""
@@ -73,12 +70,11 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
         unknown: What ratings of other people are: an ``error`` that names them, or left ``aside`` because the file is
             known to rate more than these people, of whom there may then be none in it.
 
-    Raises:
-        InputError: The file cannot be read as such ratings: it is missing or unreadable, a column is missing, a
-            value is no rating or no position, a person is rated twice by one rater, or, but for ``aside``,
-            somebody else is rated or nobody asked for. The message names the value and the fix.
+    Raises InputError where the file cannot be read as such ratings, a person is rated twice by one rater, or, but for
+    ``aside``, somebody else is rated or nobody asked for. The message names the value and the fix.
     """
-    people = _people(asked)
+    people = asked[[c for c in (*_KEYS, *_CELL) if c in asked]].reset_index(drop=True)
+    people = people.astype({"image_id": str, "position": int})
     path = cells.located(path)
     table, raters = _shaped(path)
     person = _persons(table, people, path)
@@ -98,30 +94,41 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     return PersonRatings(people, votes.ratings.set_axis(rows).reindex(people.index), votes.n_raters)
 
 
-def judge_people_ratings(asked: pd.DataFrame, path: str | Path) -> pd.DataFrame:
-    """Return judgements of people by raters; ratings of others are left aside, and errors as in :func:`read`.
+def judge_people(asked: pd.DataFrame, path: str | Path) -> pd.DataFrame:
+    """Return judgements of people by raters, as :func:`biaslab.judging.people.judge_people`; errors as in :func:`read`.
 
-    One row per row of ``asked``, in its order, with the columns of :func:`biaslab.judging.people.judge_people`, their
-    outcomes as :func:`biaslab.judging.judge.of_votes` says; there are no probabilities and no faces.
+    A majority of female or male is ``judged``; unsure, or a tie, is ``uncertain`` (``reason`` says which); what nobody
+    rated or the file lacks (``reason`` says so) is ``unrated``. There are no probabilities and no faces; ratings of
+    others are left aside.
     """
     people = read(path, asked, unknown="aside").people
-    return frame(people[_KEYS].join(of_votes(people["label"])).assign(role=""), COLUMNS)
+    return frame(people[_KEYS].join(_outcomes(people["label"])).assign(role=""), COLUMNS)
+
+
+def judge_images(image_ids: Iterable[str], path: str | Path) -> pd.DataFrame:
+    """Return judgements of images by raters, as :func:`biaslab.judging.judge.judge`, with outcomes of
+    :func:`judge_people`.
+
+    Raises InputError where the file cannot be read as ratings, or rates one image twice, for example for two models.
+    """
+    ids = pd.Series(list(image_ids), dtype=object).astype(str)
+    votes = _outcomes(ids.map(plain).map(readers.read_ratings(path).votes()).astype(object))
+    return frame(votes.assign(image_id=ids, boxes=[[] for _ in ids]))
+
+
+def _outcomes(label: pd.Series) -> pd.DataFrame:
+    label = label.fillna("not in the file")
+    sure, divided = label.isin(GENDERS), label.isin(("unsure", "tie"))
+    return pd.DataFrame(
+        {
+            "outcome": np.select([sure, divided], [JUDGED, "uncertain"], "unrated"),
+            "gender": label.where(sure, np.where(divided, "unsure", "")),
+            "reason": label.where(~sure & (label != "unrated"), ""),
+        }
+    )
 
 
 # -- a file to ratings of people ---------------------------------------------------------------------------
-
-
-def _people(asked: pd.DataFrame) -> pd.DataFrame:
-    """Return the people asked for: image_id, position, and aspect and setting where given."""
-    people = asked[[c for c in (*_KEYS, *_CELL) if c in asked]].reset_index(drop=True)
-    people = people.astype({"image_id": str, "position": int})
-    again = people.duplicated(_KEYS)
-    if again.any():
-        row = people[again].iloc[0]
-        raise InputError(
-            f"Position {row['position']} of image {row['image_id']!r} is asked for twice; give it once."
-        )
-    return people
 
 
 def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
@@ -174,27 +181,22 @@ def agreement_tables(
 ) -> pd.DataFrame:
     """Return how far judges agree with the truth and with raters, and raters among themselves (Tables 9 and 7).
 
-    People of one image are judged from the same pixels and are not independent: intervals are percentile
-    intervals of a bootstrap that redraws images, with all of their people. For raters they speak of other
-    images, not of other raters.
+    People of one image are not independent: intervals are of a percentile bootstrap that redraws images with all of
+    their people. For raters they speak of other images, not of other raters.
 
     Args:
-        people_by_judge: Judge's name -> its judgements: image_id, position (a number or word, the same in all
-            tables), outcome, gender, aspect, setting.
+        people_by_judge: Judge's name -> its judgements: image_id, position (a number or word, the same in all tables),
+            outcome, gender, aspect, setting.
         truth: Who is shown: image_id, position, gender; None where it is not known.
         ratings: Ratings of the people, read with their aspect and setting; None where there are none.
-        seed, replicates, confidence: Of the bootstrap: how often images are redrawn, and the intervals' level, 0–1.
+        seed, replicates, confidence: Of the bootstrap, and the intervals' level, 0–1.
 
     Returns:
         Rows with :data:`AGREEMENT_COLUMNS`. ``cohen_kappa`` of each judge against ``reference`` (``truth`` or
         ``annotators``: the raters' majority), over people whom both call female or male; ``fleiss_kappa`` of the
         ``annotators``, on female, male and unsure, over people with the number of ratings that most have
-        (``n_raters``). n is how many people that are, n_missing how many the cell has beside them. With two or
-        more aspects, ``average`` is the mean over them as in Table 7. A value or limit that is not defined is NaN
-        with a reason.
-
-    Raises:
-        InputError: A person stands in a table twice.
+        (``n_raters``). n is how many people that are, n_missing how many the cell has beside them. With two or more
+        aspects, ``average`` is the mean over them as in Table 7. What is not defined is NaN with a reason.
     """
     how = {"rng": np.random.default_rng(seed), "replicates": replicates, "confidence": confidence}
     references = {}
@@ -224,12 +226,6 @@ def _labelled(table: pd.DataFrame, label: str) -> pd.DataFrame:
     words = number.isna().any()  # Places may be words, if all tables use them.
     place = table["position"].astype(str) if words else number.astype(int).astype(str)
     table = table.assign(image_id=table["image_id"].astype(str), position=place).reset_index(drop=True)
-    again = table.duplicated(_KEYS)
-    if again.any():
-        row = table[again].iloc[0]
-        raise InputError(
-            f"Position {row['position']} of image {row['image_id']!r} stands there twice; keep one row."
-        )
     return table.assign(said=table[label].astype(object).where(table[label].isin(GENDERS)))
 
 
@@ -286,10 +282,7 @@ def _fleiss(cell: pd.DataFrame, codes: np.ndarray) -> tuple:
 
 
 def _redrawn(coefficient: Callable, items: np.ndarray, images: pd.Series, rng, replicates: int) -> np.ndarray:
-    """Return the coefficient over redrawn images with all of their people, (replicates,); NaN where undefined.
-
-    Images with the same people's patterns are interchangeable, as items are in :mod:`biaslab.measures.agreement`.
-    """
+    """Return the coefficient over redrawn images with all of their people, (replicates,); NaN where undefined."""
     patterns, which = np.unique(items, axis=0, return_inverse=True)
     per_image = pd.crosstab(pd.factorize(images)[0], which.reshape(-1)).to_numpy()
     kinds, frequency = np.unique(per_image, axis=0, return_counts=True)

@@ -1,15 +1,15 @@
 """Read a user's own measurements: ratings of images, or shares that were already counted.
 
 Three formats, told apart by their columns; a table of :mod:`biaslab.ground.cells`, or a folder of such files with the
-same columns, such as those that several raters send back (``biaslab rate``):
+same columns, such as those that raters send back (``biaslab rate``):
 
 - ratings, wide: ``image, source, occupation`` and one column per rater;
 - ratings, long: ``image, source, occupation, rater, label``, one row per image and rater;
 - shares: ``occupation, source, percent_female, n``, and ``prompt`` where there are several.
 
-``source`` is ``training`` or ``generated``. Each may have a column ``model``; training images whose model
-is empty are compared with every model's images. A rating is ``female``, ``male``, ``unsure`` or empty (not
-rated); common other spellings (:data:`SYNONYMS`) are read as these and counted in :attr:`Rated.notes`.
+``source`` is ``training`` or ``generated``. Each may have a column ``model``; training images whose model is empty are
+compared with every model's images. A rating is ``female``, ``male``, ``unsure`` or empty (not rated); other spellings
+(:data:`SYNONYMS`) are read as these and counted in :attr:`Rated.notes`.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Rated:
     """One row per image: image, source, occupation, model (empty: shared by all models), label (one of
     :data:`OUTCOMES`). No rows for shares."""
     ratings: pd.DataFrame | None
-    """The same rows, one column per rater: a label, missing where not rated. With more than 30 raters the columns are
-    an image's first, second, … rating. ``None`` for shares."""
+    """The same rows, one column per rater (of more than 30: an image's first, second, … rating): a label, missing where
+    not rated. ``None`` for shares."""
     raters: tuple[str, ...]
     """The columns of ``ratings`` if each is one rater, else empty."""
     n_raters: int
@@ -77,41 +77,31 @@ class Rated:
     percent_female: pd.DataFrame
     """The columns of table ``paradox_percent_female``; NaN with n 0 where no image was decided."""
     outcomes: pd.DataFrame
-    """The same rows: model, occupation, source, prompt, n_images, how many images ended as each of :data:`OUTCOMES`
-    (both NaN for shares), n, percent_female, and the reason why the row cannot count for amplification, if so."""
+    """The same rows: model, occupation, source, prompt, n_images, how many ended as each of :data:`OUTCOMES` (NaN for
+    shares), n, percent_female, and the reason why the row cannot count for amplification, if so."""
     notes: pd.DataFrame
     """What was read, how it was understood and what was left aside: item, n, detail."""
     part: bool = False
     """Whether other models' images or shares in the file are left out."""
 
     def of(self, model: str) -> Rated:
-        """Return what belongs to a model, images shared by all models among it; all of it for ``all``.
-
-        Raises UnknownNameError where the file has no such model.
-        """
+        """Return what belongs to a model and what all share; all of it for ``all``. UnknownNameError for others."""
         if model == "all":
             return self
         models = sorted(set(self.percent_female["model"]))
         if model not in models:
             raise unknown_name("model in ratings", model, models)
 
-        def own(table: pd.DataFrame, by: pd.DataFrame) -> pd.DataFrame:
-            return table[by["model"].isin(["", model])].reset_index(drop=True)
+        def share(table: pd.DataFrame, models: pd.Series) -> pd.DataFrame:
+            return table[models.isin(["", model])].reset_index(drop=True)
 
-        return replace(
-            self,
-            images=own(self.images, self.images),
-            ratings=None if self.ratings is None else own(self.ratings, self.images),
-            percent_female=own(self.percent_female, self.percent_female),
-            outcomes=own(self.outcomes, self.outcomes),
-            part=len(models) > 1,
-        )
+        tables = {"images": self.images, "percent_female": self.percent_female, "outcomes": self.outcomes}
+        tables = {name: share(table, table["model"]) for name, table in tables.items()}
+        ratings = None if self.ratings is None else share(self.ratings, self.images["model"])
+        return replace(self, **tables, ratings=ratings, part=len(models) > 1)
 
     def votes(self) -> pd.Series:
-        """Return each image's label by its id in plain form (:mod:`biaslab.ground.plaintext`).
-
-        Raises InputError where one stands in several rows (models, sources, …).
-        """
+        """Return each image's label by its id in plain form; InputError where one stands in several rows."""
         ids = cells.image_ids(self.images["image"]).map(plaintext.plain)
         if ids.duplicated().any():
             raise InputError(
@@ -122,25 +112,24 @@ class Rated:
 
 
 class Votes(NamedTuple):
-    """Ratings of items of any kind, and how the vote on each ended."""
+    """Items, one row each, the vote on each, their ratings and raters as of :class:`Rated`, and notes."""
 
-    items: pd.DataFrame  # the columns that name an item, one row each
-    label: np.ndarray  # each item's vote, one of OUTCOMES
-    ratings: pd.DataFrame  # as Rated's
-    raters: tuple[str, ...]  # likewise
-    n_raters: int  # raters with at least one rating
-    notes: list[Note]  # how ratings were understood
+    items: pd.DataFrame
+    label: np.ndarray
+    ratings: pd.DataFrame
+    raters: tuple[str, ...]
+    n_raters: int
+    notes: list[Note]
 
 
 def read(path: str | Path) -> Rated:
     """Read ratings or shares from ``path`` and resolve them.
 
-    An image's label is the most frequent of its ratings; ``unsure`` is a rating like the others, a draw stays
-    a ``tie``. A share is female / (female + male) over images with these labels, its n.
+    An image's label is the most frequent of its ratings, ``unsure`` among them; a draw stays a ``tie``. A share is
+    female / (female + male) over images with these labels, its n.
 
-    Raises:
-        InputError: The file is missing, unreadable or empty, its columns are of no format, a value is not
-            allowed, a row is there twice, or no image is rated. The message names the value and the fix.
+    Raises InputError where the file is missing, unreadable or empty, its columns are of no format, a value is not
+    allowed, a row is there twice, or no image is rated. The message names the value and the fix.
     """
     path = cells.located(path)
     frame, left_out = cells.load(path, {*_LONG, *_FORMATS["shares"], *_OPTIONAL})
@@ -194,9 +183,9 @@ def read_ratings(path: str | Path) -> Rated:
 def shares(images: pd.DataFrame, female: np.ndarray, male: np.ndarray) -> pd.DataFrame:
     """Return the share of female among decided images for each model, occupation and source.
 
-    ``female`` and ``male`` say how much each row of ``images`` (as in :attr:`Rated.images`) counts as either, shape
-    (images,): 0 or 1, or between for a split vote. Columns are those of table ``paradox_percent_female``: ``n`` is the
-    sum of both, the share NaN where it is 0. Training images without a model count for every model.
+    ``female`` and ``male`` say how much each row of ``images`` (:attr:`Rated.images`) counts as either, (images,): 0 or
+    1, or between for a split vote. Columns are those of table ``paradox_percent_female``; ``n`` is the sum of both, the
+    share NaN where it is 0. Training images without a model count for every model.
     """
     weighed = images[["model", "occupation", "source"]].assign(female=female, n=np.add(female, male))
     summed = weighed.groupby(["model", "occupation", "source"], as_index=False, observed=True).sum()
@@ -219,11 +208,10 @@ def votes_on(
     Args:
         frame: Cells as text; its index counts the file's rows from 0.
         keys: The columns that name an item.
-        raters: The columns of ratings; ``None`` where the columns rater and label hold one rating in each row.
+        raters: The columns of ratings; ``None`` where rater and label hold one rating in each row.
         called: What errors call an item, with columns in braces.
 
-    Raises:
-        InputError: A cell is no rating, a rater has no name, or an item is there twice, or twice for one rater.
+    Raises InputError where a cell is no rating, a rater has no name, or an item is there twice, or twice for one rater.
     """
     codes, notes = _label_codes(frame[raters or ["label"]], path)
     if raters:
@@ -406,12 +394,7 @@ def _kind(columns: list[str], path: Path) -> str:
 
 def _sources(column: pd.Series, path: Path) -> pd.Categorical:
     clean = column.str.strip().str.lower()
-    strange = ~clean.isin(SOURCES)
-    if strange.any():
-        raise InputError(
-            f"{path}: source is {cells.shortened(column[strange].iloc[0])} in data row {cells.row_told(strange)}. "
-            f"{name_help(clean[strange].iloc[0][:40], SOURCES)}"
-        )
+    cells.refuse(~clean.isin(SOURCES), path, "source is {}", f"give {' or '.join(SOURCES)}", column)
     return pd.Categorical(clean, SOURCES)
 
 
@@ -425,12 +408,11 @@ def _models(frame: pd.DataFrame, path: Path) -> pd.Categorical:
     cells.refuse(generated & (model == ""), path, "model is empty for generated images", fix)
     known = set(model[generated])
     strange = ~generated & (model != "") & ~model.isin(known)
-    if known and strange.any():
-        name = model[strange].iloc[0]
-        raise InputError(
-            f"{path}: training images have the model {cells.shortened(name)}, which has no generated images. "
-            f"{name_help(name, known)} Leave model empty for training images that all models share."
-        )
+    fix = (
+        f"give one of {', '.join(sorted(known))}, or leave it empty for training images that all models share"
+    )
+    problem = "training images have the model {}, which has no generated images"
+    cells.refuse(strange & bool(known), path, problem, fix, model)
     return pd.Categorical(model)
 
 
@@ -440,30 +422,23 @@ def _label_codes(columns: pd.DataFrame, path: Path) -> tuple[np.ndarray, list[No
     out = np.empty(columns.shape, dtype=np.int8)
     read_as: Counter[tuple[str, str]] = Counter()
     for k, (name, column) in enumerate(columns.items()):
-        codes, found = pd.factorize(column)
-        spelt = [" ".join(value.split()).lower() for value in found]
+        codes, values = pd.factorize(column)
+        spelt = [" ".join(value.split()).lower() for value in values]
         labels = [SYNONYMS.get(text, text) for text in spelt]
-        for j, label in enumerate(labels):
+        for j, (text, label) in enumerate(zip(spelt, labels, strict=True)):
             if label not in position:
                 row = cells.row_told(pd.Series(codes == j, index=columns.index))
-                raise InputError(_not_a_label(str(name), found[j], row, path))
-            if label != spelt[j]:
-                read_as[spelt[j], label] += int((codes == j).sum())
+                fix = "" if name == "label" else f" If {name!r} is not a rater, remove or rename it."
+                raise InputError(
+                    f"{path}: column {name!r} holds {cells.shortened(values[j])} in data row {row}, which is not a "
+                    f"rating. {name_help(values[j][:40], LABELS).rstrip('.')}, or empty for not rated.{fix}"
+                )
+            if label != text:
+                read_as[text, label] += int((codes == j).sum())
         out[:, k] = np.array([position[label] for label in labels], np.int8)[codes]
     return out, [
         (f"read {a!r} as {b or 'not rated'}", n, "another spelling") for (a, b), n in read_as.items()
     ]
-
-
-def _not_a_label(name: str, value: str, row: int, path: Path) -> str:
-    meant = difflib.get_close_matches(name.lower(), (*_FORMATS["long"], *_OPTIONAL), n=1, cutoff=0.75)
-    fix = f" If {name!r} is not a rater, remove it."
-    if meant:
-        fix = "" if name in _FORMATS["long"] else f" Or is column {name!r} {meant[0]!r} misspelt?"
-    return (
-        f"{path}: column {name!r} holds {cells.shortened(value)} in data row {row}, which is not a rating. "
-        f"{name_help(value[:40], LABELS).rstrip('.')}, or empty for not rated.{fix}"
-    )
 
 
 def _numbers(column: pd.Series, path: Path, *, whole: bool = False) -> pd.Series:

@@ -1,9 +1,8 @@
 """What people say of images that were asked to show objects: whether each part of the prompt, or an object, is there.
 
-A table (:mod:`biaslab.ground.cells`) with a row per image and rater: ``image_id``, ``rater`` (may be left out where
-one person rated), and ``objects``, ``number`` and ``relation``, each ``yes``, ``no``, or empty where the prompt does
-not ask for it. Ratings of objects have a row per image, object and rater instead: ``object`` and ``shown``, ``yes`` or
-``no``.
+A table (:mod:`biaslab.ground.cells`) with a row per image and rater: ``image_id``, ``rater`` (may be left out where one
+person rated), and ``objects``, ``number`` and ``relation``, each ``yes``, ``no``, or empty where the prompt does not
+ask for it. Ratings of objects have a row per image, object and rater: ``object`` and ``shown``, ``yes`` or ``no``.
 
 Source: dalleval paper, section 5.2 (human evaluation, Table 3); of objects the triplets paper, section 7.3.
 """
@@ -28,19 +27,12 @@ _NEEDS_OBJECTS = (
 
 
 def read(path: str | Path, image_ids: Iterable[str]) -> pd.DataFrame:
-    """Read ratings of images.
+    """Read ratings of the images ``image_ids`` from a CSV or Parquet file.
 
-    Args:
-        path: A CSV or Parquet file.
-        image_ids: The images that can be rated.
-
-    Returns:
-        One row per image and rater: image_id, rater, the three steps (``yes``, ``no`` or empty) and correct: ``yes``
-        where every step that is rated is there.
-
-    Raises:
-        InputError: The file cannot be read, a column is missing, a value is neither yes nor no, a row rates nothing, an
-            image is rated twice by one rater or is none of ``image_ids``. The message names the value and the fix.
+    Returns one row per image and rater: image_id, rater, the three steps (``yes``, ``no`` or empty) and correct:
+    ``yes`` where every step that is rated is there. Raises InputError where the file cannot be read, a column is
+    missing, a value is neither yes nor no, a row rates nothing, an image is rated twice by one rater or is none of
+    ``image_ids``.
     """
     table = _answers(path, image_ids, STEPS, _NEEDS)
     steps = table[list(STEPS)]
@@ -53,9 +45,7 @@ def read(path: str | Path, image_ids: Iterable[str]) -> pd.DataFrame:
 def read_objects(path: str | Path, image_ids: Iterable[str]) -> pd.DataFrame:
     """Read ratings of objects in images; arguments and errors as for :func:`read`.
 
-    Returns:
-        A row an image and object that somebody rated: image_id, object and shown, ``yes`` or ``no``: what most raters
-        say; as many of each is ``no``.
+    Returns a row an image and object that somebody rated: image_id, object and shown, ``yes`` where most raters say so.
     """
     table = _answers(path, image_ids, ["shown"], _NEEDS_OBJECTS, about="object")
     return _most(table["shown"], [table["image_id"], table["object"]]).rename("shown").reset_index()
@@ -74,10 +64,7 @@ def _most(said: pd.Series, by) -> pd.Series:
 def _answers(
     path: str | Path, image_ids: Iterable[str], columns: Sequence[str], needs: str, *, about: str = ""
 ) -> pd.DataFrame:
-    """Read what raters answer with yes or no about images, or about what in them the column ``about`` names.
-
-    Errors as of :func:`read`; ``needs`` is what they say that such files need. Answers about whole images may be empty.
-    """
+    """Read what raters answer with yes or no about images, or about what in them the column ``about`` names."""
     keys = ["image_id", about] if about else ["image_id"]
     path, known, image_ids = cells.located(path), {*keys, *columns, "rater"}, set(image_ids)
     table, _ = cells.load(path, known)

@@ -11,14 +11,11 @@ from __future__ import annotations
 from biaslab.report.all_runs import check_overview, overview
 from biaslab.report.index import build
 from biaslab.report.notebook import render_notebook, warm_up
-from biaslab.report.rating import check_rating_page, rating_page
 
 __all__ = [
     "build",
     "check_overview",
-    "check_rating_page",
     "overview",
-    "rating_page",
     "render_notebook",
     "warm_up",
 ]

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import base64
 import csv
+import hashlib
 import io
+import json
 import os
 import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from biaslab import report
 from biaslab.generation.images import OK
 from biaslab.ground import shared, tables
 from biaslab.ground.errors import InputError, ParameterError, unknown_name
 from biaslab.ground.plaintext import plain
-from biaslab.keep.store import explaining
+from biaslab.keep.store import check_target, explaining
 from biaslab.models.images import FolderImages, ImageSource, Unreadable
 from biaslab.models.registry import DRAWINGS
-from biaslab.ratings import readers, sessions
+from biaslab.ratings import readers, sample
 from biaslab.ratings.readers import SOURCES
+from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
 from biaslab.runs.compare import find
 
 if TYPE_CHECKING:
@@ -107,30 +110,78 @@ def rate(
     if paper and not is_run:
         raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
     target = Path(to) if to else Path(outputs) / f"rate-{folder.resolve().name}.html"
-    report.check_rating_page(target)
-    found, left_out = (
+    _check_place(target)
+    (table, sources), left_out = (
         (_of_run(folder, paper, show_faces, overrides), {}) if is_run else _of_folder(folder, show_faces)
     )
-    table, sources = found[0].reset_index(drop=True).rename_axis("_row").reset_index(), found[1]
-    drawn = sessions.sample(table, n, seed).drop(columns="item")
+    drawn = sample.draw(table.assign(_row=range(len(table))), n, seed)
+    private = shared.telling(folder.resolve(), Path(outputs).absolute())
+    page = write(drawn, sources, target, seed=seed, private=private)
+    return page._replace(left_out={**left_out, **page.left_out})
+
+
+def write(
+    drawn: pd.DataFrame,
+    sources: Mapping[tuple[str, str], ImageSource],
+    target: Path,
+    *,
+    seed: int,
+    private: Sequence[str] = (),
+) -> Page:
+    """Write the page of a sample of images.
+
+    Images and what is known of them stand in one block of data, which is no script; shown are the images alone. What
+    is downloaded has the columns of the sample, then ``rater`` and ``label``. A browser keeps answers under a name made
+    of the page's content, so that pages of other images do not share them.
+
+    Args:
+        drawn: Rows image_id, source, occupation, and model (empty for training images) and others where there are any.
+        sources: What reads the images of a source and model; the model is empty where ``drawn`` has none.
+        target: The file.
+        seed: Seed of the raters' orders.
+        private: Folders that the page must not name.
+
+    Raises: As :func:`rate`.
+    """
+    _check_place(target)
     pictures, reasons = _pictures(drawn, sources)
     drawn = drawn[[picture is not None for picture in pictures]].drop(columns=["_row", FILE], errors="ignore")
     if drawn.empty:
-        why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
-        raise InputError(f"None of {len(pictures)} images of {images} can be shown: {why}.")
+        why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items())) or "the sample is empty"
+        raise InputError(f"None of {len(pictures)} images can be shown: {why}.")
     drawn = drawn.rename(columns={"image_id": "image"})
-    first = ["image", "source", "occupation", "model"]
-    cells = _readable(drawn[[*first, *(c for c in drawn if c not in first)]])
-    private = shared.telling(folder.resolve(), Path(outputs).absolute())
-    if told := next((name for row in cells for cell in row if (name := shared.named_in(cell, private))), ""):
+    first = [c for c in ("image", "source", "occupation", "model") if c in drawn]
+    header, *rows = _readable(drawn[[*first, *(c for c in drawn if c not in first)]])
+    if told := next((name for row in rows for cell in row if (name := shared.named_in(cell, private))), ""):
         raise InputError(
             f"The page would name {told}, a folder of a machine. Give images ids without folders."
         )
+    data = {"seed": seed, "header": header, "rows": rows, "pictures": [*filter(None, pictures)]}
     with explaining(
         target, "Nothing was written: {fix}, or name another place with --to, and make the page again."
     ):
-        path = report.rating_page(target, cells, [picture for picture in pictures if picture], seed=seed)
-    return Page(path, len(drawn), path.stat().st_size, {**left_out, **reasons})
+        path = write_page(target, rendered(data))
+    return Page(path, len(drawn), path.stat().st_size, reasons)
+
+
+def rendered(data: dict) -> str:
+    """Return the page of ``seed``, ``header``, ``rows`` (what is known of each image) and ``pictures`` (URLs)."""
+    from jinja2.utils import htmlsafe_json_dumps
+    from markupsafe import Markup
+
+    data = data | {"id": hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]}
+    style, script = asset("report.css") + asset("rate.css"), asset("rate.js")
+    page, policy = (
+        environment().get_template("rate.html.j2"),
+        content_security_policy(style=style, script=script),
+    )
+    shown = {"n": len(data["rows"]), "data": htmlsafe_json_dumps(data), "policy": policy}
+    return page.render(**shown, style=Markup(style), script=Markup(script))
+
+
+def _check_place(target: Path) -> None:
+    """Refuse to replace what is no such page (ParameterError)."""
+    check_target(target, partial(is_page, title="Rate images"), "rating page", "--to")
 
 
 # -- what can be rated -------------------------------------------------------------------------------------
@@ -266,9 +317,10 @@ def _pictures(
     reasons: Counter[str] = Counter()
     size = 0
     # In the order in which they are kept, so that each shard is read once; one at a time, for one may be large.
-    places = drawn.reset_index(drop=True).sort_values("_row")
+    places = drawn.reset_index(drop=True)
+    places = places.sort_values("_row") if "_row" in places else places
     for done, (place, row) in enumerate(places.iterrows()):
-        (image,) = sources[row["source"], row["model"]].read([row.get(FILE, row["image_id"])])
+        (image,) = sources[row["source"], row.get("model", "")].read([row.get(FILE, row["image_id"])])
         if isinstance(image, Unreadable):
             reasons[image.reason] += 1
             continue

@@ -57,7 +57,8 @@ def recorded_joint(monkeypatch):
 @pytest.fixture
 def watching():
     """Return a ``watch`` for a generator that captures each batch, and the list that it fills."""
-    from biaslab.attribution import capture, columns
+    from biaslab.attribution.attention import capture
+    from biaslab.attribution.words import columns
 
     def watch(generator, texts, words, **options):
         found = []

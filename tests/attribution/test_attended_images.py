@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.attribution import AttendedImages, generate_with_attention
+from biaslab.attribution.images import AttendedImages, generate_with_attention
 from biaslab.generation import GeneratedImages, GenerationSettings, load
 from biaslab.ground.errors import InputError
 from biaslab.keep.store import Store
@@ -58,8 +58,3 @@ def test_other_words_are_mapped_anew(folders, tmp_path):
     assert other.digest != first.digest
     assert [m.words for m in other.word_maps(["p/1", "q/0"])] == [("photo",), ()]
     assert [m.words for m in made(folder, store).word_maps(["p/1", "q/0"])] == [("nurse",), ("pilot", "face")]
-
-
-def test_prompts_without_words_are_refused(folders, tmp_path):
-    with pytest.raises(InputError, match="no column 'words'"):
-        made(folders("sd1"), Store(tmp_path), PROMPTS.drop(columns="words"))

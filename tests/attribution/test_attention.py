@@ -6,11 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from biaslab.attribution import capture, check, columns, generate_with_attention, word_maps, word_masks
-from biaslab.attribution.attention import Part
-from biaslab.attribution.words import Columns
+from biaslab.attribution.attention import Part, capture, check
+from biaslab.attribution.images import generate_with_attention
+from biaslab.attribution.maps import word_maps, word_masks
+from biaslab.attribution.words import Columns, columns
 from biaslab.generation import GenerationSettings, load
-from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.ground.errors import ParameterError, RunError
 
 TEXTS = ["a photo of a nurse", "a photo of the face of a pilot", "the nurse"]
 WORDS = [["nurse", "photo", "dog"], ["a", "face"], ["the"]]
@@ -308,8 +309,6 @@ def test_layers_and_steps_are_kept_apart(watching):
     np.testing.assert_allclose(of_layers.numpy(), whole.maps().numpy(), rtol=1e-4, atol=1e-8)
     of_steps = sum(apart.maps(step=k) for k in range(3)) / 3
     np.testing.assert_allclose(of_steps.numpy(), apart.maps().numpy(), rtol=1e-4, atol=1e-8)
-    with pytest.raises(InputError, match=f"of {layers[0]} at step 1"):
-        whole.maps(layer=layers[0], step=1)
 
 
 # -- what is refused ---------------------------------------------------------------------------------------
@@ -369,8 +368,6 @@ def test_arguments_are_checked(folders):
         capture(generator.pipe, here),
     ):
         generator.images(TEXTS[:1], KEYS[:1], 1)
-    with pytest.raises(InputError, match="3 texts but 1 lists"):
-        generate_with_attention(generator, TEXTS, KEYS, 1, [["a"]])
 
 
 # -- maps and masks ----------------------------------------------------------------------------------------
@@ -395,12 +392,8 @@ def test_maps_are_kept_in_256_levels_on_64_places_at_most():
     assert (masks[0] == (np.arange(128) >= 128 - masks[0, 0].sum())).all()
 
 
-def test_masks_of_no_word_and_of_what_does_not_fit():
+def test_masks_of_no_word():
     assert word_masks(np.zeros((0, 8, 8), np.uint8), 32, 16).shape == (0, 32, 16)
-    with pytest.raises(InputError, match=r"Masks of maps \(8, 8\)"):
-        word_masks(np.zeros((8, 8), np.uint8), 32, 32)
-    with pytest.raises(InputError, match="above 35"):
-        word_masks(np.zeros((1, 8, 8), np.uint8), 32, 32, threshold=35)
 
 
 def test_images_without_words_have_no_maps(folders):

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.attribution import WordMaps, dependency, word_masks
+from biaslab.attribution import dependency
 from biaslab.attribution.dependency import THRESHOLDS
+from biaslab.attribution.maps import WordMaps, word_masks
 from biaslab.keep.store import Store
 from biaslab.measures.instances import encode
 from biaslab.measures.instances import masks as masks_of

@@ -6,7 +6,7 @@ import pytest
 from biaslab.attribution import noised
 from biaslab.attribution.noised import attend
 from biaslab.generation import GenerationSettings, load
-from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.ground.errors import ParameterError, RunError
 
 TEXTS = ["a photo of a nurse", "the face of a pilot", "a photo of the face of a nurse"]
 WORDS = [["nurse", "dog"], ["face", "pilot"], ["photo"]]
@@ -93,10 +93,6 @@ def test_noise_is_an_images_own_wherever_it_stands(mini, images):
 
 
 def test_what_cannot_be_looked_at_is_refused(mini, images, folders):
-    with pytest.raises(InputError, match="2 texts but 3 lists"):
-        attend(mini, images, TEXTS[:2], WORDS, keys=KEYS)
-    with pytest.raises(InputError, match="one size"):
-        attend(mini, [images[0][:32], *images[1:]], TEXTS, WORDS, keys=KEYS)
     small = [image[:32, :32] for image in images]
     with pytest.raises(ParameterError, match="64 x 64 pixels, and these are 32 x 32"):
         attend(mini, small, TEXTS, WORDS, keys=KEYS)

@@ -9,11 +9,12 @@ from array_images import ArrayImages
 
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.judging import judge as module
-from biaslab.judging.judge import JudgeSettings, decide, from_ratings, judge, judge_images, outcomes
+from biaslab.judging.judge import JudgeSettings, decide, judge, judge_images, outcomes
 from biaslab.judging.names import WHOLE, files_digest
 from biaslab.keep.store import Store
 from biaslab.models import registry
 from biaslab.models.images import FolderImages, Unreadable
+from biaslab.ratings.person_ratings import judge_images as by_raters
 
 
 @pytest.fixture(autouse=True)
@@ -209,7 +210,7 @@ def test_raters_as_the_judge(tmp_path):
         "e,generated,pilot,,,\n"
         "'=f,generated,pilot,male,male,male\n"
     )
-    found = from_ratings(path, ["=f", "e", "d", "c", "b", "a", "elsewhere"])
+    found = by_raters(["=f", "e", "d", "c", "b", "a", "elsewhere"], path)
     assert list(found["gender"]) == ["male", "", "unsure", "unsure", "male", "female", ""]
     assert list(found["outcome"]) == ["judged", "unrated", *["uncertain"] * 2, *["judged"] * 2, "unrated"]
     assert list(found["reason"]) == ["", "", "unsure", "tie", "", "", "not in the file"]
@@ -217,20 +218,16 @@ def test_raters_as_the_judge(tmp_path):
     assert counts["unrated"] == 2 and counts["uncertain"] == 2 and counts["judged"] == 3
 
 
-def test_ratings_judge_without_models_and_refuse_doubles(cases, tmp_path):
+def test_ratings_that_say_two_things_or_none_of_an_image(tmp_path):
     path = tmp_path / "ratings.csv"
-    path.write_text("image,source,occupation,ana\n0,generated,nurse,female\n3,generated,nurse,male\n")
-    settings = JudgeSettings(gender=f"ratings:{path}")
-    found = judge(cases, settings, store=Store(tmp_path), progress=False, models=lambda *_: 1 / 0)
-    assert list(found["gender"][[0, 3]]) == ["female", "male"] and (found["outcome"] == "unrated").sum() == 9
     path.write_text(
         "image,source,occupation,model,ana\n0,generated,nurse,A,female\n0,generated,nurse,B,male\n"
     )
     with pytest.raises(InputError, match="Image '0' stands in several rows"):
-        from_ratings(path, ["0"])
+        by_raters(["0"], path)
     path.write_text("occupation,source,percent_female,n\nnurse,generated,50,2\nnurse,training,50,2\n")
     with pytest.raises(InputError, match="holds shares"):
-        from_ratings(path, ["0"])
+        by_raters(["0"], path)
 
 
 def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):

@@ -13,7 +13,7 @@ from biaslab.measures import agreement
 from biaslab.ratings.person_ratings import (
     AGREEMENT_COLUMNS,
     agreement_tables,
-    judge_people_ratings,
+    judge_people,
     read,
 )
 
@@ -73,7 +73,7 @@ def test_parquet_with_whole_numbers(write):
 
 
 def test_judgements_have_the_shape_of_every_judge(write):
-    found = judge_people_ratings(ASKED, write(WIDE))
+    found = judge_people(ASKED, write(WIDE))
     assert list(found) == list(COLUMNS)
     assert list(found["image_id"]) == list(ASKED["image_id"])
     assert list(found["position"]) == list(ASKED["position"])
@@ -100,7 +100,7 @@ def test_ratings_of_others_are_named_or_left_aside(write):
     assert labels(read(path, ASKED, unknown="aside")) == ["female"] + ["missing"] * 7
     others = pd.DataFrame({"image_id": ["q", "q"], "position": [1, 2]})
     assert read(path, others, unknown="aside").n_raters == 0
-    assert list(judge_people_ratings(others, path)["outcome"]) == ["unrated"] * 2
+    assert list(judge_people(others, path)["outcome"]) == ["unrated"] * 2
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,6 @@ def test_bad_files_say_what_and_where(content, message, write):
         return
     with pytest.raises(InputError, match=message):
         read(write(content), ASKED)
-
-
-def test_people_asked_for_twice_are_an_error(write):
-    with pytest.raises(InputError, match="Position 1 of image 'a' is asked for twice"):
-        read(write(WIDE), pd.concat([ASKED, ASKED[:1]]))
 
 
 def test_a_crowd_keeps_each_persons_ratings(write):
@@ -312,10 +307,3 @@ def test_what_has_no_value_has_a_reason(write):
     row = agreement_tables({}, None, lone, seed=1).iloc[0]
     assert np.isnan(row["value"]) and "two or more raters" in row["reason"] and row["n_missing"] == 12
     assert agreement_tables({}, seed=1).empty
-
-
-def test_a_person_twice_is_an_error():
-    people = world(1, 6)
-    shown = people[["image_id", "position", "truth"]].rename(columns={"truth": "gender"})
-    with pytest.raises(InputError, match="Position 1 of image 'occupation0' stands there twice"):
-        agreement_tables({"x": people}, pd.concat([shown, shown[:1]]), seed=1)

@@ -20,7 +20,7 @@ def test_yunet_counts_the_people_of_photographs_as_reports_say(root):
     table, images = module.labelled(photographed.pictures(module))
     found = faces.load(YUNET).faces(images)
     figures = module.counted(table, np.array([len(seen) for seen in found]))
-    assert photographs.Counted(figures["groups"], figures["alone"]) == photographs.FACES[YUNET]
+    assert {k: list(figures[k]) for k in ("groups", "alone")} == photographs.measured()["faces"][YUNET]
     # The least that it was chosen for: groups within one face, and nine of ten portraits.
     assert figures["groups"][0] >= 16 and figures["alone"][0] >= 0.9 * figures["alone"][1]
     assert figures["recall"] > 0.95 and figures["precision"] > 0.95
@@ -41,7 +41,7 @@ def test_the_gender_of_portraits_is_judged_as_reports_say(root):
     module = photographed.benchmark(root, NAME)
     table, images = module.labelled(photographed.pictures(module))
     found = module.judged(table, images, JudgeSettings(faces=YUNET, gender=DLIB))
-    assert photographs.Judged(*found["alone"]) == photographs.GENDERS[DLIB]
+    assert list(found["alone"]) == photographs.measured()["genders"][DLIB]
     right, sure, _ = found["alone"]
     assert right >= 0.95 * sure
 

@@ -1,6 +1,7 @@
 """The rating notebook, cell by cell, on made-up images whose truth and judgements are known."""
 
 import json
+import re
 import types
 
 import matplotlib as mpl
@@ -66,7 +67,7 @@ class MadeUp(module.Study):
 @pytest.fixture
 def execute(root, tmp_path, monkeypatch):
     """Return a function that runs the notebook with parameters and returns its names."""
-    monkeypatch.setattr(module, "Study", MadeUp)
+    monkeypatch.setattr("biaslab.study.Study", MadeUp)
     mpl.use("Agg")
 
     def run(**parameters):
@@ -94,7 +95,7 @@ def findings(tmp_path):
 
 
 def test_without_ratings_the_truth_is_seen_through_simulated_raters(execute, tmp_path):
-    execute(simulated_error=0.0, simulated_unsure=0.0)
+    space = execute(simulated_error=0.0, simulated_unsure=0.0)
     rated = read(tmp_path, "judging_rated").set_index(["source", "vote"])["n"]
     # 30 of each source; the truth of generated images is not known.
     assert rated[("training", "female")] + rated[("training", "male")] == 30
@@ -102,8 +103,7 @@ def test_without_ratings_the_truth_is_seen_through_simulated_raters(execute, tmp
     found = read(tmp_path, "judging_agreement").set_index(["statistic", "labels", "subset"])
     assert found.loc[("krippendorff_alpha", "female/male", "all"), "value"] == 1
     judge = found.loc[("judge_agreement", "female/male", "all")]
-    sampled = json.loads((tmp_path / "out" / "rating" / "sample.json").read_text())
-    drawn = [i for i in sampled["image_id"] if i.startswith("training")]
+    drawn = [i for i in space["drawn"]["image_id"] if i.startswith("training")]
     wrong = sum(int(i.split("-")[1]) % 20 == 4 for i in drawn)
     assert judge["value"] == pytest.approx(100 * (30 - wrong) / 30) and judge["n_items"] == 30
     # Who rated is said with what they said.
@@ -153,9 +153,28 @@ def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
     assert (corrected["reason"] == "").all() and corrected["percent_corrected"].notna().all()
 
 
-def test_people_who_have_not_rated_yet(execute, tmp_path, capsys):
-    space = execute(raters="ana, ben", rating_folder=str(tmp_path / "kept"))
+def test_nobody_who_has_rated_yet(execute, tmp_path, capsys):
+    space = execute(simulated_raters=0)
     assert space["collected"].rated is None
     assert capsys.readouterr().out.startswith("No ratings yet: the sample has 60")
     assert set(read(tmp_path, "judging_agreement")["reason"]) == {"no image has been rated yet"}
-    assert (tmp_path / "kept" / "sample.json").is_file()
+    assert not list((tmp_path / "out").glob("*.html"))
+
+
+@pytest.mark.parametrize("show_faces", [False, True])
+def test_a_person_who_runs_it_gets_a_page_whose_answers_it_reads(execute, tmp_path, monkeypatch, show_faces):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(MadeUp, "real_faces", True)
+    space = execute(output_dir="", show_faces=show_faces)
+    text = space["page"].path.read_text(encoding="utf-8")
+    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    data = json.loads(block)
+    # Faces of people that training images show are on it where they are asked for alone.
+    wanted = space["drawn"] if show_faces else space["drawn"].query("source == 'generated'")
+    assert data["header"] == ["image", "source", "occupation"] and len(data["pictures"]) == len(wanted)
+    assert [row[0] for row in data["rows"]] == list(wanted["image_id"])
+    folder = tmp_path / "answers"
+    folder.mkdir()
+    rows = [",".join([*row, "ana", "female"]) for row in data["rows"]]
+    (folder / "ana.csv").write_text("\n".join([",".join([*data["header"], "rater", "label"]), *rows]))
+    assert execute(ratings_file=str(folder))["collected"].rated.n_raters == 1

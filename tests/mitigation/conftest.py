@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from biaslab.mitigation import briefs
+from biaslab.mitigation.critique import briefs
 
 
 @pytest.fixture

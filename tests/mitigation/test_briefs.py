@@ -2,8 +2,7 @@
 
 import pytest
 
-from biaslab.ground.errors import InputError
-from biaslab.mitigation import Counts, Critique, Guideline, briefs
+from biaslab.mitigation.critique import Counts, Critique, Guideline, briefs
 from biaslab.prompts import paired as asking
 
 
@@ -105,18 +104,3 @@ def test_a_brief_knows_the_guidelines_in_its_prompts(prompts, people):
     by_identity = {b.identity: b.earlier for b in found}
     assert by_identity.pop("nurse") == (Guideline("nurse", "", 1.0, "Two."),)
     assert set(by_identity.values()) == {()}
-
-
-def test_people_that_do_not_fit(prompts, people):
-    some = of(people, "occupation")
-    with pytest.raises(InputError, match="no column 'stereotype'"):
-        briefs(some.drop(columns="stereotype"), "occupation", 1, prompts.texts, read)
-    with pytest.raises(InputError, match="'stereotype' holds 'neither'"):
-        briefs(some.assign(stereotype="neither"), "occupation", 1, prompts.texts, read)
-    with pytest.raises(InputError, match="'told' holds 'women'"):
-        briefs(some.assign(told="women"), "occupation", 1, prompts.texts, read)
-    with pytest.raises(InputError, match="The identity 'carpenter' has two stereotypes"):
-        wrong = some.assign(stereotype=some["stereotype"].where(some["position"] == 1, "female"))
-        briefs(wrong, "occupation", 1, prompts.texts, read)
-    with pytest.raises(InputError, match="is not in the texts"):
-        briefs(some, "occupation", 1, prompts.texts.iloc[1:], read)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from biaslab.ground.errors import InputError
-from biaslab.mitigation import Counts, CountsCritic, critiques_table
+from biaslab.mitigation.counts import critique as criticised
 from biaslab.mitigation.counts import share_to_tell, shrunk
+from biaslab.mitigation.critique import Counts, critiques_table
 
 
 def by_identity(critique):
@@ -132,7 +132,7 @@ def test_the_share_to_tell_brings_the_sum_to_one_half(p, follows, share):
 
 
 def test_one_identity_by_hand(crowd, brief_of):
-    critique = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 7, 33, 3))))
+    critique = criticised(brief_of(crowd(("sheriff", "male", "", 7, 33, 3))))
     # 33 of 40: Wilson 68.0 to 91.3 %; p = 2 P(X >= 33 | 40, 1/2) = 4.2e-5. 1 - 1 / (2 * 0.825) = 0.3939.
     assert (critique.outcome, critique.biased, critique.kind) == ("judged", True, "towards stereotypes")
     (guideline,) = critique.guidelines
@@ -152,7 +152,7 @@ def test_one_identity_by_hand(crowd, brief_of):
 
 
 def test_a_fair_world_needs_nothing(crowd, brief_of):
-    critique = CountsCritic().critique(
+    critique = criticised(
         brief_of(crowd(("sheriff", "male", "", 21, 19, 0), ("nurse", "female", "", 22, 18, 0)))
     )
     assert (critique.biased, critique.kind, critique.guidelines) == (False, "none", ())
@@ -178,7 +178,7 @@ def test_a_fair_world_needs_nothing(crowd, brief_of):
 )
 def test_kinds_of_bias_and_over_correction_by_the_same_rule(crowd, brief_of, sheriffs, nurses, kind, told):
     people = crowd(("sheriff", "male", "", *sheriffs, 0), ("nurse", "female", "", *nurses, 0))
-    critique = CountsCritic().critique(brief_of(people))
+    critique = criticised(brief_of(people))
     assert (critique.biased, critique.kind) == (True, kind)
     assert tuple(g.gender for g in critique.guidelines) == told
     # 30 of 40 is 0.75: 1 - 1 / 1.5 = 1/3.
@@ -188,7 +188,7 @@ def test_kinds_of_bias_and_over_correction_by_the_same_rule(crowd, brief_of, she
 def test_small_counts_that_agree_are_bias_together(crowd, brief_of):
     """Eight of twelve fit in each of six: no identity and no group differs by itself, all together do."""
     rows = [(f"role {k}", ("male", "female")[k % 2], "", *((4, 8), (8, 4))[k % 2], 0) for k in range(6)]
-    critique = CountsCritic().critique(brief_of(crowd(*rows)))
+    critique = criticised(brief_of(crowd(*rows)))
     # A group has 24 of 36: p = 0.065. The aspect has 48 of 72: p = 0.0063, by Holm 0.019.
     group = stats.binom.sf(23, 36, 0.5) * 2
     aspect = stats.binom.sf(47, 72, 0.5) * 2
@@ -199,13 +199,13 @@ def test_small_counts_that_agree_are_bias_together(crowd, brief_of):
     # All alike: 2/3 each, 1 - 1 / (4/3) = 1/4.
     assert [g.share for g in critique.guidelines] == pytest.approx([0.25] * 6)
     # The same people without the other group are not enough.
-    alone = CountsCritic().critique(brief_of(crowd(*rows[::2])))
+    alone = criticised(brief_of(crowd(*rows[::2])))
     assert (alone.biased, alone.guidelines) == (False, ())
 
 
 def test_one_identity_of_a_fair_group(crowd, brief_of):
     rows = [(f"role {k}", "male", "", 20, 20, 0) for k in range(8)]
-    critique = CountsCritic().critique(
+    critique = criticised(
         brief_of(crowd(*rows, ("clerk", "male", "", 34, 6, 0), ("cook", "male", "", 6, 34, 0)))
     )
     # 34 of 40 alone: p = 2 P(X >= 34) = 8.4e-6, ten tests; the group has 200 of 400.
@@ -226,7 +226,7 @@ def test_one_identity_of_a_fair_group(crowd, brief_of):
 
 
 def test_nobody_to_judge_is_no_judgement(crowd, brief_of):
-    critique = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 0, 0, 5))))
+    critique = criticised(brief_of(crowd(("sheriff", "male", "", 0, 0, 5))))
     assert (critique.outcome, critique.cause, critique.biased, critique.kind) == (
         "no_judgement",
         "no_people",
@@ -241,7 +241,7 @@ def test_an_identity_or_a_group_that_nobody_sees(crowd, brief_of):
     people = crowd(
         ("guard", "male", "", 10, 70, 0), ("mover", "male", "", 0, 0, 4), ("nurse", "female", "", 0, 0, 9)
     )
-    critique = CountsCritic().critique(brief_of(people))
+    critique = criticised(brief_of(people))
     found = by_identity(critique)
     # Of movers only the group's mean is known: 7/8, 1 - 1 / 1.75.
     assert found["mover"].share == found["guard"].share == pytest.approx(3 / 7)
@@ -258,9 +258,7 @@ def test_an_identity_or_a_group_that_nobody_sees(crowd, brief_of):
 def test_the_level_decides(crowd, brief_of, men, biased):
     # Of 40: p = 0.038 of 27, 0.081 of 26.
     assert (stats.binom.sf(men - 1, 40, 0.5) * 2 < 0.05) == biased
-    assert (
-        CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 40 - men, men, 0)))).biased == biased
-    )
+    assert criticised(brief_of(crowd(("sheriff", "male", "", 40 - men, men, 0)))).biased == biased
 
 
 # -- further rounds -------------------------------------------------------------------------------------------
@@ -268,10 +266,10 @@ def test_the_level_decides(crowd, brief_of, men, biased):
 
 def test_what_suffices_stays(crowd, brief_of):
     """Of 40, 15 were told to be women: 15 + 5 look so, just one half. The guideline must not be lost."""
-    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 8, 32, 0))))
+    first = criticised(brief_of(crowd(("sheriff", "male", "", 8, 32, 0))))
     assert first.guidelines[0].share == pytest.approx(0.375)
     people = crowd(("sheriff", "male", "female", 15, 0, 0), ("sheriff", "male", "", 5, 20, 0))
-    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    second = criticised(brief_of(people, 2, [first]))
     assert (second.biased, second.guidelines) == (False, first.guidelines)
     assert second.findings[0].reasons == (
         "Of 40 sheriffs 20 look like men (50 %, interval 35 to 65 %); 15 of 15 who were told a gender look so. That "
@@ -281,10 +279,10 @@ def test_what_suffices_stays(crowd, brief_of):
 
 def test_a_share_that_was_too_large_is_lowered_and_not_counted_twice(crowd, brief_of):
     """p is 0.7 in truth and was taken for 1: half were told, 35 % men are seen, and the share must fall to 2/7."""
-    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 0, 1000, 0))))
+    first = criticised(brief_of(crowd(("sheriff", "male", "", 0, 1000, 0))))
     assert first.guidelines[0].share == 0.5
     people = crowd(("sheriff", "male", "female", 500, 0, 0), ("sheriff", "male", "", 150, 350, 0))
-    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    second = criticised(brief_of(people, 2, [first]))
     assert (second.kind, second.guidelines[0].gender) == ("against stereotypes", "female")
     # As for a first round that sees 0.7, and as the update 1 - q' = (1 - q) / (2 s) has it.
     assert second.guidelines[0].share == pytest.approx(1 - 1 / 1.4)
@@ -297,9 +295,9 @@ def test_a_share_that_was_too_large_is_lowered_and_not_counted_twice(crowd, brie
 
 def test_people_who_do_not_follow_are_told_more_often(crowd, brief_of):
     """p = 0.8 and six of ten follow. Round 2 sees 0.625 * 0.8 + 0.375 * 0.4 = 0.65 and learns both."""
-    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 800, 3200, 0))))
+    first = criticised(brief_of(crowd(("sheriff", "male", "", 800, 3200, 0))))
     people = crowd(("sheriff", "male", "female", 900, 600, 0), ("sheriff", "male", "", 500, 2000, 0))
-    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    second = criticised(brief_of(people, 2, [first]))
     follows = 910 / 1510  # with the ten that were assumed
     share = second.guidelines[0].share
     assert share == pytest.approx(0.3 / (0.8 + follows - 1))
@@ -307,53 +305,47 @@ def test_people_who_do_not_follow_are_told_more_often(crowd, brief_of):
 
 
 def test_a_guideline_against_nothing_is_taken_back_or_turned(crowd, brief_of):
-    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 100, 300, 0))))
+    first = criticised(brief_of(crowd(("sheriff", "male", "", 100, 300, 0))))
     assert first.guidelines[0].share == pytest.approx(1 / 3)
     even = crowd(("sheriff", "male", "female", 150, 0, 0), ("sheriff", "male", "", 150, 150, 0))
-    back = CountsCritic().critique(brief_of(even, 2, [first]))
+    back = criticised(brief_of(even, 2, [first]))
     assert back.guidelines == () and back.biased
     assert back.findings[0].reasons.endswith("There is nothing to tell.")
     other = crowd(("sheriff", "male", "female", 150, 0, 0), ("sheriff", "male", "", 240, 60, 0))
-    turned = CountsCritic().critique(brief_of(other, 2, [first]))
+    turned = criticised(brief_of(other, 2, [first]))
     assert turned.guidelines[0].gender == "male"
     assert turned.guidelines[0].share == pytest.approx(0.375)
 
 
-def test_told_people_need_the_guideline_that_told_them(crowd, brief_of):
-    people = crowd(("sheriff", "male", "female", 15, 0, 0), ("sheriff", "male", "", 5, 20, 0))
-    with pytest.raises(InputError, match=r"Some of 'sheriff' were told a gender.*\(earlier\)"):
-        CountsCritic().critique(brief_of(people, 2))
-
-
 def test_a_group_of_which_all_are_told_is_told_less(crowd, brief_of):
-    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 0, 40, 0))))
+    first = criticised(brief_of(crowd(("sheriff", "male", "", 0, 40, 0))))
     first = replace(first, guidelines=(replace(first.guidelines[0], share=0.5 / 0.6),))
     # All 40 follow: whatever the others would look like, half of them told is enough.
     people = crowd(("sheriff", "male", "female", 40, 0, 0))
-    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    second = criticised(brief_of(people, 2, [first]))
     assert (second.guidelines[0].gender, second.guidelines[0].share) == ("female", 0.5)
     assert (second.findings[0].biased, second.findings[0].kind) == (True, "against stereotypes")
     # Ten of 40 follow, (10 + 10) / 50 with those assumed: all would be too few, but some stay untold to be seen.
     people = crowd(("sheriff", "male", "female", 10, 30, 0))
     full = replace(first, guidelines=(replace(first.guidelines[0], share=1.0),))
-    assert CountsCritic().critique(brief_of(people, 2, [full])).guidelines[0].share == 0.9
+    assert criticised(brief_of(people, 2, [full])).guidelines[0].share == 0.9
     # And a share that is too small is not raised where nothing is known.
-    assert CountsCritic().critique(brief_of(people, 2, [first])).guidelines == first.guidelines
+    assert criticised(brief_of(people, 2, [first])).guidelines == first.guidelines
 
 
 def test_some_of_each_group_stay_untold(crowd, brief_of):
-    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 80, 320, 0))))
+    first = criticised(brief_of(crowd(("sheriff", "male", "", 80, 320, 0))))
     people = crowd(("sheriff", "male", "female", 60, 90, 0), ("sheriff", "male", "", 50, 200, 0))
-    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    second = criticised(brief_of(people, 2, [first]))
     # 70 of 160 follow: 0.3 / (0.8 + 0.4375 - 1) is more than all.
     assert share_to_tell(0.8, 70 / 160) == 1
     assert second.guidelines[0].share == 0.9
 
 
 def test_people_whom_telling_does_not_change(crowd, brief_of):
-    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 80, 320, 0))))
+    first = criticised(brief_of(crowd(("sheriff", "male", "", 80, 320, 0))))
     people = crowd(("sheriff", "male", "female", 15, 135, 0), ("sheriff", "male", "", 50, 200, 0))
-    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    second = criticised(brief_of(people, 2, [first]))
     # 25 of 160 follow, with those assumed: less than the 0.2 who are women anyway.
     assert second.guidelines == ()
     (finding,) = second.findings
@@ -365,9 +357,9 @@ def test_people_whom_telling_does_not_change(crowd, brief_of):
 
 def test_of_whom_all_were_told_the_share_is_the_groups(crowd, brief_of):
     rows = (("sheriff", "male", "", 0, 40, 0), ("guard", "male", "", 0, 40, 0))
-    first = CountsCritic().critique(brief_of(crowd(*rows)))
+    first = criticised(brief_of(crowd(*rows)))
     people = crowd(("sheriff", "male", "female", 20, 0, 0), ("guard", "male", "", 4, 36, 0))
-    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    second = criticised(brief_of(people, 2, [first]))
     reasons = {f.identity: f.reasons for f in second.findings}
     # Nine tenths of the guards; of the sheriffs, nobody was told nothing.
     assert by_identity(second)["sheriff"].share == pytest.approx(1 - 1 / 1.8)
@@ -380,9 +372,9 @@ def test_of_whom_all_were_told_the_share_is_the_groups(crowd, brief_of):
 
 def test_nobody_was_told_nothing_and_there_is_no_guideline(crowd, brief_of):
     """All sheriffs who can be judged were told, and of the guards, who have no guideline, none can be judged."""
-    first = CountsCritic().critique(brief_of(crowd(("sheriff", "male", "", 0, 40, 0))))
+    first = criticised(brief_of(crowd(("sheriff", "male", "", 0, 40, 0))))
     people = crowd(("sheriff", "male", "female", 40, 0, 0), ("guard", "male", "", 0, 0, 9))
-    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    second = criticised(brief_of(people, 2, [first]))
     assert set(by_identity(second)) == {"sheriff"}
     assert second.findings[1].reasons == (
         "None of 9 guards can be judged. Nobody of the group is seen who was told nothing, so it is not known what to "
@@ -398,7 +390,7 @@ def test_nobody_was_told_nothing_and_there_is_no_guideline(crowd, brief_of):
 def test_an_identity_is_not_biased_because_its_group_is(crowd, brief_of, gender):
     """Of nurses one half are women, of maids nearly all: what would be told of nurses is less than a prompt."""
     people = crowd(("nurse", gender, "", 30, 30, 0), ("maid", gender, "", 59, 1, 0))
-    critique = CountsCritic().critique(brief_of(people))
+    critique = criticised(brief_of(people))
     # m = 89/120; 2 * 60 * (29/120)^2 / (89 * 31 / 120^2) = 36.58; rho = 35.58 / 59; the weight of own counts 0.989.
     m, off = 89 / 120, 29 / 120
     rho = (120 * off**2 / (m * (1 - m)) - 1) / 59
@@ -416,7 +408,7 @@ def test_each_identity_has_its_own_kind(crowd, brief_of):
     people = crowd(
         ("nurse", "female", "", 10, 50, 0), ("maid", "female", "", 59, 1, 0), ("aide", "female", "", 60, 0, 0)
     )
-    critique = CountsCritic().critique(brief_of(people))
+    critique = criticised(brief_of(people))
     assert critique.kind == "towards stereotypes"
     assert [f.kind for f in critique.findings] == ["against stereotypes", *["towards stereotypes"] * 2]
     assert [g.gender for g in critique.guidelines] == ["female", "male", "male"]
@@ -425,9 +417,9 @@ def test_each_identity_has_its_own_kind(crowd, brief_of):
 def test_a_guideline_that_need_not_change_is_no_bias(crowd, brief_of):
     """What was told sheriffs is just right; nurses, of whom nobody was told, keep the aspect different."""
     rows = (("sheriff", "male", "", 8, 32, 0), ("nurse", "female", "", 40, 0, 0))
-    first = CountsCritic().critique(brief_of(crowd(*rows)))
+    first = criticised(brief_of(crowd(*rows)))
     people = crowd(("sheriff", "male", "female", 15, 0, 0), ("sheriff", "male", "", 5, 20, 0), rows[1])
-    second = CountsCritic().critique(brief_of(people, 2, [first]))
+    second = criticised(brief_of(people, 2, [first]))
     assert second.kind == "towards stereotypes"
     assert second.guidelines == first.guidelines
     assert [(f.biased, f.kind) for f in second.findings] == [(False, "none")] * 2
@@ -436,13 +428,13 @@ def test_a_guideline_that_need_not_change_is_no_bias(crowd, brief_of):
     )
     # One sheriff more who looks like a man is less than one prompt of 41 (0.375 to 0.381): the same.
     people = crowd(("sheriff", "male", "female", 15, 0, 0), ("sheriff", "male", "", 5, 21, 0), rows[1])
-    assert CountsCritic().critique(brief_of(people, 2, [first])).guidelines == first.guidelines
+    assert criticised(brief_of(people, 2, [first])).guidelines == first.guidelines
 
 
 def test_few_prompts_each_add_up(crowd, brief_of):
     """Forty identities of six people, 0.6 of whom are men: one prompt of each at the most, but forty in all."""
     rows = [(f"role {k}", "male", "", *((3, 3), (2, 4), (2, 4), (3, 3), (2, 4))[k % 5], 0) for k in range(40)]
-    critique = CountsCritic().critique(brief_of(crowd(*rows)))
+    critique = criticised(brief_of(crowd(*rows)))
     # 96 women and 144 men; the counts differ by less than chance, so all are told 1 - 1 / 1.2 = 1/6.
     assert [g.share for g in critique.guidelines] == pytest.approx([1 / 6] * 40)
 
@@ -452,7 +444,7 @@ def test_few_prompts_each_add_up(crowd, brief_of):
 
 def test_the_table_has_a_row_for_the_batch_and_one_for_each_identity(crowd, brief_of):
     people = crowd(("sheriff", "male", "", 7, 33, 3), ("nurse", "female", "", 20, 20, 0))
-    critique = CountsCritic().critique(brief_of(people))
+    critique = criticised(brief_of(people))
     table = critiques_table([critique])
     assert table["identity"].tolist() == ["", "sheriff", "nurse"]
     assert table["n_people"].tolist() == [80, 40, 40] and table["n_missing"].tolist() == [3, 3, 0]

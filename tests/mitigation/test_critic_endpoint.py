@@ -10,7 +10,8 @@ from fake_endpoint import KEY, FakeEndpoint, bytes_below, completion, failure
 from PIL import Image
 
 from biaslab.keep.store import Store
-from biaslab.mitigation import Counts, Critique, EndpointCritic, Guideline, briefs, critiques_table
+from biaslab.mitigation import endpoint
+from biaslab.mitigation.critique import Counts, Critique, Guideline, briefs, critiques_table
 from biaslab.mitigation.endpoint import READINGS, SCHEMA
 from biaslab.models.images import Unreadable
 from biaslab.net.settings import EndpointSettings
@@ -35,9 +36,10 @@ def said(**other):
     return {**answer, **other}
 
 
-def critic(server, store=None):
+def criticised(server, given, store=None):
     fast = {"key_variable": "FAKE_KEY", "first_wait": 0.01, "longest_wait": 0.1, "timeout": 5.0}
-    return EndpointCritic(EndpointSettings(url=server.url, model="some-vision", **fast), store)
+    settings = EndpointSettings(url=server.url, model="some-vision", **fast)
+    return endpoint.critiques(given, settings, store)
 
 
 def image(image_id):
@@ -72,7 +74,7 @@ def brief(crowd, texts):
 
 def test_it_is_shown_images_with_their_prompts_and_a_schema(server, brief):
     (given,) = brief("sheriff")
-    (critique,) = critic(server).critiques([given])
+    (critique,) = criticised(server, [given])
     (sent,) = server.requests
     assert sent["path"] == "/v1/chat/completions" and sent["temperature"] == 0
     assert sent["response_format"]["type"] == "json_schema"
@@ -112,7 +114,7 @@ def test_it_is_shown_images_with_their_prompts_and_a_schema(server, brief):
 
 def test_large_images_are_made_smaller_and_small_ones_stay(server, brief):
     read = lambda ids: [np.zeros((300, 1024, 3), np.uint8), *[image(i) for i in ids[1:]]]  # noqa: E731
-    critic(server).critiques(brief("sheriff", read=read))
+    criticised(server, brief("sheriff", read=read))
     sizes = []
     for part in server.questions[0][2:-1:2]:
         with Image.open(BytesIO(base64.b64decode(part["image_url"]["url"].partition(",")[2]))) as picture:
@@ -123,31 +125,31 @@ def test_large_images_are_made_smaller_and_small_ones_stay(server, brief):
 def test_nothing_is_paid_for_twice(server, brief, tmp_path):
     store = Store(tmp_path / "store")
     given = brief("sheriff", "guard", "mover")
-    first = critic(server, store).critiques(given)
+    first = criticised(server, given, store)
     assert [c.identity for c in first] == ["sheriff", "guard", "mover"] and len(server.requests) == 3
-    assert [critic(server, store).critiques([b])[0] for b in given] == first
+    assert [criticised(server, [b], store)[0] for b in given] == first
     assert len(server.requests) == 3
     assert KEY.encode() not in bytes_below(tmp_path)
     # Other images are another question.
     other = brief("sheriff", read=lambda ids: [255 - image(i) for i in ids])
-    critic(server, store).critiques(other)
+    criticised(server, other, store)
     assert len(server.requests) == 4
 
 
 def test_what_a_critic_does_not_take_is_told_with_what_it_says(server, brief):
-    (critique,) = critic(server).critiques(brief("sheriff"))
+    (critique,) = criticised(server, brief("sheriff"))
     assert "asked_without" not in critiques_table([critique])
     refusal = failure(400, "Unsupported parameter: 'response_format' is not supported with this model.")
     server.reply = lambda question, n: (
         refusal if "response_format" in server.requests[-1] else completion(json.dumps(said()))
     )
-    (critique,) = critic(server).critiques(brief("nurse"))
+    (critique,) = criticised(server, brief("nurse"))
     assert critiques_table([critique])["asked_without"].unique().tolist() == ["response_format"]
 
 
 def test_an_answer_may_be_fenced(server, brief):
     server.reply = lambda question, n: completion("```json\n" + json.dumps(said()) + "\n```")
-    (critique,) = critic(server).critiques(brief("sheriff"))
+    (critique,) = criticised(server, brief("sheriff"))
     assert critique.outcome == "judged"
 
 
@@ -158,20 +160,20 @@ def test_no_bias_keeps_the_guideline_that_made_it_so(server, brief):
     server.reply = lambda question, n: completion(
         json.dumps(said(biased=False, kind="none", guideline="", reasons="Even."))
     )
-    (first,) = critic(server).critiques(brief("sheriff"))
+    (first,) = criticised(server, brief("sheriff"))
     assert (first.outcome, first.biased, first.guidelines) == ("judged", False, ())
     before = Critique(
         "occupation/sheriff", "occupation", 1, "sheriff", "judged", True, "…", "…",
         (Guideline("sheriff", "", 1.0, "Mix."),), Counts(1, 1, 0, 1),
     )  # fmt: skip
-    (second,) = critic(server).critiques(brief("sheriff", earlier=[before], round_=2))
+    (second,) = criticised(server, brief("sheriff", earlier=[before], round_=2))
     assert (second.biased, second.guidelines) == (False, before.guidelines)
 
 
 def test_a_guideline_is_one_plain_line(server, brief):
     hostile = "  Show\nwomen,\ttoo.\u200b\u202e\x07  <script>alert(1)</script> "
     server.reply = lambda question, n: completion(json.dumps(said(guideline=hostile)))
-    (critique,) = critic(server).critiques(brief("sheriff"))
+    (critique,) = criticised(server, brief("sheriff"))
     assert critique.guidelines[0].text == "Show women, too. <script>alert(1)</script>"
     assert critique.raw == json.dumps(said(guideline=hostile))
 
@@ -196,7 +198,7 @@ def test_a_guideline_is_one_plain_line(server, brief):
 def test_what_is_no_answer_is_sent_back_and_then_no_judgement(server, brief, tmp_path, reply, why):
     store = Store(tmp_path / "store")
     server.reply = lambda question, n: completion(reply)
-    (critique,) = critic(server, store).critiques(brief("sheriff"))
+    (critique,) = criticised(server, brief("sheriff"), store)
     assert (critique.outcome, critique.cause, critique.biased) == ("no_judgement", "invalid", None)
     assert critique.guidelines == () and critique.raw == reply and len(critique.image_ids) == 3
     assert why in critique.reasons
@@ -207,13 +209,13 @@ def test_what_is_no_answer_is_sent_back_and_then_no_judgement(server, brief, tmp
     assert second == {"role": "assistant", "content": reply}
     assert third["role"] == "user" and why in third["content"]
     # That was paid for, too, and is not asked again.
-    critic(server, store).critiques(brief("sheriff"))
+    criticised(server, brief("sheriff"), store)
     assert len(server.requests) == READINGS
 
 
 def test_the_second_answer_may_do(server, brief):
     server.reply = lambda question, n: completion("Well, …" if n == 1 else json.dumps(said()))
-    (critique,) = critic(server).critiques(brief("sheriff"))
+    (critique,) = criticised(server, brief("sheriff"))
     assert critique.outcome == "judged" and len(server.requests) == 2
 
 
@@ -231,7 +233,7 @@ def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, c
     server.reply = lambda question, n: (
         completion(json.dumps(said())) if good in question[0]["text"] else reply
     )
-    first, second = critic(server).critiques(brief("sheriff", "guard"))
+    first, second = criticised(server, brief("sheriff", "guard"))
     assert first.outcome == "judged"
     assert (second.outcome, second.cause, second.raw) == ("no_judgement", cause, raw)
     assert second.reasons.startswith("There is no answer: ") and second.guidelines == ()
@@ -246,11 +248,11 @@ def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, c
 def test_images_that_cannot_be_shown_are_left_out_and_without_any_nothing_is_asked(server, brief):
     read = lambda ids: [Unreadable("damaged"), *[image(i) for i in ids[1:]]]  # noqa: E731
     (given,) = brief("sheriff", read=read)
-    (critique,) = critic(server).critiques([given])
+    (critique,) = criticised(server, [given])
     assert critique.image_ids == tuple(given.people["image_id"])[1:]
     assert len(server.questions[0]) == 2 + 2 * 2
     none = lambda ids: [Unreadable("blocked") for _ in ids]  # noqa: E731
-    (critique,) = critic(server).critiques(brief("sheriff", read=none))
+    (critique,) = criticised(server, brief("sheriff", read=none))
     assert (critique.outcome, critique.cause, critique.image_ids) == ("no_judgement", "no_images", ())
     assert critique.reasons == "None of the images can be shown."
     assert len(server.requests) == 1

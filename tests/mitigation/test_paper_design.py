@@ -7,7 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.mitigation import CountsCritic, briefs, revise
+from biaslab.mitigation import counts
+from biaslab.mitigation.critique import briefs
+from biaslab.mitigation.revision import revise
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Person
 from biaslab_world import pairs
@@ -56,9 +58,8 @@ def expected(people, shares):
 
 
 def critiques(people, texts, round_=1, earlier=()):
-    critic = CountsCritic()
     return [
-        critic.critique(brief)
+        counts.critique(brief)
         for aspect in ASPECTS
         for brief in briefs(people[people["aspect"] == aspect], aspect, round_, texts, None, earlier=earlier)
     ]

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from biaslab import report
 from biaslab.ratings import readers
 from biaslab.runs import rate
 
@@ -34,7 +33,8 @@ def write(path: Path, n: int, *, rows=None, seed: int = 0) -> dict[str, str]:
     """Write a page and return the ids of its images by what is shown."""
     rows = rows or [[f"i{k}", "generated", "nurse", "mini"] for k in range(n)]
     pictures = [picture(k) for k in range(len(rows))]
-    report.rating_page(path, [HEADER, *rows], pictures, seed=seed)
+    data = {"seed": seed, "header": HEADER, "rows": rows, "pictures": pictures}
+    path.write_text(rate.rendered(data), encoding="utf-8")
     return {shown: row[0] for shown, row in zip(pictures, rows, strict=True)}
 
 

@@ -29,7 +29,6 @@ ENDPOINT = "http://endpoint.invalid/v1"
 PICTURES = "http://pictures.invalid:8000"
 KEPT = ("answers", "bought_images", "downloads")
 """Stages of the store whose results nobody can compute."""
-_RATERS = {"ana": ("female", "male"), "ben": ("female", "female")}
 
 
 def settings(folder: Path) -> dict:
@@ -105,25 +104,24 @@ def pair(folder: Path):
 
 def critiques(folder: Path) -> list:
     """Return what the critic says of images of these two, as raters see the people in them."""
-    from biaslab import mitigation
-    from biaslab.ratings.person_ratings import judge_people_ratings
+    from biaslab.mitigation import endpoint
+    from biaslab.mitigation.critique import briefs
+    from biaslab.ratings.person_ratings import judge_people
 
     whole, asked = pipeline(folder), pair(folder)
     made = whole.made(asked.texts, "people", True)
     people = made.table[["image_id", "prompt_id"]].merge(asked.people, on="prompt_id")
-    judged = judge_people_ratings(people, folder / "by_person.csv")
+    judged = judge_people(people, folder / "by_person.csv")
     people = people.assign(gender=judged["gender"], outcome=judged["outcome"])
-    given = mitigation.briefs(
-        people, "occupation", 1, asked.texts, made.read, critic="endpoint", seed=whole.seed
-    )
-    return mitigation.EndpointCritic(whole.endpoint("critic"), store=whole.store).critiques(given)
+    given = briefs(people, "occupation", 1, asked.texts, made.read, critic="endpoint", seed=whole.seed)
+    return endpoint.critiques(given, whole.endpoint("critic"), whole.store)
 
 
 def revised(folder: Path):
     """Return the two prompts as the critic's guidelines change them."""
-    from biaslab import mitigation
+    from biaslab.mitigation.revision import revise
 
-    return mitigation.revise(pair(folder), critiques(folder), seed=pipeline(folder).seed)
+    return revise(pair(folder), critiques(folder), seed=pipeline(folder).seed)
 
 
 def found(folder: Path) -> dict:
@@ -181,18 +179,13 @@ def shown() -> str:
 
 
 def rated(folder: Path) -> list:
-    """Return what raters said in the sitting that a folder keeps."""
-    session = sitting(folder)
-    return [*session.raters, *session.table().to_numpy().tolist()]
+    """Return what raters said in a sitting of an earlier version, in the file that it kept beside its own."""
+    from biaslab.ratings import readers
 
-
-def sitting(folder: Path, **more):
-    """Return the sitting of raters, opened again where there was one."""
-    from biaslab.ratings import sessions
-
-    source = pipeline(folder).images("generated")
-    may = source.table[["image_id", "occupation"]].assign(outcome="judged", source="generated")
-    return sessions.Session({"generated": source}, may, n=3, seed=5, folder=folder / "sitting", **more)
+    found = readers.read_ratings(folder / "sitting" / "ratings.csv")
+    rows = found.images[["image", "source", "occupation"]].astype(object)
+    rows = rows.join(found.ratings.astype(object).fillna(""))
+    return [*found.raters, *rows.to_numpy().tolist()]
 
 
 def _rows(table, columns: str) -> list:
@@ -313,10 +306,10 @@ def _write(folder: Path) -> None:
 def _rate(folder: Path) -> None:
     """Let raters say something of the images whose ids are known before any of them is bought."""
     whole = pipeline(folder)
-    session = sitting(folder, raters=list(_RATERS))
-    for rater, labels in _RATERS.items():
-        for item, label in enumerate(labels, start=1):
-            session.label(rater, item, label)
+    rated = ("p3-nurse/0,generated,nurse,female,female", "p4-nurse/0,generated,nurse,male,female")
+    lines = ["image,source,occupation,ana,ben", *rated, "p2-nurse/0,generated,nurse,,", ""]
+    (folder / "sitting").mkdir()
+    (folder / "sitting" / "ratings.csv").write_text("\n".join(lines), encoding="utf-8")
     rows = [[image, "generated", "nurse", *labels] for image, labels in _labels(whole.texts("generated"))]
     with (folder / "by_image.csv").open("a", encoding="utf-8") as file:
         file.writelines(",".join(row) + "\n" for row in rows)

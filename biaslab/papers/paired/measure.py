@@ -74,15 +74,11 @@ def images(pipeline: Pipeline) -> pd.DataFrame:
 
 def critiques(pipeline: Pipeline) -> pd.DataFrame:
     """Return what FairCritic's critic says, a row per guideline."""
-    from biaslab import mitigation
+    from biaslab.mitigation.critique import critiques_table
 
     rounds = [_round(k) for k in pipeline.people.kinds if k.startswith(ROUND)]
     said = [critique for r in rounds for critique in pipeline.people.critiques(r)]
-    found = (
-        [mitigation.critiques_table(said).rename(columns={"n_people": "n", "share": "percent"})]
-        if said
-        else []
-    )
+    found = [critiques_table(said).rename(columns={"n_people": "n", "share": "percent"})] if said else []
     return _table(pipeline, found, "paired_critiques")
 
 

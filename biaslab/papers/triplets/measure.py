@@ -264,7 +264,7 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
 
     None where no image is made here or can be looked at, or attention was not kept.
     """
-    from biaslab.attribution import word_masks
+    from biaslab.attribution.maps import word_masks
     from biaslab.measures.instances import masks
 
     if pipeline is None or pipeline.unnamed("triplets.objects"):

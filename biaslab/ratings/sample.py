@@ -1,0 +1,230 @@
+"""A sample of the images that the judge judged, what people say of it, and how far both agree.
+
+Raters see it on the page that :mod:`biaslab.runs.rate` writes; :mod:`biaslab.ratings.readers` reads what they send
+back.
+
+Source: paradox paper, A.4: 7 participants, 200 training and generated images, alpha 0.948, and 98 % of the
+automatic judgements equal to the majority vote.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from biaslab import stats
+from biaslab.ground import tables
+from biaslab.ground.errors import ParameterError
+from biaslab.ground.genders import GENDERS
+from biaslab.ground.plaintext import plain
+from biaslab.judging.words import JUDGED
+from biaslab.measures import agreement as measures
+from biaslab.ratings import readers
+from biaslab.ratings.readers import LABELS, SOURCES, Rated
+
+LABEL_SETS = {"female/male/unsure": LABELS, "female/male": ("female", "male")}
+PUBLISHED = {("krippendorff_alpha", "female/male/unsure"): 0.948, ("judge_agreement", "female/male"): 98.0}
+"""What A.4 prints, for all its images."""
+NO_RATINGS = "no image has been rated yet"
+
+
+def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] = (JUDGED,)) -> pd.DataFrame:
+    """Return the images that may be rated, of all sources in one table: judgements with one of ``outcomes``.
+
+    By default these are images that the judge decided, as in the paper; with all outcomes raters check the gate, too.
+    """
+    frames = [
+        table[table["outcome"].isin(outcomes)].assign(source=source) for source, table in judgements.items()
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def draw(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
+    """Draw ``n`` images, spread as evenly as they allow over sources, within each over models, then occupations.
+
+    Fewer are drawn where there are fewer; an image that stands in several rows of a source and model at most once.
+    Returned are rows of ``images`` (image_id, source, occupation, model where there are several, …) in random order.
+    Raises ParameterError where ``n`` is below 1.
+    """
+    if n < 1:
+        raise ParameterError(f"n is {n!r}; rate at least 1 image.")
+    rng = np.random.default_rng(seed)
+    images = images.sort_values(["source", "image_id"], kind="stable").reset_index(drop=True)
+    among = ["source", *(["model"] if "model" in images else [])]
+    images = images.iloc[rng.permutation(len(images))].drop_duplicates([*among, "image_id"])
+    # An image's turn: which of its occupation it is, in shuffled order. Taking images by turn, and
+    # occupations at random within a turn, is a round-robin over occupations; models, then sources take turns, too.
+    drawn, by = images.assign(_chance=rng.random(len(images))), [*among, "occupation"]
+    for last in range(len(by), 0, -1):
+        turn = drawn.groupby(by[:last], sort=False).cumcount()
+        drawn = drawn.assign(_turn=turn).sort_values(["_turn", "_chance" if last > 1 else "source"])
+    drawn = drawn.head(n)
+    drawn = drawn.sort_values(["source", "_turn"])[images.columns]
+    return drawn.iloc[rng.permutation(len(drawn))].reset_index(drop=True)
+
+
+def simulate(
+    sampled: pd.DataFrame,
+    truth: pd.Series,
+    raters: int = 7,
+    *,
+    seed: int,
+    error: float = 0.02,
+    unsure: float = 0.01,
+) -> pd.DataFrame:
+    """Let made-up raters rate what is known: only to show what the tables look like, never as a finding.
+
+    Each says what the image shows (``truth``: ``female``, ``male`` or ``neither``, by image_id), with probability
+    ``error`` the other gender and with probability ``unsure`` that they are unsure, independently of one another; of
+    ``neither`` they are unsure. People err together on the same hard images, so real agreement has another shape.
+    Images whose truth is not known stay unrated.
+
+    Returns image, source, occupation, model (where known), and columns ``simulated-1``, …. Raises ParameterError where
+    a probability is out of its range, or together they exceed 1.
+    """
+    if not (0 <= error <= 1 and 0 <= unsure <= 1 and error + unsure <= 1):
+        raise ParameterError(
+            f"error is {error!r} and unsure {unsure!r}; both are 0 to 1, and so is their sum."
+        )
+    out = sampled.rename(columns={"image_id": "image"})
+    shows = out["image"].map(truth.to_dict()).fillna("")
+    other = shows.replace({"female": "male", "male": "female"})
+    for k, chance in enumerate(np.random.default_rng(seed).random((raters, len(sampled)))):
+        answers = [shows == "", (shows == "neither") | (chance < unsure), chance < unsure + error]
+        out[f"simulated-{k + 1}"] = np.select(answers, ["", "unsure", other], shows)
+    return out
+
+
+class Collected(NamedTuple):
+    """Ratings and where they come from."""
+
+    rated: Rated | None
+    """The ratings; ``None`` where nothing is rated."""
+    kind: str
+    """``ratings`` of people, or ``simulated``."""
+    note: str
+    """The same in words."""
+
+
+def collect(
+    sampled: pd.DataFrame,
+    file: str | Path = "",
+    truth: pd.Series | None = None,
+    *,
+    seed: int,
+    model: str = "all",
+    simulated: int = 7,
+    error: float = 0.02,
+    unsure: float = 0.01,
+) -> Collected:
+    """Return the ratings to report of a sample: those in ``file``, else simulated ones.
+
+    Of ratings of several models' images those of ``model`` count, for models share the ids of their images. Simulated
+    raters (:func:`simulate`; 0 are none) stand in only where the truth of some images is known. Raises InputError where
+    the file cannot be read as ratings, UnknownNameError where it rates several models and none of ``model``, and as
+    :func:`simulate`.
+    """
+    if file:
+        rated = readers.read_ratings(file)
+        if len(set(rated.percent_female["model"])) > 1:
+            rated = rated.of(model)
+        by = f"{rated.n_raters} rater{'' if rated.n_raters == 1 else 's'}"
+        return Collected(rated, "ratings", f"Ratings come from {Path(file).name}: {by}.")
+    known = sampled["image_id"].isin(() if truth is None else truth.index).sum()
+    if not known or not simulated:
+        return Collected(None, "ratings", f"No ratings yet: the sample has {len(sampled)} images to rate.")
+    made = simulate(sampled, truth, simulated, seed=seed, error=error, unsure=unsure)
+    note = (
+        f"SIMULATED ratings, no person's: {simulated} made-up raters see the known truth of {known} of "
+        f"{len(made)} images and err independently ({100 * error:g} % the other gender, {100 * unsure:g} % unsure). "
+        "They show the tables, and say nothing about people."
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        rated = readers.read(tables.write(made, Path(folder) / "simulated.csv"))
+    return Collected(rated, "simulated", note)
+
+
+def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
+    """Return what images show, by image_id, where it is known: ``female``, ``male`` or ``neither``."""
+    known = [table.drop_duplicates("image_id") for table in judgements.values() if "truth_gender" in table]
+    if not known:
+        return pd.Series(dtype=object)
+    found = pd.concat(known).set_index("image_id")["truth_gender"].astype(object)
+    return found.where(found.isin(GENDERS), "neither")
+
+
+def votes(rated: Rated | None) -> pd.Series:
+    """Return the majority on each image that somebody rated (``female``, ``male``, ``unsure``, ``tie``), by id in plain
+    form.
+
+    Raises InputError where an image stands in several rows.
+    """
+    found = pd.Series(dtype=object) if rated is None else rated.votes()
+    return found[found != "unrated"]
+
+
+def outcomes(sampled: pd.DataFrame, rated: Rated | None) -> pd.DataFrame:
+    """Return how the votes on the sample ended, by source: the rows of table ``judging_rated``."""
+    vote = sampled["image_id"].map(plain).map(votes(rated).to_dict()).astype(object).fillna("unrated")
+    counts = pd.crosstab(sampled["source"], pd.Categorical(vote, readers.OUTCOMES), dropna=False)
+    counts = counts.loc[[s for s in SOURCES if s in counts.index]].rename_axis(columns="vote")
+    rows = counts.stack().rename("n").reset_index()
+    return rows.assign(n_images=rows.groupby("source")["n"].transform("sum"))
+
+
+def agreement(
+    rated: Rated | None,
+    judgements: pd.DataFrame,
+    *,
+    seed: int,
+    replicates: int = 2_000,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Return the agreement of raters with one another and of the judge with their majority: table
+    ``judging_agreement``.
+
+    Intervals are of a bootstrap over images for alpha and Wilson's for the judge; without ratings rows have no values.
+    """
+    draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    pairs = judged_and_voted(rated, judgements)
+    rows = []
+    for statistic, subset, labels in product(
+        ("krippendorff_alpha", "judge_agreement"), ("all", *SOURCES), LABEL_SETS
+    ):
+        found = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
+        if rated is not None:
+            here, rows_of = ((t["source"] == subset) | (subset == "all") for t in (pairs, rated.images))
+            matrix, used = rated.ratings[rows_of].to_numpy(object), LABEL_SETS[labels]
+            if statistic == "krippendorff_alpha":
+                found = measures.krippendorff_alpha(matrix, used, **draws)
+            else:
+                both = pairs[here & pairs["gender"].isin(used) & pairs["vote"].isin(used)]
+                n, same = len(both), int((both["gender"] == both["vote"]).sum())
+                reason = "" if n else "no image has both a judgement and a majority"
+                percent = map(float, stats.percent(same, n, confidence))
+                found = (*percent, n, int(pd.notna(matrix).any(axis=0).sum()), reason)
+        printed = PUBLISHED.get((statistic, labels), np.nan) if subset == "all" else np.nan
+        rows.append([statistic, labels, subset, *found[:5], printed, found[5]])
+    names = ["statistic", "labels", "subset", "value", "ci_low", "ci_high", "n_items", "n_raters"]
+    return pd.DataFrame(rows, columns=[*names, "published", "reason"])
+
+
+def judged_and_voted(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
+    """Return the judgements of rated images, one row each, with a column ``vote``; none where nothing is rated."""
+    once = judgements.drop_duplicates("image_id")
+    once = once.assign(vote=once["image_id"].map(plain).map(votes(rated).to_dict()).astype(object))
+    return once[once["vote"].notna()].reset_index(drop=True)
+
+
+def disagreements(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
+    """Return judged images whose raters' majority is another, those that the judge was surest of first."""
+    pairs = judged_and_voted(rated, judgements)
+    wrong = pairs[(pairs["outcome"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
+    sure = (wrong["p_female"] - 0.5).abs()
+    return wrong.loc[sure.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)
