@@ -15,20 +15,17 @@ from biaslab import lexicons
 from biaslab.ground import finite
 from biaslab.ground.errors import ParameterError
 from biaslab.judging import loaded
-from biaslab.judging.segmenters import NONE, Instance, Segmenter, folded
+from biaslab.judging.segmenters import NONE, Instance, folded
 from biaslab.judging.settings import Thresholds
 from biaslab.judging.zero_shot import ZeroShot
 from biaslab.models import registry as named
 
 TOKENS = 256
 """Tokens of tags, with what stands around them, that Grounding DINO is asked about at a time: its longest text."""
-_GROUNDING_DINO = ("grounding-dino", "mm-grounding-dino")
-_OWL = ("owlvit", "owlv2")
+GROUNDING_DINO = ("grounding-dino", "mm-grounding-dino")
 _TASK = "<OD>"
 # Tokens of an answer of Florence-2.
 _LONGEST = 1024
-# Overlap of a box and a segment's box from which on the box has the segment's pixels.
-_SAME = 0.5
 
 
 class Grounded:
@@ -37,10 +34,9 @@ class Grounded:
     Args:
         tagger: Florence-2, which lists what it sees; or a zero-shot model (SigLIP and CLIP of transformers, any of
             open_clip) that is asked about the ``vocabulary``.
-        detector: Grounding DINO, OWL-ViT or OWLv2, which is asked about each image's tags; of overlapping boxes the
-            best stays, whatever they are called.
-        segmenter: SAM, or its kind, which is given the boxes; a :class:`~biaslab.judging.segmenters.Segmenter`, whose
-            regions are taken where their boxes fit; or ``none``.
+        detector: Grounding DINO, which is asked about each image's tags; of overlapping boxes the best stays, whatever
+            they are called.
+        segmenter: SAM, or its kind, which is given the boxes; or ``none``.
 
     Raises ParameterError where a model is unknown, of another kind or cannot be used, or the tagger needs a vocabulary.
     """
@@ -57,7 +53,7 @@ class Grounded:
     ) -> None:
         self._tags = _tagger(tagger, thresholds, vocabulary, device)
         self._boxes = _Boxes(detector, thresholds, device)
-        self._masks = None if segmenter == NONE else _masks(segmenter, thresholds, device)
+        self._masks = None if segmenter == NONE else _Masks(segmenter, device)
 
     def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
         """Return the instances of each image; those without a tag have none.
@@ -186,14 +182,13 @@ class _Boxes(_Ready):
 
     def __init__(self, name: str, thresholds: Thresholds, device: str) -> None:
         where, kind = loaded.of_transformers(name, "grounding", "a detector")
-        if kind not in (*_GROUNDING_DINO, *_OWL):
-            known = ", ".join((*_GROUNDING_DINO, *_OWL))
+        if kind not in GROUNDING_DINO:
             raise ParameterError(
-                f"{name} is a model of the kind {kind!r}, and tags are asked of {known}, such as "
+                f"{name} is a model of the kind {kind!r}, and tags are asked of {' or '.join(GROUNDING_DINO)}, such as "
                 f"{named.HUB['grounding'][0]}."
             )
         super().__init__("ZeroShotObjectDetection", name, where, "a detector", device)
-        self._thresholds, self._listed = thresholds, kind in _GROUNDING_DINO
+        self._thresholds = thresholds
 
     def __call__(self, image: np.ndarray, tags: Sequence[str]) -> tuple[list[str], list[float], np.ndarray]:
         import torch
@@ -202,12 +197,11 @@ class _Boxes(_Ready):
         height, width = image.shape[:2]
         names: list[str] = []
         scores, boxes = [], []
-        for some in self._chunks(tags) if self._listed else [list(tags)]:
-            found = self._ask(image, some)
-            said = found["text_labels"]
-            names += [_named(text, some) for text in said] if self._listed else said
-            scores.append(found["scores"].float().cpu())
-            boxes.append(found["boxes"].float().cpu())
+        for some in self._chunks(tags):
+            seen = self._ask(image, some)
+            names += [_named(text, some) for text in seen["text_labels"]]
+            scores.append(seen["scores"].float().cpu())
+            boxes.append(seen["boxes"].float().cpu())
         boxes = clip_boxes_to_image(torch.cat(boxes), (height, width))
         scores = torch.cat(scores)
         # What no tag names, or lies beside the image, is no object.
@@ -218,20 +212,17 @@ class _Boxes(_Ready):
         return [names[i] for i in at.tolist()], scores[at].tolist(), boxes[at].numpy().astype(float)
 
     def _ask(self, image: np.ndarray, tags: list[str]) -> dict:
-        limit = {} if self._listed else {"padding": "max_length", "truncation": True}
-        given = {"images": loaded.writable([image])[0], "text": [tags], **limit}
+        given = {"images": loaded.writable([image])[0], "text": [tags]}
         inputs = self._processor(**given, return_tensors="pt").to(self._device)
-        more = {"threshold": self._thresholds.box, "target_sizes": [image.shape[:2]]}
-        if self._listed:
-            more |= {"input_ids": inputs["input_ids"], "text_threshold": self._thresholds.text}
-        else:
-            more["text_labels"] = [tags]
+        least = {"threshold": self._thresholds.box, "text_threshold": self._thresholds.text}
         outputs = self._model(**inputs)
         self._checked(outputs.pred_boxes)
         # Places that no tag takes are below all numbers.
         self._checked(outputs.logits[~outputs.logits.isneginf()])
-        (found,) = self._processor.post_process_grounded_object_detection(outputs, **more)
-        return found
+        (seen,) = self._processor.post_process_grounded_object_detection(
+            outputs, input_ids=inputs["input_ids"], target_sizes=[image.shape[:2]], **least
+        )
+        return seen
 
     def _chunks(self, tags: Sequence[str]) -> Iterator[list[str]]:
         """Yield tags, as many at a time as the detector reads as one text."""
@@ -269,18 +260,12 @@ def _named(text: str, tags: Sequence[str]) -> str:
 # -- masks -------------------------------------------------------------------------------------------------
 
 
-def _masks(name: str, thresholds: Thresholds, device: str):
-    """Return what says which pixels belong to boxes."""
-    from transformers.models.auto import modeling_auto
-
-    where, kind = loaded.of_transformers(name, "masks", "a segmenter")
-    if kind in modeling_auto.MODEL_FOR_MASK_GENERATION_MAPPING_NAMES:
-        return _Prompted("MaskGeneration", name, where, "a segmenter", device)
-    return partial(_of_regions, Segmenter(name, thresholds, device=device))
-
-
-class _Prompted(_Ready):
+class _Masks(_Ready):
     """SAM and its kind: the mask of each box."""
+
+    def __init__(self, name: str, device: str) -> None:
+        where, _ = loaded.of_transformers(name, "masks", "a segmenter")
+        super().__init__("MaskGeneration", name, where, "a segmenter that is asked about boxes", device)
 
     def __call__(self, image: np.ndarray, boxes: np.ndarray) -> list[np.ndarray]:
         import torch
@@ -294,17 +279,3 @@ class _Prompted(_Ready):
         found = self._model(**inputs, multimask_output=False)
         (masks,) = self._processor.post_process_masks(self._checked(found.pred_masks.float().cpu()), *sizes)
         return list(masks[:, 0].numpy().astype(bool))
-
-
-def _of_regions(segmenter: Segmenter, image: np.ndarray, boxes: np.ndarray) -> list[np.ndarray | None]:
-    """Return for each box the mask of the region whose box fits best; None where none overlaps it by half."""
-    import torch
-    from torchvision.ops import box_iou
-
-    (seen,) = segmenter.look([image])
-    if not seen:
-        return [None] * len(boxes)
-    height, width = image.shape[:2]
-    own = np.array([instance.box for instance in seen]) * [width, height, width, height]
-    overlap, best = (v.tolist() for v in box_iou(torch.from_numpy(boxes), torch.from_numpy(own)).max(dim=1))
-    return [seen[k].mask if shared >= _SAME else None for shared, k in zip(overlap, best, strict=True)]

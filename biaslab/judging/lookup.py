@@ -90,7 +90,7 @@ def _check_file(name: str) -> None:
 _MAPPINGS = {
     "detector": (("OBJECT_DETECTION",), "object detector", 1),
     "segmenter": (("UNIVERSAL_SEGMENTATION", "SEMANTIC_SEGMENTATION"), "segmenter", 0),
-    "masks": (("UNIVERSAL_SEGMENTATION", "SEMANTIC_SEGMENTATION", "MASK_GENERATION"), "segmenter", 0),
+    "masks": (("MASK_GENERATION",), "segmenter that is asked about boxes", 0),
     "grounding": (("ZERO_SHOT_OBJECT_DETECTION",), "detector that is asked about words", 0),
     "tagger": (("ZERO_SHOT_IMAGE_CLASSIFICATION",), "tagger", 0),
 }
@@ -111,6 +111,8 @@ def _check_kind(repository: Repository) -> None:
         known: Mapping | set = {}
         for name in mappings:
             known |= getattr(auto, f"MODEL_FOR_{name}_MAPPING_NAMES")
+        if kind == "grounding":
+            known = {name: known[name] for name in grounded.GROUNDING_DINO}
         # Of these, models that were saved as something else do, too.
         known = {"tagger": {*known, "florence2"}, "masks": set(known)}.get(kind, known)
         repositories.check_type(repository, known, what, registry.HUB[kind][example])

@@ -177,7 +177,7 @@ HUB = {
         "facebook/mask2former-swin-tiny-coco-panoptic",
     ),
     "tagger": ("florence-community/Florence-2-base", "google/siglip2-base-patch16-224"),
-    "grounding": ("IDEA-Research/grounding-dino-tiny", "google/owlv2-base-patch16-ensemble"),
+    "grounding": ("IDEA-Research/grounding-dino-tiny", "IDEA-Research/grounding-dino-base"),
     "masks": ("facebook/sam-vit-huge", "facebook/sam2-hiera-large"),
 }
 # How files of weights end that are not safetensors.

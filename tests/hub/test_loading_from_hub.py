@@ -286,7 +286,7 @@ def test_a_text_model_of_another_repository_is_made_by_the_configuration_at_one_
     with pytest.raises(ParameterError, match=f"The hub has no model '{TEXT}'"):
         zero_shot.look_up(name)
     text = hub.serve(TEXT, tmp_path / TEXT).commit
-    made = zero_shot._parts(name).config["model_cfg"]["text_cfg"]["hf_model_name"]
+    made = zero_shot._parts(name)[0]["model_cfg"]["text_cfg"]["hf_model_name"]
     assert Path(made).parts[-2:] == ("snapshots", text) and (Path(made) / "config.json").is_file()
     assert registry.digest_of_tag(name) == f"{name}@{weights} {TEXT}@{text}"
 

@@ -119,12 +119,9 @@ def test_a_tagger_that_writes(tiny, image):
         list(model([image]))
 
 
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [("grounding_dino", "bbox_embed"), ("grounding_dino", "text_projection"), ("owlv2", "class_head")],
-)
-def test_detectors_that_are_asked(tiny, image, name, part):
-    model = grounded._Boxes(tiny(name), LOW, "cpu")
+@pytest.mark.parametrize("part", ["bbox_embed", "text_projection"])
+def test_detectors_that_are_asked(tiny, image, part):
+    model = grounded._Boxes(tiny("grounding_dino"), LOW, "cpu")
     with torch.inference_mode():
         # Places that no tag takes are infinitely below all others, and are no error.
         names, *_ = model(image, ["dog", "cup"])
@@ -135,7 +132,7 @@ def test_detectors_that_are_asked(tiny, image, name, part):
 
 
 def test_masks_of_boxes(tiny, image):
-    model = grounded._masks(tiny("sam"), LOW, "cpu")
+    model = grounded._Masks(tiny("sam"), "cpu")
     boxes = np.array([[4.0, 4.0, 30.0, 30.0]])
     with torch.inference_mode():
         assert model(image, boxes)[0].shape == (40, 48)

@@ -174,10 +174,9 @@ WORDS = ("dog", "cup", "skateboard")
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("tagger", ["siglip", "clip"])
-@pytest.mark.parametrize("detector", ["grounding_dino", "owlv2"])
-@pytest.mark.parametrize("segmenter", ["sam", "segformer", "none"])
-def test_three_models_find_instances_in_each_image(tagger, detector, segmenter, tiny, photos):
-    names = [tiny(n) if n != "none" else n for n in (tagger, detector, segmenter)]
+@pytest.mark.parametrize("segmenter", ["sam", "none"])
+def test_three_models_find_instances_in_each_image(tagger, segmenter, tiny, photos):
+    names = [tiny(n) if n != "none" else n for n in (tagger, "grounding_dino", segmenter)]
     found = grounded.Grounded(*names, LOW, WORDS, device="cpu").look(photos)
     assert len(found) == 3 and all(found)
     for image, seen in zip(photos, found, strict=True):
@@ -219,7 +218,7 @@ def test_tags_of_siglip_are_of_each_word_alone_and_those_of_clip_of_all(tiny, ph
 
 @pytest.mark.usefixtures("one_thread")
 def test_an_open_clip_tagger_is_asked_about_the_vocabulary(clip_folder, tiny, photos):
-    names = (str(clip_folder), tiny("owlv2"), "none")
+    names = (str(clip_folder), tiny("grounding_dino"), "none")
     found = grounded.Grounded(*names, LOW, ("nurse", "man"), device="cpu")
     tags = list(found._tags(photos))
     assert tags == [["nurse", "man"]] * 3
@@ -311,26 +310,12 @@ def test_a_box_is_of_the_tag_whose_words_name_it(text, tag):
     assert grounded._named(text, ["dog", "cup", "wooden table", "skateboard"]) == tag
 
 
-def test_boxes_take_the_regions_that_fit_them():
-    mask = np.zeros((10, 10), bool)
-    mask[:, :4] = True
-
-    class Told:
-        def look(self, images):
-            return [[Instance("x", 1.0, (0.0, 0.0, 0.4, 1.0), mask)]] * len(images)
-
-    given = np.array([[0, 0, 5, 10], [0, 0, 10, 10]], float)
-    # Four of five columns overlap; four of ten do not by half.
-    found = grounded._of_regions(Told(), np.zeros((10, 10, 3), np.uint8), given)
-    assert found[0] is mask and found[1] is None
-
-
 @pytest.mark.parametrize(
     ("parts", "words", "said"),
     [
-        (("siglip", "owlv2", "none"), (), "vocabulary"),
+        (("siglip", "grounding_dino", "none"), (), "vocabulary"),
         (("siglip", "segformer", "none"), WORDS, "'segformer'"),
-        (("siglip", "owlv2", "siglip"), WORDS, "segmenter"),
+        (("siglip", "grounding_dino", "segformer"), WORDS, "segmenter that is asked about boxes"),
     ],
 )
 def test_parts_of_another_kind_are_refused_by_name(parts, words, said, tiny):

@@ -159,11 +159,6 @@ def _two_towers(folder, name, kind, *, by, size=SIZE, text=_TEXT, **more):
     return _saved(folder, getattr(transformers, kind), config, processor, by=by)
 
 
-def owlv2(folder):
-    """Save an OWLv2 that looks at sixteen places."""
-    return _two_towers(folder, "Owlv2", "Owlv2ForObjectDetection", by=0.5, projection_dim=16)
-
-
 def siglip(folder):
     """Save a SigLIP, which says of each text by itself how well it fits."""
     return _two_towers(folder, "Siglip", "SiglipModel", by=0.3, text=_TEXT | {"projection_size": 16})
@@ -257,4 +252,4 @@ def florence2(folder):
     return _saved(folder, transformers.Florence2ForConditionalGeneration, config, processor, by=0.3)
 
 
-SAVED = {f.__name__: f for f in (segformer, mask2former, grounding_dino, owlv2, siglip, clip, sam, florence2)}
+SAVED = {f.__name__: f for f in (segformer, mask2former, grounding_dino, siglip, clip, sam, florence2)}
