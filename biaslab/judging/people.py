@@ -68,10 +68,9 @@ def judge_people(
         One row per row of ``asked``, in its order: image_id, position, outcome (one of
         :data:`biaslab.judging.words.OUTCOMES_OF_PEOPLE`), gender, p_female, n_faces (in the whole image), x0, y0, x1,
         y1 (this person's face, NaN where it is not clear whose is whose), image_width, image_height, reason (also why
-        roles could not be looked for), role (of the whole image: ``right``, ``swapped``, ``unclear``, or empty where it
-        was not
-        looked for: one person, one phrase, no open_clip model, unknown words), role_p (0–1: of the order asked for
-            among all orders, NaN where not looked for).
+        roles could not be looked for), role (of the whole image: ``right``, ``swapped``, ``unclear``, or empty where
+        not looked for, as of one person or phrase, or without an open_clip model), role_p (0–1: of the order asked for
+        among all orders, NaN where not looked for).
 
     Raises:
         InputError: ``asked`` names an image that the source does not have.

@@ -279,10 +279,8 @@ def _looked_at(
     images: ImageSource, units: pd.DataFrame, judge: str, store: Store, device: str, progress: bool
 ):
     """Return the columns of :func:`face_tones` for units, by pixels or by a judge of another package."""
-    pictures, ready = (
-        kinds.of_images(images),
-        Memo(lambda: plugins.load_tones(judge, device=device, batch_size=0)),
-    )
+    pictures = kinds.of_images(images)
+    ready = Memo(lambda: plugins.load_tones(judge, device=device, batch_size=0))
 
     def look(shard: pd.DataFrame) -> pd.DataFrame:
         of, ids = pd.factorize(shard["image_id"])
