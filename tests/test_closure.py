@@ -360,7 +360,7 @@ def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeyp
         "search": "captions.search lexicons",
         "indicators": "captions.indicators lexicons",
         "judgements": "judging.judge judging.faces judging.zero_shot judging.fairface models.images "
-        "judging.loaded judging.pixels",
+        "judging.loaded",
         "people": "judging.people judging.judge judging.faces judging.zero_shot lexicons judging.loaded",
         "skin_tones": "judging.skin_tone measures.skin_tone models.images",
         "generated": "generation.images generation.generator generation.loading generation.families "
@@ -368,7 +368,7 @@ def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeyp
         "generated_files": "generation.images generation.generator generation.loading generation.families "
         "generation.texts generation.settings",
         "embeddings": "captions.neighbours",
-        "image_embeddings": "pipeline.work judging.zero_shot judging.loaded judging.pixels",
+        "image_embeddings": "pipeline.work judging.zero_shot judging.loaded",
         "matched_captions": "",
     }
     assert set(keys) == set(needed)

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from biaslab.judging import kinds, plugins
+from biaslab.judging import plugins
 from biaslab.judging.plugins import Person
 from biaslab.judging.words import NOT_READ, PIXELS, TONE_BY_PIXELS
 from biaslab.keep.engine import Memo
@@ -232,7 +232,11 @@ def judge_of(images: ImageSource, name: str = "") -> str:
     Where they name nothing, pixels do of drawings, and nothing does of photographs
     (:data:`biaslab.judging.words.TONE_ON_PHOTOGRAPHS` says why).
     """
-    return name or (PIXELS if kinds.of_images(images) == registry.DRAWINGS else NOT_READ)
+    return name or (PIXELS if _pictures(images) == registry.DRAWINGS else NOT_READ)
+
+
+def _pictures(images: ImageSource) -> str:
+    return getattr(images, "pictures", registry.PHOTOGRAPHS)
 
 
 def called(judge: str) -> str:
@@ -279,7 +283,7 @@ def _looked_at(
     images: ImageSource, units: pd.DataFrame, judge: str, store: Store, device: str, progress: bool
 ):
     """Return the columns of :func:`face_tones` for units, by pixels or by a judge of another package."""
-    pictures = kinds.of_images(images)
+    pictures = _pictures(images)
     ready = Memo(lambda: plugins.load_tones(judge, device=device, batch_size=0))
 
     def look(shard: pd.DataFrame) -> pd.DataFrame:
