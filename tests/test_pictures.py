@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, PngImagePlugin, features
 
-from biaslab.captions.pictures import Decoder
+from biaslab.captions.downloads import Decoder
 from biaslab.captions.settings import DownloadSettings
 from biaslab.ground.pictures import Unreadable, decode
 from biaslab.net.retry import Failed

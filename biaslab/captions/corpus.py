@@ -161,11 +161,9 @@ def open_corpus(
             column has them, or where one is missing or longer than 200 characters. A column that is mapped to
             ``caption_id`` must hold each id once: that is not checked here, where it would take a list of all.
 
-    Raises:
-        InputError: A file cannot be read, is of an unknown kind, or has no such column.
-        MissingInputError: There is no such corpus, or none is named.
-        ParameterError: ``rows`` is negative, or ``columns`` names something that cannot be mapped or an unknown
-            schema.
+    Raises InputError: A file cannot be read, is of an unknown kind, or has no such column. MissingInputError: There is
+    no such corpus, or none is named. ParameterError: ``rows`` is negative, or ``columns`` names something that cannot
+    be mapped or an unknown schema.
     """
     if rows < 0:
         raise ParameterError(f"rows is {rows}; give the number of captions, or 0 for all.")
@@ -518,11 +516,7 @@ def _note_left_out(where: str, columns: Sequence[str]) -> None:
 
 
 def _read_csv(path: Path, size: int) -> _Read:
-    """Read a CSV or TSV file, every column as text.
-
-    A file whose first line holds a URL has no header, as those of CC3M and CC12M: where it has two columns they are
-    ``url`` and ``caption``. In TSV files quotation marks may be the captions'.
-    """
+    """Read a CSV or TSV file, every column as text."""
     usual = "\t" if _ending(path).startswith(".tsv") else ","
     with contextlib.closing(delimited.lines(path)) as lines:
         pair = next(lines, "").split("\t")
@@ -573,10 +567,7 @@ def _plain(table: pa.RecordBatch | pa.Table, names: Sequence[str], left_out: Map
 
 
 def _flat_columns(schema: pa.Schema, where: str) -> tuple[list[str], dict[str, str]]:
-    """Return which columns fit in a table of plain values, and what the others hold, by name.
-
-    No lists, objects or bytes do, but texts kept as bytes.
-    """
+    """Return which columns fit in a table of plain values, and what the others hold, by name."""
     delimited.check_width(len(schema), where)
     found: dict[str, None] = {}
     for field in schema:
@@ -591,10 +582,7 @@ def _flat_columns(schema: pa.Schema, where: str) -> tuple[list[str], dict[str, s
 
 
 def _sound(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return a column plain: texts in it as UTF-8, what is none as U+FFFD; dates and times as texts.
-
-    Arrow's dates reach further than those of Python, to which they would become; times of zones are those of UTC.
-    """
+    """Return a column plain: texts in it as UTF-8, what is none as U+FFFD; dates and times as texts."""
     if kinds.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if kinds.is_temporal(column.type):

@@ -1,12 +1,8 @@
 """Fetch the images behind captions by URL: from servers that may be gone, slow or hostile; every URL has an outcome.
 
-Only public addresses are connected to (:mod:`biaslab.net.fetch`). A body is read up to a limit in bytes and within a
-limit of time; an image is opened by its content, whatever the server calls it, and decoded only after its size in
-pixels was looked at. At any time up to ``concurrency`` bodies, a few small pictures and one large one are in memory:
-with the defaults less than a gigabyte, whatever servers send.
-
-Outcomes stand in ``outcomes.jsonl``, one line each as soon as it is known, written after the picture itself was
-written and renamed. So a killed run loses what it was just fetching and nothing else, and nothing is fetched twice.
+Only public addresses are connected to (:mod:`biaslab.net.fetch`). At any time up to ``concurrency`` bodies, a few small
+pictures and one large one are in memory: with the defaults less than a gigabyte, whatever servers send. Outcomes stand
+in ``outcomes.jsonl``, one line each, written after the picture itself, so that nothing is fetched twice.
 """
 
 from __future__ import annotations
@@ -25,22 +21,24 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from biaslab.captions.pictures import Decoder
 from biaslab.captions.settings import DownloadSettings
+from biaslab.ground import pictures
 from biaslab.ground.errors import InputError, RunError
+from biaslab.ground.pictures import Unreadable, decode
 from biaslab.keep.journal import Journal
 from biaslab.keep.store import explaining, replace
 from biaslab.net.fetch import Fetcher, Visit, parsed
 from biaslab.net.retry import Failed, pause, policy
 
 if TYPE_CHECKING:
-    from biaslab.models.images import Unreadable
+    from PIL import Image
 
 _log = logging.getLogger(__name__)
 _KEPT = "Images that were fetched are kept and will be found again: {fix} and run again."
@@ -81,11 +79,8 @@ _TEMPORARY = ("no_address", "connection_failed", "timed_out", "rate_limited", "s
 _EMPTY = {
     **dict.fromkeys(("caption_id", "url", "outcome"), ""),
     **dict.fromkeys(("status", "n_bytes", "width", "height")),
-    "n_tries": 0,
-    "seconds": 0.0,
-    **dict.fromkeys(("final_url", "sha256", "file"), ""),
-    "saved_bytes": None,
-    **dict.fromkeys(("saved_sha256", "fetched", "detail"), ""),
+    **{"n_tries": 0, "seconds": 0.0, "final_url": "", "sha256": "", "file": ""},
+    **{"saved_bytes": None, "saved_sha256": "", "fetched": "", "detail": ""},
 }
 COLUMNS = tuple(_EMPTY)
 _JOURNAL = "outcomes.jsonl"
@@ -93,6 +88,9 @@ _JOURNAL = "outcomes.jsonl"
 _SILENT_HOSTS = 50
 # URLs of a host in a row that cannot be reached before its others are not tried.
 _STRIKES = 5
+# What Pillow calls the formats; a picture of more pixels than these is decoded alone.
+_SAVED = {"jpg": "JPEG", "webp": "WEBP", "png": "PNG"}
+_LARGE = 4_000_000
 
 
 def download(
@@ -106,28 +104,23 @@ def download(
     """Fetch images by URL into ``folder``, one picture per caption; what has an outcome there is not fetched again.
 
     Pictures are turned upright, made smaller, put on white where they are transparent, and saved without metadata in
-    ``folder/images``, named by their caption's id: as it is where it fits a file's name on every system, else with
-    other characters replaced and a digest behind it. A URL that several captions have is fetched once. One process
-    works on a folder at a time; others wait for it and then find its outcomes.
+    ``folder/images``, named by :func:`file_name`. One process works on a folder at a time.
 
     Args:
         images: Columns caption_id (unique texts) and url (empty or missing: no URL).
         folder: Where pictures and outcomes are kept; made when it is not there.
         settings: Limits and the pictures' size.
-        allow: Addresses and ports, such as ``"127.0.0.1:8000"``, that are taken although they are not public. For
-            tests against a server of one's own.
-        progress: Whether to show a bar with the rate.
+        allow: Addresses and ports, such as ``"127.0.0.1:8000"``, that are taken although not public: for tests.
+        progress: Whether to show a bar.
 
     Returns:
         One row per row of ``images``, in its order, with :data:`COLUMNS`: outcome (see :data:`OUTCOMES`), status (of
         the last response), n_bytes (of the body read), width and height (in pixels, as received), n_tries, seconds
         (of requests, without waits between them), final_url (after redirects), sha256 (of the body), file (below
-        ``folder``), saved_bytes, saved_sha256, fetched (UTC) and detail (what went wrong, in words). Numbers that do
-        not apply are NaN.
+        ``folder``), saved_bytes, saved_sha256, fetched (UTC) and detail. Numbers that do not apply are NaN.
 
-    Raises:
-        InputError: A column is missing, or an id stands twice.
-        RunError: This machine has no network, or the disk is full; what had an outcome keeps it.
+    Raises InputError: A column is missing, or an id stands twice. RunError: This machine has no network, or the disk is
+    full; what had an outcome keeps it.
     """
     wanted = _wanted(images)
     journal = Journal(Path(folder) / _JOURNAL, _KEPT)
@@ -138,7 +131,6 @@ def download(
 
 
 def _wanted(images: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return id and URL of each row."""
     for column in ("caption_id", "url"):
         if column not in images.columns:
             raise InputError(f"images has no column {column!r}; it needs caption_id and url.")
@@ -151,12 +143,7 @@ def _wanted(images: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 class DownloadedImages:
-    """Images that :func:`download` fetched, as a source: one per caption, whatever became of its URL.
-
-    Args:
-        folder: Where they are.
-        outcomes: What :func:`download` returned.
-    """
+    """Images that :func:`download` fetched into ``folder``, as a source: one per caption, by what it returned."""
 
     def __init__(self, folder: Path | str, outcomes: pd.DataFrame) -> None:
         self.folder = Path(folder)
@@ -170,16 +157,14 @@ class DownloadedImages:
         self.digest = whole.hexdigest()
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
-        """Return the images in the order asked for; one that was not fetched is Unreadable with its outcome.
+        """Return the images in order; one that was not fetched is Unreadable with its outcome.
 
-        A file that does not hold what was written is set aside, with a note, and fetched again the next time.
+        A file that does not hold what was written is set aside, and fetched again the next time.
         """
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             return list(pool.map(self._read, image_ids))
 
     def _read(self, image_id: str) -> np.ndarray | Unreadable:
-        from biaslab.models.images import Unreadable, decode
-
         outcome, file, expected = self._of.get(image_id, ("missing", "", ""))
         if outcome != OK:
             return Unreadable(outcome)
@@ -196,11 +181,43 @@ class DownloadedImages:
         return Unreadable("damaged")
 
 
+class Decoder:
+    """Makes pictures in threads of its own: one for large ones, so that there is one at a time, and a few for others.
+
+    Of its own, because memory that a thread frees is kept for that thread.
+    """
+
+    def __init__(self, settings: DownloadSettings) -> None:
+        self._settings = settings
+        self._small, self._large = ThreadPoolExecutor(min(4, os.cpu_count() or 1)), ThreadPoolExecutor(1)
+
+    def close(self) -> None:
+        """Decode nothing more."""
+        for pool in (self._small, self._large):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def picture(self, data: bytes) -> tuple[bytes, int, int]:
+        """Return the picture to save, and the width and height in pixels of what came; Failed where it is none."""
+        try:
+            with pictures.opened(data, self._settings.most_pixels) as image:
+                width, height = image.size
+                pool = self._large if width * height > _LARGE else self._small
+                return pool.submit(self._made, image).result(), width, height
+        except pictures.NoPictureError as error:
+            raise Failed(error.reason.replace(" ", "_"), str(error)) from None
+
+    def _made(self, image: Image.Image) -> bytes:
+        whole, kind = BytesIO(), self._settings.format
+        options = {} if kind == "png" else {"quality": self._settings.quality}
+        pictures.shown(image, self._settings.size).save(whole, _SAVED[kind], **options)
+        return whole.getvalue()
+
+
 # -- what is kept ------------------------------------------------------------------------------------------------
 
 
 class _Outcomes:
-    """The outcomes in a folder. Of several lines for a URL the last counts."""
+    # Of several lines for a URL the last counts.
 
     def __init__(self, journal: Journal) -> None:
         self.folder = journal.path.parent
@@ -221,7 +238,6 @@ class _Outcomes:
             self._owners[row["file"].casefold()] = key
 
     def add(self, row: dict[str, Any]) -> None:
-        """Write an outcome down."""
         self._journal.write(row)
         self._keep(row)
 
@@ -245,6 +261,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
+# Letters and digits of ASCII, ``.``, ``_`` and ``-``, at most 100, that have no meaning to Windows.
 _FITS = re.compile(
     r"(?!(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))[a-z0-9](?:[a-z0-9._-]{0,98}[a-z0-9])?",
     re.IGNORECASE | re.ASCII,
@@ -254,9 +271,8 @@ _FITS = re.compile(
 def file_name(caption_id: str) -> str:
     """Return ``caption_id`` as the name of a file, without an ending, on any system; different ids differ.
 
-    It stays as it is where it has only letters and digits of ASCII, ``.``, ``_`` and ``-``, begins and ends with a
-    letter or digit, has at most 100 characters and no meaning to Windows. Otherwise it is shortened, other
-    characters become ``-``, and ``~`` and 16 hex digits follow.
+    It stays as it is where :data:`_FITS` allows it; otherwise it is shortened, other characters become ``-``, and ``~``
+    and 16 hex digits follow.
     """
     if _FITS.fullmatch(caption_id):
         return caption_id
@@ -274,20 +290,17 @@ class _Task(Visit):
     url: str = ""
     captions: list[str] = field(default_factory=list)
     tries: int = 0
+    # Seconds of this try, and of all.
     spent: float = 0.0
-    """Seconds of this try."""
     seconds: float = 0.0
-    """Seconds of all tries."""
 
 
 @dataclass
 class _Host:
-    """What waits for a host."""
-
     waiting: deque[_Task] = field(default_factory=deque)
     active: int = 0
+    # The moment from which it may be asked again.
     at: float = 0.0
-    """The moment from which it may be asked again."""
     queued: bool = False
     strikes: int = 0
 
@@ -342,7 +355,6 @@ class _Hosts:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Hand nothing out any more."""
         with self._changed:
             self.stopped = True
             self._changed.notify_all()
@@ -380,7 +392,6 @@ class _Run:
         self._hosts = _Hosts(settings, len(self._tasks))
 
     def _plan(self, caption_id: str, url: str) -> None:
-        """Take an outcome that is known, or make a task."""
         key = (caption_id, url)
         known = self._outcomes.rows.get(key)
         if self._outcomes.stands(known):
@@ -429,18 +440,12 @@ class _Run:
         number = min(self._settings.concurrency, len(self._tasks))
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(number)]
         n = len(self.found)
-        bar = {
-            "total": n + missing,
-            "initial": n,
-            "desc": "fetching images",
-            "unit": " images",
-            "leave": False,
-        }
+        bar = {"total": n + missing, "initial": n, "desc": "fetching images", "unit": " images"}
         n_ok = sum(row["outcome"] == OK for row in self.found.values())
         try:
             for thread in threads:
                 thread.start()
-            with tqdm(**bar, disable=not progress, file=sys.stderr) as shown:
+            with tqdm(**bar, leave=False, disable=not progress, file=sys.stderr) as shown:
                 for _ in range(len(self._tasks)):
                     result = self._results.get()
                     if isinstance(result, BaseException):
@@ -481,7 +486,6 @@ class _Run:
         return rows
 
     def _release(self) -> None:
-        """Write down the outcomes that were held back."""
         for _, row in self._held:
             self._outcomes.add(row)
         self._held = []
@@ -489,9 +493,8 @@ class _Run:
     def _no_network(self) -> RunError:
         hosts, last = len({host for host, _ in self._held}), self._held[-1][1]
         return RunError(
-            f"Of {hosts} hosts, one after the other, none could be reached; the last ended as {last['outcome']} "
-            f"({last['detail']}). It looks as if this machine had no network, so these URLs count as not tried. Run "
-            "again where hosts can be reached without a proxy: proxies of the environment are not used."
+            f"None of {hosts} hosts could be reached; the last ended as {last['outcome']} ({last['detail']}). These "
+            "URLs count as not tried: run again with a network where hosts are reached without a proxy."
         )
 
     # -- in threads ----------------------------------------------------------------------------------------------
@@ -546,13 +549,12 @@ class _Run:
             return task, None, self._row_of(task, "failed", detail=f"{type(error).__name__}: {error}")
 
     def _row_of(self, task: _Task, outcome: str, **more: Any) -> dict[str, Any]:
-        seen = {"status": task.status, "n_bytes": task.n_bytes, "n_tries": task.tries}
-        seen |= {"seconds": round(task.seconds, 3), "final_url": str(task.at.copy_with(userinfo=b""))}
-        return _row("", task.url, outcome, **seen, **more)
+        more |= {"status": task.status, "n_bytes": task.n_bytes, "n_tries": task.tries}
+        more |= {"seconds": round(task.seconds, 3), "final_url": str(task.at.copy_with(userinfo=b""))}
+        return _row("", task.url, outcome, **more)
 
 
 def _row(caption_id: str, url: str, outcome: str, *, detail: str = "", **more: Any) -> dict[str, Any]:
-    """Return a row with all columns; what is not given does not apply."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     given = {"caption_id": caption_id, "url": url, "outcome": outcome, "fetched": now, "detail": detail[:300]}
     return {**_EMPTY, **given, **more}

@@ -16,7 +16,7 @@ It does not count inside a longer name of something else: after San, Port, Lake,
 letter, or without any capital, has no names: there, only Mr and Mrs count. In a headline, where nearly every word
 is capitalised, capitals say little: there the surname must be no caption word at all.
 A first name that stands alone is not found, nor is a name that gender-guesser does not know.
-How often the rule is right is measured on captions labelled by hand (:mod:`biaslab.captions.labelled`).
+How often the rule is right was measured on captions labelled by hand (:func:`agreement`).
 
 ``spacy`` takes the persons that spaCy's en_core_web_lg finds, as the paper does, and the first word of each that
 is no title. ``off`` leaves names out.
@@ -31,6 +31,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from importlib import resources
 from itertools import repeat
 from operator import itemgetter
 from typing import Literal
@@ -42,6 +43,18 @@ from biaslab.ground.errors import InputError, ParameterError, name_help
 from biaslab.ground.plaintext import places, plain
 
 NAMES = ("gazetteer", "spacy", "off")
+# In which ways 430 captions of GCC's validation split were measured, and what these are called: against which labels,
+# in which capitals, and with persons' names put back.
+WAYS = {
+    ("label", "none", False): "as in the file",
+    ("label", "sentence", False): "with capitals",
+    ("label", "headline", False): "as headlines",
+    ("label", "none", True): "with names, no capitals",
+    ("label", "sentence", True): "with names and capitals",
+    ("label", "headline", True): "with names, as headlines",
+    ("any_word", "none", False): "as in the file, against any word",
+}
+_TARGETS = {"any": "any indicator", "female": "female", "male": "male", "name": "persons' names"}
 INDICATORS = ("none", "female", "male", "both")
 _WORD = re.compile(r"[^\W_]+")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -92,8 +105,7 @@ class Span:
 def parse_spans(spans: str) -> list[Span]:
     """Return the spans that a cell of the column ``spans`` holds.
 
-    Raises:
-        InputError: The text is not of the form ``start:end:gender-kind;…``.
+    Raises InputError: The text is not of the form ``start:end:gender-kind;…``.
     """
     found = []
     for part in filter(None, spans.split(";")):
@@ -120,8 +132,7 @@ def indicators(texts: Iterable[str | None], *, names: str = "gazetteer") -> pd.D
         ``start:end:gender-kind`` in characters, in order, joined by semicolons; kinds are word, pronoun, title
         and name.
 
-    Raises:
-        ParameterError: ``names`` is unknown, or spaCy or its model is not installed.
+    Raises ParameterError: ``names`` is unknown, or spaCy or its model is not installed.
     """
     if names not in NAMES:
         raise ParameterError(f"names is {names!r}. {name_help(names, NAMES)}")
@@ -367,13 +378,7 @@ def _name_at(text: str, start: int) -> tuple[int, str | None]:
 
 
 def _is_surname(is_: int, doubtful: bool, text: str) -> bool:
-    """Whether a word after a first name is its surname.
-
-    Args:
-        is_: What the word is, or its part before a hyphen, as bits.
-        doubtful: Whether the first name is a word, a brand or a place as well.
-        text: The caption: in a headline, capitals say little.
-    """
+    """Whether a word after a first name is its surname."""
     if not is_ & _PROPER or is_ & _SHORT:
         return False
     if is_ & _SURNAME_WORD and not doubtful and not (is_ & _CAPTION and _is_headline(text)):
@@ -448,3 +453,29 @@ def _neutral(text: str, spans: str) -> str:
         last = int(end)
     text = "".join([*parts, text[last:]])
     return re.sub(r"\s+([,.;:])", r"\1", _SPACES.sub(" ", text)).strip()
+
+
+def agreement(split: str = "test") -> pd.DataFrame:
+    """Return precision and recall of the indicators on captions labelled by hand, to show: cells as text.
+
+    A row for each way of writing and target. Raises ParameterError for another split than ``dev`` and ``test``.
+    """
+    rows = measured()
+    if split not in (splits := rows["split"].unique()):
+        raise ParameterError(f"split is {split!r}. {name_help(split, splits)}")
+    rows = rows[rows["split"] == split]
+    ways = pd.MultiIndex.from_frame(rows[["against", "capitals", "persons"]]).map(WAYS)
+    rows = rows.assign(captions=ways, found=rows["target"].map(_TARGETS))
+    rows["text"] = [
+        f"{row.value:.1f} % ({row.ci_low:.1f}–{row.ci_high:.1f}), n = {row.n}" if row.n else "none to count"
+        for row in rows.itertuples()
+    ]
+    order = pd.MultiIndex.from_frame(rows[["captions", "found"]]).unique()
+    table = rows.pivot(index=["captions", "found"], columns="statistic", values="text").loc[order]
+    return table.rename_axis(columns=None).reset_index()
+
+
+def measured() -> pd.DataFrame:
+    """Return what was measured, in numbers: a row a split, way, target and statistic."""
+    with resources.files(__package__).joinpath("data/indicator_agreement.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file)

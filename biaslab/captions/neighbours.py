@@ -82,9 +82,8 @@ class Encoder:
 
         Its vectors depend on :attr:`precision` as well.
 
-        Raises:
-            InputError: The default model's weights are not the original ones.
-            ParameterError: The default model's package is not installed.
+        Raises InputError: The default model's weights are not the original ones. ParameterError: The default model's
+        package is not installed.
         """
         if self.name == DEFAULT:
             return _file_digest(str(_checked_default()))
@@ -96,10 +95,8 @@ class Encoder:
         Texts are cut at the model's greatest length. What else is encoded beside a text changes its vector by
         rounding only.
 
-        Raises:
-            InputError: The model cannot be loaded, its weights are not what they should be, or it cannot compute
-                with these numbers.
-            ParameterError: The default model's package, or sentence-transformers, is not installed.
+        Raises InputError: The model cannot be loaded, its weights are not what they should be, or it cannot compute
+        with these numbers. ParameterError: The default model's package, or sentence-transformers, is not installed.
         """
         model = _model(self.name, self.device, self.precision)
         if _has_plain_modules(model):
@@ -116,8 +113,7 @@ class Encoder:
 def look_up(name: str) -> list[Located]:
     """Return the files of an encoder, as :attr:`Encoder.name` has it; none of the default, which a package brings.
 
-    Raises:
-        InputError, ParameterError: It is not to be had, as far as can be known from here.
+    Raises InputError, ParameterError: It is not to be had, as far as can be known from here.
     """
     if name == DEFAULT:
         _checked_default()
@@ -150,8 +146,7 @@ def embed(
     Returns:
         float32 (n, width), in the order of ``texts``.
 
-    Raises:
-        InputError: A text is missing, or the model cannot be loaded.
+    Raises InputError: A text is missing, or the model cannot be loaded.
     """
     codes, unique = pd.factorize(np.array(list(texts), dtype=object))
     if (codes < 0).any() or not all(isinstance(t, str) for t in unique):
@@ -193,9 +188,7 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
         Indices into ``vectors``, int64 (q, min(k, n)), nearest first, and their cosines, float32 of the same shape,
         rounded to six digits. Equal ones come in the order of ``vectors``.
 
-    Raises:
-        InputError: The widths differ, or a query or vector holds NaN or infinity.
-        ParameterError: ``k`` is below 1.
+    Raises InputError: The widths differ, or a query or vector holds NaN or infinity. ParameterError: ``k`` is below 1.
     """
     if k < 1:
         raise ParameterError(f"k is {k}; ask for at least 1 neighbour.")
@@ -213,11 +206,7 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
 
 
 def _nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nearest vectors of a few queries.
-
-    Only what is above a query's k-th best so far is looked at closely: few of the scores, once some blocks are
-    through.
-    """
+    """Return the nearest vectors of a few queries."""
     limits = np.full((len(query), 1), -np.inf, dtype=np.float32)
     best = [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)) for _ in query]
     waiting: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -337,10 +326,7 @@ def _model(name: str, device: str, precision: str):
 
 
 def _has_plain_modules(model) -> bool:
-    """Return whether a model is a transformer of texts with a pooling, so that texts can be put together at will.
-
-    Others (with layers of their own, prompts, images, or padding that means something) go through the library.
-    """
+    """Return whether a model is a transformer of texts with a pooling, so that texts can be put together at will."""
     names = [type(module).__name__ for module in model]
     first = model[0]
     return (
@@ -356,11 +342,7 @@ def _has_plain_modules(model) -> bool:
 
 
 def _encoded(model, texts: list[str]) -> np.ndarray:
-    """Return a unit vector per text; texts of one length go together, so that there is no padding.
-
-    Raises:
-        InputError: A text has no token.
-    """
+    """Return a unit vector per text; texts of one length go together, so that there is no padding."""
     import torch
 
     found = np.zeros((len(texts), model.get_embedding_dimension()), dtype=np.float32)

@@ -114,9 +114,8 @@ def paraphrases(
         One row a caption, in order: ``text``, ``outcome``, one of :data:`OUTCOMES` or of an endpoint's own, and
         ``asked_without``, the fields of the request that the model did not take.
 
-    Raises:
-        ParameterError: An occupation is empty, or the endpoint does not accept the key or the model.
-        RunError: The endpoint is out of order; what it answered before is kept.
+    Raises ParameterError: An occupation is empty, or the endpoint does not accept the key or the model. RunError: The
+    endpoint is out of order; what it answered before is kept.
     """
     pairs = list(zip(captions, occupations, strict=True))
     texts = [paraphrase(text, occupation, seed) for text, occupation in pairs]
@@ -207,8 +206,7 @@ def paraphrase(text: str, occupation: str, seed: int = 0) -> str:
         occupation: Word or phrase that stays as it is, also in the plural.
         seed: Which of the possible wordings to choose.
 
-    Raises:
-        ParameterError: The occupation is empty.
+    Raises ParameterError: The occupation is empty.
     """
     if not occupation.strip():
         raise ParameterError(f"The occupation of {text!r} is empty; give the word or phrase that must stay.")

@@ -73,9 +73,8 @@ def search(
         store: Where to keep what each part of the corpus gave, so that a search goes on where it stopped; nothing
             is kept where it is None.
 
-    Raises:
-        ParameterError: A term cannot be searched (see :class:`Matcher`), ``per_term`` is below 1 or ``pool`` below 0.
-        InputError: The corpus cannot be read.
+    Raises ParameterError: A term cannot be searched (see :class:`Matcher`), ``per_term`` is below 1 or ``pool`` below
+    0. InputError: The corpus cannot be read.
     """
     if per_term < 1 or pool < 0:
         raise ParameterError(
@@ -123,9 +122,8 @@ class Matcher:
     def __init__(self, terms: Sequence[str], *, plural: bool = True):
         """Take ``terms``, and their plurals if ``plural``.
 
-        Raises:
-            ParameterError: A term is empty, given twice, not in printable ASCII, or does not begin and end with a
-                letter or digit, or the terms are too long to be searched.
+        Raises ParameterError: A term is empty, given twice, not in printable ASCII, or does not begin and end with a
+        letter or digit, or the terms are too long to be searched.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -273,17 +271,7 @@ class _Work:
         return pd.concat([self._searched(int(part)) for part in parts["part"]], ignore_index=True)
 
     def _searched(self, part: int) -> pd.DataFrame:
-        """Search one part.
-
-        Captions are left out that cannot be among a term's first ``keep`` ones, by what this process has searched so
-        far. Which ones are left out depends on the order of the work; which ones are the first of the whole corpus
-        does not.
-
-        Returns:
-            The captions kept, at least one of each term that the part mentions, with ``term`` as an index,
-            ``priority`` (a uniform 64-bit number), ``n_captions`` (the term's total in this part) and ``n_corpus``
-            (all captions in it). Where none is kept, one row of term -1 has ``n_corpus`` alone.
-        """
+        """Search one part."""
         totals = np.zeros(len(self._matcher.terms), dtype=np.int64)
         kept: list[pd.DataFrame] = []
         n_corpus = 0

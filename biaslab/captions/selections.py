@@ -50,9 +50,8 @@ def select(
         occupation) and ``cosine``: the similarity of caption and prompt, for prompt ``captions`` its mean over
         the occupation's prompts. Their mean per approach is what section 5.2 compares.
 
-    Raises:
-        InputError: A column is missing, a prompt is given twice for an occupation, or one is called ``captions``.
-        ParameterError: ``k`` is below 1.
+    Raises InputError: A column is missing, a prompt is given twice for an occupation, or one is called ``captions``.
+    ParameterError: ``k`` is below 1.
     """
     if k < 1:
         raise ParameterError(f"k is {k}; select at least 1 caption.")

@@ -95,9 +95,8 @@ def load(
         device: ``cpu``, ``cuda``, … or ``auto``: a GPU where there is one.
         offload: As the setting ``compute.offload``.
 
-    Raises:
-        ParameterError: The model is unknown, not text-to-image, cannot be loaded, or cannot do what is asked.
-        MissingInputError: The package that brings the model has lost its weights.
+    Raises ParameterError: The model is unknown, not text-to-image, cannot be loaded, or cannot do what is asked.
+    MissingInputError: The package that brings the model has lost its weights.
     """
     import torch
 
@@ -153,8 +152,7 @@ def check_offload(offload: str, device: str) -> None:
 class Generator:
     """A loaded diffusers pipeline, called ``model`` in messages, and what is asked of it.
 
-    Raises:
-        ParameterError: What is asked has no effect on the model, or does not fit it.
+    Raises ParameterError: What is asked has no effect on the model, or does not fit it.
     """
 
     def __init__(
@@ -217,8 +215,7 @@ class Generator:
     def check_effect(self) -> None:
         """Check that guidance changes images, where it is asked for and the table does not know the pipeline.
 
-        Raises:
-            ParameterError: It does not.
+        Raises ParameterError: It does not.
         """
         if self.family.denoiser or self._guidance is None or self._guidance <= self.family.unguided:
             return
@@ -353,8 +350,7 @@ class Generator:
     def check(self, prompts: Sequence[str]) -> None:
         """Check that the model can read every prompt, and the negative one.
 
-        Raises:
-            ParameterError: Its tokenizer has no token for a word; the message names the words.
+        Raises ParameterError: Its tokenizer has no token for a word; the message names the words.
         """
         texts.check_words(self._folder, [*prompts, self.settings.negative_prompt], self.model)
 
@@ -387,10 +383,8 @@ class Generator:
             ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.models.images.Unreadable` with the reason
             ``blocked`` where the model's safety checker withheld it.
 
-        Raises:
-            InputError: There are not as many keys as prompts.
-            ParameterError: The scheduler draws noise that cannot be seeded for each image.
-            RunError: A single image does not fit in memory, or the numbers overflow.
+        Raises InputError: There are not as many keys as prompts. ParameterError: The scheduler draws noise that cannot
+        be seeded for each image. RunError: A single image does not fit in memory, or the numbers overflow.
         """
         if len(prompts) != len(keys):
             raise InputError(f"There are {len(prompts)} prompts but {len(keys)} keys; give one for each.")
@@ -428,9 +422,8 @@ class Generator:
     def embeddings(self, prompts: Sequence[str]) -> list[Received]:
         """Return texts as the denoising network receives them, before it casts them; shorter ones end in zeros.
 
-        Raises:
-            ParameterError: The pipeline has no network that reads text, or not one row of it for each prompt.
-            RunError: The numbers overflow.
+        Raises ParameterError: The pipeline has no network that reads text, or not one row of it for each prompt.
+        RunError: The numbers overflow.
         """
         whole, n = list(prompts), self.batch_size
         if not self.family.denoiser:
@@ -532,11 +525,7 @@ class Generator:
         return last
 
     def _text(self, text: str) -> dict:
-        """Return an encoded text.
-
-        By itself: what a text encoder says of a text depends a little on the texts beside it, and an image must not
-        depend on which prompts another run had encoded before.
-        """
+        """Return an encoded text."""
         if text not in self._encoded:
             self._encoded[text] = self.family.encode(self.pipe, text, self.device)
         found = self._encoded[text]

@@ -43,8 +43,7 @@ class EndpointImages(MadeImages):
     Args:
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more); others are passed over.
 
-    Raises:
-        InputError: The prompts lack a column or hold values that do not fit.
+    Raises InputError: The prompts lack a column or hold values that do not fit.
     """
 
     def __init__(self, prompts: pd.DataFrame, settings: EndpointSettings, *, seed: int, store: Store) -> None:
@@ -70,9 +69,8 @@ class EndpointImages(MadeImages):
     def complete(self, *, progress: bool = True) -> Self:
         """Buy what is missing, unless ``buy`` is off; set :attr:`table` and :attr:`digest`.
 
-        Raises:
-            ParameterError: ``price`` is not set, or as for :func:`biaslab.net.images.buy`.
-            RunError: As there. What was bought before is kept.
+        Raises ParameterError: ``price`` is not set, or as for :func:`biaslab.net.images.buy`. RunError: As there. What
+        was bought before is kept.
         """
         import pandas as pd
 

@@ -57,8 +57,7 @@ class MadeImages:
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
         """Return images in the order asked for, ``uint8 (height, width, 3)`` RGB or why there is none.
 
-        Raises:
-            InputError: An id is not in the table.
+        Raises InputError: An id is not in the table.
         """
         return list(map(self._image, self._found(image_ids)))
 
@@ -83,10 +82,8 @@ class GeneratedImages(MadeImages):
             are kept, too.
         load: What loads the model once an image must be generated, as :func:`biaslab.generation.load` does.
 
-    Raises:
-        InputError: The prompts lack a column or hold values that do not fit.
-        ParameterError: The model is unknown.
-        MissingInputError: The embedded model is not in this installation.
+    Raises InputError: The prompts lack a column or hold values that do not fit. ParameterError: The model is unknown.
+    MissingInputError: The embedded model is not in this installation.
     """
 
     # What a result depends on beside what every generated image does.
@@ -145,9 +142,8 @@ class GeneratedImages(MadeImages):
     def complete(self, *, progress: bool = True) -> Self:
         """Generate what is missing and set :attr:`table`.
 
-        Raises:
-            ParameterError: The model cannot be loaded, cannot do what is asked or does not know a word of a prompt.
-            RunError: A single image does not fit in memory, or the numbers overflow.
+        Raises ParameterError: The model cannot be loaded, cannot do what is asked or does not know a word of a prompt.
+        RunError: A single image does not fit in memory, or the numbers overflow.
         """
         import pandas as pd
 
@@ -172,8 +168,7 @@ class GeneratedImages(MadeImages):
     def latents(self, image_ids: Sequence[str]) -> list[latents.Latents]:
         """Return latents of images in the order asked for; they are kept of prompts that share noise.
 
-        Raises:
-            InputError: An id is not in the table, or the prompts do not share noise.
+        Raises InputError: An id is not in the table, or the prompts do not share noise.
         """
         if NOISE not in self._units:
             raise InputError(f"No latents are kept of {self.name}: its prompts have no column {NOISE!r}.")
@@ -278,8 +273,7 @@ def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
     Prompts may share noise: with a column noise_id, which the rows then have too, an image's noise depends on that and
     not on its prompt_id. Of neighbours with one noise_id, the images of an index stand side by side.
 
-    Raises:
-        InputError: A column is missing or holds values that do not fit.
+    Raises InputError: A column is missing or holds values that do not fit.
     """
     import pandas as pd
 
@@ -316,11 +310,7 @@ def noise_keys(units: pd.DataFrame) -> list[tuple[str, int]]:
 
 
 def _shard_rows(units: pd.DataFrame) -> int:
-    """Return how many rows are a shard: 64, or so many fewer that images side by side with one noise stay together.
-
-    Raises:
-        InputError: Not everywhere are as many of them side by side, or more than 64 are.
-    """
+    """Return how many rows are a shard: 64, or so many fewer that images side by side with one noise stay together."""
     if NOISE not in units or units.empty:
         return SHARD
     keys = units[[NOISE, "index_"]]

@@ -88,11 +88,10 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
 
     ``safety_checker`` is whether the model's own one is needed, where it has one.
 
-    Raises:
-        ParameterError: The name is unknown, the hub does not have it or cannot be reached, or the model is no pipeline,
-            or has no safetensors for all its parts; a package is missing that reads them; or a LoRA is none for it, or
-            lies beside it and nobody says whether it is meant.
-        MissingInputError: The package that brings the model has lost its weights.
+    Raises ParameterError: The name is unknown, the hub does not have it or cannot be reached, or the model is no
+    pipeline, or has no safetensors for all its parts; a package is missing that reads them; or a LoRA is none for it,
+    or lies beside it and nobody says whether it is meant. MissingInputError: The package that brings the model has lost
+    its weights.
     """
     named = checkpoints.find(name)
     given = adapters.split(name)
@@ -339,8 +338,7 @@ def _weights(parts: Iterable[str]) -> list[str]:
 def pipeline_class(folder: Path, name: str):
     """Return the diffusers class of the pipeline in ``folder``, which must make images from text alone.
 
-    Raises:
-        ParameterError: There is no pipeline, it brings code of its own, or it is of another kind.
+    Raises ParameterError: There is no pipeline, it brings code of its own, or it is of another kind.
     """
     import diffusers
     from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING as TEXT_TO_IMAGE
@@ -387,8 +385,7 @@ def _has_class(library: str, name: str) -> bool:
 def load_pipeline(files: Files, name: str, *, dtype, safety_checker: bool):
     """Return the pipeline of files on the CPU, its weights as torch's ``dtype``; ``name`` is for messages.
 
-    Raises:
-        ParameterError: They are not of a text-to-image pipeline that can be loaded, or a LoRA cannot be put on it.
+    Raises ParameterError: They are not of a text-to-image pipeline that can be loaded, or a LoRA cannot be put on it.
     """
     import diffusers
 
@@ -460,8 +457,7 @@ def _class(library: str, name: str) -> type:
 def set_scheduler(pipe, name: str) -> None:
     """Give a pipeline the scheduler ``name``, with the settings of its own one.
 
-    Raises:
-        ParameterError: There is no such scheduler, or the model cannot take it.
+    Raises ParameterError: There is no such scheduler, or the model cannot take it.
     """
     from diffusers import SchedulerMixin
 

@@ -66,8 +66,7 @@ class ImageModel:
     def look_up(self) -> list[Located]:
         """Return its files, without reading or fetching its weights: its own, then what else it is made of.
 
-        Raises:
-            ParameterError, MissingInputError: They are not to be had, as far as can be known from here.
+        Raises ParameterError, MissingInputError: They are not to be had, as far as can be known from here.
         """
         return []
 
@@ -78,8 +77,7 @@ class ImageModel:
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look up what it needs for prompts of these occupations; what ``n_images`` cost is for messages.
 
-        Raises:
-            ParameterError, UnknownNameError: It is not there, or cannot do what is asked.
+        Raises ParameterError, UnknownNameError: It is not there, or cannot do what is asked.
         """
 
     def own(self) -> dict[str, object]:
@@ -89,15 +87,13 @@ class ImageModel:
     def check_texts(self, prompts: Iterable[str]) -> None:
         """Look whether it knows the words of prompts, as far as can be known.
 
-        Raises:
-            ParameterError: It does not know a word.
+        Raises ParameterError: It does not know a word.
         """
 
     def check_attention(self) -> None:
         """Look whether where its images attend to words could be kept, as far as can be known.
 
-        Raises:
-            ParameterError: It could not.
+        Raises ParameterError: It could not.
         """
 
     def compare_prompts(self, pairs: pd.DataFrame, *, store: Store, progress: bool = True) -> pd.DataFrame:
@@ -105,11 +101,7 @@ class ImageModel:
         return spaces.none(pairs, spaces.OF_PROMPTS, f"{self.label} does not show how it reads a text")
 
     def load(self) -> Generator:
-        """Return what makes its images, loaded.
-
-        Raises:
-            ParameterError: It is none of diffusers, or cannot be loaded.
-        """
+        """Return what makes its images, loaded. Raises ParameterError: It is none of diffusers, or cannot be loaded."""
         raise ParameterError(f"{self.label} is no pipeline of diffusers, so that it cannot be loaded here.")
 
     def generate(
@@ -125,8 +117,7 @@ class ImageModel:
 
         What diffusers makes is kept as ``kept_as``, such as :class:`biaslab.attribution.images.AttendedImages`.
 
-        Raises:
-            ParameterError, InputError, RunError: A prompt or the model cannot be used, or images cannot be had.
+        Raises ParameterError, InputError, RunError: A prompt or the model cannot be used, or images cannot be had.
         """
         raise NotImplementedError
 
@@ -135,16 +126,14 @@ class ImageModel:
 
         ``held`` is what this has returned before, perhaps of another model: of the same, nothing is loaded again.
 
-        Raises:
-            ParameterError: The model cannot be loaded.
+        Raises ParameterError: The model cannot be loaded.
         """
         return Ready(self.generate)
 
     def n_there(self, prompts: pd.DataFrame, **run: Any) -> int:
         """Return how many of the images that :meth:`generate` would return the store has.
 
-        Raises:
-            RunError: What was bought is not known.
+        Raises RunError: What was bought is not known.
         """
         return 0
 
@@ -175,8 +164,7 @@ def open_model(
             may stand for a model of its own for each.
         design: What is shown for DALL-Eval's prompts, by what draws it.
 
-    Raises:
-        ParameterError: The settings do not say where an endpoint is.
+    Raises ParameterError: The settings do not say where an endpoint is.
     """
     one = registry.brought(name, "text-to-image", of)
     if one and one.draws:
@@ -348,8 +336,7 @@ class EndpointModel(ImageModel):
     def generate(self, prompts: pd.DataFrame, *, progress: bool = True, kept_as=None, **run) -> ImageSource:
         """Buy images: all that the endpoint may deliver, now or another time, or none.
 
-        Raises:
-            RunError: It did not deliver some of them.
+        Raises RunError: It did not deliver some of them.
         """
         made = self._images(prompts, **run).complete(progress=progress)
         made.check_delivered()

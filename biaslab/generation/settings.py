@@ -11,11 +11,7 @@ from biaslab.ground.groups import Group, Off, Whole, field
 
 
 class GenerationSettings(Group):
-    """How many images are generated, and how.
-
-    Raises:
-        ParameterError: A value is not allowed.
-    """
+    """How many images are generated, and how. Raises ParameterError: A value is not allowed."""
 
     images_per_prompt: Whole = field(
         8, "Images for each occupation and template (paper: 500).", "images", ge=1

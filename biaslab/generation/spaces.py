@@ -53,8 +53,7 @@ def compare_prompts(
         one vector, padding among them, as in the paper; ``t_pooled`` of the vector that the network takes beside them,
         where it takes one; ``t_words`` of the mean of the words' tokens alone.
 
-    Raises:
-        ParameterError: The model cannot be loaded, or does not know a word.
+    Raises ParameterError: The model cannot be loaded, or does not know a word.
     """
     whole = {*pairs["first"], *pairs["second"]}
 

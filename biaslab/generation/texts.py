@@ -34,8 +34,7 @@ def _there(pipe) -> dict[str, object]:
 def check_lengths(pipe, name: str) -> None:
     """Check that the tokenizers of a loaded pipeline, called ``name``, read a number of tokens that a text can have.
 
-    Raises:
-        ParameterError: One reads none; or texts are padded to what it reads, which is more than fits in memory.
+    Raises ParameterError: One reads none; or texts are padded to what it reads, which is more than fits in memory.
     """
     there = _there(pipe)
     for part, longest in _of_t5(pipe, [(part, one.model_max_length) for part, one in there.items()]):
@@ -50,8 +49,7 @@ def check_lengths(pipe, name: str) -> None:
 def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
     """Check that the tokenizers in a pipeline's folder, of which nothing else is loaded, know every word.
 
-    Raises:
-        ParameterError: A tokenizer of whole words does not know some; the message names them.
+    Raises ParameterError: A tokenizer of whole words does not know some; the message names them.
     """
     texts, unknown = list(dict.fromkeys(texts)), {}
     for part in _PARTS:

@@ -56,8 +56,7 @@ def article(phrase: str) -> str:
 def fill(template: str, occupation: str) -> str:
     """Return ``template`` with ``occupation`` in its place: ``"a/an [OCCUPATION]"`` or ``"[OCCUPATION]"``.
 
-    Raises:
-        ParameterError: The template has no such place, or the occupation is empty.
+    Raises ParameterError: The template has no such place, or the occupation is empty.
     """
     if _SLOT not in template:
         raise ParameterError(

@@ -38,9 +38,8 @@ _OF_NETWORK = re.compile(
 def find(name: str) -> Named:
     """Return what a name says, its model as :func:`biaslab.models.registry.resolve` returns it and its LoRAs likewise.
 
-    Raises:
-        ParameterError, MissingInputError: As of that function; or what is named on it is no LoRA, as far as can be
-            known without the hub.
+    Raises ParameterError, MissingInputError: As of that function; or what is named on it is no LoRA, as far as can be
+    known without the hub.
     """
     named = adapters.split(name)
     adapters.check(named)
@@ -153,8 +152,7 @@ def configurations(repository: Repository, where: str) -> str:
 
     Those that lie beside it, where there is an index of a pipeline; else of the model that diffusers takes it for.
 
-    Raises:
-        ParameterError: Its head cannot be read, or it is none that diffusers knows.
+    Raises ParameterError: Its head cannot be read, or it is none that diffusers knows.
     """
     beside = repository.folder and (repository.folder / INDEX).is_file()
     if beside and not repository.on_hub:
@@ -201,8 +199,7 @@ def look_up_lora(adapter: Adapter, base: str) -> Located:
 
     ``base`` is what the model is called that it is put on, for messages.
 
-    Raises:
-        ParameterError: It is not to be had, or is none.
+    Raises ParameterError: It is not to be had, or is none.
     """
     repository = repositories.look_up(adapter.name, KIND, adapter.name)
     path = file_of(adapter.name) or _own_file(repository)

@@ -257,11 +257,9 @@ def resolve(name: str, kind: str) -> str:
             (:mod:`biaslab.models.checkpoints`).
         kind: One of :data:`HUB`.
 
-    Raises:
-        ParameterError: The name is unknown or stands for another kind of model, a folder that it names does not
-            exist, brings code or holds no safetensors.
-        MissingInputError: The package that brings the model has lost its weights.
-        UnknownNameError: There is no such kind.
+    Raises ParameterError: The name is unknown or stands for another kind of model, a folder that it names does not
+    exist, brings code or holds no safetensors. MissingInputError: The package that brings the model has lost its
+    weights. UnknownNameError: There is no such kind.
     """
     if kind not in HUB:
         raise unknown_name("kind of model", kind, HUB)
@@ -537,9 +535,8 @@ def fetched(name: str, weights: Sequence[str] = ("*.safetensors",), skip: Sequen
 
     ``weights`` and ``skip`` are patterns of the files of weights, and of files that are left out.
 
-    Raises:
-        ParameterError: The folder in the cache brings code, or its weights are of other formats only.
-        Exception: What the hub's client raises where the model is not to be had.
+    Raises ParameterError: The folder in the cache brings code, or its weights are of other formats only. Exception:
+    What the hub's client raises where the model is not to be had.
     """
     from huggingface_hub import snapshot_download
 
@@ -556,12 +553,10 @@ def check_folder(path: str | Path) -> None:
 
     Folders whose names begin with a dot are passed over, as all loaders do.
 
-    Raises:
-        ParameterError: There are files of code or pickles, links that lead out of the folder, configurations that name
-            code (``auto_map`` and its like) or another model, pipes and devices, configurations too large to be read,
-            modules of sentence encoders that are not the library's own, shards of
-            weights that are no safetensors, an index of a pipeline whose parts are not named plainly, or parts whose
-            weights are in other formats only.
+    Raises ParameterError: There are files of code or pickles, links that lead out of the folder, configurations that
+    name code (``auto_map`` and its like) or another model, pipes and devices, configurations too large to be read,
+    modules of sentence encoders that are not the library's own, shards of weights that are no safetensors, an index of
+    a pipeline whose parts are not named plainly, or parts whose weights are in other formats only.
     """
     folder = Path(path)
     root = folder.resolve()
@@ -702,8 +697,7 @@ def not_safetensors(problem: str, fix: str) -> ParameterError:
 def check_index(index: Path) -> list[str]:
     """Return the parts that a pipeline's ``model_index.json`` names.
 
-    Raises:
-        ParameterError: It cannot be read, or does not name its class and parts plainly.
+    Raises ParameterError: It cannot be read, or does not name its class and parts plainly.
     """
     try:
         said = json.loads(reading.text(index))

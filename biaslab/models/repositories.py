@@ -76,8 +76,7 @@ class Repository:
     def tensors(self, path: str) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the tensors in a file of safetensors by name: its head is read, or fetched, alone.
 
-        Raises:
-            ParameterError: It is not to be had, or no such file.
+        Raises ParameterError: It is not to be had, or no such file.
         """
         try:
             if self.folder:
@@ -104,8 +103,7 @@ class Repository:
     def with_weights(self, weights: Sequence[str] = SAFETENSORS, skip: Sequence[str] = ()) -> Located:
         """Return what is loaded of it: configurations, and files of weights of these patterns but for those to skip.
 
-        Raises:
-            ParameterError: There are none as safetensors, or the hub does not send them to whoever asks from here.
+        Raises ParameterError: There are none as safetensors, or the hub does not send them to whoever asks from here.
         """
         found = list(self.matching(weights, skip))
         if not found and self.on_hub and self.folder:
@@ -172,9 +170,8 @@ def look_up(name: str, kind: str, where: str = "") -> Repository:
         kind: One of :data:`biaslab.models.registry.HUB`.
         where: Its folder or name on the hub, where that is known otherwise.
 
-    Raises:
-        ParameterError: There is no such model, as far as can be known from here.
-        MissingInputError, UnknownNameError: As for :func:`biaslab.models.registry.resolve`.
+    Raises ParameterError: There is no such model, as far as can be known from here. MissingInputError,
+    UnknownNameError: As for :func:`biaslab.models.registry.resolve`.
     """
     where = where or registry.resolve(name, kind)
     if os.path.isdir(where):
@@ -263,8 +260,7 @@ def check_type(repository: Repository, known: Collection[str], what: str, exampl
         what: What it is to be, for messages.
         example: One that is.
 
-    Raises:
-        ParameterError: It has none, or is of another type.
+    Raises ParameterError: It has none, or is of another type.
     """
     if "config.json" not in repository.files:
         raise ParameterError(

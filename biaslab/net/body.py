@@ -27,9 +27,8 @@ def read(raw: Iterable[bytes], headers: httpx.Headers, most: int) -> Iterator[by
     At ``most`` so many bytes are taken, as they came and unpacked: what is handed over ends with the piece that passes
     the limit.
 
-    Raises:
-        Failed: ``too_many_bytes``: the body, or the length that its header states, is beyond the limit.
-            ``damaged``: it is packed more than once, by another way than :data:`ENCODINGS`, or badly.
+    Raises Failed: ``too_many_bytes``: the body, or the length that its header states, is beyond the limit. ``damaged``:
+    it is packed more than once, by another way than :data:`ENCODINGS`, or badly.
     """
     packed = [name.lower() for name in headers.get_list("content-encoding", split_commas=True)]
     packed = [name for name in packed if name not in ("", "identity")]

@@ -83,11 +83,9 @@ def ask(
         longest: Characters of an answer that are of any use; it is kept up to there.
         label: What the progress bar calls the work.
 
-    Raises:
-        ParameterError: There is no URL, model or key, the key is not accepted (401, 403), or there is no such model or
-            path (404).
-        RunError: The endpoint is out of order, wants to be paid, or there is no room to keep an answer. What was
-            answered before is kept.
+    Raises ParameterError: There is no URL, model or key, the key is not accepted (401, 403), or there is no such model
+    or path (404). RunError: The endpoint is out of order, wants to be paid, or there is no room to keep an answer. What
+    was answered before is kept.
     """
     fields = {"model": endpoint.model, "temperature": 0.0, **(options or {})}
     digests = [digest([dict(m) for m in messages]) for messages in conversations]

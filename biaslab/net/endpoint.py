@@ -62,8 +62,7 @@ class Requests:
     reply of status 200, ``nothing(outcome, detail)`` what stands in the place of one, and ``keep(digest, question,
     answer)`` writes it down. Answers have an outcome and a detail.
 
-    Raises:
-        ParameterError: There is no URL or model, or the environment has no key.
+    Raises ParameterError: There is no URL or model, or the environment has no key.
     """
 
     # Path of a request below the endpoint's URL; for messages what the endpoint gives, one of them, and what is kept
@@ -101,9 +100,8 @@ class Requests:
     def all(self, questions: Mapping[str, Any], label: str, progress: bool) -> dict[str, Any]:
         """Ask all questions and return their answers, by digest.
 
-        Raises:
-            ParameterError: The endpoint does not accept the key (401, 403), or there is no such model or path (404).
-            RunError: It is out of order, or wants to be paid.
+        Raises ParameterError: The endpoint does not accept the key (401, 403), or there is no such model or path (404).
+        RunError: It is out of order, or wants to be paid.
         """
         from tqdm import tqdm
 
@@ -205,8 +203,7 @@ class Requests:
 
         Gateways pass on with a status of 200 what went wrong: then the status is that of the error in the body.
 
-        Raises:
-            Failed: There is an answer, but it is longer than any, or packed as nobody asked.
+        Raises Failed: There is an answer, but it is longer than any, or packed as nobody asked.
         """
         self._clock.end, data = time.monotonic() + self.settings.timeout, bytearray()
         headers = {

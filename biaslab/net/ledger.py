@@ -114,8 +114,7 @@ class Ledger:
     def reserve(self, key: str, stopped: Callable[[], bool]) -> None:
         """Write down that a request is about to be sent.
 
-        Raises:
-            LimitError: It would pass the limit, and nothing under way may yet turn out to cost nothing.
+        Raises LimitError: It would pass the limit, and nothing under way may yet turn out to cost nothing.
         """
         with self._changed:
             while self._price and self.spent + self._price > self._limit:
@@ -212,9 +211,7 @@ def _entry(line: bytes, *, checked: bool = True) -> dict[str, Any] | None:
 def summary(folder: str | Path) -> dict[str, Any]:
     """Return what a ledger holds: ``spent``, ``images`` by outcome, and ``replies`` that are still to be worked up.
 
-    Raises:
-        InputError: There is no ledger in the folder.
-        RunError: It is damaged.
+    Raises InputError: There is no ledger in the folder. RunError: It is damaged.
     """
     found = _located(folder)
     found.load()
@@ -242,9 +239,8 @@ def rebuild(folder: str | Path, *, price: float | None = None) -> dict[str, Any]
         their place. ``pictures`` that no line knew and that were entered again, without their revised prompts.
         ``spent``: never too little. ``saved``: the path of the damaged ledger; None where there was nothing to mend.
 
-    Raises:
-        InputError: There is no ledger in the folder.
-        ParameterError: No sound line says what an image cost, and ``price`` is not given.
+    Raises InputError: There is no ledger in the folder. ParameterError: No sound line says what an image cost, and
+    ``price`` is not given.
     """
     if price is not None and not (math.isfinite(price) and price >= 0):
         raise ParameterError(f"price is {price!r}; it must be a number from 0.")

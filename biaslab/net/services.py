@@ -37,15 +37,13 @@ class Service(Protocol):
         What is returned is written down before anything else happens, so that an image is collected, and not asked for
         again, however a run ends.
 
-        Raises:
-            ServiceError: There will be no image.
+        Raises ServiceError: There will be no image.
         """
 
     def collect(self, ticket: str) -> Picture | None:
         """Return the image behind what :meth:`submit` returned, now or in another process; None where it is not ready.
 
-        Raises:
-            ServiceError: There will be no image, or not yet.
+        Raises ServiceError: There will be no image, or not yet.
         """
 
 
@@ -59,8 +57,7 @@ class ServiceError(Exception):
         charged: Whether it may be charged for; then its price stays counted.
         wait: Seconds after which it asks to be tried again, where it does.
 
-    Raises:
-        ValueError: The outcome is none of these.
+    Raises ValueError: The outcome is none of these.
     """
 
     OUTCOMES = ("refused", "rejected", "lost", "unavailable")
@@ -77,9 +74,8 @@ class ServiceError(Exception):
 def opened(settings: EndpointSettings, key: str) -> Service:
     """Return the service that ``settings`` name.
 
-    Raises:
-        UnknownNameError: No installed package brings it.
-        ParameterError: What the package brings is none, or cannot be loaded.
+    Raises UnknownNameError: No installed package brings it. ParameterError: What the package brings is none, or cannot
+    be loaded.
     """
     point = plugins.point(plugins.IMAGES, settings.service, "service of images")
     with loading(settings.service, "service of images"):

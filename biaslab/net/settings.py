@@ -63,8 +63,7 @@ Variable = Annotated[str, AfterValidator(_variable)]
 class EndpointSettings(Group):
     """A model behind an endpoint, how it is asked, and what its images may cost.
 
-    Raises:
-        ParameterError: A value is not allowed. A URL or a variable that seems to hold a secret is not repeated.
+    Raises ParameterError: A value is not allowed. A URL or a variable that seems to hold a secret is not repeated.
     """
 
     url: Url = field(
@@ -154,9 +153,8 @@ class EndpointSettings(Group):
     def check_key(self) -> str:
         """Look whether there are a URL, a model and a key; return the key, empty where the endpoint asks for none.
 
-        Raises:
-            ParameterError: There are not. What the environment has instead of a key is not told.
-            UnknownNameError: No installed package brings the service.
+        Raises ParameterError: There are not. What the environment has instead of a key is not told. UnknownNameError:
+        No installed package brings the service.
         """
         if self.service:
             plugins.point(plugins.IMAGES, self.service, "service of images")

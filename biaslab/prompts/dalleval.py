@@ -180,8 +180,7 @@ GENDER_QUESTION = "the person looks like a male or a female?"
 def attribute_question(attribute: str) -> str:
     """Return what the judge is asked about an attribute (section 4.2.2).
 
-    Raises:
-        UnknownNameError: It is none of :data:`ATTRIBUTES`.
+    Raises UnknownNameError: It is none of :data:`ATTRIBUTES`.
     """
     if attribute not in ATTRIBUTES:
         raise unknown_name("attribute", attribute, ATTRIBUTES)

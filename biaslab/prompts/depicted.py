@@ -4,16 +4,12 @@ In web captions "person" often stands where a name has stood: of an author, a st
 caption where, within three tokens after the word, a verb says what is done there (in -s or -ing; of people also in its
 plain form) or a preposition says where or with what. It drops captions that report speech, name a maker ("by person")
 or a likeness (statue, idol), address the reader (you, we), or were written by a machine ("image may contain"), and
-those that say a gender by a word beyond Table 2. It reads words, not sentences: :func:`agreement` says how often it
+those that say a gender by a word beyond Table 2. It reads words, not sentences: :func:`measured` says how often it
 errs.
-
-``data/depicted_labels.csv`` labels 600 lines of the validation split of Conceptual Captions (GCC; Sharma et al., 2018);
-``data/depicted_labels.md`` says how they were chosen and read.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -21,11 +17,8 @@ from importlib import resources
 
 import pandas as pd
 
-from biaslab import lexicons, stats
-from biaslab.ground.errors import InputError, unknown_name
+from biaslab import lexicons
 
-SPLITS = ("dev", "test")
-_DATA = resources.files(__package__) / "data"
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 # How many tokens after the word are read.
 _REACH = 3
@@ -97,49 +90,11 @@ def _is_doing(token: str) -> bool:
     return len(token) > 4 and token.endswith("ing") and token not in _words("no_verbs")
 
 
-def labels(split: str) -> pd.DataFrame:
-    """Return the labelled lines of ``dev`` (400) or ``test`` (200); raises UnknownNameError for another split.
-
-    Columns: line (from 1), sha256 (the first 16 hex digits of the line's), split, and whether (``yes`` or ``no``) the
-    person or people are depicted, both swaps are grammatical, and there is no_other_cue of gender.
-    """
-    if split not in SPLITS:
-        raise unknown_name("split of the labelled lines", split, SPLITS)
-    with (_DATA / "depicted_labels.csv").open(encoding="utf-8") as file:
-        table = pd.read_csv(file, dtype={"sha256": str})
-    return table[table["split"] == split].reset_index(drop=True)
-
-
-def agreement(captions: Sequence[str]) -> pd.DataFrame:
-    """Return precision and recall of the rule against the labels, of ``captions``: all lines of the file, in order.
-
-    Rows for each split, target (``usable``: all three labels are yes; ``depicted``: that one is) and statistic
-    (``precision``, ``recall``): value, ci_low and ci_high (Wilson's, 95 %) in %, and count of n lines. Raises
-    InputError where a line is not the one that was labelled.
-    """
-    rows = []
-    for split in SPLITS:
-        table = labels(split)
-        if len(captions) < (most := table["line"].max()):
-            raise InputError(f"There are {len(captions)} lines but line {most} is labelled; give all.")
-        texts = [captions[line - 1] for line in table["line"]]
-        for line, text, digest in zip(table["line"], texts, table["sha256"], strict=True):
-            if hashlib.sha256(text.encode()).hexdigest()[:16] != digest:
-                raise InputError(
-                    f"Line {line} is not the one that was labelled; give GCC's validation captions."
-                )
-        kept = pd.Series([shows_people(text) for text in texts])
-        yes = table[["depicted", "grammatical", "no_other_cue"]] == "yes"
-        for target, true in {"usable": yes.all(axis=1), "depicted": yes["depicted"]}.items():
-            right = int((true & kept).sum())
-            rows += [(split, target, "precision", right, int(kept.sum()))]
-            rows += [(split, target, "recall", right, int(true.sum()))]
-    found = pd.DataFrame(rows, columns=["split", "target", "statistic", "count", "n"])
-    value, low, high = stats.percent(found["count"], found["n"])
-    return found.assign(value=value, ci_low=low, ci_high=high)
-
-
 def measured() -> pd.DataFrame:
-    """Return what :func:`agreement` gave for the captions of the validation split."""
-    with (_DATA / "depicted_agreement.csv").open(encoding="utf-8") as file:
+    """Return precision and recall of the rule on 600 labelled lines of GCC's validation split (Sharma et al., 2018).
+
+    Rows for each split, target (``usable``: depicted, grammatical in both swaps, and without another cue of gender;
+    ``depicted``) and statistic: value, ci_low and ci_high (Wilson's, 95 %) in %, and count of n lines.
+    """
+    with resources.files(__package__).joinpath("data/depicted_agreement.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)

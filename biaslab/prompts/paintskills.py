@@ -72,9 +72,8 @@ def scenes(folder: str | Path) -> pd.DataFrame:
 
     ``prompt_id`` is the scene's id; ``template``, which is not said, 0.
 
-    Raises:
-        InputError: There is no such folder or no scenes in it, or a file cannot be read as scenes: another class, a
-            number over 4, a relation or an id that is none.
+    Raises InputError: There is no such folder or no scenes in it, or a file cannot be read as scenes: another class, a
+    number over 4, a relation or an id that is none.
     """
     where = Path(folder).expanduser()
     files = {skill: where / skill / "scenes" / f"{skill}_val.json" for skill in SKILLS}
@@ -99,9 +98,8 @@ def boxes(folder: str | Path, asked: pd.DataFrame) -> pd.DataFrame:
     ``left``, ``top``, ``right``, ``bottom`` (0–1 of the image's width and height) and ``p_<class>`` for each class (1
     for the label, else 0); no rows of skills without a file.
 
-    Raises:
-        InputError: A file cannot be read as boxes, or names another class, or an image that it does not list. Boxes
-            without an area within their image are left out, with a warning that counts them.
+    Raises InputError: A file cannot be read as boxes, or names another class, or an image that it does not list. Boxes
+    without an area within their image are left out, with a warning that counts them.
     """
     where, wanted, rows = Path(folder).expanduser(), set(asked["prompt_id"]), []
     for skill in asked["skill"].unique():

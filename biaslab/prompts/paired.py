@@ -99,11 +99,7 @@ def with_power() -> tuple[str, ...]:
 
 
 def occupation(name: str) -> Person:
-    """Return the person of an occupation.
-
-    Raises:
-        UnknownNameError: It is not one of the 40.
-    """
+    """Return the person of an occupation. Raises UnknownNameError: It is not one of the 40."""
     if name not in stereotypes():
         raise unknown_name("occupation of the Paired Stereotype Test", name, stereotypes())
     plain = _PRINTED.get(name, name)
@@ -113,8 +109,7 @@ def occupation(name: str) -> Person:
 def role(occupation: str, name: str, *, named: bool = True) -> Person:
     """Return the person of a role within an occupation; ``named``: whether the phrase says the occupation.
 
-    Raises:
-        UnknownNameError: The occupation is not one of the 36, or the role not one of the 8.
+    Raises UnknownNameError: The occupation is not one of the 36, or the role not one of the 8.
     """
     if occupation not in with_power():
         raise unknown_name("occupation with roles of power", occupation, with_power())
@@ -129,9 +124,7 @@ def role(occupation: str, name: str, *, named: bool = True) -> Person:
 def fill(setting: str, people: Sequence[Person]) -> str:
     """Return the text of a setting, a key of the lexicon ``paired_prompts``, that asks for ``people``.
 
-    Raises:
-        UnknownNameError: There is no such setting.
-        ParameterError: The setting is for another number of people.
+    Raises UnknownNameError: There is no such setting. ParameterError: The setting is for another number of people.
     """
     templates = lexicons.load("paired_prompts")
     if setting not in templates:
@@ -166,8 +159,7 @@ def occupation_pairs(per_list: int = 0) -> list[tuple[Person, Person]]:
         per_list: How many of each list, evenly spread over it; 0 is all of the shorter list, and as many of the other,
             with a warning if that leaves some out.
 
-    Raises:
-        ParameterError: ``per_list`` is below 0 or above the length of the shorter list.
+    Raises ParameterError: ``per_list`` is below 0 or above the length of the shorter list.
     """
     lists = _lists()
     most = min(map(len, lists))

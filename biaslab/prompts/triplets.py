@@ -146,9 +146,7 @@ def neutral(
         names: How the indicators find names: ``gazetteer``, ``spacy`` or ``off``.
         progress, store: As in :func:`biaslab.captions.search.search`.
 
-    Raises:
-        ParameterError: ``names`` is unknown.
-        InputError: The corpus cannot be read.
+    Raises ParameterError: ``names`` is unknown. InputError: The corpus cannot be read.
     """
     from biaslab.captions.search import over_parts
 
@@ -208,12 +206,7 @@ class _Work:
         self._step = np.array([steps.index("plurals" if p else kind) for _, kind, p in forms.values()])
 
     def __call__(self, parts: pd.DataFrame) -> pd.DataFrame:
-        """Search the parts numbered in the column ``part``.
-
-        Returns:
-            Rows by ``what``: ``caption`` (caption_id, text, key, reached), each text once, the text missing where it
-            cannot be among the sample; ``step`` and ``word`` (caption_id: its name; n: captions).
-        """
+        """Search the parts numbered in the column ``part``."""
         return pd.concat([self._searched(int(part)) for part in parts["part"]], ignore_index=True)
 
     def _searched(self, part: int) -> pd.DataFrame:

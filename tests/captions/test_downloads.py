@@ -26,11 +26,11 @@ from PIL import Image
 from biaslab.captions.downloads import (
     COLUMNS,
     OUTCOMES,
+    Decoder,
     DownloadedImages,
     download,
     file_name,
 )
-from biaslab.captions.pictures import Decoder
 from biaslab.captions.settings import DownloadSettings
 from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.models.images import Unreadable
@@ -526,7 +526,7 @@ def test_a_machine_without_network_records_nothing(server, fetch, names, tmp_pat
     hosts = [f"host{i}.test" for i in range(60)]
     names[0].update({h: [dead] for h in hosts})
     urls = [f"http://{h}:{server.server_port}/red" for h in hosts]
-    with pytest.raises(RunError, match=r"Of 50 hosts, one after the other, none .* no network"):
+    with pytest.raises(RunError, match=r"None of 50 hosts .* run again with a network"):
         fetch(*urls, concurrency=1)
     with pytest.raises(RunError, match=r"Of 3 hosts, one after the other, none .* no network"):
         fetch(*urls[:3])

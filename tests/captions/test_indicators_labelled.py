@@ -1,13 +1,13 @@
 """The labelled captions, what is measured on them, and the arithmetic of it."""
 
 import gcc
+import labelled
 import pandas as pd
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from biaslab import lexicons
-from biaslab.captions import labelled
-from biaslab.captions.indicators import INDICATORS, parse_spans
+from biaslab.captions.indicators import INDICATORS, agreement, measured, parse_spans
 from biaslab.ground.errors import InputError, ParameterError
 
 SAYS = {"none": set(), "female": {"female"}, "male": {"male"}, "both": {"female", "male"}}
@@ -154,13 +154,13 @@ def test_nothing_to_count_is_missing():
 
 def test_what_was_measured_is_measured_again(root):
     again = labelled.agreement(gcc.captions(root))
-    committed = labelled.measured()
+    committed = measured()
     assert committed.columns.tolist() == again.columns.tolist()
     pd.testing.assert_frame_equal(committed, again, check_dtype=False, atol=1e-3)
 
 
 def test_the_rule_is_as_good_as_was_said():
-    rows = labelled.measured()
+    rows = measured()
     rows = rows.set_index(["split", "against", "capitals", "persons", "target", "statistic"]).sort_index()
     # With capitals and names: at least 94 of 100 names found are right, at least 3 of 4 are found (95 % limits).
     name = rows.loc[("test", "label", "sentence", True, "name")]
@@ -170,11 +170,11 @@ def test_the_rule_is_as_good_as_was_said():
         assert rows.loc[("test", "label", capitals, False, "name", "precision"), "n"] == 0
         for statistic in ("precision", "recall"):
             assert rows.loc[("test", "label", capitals, False, "any", statistic), "ci_low"] > 90
-    shown = labelled.summary("test")
+    shown = agreement("test")
     assert shown.columns.tolist() == ["captions", "found", "precision", "recall"]
     assert len(shown) == 6 * 4 + 3
     cell = shown.query("captions == 'with names and capitals' and found == \"persons' names\"").iloc[0]
     assert cell["precision"].endswith(f", n = {name.loc['precision', 'n']}") and " % (" in cell["recall"]
     assert shown["precision"].eq("none to count").sum() == 4
     with pytest.raises(ParameterError, match="split is 'all'"):
-        labelled.summary("all")
+        agreement("all")

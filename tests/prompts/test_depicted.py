@@ -1,6 +1,7 @@
 """Whether a caption shows the people it names: the rule, the labels, and what was measured on them."""
 
 import gcc
+import labelled_lines
 import pandas as pd
 import pytest
 from in_memory import InMemory
@@ -66,28 +67,30 @@ def test_gendered_nouns_are_beyond_table_2():
 
 
 def test_labels_are_whole():
-    tables = [depicted.labels(split) for split in depicted.SPLITS]
+    tables = [labelled_lines.labels(split) for split in labelled_lines.SPLITS]
     assert [len(table) for table in tables] == [400, 200]
     table = pd.concat(tables)
     assert table["line"].is_unique and table["sha256"].str.fullmatch("[0-9a-f]{16}").all()
     assert set(table[["depicted", "grammatical", "no_other_cue"]].to_numpy().ravel()) == {"yes", "no"}
     with pytest.raises(UnknownNameError, match="Did you mean 'test'"):
-        depicted.labels("tset")
+        labelled_lines.labels("tset")
 
 
 def test_labels_are_of_neutral_captions(root):
     captions = gcc.captions(root)
     texts = set(neutral(InMemory(captions), "GCC", filter="paper", progress=False).captions["text"])
-    labelled = [captions[line - 1] for split in depicted.SPLITS for line in depicted.labels(split)["line"]]
+    labelled = [
+        captions[line - 1] for split in labelled_lines.SPLITS for line in labelled_lines.labels(split)["line"]
+    ]
     assert len(set(labelled)) == 600 and set(labelled) <= texts
 
 
 def test_what_was_measured_is_measured_again(root):
     captions = gcc.captions(root)
-    again = depicted.agreement(captions)
+    again = labelled_lines.agreement(captions)
     pd.testing.assert_frame_equal(depicted.measured(), again, check_dtype=False, atol=1e-3)
-    for split in depicted.SPLITS:
-        table, right, kept, usable = depicted.labels(split), 0, 0, 0
+    for split in labelled_lines.SPLITS:
+        table, right, kept, usable = labelled_lines.labels(split), 0, 0, 0
         for row in table.itertuples():
             good = row.depicted == row.grammatical == row.no_other_cue == "yes"
             keeps = depicted.shows_people(captions[row.line - 1])
@@ -103,11 +106,11 @@ def test_what_was_measured_is_measured_again(root):
 def test_another_file_is_refused(root):
     captions = gcc.captions(root)
     with pytest.raises(InputError, match="There are 10 lines"):
-        depicted.agreement(captions[:10])
-    line = depicted.labels("test")["line"][0]
+        labelled_lines.agreement(captions[:10])
+    line = labelled_lines.labels("test")["line"][0]
     captions[line - 1] += " "
     with pytest.raises(InputError, match=f"Line {line} is not the one"):
-        depicted.agreement(captions)
+        labelled_lines.agreement(captions)
 
 
 def test_the_rule_is_as_good_as_was_said():
@@ -118,6 +121,6 @@ def test_the_rule_is_as_good_as_was_said():
     assert precision["ci_low"] > 70 and precision["ci_high"] > 90
     assert recall["ci_low"] > 50
     # Without the rule, fewer than half of the neutral captions can be used.
-    for split in depicted.SPLITS:
-        share = rows.loc[(split, "usable", "recall"), "n"] / len(depicted.labels(split))
+    for split in labelled_lines.SPLITS:
+        share = rows.loc[(split, "usable", "recall"), "n"] / len(labelled_lines.labels(split))
         assert share < 0.5 < rows.loc[(split, "usable", "precision"), "ci_low"] / 100

@@ -1,7 +1,7 @@
 """Captions labelled by hand, and how well the gender indicators agree with them.
 
-``data/indicator_labels.csv`` labels 430 captions of the validation split of Conceptual Captions (GCC; Sharma et al.,
-2018) by their line number there; ``data/indicator_labels.md`` says by what rule they were chosen and read. That
+``indicator_labels.csv`` labels 430 captions of the validation split of Conceptual Captions (GCC; Sharma et al.,
+2018) by their line number there; ``indicator_labels.md`` says by what rule they were chosen and read. That
 file has no capitals, and nearly all names of persons in it are replaced by words such as ``person``. So the labels
 also say which letters English would capitalise and where a name has stood, and :func:`written` writes the captions
 as they are, with capitals, or with names of real persons in their old places.
@@ -12,30 +12,19 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from importlib import resources
+from pathlib import Path
 
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.captions.indicators import indicators, parse_spans
+from biaslab.captions.indicators import WAYS, indicators, parse_spans
 from biaslab.ground.errors import InputError, ParameterError, name_help
 from biaslab.stats.intervals import wilson_interval
 
 SPLITS = ("dev", "test")
 CAPITALS = ("none", "sentence", "headline")
-# What is measured, and what it is called: against which labels, in which capitals, and with persons' names put back.
-_WAYS = {
-    ("label", "none", False): "as in the file",
-    ("label", "sentence", False): "with capitals",
-    ("label", "headline", False): "as headlines",
-    ("label", "none", True): "with names, no capitals",
-    ("label", "sentence", True): "with names and capitals",
-    ("label", "headline", True): "with names, as headlines",
-    ("any_word", "none", False): "as in the file, against any word",
-}
-_TARGETS = {"any": "any indicator", "female": "female", "male": "male", "name": "persons' names"}
 _SMALL_WORDS = frozenset(("a", "the", "of", "in", "on", "and", "to", "at", "for", "with", "is", "by", "from"))
-_DATA = resources.files(__package__) / "data"
+_LABELS = Path(__file__).parent / "indicator_labels.csv"
 
 
 def labels(split: str) -> pd.DataFrame:
@@ -48,8 +37,7 @@ def labels(split: str) -> pd.DataFrame:
     stand where a name has stood; ``any`` where the caption does not say whose) and ``capitals`` (indices of letters
     that English capitalises, but for sentences' first ones and I). Places count characters.
     """
-    with (_DATA / "indicator_labels.csv").open(encoding="utf-8") as file:
-        table = pd.read_csv(file, keep_default_na=False, dtype={"capitals": str})
+    table = pd.read_csv(_LABELS, keep_default_na=False, dtype={"capitals": str})
     return table[table["split"] == _checked("split", split, SPLITS)].reset_index(drop=True)
 
 
@@ -143,38 +131,13 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
     parts = []
     for split in SPLITS:
         table = labels(split)
-        for against, capitals, persons in _WAYS:
+        for against, capitals, persons in WAYS:
             texts = written(captions, table, capitals=capitals, persons=persons)
             rows = evaluate(texts["text"].tolist(), texts, against=against)
             rows = rows[(rows["target"] != "name") | (against == "label")]
             said = {"split": split, "against": against, "capitals": capitals, "persons": persons}
             parts.append(pd.DataFrame(said, index=rows.index).join(rows))
     return pd.concat(parts, ignore_index=True)
-
-
-def measured() -> pd.DataFrame:
-    """Return what :func:`agreement` gave for the captions of the validation split."""
-    with (_DATA / "indicator_agreement.csv").open(encoding="utf-8") as file:
-        return pd.read_csv(file)
-
-
-def summary(split: str = "test") -> pd.DataFrame:
-    """Return what was measured on one split, to show: a row for each way of writing and target, cells as text.
-
-    Raises:
-        ParameterError: There is no such split; there are ``dev`` and ``test``.
-    """
-    rows = measured()
-    rows = rows[rows["split"] == _checked("split", split, SPLITS)]
-    keys = zip(rows["against"], rows["capitals"], rows["persons"], strict=True)
-    rows = rows.assign(captions=[_WAYS[key] for key in keys], found=rows["target"].map(_TARGETS))
-    rows["text"] = [
-        f"{row.value:.1f} % ({row.ci_low:.1f}–{row.ci_high:.1f}), n = {row.n}" if row.n else "none to count"
-        for row in rows.itertuples()
-    ]
-    table = rows.pivot(index=["captions", "found"], columns="statistic", values="text")
-    order = rows[["captions", "found"]].drop_duplicates()
-    return table.loc[list(order.itertuples(index=False, name=None))].rename_axis(columns=None).reset_index()
 
 
 def _checked(what: str, name: str, known: Sequence[str]) -> str:
