@@ -1,12 +1,8 @@
 """Where captions come from: files, a dataset of the Hugging Face Hub, or what packages bring, behind one contract.
 
 Every corpus yields tables with ``caption_id``, ``text`` and, where it has one, ``url``, and carries its other columns
-along. Which of its columns these are follows from ``columns``, from a schema by name (:data:`SCHEMAS`), or from the
-columns that are there.
-
-Captions are hostile input: a text holds no lone surrogates, bytes that are no UTF-8 become U+FFFD, and everything
-else in it stays as it is. Tables are cut by rows and by bytes, so that memory stays bounded whatever the captions'
-number and length.
+along. Captions are hostile input: a text holds no lone surrogates, bytes that are no UTF-8 become U+FFFD, and all else
+in it stays as it is. Tables are cut by rows and by bytes, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -20,7 +16,6 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -33,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-from biaslab.ground import delimited, folders, plugins, reading, shared
+from biaslab.ground import delimited, folders, plugins, shared
 from biaslab.ground.errors import (
     InputError,
     MissingInputError,
@@ -73,33 +68,12 @@ _BYTES = (kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view, kinds.is
 _HASHED_BYTES = 16 * 2**20
 
 
-@dataclass(frozen=True)
-class Schema:
-    """Which columns of a published set of captions hold what."""
-
-    text: tuple[str, ...]
-    """Names of the column of captions; releases differ, and the first that is there counts."""
-    url: tuple[str, ...]
-    """Names of the column of images' URLs."""
-    caption_id: str = ""
-    """Column of ids, only where the publisher says that they are unique; ids are made of file and row elsewhere."""
-    signature: frozenset[str] = frozenset()
-    """Columns by which it is recognised where no schema is named; empty where text and URL are enough."""
-
-
-# Published sets of captions by name. LAION's SAMPLE_ID and hash come more than once, so they are only carried along.
-SCHEMAS: dict[str, Schema] = {
-    # LAION-400M, LAION-2B-en, 2B-multi and 1B-nolang (together LAION-5B), their joined and aesthetic subsets.
-    "laion": Schema(("TEXT",), ("URL",)),
-    # Re-LAION, research and research-safe; its aesthetic subsets kept the old names.
-    "relaion": Schema(("caption", "TEXT"), ("url", "URL")),
-    "coyo": Schema(("text",), ("url",), "id", frozenset({"id", "url", "text", "image_phash"})),
-    "datacomp": Schema(("text",), ("url",), "uid", frozenset({"uid", "url", "text", "sha256"})),
-    # Google's Conceptual Captions: the TSV files have no header; on the Hub the URL is image_url.
-    "cc3m": Schema(("caption",), ("url", "image_url")),
-    "cc12m": Schema(("caption",), ("url", "image_url")),
+# Ids are made of file and row, but for sets whose publishers say that theirs are unique, known by their columns: COYO
+# and DataComp. LAION's SAMPLE_ID and hash come more than once.
+_IDS = {
+    "id": frozenset({"id", "url", "text", "image_phash"}),
+    "uid": frozenset({"uid", "url", "text", "sha256"}),
 }
-_USUAL = Schema(TEXT_COLUMNS, URL_COLUMNS)
 # Returns which rows of a batch to yield, by their texts.
 Wanted = Callable[[Any], "np.ndarray"]
 
@@ -116,8 +90,7 @@ class Corpus(Protocol):
     images: Any
     """The images behind the captions, by ``caption_id`` as ``image_id``; None where there are none."""
     written: bool
-    """Whether its captions are written when they are read, by their number: to search all of them costs little, and
-    nothing in them can be wrong."""
+    """Whether its captions are written as they are read: to search all costs little, and none of them can be wrong."""
     for_triplets: str
     """The corpus that has captions for triplets in the place of these; empty where these do."""
 
@@ -126,12 +99,9 @@ class Corpus(Protocol):
     ) -> Iterator[pd.DataFrame]:
         """Yield tables of up to ``size`` rows in order: of one part, or of all parts one after the other.
 
-        Columns: ``caption_id`` (unique text, the same however the corpus is read), ``text`` (empty where
-        missing), ``url`` (likewise) where the corpus has one, and the corpus's own. How rows fall into batches has
-        no meaning.
-
-        ``wanted`` is told the texts of each batch and returns the indices of the rows to yield, any number of times
-        each, so that no time goes into making the others.
+        Columns: ``caption_id`` (unique text, the same however the corpus is read), ``text`` (empty where missing),
+        ``url`` (likewise) where the corpus has one, and the corpus's own. ``wanted`` is told the texts of each batch
+        and returns the indices of the rows to yield, any number of times each.
         """
 
 
@@ -146,24 +116,19 @@ def open_corpus(
     """Open the captions called ``name``; nothing is read yet beyond what identifies them.
 
     Args:
-        name: What an installed package brings (``biaslab.corpora``); a Parquet, CSV, TSV,
-            JSONL or text file (all but the first also as ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; in text files a line
-            is a caption), a folder of such files, or a pattern such as ``"part-*.parquet"``; or a dataset: one of the
-            Hugging Face Hub, streamed, as ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (both may be left out; the
-            split is ``train``), a folder that ``datasets`` can load as ``"hf:FOLDER"``, or one that it saved
-            (``save_to_disk``).
+        name: What an installed package brings (``biaslab.corpora``); a Parquet, Arrow, CSV, TSV, JSONL or text file
+            (the last four also as ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; in text files a line is a caption), a folder
+            of such files, or a pattern such as ``"part-*.parquet"``; or a dataset of the Hugging Face Hub, streamed, as
+            ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (both may be left out; the split is ``train``).
         rows: How many captions from the start; 0 for all.
-        seed: Seed of captions that a package writes; other corpora have none.
-        skew: What these captions plant; other corpora have none.
-        columns: Which of the corpus's columns holds ``text``, ``caption_id`` and ``url``, for example
-            ``{"text": "TEXT"}``, and under ``schema`` the name of a published set (:data:`SCHEMAS`). What is not
-            said is looked for under usual names. Ids are made of the file's name and the row's number where no
-            column has them, or where one is missing or longer than 200 characters. A column that is mapped to
-            ``caption_id`` must hold each id once: that is not checked here, where it would take a list of all.
+        seed, skew: Seed of captions that a package writes, and what these plant; other corpora have neither.
+        columns: Which of the corpus's columns holds ``text``, ``caption_id`` and ``url``, such as ``{"text": "TEXT"}``.
+            What is not said is looked for under usual names. Ids are made of the file's name and the row's number where
+            no column has them, or where one is missing or longer than 200 characters. A column that is mapped to
+            ``caption_id`` must hold each id once, which is not checked here.
 
     Raises InputError: A file cannot be read, is of an unknown kind, or has no such column. MissingInputError: There is
-    no such corpus, or none is named. ParameterError: ``rows`` is negative, or ``columns`` names something that cannot
-    be mapped or an unknown schema.
+    no such corpus, or none is named. ParameterError: ``rows`` is negative, or ``columns`` maps what cannot be mapped.
     """
     if rows < 0:
         raise ParameterError(f"rows is {rows}; give the number of captions, or 0 for all.")
@@ -179,10 +144,7 @@ def open_corpus(
     if name.startswith("hf:"):
         return HubCorpus(name.removeprefix("hf:"), columns, rows)
     folder = Path(os.path.expanduser(name))
-    is_folder = os.path.isdir(folder)
-    if is_folder and _saved_by_datasets(folder):
-        return HubCorpus(name, columns, rows)
-    if is_folder:
+    if os.path.isdir(folder):
         paths = _of_captions(folder)
     else:
         paths = [Path(p) for p in sorted(glob.glob(str(folder), recursive=True)) if os.path.isfile(p)]
@@ -212,20 +174,13 @@ def _of_captions(folder: Path) -> list[Path]:
 
 def _check_columns(columns: Mapping[str, str]) -> None:
     for role, column in columns.items():
-        if role not in (*ROLES, "schema"):
-            raise ParameterError(f"columns maps {role!r}. {name_help(role, (*ROLES, 'schema'))}")
+        if role not in ROLES:
+            raise ParameterError(f"columns maps {role!r}. {name_help(role, ROLES)}")
         if not isinstance(column, str) or not column:
-            raise ParameterError(
-                f"columns maps {role!r} to {column!r}; it must be the name of a column, or for schema the name of a "
-                "published set."
-            )
-    if (schema := columns.get("schema", "laion")) not in SCHEMAS:
-        raise ParameterError(f"columns has the schema {schema!r}. {name_help(schema, SCHEMAS)}")
+            raise ParameterError(f"columns maps {role!r} to {column!r}; it must be the name of a column.")
 
 
 class _Columns(NamedTuple):
-    """Which columns of a source hold what."""
-
     text: str
     caption_id: str | None
     url: str | None
@@ -235,8 +190,7 @@ def _chosen(
     wanted: Mapping[str, str], there: Sequence[str], where: str, left_out: Mapping[str, str]
 ) -> _Columns:
     """Return the columns to read; raises InputError where one is not there, or ``left_out`` for what it holds."""
-    named = {role: column for role, column in wanted.items() if role != "schema"}
-    for role, column in named.items():
+    for role, column in wanted.items():
         if column in left_out:
             raise InputError(
                 f"{where}: column {column!r}, which columns maps to {role}, holds {left_out[column]}, of which "
@@ -244,26 +198,22 @@ def _chosen(
             )
         if column not in there:
             raise InputError(f"{where} has no column {column!r} for {role}. {name_help(column, there)}")
-    signed = (s for s in SCHEMAS.values() if s.signature and s.signature <= set(there))
-    schema = SCHEMAS[wanted["schema"]] if "schema" in wanted else next(signed, _USUAL)
 
     def first(names: Sequence[str]) -> str | None:
         return next((name for name in names if name in there), None)
 
-    text = named.get("text") or first(schema.text)
+    text = wanted.get("text") or first(TEXT_COLUMNS)
     if text is None:
         unread = [name for name in left_out if name in TEXT_COLUMNS]
         held = f" ({unread[0]!r} holds {left_out[unread[0]]}, of which nothing is read)" if unread else ""
-        known = (
-            f"the schema {wanted['schema']!r} has them" if "schema" in wanted else "captions are looked for"
-        )
         raise InputError(
-            f"{where} has no column {' or '.join(map(repr, schema.text))}, where {known}{held}. Its columns: "
-            f"{_listed(there)}. Name the one with text, for example columns={{'text': 'TEXT'}}; each of its rows must "
-            "hold one caption."
+            f"{where} has no column {' or '.join(map(repr, TEXT_COLUMNS))}, where captions are looked for{held}. Its "
+            f"columns: {_listed(there)}. Name the one with text, for example columns={{'text': 'TEXT'}}; each of its "
+            "rows must hold one caption."
         )
-    ids = named.get("caption_id") or first(("caption_id", schema.caption_id or "caption_id"))
-    return _Columns(text, ids, named.get("url") or first(schema.url))
+    unique = [name for name, columns in _IDS.items() if columns <= set(there)]
+    ids = wanted.get("caption_id") or first(("caption_id", *unique))
+    return _Columns(text, ids, wanted.get("url") or first(URL_COLUMNS))
 
 
 def _listed(columns: Sequence[str]) -> str:
@@ -617,20 +567,29 @@ def _rows_at_once(file: Any, size: int) -> int:
     return max(1, min(size, int(_BATCH_BYTES / max(largest, 1))))
 
 
+def _read_arrow(path: Path, size: int) -> _Read:
+    """Read a file that the library datasets saved (``save_to_disk``)."""
+    try:
+        with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
+            names, left_out = _flat_columns(stream.schema, str(path))
+            for batch in stream:
+                yield from _plain(batch, names, left_out)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path} cannot be read as Arrow: {error}") from None
+
+
 # Readers by the end of a file's name: each yields tables of up to so many rows.
+_PACKABLE = {
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".jsonl": _read_jsonl,
+    ".ndjson": _read_jsonl,
+    ".txt": _read_text,
+}
 _READERS: dict[str, Callable[[Path, int], _Read]] = {
     ".parquet": _read_parquet,
-    **{
-        ending + packed: reader
-        for ending, reader in (
-            (".csv", _read_csv),
-            (".tsv", _read_csv),
-            (".jsonl", _read_jsonl),
-            (".ndjson", _read_jsonl),
-            (".txt", _read_text),
-        )
-        for packed in ("", *delimited.PACKED)
-    },
+    ".arrow": _read_arrow,
+    **{ending + packed: reader for ending, reader in _PACKABLE.items() for packed in ("", *delimited.PACKED)},
 }
 
 
@@ -644,41 +603,19 @@ def _reader(path: Path) -> Callable[[Path, int], _Read]:
     ending = _ending(path)
     if not ending:
         raise InputError(
-            f"{path} is of no known kind; captions come from files that end in .parquet, .csv, .tsv, .jsonl, .ndjson "
-            f"or .txt, all but the first also packed ({', '.join(delimited.PACKED)})."
+            f"{path} is of no known kind; captions come from files that end in .parquet or .arrow, or in "
+            f"{', '.join(_PACKABLE)}, these also packed ({', '.join(delimited.PACKED)})."
         )
     return _READERS[ending]
 
 
-def absolute(name: str) -> str:
-    """Return the name of a dataset, ``hf:…``, with the path of a local folder in it made absolute."""
-    dataset, config, split = _dataset_named(name.removeprefix("hf:"))
-    if not os.path.isdir(dataset):
-        return name
-    return f"hf:{Path(dataset).absolute()}" + (config and f":{config}") + (split and f"@{split}")
-
-
-def _dataset_named(spec: str) -> tuple[str, str, str]:
-    """Return name or folder, configuration and split of ``NAME:CONFIG@SPLIT``; the latter two may be empty."""
-    found = re.fullmatch(r"(.+?)(?::([^:@/\\]+))?(?:@([^:@/\\]+))?", spec)
-    whole = os.path.isdir(os.path.expanduser(spec)) or not found
-    name, config, split = (spec, "", "") if whole else found.groups("")
-    folder = os.path.expanduser(name)
-    return folder if os.path.isdir(folder) else name, config, split
-
-
-def _saved_by_datasets(folder: Path) -> bool:
-    """Return whether ``save_to_disk`` of the library datasets wrote a folder."""
-    return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
-
-
 class HubCorpus(_Tables):
-    """A dataset of the Hugging Face Hub, streamed, or one in a folder; its shards are parts."""
+    """A dataset of the Hugging Face Hub, streamed; its shards are parts."""
 
     def __init__(self, dataset: str, columns: Mapping[str, str], rows: int):
         """Use the dataset called ``dataset``, as ``NAME:CONFIG@SPLIT``; ``rows`` from the start, 0 for all."""
-        self._dataset, self._config, split = _dataset_named(dataset)
-        self._folder = Path(self._dataset) if os.path.isdir(self._dataset) else None
+        parts = re.fullmatch(r"(.+?)(?::([^:@/\\]+))?(?:@([^:@/\\]+))?", dataset)
+        self._dataset, self._config, split = parts.groups("") if parts else (dataset, "", "")
         self._split = split or "train"
         self._wanted, self._rows = dict(columns), rows
         self._prefix = Path(self._dataset).name
@@ -686,17 +623,13 @@ class HubCorpus(_Tables):
         self.images = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what the library opened, which another process opens for itself."""
+        # What the library opened, another process opens for itself.
         return {name: value for name, value in vars(self).items() if name not in ("_builder", "_stream")}
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the dataset's name and revision, its split and the columns; of a saved one, of its files."""
-        if self._saved:
-            files = sorted(p for p in self._saved.rglob("*") if p.is_file())
-            revision = [(p.name, _file_digest(p).hex()) for p in files]
-        else:
-            revision = [str(self._builder.hash), str(self._builder.config_id)]
+        """Digest of the dataset's name and revision, its split and the columns."""
+        revision = [str(self._builder.hash), str(self._builder.config_id)]
         key = (self._prefix, revision, self._split, sorted(self._wanted.items()), self._rows)
         return hashlib.sha256(repr(key).encode()).hexdigest()[:16]
 
@@ -704,22 +637,6 @@ class HubCorpus(_Tables):
     def parts(self) -> int:
         """One per shard, as a rule a file; a corpus cut after some rows is one part."""
         return 1 if self._rows else self._stream.num_shards
-
-    @cached_property
-    def _saved(self) -> Path | None:
-        """The folder of the split that ``save_to_disk`` wrote; None for other datasets."""
-        if self._folder is None or not _saved_by_datasets(self._folder):
-            return None
-        splits = self._folder / "dataset_dict.json"
-        if not splits.is_file():
-            return self._folder
-        there = json.loads(reading.text(splits)).get("splits", [])
-        if self._split not in there:
-            raise InputError(
-                f"The dataset in {self._folder} has no split {self._split!r}; name one as 'hf:FOLDER@SPLIT'. "
-                f"{name_help(self._split, there)}"
-            )
-        return self._folder / self._split
 
     @cached_property
     def _builder(self):
@@ -738,15 +655,8 @@ class HubCorpus(_Tables):
 
     @cached_property
     def _stream(self):
-        import datasets
-
         try:
-            if self._saved:
-                saved = datasets.load_from_disk(str(self._saved))
-                files = len(list(self._saved.glob("*.arrow")))
-                stream = saved.to_iterable_dataset(num_shards=max(1, min(files, len(saved))))
-            else:
-                stream = self._builder.as_streaming_dataset(split=self._split)
+            stream = self._builder.as_streaming_dataset(split=self._split)
         except (ValueError, OSError) as error:
             raise InputError(f"The dataset {self.name!r} cannot be read: {error}") from None
         # Tables as they come, so that no image among the columns is decoded.
@@ -765,9 +675,5 @@ class HubCorpus(_Tables):
             raise
         except Exception as error:
             # Again many kinds: of the network, and of files that are not what they should be.
-            why, instead = " ".join(str(error).split())[:300], ""
-            if self._folder and not self._saved:
-                instead = f". Its files can be read one by one, whatever columns each has: give {self._folder} itself"
-            raise InputError(
-                f"The dataset {self.name!r} cannot be read to its end: {why}{instead}."
-            ) from error
+            why = " ".join(str(error).split())[:300]
+            raise InputError(f"The dataset {self.name!r} cannot be read to its end: {why}.") from error

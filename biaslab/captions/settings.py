@@ -111,8 +111,7 @@ class CaptionSettings(Group):
     rows: Whole = field(0, "Captions searched; 0 is all that the corpus has.", "captions", ge=0)
     columns: dict[str, Any] = field(
         {},
-        "Columns of the corpus by what they hold, such as `text: TEXT`, or a published set's, such as "
-        "`schema: laion`; {} finds them.",
+        "Columns of the corpus by what they hold, such as `text: TEXT`; {} finds them.",
     )
     skew: Annotated[str, Off] = field(
         "default",

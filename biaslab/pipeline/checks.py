@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from biaslab.captions.corpus import FileCorpus, open_corpus
-from biaslab.captions.corpus import absolute as absolute_corpus
 from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.generation import generator
@@ -71,8 +70,6 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
 
 
 def _absolute(name: str, *, always: bool = False) -> str:
-    if name.startswith("hf:"):
-        return absolute_corpus(name)
     if name.startswith(GROUNDED):
         return GROUNDED + "+".join(map(_absolute, name.removeprefix(GROUNDED).split("+")))
     named = adapters.split(name)

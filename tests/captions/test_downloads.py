@@ -528,7 +528,7 @@ def test_a_machine_without_network_records_nothing(server, fetch, names, tmp_pat
     urls = [f"http://{h}:{server.server_port}/red" for h in hosts]
     with pytest.raises(RunError, match=r"None of 50 hosts .* run again with a network"):
         fetch(*urls, concurrency=1)
-    with pytest.raises(RunError, match=r"Of 3 hosts, one after the other, none .* no network"):
+    with pytest.raises(RunError, match=r"None of 3 hosts"):
         fetch(*urls[:3])
     assert not (tmp_path / "pictures/outcomes.jsonl").exists()
     names[0].update({h: [["127.0.0.1"]] for h in hosts})
