@@ -17,7 +17,7 @@ from biaslab.ground.errors import BiaslabError, ParameterError, loading
 from biaslab.judging import blip, faces
 from biaslab.judging.fairface import FairFaceGender
 from biaslab.judging.zero_shot import ZeroShot
-from biaslab.models import registry
+from biaslab.models import registry, safety
 from biaslab_world.brought import WEIGHTS
 
 NEVER = r"Code that comes with a model is never run\."
@@ -75,7 +75,7 @@ INDEXES = [
 @pytest.mark.parametrize("file", CODE)
 def test_files_that_could_be_run(tmp_path, file):
     folder = pipeline(tmp_path / "model")
-    registry.check_folder(folder)
+    safety.check_folder(folder)
     (folder / file).parent.mkdir(parents=True, exist_ok=True)
     (folder / file).write_text("raise SystemExit")
     with pytest.raises(
@@ -98,7 +98,7 @@ def test_configurations_that_name_code(tmp_path, file):
     # Saying that nothing is trusted is no harm, and neither is a word of a vocabulary.
     (folder / file).write_text(json.dumps({"trust_remote_code": False, "auto_map": None, "a": "auto_map"}))
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"auto_map": 1}}}))
-    registry.check_folder(folder)
+    safety.check_folder(folder)
 
 
 # What else a configuration could name, by the entry: a model of the hub, a folder, a piece of code of the hub.
@@ -134,7 +134,7 @@ def test_configurations_that_name_another_model(tmp_path, entry):
     ):
         registry.resolve(str(folder), "text-to-image")
     (folder / file).write_text(json.dumps({entry: None, "backbone": "resnet50", "architecture": "resnet50"}))
-    registry.check_folder(folder)
+    safety.check_folder(folder)
 
 
 @pytest.mark.parametrize("entry", OTHERS)
@@ -142,7 +142,7 @@ def test_notes_that_nobody_loads_may_name_what_they_will(tmp_path, entry):
     """Such as how a model was trained, and on which."""
     folder, (_, said) = pipeline(tmp_path / "model"), OTHERS[entry]
     (folder / "training_args.json").write_text(json.dumps(said))
-    registry.check_folder(folder)
+    safety.check_folder(folder)
 
 
 def test_what_lies_in_the_folder_is_its_own_whatever_it_is_called(tmp_path):
@@ -150,9 +150,9 @@ def test_what_lies_in_the_folder_is_its_own_whatever_it_is_called(tmp_path):
     for entry, file in (("hf_model_name", "config.json"), ("hf_tokenizer_name", "tokenizer.json")):
         (folder / "open_clip_config.json").write_text(json.dumps({"text_cfg": {entry: "owner/name"}}))
         with pytest.raises(ParameterError, match=r"Put the .* into the folder"):
-            registry.check_folder(folder)
+            safety.check_folder(folder)
         (folder / file).write_text("{}")
-        registry.check_folder(folder)
+        safety.check_folder(folder)
 
 
 def test_modules_of_encoders_lie_in_their_folder(tmp_path):
@@ -163,13 +163,13 @@ def test_modules_of_encoders_lie_in_their_folder(tmp_path):
     with pytest.raises(
         ParameterError, match=r"names '\.\./other'; a model's folder names nothing outside of it"
     ):
-        registry.check_folder(folder)
+        safety.check_folder(folder)
     # One of them that has a pickle alone, which the library would read.
     (folder / "modules.json").write_text(json.dumps([{"path": "2_Dense", "type": "sentence_transformers.X"}]))
     (folder / "2_Dense").mkdir()
     (folder / "2_Dense" / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(ParameterError, match=r"2_Dense holds only pytorch_model\.bin"):
-        registry.check_folder(folder)
+        safety.check_folder(folder)
 
 
 def test_no_library_asks_whether_to_run_code(tmp_path, code, monkeypatch):
@@ -230,7 +230,7 @@ def test_parts_that_a_model_does_without_and_settings_are_no_code(tmp_path):
         scales=[1, 2],
         note=None,
     )
-    assert registry.check_index(folder / "model_index.json") == ["unet", "scheduler"]
+    assert safety.check_index(folder / "model_index.json") == ["unet", "scheduler"]
     assert pipeline_class(folder, "it").__name__ == "StableDiffusionPipeline"
 
 
@@ -281,11 +281,11 @@ def test_the_hubs_cache_links_to_its_own_blobs(tmp_path):
     # What counts is the name that the loader sees.
     (folder / "unet" / "diffusers.py").symlink_to("../../../blobs/f00d")
     with pytest.raises(ParameterError, match=r"holds unet/diffusers\.py, which could be run"):
-        registry.check_folder(folder)
+        safety.check_folder(folder)
     (folder / "unet" / "diffusers.py").unlink()
     (folder / "vae").symlink_to(tmp_path)
     with pytest.raises(ParameterError, match=r"holds vae, a link that leads out of the folder"):
-        registry.check_folder(folder)
+        safety.check_folder(folder)
 
 
 @pytest.mark.parametrize("shard", ["model.bin", "../a.safetensors", "/tmp/a.safetensors", "a.safetensors.pt"])
@@ -293,12 +293,12 @@ def test_shards_of_weights_are_safetensors_of_the_folder(tmp_path, shard):
     folder = pipeline(tmp_path / "model")
     file = folder / "unet" / "diffusion_pytorch_model.safetensors.index.json"
     file.write_text(json.dumps({"weight_map": {"a": "m-00001-of-00002.safetensors"}}))
-    registry.check_folder(folder)
+    safety.check_folder(folder)
     file.write_text(json.dumps({"weight_map": {"a": "m-00001-of-00002.safetensors", "b": shard}}))
     with pytest.raises(
         ParameterError, match=r"index\.json, which names '.*' as a file of weights; .* beside it only"
     ):
-        registry.check_folder(folder)
+        safety.check_folder(folder)
 
 
 def encoder(folder, kind="sentence_transformers.models.Transformer"):
@@ -309,7 +309,7 @@ def encoder(folder, kind="sentence_transformers.models.Transformer"):
 
 
 def test_modules_of_encoders_are_the_librarys_own(tmp_path):
-    registry.check_folder(encoder(tmp_path / "good"))
+    safety.check_folder(encoder(tmp_path / "good"))
     with pytest.raises(
         BiaslabError, match=rf"names the module 'mine\.Mine', none of sentence_trans.*{NEVER}"
     ):
@@ -461,4 +461,4 @@ def test_a_pickle_that_is_called_safetensors_is_none(tmp_path, code):
 
 def test_the_embedded_models_pass():
     for folder in WEIGHTS.iterdir():
-        registry.check_folder(folder)
+        safety.check_folder(folder)

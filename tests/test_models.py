@@ -14,7 +14,8 @@ import pytest
 
 from biaslab.ground import plugins
 from biaslab.ground.errors import MissingInputError, ParameterError, UnknownNameError, loading
-from biaslab.models import registry
+from biaslab.models import hub as hub_names
+from biaslab.models import registry, safety
 
 
 @pytest.fixture
@@ -182,16 +183,16 @@ def test_unknown_kinds_and_checkpoints_in_one_file(tmp_path):
 def test_only_safetensors(installed, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(installed["house-sd"], folder)
-    registry.check_safetensors(folder)
+    safety.check_safetensors(folder)
     # Parts that the index does not name are never opened.
     (folder / "old").mkdir()
     (folder / "old" / "weights.bin").write_bytes(b"0")
-    registry.check_safetensors(folder)
+    safety.check_safetensors(folder)
     (folder / "unet" / "weights.bin").write_bytes(b"0")
-    registry.check_safetensors(folder)
+    safety.check_safetensors(folder)
     (folder / "unet" / "model.safetensors").unlink()
     with pytest.raises(ParameterError, match=r"unet holds only weights\.bin; .*can run code when"):
-        registry.check_safetensors(folder)
+        safety.check_safetensors(folder)
     with pytest.raises(ParameterError, match=r"holds only weights\.bin"):
         registry.resolve(str(folder / "old"), "clip")
 
@@ -286,7 +287,7 @@ def hub(monkeypatch, tmp_path):
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(registry, "_commits", {})
+    monkeypatch.setattr(hub_names, "_commits", {})
     # Whoever does not answer for one is asked for others.
     monkeypatch.setattr(registry, "_SILENCE", 0)
     return types.SimpleNamespace(said=said, asked=asked, cache=tmp_path / "hub")
@@ -299,7 +300,7 @@ def test_a_name_on_the_hub_is_known_by_its_commit(hub):
     # One process asks once, so that one run is of one commit.
     hub.said["owner/name", None] = "b" * 40
     assert registry.digest("owner/name") == f"owner/name@{'a' * 40}" and len(hub.asked) == 2
-    assert registry.commits() == {"owner/name": "a" * 40}
+    assert hub_names.commits() == {"owner/name": "a" * 40}
 
 
 def test_a_revision_is_part_of_the_name(hub):
@@ -318,7 +319,7 @@ def test_without_a_network_the_copy_here_says_its_commit(hub):
     refs = hub.cache / "models--owner--name" / "refs"
     refs.mkdir(parents=True)
     (refs / "main").write_text("d" * 40)
-    assert registry.commit("owner/name") == "d" * 40 and registry.commit("owner/name@other") == ""
+    assert hub_names.commit("owner/name") == "d" * 40 and hub_names.commit("owner/name@other") == ""
 
 
 def test_what_is_fetched_is_that_commit(hub, monkeypatch, tmp_path):
@@ -332,8 +333,8 @@ def test_what_is_fetched_is_that_commit(hub, monkeypatch, tmp_path):
         return str(tmp_path)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
-    registry.fetched("owner/name@v1")
-    registry.fetched("owner/gone@v2")
+    hub_names.fetched("owner/name@v1")
+    hub_names.fetched("owner/gone@v2")
     assert fetched == [("owner/name", "e" * 40), ("owner/gone", "v2")]
 
 
@@ -343,7 +344,7 @@ def test_a_runs_notebooks_take_its_commits(monkeypatch):
     import sys
 
     told = {"owner/name": "f" * 40}
-    monkeypatch.setenv(registry.COMMITS, json.dumps(told))
+    monkeypatch.setenv(hub_names.COMMITS, json.dumps(told))
     code = "from biaslab.models import registry; print(registry.digest('owner/name'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"owner/name@{'f' * 40}"

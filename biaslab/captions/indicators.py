@@ -97,9 +97,7 @@ class Span:
     end: int
     """Index after its last character."""
     gender: Literal["female", "male"]
-    """The gender it says."""
     kind: Literal["word", "pronoun", "title", "name"]
-    """What it is."""
 
 
 def parse_spans(spans: str) -> list[Span]:
@@ -122,15 +120,13 @@ def indicators(texts: Iterable[str | None], *, names: str = "gazetteer") -> pd.D
     """Label each caption with the gender it says outright (paradox, A.5).
 
     Args:
-        texts: Captions; a missing one says nothing. They are read in their plain form
-        (:mod:`biaslab.ground.plaintext`). names: How names are found: ``gazetteer``, ``spacy`` (needs spaCy and its
-        model) or ``off``.
+        texts: Captions; a missing one says nothing.
+        names: How names are found: ``gazetteer``, ``spacy`` (needs spaCy and its model) or ``off``.
 
     Returns:
-        One row a caption, in order and with the index of ``texts`` where that is a Series: ``indicator``
-        (``none``, ``female``, ``male`` or ``both``) and ``spans``, the places that decided, written
-        ``start:end:gender-kind`` in characters, in order, joined by semicolons; kinds are word, pronoun, title
-        and name.
+        One row a caption, in order and with the index of ``texts`` where that is a Series: ``indicator`` (``none``,
+        ``female``, ``male`` or ``both``) and ``spans``, the places that decided, written ``start:end:gender-kind`` in
+        characters, in order, joined by semicolons; kinds are word, pronoun, title and name.
 
     Raises ParameterError: ``names`` is unknown, or spaCy or its model is not installed.
     """
@@ -189,18 +185,13 @@ def _titles() -> dict[str, str]:
     return {w: gender for gender, words in lexicons.load("gender_titles").items() for w in words}
 
 
-@cache
-def _set(name: str) -> frozenset[str]:
-    return frozenset(lexicons.load(name))
-
-
 def _words(text: str) -> Sequence[_Said]:
+    lexicon, titles = _lexicon(), _titles()
     # Most captions hold none, which is seen faster so, and of ASCII fastest.
     low = text.lower()
     words = low.translate(_WORD_CHARACTERS).split() if text.isascii() else _WORD.findall(low)
-    if _listed().isdisjoint(words):
+    if lexicon.keys().isdisjoint(words) and titles.keys().isdisjoint(words):
         return ()
-    lexicon, titles = _lexicon(), _titles()
     found = []
     for match in _WORD.finditer(text):
         word = match[0].lower()
@@ -211,13 +202,7 @@ def _words(text: str) -> Sequence[_Said]:
     return found
 
 
-@cache
-def _listed() -> frozenset[str]:
-    return frozenset(_lexicon().keys() | _titles().keys())
-
-
 def _names(text: str) -> Sequence[_Said]:
-    """Return the names of persons."""
     if text.islower():
         return ()
     beginnings = _beginnings()
@@ -293,7 +278,7 @@ def _is_headline(text: str) -> bool:
 @cache
 def _lists() -> dict[str, int]:
     """Return word to what it is by the lists, as bits."""
-    of = {
+    kinds = {
         "places": _NEVER | _PLACE,
         "words_also_names": _NEVER | _ALSO_NAME,
         "place_openers": _NEVER | _OPENER,
@@ -304,7 +289,7 @@ def _lists() -> dict[str, int]:
         "institution_words": _INSTITUTION,
         "titles": _TITLE,
     }
-    words = [(lexicons.load(name), bit) for name, bit in of.items()]
+    words = [(lexicons.load(name), bit) for name, bit in kinds.items()]
     bits: dict[str, int] = defaultdict(int)
     for some, bit in (*words, (_titles(), _TITLE), (_PARTICLES, _PARTICLE)):
         for word in some:
@@ -369,7 +354,7 @@ def _name_at(text: str, start: int) -> tuple[int, str | None]:
         if not _is_surname(head_is, bool(first_is & _DOUBTFUL), text):
             break
         place = word and _names_a_place(word[0], words)
-        brand = f"{_low(first)} {_low(surname)}" in _set("brand_names")
+        brand = f"{_low(first)} {_low(surname)}" in lexicons.load("brand_names")
         return last, None if brand or place else gender
     if not before & _TITLE or first_is & (_DOUBTFUL | _SURNAME_TOO):
         return 0, None
@@ -405,13 +390,13 @@ def _spacy_model():
         return spacy.load(_SPACY_MODEL)
     except (ImportError, OSError) as error:
         raise ParameterError(
-            f"names is 'spacy' but spaCy or its model is not installed ({error}); run `pip install spacy` and "
-            f"`python -m spacy download {_SPACY_MODEL}`, or set names to 'gazetteer'."
+            f"names is 'spacy', which is not installed ({error}): pip install spacy, and python -m spacy download "
+            f"{_SPACY_MODEL}; or set names to 'gazetteer'."
         ) from None
 
 
 def _spacy(texts: Sequence[str]) -> Iterator[list[_Said]]:
-    known, titles = first_names(), _set("titles") | _titles().keys()
+    known, titles = first_names(), {*lexicons.load("titles"), *_titles()}
     for document in _spacy_model().pipe(texts):
         found = []
         for person in (entity for entity in document.ents if entity.label_ == "PERSON"):
@@ -428,13 +413,7 @@ _PLURALS = frozenset({"women", "ladies", "girls", "females", "men", "gents", "ge
 def without_gender(texts: Iterable[str], *, names: str = "gazetteer") -> list[str]:
     """Return texts that say no gender: "person" or "people" for nouns and names, nothing for the other words.
 
-    What is taken for a word of gender is what :func:`indicators` finds; adjectives ("female nurse") and pronouns go.
-
-    Source: dalleval paper, appendix C.1 ("ungendered" captions).
-
-    Args:
-        texts: Captions.
-        names: As for :func:`indicators`.
+    What is taken for a word of gender is what :func:`indicators` finds. Source: dalleval paper, appendix C.1.
     """
     texts = list(texts)
     return [
@@ -445,12 +424,11 @@ def without_gender(texts: Iterable[str], *, names: str = "gazetteer") -> list[st
 
 def _neutral(text: str, spans: str) -> str:
     parts, last = [], 0
-    for span in spans.split(";") if spans else []:
-        start, end, kind = span.split(":")
-        word = text[int(start) : int(end)].lower()
-        noun = kind.endswith("-name") or (kind.endswith("-word") and word not in ("female", "male"))
-        parts += [text[last : int(start)], ("people" if word in _PLURALS else "person") if noun else ""]
-        last = int(end)
+    for span in parse_spans(spans):
+        word = text[span.start : span.end].lower()
+        noun = span.kind == "name" or (span.kind == "word" and word not in ("female", "male"))
+        parts += [text[last : span.start], ("people" if word in _PLURALS else "person") if noun else ""]
+        last = span.end
     text = "".join([*parts, text[last:]])
     return re.sub(r"\s+([,.;:])", r"\1", _SPACES.sub(" ", text)).strip()
 

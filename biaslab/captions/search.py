@@ -55,23 +55,20 @@ def search(
 ) -> Found:
     """Find the captions that mention each term, all terms in one pass over the corpus (paradox, 3.2 and 4).
 
-    A term is mentioned where its words stand as whole words, in letters of either case; between the words of a
-    phrase there may be spaces or hyphens of any kind, and marks that nobody sees end no word
-    (:mod:`biaslab.ground.plaintext`). A mention counts for each term that it fits: ``nurses`` for
-    both ``nurse`` and ``nurses``. Which captions are kept follows from hashes of (seed, term, caption_id) alone: it
-    depends neither on the order of the corpus nor on batches, parts or other terms.
+    A term is mentioned where its words stand as whole words, in letters of either case; between words of a phrase
+    there may be spaces or hyphens of any kind, and marks that nobody sees end no word.
+    A mention counts for each term that it fits. Which captions are kept follows from hashes of (seed, term, caption_id)
+    alone: it depends neither on the order of the corpus nor on batches, parts or other terms.
 
     Args:
         corpus: Captions.
-        terms: Words or phrases, each once, in lower case or not.
+        terms: Words or phrases, each once.
         per_term: Captions to keep of each term, at least 1: the random sample.
-        pool: Captions to keep of each term where that is more, as candidates for nearest captions; a number
-            beyond a term's captions keeps all of them.
+        pool: Captions to keep of each term where that is more, as candidates for nearest captions.
         seed: Seed of the sample.
         plural: Whether a term's plural mentions it too.
-        progress: Whether to show a bar with the rate.
-        store: Where to keep what each part of the corpus gave, so that a search goes on where it stopped; nothing
-            is kept where it is None.
+        progress: Whether to show a bar.
+        store: Where to keep what each part of the corpus gave; nothing is kept where it is None.
 
     Raises ParameterError: A term cannot be searched (see :class:`Matcher`), ``per_term`` is below 1 or ``pool`` below
     0. InputError: The corpus cannot be read.
@@ -100,7 +97,7 @@ def over_parts(
     """Yield what ``work`` makes of each part of a corpus (column ``part``), in order; one is held at a time.
 
     ``work`` says how many captions it has read with :func:`biaslab.keep.engine.advance`. ``name`` and ``inputs`` beside
-    the corpus key what the store keeps; the other arguments are those of :func:`search`.
+    the corpus key what the store keeps.
     """
     parts = pd.DataFrame({"part": range(corpus.parts)})
     label = f"Searching {corpus.name}"
@@ -267,11 +264,11 @@ class _Work:
         self._limits = np.full(len(matcher.terms), np.iinfo(np.uint64).max, dtype=np.uint64)
 
     def __call__(self, parts: pd.DataFrame) -> pd.DataFrame:
-        """Search the parts numbered in the column ``part``."""
         return pd.concat([self._searched(int(part)) for part in parts["part"]], ignore_index=True)
 
     def _searched(self, part: int) -> pd.DataFrame:
-        """Search one part."""
+        # Captions are left out that cannot be among a term's first ones, by what this process has searched so far.
+        # Where none is kept, one row of term -1 has ``n_corpus`` alone.
         totals = np.zeros(len(self._matcher.terms), dtype=np.int64)
         kept: list[pd.DataFrame] = []
         n_corpus = 0

@@ -46,9 +46,8 @@ def select(
         progress: Whether to show a bar while captions are embedded.
 
     Returns:
-        ``approach``, ``prompt``, ``occupation``, ``caption_id``, ``rank`` (from 1 within approach, prompt and
-        occupation) and ``cosine``: the similarity of caption and prompt, for prompt ``captions`` its mean over
-        the occupation's prompts. Their mean per approach is what section 5.2 compares.
+        ``approach``, ``prompt``, ``occupation``, ``caption_id``, ``rank`` (from 1 within these) and ``cosine``: the
+        similarity of caption and prompt, for prompt ``captions`` its mean over the occupation's prompts.
 
     Raises InputError: A column is missing, a prompt is given twice for an occupation, or one is called ``captions``.
     ParameterError: ``k`` is below 1.
@@ -97,10 +96,5 @@ def select(
 
 
 def _check(frame: pd.DataFrame, columns: tuple[str, ...], what: str) -> None:
-    missing = [c for c in columns if c not in frame.columns]
-    if missing:
-        hint = " Add it with biaslab.captions.indicators." if missing[0] == "indicator" else ""
-        raise InputError(
-            f"The table of {what} has no column {missing[0]!r}; it needs {', '.join(columns)}.{hint} "
-            f"Its columns: {', '.join(map(str, frame.columns))}."
-        )
+    if missing := [c for c in columns if c not in frame.columns]:
+        raise InputError(f"The table of {what} has no column {missing[0]!r}; it needs {', '.join(columns)}.")

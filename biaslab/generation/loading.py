@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import inspect
 import json
 import logging
@@ -20,7 +21,7 @@ from biaslab.generation import loras, texts
 from biaslab.ground import adapters, processor, reading
 from biaslab.ground.adapters import Adapter
 from biaslab.ground.errors import BiaslabError, ParameterError, loading, name_help
-from biaslab.models import checkpoints, registry, repositories
+from biaslab.models import checkpoints, hub, registry, repositories, safety
 from biaslab.models.repositories import Located, Repository
 
 _log = logging.getLogger(__name__)
@@ -30,20 +31,16 @@ _IMAGE_INPUTS = {"image", "mask_image", "control_image", "video", "ip_image"}
 # where there are no others, the best first.
 _VARIANTS = ("*.fp16*", "*.bf16*", "*.fp8*", "*.non_ema*")
 _LOADED_VARIANTS = ("fp16", "bf16")
-_ANY_WEIGHTS = (".safetensors", *registry.OTHER_WEIGHTS)
+_ANY_WEIGHTS = (".safetensors", *safety.OTHER_WEIGHTS)
 _OTHER_OUTPUTS = {"num_frames", "video_length", "fps", "frame_rate", "audio_length_in_s", "audio_end_in_s"}
 # What it takes to read quantised weights: by quant_method, the module and what pip calls it.
 _QUANTISERS = {
     "bitsandbytes": ("bitsandbytes", "bitsandbytes"),
-    "bitsandbytes_4bit": ("bitsandbytes", "bitsandbytes"),
-    "bitsandbytes_8bit": ("bitsandbytes", "bitsandbytes"),
     "torchao": ("torchao", "torchao"),
     "quanto": ("optimum.quanto", "optimum-quanto"),
     "gguf": ("gguf", "gguf"),
     "modelopt": ("modelopt", "nvidia-modelopt"),
 }
-
-
 # The tensor by which trainers say that a network predicts velocity, not noise.
 _IS_VELOCITY = "v_pred"
 
@@ -111,8 +108,7 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
             found = replace(found, base=replace(found.base, remarks=(*found.base.remarks, remark)))
     if not named.adapters:
         return found
-    for package in ("peft",):
-        _check_package(package, package, f"A LoRA on {given.base} needs")
+    _check_package("peft", "peft", f"A LoRA on {given.base} needs")
     loras = [(checkpoints.look_up_lora(one, given.base), one.weight) for one in named.adapters]
     parts = (found.configurations or found.base).repository
     for lora, _ in loras:
@@ -123,7 +119,7 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
 def _pipeline(repository: Repository, safety_checker: bool) -> Found:
     """Return the files of a pipeline."""
     name = repository.name
-    parts = registry.check_index(repository.file(checkpoints.INDEX))
+    parts = safety.check_index(repository.file(checkpoints.INDEX))
     spared = frozenset({"image_encoder", *([] if safety_checker else ["safety_checker"])}.intersection(parts))
     files, variants = [], {}
     for part in parts:
@@ -145,7 +141,7 @@ def _pipeline(repository: Repository, safety_checker: bool) -> Found:
                 raise _no_weights(repository, part)
             _check_quantised(repository, part)
     located = repository.with_weights(
-        [repositories.exactly(path) for path in files] or _weights(parts), _VARIANTS if not files else ()
+        [glob.escape(path) for path in files] or _weights(parts), _VARIANTS if not files else ()
     )
     if variants:
         listed = ", ".join(f"{part} ({variant})" for part, variant in variants.items())
@@ -158,11 +154,8 @@ def _no_weights(repository: Repository, part: str) -> ParameterError:
     fix = "Choose a copy of the model that has them."
     if part == "safety_checker":
         fix = "Set generation.safety_checker to off to do without it, or choose a copy of the model that has them."
-    return ParameterError(
-        f"{repository.name} has no weights as .safetensors, or not for all its parts: {part} has "
-        f"{', '.join(other) or 'none'}. Other formats are refused, because they can run code when they are opened. "
-        f"{fix}"
-    )
+    problem = f"{repository.name} has no weights as .safetensors, or not for all its parts: {part} has "
+    return safety.not_safetensors(problem + (", ".join(other) or "none"), fix)
 
 
 def _check_quantised(repository: Repository, part: str) -> None:
@@ -171,15 +164,18 @@ def _check_quantised(repository: Repository, part: str) -> None:
     if not isinstance(said, dict):
         return
     method = str(said.get("quant_method", "bitsandbytes"))
-    what = f"{repository.name} is quantised ({part}: {method}), which needs"
-    if method not in _QUANTISERS:
+    module, package = _QUANTISERS.get(method.removesuffix("_4bit").removesuffix("_8bit"), ("", ""))
+    what = f"{repository.name} is quantised ({part}: {method})"
+    if not module:
+        known = ", ".join(sorted(module for module, _ in _QUANTISERS.values()))
         raise ParameterError(
-            f"{repository.name} is quantised ({part}: {method}) in a way that diffusers does not read. Choose a copy "
-            f"that is not, or is by one of {', '.join(sorted({module for module, _ in _QUANTISERS.values()}))}."
+            f"{what} in a way that diffusers does not read. Choose a copy that is not, or is by one of {known}."
         )
-    _check_package(*_QUANTISERS[method], what)
-    if _QUANTISERS[method][0] == "bitsandbytes" and processor.accelerator() == "cpu":
-        raise ParameterError(f"{what} a GPU, and there is none here. Choose a copy that is not quantised.")
+    _check_package(module, package, f"{what}, which needs")
+    if module == "bitsandbytes" and processor.accelerator() == "cpu":
+        raise ParameterError(
+            f"{what}, which needs a GPU, and there is none here. Choose a copy that is not quantised."
+        )
 
 
 def _check_package(module: str, package: str, what: str) -> None:
@@ -199,16 +195,15 @@ def _one_file(repository: Repository, where: str) -> Found:
     tensors = repository.tensors(path)
     checkpoints.check_file(name, tensors, repository)
     base = checkpoints.configurations(repository, where)
-    fix = (
-        f"What the parts of {name} are, a file does not say. Run once with a network, or put it into a folder with the "
-        f"{checkpoints.INDEX} and the configurations of its base model."
-    )
     try:
         of = repositories.look_up(base, "text-to-image", base)
         index = of.json(checkpoints.INDEX)
-        parts = registry.check_index(of.file(checkpoints.INDEX))
+        parts = safety.check_index(of.file(checkpoints.INDEX))
     except BiaslabError as error:
-        raise ParameterError(f"{name} is read by the configurations of {base}: {error} {fix}") from error
+        raise ParameterError(
+            f"{name} is read by the configurations of {base}: {error} Run once with a network, or put it into a folder "
+            f"with the {checkpoints.INDEX} and the configurations of its base model."
+        ) from error
     lacks = [part for part in parts if _lacks(index[part], tensors)]
     if lacks:
         raise ParameterError(
@@ -216,20 +211,14 @@ def _one_file(repository: Repository, where: str) -> Found:
             "pipeline that it belongs to."
         )
     remarks = ()
-    if base != str(repository.folder) and registry.on_hub(base)[0] != repository.on_hub:
+    if base != str(repository.folder) and hub.on_hub(base)[0] != repository.on_hub:
         remarks = (
             f"{name} is one file, and taken for a model like {base}, whose configurations it is read by.",
         )
-    files = tuple(of.matching(registry.CONFIGURATIONS))
-    return Found(
-        replace(
-            repository.with_weights([repositories.exactly(path)], ["*.json", "*.txt", "*.model", "*.jinja"]),
-            remarks=remarks,
-        ),
-        {},
-        frozenset(registry.SPARED).intersection(parts),
-        Located(of, (), files),
-    )
+    located = repository.with_weights([glob.escape(path)], safety.CONFIGURATIONS)
+    configurations = Located(of, (), tuple(of.matching(safety.CONFIGURATIONS)))
+    spared = frozenset(safety.SPARED).intersection(parts)
+    return Found(replace(located, remarks=remarks), {}, spared, configurations)
 
 
 def _lacks(part: list, tensors: Mapping[str, tuple[int, ...]]) -> bool:
@@ -294,39 +283,21 @@ def fetch(name: str, *, safety_checker: bool = True) -> Files:
         _log.info(remark)
     try:
         with quiet(bars=True):
-            loras = [(_here(one), adapter) for (one, _), adapter in zip(found.adapters, given, strict=True)]
-            file = _here(found.base) if found.configurations else None
-            folder = _folder(found.configurations or found.base)
+            on_it = [(_file(one), adapter) for (one, _), adapter in zip(found.adapters, given, strict=True)]
+            file = _file(found.base) if found.configurations else None
+            folder = (found.configurations or found.base).fetch()
             # The hub's cache names a model's folder by its commit.
             known = folder.name if folder.parent.name == "snapshots" and not file else ""
-            return Files(
-                folder,
-                file,
-                found.base.repository.commit or known,
-                found.variants,
-                found.spared,
-                tuple(loras),
-            )
+            commit = found.base.repository.commit or known
+            return Files(folder, file, commit, found.variants, found.spared, tuple(on_it))
     except BiaslabError:
         raise
     # The hub's client raises many kinds of errors; each becomes one that says what to do.
     except Exception as error:
-        raise ParameterError(registry.hub_problem(name, "text-to-image", error)) from error
+        raise ParameterError(repositories.problem(name, "text-to-image", error)) from error
 
 
-def _folder(located: Located) -> Path:
-    """Return the folder of a pipeline, or of configurations, looked through."""
-    repository = located.repository
-    if repository.folder:
-        if repository.on_hub:
-            registry.check_folder(repository.folder)
-        return repository.folder
-    weights = [repositories.exactly(path) for path in located.weights]
-    return registry.fetched(f"{repository.on_hub}@{repository.commit}", weights)
-
-
-def _here(located: Located) -> Path:
-    """Return the one file of weights, on this machine."""
+def _file(located: Located) -> Path:
     (path,) = located.weights
     return located.repository.file(path)
 
@@ -343,11 +314,10 @@ def pipeline_class(folder: Path, name: str):
     import diffusers
     from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING as TEXT_TO_IMAGE
 
-    index = folder / "model_index.json"
-    if not index.is_file():
-        raise ParameterError(f"{name} is no diffusers pipeline: {folder} holds no model_index.json.")
-    parts = registry.check_index(index)
-    said = _said(folder)
+    if not (index := folder / checkpoints.INDEX).is_file():
+        raise ParameterError(f"{name} is no diffusers pipeline: {folder} holds no {checkpoints.INDEX}.")
+    parts = safety.check_index(index)
+    said = _index(folder)
     class_name = said["_class_name"]
     unknown = sorted({said[part][0] for part in parts if not _has_class(*said[part])})
     found = getattr(diffusers, class_name, None)
@@ -366,8 +336,8 @@ def pipeline_class(folder: Path, name: str):
     return found
 
 
-def _said(folder: Path) -> dict:
-    return json.loads(reading.text(folder / "model_index.json"))
+def _index(folder: Path) -> dict:
+    return json.loads(reading.text(folder / checkpoints.INDEX))
 
 
 def _has_class(library: str, name: str) -> bool:
@@ -389,7 +359,7 @@ def load_pipeline(files: Files, name: str, *, dtype, safety_checker: bool):
     """
     import diffusers
 
-    made, said = pipeline_class(files.folder, name), _said(files.folder)
+    made, said = pipeline_class(files.folder, name), _index(files.folder)
     options = {"dtype": dtype} | dict.fromkeys(files.spared)
     if not safety_checker and "safety_checker" in said:
         options["safety_checker"] = None
@@ -419,7 +389,6 @@ def load_pipeline(files: Files, name: str, *, dtype, safety_checker: bool):
 
 
 def _from_file(made: type, files: Files, name: str, dtype):
-    """Return the pipeline of a checkpoint in one file."""
     if not hasattr(made, "from_single_file"):
         raise ParameterError(
             f"{name} is one file of a {made.__name__}, of which diffusers reads folders only."
@@ -436,17 +405,13 @@ def _from_file(made: type, files: Files, name: str, dtype):
             pipe.scheduler.config, prediction_type="v_prediction"
         )
     for part, network in pipe.components.items():
-        if missing := [key for key, value in _parameters(network) if value.is_meta]:
+        weights = network.named_parameters() if hasattr(network, "named_parameters") else ()
+        if missing := [key for key, value in weights if value.is_meta]:
             raise ParameterError(f"{name} lacks weights of its {part}, such as {missing[0]}.")
     return pipe
 
 
-def _parameters(part) -> Iterator:
-    return part.named_parameters() if hasattr(part, "named_parameters") else iter(())
-
-
 def _class(library: str, name: str) -> type:
-    """Return the class of a part of a pipeline."""
     import diffusers
     import transformers
 

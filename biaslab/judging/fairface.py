@@ -15,7 +15,6 @@ from biaslab.ground import finite
 from biaslab.ground.errors import MissingInputError, ParameterError, loading
 from biaslab.judging import loaded
 from biaslab.judging.loaded import Pixels
-from biaslab.models import registry
 
 FAIRFACE = "fairface:"
 # Where the weights are to be had.
@@ -32,7 +31,7 @@ _PIXELS = Pixels((224, 224), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bili
 def not_converted(path: str | Path) -> ParameterError:
     """Return the error for a file of FairFace's weights as it is published."""
     fix = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'fairface.safetensors')"
-    return registry.not_safetensors(f"{path} is not .safetensors", f"Convert it: {fix}.")
+    return safety.not_safetensors(f"{path} is not .safetensors", f"Convert it: {fix}.")
 
 
 class FairFaceGender:

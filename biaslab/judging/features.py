@@ -17,7 +17,7 @@ from biaslab.ground import finite, reading
 from biaslab.ground.errors import InputError, ParameterError, loading, name_help
 from biaslab.judging import loaded
 from biaslab.judging.loaded import Pixels
-from biaslab.models import registry
+from biaslab.models import hub, registry
 
 CROP = 0.875
 """Part of the shorter side that is kept, 224 of 256: how ResNet and DINO were evaluated by their authors."""
@@ -63,7 +63,7 @@ class Features:
     def __init__(self, name: str, *, device: str = "auto") -> None:
         where = find(name)
         with loading(name, "a network of timm or transformers"), registry.without_bars():
-            folder = registry.local(where)
+            folder = hub.local(where)
             if not (folder / "config.json").is_file():
                 raise ParameterError(no_config(name))
             config = json.loads(reading.text(folder / "config.json"))

@@ -13,7 +13,7 @@ import numpy as np
 from biaslab.ground import finite, processor, reading
 from biaslab.ground.errors import ParameterError, loading, name_help
 from biaslab.judging.words import DTYPES
-from biaslab.models import registry
+from biaslab.models import hub, registry
 
 
 def device(name: str):
@@ -136,7 +136,7 @@ def of_transformers(name: str, kind: str, what: str) -> tuple[str, str]:
     Raises ParameterError where the name is unknown as one of the ``kind``, or cannot be loaded as ``what``.
     """
     with loading(name, what):
-        folder = registry.local(registry.resolve(name, kind))
+        folder = hub.local(registry.resolve(name, kind))
         config = json.loads(reading.text(folder / "config.json"))
         return str(folder), str(config.get("model_type", ""))
 
@@ -146,7 +146,7 @@ def detector(name: str, where):
     import torch
 
     with loading(name, "an object detector"):
-        folder = str(registry.local(registry.resolve(name, "detector")))
+        folder = str(hub.local(registry.resolve(name, "detector")))
     loaded = ready(
         "AutoModelForObjectDetection", name, folder, "an object detector", where, "AutoImageProcessor"
     )

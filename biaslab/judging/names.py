@@ -10,7 +10,7 @@ from pathlib import Path
 from biaslab.ground import cells, reading
 from biaslab.judging import pinned, plugins
 from biaslab.judging.plugins import PLUGIN
-from biaslab.models import registry
+from biaslab.models import hub, registry
 
 RATINGS = "ratings:"
 FILES = ("mediapipe:", "fairface:", RATINGS)
@@ -44,7 +44,7 @@ def files_digest(name: str, kind: str) -> str:
     if pin := pinned.known(name, kind):
         return pin.sha256
     if _ARCHITECTURE_AND_TAG.fullmatch(name):
-        return registry.digest_of_tag(name)
+        return hub.digest_of_tag(name)
     return registry.digest(registry.resolve(name, kind))
 
 

@@ -17,7 +17,7 @@ from biaslab.ground.errors import ParameterError, loading, name_help
 from biaslab.judging import loaded
 from biaslab.judging.loaded import Pixels
 from biaslab.judging.words import GENDER_TEXTS
-from biaslab.models import registry, repositories
+from biaslab.models import hub, registry, repositories, safety
 from biaslab.models.repositories import Located, Repository
 
 # Files of weights of a model on the hub that open_clip reads.
@@ -183,7 +183,7 @@ def _parts(name: str) -> _Parts:
     if tagged := _tagged(name):
         return _of_tag(name, *tagged)
     where = registry.resolve(name, "clip")
-    folder = Path(where) if Path(where).is_dir() else registry.fetched(where, _WEIGHTS)
+    folder = Path(where) if Path(where).is_dir() else hub.fetched(where, _WEIGHTS)
     located = _located(repositories.look_up(name, "clip", str(folder)))
     config = located.repository.json(_CONFIG)
     text = config["model_cfg"]["text_cfg"]
@@ -205,23 +205,23 @@ def _of_tag(name: str, located: Located, options: dict) -> _Parts:
     weights = repository.file(located.weights[0])
     if text.get("hf_tokenizer_name"):
         own = _has_words(repository)
-        words = registry.fetched(
+        words = hub.fetched(
             *((repository.on_hub, located.weights) if own else (text["hf_tokenizer_name"], ()))
         )
     if text.get("hf_model_name"):
-        text["hf_model_name"] = str(registry.fetched(text["hf_model_name"], ()))
+        text["hf_model_name"] = str(hub.fetched(text["hf_model_name"], ()))
     return {"model_cfg": config}, weights, words, options
 
 
 def _has_words(repository: Repository) -> bool:
-    return not set(registry.TOKENIZERS).isdisjoint(repository.files)
+    return not set(safety.TOKENIZERS).isdisjoint(repository.files)
 
 
 def _lay_out(place: Path, config: dict, weights: Path, words: Path | None, options: dict) -> dict:
     """Put what open_clip is to read into a folder, and nothing else: it chooses among what it finds."""
     (place / _CONFIG).write_text(json.dumps(config), encoding="utf-8")
     links = {_FIRST[0]: weights}
-    for pattern in registry.CONFIGURATIONS if words else ():
+    for pattern in safety.CONFIGURATIONS if words else ():
         links |= {file.name: file for file in words.glob(pattern) if file.name != _CONFIG}
     for name, file in links.items():
         try:
@@ -241,19 +241,19 @@ def _tagged(name: str) -> tuple[Located, dict] | None:
     # One letter before a colon is a drive.
     if colon and len(architecture) == 1:
         return None
-    settings, where = _settings_of(name), registry.repository_of_tag(name)
+    settings, where = _settings_of(name), hub.repository_of_tag(name)
     if not where:
         fix = "Choose weights that come as safetensors."
-        raise registry.not_safetensors(f"The weights of {name} are a file of another format", fix)
+        raise safety.not_safetensors(f"The weights of {name} are a file of another format", fix)
     found = repositories.look_up(name, "clip", where)
-    registry.digest_of_tag(name)
+    hub.digest_of_tag(name)
     file = os.path.split(settings["hf_hub"])[1]
     safe = Path(file).with_suffix(".safetensors").name if file else open_clip.constants.HF_SAFE_WEIGHTS_NAME
     # What open_clip knows of the weights, where it is given their file and not their name. OpenAI's were trained with
     # another activation than open_clip's architecture of that name has.
     options = {f"image_{k}": settings.get(k) for k in ("mean", "std", "interpolation", "resize_mode")}
     located = found.with_weights([safe])
-    for key, other in registry.others_of_tag(name).items():
+    for key, other in hub.others_of_tag(name).items():
         if key == "hf_model_name" or not _has_words(found):
             repositories.look_up(other, "clip", other)
     # open_clip has the rest.

@@ -5,10 +5,13 @@ What a file of safetensors is, its head tells, which is read without its weights
 
 from __future__ import annotations
 
+import glob
+import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import yaml
@@ -16,7 +19,7 @@ import yaml
 from biaslab.ground import adapters, plugins, reading
 from biaslab.ground.adapters import Adapter, Named
 from biaslab.ground.errors import ParameterError
-from biaslab.models import registry, repositories
+from biaslab.models import hub, registry, repositories, safety
 from biaslab.models.repositories import Located, Repository
 
 INDEX = "model_index.json"
@@ -62,7 +65,7 @@ def _lora(name: str) -> str:
     if path.is_file():
         registry.resolve(name, KIND)
         return str(path)
-    if registry.is_on_hub(name):
+    if hub.is_on_hub(name):
         return name
     raise ParameterError(
         f"There is no LoRA {name!r}. Give a file of safetensors, a folder that holds one, or a name on the hub, such "
@@ -75,13 +78,9 @@ def label(name: str) -> str:
 
     def short(one: str) -> str:
         path = os.path.expanduser(one)
-        return (
-            registry.folder_name(path)
-            if os.path.isdir(path)
-            else Path(path).stem
-            if os.path.isfile(path)
-            else one
-        )
+        if os.path.isdir(path):
+            return hub.folder_name(path)
+        return Path(path).stem if os.path.isfile(path) else one
 
     return str(adapters.split(name).mapped(short))
 
@@ -106,7 +105,7 @@ _read_by: dict[str, str] = {}
 
 def is_file(where: str) -> bool:
     """Return whether what :func:`biaslab.models.registry.resolve` returned is one file, here or on the hub."""
-    return os.path.isfile(where) or (not os.path.isdir(where) and bool(registry.file_on_hub(where)))
+    return os.path.isfile(where) or (not os.path.isdir(where) and bool(hub.file_on_hub(where)))
 
 
 # -- what files are ----------------------------------------------------------------------------------------
@@ -164,7 +163,9 @@ def configurations(repository: Repository, where: str) -> str:
     tensors = repository.tensors(file_of(where))
     check_file(repository.name, tensors, repository)
     try:
-        found = single_file_utils.fetch_diffusers_config({k: _Shape(shape) for k, shape in tensors.items()})
+        found = single_file_utils.fetch_diffusers_config(
+            {k: SimpleNamespace(shape=shape) for k, shape in tensors.items()}
+        )
         return str(found["pretrained_model_name_or_path"])
     # Of names that it knows in part it takes shapes, which may not be there.
     except (KeyError, IndexError, AttributeError, UnboundLocalError, ValueError, TypeError):
@@ -174,13 +175,6 @@ def configurations(repository: Repository, where: str) -> str:
         ) from None
 
 
-class _Shape:
-    """What of a tensor is known from the head of its file."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape = shape
-
-
 def of_file(file: Path) -> Mapping[str, tuple[int, ...]]:
     """Return the shapes of the tensors in a file here, by name."""
     return Repository(str(file), KIND, {}, file.parent).tensors(file.name)
@@ -188,7 +182,7 @@ def of_file(file: Path) -> Mapping[str, tuple[int, ...]]:
 
 def file_of(where: str) -> str:
     """Return the path in its repository of one file that :func:`biaslab.models.registry.resolve` returned."""
-    return Path(where).name if os.path.isfile(where) else registry.file_on_hub(where)
+    return Path(where).name if os.path.isfile(where) else hub.file_on_hub(where)
 
 
 # -- LoRAs -------------------------------------------------------------------------------------------------
@@ -205,7 +199,7 @@ def look_up_lora(adapter: Adapter, base: str) -> Located:
     path = file_of(adapter.name) or _own_file(repository)
     if path not in repository.files:
         raise ParameterError(f"{adapter.name} names a file that is not there. {_listed(repository)}")
-    located = repository.with_weights([repositories.exactly(path)], ["*.json", "*.txt", "*.model", "*.jinja"])
+    located = repository.with_weights([glob.escape(path)], safety.CONFIGURATIONS)
     if (kind := what_is(repository.tensors(path))) != LORA:
         raise ParameterError(f"{adapter.name} is {kind} and no LoRA, so it cannot be put on {base}.")
     return located
@@ -219,11 +213,9 @@ def _own_file(repository: Repository) -> str:
     if len(own) == 1:
         return own[0]
     if not own:
-        others = sorted(path for path in repository.files if path.endswith(registry.OTHER_WEIGHTS))
+        others = sorted(path for path in repository.files if path.endswith(safety.OTHER_WEIGHTS))
         has = ", ".join(others[:3]) or "none"
-        raise registry.not_safetensors(
-            f"The LoRA {repository.name} has {has}", "Choose a copy that has them."
-        )
+        raise safety.not_safetensors(f"The LoRA {repository.name} has {has}", "Choose a copy that has them.")
     raise ParameterError(
         f"{repository.name} holds {len(own)} files of safetensors, of which one is meant. {_listed(repository)}"
     )
@@ -233,7 +225,7 @@ def named(repository: Repository, path: str) -> str:
     """Return the name of a file in a folder or repository, as it can be given."""
     if not repository.on_hub:
         return str(repository.folder / path)
-    revision = registry.on_hub(repository.name)[1]
+    revision = hub.on_hub(repository.name)[1]
     return f"{repository.on_hub}/{path}" + (f"@{revision}" if revision else "")
 
 
@@ -288,9 +280,9 @@ def no_pipeline(repository: Repository) -> ParameterError:
 
 def _lora_alone(repository: Repository, name: str) -> ParameterError:
     base = base_of(repository) or "BASE"
-    named = "" if base != "BASE" else " with the name of the model that it was trained on as BASE"
+    fix = " with the name of the model that it was trained on as BASE" if base == "BASE" else ""
     return ParameterError(
-        f"{name} is a LoRA, which is no model by itself: it changes one. Write {base}+{name}{named}."
+        f"{name} is a LoRA, which is no model by itself: it changes one. Write {base}+{name}{fix}."
     )
 
 
@@ -305,12 +297,14 @@ def base_of(repository: Repository) -> str:
         repository = repositories.of_folder(repository.folder, repository.name)
     if "adapter_config.json" in repository.files:
         said = _quietly(
-            lambda: repositories.read_json(repository.file("adapter_config.json"))["base_model_name_or_path"]
+            lambda: json.loads(reading.text(repository.file("adapter_config.json")))[
+                "base_model_name_or_path"
+            ]
         )
     if not said and "README.md" in repository.files:
         said = _quietly(lambda: _front(repository.file("README.md"))["base_model"])
     said = said[0] if isinstance(said, list) and said else said
-    return said if isinstance(said, str) and registry.is_on_hub(said) else ""
+    return said if isinstance(said, str) and hub.is_on_hub(said) else ""
 
 
 def _front(card: Path) -> Mapping[str, Any]:
@@ -320,17 +314,8 @@ def _front(card: Path) -> Mapping[str, Any]:
 
 
 def _quietly(work) -> Any:
-    # Whoever wrote it wrote what they liked.
+    # Whoever wrote it wrote what they liked. A RecursionError is a RuntimeError.
     try:
         return work()
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        RecursionError,
-        ParameterError,
-        yaml.YAMLError,
-    ):
+    except (OSError, ValueError, TypeError, LookupError, RuntimeError, yaml.YAMLError):
         return None

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from biaslab.ground import reading
 from biaslab.ground.errors import ParameterError
-from biaslab.models import registry
+from biaslab.models import hub, registry, safety
 
 SAFETENSORS = ("*.safetensors",)
 # Bytes of the head of a file of safetensors, at most, as its own library has it.
@@ -57,7 +57,7 @@ class Repository:
         if not isinstance(said, dict):
             raise ParameterError(f"{self.name}: {path} holds no configuration.")
         beside = {Path(file).name for file in self.files if Path(file).parent == Path(path).parent}
-        if why := registry.names_elsewhere(said, Path(path).name, beside):
+        if why := safety.names_elsewhere(said, Path(path).name, beside):
             raise ParameterError(f"{self.name} holds {path}, {why}")
         return said
 
@@ -71,22 +71,20 @@ class Repository:
             return Path(hf_hub_download(self.on_hub, path, revision=self.commit))
         # The client has many errors.
         except Exception as error:
-            raise ParameterError(registry.hub_problem(self.name, self.kind, error)) from error
+            raise ParameterError(problem(self.name, self.kind, error)) from error
 
     def tensors(self, path: str) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the tensors in a file of safetensors by name: its head is read, or fetched, alone.
 
         Raises ParameterError: It is not to be had, or no such file.
         """
-        try:
-            if self.folder:
-                with open(self.folder / path, "rb") as file:
-                    return _shapes(lambda start, end: _between(file, start, end))
-            from huggingface_hub import hf_hub_url, try_to_load_from_cache
+        from huggingface_hub import hf_hub_url, try_to_load_from_cache
 
-            kept = try_to_load_from_cache(self.on_hub, path, revision=self.commit)
-            if isinstance(kept, str):
-                with open(kept, "rb") as file:
+        try:
+            here = self.folder / path if self.folder else None
+            here = here or try_to_load_from_cache(self.on_hub, path, revision=self.commit)
+            if isinstance(here, str | Path):
+                with open(here, "rb") as file:
                     return _shapes(lambda start, end: _between(file, start, end))
             url = hf_hub_url(self.on_hub, path, revision=self.commit)
             # What is at a commit does not change.
@@ -98,7 +96,7 @@ class Repository:
                 f"{self.name}: {path} is no file of safetensors, or broke off: {error}. Fetch it again."
             ) from None
         except Exception as error:
-            raise ParameterError(registry.hub_problem(self.name, self.kind, error)) from error
+            raise ParameterError(problem(self.name, self.kind, error)) from error
 
     def with_weights(self, weights: Sequence[str] = SAFETENSORS, skip: Sequence[str] = ()) -> Located:
         """Return what is loaded of it: configurations, and files of weights of these patterns but for those to skip.
@@ -112,21 +110,18 @@ class Repository:
                 "network, or give a folder that holds the model."
             )
         if not found:
-            others = sorted(f for f in self.files if f.endswith((*registry.OTHER_WEIGHTS, ".safetensors")))
+            others = sorted(f for f in self.files if f.endswith((*safety.OTHER_WEIGHTS, ".safetensors")))
             has = f"{self.name} has {', '.join(others[:3])}" if others else f"{self.name} has none"
-            raise registry.not_safetensors(has, "Choose a copy of the model that has them.")
+            raise safety.not_safetensors(has, "Choose a copy of the model that has them.")
         if not self.folder:
-            self._check_open(found[0])
-        return Located(self, tuple(found), (*self.matching(registry.CONFIGURATIONS, skip), *found))
+            from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
-    def _check_open(self, path: str) -> None:
-        """Ask for the head of a file: a model that is open to some is described to all."""
-        from huggingface_hub import get_hf_file_metadata, hf_hub_url
-
-        try:
-            get_hf_file_metadata(hf_hub_url(self.on_hub, path, revision=self.commit))
-        except Exception as error:
-            raise ParameterError(registry.hub_problem(self.name, self.kind, error)) from error
+            # A model that is open to some is described to all.
+            try:
+                get_hf_file_metadata(hf_hub_url(self.on_hub, found[0], revision=self.commit))
+            except Exception as error:
+                raise ParameterError(problem(self.name, self.kind, error)) from error
+        return Located(self, tuple(found), (*self.matching(safety.CONFIGURATIONS, skip), *found))
 
 
 @dataclass(frozen=True)
@@ -140,6 +135,15 @@ class Located:
     remarks: tuple[str, ...] = ()
     """What whoever uses it should know, such as what lies beside it and is left out."""
 
+    def fetch(self) -> Path:
+        """Return the folder of its files on this machine, fetched and looked through."""
+        repository = self.repository
+        if repository.folder:
+            if repository.on_hub:
+                safety.check_folder(repository.folder)
+            return repository.folder
+        return hub.fetched(f"{repository.on_hub}@{repository.commit}", [*map(glob.escape, self.weights)])
+
     @property
     def size(self) -> int:
         """How many bytes the weights are."""
@@ -148,12 +152,12 @@ class Located:
     @property
     def missing(self) -> list[str]:
         """Which of the files are yet to be fetched."""
-        of = self.repository
-        if of.folder:
-            return []
         from huggingface_hub import try_to_load_from_cache
 
-        here = ((path, try_to_load_from_cache(of.on_hub, path, revision=of.commit)) for path in self.files)
+        where = (self.repository.on_hub, self.repository.commit)
+        if self.repository.folder:
+            return []
+        here = ((path, try_to_load_from_cache(where[0], path, revision=where[1])) for path in self.files)
         return [path for path, at in here if not isinstance(at, str)]
 
     @property
@@ -178,18 +182,21 @@ def look_up(name: str, kind: str, where: str = "") -> Repository:
         return Repository(name, kind, _sizes(Path(where)), Path(where))
     if os.path.isfile(where):
         return Repository(name, kind, {Path(where).name: os.path.getsize(where)}, Path(where).parent)
-    repository = registry.on_hub(where)[0]
+    from huggingface_hub import errors
+
+    repository = hub.on_hub(where)[0]
     try:
-        told = registry.described(where)
+        told = hub.described(where)
     # The client has many errors; without a network, what was fetched before is there.
     except Exception as error:
-        commit = registry.commit(where)
-        kept = registry.cached(repository) / "snapshots" / commit
-        if not commit or not kept.is_dir() or _says_no(error):
-            raise ParameterError(registry.hub_problem(name, kind, error)) from error
+        commit = hub.commit(where)
+        kept = hub.cached(repository) / "snapshots" / commit
+        says_no = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError)
+        if not commit or not kept.is_dir() or isinstance(error, says_no):
+            raise ParameterError(problem(name, kind, error)) from error
         return Repository(name, kind, _sizes(kept), kept, repository, commit)
     files = {file.rfilename: int(file.size or 0) for file in told.siblings or ()}
-    return Repository(name, kind, files, None, repository, registry.commit(where) or told.sha)
+    return Repository(name, kind, files, None, repository, hub.commit(where) or told.sha)
 
 
 def _shapes(read: Callable[[int, int], bytes]) -> dict[str, tuple[int, ...]]:
@@ -228,21 +235,41 @@ def of_folder(folder: str | Path, name: str, kind: str = "text-to-image") -> Rep
     return Repository(name, kind, _sizes(Path(folder)), Path(folder))
 
 
-def exactly(path: str) -> str:
-    """Return the pattern of a path alone."""
-    return glob.escape(path)
+def problem(name: str, kind: str, error: BaseException) -> str:
+    """Return what is wrong with a model of the hub, and what to do, given what the hub's client raised."""
+    from huggingface_hub import errors
 
+    # The client wraps what it met.
+    chain = [error]
+    while (within := chain[-1].__cause__ or chain[-1].__context__) and within not in chain:
+        chain.append(within)
 
-def read_json(file: Path) -> Any:
-    """Return what a file of JSON says; an OSError or ValueError where it cannot be read."""
-    return json.loads(reading.text(file))
+    def any_of(of: type) -> bool:
+        return any(isinstance(e, of) for e in chain)
 
-
-def _says_no(error: Exception) -> bool:
-    """Return whether the hub has answered that the model is not to be had."""
-    from huggingface_hub import errors as hub
-
-    return isinstance(error, hub.RepositoryNotFoundError | hub.RevisionNotFoundError)
+    if any_of(errors.GatedRepoError):
+        return (
+            f"{name} is open only to those who accept its terms: do so on its page on the hub, log in with "
+            "'hf auth login' and run again."
+        )
+    if any_of(errors.RevisionNotFoundError):
+        repository, revision = hub.on_hub(name)
+        return (
+            f"{repository} has no revision {revision!r} on the hub. Name a branch, a tag or a commit of it."
+        )
+    if any_of(errors.RepositoryNotFoundError):
+        here, asked = "", name
+        if hub.file_on_hub(name):
+            here, asked = f"There is no file {name!r} here. ", hub.on_hub(name)[0]
+        return (
+            f"{here}The hub has no model {asked!r}, or it is private. {registry.near_help(asked, kind)}A name on the "
+            "hub is made of owner and name, as in the address of the model's page."
+        )
+    reason = " ".join(str(chain[-1]).split()) or type(chain[-1]).__name__
+    return (
+        f"{name} is not on this machine and cannot be fetched from the hub ({reason:.200}). Run once with a network, "
+        "or give a folder that holds the model."
+    )
 
 
 def _sizes(folder: Path) -> dict[str, int]:

@@ -1,9 +1,7 @@
-"""Models that answer, behind an OpenAI-compatible endpoint.
+"""Models that answer, behind an OpenAI-compatible endpoint: conversations go to ``<url>/chat/completions``.
 
-:func:`ask` sends conversations to ``<url>/chat/completions`` and returns an :class:`Answer` for each. Whoever hosts
-the model (a company, vLLM, Ollama, llama.cpp), the request is the same. An answer is written to the store as soon as
-it is there, keyed by URL, model, options and messages, so that nothing is paid for twice, however a run ends. Two
-processes that ask the same wait for one another.
+An answer is written to the store as soon as it is there, keyed by URL, model, options and messages, so that nothing is
+paid for twice, however a run ends. Two processes that ask the same wait for one another.
 """
 
 from __future__ import annotations
@@ -47,16 +45,14 @@ class Answer:
     """What came back for one conversation."""
 
     text: str
-    """What the model said, without white space around it, as far as it was asked to say that much; empty where the
-    outcome is not ``answered``."""
+    """What the model said; empty where the outcome is not ``answered``."""
     outcome: str
     """One of :data:`OUTCOMES`."""
     detail: str = ""
     """More about an outcome without an answer, such as ``HTTP 413: too long``."""
     prompt_tokens: int = 0
-    """Tokens of the question, as the server counts them; 0 where it does not say."""
+    """As the server counts them; 0 where it does not say."""
     completion_tokens: int = 0
-    """Tokens of the answer, likewise."""
     asked_without: str = ""
     """Fields of the request that the model does not take, joined by commas, such as ``temperature``."""
 
@@ -73,24 +69,22 @@ def ask(
 ) -> list[Answer]:
     """Put each conversation to the model, at temperature 0; return its answers in order. Equal ones are asked once.
 
-    A model that takes no temperature, or no form of its answers, is asked without, which its answers say; what it
-    thinks aloud before its answer is taken off.
+    A model that takes no temperature, or no form of its answers, is asked without; thoughts before an answer are taken
+    off.
 
     Args:
         conversations: For each answer its messages, which must fit in JSON.
         store: Where answers are kept; nothing is kept where it is None.
         options: Further fields of a request, such as ``{"max_tokens": 200}``.
-        longest: Characters of an answer that are of any use; it is kept up to there.
+        longest: Characters of an answer that are kept.
         label: What the progress bar calls the work.
 
     Raises ParameterError: There is no URL, model or key, the key is not accepted (401, 403), or there is no such model
-    or path (404). RunError: The endpoint is out of order, wants to be paid, or there is no room to keep an answer. What
-    was answered before is kept.
+    or path (404). RunError: The endpoint is out of order, wants to be paid, or there is no room to keep an answer.
     """
     fields = {"model": endpoint.model, "temperature": 0.0, **(options or {})}
     digests = [digest([dict(m) for m in messages]) for messages in conversations]
-    # An answer depends on no code of ours, so no change of code has it paid for again; nor does what it is kept by ever
-    # change.
+    # What an answer is kept by never changes.
     inputs = {"url": endpoint.url, "settings": fields}
     path = store.stage("answers", inputs).folder / "answers.jsonl" if store is not None else None
     journal = Journal(path, _STAYS + ROOM)
@@ -141,8 +135,6 @@ def ask_until(
 
 
 class _Chats(Requests):
-    """The requests of one call of :func:`ask`."""
-
     path, gives, unit, stays = "chat/completions", "chat completions", "answers", _STAYS
     outcomes, kept, longest_reply, stopped = OUTCOMES, _KEPT, _LONGEST_REPLY, "filtered"
     optional = ("temperature", "response_format")

@@ -1,11 +1,10 @@
 """Requests to a model behind an OpenAI-compatible endpoint, and a key that stays where it is.
 
-- **Asked again.** A request that meets 408, 425, 429, a status from 500, a broken connection or silence is sent
-  again (:mod:`biaslab.net.retry`). So is one whose answer is empty or cannot be read, twice at most.
-- **Counted.** What then is no answer has an outcome that says why; it is never an empty answer.
-- **In time.** A try ends with the endpoint's timeout, however slowly headers and body come in.
-- **The key** is read from an environment variable when a request is sent. It goes into the request's header and
-  nowhere else, and it is blotted out of whatever the server says.
+A request that meets 408, 425, 429, a status from 500, a broken connection or silence is sent again
+(:mod:`biaslab.net.retry`); so is one whose answer is empty or cannot be read, twice at most. What then is no answer has
+an outcome that says why. A try ends with the endpoint's timeout, however slowly headers and body come in. The key is
+read from an environment variable, goes into the request's header and nowhere else, and is blotted out of whatever the
+server says.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ import httpx
 from biaslab import __version__
 from biaslab.ground import secrets
 from biaslab.ground.errors import ParameterError, RunError
-from biaslab.net import body, connection, replies
+from biaslab.net import connection, replies
 from biaslab.net.retry import Failed, policy, retry_after
 from biaslab.net.settings import EndpointSettings
 
@@ -172,7 +171,7 @@ class Requests:
                 raise Failed(answer.outcome, answer.detail, retry=True, wait=wait)
 
         with contextlib.suppress(Failed):
-            self.policy(self.settings.attempts)(once)
+            self.again(self.settings.attempts, once)
         return answer
 
     def _sent(
@@ -192,9 +191,9 @@ class Requests:
                     _log.warning("%s takes no %r of its own: it is asked without.", self.settings.model, name)
                     self.left_out.add(name)
 
-    def policy(self, tries: int) -> Callable[[Callable[[], Any]], Any]:
-        """Return what sends a request up to ``tries`` times."""
-        return policy(tries, self.settings.first_wait, self.settings.longest_wait, stop=self.stop)
+    def again(self, tries: int, send: Callable[[], Any]) -> Any:
+        """Return what ``send`` does, called up to ``tries`` times."""
+        return policy(tries, self.settings.first_wait, self.settings.longest_wait, stop=self.stop)(send)
 
     def post(
         self, client: httpcore.ConnectionPool, digest: str, whole: bytes
@@ -210,14 +209,14 @@ class Requests:
             "User-Agent": f"biaslab/{__version__}",
             "Content-Type": "application/json",
             "Accept": "application/json",
-            "Accept-Encoding": body.ENCODINGS,
+            "Accept-Encoding": connection.ENCODINGS,
             **({"Authorization": f"Bearer {self.key}"} if self.key else {}),
         }
         # A redirect would carry the key to another place: nothing here follows one.
         with client.stream("POST", self._at, headers=headers, content=whole) as response:
             taken = httpx.Headers(response.headers)
             try:
-                for piece in body.read(response.iter_stream(), taken, self.longest_reply):
+                for piece in connection.read(response.iter_stream(), taken, self.longest_reply):
                     data += piece
             except Failed:
                 # Of a reply that turns a question down, the status says enough.
@@ -294,7 +293,7 @@ class Requests:
         )
 
     def clean(self, said: object, longest: int | None = 200) -> str:
-        """Return what a server said as one text without the key and secrets in URLs, no longer than ``longest``."""
+        """Return what a server said without the key and secrets in URLs, no longer than ``longest``."""
         return secrets.without_in_urls(self.keyless(said))[:longest]
 
     def keyless(self, said: object) -> str:

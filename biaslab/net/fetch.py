@@ -21,7 +21,7 @@ import httpcore
 import httpx
 
 from biaslab import __version__
-from biaslab.net import body, connection
+from biaslab.net import connection
 from biaslab.net.retry import Failed, retry_after
 
 _ACCEPT = b"image/webp,image/png,image/jpeg,image/gif;q=0.8,*/*;q=0.5"
@@ -84,8 +84,7 @@ class Fetcher:
     def request(self, visit: Visit, deadline: float) -> bytes | None:
         """Make one request until ``deadline`` (:func:`time.monotonic`) and note in ``visit`` what happens.
 
-        Returns the body, or None where it redirects: the visit then knows where to. Raises :class:`Failed` where there
-        is none to be had.
+        Returns the body, or None where it redirects. Raises :class:`Failed` where there is none to be had.
         """
         url, silence = visit.at, self._limits.silence
         port = url.port or (443 if url.scheme == "https" else 80)
@@ -150,7 +149,7 @@ class Fetcher:
             raise Failed("opted_out", asked)
         found, visit.n_bytes = BytesIO(), 0
         # We ask for plain bytes; some servers send packed ones all the same.
-        for piece in body.read(response.iter_stream(), headers, limits.most_bytes):
+        for piece in connection.read(response.iter_stream(), headers, limits.most_bytes):
             visit.n_bytes += found.write(piece)
         if not visit.n_bytes:
             raise Failed("empty")

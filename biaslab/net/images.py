@@ -1,16 +1,12 @@
-"""Models that draw, behind an OpenAI-compatible endpoint: DALL-E 3, gpt-image-1 and what follows them.
+"""Models that draw, behind an OpenAI-compatible endpoint: each image is a request to ``<url>/images/generations``.
 
-Each image is a request of its own to ``<url>/images/generations``, or to a service that a package brings
-(:mod:`biaslab.net.services`).
+Or to a service that a package brings (:mod:`biaslab.net.services`).
 
-- **Never bought twice.** A reply is written down as it came before anything is made of it; then the picture, then the
-  line that says what became of it. A stopped run goes on from whichever is there. One process at a time buys from a
-  model; another one waits. What a kill loses is what the server has been asked for and has not sent yet.
-- **Never too much.** Before a request is sent, its price is written down and must fit under ``cost_limit`` with all
-  that was spent on the model in this store. It is taken back where the server says that there was no image. A request
-  that broke off, or whose answer cannot be read, may have been charged and stays counted.
-- **Counted.** What has no image has an outcome that says why (:data:`OUTCOMES`). A refusal is one of them; it is never
-  asked again.
+- **Never bought twice.** A reply is written down as it came; then the picture, then the line that says what became of
+  it. A stopped run goes on from whichever is there. One process at a time buys from a model.
+- **Never too much.** Before a request is sent, its price is written down and must fit under ``cost_limit``. It is taken
+  back where the server says that there was no image. What may have been charged stays counted.
+- **Counted.** What has no image has an outcome that says why (:data:`OUTCOMES`). A refusal is never asked again.
 - **The key** is not sent to the addresses that the endpoint names for its pictures, and of these only public ones are
   visited (:mod:`biaslab.net.fetch`).
 """
@@ -98,8 +94,6 @@ def buy(
 
 
 class _Buying(Requests):
-    """The requests of one call of :func:`buy`."""
-
     path, gives, unit, stays = "images/generations", "images", "images", STAYS
     outcomes, kept, nothing, stopped = OUTCOMES, KEPT, Bought, REFUSED
 
@@ -228,7 +222,7 @@ class _Buying(Requests):
                 detail = self.clean(failed.detail)
                 raise Failed(failed.outcome, detail, retry=retry, wait=failed.wait) from None
 
-        return self.policy(_FETCHES)(once)
+        return self.again(_FETCHES, once)
 
     @cached_property
     def _fetcher(self) -> Fetcher:
@@ -241,8 +235,7 @@ class _Buying(Requests):
         mend = "see that it runs and takes such requests, and run again."
         if last.outcome == "not_fetched":
             mend = (
-                "the next run fetches what is paid for. Where pictures cannot be fetched from here, set "
-                "response_format to b64_json, so that they come with the reply."
+                "the next run fetches what is paid for; response_format b64_json has them come with replies."
             )
         return RunError(
             f"{self.where} gives no images: {last.detail or OUTCOMES[last.outcome]}. {STAYS}; {mend}"
@@ -275,7 +268,7 @@ class _Serviced(_Buying):
                     raise Failed(error.outcome, answer.detail, retry=True, wait=error.wait) from None
 
         with contextlib.suppress(Failed):
-            self.policy(self.settings.attempts)(once)
+            self.again(self.settings.attempts, once)
         return answer
 
     def _submitted(self, digest: str, question: Mapping[str, Any]) -> dict[str, str]:
@@ -319,12 +312,6 @@ class _Serviced(_Buying):
             if self.stop.wait(wait):
                 raise StoppedError
             wait = min(max(2 * wait, 0.01), self.settings.longest_wait)
-
-    def out_of_order(self, last: Bought) -> RunError:
-        return RunError(
-            f"{self.where} gives no images: {last.detail or OUTCOMES[last.outcome]}. {STAYS}; run again to collect "
-            "what was asked for, and to go on."
-        )
 
     def _broken(self, what: str, error: Exception) -> RunError:
         return RunError(

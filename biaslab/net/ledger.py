@@ -1,9 +1,8 @@
 """What was paid for images and what came of it: nothing is bought twice, and nothing from a ledger that lies.
 
 Each line of the ledger has a checksum and its own number. What is about to be spent is on disk before a request
-leaves, so half a line at the end, which a kill leaves, stands for nothing; a reply stays on disk until the line that
-says what became of it is there. Anything else that is wrong means that neither the sum nor what was bought is known:
-nothing is bought until the ledger is rebuilt (:func:`rebuild`, ``biaslab ledger``).
+leaves; a reply stays on disk until the line that says what became of it is there. Where anything but half a last line
+is wrong, nothing is bought until the ledger is rebuilt (:func:`rebuild`, ``biaslab ledger``).
 """
 
 from __future__ import annotations
@@ -231,13 +230,13 @@ def rebuild(folder: str | Path, *, price: float | None = None) -> dict[str, Any]
     """Rebuild a damaged ledger of bought images from its sound lines and the pictures and answers beside it.
 
     Nothing is bought, and nothing that was paid for is counted too low: for each lost line, and each image without a
-    sound line about its request, a request is counted at the highest price that is known, or at ``price`` where no
-    sound line says one. A refusal whose line is lost will be asked for again.
+    sound line about its request, a request is counted at the highest price that is known, or at ``price``. A refusal
+    whose line is lost will be asked for again.
 
     Returns:
         ``lines``: sound ones, which are kept. ``lost``: damaged or missing ones. ``requests`` that were counted in
-        their place. ``pictures`` that no line knew and that were entered again, without their revised prompts.
-        ``spent``: never too little. ``saved``: the path of the damaged ledger; None where there was nothing to mend.
+        their place. ``pictures`` that no line knew and that were entered again. ``spent``: never too little.
+        ``saved``: the path of the damaged ledger; None where there was nothing to mend.
 
     Raises InputError: There is no ledger in the folder. ParameterError: No sound line says what an image cost, and
     ``price`` is not given.

@@ -45,8 +45,7 @@ def policy(
     """Return what calls a function until it does not raise :class:`Failed`, ``tries`` times at most.
 
     The first pause takes ``first_wait`` seconds, none more than ``longest_wait``. ``stop`` ends a pause, and the try
-    after it is the last one. With ``abandons``, a server that wants a pause longer than ``longest_wait`` is not asked
-    again; otherwise it is, after the longest one.
+    after it is the last. With ``abandons``, who wants a longer pause than ``longest_wait`` is not asked again.
     """
     stop = stop or threading.Event()
 
@@ -70,10 +69,7 @@ def policy(
 
 
 def pause(policy: tenacity.Retrying, tries: int, failed: Failed) -> float | None:
-    """Return the seconds before another try, for those who do other work meanwhile; None where there is none.
-
-    There were ``tries``, the last of which ``failed`` like this.
-    """
+    """Return the seconds before another try, after ``tries`` the last of which ``failed``; None where there is none."""
     state = tenacity.RetryCallState(policy, None, (), {})
     state.attempt_number = tries
     state.set_exception((Failed, failed, failed.__traceback__))

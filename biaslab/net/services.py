@@ -1,9 +1,7 @@
 """Services that draw and are not shaped like OpenAI's, by entry points ``biaslab.images`` of installed packages.
 
 An entry point is a function of :class:`biaslab.net.settings.EndpointSettings` and of the key, empty where none is
-asked for, that returns a :class:`Service`. Nothing is asked of the service, or imported that needs a network, before
-an image is wanted. ``endpoint.service`` names it, and all else is as with any endpoint: the ledger and its limit, what
-is kept, and what becomes of a picture.
+asked for, that returns a :class:`Service` and asks nothing of it yet. ``endpoint.service`` names it.
 """
 
 from __future__ import annotations
@@ -32,16 +30,13 @@ class Service(Protocol):
     """A service that draws, at once or after a while; its methods are called by several threads."""
 
     def submit(self, prompt: str, index: int) -> str:
-        """Ask for one image of a prompt, its ``index``-th from 0; return what to collect it by.
-
-        What is returned is written down before anything else happens, so that an image is collected, and not asked for
-        again, however a run ends.
+        """Ask for one image of a prompt, its ``index``-th from 0; return what to collect it by, now or by another run.
 
         Raises ServiceError: There will be no image.
         """
 
     def collect(self, ticket: str) -> Picture | None:
-        """Return the image behind what :meth:`submit` returned, now or in another process; None where it is not ready.
+        """Return the image behind what :meth:`submit` returned, in any process; None where it is not ready.
 
         Raises ServiceError: There will be no image, or not yet.
         """
@@ -52,12 +47,10 @@ class ServiceError(Exception):
 
     Args:
         outcome: ``refused`` (its policy stopped the prompt or the image), ``rejected`` (it does not take this request),
-            ``lost`` (the image is gone) or ``unavailable`` (try again later).
+            ``lost`` (the image is gone) or ``unavailable`` (try again later); ValueError for another.
         detail: What it says, in a few words.
         charged: Whether it may be charged for; then its price stays counted.
         wait: Seconds after which it asks to be tried again, where it does.
-
-    Raises ValueError: The outcome is none of these.
     """
 
     OUTCOMES = ("refused", "rejected", "lost", "unavailable")
@@ -74,8 +67,7 @@ class ServiceError(Exception):
 def opened(settings: EndpointSettings, key: str) -> Service:
     """Return the service that ``settings`` name.
 
-    Raises UnknownNameError: No installed package brings it. ParameterError: What the package brings is none, or cannot
-    be loaded.
+    Raises UnknownNameError: No installed package brings it. ParameterError: It is none, or cannot be loaded.
     """
     point = plugins.point(plugins.IMAGES, settings.service, "service of images")
     with loading(settings.service, "service of images"):

@@ -22,7 +22,7 @@ from biaslab.ground import wording
 from biaslab.ground.errors import ParameterError
 from biaslab.judging.names import VQA
 from biaslab.keep import kernels
-from biaslab.models import registry
+from biaslab.models import hub
 from biaslab.models.repositories import Located
 from biaslab.pipeline import asked as asked_for
 from biaslab.pipeline import checks, trials, uses
@@ -165,7 +165,7 @@ def to_fetch(parts: Iterable[Part]) -> int:
 
 def free() -> tuple[int, Path]:
     """Return how many bytes are free where models are fetched to, and where that is."""
-    cache = registry.cached("").parent
+    cache = hub.cached("").parent
     return shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free, cache
 
 
@@ -222,7 +222,7 @@ def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> li
     """Return what becomes of trials, in a process of their own; ParameterError where that was killed at one."""
     from tqdm import tqdm
 
-    environment = kernels.environment() | {registry.COMMITS: json.dumps(registry.commits())}
+    environment = kernels.environment() | {hub.COMMITS: json.dumps(hub.commits())}
     environment[kernels.REHEARSED] = "1"
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -20,7 +20,7 @@ from biaslab.models.images import DescribedImages, ImageSource
 from biaslab.pipeline.dependency import Dependency
 from biaslab.pipeline.stages import Part, Stages, kept
 from biaslab.prompts import triplets as asking
-from biaslab.prompts.professions import ONE
+from biaslab.prompts.triplets import ONE
 from biaslab.ratings import skill_ratings
 
 _SHARD_IMAGES = 512

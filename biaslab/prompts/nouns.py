@@ -26,16 +26,11 @@ NAMES = ("nltk", f"{SPACY}MODEL")
 
 @dataclass(frozen=True)
 class Nouns:
-    """Who finds nouns, and brings names into the same form. Words for people are all :data:`PERSON`.
+    """Who finds nouns, and brings names into the same form. Words for people are all :data:`PERSON`."""
 
-    Otherwise a woman in a prompt would not name the person that is found in its image, and the words that a triplet
-    swaps would be objects that differ with gender.
-    """
-
+    # The nouns of a text as lemmas, in lower case and in their order; and the lemma of a noun alone.
     find: Callable[[str], list[str]]
-    """Returns the nouns of a text as lemmas, in lower case and in their order."""
     lemma: Callable[[str], str]
-    """Returns the lemma of a noun alone."""
 
     def of(self, text: str) -> tuple[str, ...]:
         """Return the nouns of a prompt, each once, in their order."""

@@ -92,14 +92,13 @@ def scenes(folder: str | Path) -> pd.DataFrame:
 
 
 def boxes(folder: str | Path, asked: pd.DataFrame) -> pd.DataFrame:
-    """Return what is where in the images of scenes ``asked``, as a detector without error would find it.
+    """Return what is where in the images of scenes ``asked`` (as of :func:`scenes`), as by a detector without error.
 
-    Takes what :func:`scenes` returns, or some of it. Returns ``image_id`` (the scene's id), ``label``, ``score`` (1),
-    ``left``, ``top``, ``right``, ``bottom`` (0–1 of the image's width and height) and ``p_<class>`` for each class (1
-    for the label, else 0); no rows of skills without a file.
+    Returns ``image_id`` (the scene's id), ``label``, ``score`` (1), ``left``, ``top``, ``right``, ``bottom`` (0–1 of
+    the image's width and height) and ``p_<class>`` for each class (1 for the label, else 0); no rows of skills without
+    a file. Boxes without an area within their image are left out, with a warning that counts them.
 
-    Raises InputError: A file cannot be read as boxes, or names another class, or an image that it does not list. Boxes
-    without an area within their image are left out, with a warning that counts them.
+    Raises InputError: A file cannot be read as boxes, or names another class, or an image that it does not list.
     """
     where, wanted, rows = Path(folder).expanduser(), set(asked["prompt_id"]), []
     for skill in asked["skill"].unique():
@@ -165,16 +164,15 @@ def _row(skill: str, scene: _Scene, file: Path) -> tuple:
     else:
         fits = len(set(names)) == 1 and n in ((1,) if skill == "object" else COUNTS)
     if not fits:
-        first = ", ".join(f"{one.shape!r}" for one in scene.objects[:3]) + (", …" if len(names) > 3 else "")
-        last = scene.objects[-1].relation
         wanted = {
-            "object": "one",
-            "count": f"1 to {max(COUNTS)} of one class",
-            "spatial": f"two, the second with the relation {' or '.join(f'{r}_0' for r in RELATIONS)}",
+            "object": "one object",
+            "count": f"1 to {max(COUNTS)} objects of one class",
+            "spatial": f"two objects, the second with the relation {' or '.join(f'{r}_0' for r in RELATIONS)}",
         }
         raise InputError(
-            f"{file}: the scene {scene.id} has {len(names):,} object{'s' * (n != 1)} ({first}; the relation "
-            f"of the last is {last!r:.60}). A scene of the skill {skill} has {wanted[skill]}."
+            f"{file}: the scene {scene.id} of the skill {skill} has the objects {', '.join(names[:3])} "
+            f"({len(names):,}; the relation of the last is {scene.objects[-1].relation!r:.60}). It must have "
+            f"{wanted[skill]}."
         )
     return (scene.id, skill, 0, scene.text, names[-1], n, relation, other)
 
@@ -193,10 +191,9 @@ _ASKED = ["text", "object", "n", "relation", "other"]
 def swapped(asked: pd.DataFrame, others: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     """Return scenes of which every other one is asked for what another scene shows, and how these fail.
 
-    Takes some of what :func:`scenes` returns, in an order of chance, and all of it. Returns the first, ``prompt_id``
+    ``asked`` are some of :func:`scenes`, in an order of chance, and ``others`` all. Returns ``asked``, ``prompt_id``
     naming the image and the other columns what is asked for, with ``truth_failure`` (empty, ``other class``, ``other
-    number`` or ``other relation``) and ``truth_n`` (how many of the class asked for the image shows). Of counts and
-    relations that fail, half differ in number or relation alone.
+    number`` or ``other relation``) and ``truth_n`` (how many of the class asked for the image shows).
     """
     out = asked.reset_index(drop=True).assign(truth_failure="", truth_n=lambda of: of["n"])
     of_skill = dict(list(others.groupby("skill")))

@@ -155,11 +155,8 @@ def sentence(phrases: Sequence[str], told: Sequence[str]) -> str:
 def occupation_pairs(per_list: int = 0) -> list[tuple[Person, Person]]:
     """Return the ordered pairs of two occupations of opposite stereotype, left to right: 800 of 20 and 20.
 
-    Args:
-        per_list: How many of each list, evenly spread over it; 0 is all of the shorter list, and as many of the other,
-            with a warning if that leaves some out.
-
-    Raises ParameterError: ``per_list`` is below 0 or above the length of the shorter list.
+    ``per_list`` is how many of each list, evenly spread over it; 0 is all of the shorter list, and as many of the
+    other, with a warning if that leaves some out. Raises ParameterError where it is below 0 or above that.
     """
     lists = _lists()
     most = min(map(len, lists))

@@ -21,31 +21,34 @@ import pandas as pd
 
 from biaslab import lexicons, published
 from biaslab.captions.corpus import Corpus
+from biaslab.captions.indicators import indicators
+from biaslab.captions.search import Matcher, hashes, over_parts
 from biaslab.ground.errors import ParameterError
 from biaslab.ground.plaintext import plain
 from biaslab.keep.engine import advance
 from biaslab.keep.store import Store
 from biaslab.prompts.depicted import ascii_lower, shows_people
-from biaslab.prompts.professions import ONE, PROFESSION, sentences
 
+ONE = "{} (one triplet)"
+"""What a data set is called of which one triplet is repeated (section 7.1)."""
+PROFESSION = "Profession"
+"""What the paper calls the sentences on professions as a data set."""
 MEMBERS = ("neutral", "feminine", "masculine")
 PLACEBO = "placebo"
 """A fourth prompt of a triplet: as neutral as the first, with another word for people."""
-STEPS = MappingProxyType(
-    {
-        "captions": "",
-        "person or people": "neither word in it",
-        "gender": "a gender word of Table 2",
-        "geography": "a geography word of Table 2",
-        "others": "another word of Table 2",
-        "plurals": "a plural of a word of Table 2",
-        "different": "the same caption as before",
-        "swappable": "a form that cannot be swapped (a people)",
-        "no indicator": "a gender indicator beyond Table 2",
-        "depicted": "nobody shown, or a gender said by another noun, by the rule",
-        "sampled": "not drawn",
-    }
-)
+STEPS = {
+    "captions": "",
+    "person or people": "neither word in it",
+    "gender": "a gender word of Table 2",
+    "geography": "a geography word of Table 2",
+    "others": "another word of Table 2",
+    "plurals": "a plural of a word of Table 2",
+    "different": "the same caption as before",
+    "swappable": "a form that cannot be swapped (a people)",
+    "no indicator": "a gender indicator beyond Table 2",
+    "depicted": "nobody shown, or a gender said by another noun, by the rule",
+    "sampled": "not drawn",
+}
 """The steps of :func:`neutral`, and why each excludes captions."""
 _SWAPPED = {
     "feminine": {"person": "woman", "people": "women"},
@@ -130,10 +133,8 @@ def neutral(
     """Find the neutral captions of a corpus, in one pass (section 3.1).
 
     A caption is neutral if it holds person or people and no word of Table 2, as whole words in letters of either case,
-    plurals excluded too; equal captions count once. "A people" is left out: it has no counterpart.
-
-    Memory grows by some 30 bytes for each different neutral caption, of which equal ones are known, and by the texts
-    that are kept: no more than ``sample``, or all where that is 0.
+    plurals excluded too; equal captions count once. "A people" is left out: it has no counterpart. Memory grows by some
+    30 bytes for each different neutral caption, and by the texts that are kept.
 
     Args:
         corpus: Captions.
@@ -143,13 +144,11 @@ def neutral(
             (:mod:`biaslab.prompts.depicted`).
         sample: Captions to draw at random; 0 is all. Which follows from seed and texts alone.
         seed: Seed of the sample.
-        names: How the indicators find names: ``gazetteer``, ``spacy`` or ``off``.
+        names: As for :func:`biaslab.captions.indicators.indicators`.
         progress, store: As in :func:`biaslab.captions.search.search`.
 
     Raises ParameterError: ``names`` is unknown. InputError: The corpus cannot be read.
     """
-    from biaslab.captions.search import over_parts
-
     chosen = {"filter": filter, "sample": sample, "seed": seed, "names": names}
     work = _Work(corpus, **chosen)
     counts: Counter[tuple[str, str]] = Counter()
@@ -193,8 +192,6 @@ class _Work:
     """Looks for neutral captions in parts of a corpus."""
 
     def __init__(self, corpus: Corpus, *, filter: str, sample: int, seed: int, names: str) -> None:
-        from biaslab.captions.search import Matcher
-
         self._corpus, self._filter, self._sample = corpus, filter, sample
         self._seed, self._names = seed, names
         forms = excluding()
@@ -206,13 +203,15 @@ class _Work:
         self._step = np.array([steps.index("plurals" if p else kind) for _, kind, p in forms.values()])
 
     def __call__(self, parts: pd.DataFrame) -> pd.DataFrame:
-        """Search the parts numbered in the column ``part``."""
+        """Search the parts numbered in the column ``part``.
+
+        Rows by ``what``: ``caption`` (caption_id, text, key, reached), each text once, the text missing where it cannot
+        be among the sample; ``step`` and ``word`` (caption_id: its name; n: captions).
+        """
         return pd.concat([self._searched(int(part)) for part in parts["part"]], ignore_index=True)
 
     def _searched(self, part: int) -> pd.DataFrame:
         import pyarrow as pa
-
-        from biaslab.captions.search import hashes
 
         n, n_people = 0, 0
         by_step, by_word = np.zeros(4, np.int64), np.zeros(len(self._words), np.int64)
@@ -247,8 +246,6 @@ class _Work:
 
     def _reached(self, texts: list[str]) -> np.ndarray:
         """Return how many of the steps after ``different`` each text passes; all where it is kept."""
-        from biaslab.captions.indicators import indicators
-
         texts = [plain(text) for text in texts]
         ok = np.array([not _NOT_SWAPPABLE.search(ascii_lower(text)) for text in texts], dtype=bool)
         reached = np.where(ok, _KEPT, 0).astype(np.int8)
@@ -286,7 +283,7 @@ def triplets(captions: pd.DataFrame, dataset: str, *, seeds: int = 1, placebo: b
         captions: Column text, as of :func:`neutral`; with person or people in each.
         dataset: What to call them.
         seeds: Images of each prompt, at least 1: each from its own noise, which the members share.
-        placebo: Whether each has a fourth row, :data:`PLACEBO`: with individual or individuals.
+        placebo: Whether each has a fourth row, :data:`PLACEBO`.
 
     Returns:
         Three rows a triplet, in the order of :data:`MEMBERS`: prompt_id (unique within and across data sets),
@@ -328,6 +325,18 @@ def professions(
     for place, column in enumerate(("topic", "profession"), start=4):
         frame.insert(place, column, table[column].repeat(len(frame) // len(table)).to_numpy(object))
     return frame
+
+
+def sentences() -> pd.DataFrame:
+    """Return the sentences on professions: topic and profession (as in Table 3), text; two or three a profession."""
+    found, table = [], published.load("triplets_table_3")
+    for topic, texts in lexicons.load("profession_sentences").items():
+        names = table.loc[table["topic"] == topic, "profession"]
+        for text in texts:
+            said = text.partition(" ")[2].lower()
+            fitting = [name for name in names if said.startswith(f"{name.lower()} ")]
+            found.append((topic, max(fitting, key=len), text))
+    return pd.DataFrame(found, columns=["topic", "profession", "text"])
 
 
 def repeated(prompts: pd.DataFrame, seeds: int) -> pd.DataFrame:
@@ -384,7 +393,6 @@ def _swap(text: str) -> dict[str, tuple[str, str]]:
 
 
 def _like(said: str, word: str) -> str:
-    """Return a word in capitals where another is."""
     if said.isupper():
         return word.upper()
     return word.capitalize() if said[0].isupper() else word

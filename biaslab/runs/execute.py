@@ -20,7 +20,7 @@ from biaslab import __version__
 from biaslab.ground import processor, shared
 from biaslab.ground.errors import RunError
 from biaslab.keep import closure, kernels, store
-from biaslab.models import registry
+from biaslab.models import hub
 from biaslab.request import makes_images
 from biaslab.runs.earlier import digests
 from biaslab.runs.gather import copy, notes, now, write_json
@@ -119,7 +119,7 @@ def _side_by_side(
 ) -> list[Job]:
     """Execute jobs and return those lost because a process was killed; ``waiting`` is called every other second."""
     lost = []
-    given = kernels.environment(workers) | {registry.COMMITS: json.dumps(registry.commits())}
+    given = kernels.environment(workers) | {hub.COMMITS: json.dumps(hub.commits())}
     given |= {ATTEMPT: str(jobs[0].attempt), kernels.REHEARSED: "1"}
     modules = sorted(closure.imported(cell for job in jobs for cell in job.notebook.cells))
     if sum(job.makes_images for job in jobs) > workers:

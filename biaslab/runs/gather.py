@@ -20,7 +20,7 @@ from biaslab.ground.errors import InputError
 from biaslab.ground.values import dotted
 from biaslab.ground.wording import count
 from biaslab.keep import store
-from biaslab.models import registry
+from biaslab.models import hub
 from biaslab.papers.findings import held_together
 from biaslab.report import records
 from biaslab.request import makes_images, names
@@ -229,7 +229,7 @@ def provenance(params: RunParams) -> dict:
         "sweep": params.sweep,
         "seeds": {"seed": params.default("seed")},
         # Asked for as the inputs were looked at.
-        "commits": registry.commits(),
+        "commits": hub.commits(),
         "biaslab": {"version": __version__, **git_state(Path(__file__).parents[1])},
         "packages": {"python": platform.python_version(), **found},
         "platform": {

@@ -240,7 +240,7 @@ def test_entities_that_are_no_persons(fake_spacy):
 def test_spacy_without_its_model_is_named(fake_spacy):
     fake_spacy(None)
     with pytest.raises(
-        ParameterError, match="python -m spacy download en_core_web_lg`, or set names to 'gazetteer'"
+        ParameterError, match="python -m spacy download en_core_web_lg; or set names to 'gazetteer'"
     ):
         indicators(["x"], names="spacy")
 
@@ -249,9 +249,7 @@ def test_spacy_that_is_not_installed_is_named(monkeypatch):
     # None in place of a module makes its import fail, whether it is installed or not.
     monkeypatch.setitem(sys.modules, "spacy", None)
     module_under_test._spacy_model.cache_clear()
-    with pytest.raises(
-        ParameterError, match=r"spaCy or its model is not installed .*; run `pip install spacy`"
-    ):
+    with pytest.raises(ParameterError, match=r"which is not installed .*: pip install spacy"):
         indicators(["x"], names="spacy")
 
 

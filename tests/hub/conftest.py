@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from biaslab.models import registry
+from biaslab.models import hub as hub_names
 
 CACHED = {"HF_HOME": "", "HF_HUB_CACHE": "hub", "HF_XET_CACHE": "xet"}
 
@@ -36,8 +36,8 @@ def standing_in(cache: Path):
         patch.setattr(constants, "HF_HUB_OFFLINE", False)
         patch.setattr(hf_api.api, "endpoint", running.url)
         # What another hub told in this process, and this one will have told once it is gone.
-        patch.setattr(registry, "_commits", {})
-        patch.setattr(registry, "_silent", {})
+        patch.setattr(hub_names, "_commits", {})
+        patch.setattr(hub_names, "_silent", {})
         # Connections that were opened before know other proxies.
         huggingface_hub.close_session()
         yield running

@@ -16,7 +16,7 @@ from biaslab import cli
 from biaslab.judging.names import WHOLE
 from biaslab.judging.pinned import PINNED, YUNET
 from biaslab.keep import kernels
-from biaslab.models import registry
+from biaslab.models import hub as hub_names
 
 pytestmark = [
     pytest.mark.slow,
@@ -136,7 +136,7 @@ def test_an_audit_of_one_paper_takes_no_judge_of_another(root, tmp_path, monkeyp
     for name in others:
         monkeypatch.setattr(stocked_for_all.repositories[name], "closed", "private")
     # Other tests have asked for them.
-    monkeypatch.setattr(registry, "_commits", {})
+    monkeypatch.setattr(hub_names, "_commits", {})
     before = len(stocked_for_all.log)
     words = ["audit", tiny.SD14, "--size", "quick", "--paper", "paired"]
     record = ran(root, tmp_path, words, IMAGES | dotted("people") | FACES)

@@ -16,7 +16,8 @@ from biaslab.generation.models import DiffusersModel
 from biaslab.ground import adapters
 from biaslab.ground.errors import ParameterError
 from biaslab.keep.store import Store
-from biaslab.models import checkpoints, registry
+from biaslab.models import checkpoints
+from biaslab.models import hub as hub_names
 
 NAME, BASE, LORA = "owner/mix", "stable-diffusion-v1-5/stable-diffusion-v1-5", "owner/lora"
 OWN = "pytorch_lora_weights.safetensors"
@@ -87,7 +88,7 @@ def test_on_the_hub_it_is_read_by_the_configurations_of_its_base_model(hub, file
     # Weights of the base model are none of its own.
     assert hub.fetched(of=BASE) == 0 and model.look_up()[0].download == 0
     assert load(name, FEW).description()["revision"] == commit
-    assert {NAME: commit, BASE: base}.items() <= registry.commits().items()
+    assert {NAME: commit, BASE: base}.items() <= hub_names.commits().items()
     assert model.digest == f"{NAME}@{commit}/mix.safetensors by {BASE}@{base}"
 
 
@@ -102,7 +103,7 @@ def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files
     weights = load_file(file)
     save_file({k: v * 1.01 for k, v in weights.items()}, file)
     assert DiffusersModel(str(file), FEW, device="cpu").digest != digest
-    (registry.cached(BASE) / "snapshots" / base / "words.py").write_text("raise SystemExit")
+    (hub_names.cached(BASE) / "snapshots" / base / "words.py").write_text("raise SystemExit")
     with pytest.raises(ParameterError, match=r"holds words\.py, which could be run"):
         load(str(file), FEW)
 
@@ -202,7 +203,7 @@ def test_a_lora_is_added_to_the_weights_as_strong_as_its_name_says(hub, files, t
     model = DiffusersModel(f"{BASE}+{LORA}:0.7", FEW, device="cpu")
     assert [one.repository.on_hub for one in model.look_up()] == [BASE, LORA]
     assert model.label == f"{BASE}+{LORA}:0.7" and model.digest.endswith(f"+{LORA}@{commit}:0.7")
-    assert registry.commits()[LORA] == commit
+    assert hub_names.commits()[LORA] == commit
     here = DiffusersModel(f"{files}+{tmp_path / 'lora' / OWN}", FEW, device="cpu")
     assert here.label == "files+pytorch_lora_weights"
     digests = {
@@ -300,7 +301,7 @@ def test_what_is_no_lora_is_not_put_on_a_model(hub, files, tmp_path):
         refused(name, message)
     shutil.copy(tmp_path / "it" / "vae.safetensors", tmp_path / "it" / "b.safetensors")
     hub.serve(LORA, tmp_path / "it")
-    registry._commits.clear()
+    hub_names._commits.clear()
     refused(
         f"{BASE}+{LORA}",
         r"holds 2 files of safetensors, .*Name one of owner/lora/b\.safetensors, owner/lora/vae",
@@ -308,7 +309,7 @@ def test_what_is_no_lora_is_not_put_on_a_model(hub, files, tmp_path):
     hub.serve(LORA, tmp_path / "it", lambda path: False)
     (tmp_path / "it" / "lora.bin").write_bytes(b"pickled")
     hub.serve(LORA, tmp_path / "it", lambda path: path == "lora.bin")
-    registry._commits.clear()
+    hub_names._commits.clear()
     refused(f"{BASE}+{LORA}", r"The LoRA owner/lora has lora\.bin; weights are read from \.safetensors only")
     assert hub.fetched(of=BASE) == 0 and hub.fetched(".bin") == 0
 

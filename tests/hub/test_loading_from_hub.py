@@ -10,7 +10,8 @@ import pytest
 from biaslab.generation import GenerationSettings, load, loading
 from biaslab.ground.errors import ParameterError
 from biaslab.judging import lookup, zero_shot
-from biaslab.models import registry, repositories
+from biaslab.models import hub as hub_names
+from biaslab.models import repositories
 from biaslab_world.brought import WEIGHTS
 
 NAME = "owner/tiny"
@@ -55,7 +56,7 @@ def test_without_the_hub_what_was_fetched_before_is_loaded(hub, files, monkeypat
     commit = loaded(hub, files).description()["revision"]
     hub.repositories.clear()
     assert len(commit) == 40
-    monkeypatch.setattr(registry, "described", unreachable)
+    monkeypatch.setattr(hub_names, "described", unreachable)
     assert load(NAME, GenerationSettings(steps=2)).description()["revision"] == commit
     with pytest.raises(
         ParameterError, match=r"owner/other is not on this machine and cannot be fetched .*\(no way"
@@ -185,12 +186,12 @@ def test_weights_by_open_clips_names_are_of_one_commit(hub, tmp_path, name, repo
     # ViT-L/14 of Radford et al. 2021, Table 20, with a tokenizer that open_clip carries.
     assert config["model_cfg"]["embed_dim"] == 768 and words is None and options["force_quick_gelu"] is quick
     assert weights.parts[-2:] == (commit, file) and hub.fetched(".bin") == 0
-    assert registry.digest_of_tag(name) == f"{name}@{commit}" and registry.commits()[name] == commit
+    assert hub_names.digest_of_tag(name) == f"{name}@{commit}" and hub_names.commits()[name] == commit
     # With the numbers that open_clip knows its pixels are to be brought to.
     assert options["image_mean"][0] == pytest.approx(mean, abs=1e-4)
     (served / file).unlink()
     hub.serve(repository, served)
-    registry._commits.clear()
+    hub_names._commits.clear()
     with pytest.raises(ParameterError, match=r"open_clip_pytorch_model\.bin; .*\.safetensors only"):
         zero_shot._parts(name)
 
@@ -250,7 +251,7 @@ def test_words_of_open_clips_names_come_from_the_repository_of_the_weights_where
     commit = siglip(SIGLIP, words=True)
     model = zero_shot.ZeroShot("ViT-B-16-SigLIP:webli", device="cpu")
     assert model.text_embeddings(["a woman"]).shape == (1, 128)
-    assert registry.digest_of_tag("ViT-B-16-SigLIP:webli") == f"ViT-B-16-SigLIP:webli@{commit}"
+    assert hub_names.digest_of_tag("ViT-B-16-SigLIP:webli") == f"ViT-B-16-SigLIP:webli@{commit}"
     asked = [r.path for r in hub.log if "/resolve/" in r.path]
     assert asked and all(f"/{SIGLIP}/resolve/{commit}/" in path for path in asked)
 
@@ -263,10 +264,10 @@ def test_words_of_another_repository_are_looked_through_and_of_one_commit(hub, s
     commit = siglip(SIGLIP, words=True)
     assert zero_shot.ZeroShot(name, device="cpu").text_embeddings(["a woman"]).shape == (1, 128)
     # With other words the results are others.
-    assert registry.digest_of_tag(name).endswith(f" {SIGLIP}@{commit}")
+    assert hub_names.digest_of_tag(name).endswith(f" {SIGLIP}@{commit}")
     # Weights of it nobody needs.
     assert hub.fetched(of=SIGLIP) == 0 < hub.fetched(of=SIGLIP_L)
-    folder = registry.cached(SIGLIP) / "snapshots" / commit
+    folder = hub_names.cached(SIGLIP) / "snapshots" / commit
     (folder / "words.py").write_text("raise SystemExit")
     with pytest.raises(ParameterError, match=r"holds words\.py, which could be run"):
         zero_shot.ZeroShot(name, device="cpu")
@@ -288,7 +289,7 @@ def test_a_text_model_of_another_repository_is_made_by_the_configuration_at_one_
     text = hub.serve(TEXT, tmp_path / TEXT).commit
     made = zero_shot._parts(name)[0]["model_cfg"]["text_cfg"]["hf_model_name"]
     assert Path(made).parts[-2:] == ("snapshots", text) and (Path(made) / "config.json").is_file()
-    assert registry.digest_of_tag(name) == f"{name}@{weights} {TEXT}@{text}"
+    assert hub_names.digest_of_tag(name) == f"{name}@{weights} {TEXT}@{text}"
 
 
 def test_they_see_what_open_clip_sees_by_its_own_name(hub, repositories, monkeypatch):

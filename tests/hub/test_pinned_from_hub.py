@@ -11,7 +11,7 @@ from biaslab.ground.errors import MissingInputError, ParameterError
 from biaslab.judging import faces, lookup, pinned
 from biaslab.judging.pinned import PINNED, YUNET
 from biaslab.keep import kernels
-from biaslab.models import registry
+from biaslab.models import hub as hub_names
 from biaslab.runs import audit, jobs, params, planning, runner
 
 DATA = b"a network of the hub"
@@ -52,7 +52,7 @@ def test_it_is_looked_up_without_its_bytes_and_fetched_alone(hub, repository):
     assert pinned.look_up(YUNET).download == 0
     hub.log.clear()
     repository.closed = "private"
-    registry._silent[constants.ENDPOINT] = float("inf"), OSError("gone")
+    hub_names._silent[constants.ENDPOINT] = float("inf"), OSError("gone")
     assert pinned.content(YUNET) == DATA and hub.fetched(FILE) == 0
 
 
@@ -92,6 +92,6 @@ def test_a_rehearsal_tells_of_it_as_of_any_judge(root, tmp_path, hub, repository
     (row,) = (line.split() for line in lines if line.startswith("judging.faces"))
     assert row[1:3] == [YUNET, COMMIT[:8]] and row[-1] == "photographs" and hub.fetched() == 0
     repository.closed = "private"
-    monkeypatch.setattr(registry, "_commits", {})
+    monkeypatch.setattr(hub_names, "_commits", {})
     with pytest.raises(ParameterError, match=rf"judging\.faces.*'yunet' takes {FILE} of the hub"):
         jobs.plan(opened)

@@ -22,7 +22,7 @@ from biaslab.ground import processor
 from biaslab.ground.errors import ParameterError
 from biaslab.judging.names import WHOLE
 from biaslab.keep import kernels
-from biaslab.models import registry
+from biaslab.models import hub as hub_names
 from biaslab.pipeline import Pipeline, Settings, rehearsal, trials
 from biaslab.pipeline.trials import Trial
 from biaslab.pipeline.uses import Use
@@ -49,7 +49,7 @@ def rehearsed(monkeypatch, tmp_path):
     monkeypatch.delenv(kernels.REHEARSED)
     monkeypatch.delenv("BIASLAB_STORE", raising=False)
     monkeypatch.setattr(rehearsal, "_answered", set())
-    monkeypatch.setattr(registry, "_commits", {})
+    monkeypatch.setattr(hub_names, "_commits", {})
     monkeypatch.chdir(tmp_path)
 
 
@@ -233,7 +233,7 @@ def test_a_dry_run_says_which_lora_of_which_commit(
     # Of the LoRA its head.
     assert stocked.fetched() < lora.stat().st_size
     stocked.serve("owner/lora", lora.parent, lambda path: False)
-    registry._commits.clear()
+    hub_names._commits.clear()
     assert cli.main([*words, "--notebooks-dir", str(root / "notebooks")]) == 2
     assert "The LoRA owner/lora has none; weights are read from .safetensors only" in capsys.readouterr().err
 

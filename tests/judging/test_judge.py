@@ -12,7 +12,7 @@ from biaslab.judging import judge as module
 from biaslab.judging.judge import JudgeSettings, decide, judge, judge_images, outcomes
 from biaslab.judging.names import WHOLE, files_digest
 from biaslab.keep.store import Store
-from biaslab.models import registry
+from biaslab.models import hub
 from biaslab.models.images import FolderImages, Unreadable
 from biaslab.ratings.person_ratings import judge_images as by_raters
 
@@ -272,8 +272,8 @@ def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
     def unheard(*_, **__):
         raise ConnectionError("no network")
 
-    monkeypatch.setattr(registry, "described", unheard)
-    monkeypatch.setattr(registry, "_commits", {})
+    monkeypatch.setattr(hub, "described", unheard)
+    monkeypatch.setattr(hub, "_commits", {})
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"one")

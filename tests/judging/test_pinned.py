@@ -10,7 +10,7 @@ from biaslab.ground.errors import BiaslabError, MissingInputError, ParameterErro
 from biaslab.judging import lookup, pinned
 from biaslab.judging.names import files_digest
 from biaslab.judging.pinned import DLIB, PINNED, YUNET, Pinned
-from biaslab.models import registry
+from biaslab.models import hub
 
 pytest.importorskip("cv2", reason="judging needs the extra 'models'")
 DATA = b"a network"
@@ -68,7 +68,7 @@ def test_a_package_that_is_not_there_is_told_with_how_it_is_installed(package, m
         lookup.look_up(YUNET, "detector")
     # Of what the hub has as well, the hub is asked.
     monkeypatch.setitem(PINNED, YUNET, PINNED[YUNET]._replace(on_hub="owner/network@" + "0" * 40))
-    monkeypatch.setattr(registry, "described", lambda name: (_ for _ in ()).throw(OSError("no network")))
+    monkeypatch.setattr(hub, "described", lambda name: (_ for _ in ()).throw(OSError("no network")))
     with pytest.raises(MissingInputError) as missing:
         lookup.look_up(YUNET, "detector")
     assert "(no network)" in str(missing.value)
@@ -116,4 +116,4 @@ def test_real_files_are_pinned_whole(name):
     pin = PINNED[name]
     assert len(pin.sha256) == 64 and pin.size < 10**6 and pin.install.endswith(pin.package)
     # A tag could be moved.
-    assert not pin.on_hub or registry.commit(pin.on_hub) == pin.on_hub.partition("@")[2]
+    assert not pin.on_hub or hub.commit(pin.on_hub) == pin.on_hub.partition("@")[2]

@@ -13,7 +13,7 @@ import pytest
 from biaslab.generation.image_endpoint import EndpointImages
 from biaslab.ground.errors import RunError
 from biaslab.keep.store import Store
-from biaslab.net import body
+from biaslab.net import connection
 from biaslab.net.chat import ask
 from biaslab.net.fetch import Fetcher, Limits
 from biaslab.net.retry import Failed
@@ -215,12 +215,12 @@ def test_a_picture_by_address_is_read_up_to_its_limit(server, peak, name):
 def test_pieces_end_with_the_one_that_passes_the_limit():
     handed = []
     with pytest.raises(Failed, match="more than 1000000 bytes"):
-        for piece in body.read([ONCE], httpx.Headers({"Content-Encoding": "gzip"}), 1_000_000):
+        for piece in connection.read([ONCE], httpx.Headers({"Content-Encoding": "gzip"}), 1_000_000):
             handed.append(len(piece))
     # Pieces of 64 KiB: the sixteenth is the first that goes beyond a million (15 x 65,536 = 983,040).
     assert handed == [65_536] * 16
     with pytest.raises(Failed, match="which was not asked for"):
-        next(body.read([THRICE], httpx.Headers({"content-encoding": "gzip, gzip, gzip"}), 1_000_000))
+        next(connection.read([THRICE], httpx.Headers({"content-encoding": "gzip, gzip, gzip"}), 1_000_000))
 
 
 def test_one_guard_for_all(root):

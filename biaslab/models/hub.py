@@ -1,0 +1,179 @@
+"""The Hugging Face hub: what names there look like, what commits they stand for, and what is fetched, without code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from biaslab.models import safety
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[A-Za-z0-9][\w./-]*)?")
+# A file of a repository: a checkpoint, or a LoRA.
+_HUB_FILE = re.compile(
+    r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/([\w.() -][\w.() /-]*\.safetensors)(@[A-Za-z0-9][\w./-]*)?"
+)
+# How the names of models' folders in the hub's cache begin.
+_CACHED = "models--"
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+# Seconds that the hub may take to describe a model, and after which it is asked again where it has been asked too much.
+_PATIENCE, _WAITS, _TOO_MANY = 10, (1, 4), 429
+# Seconds for which a hub that did not answer is not asked again; when and how that was, by its address.
+_SILENCE = 60
+_silent: dict[str, tuple[float, Exception]] = {}
+
+
+def file_on_hub(name: str) -> str:
+    """Return the file that ``owner/name/FILE.safetensors@revision`` names; empty where a name is not of that form."""
+    found = _HUB_FILE.fullmatch(name)
+    return found[2] if found and ".." not in found[2].split("/") else ""
+
+
+def is_on_hub(name: str) -> bool:
+    """Return whether a name has the form of one on the hub, of a repository or of a file in it."""
+    return bool(_HUB_NAME.fullmatch(name) or file_on_hub(name))
+
+
+def local(where: str) -> Path:
+    """Return the folder behind what ``registry.resolve`` returned, fetched where it is on the hub."""
+    return Path(where) if Path(where).is_dir() else fetched(where)
+
+
+def on_hub(name: str) -> tuple[str, str | None]:
+    """Return repository and revision (None: ``main``) of ``owner/name@revision``, or of a file of one."""
+    repository, _, revision = name.partition("@")
+    return "/".join(repository.split("/")[:2]), revision or None
+
+
+COMMITS = "BIASLAB_COMMITS"
+"""Environment variable with the commits that a run has found (JSON): a name is one commit in all its notebooks."""
+# Names on the hub -> their commits, as far as this process has asked.
+_commits: dict[str, str] = json.loads(os.environ.get(COMMITS, "{}"))
+
+
+def commit(name: str) -> str:
+    """Return the commit of a model on the hub, 40 hex digits, as its name stands now: asked once in each process.
+
+    Where the hub does not answer, that of the copy in its cache on this machine; empty where there is none.
+    """
+    repository, revision = on_hub(name)
+    # All files of a repository are of one commit.
+    name = f"{repository}@{revision}" if revision else repository
+    if revision and _COMMIT.fullmatch(revision):
+        return revision
+    if name and name not in _commits:
+        try:
+            found = described(name).sha or ""
+        # Many kinds; what is wrong is told where the model is looked up.
+        except Exception:
+            kept = cached(repository) / "refs" / (revision or "main")
+            found = kept.read_text(encoding="ascii").strip() if kept.is_file() else ""
+        if not found:
+            return ""
+        _commits[name] = found
+    return _commits.get(name, "")
+
+
+def repository_of_tag(name: str) -> str:
+    """Return the repository on the hub of ``ARCHITECTURE:TAG``, as open_clip lists it; empty where it lists none."""
+    try:
+        from open_clip.pretrained import get_pretrained_cfg
+    except ImportError:
+        return ""
+    architecture, _, tag = name.partition(":")
+    return os.path.split(get_pretrained_cfg(architecture, tag).get("hf_hub") or "")[0]
+
+
+def others_of_tag(name: str) -> dict[str, str]:
+    """Return the repositories of text model and tokenizer that open_clip's architecture names elsewhere, by entry."""
+    try:
+        from open_clip import get_model_config
+    except ImportError:
+        return {}
+    text = (get_model_config(name.partition(":")[0]) or {}).get("text_cfg", {})
+    own = repository_of_tag(name)
+    return {
+        key: text[key]
+        for key in ("hf_model_name", "hf_tokenizer_name")
+        if text.get(key) not in (None, "", own)
+    }
+
+
+def digest_of_tag(name: str) -> str:
+    """Return a digest of open_clip's ``ARCHITECTURE:TAG``: its name with the commits of its repositories, if known."""
+    if name not in _commits and (found := commit(repository_of_tag(name))):
+        _commits[name] = found
+    others = {other: commit(other) for other in sorted(set(others_of_tag(name).values()))}
+    return " ".join(
+        [f"{name}@{_commits[name]}" if name in _commits else name, *map("@".join, others.items())]
+    )
+
+
+def described(name: str):
+    """Return what the hub says of a model: its commit, and its files with their sizes.
+
+    Raises what the hub's client raises. A hub that did not answer is not asked again for a while.
+    """
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HfHubHTTPError
+
+    when, silent = _silent.get(constants.ENDPOINT, (-_SILENCE, None))
+    if silent is not None and time.monotonic() - when < _SILENCE:
+        raise silent
+    repository, revision = on_hub(name)
+    known = _commits.get(f"{repository}@{revision}" if revision else repository, revision)
+    for wait in (*_WAITS, None):
+        try:
+            return HfApi().model_info(repository, revision=known, timeout=_PATIENCE, files_metadata=True)
+        except HfHubHTTPError as error:
+            answer = error.response
+            if wait is None or answer is None or answer.status_code != _TOO_MANY:
+                raise
+            asked = answer.headers.get("Retry-After", "")
+        # Libraries change that ask for it, and so do the kinds of what they raise; a name may be none.
+        except Exception as error:
+            if not isinstance(error, ValueError):
+                _silent[constants.ENDPOINT] = time.monotonic(), error
+            raise
+        time.sleep(min(float(asked), _PATIENCE) if asked.isdigit() else wait)
+    raise AssertionError
+
+
+def cached(repository: str) -> Path:
+    """Return the folder of a repository in the hub's cache on this machine, whether it is there or not."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE, f"{_CACHED}{repository.replace('/', '--')}")
+
+
+def commits() -> dict[str, str]:
+    """Return the commits that this process has asked for, by names."""
+    return dict(sorted(_commits.items()))
+
+
+def folder_name(path: str | Path) -> str:
+    """Return what tables call a model in a folder: its name; in the hub's cache, the model's own."""
+    folder = Path(os.path.expanduser(path)).absolute()
+    if folder.parent.name == "snapshots" and folder.parents[1].name.startswith(_CACHED):
+        owner, _, name = folder.parents[1].name.removeprefix(_CACHED).partition("--")
+        return f"{owner}/{name}@{folder.name[:8]}"
+    return folder.name
+
+
+def fetched(name: str, weights: Sequence[str] = ("*.safetensors",), skip: Sequence[str] = ()) -> Path:
+    """Return the folder of a model of the hub, fetched without code or pickles, and looked through.
+
+    ``weights`` and ``skip`` are patterns of the files of weights, and of files that are left out. Raises ParameterError
+    where it brings code or has weights of other formats only, and what the hub's client raises.
+    """
+    from huggingface_hub import snapshot_download
+
+    patterns = [*safety.CONFIGURATIONS, *weights]
+    repository, revision = on_hub(name)
+    which = {"revision": commit(name) or revision, "ignore_patterns": list(skip) or None}
+    folder = Path(snapshot_download(repository, allow_patterns=patterns, **which))
+    safety.check_folder(folder)
+    return folder
