@@ -184,7 +184,8 @@ def compare(options, model: str, steps: int, n: int) -> None:
     from biaslab.attribution.images import generate_with_attention
     from biaslab.attribution.maps import word_masks
     from biaslab.attribution.words import columns
-    from biaslab.generation import GenerationSettings, load
+    from biaslab.generation.generator import load
+    from biaslab.generation.settings import GenerationSettings
 
     given = GenerationSettings(
         steps=steps,

@@ -5,10 +5,10 @@ Run: ``python benchmarks/generation.py``, on a GPU
 
 The loop: diffusers' default call with one prompt, one image at a time, text encoded each time, each image saved; on a
 CPU in float32 as diffusers loads it, on a GPU in float16. Ours: the same number of steps and guidance through
-``biaslab.generation.GeneratedImages``, files and store included, with the model loaded before in both. Both make images
-of the same prompts with the same seeds; how far they are apart is printed as well. The share is that of the machine's
-own product of large matrices, in the same type and with as many threads, measured before ours and after it: what text,
-steps with both halves of the guidance, and decoding multiply, over the seconds that all of it took.
+``biaslab.generation.images.GeneratedImages``, files and store included, with the model loaded before in both. Both make
+images of the same prompts with the same seeds; how far they are apart is printed as well. The share is that of the
+machine's own product of large matrices, in the same type and with as many threads, measured before ours and after it:
+what text, steps with both halves of the guidance, and decoding multiply, over the seconds that all of it took.
 
 The model is mini-sd where it is installed. ``--arch`` builds another with random weights: ``mini`` (the architecture
 of mini-sd), ``sd1`` (Stable Diffusion 1.x), ``sdxl``, or ``small-sdxl`` (its parts, narrow). Both are timed after a
@@ -192,7 +192,7 @@ def loop(pipe, table: pd.DataFrame, given, folder: Path, seed: int, n: int) -> t
     """Return seconds an image of the released code's loop, and its images."""
     import torch
 
-    from biaslab.generation import image_seed
+    from biaslab.generation.generator import image_seed
 
     images, size = [], {"height": given.height or None, "width": given.width or None}
     start = time.perf_counter()
@@ -252,8 +252,10 @@ def main() -> None:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from biaslab.generation import GeneratedImages, GenerationSettings, load
+    from biaslab.generation.generator import load
+    from biaslab.generation.images import GeneratedImages
     from biaslab.generation.loading import quiet
+    from biaslab.generation.settings import GenerationSettings
     from biaslab.ground.errors import MissingInputError
     from biaslab.keep.store import Store
     from biaslab.models import registry

@@ -86,7 +86,7 @@ def clip_of(options: argparse.Namespace) -> tuple[ZeroShot, object, object]:
 
 
 def _place(name: str) -> tuple:
-    from biaslab.judging.zero_shot import _named
+    from biaslab.judging.plugins import _named
 
     return _named(name)[:2]
 

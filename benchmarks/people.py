@@ -19,7 +19,8 @@ import numpy as np
 from biaslab import lexicons
 from biaslab.judging import people
 from biaslab.judging.judge import Judge, JudgeSettings, load
-from biaslab.judging.zero_shot import GENDER_TEXTS, _named
+from biaslab.judging.plugins import _named
+from biaslab.judging.zero_shot import GENDER_TEXTS
 from biaslab_world.pairs import held_out_pairs
 
 

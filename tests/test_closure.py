@@ -303,9 +303,9 @@ def stages(tmp_path, monkeypatch):
     """Return name and key of every stage that a run of the embedded world computes, without computing any."""
     calibration = pytest.importorskip("biaslab_world.calibration", reason="needs biaslab-world")
     from biaslab.captions.neighbours import Encoder, embedding_stage
-    from biaslab.generation import GenerationSettings
     from biaslab.generation.generator import load
     from biaslab.generation.images import GeneratedImages
+    from biaslab.generation.settings import GenerationSettings
     from biaslab.judging import judge, people, skin_tone
     from biaslab.keep.store import Stage, Store
     from biaslab.pipeline import Pipeline, Settings

@@ -10,8 +10,9 @@ import huggingface_hub
 import pytest
 
 from biaslab.captions.neighbours import Encoder
-from biaslab.generation import GenerationSettings, load
+from biaslab.generation.generator import load
 from biaslab.generation.loading import pipeline_class
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground import reading
 from biaslab.ground.errors import BiaslabError, ParameterError, loading
 from biaslab.judging import blip, faces

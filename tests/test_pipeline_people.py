@@ -12,8 +12,8 @@ from PIL import Image
 
 pytest.importorskip("torch", reason="judging needs the extra 'models'")
 
-from biaslab.generation import GenerationSettings
 from biaslab.generation.generator import Generator
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError, ParameterError, RunError, UnknownNameError
 from biaslab.papers import paired
 from biaslab.papers.paired import measure

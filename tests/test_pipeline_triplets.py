@@ -7,7 +7,8 @@ import pytest
 
 from biaslab import published
 from biaslab.attribution.images import AttendedImages
-from biaslab.generation import GeneratedImages, image_seed
+from biaslab.generation.generator import image_seed
+from biaslab.generation.images import GeneratedImages
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.papers import triplets

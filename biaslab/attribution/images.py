@@ -14,8 +14,8 @@ import pandas as pd
 from biaslab.attribution.attention import capture, check
 from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
 from biaslab.attribution.words import columns
-from biaslab.generation import GeneratedImages, Generator
-from biaslab.generation.generator import Follow, Watch, unwatched
+from biaslab.generation.generator import Follow, Generator, Watch, unwatched
+from biaslab.generation.images import GeneratedImages
 from biaslab.models.images import Unreadable
 
 

@@ -66,17 +66,21 @@ class Family:
     """Further arguments of the pipeline."""
     dtype: str = "bfloat16"
     """Numbers of the network on a GPU."""
+    # Its own size in pixels, where it is known; and what height and width must be multiples of.
     height: int = 0
-    """Its own height of images in pixels; 0 where it is not known."""
     width: int = 0
     multiple: int = _ROUND
-    """What height and width in pixels must be multiples of."""
     scale: int = 8
     """Pixels of the image for one of the latents, in each direction."""
     channels: int = 0
     """Channels of latents."""
     sized: bool = True
     """Whether the pipeline is told height and width."""
+
+    @property
+    def kind(self) -> str:
+        """What it is called in messages."""
+        return f"{self.pipeline} ({self.variant})" if self.variant else self.pipeline
 
     def guides(self, settings: GenerationSettings) -> bool:
         """Return whether images are guided, by what settings ask for or by the model's own scale."""
@@ -120,20 +124,20 @@ class Family:
     def check(self, settings: GenerationSettings, name: str) -> None:
         """Raise ParameterError where a setting has no effect on the model ``name``, or it cannot do what is asked."""
         scale, negative = settings.guidance_scale, settings.negative_prompt
-        kind = f"{self.pipeline} ({self.variant})" if self.variant else self.pipeline
+        what = f"but {name} is a {self.kind}"
         if scale is not None and scale > self.unguided and not self.argument:
             raise ParameterError(
-                f"guidance_scale is {scale:g}, but {name} is a {kind}, whose images no guidance changes. Leave "
-                "guidance_scale empty (null)."
+                f"guidance_scale is {scale:g}, {what}, whose images no guidance changes. Leave guidance_scale empty "
+                "(null)."
             )
         if settings.steps is not None and self.steps is None:
             raise ParameterError(
-                f"steps is {settings.steps}, but {name} is a {kind}, which is told none. Leave steps empty (null)."
+                f"steps is {settings.steps}, {what}, which is told none. Leave steps empty (null)."
             )
         if negative and not self.negative:
             raise ParameterError(
-                f"negative_prompt is {negative!r}, but {name} is a {kind}, which takes none: its guidance is part of "
-                "the network. Leave negative_prompt empty."
+                f"negative_prompt is {negative!r}, {what}, which takes none: its guidance is part of the network. "
+                "Leave negative_prompt empty."
             )
         if negative and not self.guides(settings):
             own = (
@@ -158,8 +162,7 @@ class Family:
             f"{self.text_length} tokens of text" if self.text_length else "",
             f"{self.dtype} on a GPU" if settings.dtype == "auto" else settings.dtype,
         ]
-        kind = f"{self.pipeline} ({self.variant})" if self.variant else self.pipeline
-        return f"{kind}: {', '.join(filter(None, told))}"
+        return f"{self.kind}: {', '.join(filter(None, told))}"
 
     def encode(self, pipe, text: str, device) -> dict[str, Any]:
         """Return an encoded text by part, each of batch size 1."""
@@ -185,7 +188,12 @@ class Family:
 
         given = {}
         for part in self.parts:
-            rows = [one[part] if part in one else _all_words(one[self.parts[0]]) for one in encoded]
+            # A mask that is not there is of a text that is all words.
+            texts = [one[self.parts[0]] for one in encoded]
+            rows = [
+                one[part] if part in one else text.new_ones(text.shape[:2], dtype=int)
+                for one, text in zip(encoded, texts, strict=True)
+            ]
             if isinstance(rows[0], list):
                 given[before + part] = [value.float() for row in rows for value in row]
                 continue
@@ -255,11 +263,6 @@ def _shared(pipeline: type) -> dict[str, Any]:
     }
 
 
-def _all_words(encoded):
-    """Return the mask of a text that is all words."""
-    return encoded.new_ones(encoded.shape[:2], dtype=int)
-
-
 def _padded(row, longest: int):
     """Return a row of tokens ``(1, tokens, …)`` with zeros at its end."""
     import torch
@@ -287,30 +290,19 @@ def of_pipe(pipe, name: str = "") -> Family:
 
 
 def of_files(repository: Repository, name: str) -> Family:
-    """Return the family of a pipeline, called ``name``, of which only configurations are read, and fetched.
-
-    Its class is one that diffusers has (:func:`biaslab.generation.loading.pipeline_class`). Raises ParameterError where
-    one cannot be read.
-    """
+    """Return the family of a pipeline, called ``name``, of a class that diffusers has: only configurations are read."""
     import diffusers
 
-    index = repository.json("model_index.json")
-    configs = {"index": index}
-    for part in ("unet", "transformer", "vae", "scheduler"):
-        file = f"{part}/scheduler_config.json" if part == "scheduler" else f"{part}/config.json"
-        if file in repository.files:
-            configs[part] = repository.json(file)
-    return of(getattr(diffusers, index["_class_name"]), configs, name)
+    files = {part: f"{part}/config.json" for part in ("unet", "transformer", "vae")}
+    files |= {"index": "model_index.json", "scheduler": "scheduler/scheduler_config.json"}
+    configs = {part: repository.json(file) for part, file in files.items() if file in repository.files}
+    return of(getattr(diffusers, configs["index"]["_class_name"]), configs, name)
 
 
 def of(pipeline: type, configs: Mapping[str, Mapping], name: str = "") -> Family:
-    """Return the family of a pipeline.
+    """Return the family of a pipeline of some class, by the configurations of its parts, and as ``index`` its own.
 
-    Args:
-        pipeline: Its class.
-        configs: The configurations of its parts, ``unet``, ``transformer``, ``vae`` and ``scheduler`` as far as there
-            are; and as ``index`` its own.
-        name: What the model is called, by which some variants are known.
+    ``name`` is what the model is called, by which some variants are known.
     """
     entry = dict(table().get(pipeline.__name__, {}))
     for variant, told in entry.pop("variants", {}).items():
@@ -358,14 +350,12 @@ def _shape(entry: dict[str, Any], configs: Mapping[str, Mapping], own: Mapping[s
 
 def _fits(configs: Mapping[str, Mapping], when: Mapping[str, Any], named: str, name: str) -> bool:
     """Return whether a model is a variant."""
-    for where, value in when.items():
-        part, _, key = where.partition(".")
-        told = configs.get(part, {}).get(key)
-        if not (told if value == "any" else told == value):
-            break
-    else:
-        if when:
-            return True
+    told = (
+        (configs.get(where.partition(".")[0], {}).get(where.partition(".")[2]), v)
+        for where, v in when.items()
+    )
+    if when and all(value if wanted == "any" else value == wanted for value, wanted in told):
+        return True
     last = re.split(r"[/\\]", name.partition("@")[0].rstrip("/\\"))[-1]
     return bool(named) and re.search(named, last, re.IGNORECASE) is not None
 
@@ -434,7 +424,7 @@ def in_float32(network) -> Iterator[None]:
 def finite_decoding(pipe, check: Callable) -> Iterator[None]:
     """Let a pipeline that decodes by itself decode a batch once more in float32 where its images are not finite.
 
-    ``check`` is called with what is decoded, before the pipeline cuts off what is beyond white and black.
+    ``check`` is called with what is decoded.
     """
     import torch
 
@@ -508,8 +498,7 @@ def is_quantised(network) -> bool:
 def planar_norms(network) -> None:
     """Let norms of groups of few channels see images channel by channel, and give them back pixel by pixel.
 
-    On a CPU, torch goes through each pixel's channels of a group in vectors of 16: with fewer, one number at a time in
-    bfloat16, which takes up to three times as long as turning the image there and back.
+    With fewer than 16, torch on a CPU takes one number at a time in bfloat16, which is up to three times as slow.
     """
     import torch
 

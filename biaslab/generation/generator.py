@@ -1,10 +1,9 @@
 """Images of prompts: text encoded once, batches across prompts, each image's noise its own.
 
 An image's noise depends on run seed, prompt (or the noise_id that several prompts have in common) and index alone:
-:func:`image_seed` seeds a generator on the CPU for each image, which draws its first latents and whatever its scheduler
-draws later. Noise is therefore the same, bit by bit, in every batch and on every device. Pixels are the same, byte by
-byte, for the same batches on the same machine; in other batches, sums of floating-point numbers may be taken in another
-order, which moves pixels by a level or two of 255 in float32.
+:func:`image_seed` seeds a generator on the CPU for each image. Noise is therefore the same, bit by bit, in every batch
+and on every device. Pixels are the same, byte by byte, for the same batches on the same machine; in other batches they
+may move by a level or two of 255 in float32.
 """
 
 from __future__ import annotations
@@ -28,12 +27,13 @@ from biaslab.generation.families import Family
 from biaslab.generation.settings import GenerationSettings
 from biaslab.ground import adapters, errors, finite, processor
 from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.ground.pictures import Unreadable
+from biaslab.judging.loaded import device as find_device
+from biaslab.judging.words import BLOCKED
 from biaslab.models import repositories
 
 if TYPE_CHECKING:
     import torch
-
-    from biaslab.models.images import Unreadable
 
 _log = logging.getLogger(__name__)
 # Images at a time, at most.
@@ -85,12 +85,10 @@ def image_seed(seed: int, prompt_id: str, index: int) -> int:
 def load(
     model: str, settings: GenerationSettings, *, device: str = "auto", offload: str = "none"
 ) -> Generator:
-    """Load a model, ready to generate: a folder with a diffusers pipeline, its name on the hub, or a brought one.
-
-    Or a checkpoint in one file, and each of them with LoRAs (:mod:`biaslab.ground.adapters`).
+    """Load a model, ready to generate: a diffusers pipeline or a checkpoint in one file, also with LoRAs on it.
 
     Args:
-        model: Its name.
+        model: Its name, as for :func:`biaslab.models.checkpoints.find`.
         settings: How it is to generate.
         device: ``cpu``, ``cuda``, … or ``auto``: a GPU where there is one.
         offload: As the setting ``compute.offload``.
@@ -99,8 +97,6 @@ def load(
     MissingInputError: The package that brings the model has lost its weights.
     """
     import torch
-
-    from biaslab.judging.loaded import device as find_device
 
     where = find_device(device)
     on_cpu = where.type == "cpu"
@@ -143,9 +139,8 @@ def check_offload(offload: str, device: str) -> None:
         device = processor.accelerator()
     if offload != "none" and device == "cpu":
         raise ParameterError(
-            f"compute.offload is {offload!r}, which keeps in the CPU's memory what a GPU does not need at the moment; "
-            "but models run on the CPU here, so it has no effect. Set compute.offload to none, or compute.device to a "
-            "GPU."
+            f"compute.offload is {offload!r}, but models run on the CPU here, so it has no effect. Set compute.offload "
+            "to none, or compute.device to a GPU."
         )
 
 
@@ -190,10 +185,7 @@ class Generator:
         return self._batch_size
 
     def changed(self, settings: GenerationSettings) -> Generator | None:
-        """Return one that shares this one's pipeline, for other sizes, steps, guidance or a negative prompt.
-
-        None where what is asked for takes another pipeline.
-        """
+        """Return one that shares this one's pipeline, for other settings; None where these take another pipeline."""
         free = ("steps", "guidance_scale", "negative_prompt", "height", "width", "aspect", "batch_size")
         mine, theirs = (s.model_dump(exclude={*free, "dtype"}) for s in (self.settings, settings))
         if mine != theirs or settings.dtype not in ("auto", self.settings.dtype):
@@ -213,10 +205,7 @@ class Generator:
         self.settings = self.family.completed(settings)
 
     def check_effect(self) -> None:
-        """Check that guidance changes images, where it is asked for and the table does not know the pipeline.
-
-        Raises ParameterError: It does not.
-        """
+        """Raise ParameterError where guidance changes no image of a pipeline that the table does not know."""
         if self.family.denoiser or self._guidance is None or self._guidance <= self.family.unguided:
             return
         other = copy.copy(self)
@@ -348,10 +337,7 @@ class Generator:
         return self.family.negative and self.family.guides(self.settings)
 
     def check(self, prompts: Sequence[str]) -> None:
-        """Check that the model can read every prompt, and the negative one.
-
-        Raises ParameterError: Its tokenizer has no token for a word; the message names the words.
-        """
+        """Raise ParameterError, with the words, where the tokenizer has no token for a word of a prompt."""
         texts.check_words(self._folder, [*prompts, self.settings.negative_prompt], self.model)
 
     def tokens_cut(self, prompts: Sequence[str]) -> np.ndarray:
@@ -376,8 +362,7 @@ class Generator:
             seed: Seed of the run.
             watch: Returns the context that a batch is generated in. It sees the error of a batch that did not fit in
                 memory, which is tried again in parts. What it gives, if anything, is called after each step with
-                latents ``(images, channels, height, width)``, of a pipeline of no known family as it has them; never
-                where a pipeline takes no ``callback_on_step_end``.
+                latents ``(images, channels, height, width)``, of a pipeline of no known family as it has them.
 
         Returns:
             ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.models.images.Unreadable` with the reason
@@ -473,9 +458,6 @@ class Generator:
         self, prompts: list[str], seeds: list[int], steps: int = 0, follow: Follow | None = None
     ) -> list:
         import torch
-
-        from biaslab.judging.words import BLOCKED
-        from biaslab.models.images import Unreadable
 
         with torch.no_grad(), loading.quiet(), self._own_noise_only():
             if self.family.denoiser:

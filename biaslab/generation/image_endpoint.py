@@ -33,17 +33,12 @@ class EndpointImages(MadeImages):
     """``n_images`` images of each prompt as a source; :meth:`complete` buys those that were not bought before.
 
     An image is kept by URL, model, what is asked of it (size, quality, style, options), prompt_id, text, index and
-    seed: another seed asks for other images of the same prompts, and no endpoint is sent one. A store's share plays no
-    part: whichever process comes first buys for all. A refusal reads as ``blocked``, as by a model's safety checker.
-
-    The table has an outcome (one of :data:`biaslab.net.images.OUTCOMES`), and, empty where the endpoint said nothing,
-    revised_prompt (what it says it drew instead), request_id, time (of the reply, UTC) and detail (more about another
-    outcome than ``ok``).
+    seed: another seed asks for other images of the same prompts, and no endpoint is sent one. A refusal reads as
+    ``blocked``, as by a model's safety checker. The table has an outcome (one of :data:`biaslab.net.images.OUTCOMES`),
+    and, empty where the endpoint said nothing, revised_prompt, request_id, time (of the reply, UTC) and detail.
 
     Args:
-        prompts: Columns prompt_id (unique texts), text and n_images (0 or more); others are passed over.
-
-    Raises InputError: The prompts lack a column or hold values that do not fit.
+        prompts: Columns prompt_id (unique texts), text and n_images (0 or more); InputError where they do not fit.
     """
 
     def __init__(self, prompts: pd.DataFrame, settings: EndpointSettings, *, seed: int, store: Store) -> None:

@@ -24,13 +24,13 @@ import numpy as np
 from biaslab.generation import generator, latents
 from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError
+from biaslab.ground.pictures import Unreadable, decode
+from biaslab.judging.words import BLOCKED
+from biaslab.keep.store import Store, explaining, locked, replace
 from biaslab.models import checkpoints
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from biaslab.keep.store import Store
-    from biaslab.models.images import Unreadable
 
 _log = logging.getLogger(__name__)
 OK = "ok"
@@ -71,19 +71,18 @@ class MadeImages:
 class GeneratedImages(MadeImages):
     """``n_images`` generated images of each prompt; what was generated before is found again.
 
-    The result is kept by model, weights, settings (but for batch size and compiling, which change nothing that
-    matters), seed and prompts. Types and batch sizes that were found stay in ``made.json`` of the stage's folder, for
-    when a stopped run goes on. The table has an outcome ``blocked`` (by the model's safety checker) and tokens_cut
-    (tokens at the prompt's end that no text encoder reads).
+    The result is kept by model, weights, settings (but for batch size and compiling), seed and prompts. Types and batch
+    sizes that were found stay in ``made.json`` of the stage's folder, for when a stopped run goes on. The table has an
+    outcome ``blocked`` (by the model's safety checker) and tokens_cut (tokens at the prompt's end that no text encoder
+    reads).
 
     Args:
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more), and where prompts share noise
-            noise_id, which stands in for prompt_id there; others are passed over. Of those that share noise latents
-            are kept, too.
-        load: What loads the model once an image must be generated, as :func:`biaslab.generation.load` does.
+            noise_id, which stands in for prompt_id there. Of those that share noise latents are kept, too.
+        load: What loads the model once an image must be generated, as :func:`biaslab.generation.generator.load` does.
 
     Raises InputError: The prompts lack a column or hold values that do not fit. ParameterError: The model is unknown.
-    MissingInputError: The embedded model is not in this installation.
+    MissingInputError: The package that brings it has lost its weights.
     """
 
     # What a result depends on beside what every generated image does.
@@ -103,10 +102,8 @@ class GeneratedImages(MadeImages):
         self._units = units = units_of(prompts)
         self._shard_rows = _shard_rows(units)
         where = checkpoints.find(model)
-        whole = (
-            where.adapters or where.none or checkpoints.is_file(where.base) or not os.path.isdir(where.base)
-        )
-        self.name = checkpoints.label(model) if whole else Path(where.base).name
+        is_folder = os.path.isdir(where.base) and not (where.adapters or where.none)
+        self.name = Path(where.base).name if is_folder else checkpoints.label(model)
         self._settings, self._seed, self._load = settings, seed, partial(load, model, device=device)
         inputs = settings.look | {
             "model": self.name,
@@ -175,9 +172,6 @@ class GeneratedImages(MadeImages):
         return [latents.unpacked(self._row(place)) for place in self._found(image_ids)]
 
     def _image(self, place: int) -> np.ndarray | Unreadable:
-        from biaslab.judging.words import BLOCKED
-        from biaslab.models.images import Unreadable, decode
-
         # Images that were withheld have no file.
         file = self._row(place)["file"]
         return decode(file) if isinstance(file, bytes) else Unreadable(BLOCKED)
@@ -228,8 +222,6 @@ class GeneratedImages(MadeImages):
     @cached_property
     def _generator(self) -> generator.Generator:
         """The model, loaded with what an earlier run or another worker found for it, after a look at every prompt."""
-        from biaslab.keep.store import locked
-
         if said := self._written_down():
             return self._loaded(said)
         # The first of several workers finds it for all: of other types and batches come other roundings.
@@ -256,11 +248,8 @@ class GeneratedImages(MadeImages):
             return {}
 
     def _write_down(self, loaded: generator.Generator) -> None:
-        from biaslab.keep.store import explaining
-        from biaslab.keep.store import replace as put
-
         with explaining(self._note):
-            put(self._note, (json.dumps(loaded.description(), indent=1) + "\n").encode())
+            replace(self._note, (json.dumps(loaded.description(), indent=1) + "\n").encode())
 
 
 _TYPES = {"image_id": object, "prompt_id": object, "index": "int64", "seed": "int64"}
@@ -270,10 +259,9 @@ _TYPES |= {"outcome": object, "tokens_cut": "int64"}
 def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return one row per image: prompt_id, text, index_; prompts in their order, images of each in theirs.
 
-    Prompts may share noise: with a column noise_id, which the rows then have too, an image's noise depends on that and
-    not on its prompt_id. Of neighbours with one noise_id, the images of an index stand side by side.
-
-    Raises InputError: A column is missing or holds values that do not fit.
+    With a column noise_id, which the rows then have too, an image's noise depends on that and not on its prompt_id. Of
+    neighbours with one noise_id, the images of an index stand side by side. Raises InputError where a column is missing
+    or holds values that do not fit.
     """
     import pandas as pd
 

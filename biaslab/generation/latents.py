@@ -1,9 +1,4 @@
-"""Latents of images that share noise: the last of each is kept, of all steps how alike they were.
-
-A step's latents are as large as a small image: of 50 steps they would be larger than all else that is kept of an image.
-What they are wanted for is how far the images of a triplet have parted, so that is computed while they are made. The
-last ones, an eighth of the image's numbers or less, are kept in half precision, to be compared with any other image's.
-"""
+"""Latents of images that share noise: the last of each is kept, in half precision, of all steps how alike they were."""
 
 from __future__ import annotations
 

@@ -18,8 +18,7 @@ _BEHIND = re.compile(r"\.(lora_(A|B|E|magnitude)|lokr_|alpha$).*")
 def put_on(pipe, adapters: Sequence[tuple[Path, Adapter]], name: str) -> None:
     """Put LoRAs on a pipeline that is on the CPU, each with its weight; ``name`` is the pipeline's for messages.
 
-    Raises ParameterError: The pipeline takes none, or one has tensors that match nothing, is for another model, or
-    changes no weight.
+    Raises ParameterError: The pipeline takes none, or one has tensors that match nothing, or changes no weight.
     """
     if not adapters:
         return
@@ -98,7 +97,7 @@ def _check_layers(layers: set[str], there: Collection[str], name: str) -> None:
 
 @contextlib.contextmanager
 def _any_peft() -> Iterator[None]:
-    """Let transformers take the release of peft that is here."""
+    # transformers asks for a later release of peft than diffusers needs; what was put where is looked at here.
     from transformers.integrations import peft
 
     check = getattr(peft, "check_peft_version", None)

@@ -34,21 +34,17 @@ ENDPOINT = "endpoint:"
 
 
 class Ready(NamedTuple):
-    """A model that is loaded."""
+    """A model that is loaded, and how many denoising steps an image takes (0: none), which ``take`` changes."""
 
     generate: Callable[..., ImageSource]
-    """As :meth:`ImageModel.generate`."""
     steps: int = 0
-    """How many denoising steps an image takes; 0 where it is made in none."""
     take: Callable[[int], None] | None = None
-    """Lets each further image take so many steps."""
     name: str = ""
     loaded: Generator | None = None
-    """What was loaded, and under which name."""
 
 
 class ImageModel:
-    """What makes images; opening one, and checking what it can do, loads nothing."""
+    """What makes images; opening one, and checking what it can do, loads nothing. Checks raise ParameterError."""
 
     label: str
     """What tables call it."""
@@ -64,10 +60,7 @@ class ImageModel:
     """Whether it draws what is true of captions: its images are drawn when they are read, and are no model's."""
 
     def look_up(self) -> list[Located]:
-        """Return its files, without reading or fetching its weights: its own, then what else it is made of.
-
-        Raises ParameterError, MissingInputError: They are not to be had, as far as can be known from here.
-        """
+        """Return its files, without reading or fetching its weights: its own, then what else it is made of."""
         return []
 
     def in_words(self) -> str:
@@ -75,33 +68,24 @@ class ImageModel:
         return ""
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
-        """Look up what it needs for prompts of these occupations; what ``n_images`` cost is for messages.
-
-        Raises ParameterError, UnknownNameError: It is not there, or cannot do what is asked.
-        """
+        """Look up what it needs for prompts of these occupations; what ``n_images`` cost is for messages."""
 
     def own(self) -> dict[str, object]:
         """Return the settings that are its own where none are given, as far as is known; None where it has none."""
         return {}
 
     def check_texts(self, prompts: Iterable[str]) -> None:
-        """Look whether it knows the words of prompts, as far as can be known.
-
-        Raises ParameterError: It does not know a word.
-        """
+        """Look whether it knows the words of prompts, as far as can be known."""
 
     def check_attention(self) -> None:
-        """Look whether where its images attend to words could be kept, as far as can be known.
-
-        Raises ParameterError: It could not.
-        """
+        """Look whether where its images attend to words could be kept, as far as can be known."""
 
     def compare_prompts(self, pairs: pd.DataFrame, *, store: Store, progress: bool = True) -> pd.DataFrame:
         """Return how alike pairs of texts are as it reads them (:func:`biaslab.generation.spaces.compare_prompts`)."""
         return spaces.none(pairs, spaces.OF_PROMPTS, f"{self.label} does not show how it reads a text")
 
     def load(self) -> Generator:
-        """Return what makes its images, loaded. Raises ParameterError: It is none of diffusers, or cannot be loaded."""
+        """Return what makes its images, loaded; a ParameterError where it is none of diffusers."""
         raise ParameterError(f"{self.label} is no pipeline of diffusers, so that it cannot be loaded here.")
 
     def generate(
@@ -125,16 +109,11 @@ class ImageModel:
         """Return :meth:`generate` with the model loaded, so that the time it takes is that of images.
 
         ``held`` is what this has returned before, perhaps of another model: of the same, nothing is loaded again.
-
-        Raises ParameterError: The model cannot be loaded.
         """
         return Ready(self.generate)
 
     def n_there(self, prompts: pd.DataFrame, **run: Any) -> int:
-        """Return how many of the images that :meth:`generate` would return the store has.
-
-        Raises RunError: What was bought is not known.
-        """
+        """Return how many of the images that :meth:`generate` would return the store has."""
         return 0
 
     @property
@@ -160,8 +139,7 @@ def open_model(
         name: A folder or the hub name of a diffusers pipeline, or a checkpoint in one file, also with LoRAs on it
             (:mod:`biaslab.ground.adapters`); ``endpoint:NAME``; or what an installed package brings.
         corpus: Opens the captions, for what draws what is true of them.
-        of: What prompts ask for: ``captions``, ``people``, ``dalleval`` or ``triplets``. A name that a package brings
-            may stand for a model of its own for each.
+        of: What prompts ask for: ``captions``, ``people``, ``dalleval`` or ``triplets``.
         design: What is shown for DALL-Eval's prompts, by what draws it.
 
     Raises ParameterError: The settings do not say where an endpoint is.
@@ -218,10 +196,7 @@ class DiffusersModel(ImageModel):
         return families.of_files(parts, adapters.split(self._name).base)
 
     def look_up(self) -> list[Located]:
-        """Look for a pipeline with safetensors for all its parts, and for what its name puts on it.
-
-        What it cannot do, or what has no effect on it, is refused.
-        """
+        """Look for a pipeline with safetensors for all its parts; what has no effect on it is refused."""
         self._family.check(self._settings, self.label)
         return self._found.located
 
@@ -257,7 +232,7 @@ class DiffusersModel(ImageModel):
         return self._load(self._name, self._settings, device=self._device)
 
     def generate(self, prompts: pd.DataFrame, *, progress: bool = True, **run) -> GeneratedImages:
-        """Generate images, as ``kept_as`` or :class:`biaslab.generation.GeneratedImages`."""
+        """Generate images, as ``kept_as`` or :class:`biaslab.generation.images.GeneratedImages`."""
         return self._images(prompts, **run).complete(progress=progress)
 
     def _images(self, prompts: pd.DataFrame, *, kept_as: type | None = None, **run) -> GeneratedImages:
@@ -284,20 +259,14 @@ class DiffusersModel(ImageModel):
     @property
     def alike(self) -> tuple:
         """Name and settings; how strong guidance is takes no time, but whether there is any."""
-        scale = self._settings.guidance_scale
-        guided = (
-            self._settings
-            if scale is None
-            else self._settings.changed(guidance_scale=7.5 if scale > 1 else 1)
-        )
-        return (self._name, repr(guided))
+        settings, scale = self._settings, self._settings.guidance_scale
+        if scale is not None:
+            settings = settings.changed(guidance_scale=7.5 if scale > 1 else 1)
+        return (self._name, repr(settings))
 
 
 class EndpointModel(ImageModel):
-    """A model behind an OpenAI-compatible images endpoint; an image costs ``price``, where that is known.
-
-    ``cost_limit`` is what may be spent on it, over all runs with a store.
-    """
+    """A model behind an OpenAI-compatible images endpoint."""
 
     def __init__(self, name: str, settings: EndpointSettings, *, pictures: str = "") -> None:
         self.label, self.digest = name.removeprefix(ENDPOINT), name

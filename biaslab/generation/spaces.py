@@ -45,8 +45,7 @@ def compare_prompts(
 
     Args:
         pairs: Columns first and second: texts.
-        model, settings, device: As for :func:`biaslab.generation.load`.
-        load: As for :class:`~biaslab.generation.GeneratedImages`.
+        model, settings, device, load: As for :class:`biaslab.generation.images.GeneratedImages`.
 
     Returns:
         Columns first, second, metric, value (cosine, -1 to 1) and reason (why there is none). ``t`` is of all tokens as
@@ -113,15 +112,13 @@ def _read(made_by: generator.Generator, pairs: pd.DataFrame) -> pd.DataFrame:
     tokens, said = np.stack([one.tokens for one in received]), texts.are_words(made_by.pipe, prompts)
     pooled = None if received[0].pooled is None else np.stack([one.pooled for one in received])
     words = None if said is None else word_mean(tokens, said)
+    parts = []
     read = zip(OF_PROMPTS, (tokens, pooled, words), ("", NO_POOLED, NO_WORDS), strict=True)
-    return pd.concat(
-        [
-            _rows(pairs, metric, np.nan, without)
-            if vectors is None
-            else _rows(pairs, metric, cosines(vectors[first], vectors[second]))
-            for metric, vectors, without in read
-        ]
-    )
+    for metric, vectors, without in read:
+        known = vectors is not None
+        value = cosines(vectors[first], vectors[second]) if known else np.nan
+        parts.append(_rows(pairs, metric, value, "" if known else without))
+    return pd.concat(parts)
 
 
 def _compared_latents(images: GeneratedImages, pairs: pd.DataFrame) -> pd.DataFrame:

@@ -32,9 +32,9 @@ def _there(pipe) -> dict[str, object]:
 
 
 def check_lengths(pipe, name: str) -> None:
-    """Check that the tokenizers of a loaded pipeline, called ``name``, read a number of tokens that a text can have.
+    """Raise ParameterError where a tokenizer of a loaded pipeline reads no number of tokens that a text can have.
 
-    Raises ParameterError: One reads none; or texts are padded to what it reads, which is more than fits in memory.
+    Or where texts are padded to what it reads, which is more than fits in memory.
     """
     there = _there(pipe)
     for part, longest in _of_t5(pipe, [(part, one.model_max_length) for part, one in there.items()]):
@@ -47,10 +47,7 @@ def check_lengths(pipe, name: str) -> None:
 
 
 def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
-    """Check that the tokenizers in a pipeline's folder, of which nothing else is loaded, know every word.
-
-    Raises ParameterError: A tokenizer of whole words does not know some; the message names them.
-    """
+    """Raise ParameterError, with the words, where a tokenizer in a pipeline's folder does not know some."""
     texts, unknown = list(dict.fromkeys(texts)), {}
     for part in _PARTS:
         file = Path(folder) / part / "tokenizer.json"
@@ -70,8 +67,7 @@ def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
         words = ", ".join(repr(w) for w in list(unknown)[:12]) + (", …" if len(unknown) > 12 else "")
         raise ParameterError(
             f"{name} does not know {len(unknown)} of the prompts' words: {words} (for example in "
-            f"{next(iter(unknown.values()))[:200]!r}). It has a token for each word that it was trained with and no "
-            "other; leave these prompts out, or use a model that spells words."
+            f"{next(iter(unknown.values()))[:200]!r}). Leave these prompts out, or use a model that spells words."
         )
 
 
@@ -91,10 +87,7 @@ def _of_t5(pipe, found: list[tuple]) -> list[tuple]:
 
 
 def tokenized(pipe, part: tuple[str, ...], length: int, texts: Sequence[str], **asked: bool) -> Iterator:
-    """Yield what each tokenizer of a part that has an encoder makes of texts, padded and cut to ``length`` tokens.
-
-    Without its encoder, a part's columns hold zeros.
-    """
+    """Yield what each tokenizer of a part that has an encoder makes of texts, padded and cut to ``length`` tokens."""
     for name in part:
         tokenizer, encoder = (
             getattr(pipe, n, None) for n in (name, name.replace("tokenizer", "text_encoder"))
@@ -105,10 +98,7 @@ def tokenized(pipe, part: tuple[str, ...], length: int, texts: Sequence[str], **
 
 
 def are_words(pipe, texts: Sequence[str]) -> np.ndarray | None:
-    """Return which columns of texts are of words, ``bool (texts, columns)``: not the beginning, the end or padding.
-
-    None where that is not known of the pipeline's kind.
-    """
+    """Return which columns of texts are of words, ``bool (texts, columns)``; None where that is not known."""
     if not families.of_pipe(pipe).columns:
         return None
     found = []

@@ -15,6 +15,7 @@ from biaslab.ground import finite
 from biaslab.ground.errors import MissingInputError, ParameterError, loading
 from biaslab.judging import loaded
 from biaslab.judging.loaded import Pixels
+from biaslab.models import safety
 
 FAIRFACE = "fairface:"
 # Where the weights are to be had.

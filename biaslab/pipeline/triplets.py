@@ -11,7 +11,8 @@ import pandas as pd
 
 from biaslab.attribution.images import AttendedImages
 from biaslab.captions.corpus import open_corpus
-from biaslab.generation import GeneratedImages, spaces
+from biaslab.generation import spaces
+from biaslab.generation.images import GeneratedImages
 from biaslab.ground import shared
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.judging import instances, similarity

@@ -5,7 +5,9 @@ import pandas as pd
 import pytest
 
 from biaslab.attribution.images import AttendedImages, generate_with_attention
-from biaslab.generation import GeneratedImages, GenerationSettings, load
+from biaslab.generation.generator import load
+from biaslab.generation.images import GeneratedImages
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError
 from biaslab.keep.store import Store
 

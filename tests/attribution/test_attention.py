@@ -10,7 +10,8 @@ from biaslab.attribution.attention import Part, capture, check
 from biaslab.attribution.images import generate_with_attention
 from biaslab.attribution.maps import word_maps, word_masks
 from biaslab.attribution.words import Columns, columns
-from biaslab.generation import GenerationSettings, load
+from biaslab.generation.generator import load
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import ParameterError, RunError
 
 TEXTS = ["a photo of a nurse", "a photo of the face of a pilot", "the nurse"]

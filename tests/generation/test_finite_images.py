@@ -6,7 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.generation import GeneratedImages, GenerationSettings, families, load
+from biaslab.generation import families
+from biaslab.generation.generator import load
+from biaslab.generation.images import GeneratedImages
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import RunError
 from biaslab.keep.store import Store
 

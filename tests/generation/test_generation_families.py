@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import tiny_pipelines as tiny
 
-from biaslab.generation import GenerationSettings, families, image_seed, load
+from biaslab.generation import families
+from biaslab.generation.generator import image_seed, load
 from biaslab.generation.loading import quiet
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import ParameterError
 
 PROMPTS = ["a photo of the face of a nurse", "a photo of a pilot", "a photo of the face of a nurse"]

@@ -6,8 +6,9 @@ import logging
 import numpy as np
 import pytest
 
-from biaslab.generation import GenerationSettings, generator, image_seed, load
-from biaslab.generation.generator import fitting
+from biaslab.generation import generator
+from biaslab.generation.generator import fitting, image_seed, load
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.models.images import Unreadable
 

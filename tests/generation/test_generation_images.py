@@ -11,7 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.generation import GeneratedImages, GenerationSettings, generator, image_seed
+from biaslab.generation import generator
+from biaslab.generation.generator import image_seed
+from biaslab.generation.images import GeneratedImages
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable

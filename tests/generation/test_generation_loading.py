@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from biaslab.generation import GenerationSettings, load, loading
+from biaslab.generation import loading
+from biaslab.generation.generator import load
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import ParameterError
 
 

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import cosine as cosine_distance
 
-from biaslab.generation import GeneratedImages, GenerationSettings, families, generator, spaces, texts
-from biaslab.generation.images import noise_keys, units_of
+from biaslab.generation import families, generator, spaces, texts
+from biaslab.generation.images import GeneratedImages, noise_keys, units_of
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError
 from biaslab.keep.store import Store
 

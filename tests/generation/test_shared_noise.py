@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.generation import GeneratedImages, GenerationSettings, generator, image_seed
-from biaslab.generation.images import noise_keys, units_of
+from biaslab.generation import generator
+from biaslab.generation.generator import image_seed
+from biaslab.generation.images import GeneratedImages, noise_keys, units_of
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError
 from biaslab.keep.store import Store, _rows_digest
 

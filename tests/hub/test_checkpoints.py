@@ -11,8 +11,10 @@ import pytest
 import tiny_checkpoints as tiny
 from safetensors.numpy import load_file, save_file
 
-from biaslab.generation import GenerationSettings, generator, load, loading
+from biaslab.generation import generator, loading
+from biaslab.generation.generator import load
 from biaslab.generation.models import DiffusersModel
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground import adapters
 from biaslab.ground.errors import ParameterError
 from biaslab.keep.store import Store

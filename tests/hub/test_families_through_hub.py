@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import tiny_pipelines
 
-from biaslab.generation import GenerationSettings, image_seed, load
+from biaslab.generation.generator import image_seed, load
 from biaslab.generation.loading import quiet
 from biaslab.generation.models import DiffusersModel
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import ParameterError
 
 # What is built under a name; steps, guidance and its argument that its makers give, and how diffusers is asked for it.

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from biaslab.generation import GenerationSettings, load, loading
+from biaslab.generation import loading
+from biaslab.generation.generator import load
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import ParameterError
 from biaslab.judging import lookup, zero_shot
 from biaslab.models import hub as hub_names

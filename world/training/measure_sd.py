@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslab import generation, lexicons, stats
+from biaslab import lexicons, stats
+from biaslab.generation.generator import load
+from biaslab.generation.settings import GenerationSettings
 from biaslab_world import captions, pairs, world
 from biaslab_world.brought import mini
 from training import autoencoder
@@ -38,9 +40,7 @@ def measure(
     names = world.occupations()
     how = judge.JudgeSettings(**mini.settings["judging"])
     judges = judge.load(how)
-    generator = generation.load(
-        str(folder), generation.GenerationSettings(steps=steps, guidance_scale=guidance_scale)
-    )
+    generator = load(str(folder), GenerationSettings(steps=steps, guidance_scale=guidance_scale))
     template = next(iter(lexicons.load("paradox_prompts").values()))
 
     def judged(texts: Sequence[str], kind: str) -> tuple[list, pd.DataFrame]:
@@ -125,9 +125,9 @@ def _shown(folder: Path, n: int, count: int, guidance_scale: float, steps: int) 
 
     rows = [pairs.draw(_SEED, i, count=count) for i in range(n)]
     aspect = pairs.ASPECT if count == 2 else 1.0
-    settings = generation.GenerationSettings(steps=steps, guidance_scale=guidance_scale, aspect=aspect)
+    settings = GenerationSettings(steps=steps, guidance_scale=guidance_scale, aspect=aspect)
     ids, texts = [f"people-{count}-{i}" for i in range(n)], [row.text for row in rows]
-    images = generation.load(str(folder), settings).images(texts, [(i, 0) for i in ids], _SEED)
+    images = load(str(folder), settings).images(texts, [(i, 0) for i in ids], _SEED)
     how = judge.JudgeSettings(**mini.settings["judging"])
     phrases = [[person.phrase for person in row.asked.people] for row in rows]
     found = people.judge_people_images(ids, phrases, images, judge.load(how), how)

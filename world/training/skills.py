@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslab import generation, lexicons
+from biaslab import lexicons
+from biaslab.generation.generator import load
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import ParameterError
 from biaslab.models import registry
 from biaslab.prompts import dalleval as prompts
@@ -105,7 +107,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
 
 
 def _generator(folder: Path, scale: float):
-    return generation.load(str(folder), generation.GenerationSettings(steps=10, guidance_scale=scale))
+    return load(str(folder), GenerationSettings(steps=10, guidance_scale=scale))
 
 
 def right(folder: Path, n: int, seed: int, scale: float = GUIDANCE[-1]) -> pd.DataFrame:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from biaslab import generation
+from biaslab.generation.generator import load
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError
 from biaslab_world import triplets as world
 from biaslab_world.brought import WEIGHTS
@@ -57,7 +58,7 @@ def test_a_short_training_gives_a_pipeline(tmp_path, monkeypatch):
     more = {"rows": 24, "compiled": False, "batch": 4, "progress": False}
     found = triplets.train(tmp_path / "m", checkpoint=tmp_path / "w" / "state.pt", steps=2, **more)
     assert set(found) == {"held_out", "held_out_grounding"} and all(np.isfinite(list(found.values())))
-    made_by = generation.load(str(tmp_path / "m"), generation.GenerationSettings(steps=2))
+    made_by = load(str(tmp_path / "m"), GenerationSettings(steps=2))
     (image,) = made_by.images(["a person reading"], [("p", 0)], 0)
     assert image.shape == (64, 64, 3)
     # Attention is where the extension looks for it, at 16x16 and 8x8, on both ways.
