@@ -79,7 +79,9 @@ def test_what_packages_bring_by_name_and_by_kind(installed):
     assert registry.instead("owner/other", "text-to-image") == "owner/other"
     with pytest.raises(ParameterError, match=r"'house-clip' is a clip model, and a detector model is needed"):
         registry.resolve("house-clip", "detector")
-    with pytest.raises(ParameterError, match=r"'house-drawn' has no weights, and a text-to-image model with"):
+    with pytest.raises(
+        ParameterError, match=r"'house-drawn' has no weights, and a text-to-image model is needed"
+    ):
         registry.resolve("house-drawn", "text-to-image")
     with pytest.raises(MissingInputError, match=r"'house-sd-pairs' is not in .*install its package again"):
         registry.resolve("house-sd-pairs", "text-to-image")
@@ -289,7 +291,7 @@ def hub(monkeypatch, tmp_path):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(hub_names, "_commits", {})
     # Whoever does not answer for one is asked for others.
-    monkeypatch.setattr(registry, "_SILENCE", 0)
+    monkeypatch.setattr(hub_names, "_SILENCE", 0)
     return types.SimpleNamespace(said=said, asked=asked, cache=tmp_path / "hub")
 
 

@@ -17,11 +17,12 @@ import re
 import sys
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -310,19 +311,19 @@ class _Hosts:
 
     def __init__(self, settings: DownloadSettings, left: int) -> None:
         self._settings, self._left = settings, left
-        self._hosts: dict[str, _Host] = {}
+        self._hosts: dict[str, _Host] = defaultdict(_Host)
         self._order: list[tuple[float, int, str]] = []
-        self._n = 0
+        self._numbers = count()
         self._changed = threading.Condition()
         self.stopped = False
 
     def put(self, task: _Task, wait: float = 0.0) -> None:
-        """Let a task wait for its host; the host is not asked for the next ``wait`` seconds."""
+        """Let a task wait for its host, which is not asked for the next ``wait`` seconds."""
         with self._changed:
-            host = self._hosts.setdefault(task.host, _Host())
+            host = self._hosts[task.host]
             host.at = max(host.at, time.monotonic() + wait)
             host.waiting.append(task)
-            self._queue(task.host, host)
+            self._queue(task.host)
 
     def take(self) -> tuple[str, _Task, int] | None:
         """Return the next host, task and the host's strikes, when there is one; None where nothing is left."""
@@ -333,15 +334,15 @@ class _Hosts:
                     self._changed.wait(self._order[0][0] - now if self._order else None)
                     continue
                 name = heapq.heappop(self._order)[2]
-                host = self._hosts[name]
+                host, task = self._hosts[name], None
                 host.queued = False
                 if host.at <= now:
                     task = host.waiting.popleft()
                     host.active += 1
                     host.at = now + self._settings.host_interval
-                    self._queue(name, host)
+                self._queue(name)
+                if task is not None:
                     return name, task, host.strikes
-                self._queue(name, host)
             return None
 
     def done(self, name: str, *, finished: bool, reached: bool) -> None:
@@ -351,7 +352,7 @@ class _Hosts:
             host.active -= 1
             host.strikes = 0 if reached else host.strikes + finished
             self._left -= finished
-            self._queue(name, host)
+            self._queue(name)
             self._changed.notify_all()
 
     def stop(self) -> None:
@@ -359,11 +360,11 @@ class _Hosts:
             self.stopped = True
             self._changed.notify_all()
 
-    def _queue(self, name: str, host: _Host) -> None:
+    def _queue(self, name: str) -> None:
+        host = self._hosts[name]
         if host.waiting and not host.queued and host.active < self._settings.per_host:
             host.queued = True
-            self._n += 1
-            heapq.heappush(self._order, (host.at, self._n, name))
+            heapq.heappush(self._order, (host.at, next(self._numbers), name))
             self._changed.notify()
 
 

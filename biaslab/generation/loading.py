@@ -67,14 +67,11 @@ class Found:
 
 @dataclass(frozen=True)
 class Files:
-    """What :class:`Found` has found, on this machine."""
+    """The same on this machine: a pipeline's folder, or a checkpoint's file and its configurations."""
 
     folder: Path
-    """The pipeline's, or that of the configurations of a checkpoint in one file."""
     file: Path | None = None
-    """That checkpoint."""
     commit: str = ""
-    """Of what was named, where it is on the hub."""
     variants: Mapping[str, str] = field(default_factory=dict)
     spared: frozenset[str] = frozenset()
     adapters: tuple[tuple[Path, Adapter], ...] = ()
@@ -100,8 +97,12 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
     else:
         found = _pipeline(repository, safety_checker)
         own, others = checkpoints.beside(repository)
-        if not (named.adapters or named.none):
-            checkpoints.refuse_beside(given.base, repository, own)
+        if own and not (named.adapters or named.none):
+            raise ParameterError(
+                f"{given.base} holds {own[0]} beside the model, and the name does not say whether it is meant. Write "
+                f"{given.base}+{checkpoints.named(repository, own[0])} to use it, or {given.base}+{adapters.NONE} to "
+                "leave it out."
+            )
         used = {checkpoints.file_of(one.name) for one in named.adapters}
         if left := [path for path in (*own, *others) if path not in used]:
             remark = f"{given.base}: {', '.join(left)} lies beside the model and is not used."
@@ -226,14 +227,12 @@ def _lacks(part: list, tensors: Mapping[str, tuple[int, ...]]) -> bool:
     from diffusers.loaders import single_file_utils as known
 
     if "CLIPText" in part[1]:
-        return not any(
-            known.CHECKPOINT_KEY_NAMES[key] in tensors for key in known.CHECKPOINT_KEY_NAMES if "clip" in key
-        )
+        keys = (name for key, name in known.CHECKPOINT_KEY_NAMES.items() if "clip" in key)
+        return not any(key in tensors for key in keys)
     if part[1] == "T5EncoderModel":
         return not known.is_t5_in_single_file(tensors)
-    return part[0] == "transformers" and part[1].endswith(
-        ("Model", "ForConditionalGeneration", "ForCausalLM")
-    )
+    classes = ("Model", "ForConditionalGeneration", "ForCausalLM")
+    return part[0] == "transformers" and part[1].endswith(classes)
 
 
 # Of the network that a LoRA changes, what its tensors' names show, and the tensor that reads text.
@@ -249,17 +248,15 @@ def _check_fits(lora: Located, parts: Repository, base: str) -> None:
     index = parts.json(checkpoints.INDEX)
     own = {part for part in ("unet", "transformer") if isinstance(index.get(part), list) and index[part][1]}
     network = [name for name in tensors if not re.match(r"(text_encoder|lora_te)", name)]
-    kind = ""
-    if any(map(_OF_UNETS.search, network)):
-        kind = "unet"
-    elif any(map(_OF_TRANSFORMERS.search, network)):
-        kind = "transformer"
+    kinds = {"unet": _OF_UNETS, "transformer": _OF_TRANSFORMERS}
+    kind = next((kind for kind, names in kinds.items() if any(map(names.search, network))), "")
     said = checkpoints.base_of(lora.repository)
     trained = f" Its card says that it was made for {said}." if said else ""
+    trained += " Name the model that it was trained on."
     if kind and own and kind not in own:
         raise ParameterError(
             f"{lora.repository.name} is a LoRA for a model with a {kind}, such as the tensor {network[0]}, and {base} "
-            f"has a {own.pop()}.{trained} Name the model that it was trained on."
+            f"has a {own.pop()}.{trained}"
         )
     if kind == "unet" and "unet/config.json" in parts.files:
         width = parts.json("unet/config.json").get("cross_attention_dim")
@@ -267,8 +264,7 @@ def _check_fits(lora: Located, parts: Repository, base: str) -> None:
             if isinstance(width, int) and tensors[name][-1] != width:
                 raise ParameterError(
                     f"{lora.repository.name} is a LoRA for another model than {base}: {name} reads text as rows of "
-                    f"{tensors[name][-1]} numbers, and here they have {width}.{trained} Name the model that it was "
-                    "trained on."
+                    f"{tensors[name][-1]} numbers, and here they have {width}.{trained}"
                 )
 
 
@@ -329,10 +325,7 @@ def pipeline_class(folder: Path, name: str):
     takes = set(inspect.signature(found.__call__).parameters)
     known = found in TEXT_TO_IMAGE.values() and "Control" not in class_name
     if "prompt" not in takes or takes & _OTHER_OUTPUTS or (takes & _IMAGE_INPUTS and not known):
-        raise ParameterError(
-            f"{name} is a {class_name}, which does not make images from text alone. Name a text-to-image pipeline, "
-            "such as a StableDiffusionPipeline."
-        )
+        raise ParameterError(f"{name} is a {class_name}, which does not make images from text alone.")
     return found
 
 
@@ -399,7 +392,7 @@ def _from_file(made: type, files: Files, name: str, dtype):
         shutil.copytree(files.folder, folder, dirs_exist_ok=True, ignore=left)
         given = {"config": folder, "local_files_only": True, "torch_dtype": dtype}
         pipe = made.from_single_file(str(files.file), **given, **dict.fromkeys(files.spared))
-    if _IS_VELOCITY in checkpoints.of_file(files.file):
+    if _IS_VELOCITY in repositories.of_folder(files.file.parent, str(files.file)).tensors(files.file.name):
         # What configurations of its base model do not know, a mark in the file says.
         pipe.scheduler = type(pipe.scheduler).from_config(
             pipe.scheduler.config, prediction_type="v_prediction"

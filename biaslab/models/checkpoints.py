@@ -9,7 +9,7 @@ import glob
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,14 +28,13 @@ PIPELINE, LORA = "a whole model", "a LoRA"
 # Names that libraries give to the LoRA that a repository is made of.
 _OWN_LORAS = ("pytorch_lora_weights.safetensors", "adapter_model.safetensors")
 _OF_LORAS = re.compile(r"lora|hada_w|lokr_w|oft_", re.IGNORECASE)
-# What tensors' names begin with in a checkpoint in one file: of the network, the autoencoder and text encoders.
-_NETWORK = "model.diffusion_model."
-_AUTOENCODER, _TEXT = ("first_stage_model.", "vae."), ("cond_stage_model.", "conditioner.", "text_encoders.")
 _QUANTISED = ("scaled_fp8", ".scale_weight", ".quant_state.", "quant_map")
-_OF_TEXT = re.compile(r"text_model|token_embedding|resblocks\.|encoder\.block\.|self_attn\.q_proj")
-_OF_NETWORK = re.compile(
-    r"(double|single|joint|input|output|down|up|transformer)_(blocks|layers)|(^|\.)(blocks|layers)\."
-)
+# What names of tensors begin with in a checkpoint in one file, by its parts.
+_PARTS = {
+    "denoising network": ("model.diffusion_model.",),
+    "autoencoder": ("first_stage_model.", "vae."),
+    "text encoder": ("cond_stage_model.", "conditioner.", "text_encoders."),
+}
 
 
 def find(name: str) -> Named:
@@ -117,21 +116,8 @@ def what_is(tensors: Collection[str]) -> str:
         return LORA
     if any(mark in name for name in tensors for mark in _QUANTISED):
         return "a quantised network"
-    network = any(name.startswith(_NETWORK) for name in tensors)
-    autoencoder, text = (any(name.startswith(begin) for name in tensors) for begin in (_AUTOENCODER, _TEXT))
-    if network and autoencoder and text:
-        return PIPELINE
-    if network or (autoencoder and text):
-        there = {"denoising network": network, "autoencoder": autoencoder, "text encoder": text}
-        lacks = " and no ".join(part for part, has in there.items() if not has)
-        return f"a part of a model: it holds no {lacks}"
-    if autoencoder or any(name.startswith("decoder.") and ".conv" in name for name in tensors):
-        return "an autoencoder (VAE) alone"
-    if any(_OF_NETWORK.search(name) for name in tensors) and not any(_OF_TEXT.search(n) for n in tensors):
-        return "a denoising network alone, without text encoder and autoencoder"
-    if text or any(_OF_TEXT.search(name) for name in tensors):
-        return "a text encoder alone"
-    return "nothing that diffusers knows as a model" if len(tensors) > 4 else "an embedding of a few words"
+    lacks = [part for part, begin in _PARTS.items() if not any(name.startswith(begin) for name in tensors)]
+    return f"no whole model: it holds no {' and no '.join(lacks)}" if lacks else PIPELINE
 
 
 def check_file(name: str, tensors: Collection[str], repository: Repository) -> None:
@@ -141,8 +127,7 @@ def check_file(name: str, tensors: Collection[str], repository: Repository) -> N
         raise _lora_alone(repository, name)
     if kind != PIPELINE:
         raise ParameterError(
-            f"{name} is {kind}. Name a file that holds all parts of a model, or the folder or hub name of the pipeline "
-            "that it belongs to."
+            f"{name} is {kind}. Name a file that holds all parts, or the pipeline that it belongs to."
         )
 
 
@@ -175,11 +160,6 @@ def configurations(repository: Repository, where: str) -> str:
         ) from None
 
 
-def of_file(file: Path) -> Mapping[str, tuple[int, ...]]:
-    """Return the shapes of the tensors in a file here, by name."""
-    return Repository(str(file), KIND, {}, file.parent).tensors(file.name)
-
-
 def file_of(where: str) -> str:
     """Return the path in its repository of one file that :func:`biaslab.models.registry.resolve` returned."""
     return Path(where).name if os.path.isfile(where) else hub.file_on_hub(where)
@@ -200,8 +180,8 @@ def look_up_lora(adapter: Adapter, base: str) -> Located:
     if path not in repository.files:
         raise ParameterError(f"{adapter.name} names a file that is not there. {_listed(repository)}")
     located = repository.with_weights([glob.escape(path)], safety.CONFIGURATIONS)
-    if (kind := what_is(repository.tensors(path))) != LORA:
-        raise ParameterError(f"{adapter.name} is {kind} and no LoRA, so it cannot be put on {base}.")
+    if what_is(repository.tensors(path)) != LORA:
+        raise ParameterError(f"{adapter.name} is no LoRA, so it cannot be put on {base}.")
     return located
 
 
@@ -230,10 +210,8 @@ def named(repository: Repository, path: str) -> str:
 
 
 def _listed(repository: Repository) -> str:
-    found = [named(repository, path) for path in sorted(repository.files) if path.endswith(".safetensors")]
-    return (
-        f"Name one of {', '.join(found[:6])}{', …' if len(found) > 6 else ''}." if found else "It has none."
-    )
+    names = [named(repository, path) for path in sorted(repository.files) if path.endswith(".safetensors")]
+    return f"Name one of {', '.join(names[:6])}{', …' * (len(names) > 6)}." if names else "It has none."
 
 
 def beside(repository: Repository) -> tuple[list[str], list[str]]:
@@ -241,15 +219,6 @@ def beside(repository: Repository) -> tuple[list[str], list[str]]:
     top = [path for path in repository.files if "/" not in path and path.endswith(".safetensors")]
     own = [path for path in top if path in _OWN_LORAS]
     return own, [path for path in top if path not in own and "lora" in path.lower()]
-
-
-def refuse_beside(name: str, repository: Repository, files: Iterable[str]) -> None:
-    """Refuse a pipeline with a LoRA of its own beside it: nobody says whether its images are to be the LoRA's."""
-    for path in files:
-        raise ParameterError(
-            f"{name} holds {path} beside the model, and the name does not say whether it is meant. Write "
-            f"{name}+{named(repository, path)} to use it, or {name}+{adapters.NONE} to leave it out."
-        )
 
 
 def _refuse_others(repository: Repository) -> None:
@@ -287,20 +256,14 @@ def _lora_alone(repository: Repository, name: str) -> ParameterError:
 
 
 def base_of(repository: Repository) -> str:
-    """Return the name of the model that a LoRA, or a copy of a model, says it was made of; empty where it does not.
-
-    Its configuration as an adapter says so, or its card.
-    """
+    """Return the name of the model that a LoRA, or a copy of a model, says it was made of, there or on its card."""
     said: Any = None
     if repository.folder:
         # Of a file, those that lie beside it.
         repository = repositories.of_folder(repository.folder, repository.name)
     if "adapter_config.json" in repository.files:
-        said = _quietly(
-            lambda: json.loads(reading.text(repository.file("adapter_config.json")))[
-                "base_model_name_or_path"
-            ]
-        )
+        file = repository.file("adapter_config.json")
+        said = _quietly(lambda: json.loads(reading.text(file))["base_model_name_or_path"])
     if not said and "README.md" in repository.files:
         said = _quietly(lambda: _front(repository.file("README.md"))["base_model"])
     said = said[0] if isinstance(said, list) and said else said
@@ -308,7 +271,6 @@ def base_of(repository: Repository) -> str:
 
 
 def _front(card: Path) -> Mapping[str, Any]:
-    """Return what stands at the head of a model's card."""
     text = reading.text(card)
     return yaml.safe_load(text.split("---", 2)[1]) if text.startswith("---") else {}
 

@@ -1,13 +1,11 @@
 """Pictures whose truth is known, on which judges and measures are tried: found by the entry points ``biaslab.truth``.
 
-A package that can make such pictures, of drawings or of photographs, declares an object with what :class:`Truth` says;
-a module will do. What judges say of its pictures is held against what they show, so that their errors are known; of
-judges that know another kind of pictures they would say nothing.
+A package that can make such pictures declares an object with what :class:`Truth` says; a module will do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -34,8 +32,7 @@ class Truth(Protocol):
     model: str
     """The name of the model that draws nothing but what is true of these, a ``biaslab.models``."""
     words: Mapping[str, str]
-    """What pages say of its captions: ``training`` (that they are no model's training data), and by an effect's name
-    that this was put into them."""
+    """What pages say of its captions: ``training``, and by an effect's name that this was put into them."""
     ways_of_failing: Sequence[str]
     """In which ways a scene can fail at its prompt, as ``failures`` of :meth:`scenes`."""
 
@@ -85,8 +82,7 @@ class Truth(Protocol):
 
 def of(pictures: str) -> Truth | None:
     """Return the first truth that an installed package brings of a kind of pictures; None where there is none."""
-    known = map(named, plugins.points(plugins.TRUTH))
-    return next((truth for truth in known if truth.pictures == pictures), None)
+    return next((truth for truth in _all() if truth.pictures == pictures), None)
 
 
 def named(name: str) -> Truth:
@@ -98,5 +94,8 @@ def named(name: str) -> Truth:
 
 def said(corpus: str, where: str) -> str:
     """Return what pages say of captions by their corpus's name (:attr:`Truth.words`); empty where they say nothing."""
-    known = map(named, plugins.points(plugins.TRUTH))
-    return next((truth.words.get(where, "") for truth in known if truth.corpus == corpus), "")
+    return next((truth.words.get(where, "") for truth in _all() if truth.corpus == corpus), "")
+
+
+def _all() -> Iterator[Truth]:
+    return map(named, plugins.points(plugins.TRUTH))

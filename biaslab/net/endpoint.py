@@ -64,19 +64,17 @@ class Requests:
     Raises ParameterError: There is no URL or model, or the environment has no key.
     """
 
-    # Path of a request below the endpoint's URL; for messages what the endpoint gives, one of them, and what is kept
-    # when the work ends.
+    # Path of a request below the endpoint's URL; for messages what the endpoint gives, one of them, and what is kept.
     path: str
     gives: str
     unit: str
     stays: str
-    # The outcome of what a policy stops.
+    # The outcome of what a policy stops; what may become of a question, and what it means; which of it is kept.
     stopped: str
-    # What may become of a question, with what it means; which of it is kept; and bytes of a reply that are read.
     outcomes: Mapping[str, str]
     kept: Sequence[str]
+    # Bytes of a reply that are read, and fields without which a model may be asked that does not take them.
     longest_reply: int
-    # Fields without which a model may be asked that does not take them.
     optional: Sequence[str] = ()
 
     def __init__(self, settings: EndpointSettings, fields: Mapping[str, Any], *, worked_before: bool) -> None:
@@ -146,33 +144,40 @@ class Requests:
 
     def exchange(self, client: httpcore.ConnectionPool, digest: str, question: Any) -> Any:
         """Send one question until there is an answer or no more sense in asking."""
-        answer, readings = None, 0
+        answer, unusable = None, 0
 
         def once() -> None:
-            nonlocal answer, readings
+            nonlocal answer, unusable
             if self.stop.is_set():
                 raise StoppedError
-            wait = None
-            try:
-                status, headers, data = self._sent(client, digest, question)
-            except Failed as failed:
-                answer, readings = self.unread(failed), readings + 1
-            except _BROKEN as error:
-                answer = self.nothing("unavailable", f"{type(error).__name__}: {self.clean(error)}")
-            else:
-                if status == 200:
-                    answer, readings = self.read(digest, data, headers), readings + 1
-                elif 300 <= status < 400:
-                    raise self._redirected(status, headers.get("Location", ""))
-                else:
-                    answer, wait = self.turned_down(status, data), retry_after(headers.get("Retry-After", ""))
-            again = answer.outcome in _UNUSABLE and readings < _READINGS
-            if again or answer.outcome == "unavailable":
+            answer, wait = self.attempt(client, digest, question)
+            unusable += answer.outcome in _UNUSABLE
+            if answer.outcome == "unavailable" or (answer.outcome in _UNUSABLE and unusable < _READINGS):
                 raise Failed(answer.outcome, answer.detail, retry=True, wait=wait)
 
         with contextlib.suppress(Failed):
             self.again(self.settings.attempts, once)
         return answer
+
+    def attempt(
+        self, client: httpcore.ConnectionPool, digest: str, question: Any
+    ) -> tuple[Any, float | None]:
+        """Send one question once; return what came of it, and the seconds after which the server wants to be asked."""
+        try:
+            status, headers, data = self._sent(client, digest, question)
+        except Failed as failed:
+            return self.unread(failed), None
+        except _BROKEN as error:
+            return self.nothing("unavailable", f"{type(error).__name__}: {self.clean(error)}"), None
+        if status == 200:
+            return self.read(digest, data, headers), None
+        if 300 <= status < 400:
+            to = self.clean(headers.get("Location", "")) or "nowhere"
+            raise ParameterError(
+                f"{self.where} redirects (HTTP {status}) to {to}. No redirect is followed, since the key would go with "
+                f"it: set endpoint.url to where the endpoint is. {self.stays}."
+            )
+        return self.turned_down(status, data), retry_after(headers.get("Retry-After", ""))
 
     def _sent(
         self, client: httpcore.ConnectionPool, digest: str, question: Any
@@ -278,12 +283,6 @@ class Requests:
         if status == 402 or code in ("insufficient_quota", "billing_hard_limit_reached"):
             raise RunError(f"{self.where} wants to be paid first ({told}). {self.stays}.")
         return self.nothing("unavailable" if status in _BUSY or status >= 500 else "rejected", told)
-
-    def _redirected(self, status: int, to: str) -> ParameterError:
-        return ParameterError(
-            f"{self.where} redirects (HTTP {status}) to {self.clean(to) or 'nowhere'}. No redirect is followed, since "
-            f"the key would go with it: set endpoint.url to where the endpoint is. {self.stays}."
-        )
 
     def out_of_order(self, last: Any) -> RunError:
         """Return the error for an endpoint that gave nothing, several times in a row."""

@@ -14,7 +14,6 @@ Or to a service that a package brings (:mod:`biaslab.net.services`).
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import json
 import time
@@ -123,10 +122,12 @@ class _Buying(Requests):
                     "run again to go on."
                 )
 
-    def exchange(self, client: httpcore.ConnectionPool, digest: str, question: Mapping[str, Any]) -> Bought:
+    def attempt(
+        self, client: httpcore.ConnectionPool, digest: str, question: Mapping[str, Any]
+    ) -> tuple[Bought, float | None]:
         """Buy an image, unless a stopped run left a reply that is paid for."""
-        left = None if self.stop.is_set() else self._ledger.reply(digest)
-        return super().exchange(client, digest, question) if left is None else self._made(digest, left)
+        left = self._ledger.reply(digest)
+        return super().attempt(client, digest, question) if left is None else (self._made(digest, left), None)
 
     def post(
         self, client: httpcore.ConnectionPool, digest: str, whole: bytes
@@ -250,26 +251,15 @@ class _Serviced(_Buying):
         self.where = f"The service {settings.service!r}"
         self._service = services.opened(settings, self.key)
 
-    def exchange(self, client: httpcore.ConnectionPool, digest: str, question: Mapping[str, Any]) -> Bought:
-        """Collect what a stopped run asked for, or ask for an image and collect it."""
-        left = None if self.stop.is_set() else self._ledger.reply(digest)
-        answer: Bought | None = None
-
-        def once() -> None:
-            nonlocal answer, left
-            if self.stop.is_set():
-                raise StoppedError
-            try:
-                left = left or self._submitted(digest, question)
-                answer = self._collected(digest, left)
-            except services.ServiceError as error:
-                answer = Bought(error.outcome, self.clean(error, longest=1000), time=now())
-                if error.outcome == "unavailable":
-                    raise Failed(error.outcome, answer.detail, retry=True, wait=error.wait) from None
-
-        with contextlib.suppress(Failed):
-            self.again(self.settings.attempts, once)
-        return answer
+    def attempt(
+        self, client: httpcore.ConnectionPool, digest: str, question: Mapping[str, Any]
+    ) -> tuple[Bought, float | None]:
+        """Collect what was asked for, now or by a stopped run, or ask for an image and collect it."""
+        try:
+            reply = self._ledger.reply(digest) or self._submitted(digest, question)
+            return self._collected(digest, reply), None
+        except services.ServiceError as error:
+            return Bought(error.outcome, self.clean(error, longest=1000), time=now()), error.wait
 
     def _submitted(self, digest: str, question: Mapping[str, Any]) -> dict[str, str]:
         """Ask for an image, whose price is written down before, and what it is collected by after."""
