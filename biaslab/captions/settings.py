@@ -31,52 +31,22 @@ APPROACHES = (*SELECTED, *CAPTIONS_AS_PROMPTS)
 class DownloadSettings(Group):
     """How images are fetched and saved."""
 
-    size: Whole = field(
-        512, "Largest side of the saved picture; smaller ones are not enlarged.", "pixels", ge=16, le=8192
-    )
+    size: Whole = field(512, "Largest side of a saved picture; none is enlarged.", "pixels", ge=16, le=8192)
     format: Literal["jpg", "webp", "png"] = field("jpg", "How pictures are saved: `jpg`, `webp` or `png`.")
     quality: Whole = field(92, "Quality of jpg and webp.", ge=1, le=100)
     opt_out: Annotated[tuple[OptOut, ...], Several] = field(
         OPT_OUT, "Headers that ask not to use an image and are honoured; [] honours none."
     )
     most_bytes: Whole = field(10_000_000, "Larger bodies are refused.", "bytes", ge=1, le=10**9)
-    most_pixels: Whole = field(
-        25_000_000,
-        "Larger images are refused before they are decoded, which takes up to 20 bytes of memory a pixel.",
-        "pixels",
-        ge=1,
-        le=10**9,
-    )
+    most_pixels: Whole = field(25_000_000, "Larger images are not decoded.", "pixels", ge=1, le=10**9)
     concurrency: Whole = field(16, "Requests at a time.", "requests", ge=1, le=512)
     per_host: Whole = field(2, "Requests to one host at a time.", "requests", ge=1, le=512)
-    host_interval: float = field(
-        0.1, "Least time between the starts of two requests to one host.", "seconds", ge=0, le=3600
-    )
-    silence: float = field(
-        10.0, "Longest wait for a name, a connection or the next bytes.", "seconds", ge=0.01, le=3600
-    )
-    seconds: float = field(
-        30.0,
-        "Longest time of one try with its redirects, however the bytes come in.",
-        "seconds",
-        ge=0.01,
-        le=3600,
-    )
+    host_interval: float = field(0.1, "Least time between requests to a host.", "seconds", ge=0, le=3600)
+    silence: float = field(10.0, "Longest wait for a connection or bytes.", "seconds", ge=0.01, le=3600)
+    seconds: float = field(30.0, "Longest time of one try with its redirects.", "seconds", ge=0.01, le=3600)
     redirects: Whole = field(5, "Most redirects.", "redirects", ge=0, le=50)
-    tries: Whole = field(
-        3,
-        "Most tries where a connection fails or a server says that it cannot answer now.",
-        "tries",
-        ge=1,
-        le=20,
-    )
-    back_off: float = field(
-        1.0,
-        "Wait before the second try; doubled for each further one, times 0.5 to 1.5 at random.",
-        "seconds",
-        ge=0,
-        le=3600,
-    )
+    tries: Whole = field(3, "Most tries where a server is busy or breaks off.", "tries", ge=1, le=20)
+    back_off: float = field(1.0, "Wait before the second try, doubled each time.", "seconds", ge=0, le=3600)
     longest_wait: float = field(
         60.0, "A server that asks to come back later than this is not asked again.", "seconds", ge=0, le=3600
     )
@@ -110,8 +80,7 @@ class CaptionSettings(Group):
     )
     rows: Whole = field(0, "Captions searched; 0 is all that the corpus has.", "captions", ge=0)
     columns: dict[str, Any] = field(
-        {},
-        "Columns of the corpus by what they hold, such as `text: TEXT`; {} finds them.",
+        {}, "Columns of the corpus by what they hold, such as `text: TEXT`; {} finds them."
     )
     skew: Annotated[str, Off] = field(
         "default",
@@ -127,15 +96,11 @@ class CaptionSettings(Group):
     downloads: DownloadSettings = Field(DownloadSettings(), description="How they are fetched.")
     occupations: Texts = field((), "Occupations; an empty list is the paper's 62.")
     approaches: Annotated[tuple[Literal[APPROACHES], ...], Several] = field(
-        APPROACHES,
-        "Which selections of captions and prompts are measured; an empty list leaves the paradox out.",
+        APPROACHES, "Which selections and prompts are measured; an empty list leaves the paradox out."
     )
     per_occupation: Whole = field(100, "Random captions for each occupation (paper: 500).", "captions", ge=1)
     candidates_per_occupation: Whole = field(
-        250,
-        "Random captions among which the nearest are looked for; 0 is all (as in the paper).",
-        "captions",
-        ge=0,
+        250, "Random captions among which the nearest are; 0 is all (as in the paper).", "captions", ge=0
     )
     nearest_per_prompt: Whole = field(
         25, "Nearest captions for each occupation and prompt (paper: 500).", "captions", ge=1

@@ -13,15 +13,11 @@ from biaslab.ground.groups import Group, Off, Whole, field
 class GenerationSettings(Group):
     """How many images are generated, and how. Raises ParameterError: A value is not allowed."""
 
-    images_per_prompt: Whole = field(
-        8, "Images for each occupation and template (paper: 500).", "images", ge=1
-    )
+    images_per_prompt: Whole = field(8, "Images of an occupation and template (paper: 500).", "images", ge=1)
     caption_prompts_per_occupation: Whole = field(
         8, "Captions for each occupation that serve as prompts (paper: 500).", "captions", ge=1
     )
-    images_per_caption: Whole = field(
-        1, "Images for each caption that serves as a prompt (paper: 10).", "images", ge=1
-    )
+    images_per_caption: Whole = field(1, "Images of a caption as a prompt (paper: 10).", "images", ge=1)
     steps: Whole | None = field(
         None,
         "Denoising steps (paper: 50); null is the model's own, as its makers give it.",
@@ -36,15 +32,13 @@ class GenerationSettings(Group):
         ge=0,
         le=100,
     )
-    scheduler: str = field(
-        "", "Name of a diffusers scheduler that the model can take; empty is the model's own."
-    )
+    scheduler: str = field("", "Name of a diffusers scheduler that the model takes; empty is its own.")
     negative_prompt: str = field("", "What images shall not show; empty is none.")
     height: Whole = field(0, "Height of images; 0 is the model's own.", "pixels", ge=0)
     width: Whole = field(0, "Width of images; 0 is the model's own.", "pixels", ge=0)
     aspect: float = field(
         1.0,
-        "Where the width is the model's own: width over height as a multiple of the model's, for wide images.",
+        "Where the width is the model's own: its width over height times this, for wide images.",
         ge=0.1,
         le=10,
     )
@@ -66,8 +60,7 @@ class GenerationSettings(Group):
     )
     compile: bool = field(
         False,
-        "Whether the denoising network is compiled, which takes a minute or more and makes it faster after that: for "
-        "runs of thousands of images.",
+        "Whether the denoising network is compiled, which takes a minute and makes it faster after that.",
     )
 
     @model_validator(mode="after")

@@ -67,16 +67,12 @@ class EndpointSettings(Group):
     """
 
     url: Url = field(
-        "",
-        "Base URL of an OpenAI-compatible endpoint, such as `http://localhost:8000/v1`: without user and password.",
-        secret=True,
+        "", "Base URL, such as `http://localhost:8000/v1`, without user and password.", secret=True
     )
-    model: str = field(
-        "", "Name of the language model there that says captions in other words (paper: gpt-3.5-turbo)."
-    )
+    model: str = field("", "Language model there that says captions in other words (paper: gpt-3.5-turbo).")
     key_variable: Variable = field(
         "OPENAI_API_KEY",
-        "Environment variable that holds the key, which is never kept; empty where none is asked for.",
+        "Environment variable with the key, never kept; empty where none is asked for.",
         secret=True,
     )
     service: str = field(
@@ -90,41 +86,21 @@ class EndpointSettings(Group):
         "`endpoint.cost_limit`, 0 where it costs nothing; null is not known, and none is bought.",
         ge=0,
     )
-    cost_limit: float = field(
-        0.0,
-        "What may be spent on that model, over all runs with this store; with 0 nothing that has a price is bought.",
-        ge=0,
-    )
-    buy: bool = field(
-        True, "Whether missing images are bought; otherwise they have the outcome `not_bought`."
-    )
+    cost_limit: float = field(0.0, "What may be spent on that model, over all runs with this store.", ge=0)
+    buy: bool = field(True, "Whether missing images are bought; else their outcome is `not_bought`.")
     size: str = field("", "Size asked of it, such as `1024x1024`; empty is its own.")
     quality: str = field("", "Quality asked of it, such as `standard` or `high`; empty is its own.")
     style: str = field("", "Style asked of it, such as `natural`; empty is its own.")
-    response_format: str = field(
-        "",
-        "How it sends images, `b64_json` or `url`, where it leaves the choice; both are taken in any case.",
-    )
-    options: dict[str, Any] = field(
-        {}, "Further fields of a request for an image, such as `background: opaque`."
-    )
-    allow: Texts = field(
-        (),
-        "Addresses with ports, such as `127.0.0.1:8000`, that may give images although they are not public.",
-    )
+    response_format: str = field("", "How it sends images, `b64_json` or `url`; both are taken in any case.")
+    options: dict[str, Any] = field({}, "Further fields of a request, such as `background: opaque`.")
+    allow: Texts = field((), "Addresses such as `127.0.0.1:8000` that may give images though not public.")
     concurrency: Whole = field(4, "Requests under way at a time.", "requests", ge=1)
-    attempts: Whole = field(
-        8, "How often a request is sent that meets a busy server or a broken connection.", "requests", ge=1
-    )
-    timeout: float = field(
-        180.0, "Time in which a reply, or a picture fetched from its address, is whole.", "seconds", ge=0.01
-    )
+    attempts: Whole = field(8, "How often a request is sent that meets a busy server.", "requests", ge=1)
+    timeout: float = field(180.0, "Time in which a reply, or a picture, is whole.", "seconds", ge=0.01)
     first_wait: float = field(
-        1.0, "Pause before a request is sent again; each further one is twice as long.", "seconds", ge=0
+        1.0, "Pause before a request is sent again, doubled each time.", "seconds", ge=0
     )
-    longest_wait: float = field(
-        60.0, "What a pause takes at most, whatever the server asks for.", "seconds", ge=0
-    )
+    longest_wait: float = field(60.0, "What a pause takes at most.", "seconds", ge=0)
     most_bytes: Whole = field(50_000_000, "Larger files of pictures are not taken.", "bytes", ge=1)
     most_pixels: Whole = field(25_000_000, "Pictures with more pixels are not decoded.", "pixels", ge=1)
 

@@ -16,7 +16,7 @@ class PeopleDesign(Group):
 
     occupations: Whole = field(
         0,
-        "Occupations of each of the two stereotyped lists that stand in pairs; 0 is all (as in the paper: 20).",
+        "Occupations of each stereotyped list that stand in pairs; 0 is all (paper: 20).",
         "occupations",
         ge=0,
     )
@@ -26,14 +26,9 @@ class PeopleDesign(Group):
     )
     single_images: Whole = field(3, "Images of each occupation alone (paper: 3).", "images", ge=1)
     control_partners: Whole = field(
-        1,
-        "Partners of the same stereotype that each occupation gets in control pairs, as far as there are others.",
-        "partners",
-        ge=1,
+        1, "Partners of the same stereotype that each occupation gets in control pairs.", "partners", ge=1
     )
-    three_prompts: Whole = field(
-        24, "Prompts for three people (section C.2); 0 leaves them out.", "prompts", ge=0
-    )
+    three_prompts: Whole = field(24, "Prompts for three people (section C.2); 0: none.", "prompts", ge=0)
     guidance_scale: float | None = field(
         None, "Guidance of images of people whom prompts place; null is that of all images.", ge=0, le=100
     )
@@ -44,9 +39,7 @@ class PeopleDesign(Group):
         ge=0.1,
         le=10,
     )
-    image_size: str = field(
-        "", "Size asked of an images endpoint for images of several people; empty is `endpoint.size`."
-    )
+    image_size: str = field("", "Size of these asked of an images endpoint; empty is `endpoint.size`.")
 
 
 class Failures(Group):
@@ -70,7 +63,7 @@ class DallEvalDesign(Group):
 
     scenes: Whole = field(
         120,
-        "Scenes of PaintSkills' test split for each skill, drawn at random; 0 is all (2,325, 2,160 and 2,700).",
+        "Scenes of each skill's test split, drawn at random; 0 is all (2,325, 2,160 and 2,700).",
         "scenes",
         ge=0,
     )
@@ -108,7 +101,7 @@ class DallEvalDesign(Group):
     )
     captioned: Whole = field(
         0,
-        "Images of `captions`, drawn at random; 0 is all (paper: 5,000 for captioning, 30,000 for FID).",
+        "Images of `captions`, at random; 0 is all (paper: 5,000 for captioning, 30,000 for FID).",
         "images",
         ge=0,
     )
@@ -122,10 +115,7 @@ class DallEvalDesign(Group):
         "beside those on CLIP's features.",
     )
     detector_renders: Whole = field(
-        600,
-        "Pictures of known truth of each skill, and of people, on which the judges' errors are measured.",
-        "drawings",
-        ge=1,
+        600, "Pictures of known truth of each skill, and of people, for the judges' errors.", "drawings", ge=1
     )
     ratings: Named = field(
         "", "A file in which people rated images: image_id, objects, number, relation, each `yes` or `no`."
@@ -160,14 +150,9 @@ class TripletsDesign(Group):
         "Which neutral captions are taken: `paper` for all by its rule; `depicted` for those without another gender "
         "indicator that seem to show the person or people they name.",
     )
-    triplets: Whole = field(
-        60, "Triplets of each data set of captions, drawn at random; 0 is all.", "triplets", ge=0
-    )
+    triplets: Whole = field(60, "Triplets of a data set, drawn at random; 0 is all.", "triplets", ge=0)
     seeds: Whole = field(
-        2,
-        "Images of each prompt, each from noise that its triplet shares (paper: 5 for GCC and professions, else 1).",
-        "images",
-        ge=1,
+        2, "Images of each prompt, from noise that its triplet shares (paper: 5 or 1).", "images", ge=1
     )
     professions: Whole = field(
         0,
@@ -197,9 +182,7 @@ class TripletsDesign(Group):
         "Whether each triplet has a fourth prompt as neutral as the first, with another word for people (individual) "
         "and the same noise: what it moves, no gender has moved.",
     )
-    attention: bool = field(
-        False, "Whether it is kept where images attend to the words of their prompts, while they are made."
-    )
+    attention: bool = field(False, "Whether it is kept where images attend to the words of their prompts.")
     similarity: SimilarityNetworks = Field(
         SimilarityNetworks(), description="Which networks say how alike images are."
     )
