@@ -133,7 +133,11 @@ def open_corpus(
     if rows < 0:
         raise ParameterError(f"rows is {rows}; give the number of captions, or 0 for all.")
     columns = columns or {}
-    _check_columns(columns)
+    for role, column in columns.items():
+        if role not in ROLES:
+            raise ParameterError(f"columns maps {role!r}. {name_help(role, ROLES)}")
+        if not isinstance(column, str) or not column:
+            raise ParameterError(f"columns maps {role!r} to {column!r}; it must be the name of a column.")
     if not name:
         raise MissingInputError(
             "captions.corpus names no captions: set it to a file or pattern of files, or to the hub name of a data set."
@@ -170,14 +174,6 @@ def _of_captions(folder: Path) -> list[Path]:
     if aside:
         _log.warning("%s: read as no captions: %s.", folder, _listed(aside))
     return [path for name, path in there.items() if name not in set(aside)]
-
-
-def _check_columns(columns: Mapping[str, str]) -> None:
-    for role, column in columns.items():
-        if role not in ROLES:
-            raise ParameterError(f"columns maps {role!r}. {name_help(role, ROLES)}")
-        if not isinstance(column, str) or not column:
-            raise ParameterError(f"columns maps {role!r} to {column!r}; it must be the name of a column.")
 
 
 class _Columns(NamedTuple):

@@ -1,13 +1,13 @@
 """What a source of images is, and two simple ones: a folder of files and arrays in memory.
 
-An image is ``uint8 (height, width, 3)`` RGB. What cannot be shown as one is :class:`Unreadable`, with a
-reason: it stays in every table as an image that was not judged.
+An image is ``uint8 (height, width, 3)`` RGB. What cannot be shown as one is :class:`Unreadable`, with a reason.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -116,10 +116,12 @@ class CaptionImages(FolderImages):
         super().__init__(folder)
         self._folder, paths = str(folder), list(self._files)
         self.a_file = Path(paths[0]).name
-        self._called = [
-            _grouped({path: name(path) for path in paths})
-            for name in (lambda path: os.path.splitext(path)[0], str, lambda path: Path(path).stem)
-        ]
+        names = (lambda path: os.path.splitext(path)[0], str, lambda path: Path(path).stem)
+        # Systems write names with accents in one piece or in two.
+        self._called: list[dict[str, list[str]]] = [defaultdict(list) for _ in names]
+        for called, name in zip(self._called, names, strict=True):
+            for path in paths:
+                called[plain(name(path))].append(path)
         self.table = pd.DataFrame({"image_id": list(caption_ids)}, dtype=object)
         for caption_id in self.table["image_id"]:
             self.has(caption_id)
@@ -133,7 +135,6 @@ class CaptionImages(FolderImages):
         return super().read([self._path(one) for one in image_ids])
 
     def _path(self, caption_id: str) -> str | None:
-        # Systems write names with accents in one piece or in two.
         called = plain(caption_id)
         paths = next((by[called] for by in self._called if called in by), [None])
         if len(paths) > 1:
@@ -142,11 +143,3 @@ class CaptionImages(FolderImages):
                 "images by their paths."
             )
         return paths[0]
-
-
-def _grouped(names: dict[str, str]) -> dict[str, list[str]]:
-    """Return paths by what they are called, in the plain form."""
-    grouped: dict[str, list[str]] = {}
-    for path, name in names.items():
-        grouped.setdefault(plain(name), []).append(path)
-    return grouped

@@ -1,9 +1,8 @@
 """One request to a server that nobody trusts.
 
 The address that is checked is the address that is connected to: a name is resolved once, and the connection knows
-only the result. Host header and certificate stay those of the name. Only public addresses are taken, no private,
-loopback or link-local ones, only http and https, and of the ports below 1024 only 80 and 443. Each redirect is
-checked anew. Proxies that the environment names are not used: a proxy would connect to addresses that nobody checked.
+only the result. Only public addresses are taken, only http and https, and of the ports below 1024 only 80 and 443. Each
+redirect is checked anew. Proxies of the environment are not used: they would connect to addresses that nobody checked.
 No cookie is kept, no password is sent.
 """
 
@@ -34,17 +33,13 @@ class Limits:
     """What is taken from a server, and how long it is waited for."""
 
     most_bytes: int = 10_000_000
-    """Larger bodies are refused."""
+    # Longest wait for a name, a connection or the next bytes, and time of one try with its redirects, in seconds.
     silence: float = 10.0
-    """Longest wait for a name, a connection or the next bytes, in seconds."""
     seconds: float = 30.0
-    """Longest time of one try with its redirects, however the bytes come in."""
     redirects: int = 5
-    """Most redirects."""
     opt_out: tuple[str, ...] = ()
     """Headers that ask not to use an image and are honoured, see :func:`opted_out`."""
     user_agent: str = f"Mozilla/5.0 (compatible; biaslab/{__version__}; image audit)"
-    """What requests say they come from."""
 
 
 @dataclass

@@ -225,9 +225,8 @@ def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0) -> Prompts:
     """Return control pairs without contrast: two occupations of one stereotype, and one occupation twice.
 
     Each occupation stands beside ``partners`` (1 or more, else ParameterError) others of its list, in both orders
-    (setting ``alike``), and beside itself in ``partners`` images (setting ``same``). Where that cannot be, it has all
-    others (a list with fewer of them), or one partner more (an odd number in a list of odd length). ``per_list`` is
-    that of :func:`occupation_pairs`, ``seed`` says who is whose partner. Beyond the paper.
+    (setting ``alike``), and beside itself in ``partners`` images (setting ``same``), as far as there are others; one
+    more where an odd number stands against a list of odd length. Beyond the paper.
     """
     if partners < 1:
         raise ParameterError(f"people.control_partners is {partners!r}; allowed is 1 or more.")
