@@ -193,9 +193,9 @@ def test_an_id_belongs_to_one_scene_of_all_skills(tmp_path):
         (
             "count",
             [DOG] * 100_000,
-            r"has 100,000 objects \('dog', 'dog', 'dog', …; the relation of the last is None\)",
+            r"has the objects dog, dog, dog \(100,000; the relation of the last is None\)",
         ),
-        ("object", [DOG, DOG], r"has 2 objects \('dog', 'dog'; the relation of the last is None\)"),
+        ("object", [DOG, DOG], r"has the objects dog, dog \(2; the relation of the last is None\)"),
         ("object", [thing("x" * 10**6)], r"names the class 'xxx"),
         ("spatial", [DOG, thing("dog", "y" * 10**6, 1)], r"relation of the last is 'yyy"),
     ],
