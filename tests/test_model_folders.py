@@ -80,7 +80,7 @@ def test_files_that_could_be_run(tmp_path, file):
     (folder / file).parent.mkdir(parents=True, exist_ok=True)
     (folder / file).write_text("raise SystemExit")
     with pytest.raises(
-        ParameterError, match=rf"holds {file}, which could be run .*{NEVER} Delete the file or move it"
+        ParameterError, match=rf"holds {file}, which could be run .*{NEVER} Move the file out"
     ):
         registry.resolve(str(folder), "text-to-image")
     (folder / file).unlink()
@@ -219,7 +219,7 @@ def test_what_is_no_file_or_too_large_is_not_read(tmp_path):
 @pytest.mark.parametrize("index", INDEXES, ids=map(json.dumps, INDEXES))
 def test_parts_that_are_not_named_plainly(tmp_path, index):
     folder = pipeline(tmp_path / "model", **index)
-    with pytest.raises(ParameterError, match=rf"model_index\.json says '.*' is .*{NEVER} Choose a pipeline"):
+    with pytest.raises(ParameterError, match=rf"model_index\.json says '.*' is .*{NEVER} Choose one"):
         registry.resolve(str(folder), "text-to-image")
 
 
@@ -296,9 +296,7 @@ def test_shards_of_weights_are_safetensors_of_the_folder(tmp_path, shard):
     file.write_text(json.dumps({"weight_map": {"a": "m-00001-of-00002.safetensors"}}))
     safety.check_folder(folder)
     file.write_text(json.dumps({"weight_map": {"a": "m-00001-of-00002.safetensors", "b": shard}}))
-    with pytest.raises(
-        ParameterError, match=r"index\.json, which names '.*' as a file of weights; .* beside it only"
-    ):
+    with pytest.raises(ParameterError, match=r"index\.json, which names '.*' as weights; .* beside it only"):
         safety.check_folder(folder)
 
 
