@@ -36,7 +36,7 @@ from biaslab.ground.pictures import Unreadable, decode
 from biaslab.keep.journal import Journal
 from biaslab.keep.store import explaining, replace
 from biaslab.net.fetch import Fetcher, Visit, parsed
-from biaslab.net.retry import Failed, Policy
+from biaslab.net.retry import Failed, pause, policy
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -214,6 +214,9 @@ class Decoder:
         return whole.getvalue()
 
 
+# -- what is kept ------------------------------------------------------------------------------------------------
+
+
 class _Outcomes:
     # Of several lines for a URL the last counts.
 
@@ -276,6 +279,9 @@ def file_name(caption_id: str) -> str:
         return caption_id
     plain = re.sub(r"[^a-z0-9._-]+", "-", caption_id.lower())[:60].strip("-._")
     return f"{plain}~{_digest(caption_id)[:16]}"
+
+
+# -- the run -----------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -376,7 +382,7 @@ class _Run:
         self.found: dict[tuple[str, str], dict[str, Any]] = {}
         self._tasks: dict[str, _Task] = {}
         self._fetcher = Fetcher(settings, allow)
-        self._policy = Policy(settings.tries, settings.back_off, settings.longest_wait, abandons=True)
+        self._policy = policy(settings.tries, settings.back_off, settings.longest_wait, abandons=True)
         self._results: queue.SimpleQueue = queue.SimpleQueue()
         self._decoder = Decoder(settings)
         # Outcomes of hosts that could not be reached, until another host shows that the network is there.
@@ -492,6 +498,8 @@ class _Run:
             "URLs count as not tried: run again with a network where hosts are reached without a proxy."
         )
 
+    # -- in threads ----------------------------------------------------------------------------------------------
+
     def _work(self) -> None:
         while (taken := self._hosts.take()) is not None:
             name, task, strikes = taken
@@ -530,7 +538,7 @@ class _Run:
             sha256 = hashlib.sha256(body).hexdigest()
             return task, made, self._row_of(task, OK, width=width, height=height, sha256=sha256)
         except Failed as failed:
-            wait = self._policy.pause(task.tries, failed)
+            wait = pause(self._policy, task.tries, failed)
             if wait is None:
                 return task, None, self._row_of(task, failed.outcome, detail=failed.detail)
             task.at, task.redirects, task.spent, task.n_bytes = parsed(task.url), 0, 0.0, None

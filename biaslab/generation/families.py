@@ -271,6 +271,9 @@ def _padded(row, longest: int):
     return torch.nn.functional.pad(row, (0, 0, *end) if row.ndim > 2 else end)
 
 
+# -- which one a model is ------------------------------------------------------------------------------------
+
+
 @functools.cache
 def table() -> dict[str, dict[str, Any]]:
     """Return ``families.yaml``: entries by the class of their pipeline."""
@@ -359,6 +362,9 @@ def _fits(configs: Mapping[str, Mapping], when: Mapping[str, Any], named: str, n
 
 def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+# -- what a network takes and gives ----------------------------------------------------------------------------
 
 
 def decode(vae, latents):

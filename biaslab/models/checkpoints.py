@@ -107,6 +107,9 @@ def is_file(where: str) -> bool:
     return os.path.isfile(where) or (not os.path.isdir(where) and bool(hub.file_on_hub(where)))
 
 
+# -- what files are ----------------------------------------------------------------------------------------
+
+
 def what_is(tensors: Collection[str]) -> str:
     """Return what a file of safetensors with tensors of these names is: :data:`PIPELINE`, :data:`LORA` or another."""
     if any(_OF_LORAS.search(name) for name in tensors):
@@ -160,6 +163,9 @@ def configurations(repository: Repository, where: str) -> str:
 def file_of(where: str) -> str:
     """Return the path in its repository of one file that :func:`biaslab.models.registry.resolve` returned."""
     return Path(where).name if os.path.isfile(where) else hub.file_on_hub(where)
+
+
+# -- LoRAs -------------------------------------------------------------------------------------------------
 
 
 def look_up_lora(adapter: Adapter, base: str) -> Located:

@@ -28,7 +28,7 @@ from biaslab import __version__
 from biaslab.ground import secrets
 from biaslab.ground.errors import ParameterError, RunError
 from biaslab.net import connection, replies
-from biaslab.net.retry import Failed, Policy, retry_after
+from biaslab.net.retry import Failed, policy, retry_after
 from biaslab.net.settings import EndpointSettings
 
 # How often a question is asked whose answer is empty or cannot be read.
@@ -198,7 +198,7 @@ class Requests:
 
     def again(self, tries: int, send: Callable[[], Any]) -> Any:
         """Return what ``send`` does, called up to ``tries`` times."""
-        return Policy(tries, self.settings.first_wait, self.settings.longest_wait).run(send, self.stop)
+        return policy(tries, self.settings.first_wait, self.settings.longest_wait, stop=self.stop)(send)
 
     def post(
         self, client: httpcore.ConnectionPool, digest: str, whole: bytes

@@ -11,11 +11,9 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from itertools import count
-from typing import Any
+
+import tenacity
 
 _log = logging.getLogger(__name__)
 _SPREAD = 0.25
@@ -36,36 +34,46 @@ class Failed(Exception):
         return self.detail or self.outcome
 
 
-@dataclass(frozen=True)
-class Policy:
-    """How often, and after which pauses, a function is called that raises :class:`Failed`."""
+def policy(
+    tries: int,
+    first_wait: float,
+    longest_wait: float,
+    *,
+    stop: threading.Event | None = None,
+    abandons: bool = False,
+) -> tenacity.Retrying:
+    """Return what calls a function until it does not raise :class:`Failed`, ``tries`` times at most.
 
-    tries: int
-    first_wait: float
-    """The first pause, in seconds; each further one is twice as long."""
-    longest_wait: float
-    abandons: bool = False
-    """Whether a server that wants a pause longer than the longest is not asked again."""
+    The first pause takes ``first_wait`` seconds, none more than ``longest_wait``. ``stop`` ends a pause, and the try
+    after it is the last. With ``abandons``, who wants a longer pause than ``longest_wait`` is not asked again.
+    """
+    stop = stop or threading.Event()
 
-    def pause(self, tries: int, failed: Failed) -> float | None:
-        """Return the seconds before another try after ``tries``, the last of which failed; None where there is none."""
-        too_long = self.abandons and (failed.wait or 0.0) > self.longest_wait
-        if not failed.retry or tries >= self.tries or too_long:
-            return None
-        seconds = self.first_wait * 2 ** (tries - 1) if failed.wait is None else failed.wait
-        return min(seconds * random.uniform(1, 1 + _SPREAD), self.longest_wait)
+    def again(error: BaseException) -> bool:
+        retry = isinstance(error, Failed) and error.retry
+        return retry and not (abandons and (error.wait or 0.0) > longest_wait)
 
-    def run(self, send: Callable[[], Any], stop: threading.Event) -> Any:
-        """Return what ``send`` does in the end; ``stop`` ends a pause, and the try after it is the last one."""
-        for tries in count(1):
-            try:
-                return send()
-            except Failed as failed:
-                seconds = self.pause(tries, failed)
-                if seconds is None or stop.is_set():
-                    raise
-                _log.info("%s: asked again in %.1f s.", failed, seconds)
-            stop.wait(seconds)
+    def wait(state: tenacity.RetryCallState) -> float:
+        asked = state.outcome.exception().wait
+        seconds = first_wait * 2 ** (state.attempt_number - 1) if asked is None else asked
+        return min(seconds * random.uniform(1, 1 + _SPREAD), longest_wait)
+
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception(again),
+        stop=tenacity.stop_after_attempt(tries) | tenacity.stop_when_event_set(stop),
+        wait=wait,
+        sleep=tenacity.sleep_using_event(stop),
+        before_sleep=tenacity.before_sleep_log(_log, logging.INFO),
+        reraise=True,
+    )
+
+
+def pause(policy: tenacity.Retrying, tries: int, failed: Failed) -> float | None:
+    """Return the seconds before another try, after ``tries`` the last of which ``failed``; None where there is none."""
+    state = tenacity.RetryCallState(policy, None, (), {})
+    state.attempt_number = tries
+    state.set_exception((Failed, failed, failed.__traceback__))
+    return policy.wait(state) if policy.retry(state) and not policy.stop(state) else None
 
 
 def retry_after(value: str) -> float | None:

@@ -149,6 +149,9 @@ def sentence(phrases: Sequence[str], told: Sequence[str]) -> str:
     return f"Show {' and '.join(parts)}." if parts else ""
 
 
+# -- what the paper asks -----------------------------------------------------------------------------------
+
+
 def occupation_pairs(per_list: int = 0) -> list[tuple[Person, Person]]:
     """Return the ordered pairs of two occupations of opposite stereotype, left to right: 800 of 20 and 20.
 

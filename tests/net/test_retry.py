@@ -6,7 +6,7 @@ from email.utils import formatdate
 
 import pytest
 
-from biaslab.net.retry import Failed, Policy, retry_after
+from biaslab.net.retry import Failed, pause, policy, retry_after
 
 
 def failing(*results):
@@ -28,35 +28,35 @@ def busy(wait=None):
 
 
 def test_pauses_double_up_to_the_limit_and_are_a_quarter_longer_at_most():
-    waits = [Policy(9, 0.01, 0.2).pause(tries, busy()) for tries in range(1, 7)]
+    waits = [pause(policy(9, 0.01, 0.2), tries, busy()) for tries in range(1, 7)]
     for found, least in zip(waits, (0.01, 0.02, 0.04, 0.08, 0.16, 0.2), strict=True):
         assert least <= found <= min(least * 1.25, 0.2)
-    assert len({Policy(9, 0.01, 0.2).pause(1, busy()) for _ in range(20)}) > 1
+    assert len({pause(policy(9, 0.01, 0.2), 1, busy()) for _ in range(20)}) > 1
 
 
 def test_what_a_server_asks_for_counts_up_to_the_limit():
-    kept = Policy(9, 30.0, 60.0)
-    assert 0.1 <= kept.pause(1, busy(0.1)) <= 0.125
-    assert kept.pause(1, busy(60)) == 60 and kept.pause(1, busy(3600)) == 60
+    kept = policy(9, 30.0, 60.0)
+    assert 0.1 <= pause(kept, 1, busy(0.1)) <= 0.125
+    assert pause(kept, 1, busy(60)) == 60 and pause(kept, 1, busy(3600)) == 60
     # Who has others to ask leaves one that wants to be left.
-    abandons = Policy(9, 30.0, 60.0, abandons=True)
-    assert abandons.pause(1, busy(60)) == 60 and abandons.pause(1, busy(60.1)) is None
+    abandons = policy(9, 30.0, 60.0, abandons=True)
+    assert pause(abandons, 1, busy(60)) == 60 and pause(abandons, 1, busy(60.1)) is None
 
 
 def test_there_are_so_many_tries_and_only_where_another_may_help():
-    assert Policy(3, 1, 9).pause(2, busy()) and Policy(3, 1, 9).pause(3, busy()) is None
-    assert Policy(3, 1, 9).pause(1, Failed("not_found")) is None
+    assert pause(policy(3, 1, 9), 2, busy()) and pause(policy(3, 1, 9), 3, busy()) is None
+    assert pause(policy(3, 1, 9), 1, Failed("not_found")) is None
     work, calls = failing(busy(), busy(), "at last", "never")
-    assert Policy(3, 0.001, 1).run(work, threading.Event()) == "at last" and len(calls) == 3
+    assert policy(3, 0.001, 1)(work) == "at last" and len(calls) == 3
     work, calls = failing(busy(), Failed("gone", "status 410"))
     with pytest.raises(Failed, match="status 410"):
-        Policy(3, 0.001, 1).run(work, threading.Event())
+        policy(3, 0.001, 1)(work)
     work, calls = failing(busy(), ValueError("a mistake"))
     with pytest.raises(ValueError, match="a mistake"):
-        Policy(3, 0.001, 1).run(work, threading.Event())
+        policy(3, 0.001, 1)(work)
     work, calls = failing(busy(), busy())
     with pytest.raises(Failed, match="status 503"):
-        Policy(2, 0.001, 1).run(work, threading.Event())
+        policy(2, 0.001, 1)(work)
     assert len(calls) == 2
 
 
@@ -65,7 +65,7 @@ def test_a_stop_ends_the_pause_and_the_tries():
     work, calls = failing(busy(), busy(), "one try too many")
     threading.Timer(0.05, stop.set).start()
     with pytest.raises(Failed):
-        Policy(9, 30, 30).run(work, stop)
+        policy(9, 30, 30, stop=stop)(work)
     assert len(calls) == 2 and calls[1] - calls[0] < 20
 
 
