@@ -11,11 +11,13 @@ detector runs, and every image then counts as one that passes.
 """
 
 import argparse
+import json
 import os
 import platform
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from biaslab.judging import faces as detectors
 from biaslab.judging.faces import WholeImage, gate, large_enough
 from biaslab.judging.judge import Judge, JudgeSettings, judge_images
 from biaslab.judging.zero_shot import GENDER_TEXTS, ZeroShot, ZeroShotGender
+from biaslab.models import registry
 
 
 class AlwaysOne:
@@ -74,21 +77,26 @@ def random_detector(folder: str) -> str:
 def clip_of(options: argparse.Namespace) -> tuple[ZeroShot, object, object]:
     """Return the classifier, its transform of one image and its tokenizer, which the peer uses, too."""
     import open_clip
+    from safetensors.torch import save_model
 
     if not options.arch:
         model = ZeroShot(options.gender, device=options.device, dtype=options.dtype)
         _, _, transform = open_clip.create_model_and_transforms(*_place(options.gender))
         return model, transform, model._tokenizer
-    made, _, transform = open_clip.create_model_and_transforms(options.arch, device=options.device)
+    made, _, transform = open_clip.create_model_and_transforms(options.arch)
     tokenizer = open_clip.get_tokenizer(options.arch)
-    batch = {"dtype": options.dtype, "batch_size": options.batch}
-    return ZeroShot.of(made, transform, tokenizer, **batch), transform, tokenizer
+    with tempfile.TemporaryDirectory() as folder:
+        config = {"model_cfg": open_clip.get_model_config(options.arch), "preprocess_cfg": {}}
+        (Path(folder) / "open_clip_config.json").write_text(json.dumps(config), encoding="utf-8")
+        save_model(made, str(Path(folder) / "open_clip_model.safetensors"))
+        model = ZeroShot(folder, device=options.device, dtype=options.dtype, batch_size=options.batch)
+    return model, transform, tokenizer
 
 
-def _place(name: str) -> tuple:
-    from biaslab.judging.plugins import _named
-
-    return _named(name)[:2]
+def _place(name: str) -> tuple[str, str | None]:
+    """Return the architecture and the tag, or the folder, by which open_clip makes a model."""
+    where = registry.resolve(name, "clip")
+    return (f"local-dir:{where}", None) if Path(where).is_dir() else tuple(where.split(":"))
 
 
 def passes(faces, width: int, height: int) -> bool:

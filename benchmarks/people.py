@@ -13,14 +13,15 @@ import os
 import platform
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
 from biaslab import lexicons
 from biaslab.judging import people
 from biaslab.judging.judge import Judge, JudgeSettings, load
-from biaslab.judging.plugins import _named
 from biaslab.judging.zero_shot import GENDER_TEXTS
+from biaslab.models import registry
 from biaslab_world.pairs import held_out_pairs
 
 
@@ -102,7 +103,9 @@ def main() -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     judges = load(JudgeSettings(faces=options.faces, gender=options.gender), options.device)
-    _, _, transform = open_clip.create_model_and_transforms(*_named(options.gender)[:2])
+    where = registry.resolve(options.gender, "clip")
+    place = (f"local-dir:{where}",) if Path(where).is_dir() else where.split(":")
+    _, _, transform = open_clip.create_model_and_transforms(*place)
     source = held_out_pairs(options.images, size=options.size)
     told = source.table.groupby("image_id", sort=False)["phrase"].agg(list)
     ids, phrases = list(told.index), list(told)
