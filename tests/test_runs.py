@@ -230,17 +230,18 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
     first = fingerprint(job, record)
     elsewhere = replace(job, folder=Path("y"))
     assert fingerprint(elsewhere, record) == first
+    folder = replace(job, given={"seed": 1, "source": "f"}, request=Request("f"))
     others = [
-        fingerprint(replace(job, parameters={**job.parameters, "seed": 2}), record),
+        fingerprint(replace(job, given={**job.given, "seed": 2}), record),
         fingerprint(job, {**record, "packages": {"numpy": "2.1"}}),
-        fingerprint(replace(job, parameters={"seed": 1, "source": "f"}), record),
-        fingerprint(replace(job, parameters={"seed": 1, "source": "f"}), {**record, "inputs": {"f": "1"}}),
+        fingerprint(folder, record),
+        fingerprint(folder, {**record, "inputs": {"f": "1"}}),
         fingerprint(more, record),
     ]
     # What models compute with counts where there are images.
     other = {**record, "packages": {"numpy": "2.0", "torch": "2.9"}}
     assert fingerprint(job, other) == first
-    images = replace(job, parameters={"seed": 1})
+    images = replace(job, given={"seed": 1}, request=None)
     assert fingerprint(images, other) != fingerprint(images, record)
     notebook.write_text("2")
     others.append(fingerprint(job, record))
@@ -969,7 +970,7 @@ def test_the_pipeline_measures_for_notebooks_that_take_settings(planned):
         "mine/c": "The pipeline measures nothing for mine.",
     }
     assert found[0].parameters["settings"] == {"generation": {"steps": 3}}
-    assert looked_up == [("mini", 3)] and inputs == {"mini: mini": "mini "}
+    assert looked_up == [("mini", 3)] and inputs == {"mini: mini": "mini mini"}
 
 
 def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned, monkeypatch):

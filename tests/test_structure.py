@@ -142,7 +142,7 @@ _OF_PAPERS = (
 # What prompts ask for, which gives a group of settings its name; lexicons of words.
 _NAMED = {
     "biaslab.pipeline.stages": {"dalleval", "triplets", "paradox_occupations", "paradox_prompts"},
-    **{key: {"triplets"} for key in (f"biaslab.pipeline.{n}" for n in ("asked", "checks", "dependency"))},
+    **{f"biaslab.pipeline.{n}": {"triplets"} for n in ("asked", "checks", "dependency")},
     "biaslab.settings": {"triplets"},
 }
 
