@@ -176,7 +176,9 @@ def skill_accuracy(accuracy: pd.DataFrame, references: pd.DataFrame) -> Figure:
     whole = (accuracy["images"] == "test") & (accuracy["evaluator"] != HUMAN)
     ends = references.pivot(index=["judge", "measure"], columns="reference", values="value")
     ends = ends.reindex(columns=["oracle", "shuffled"])
-    rows = accuracy[whole & (accuracy["training_percent"] == "100")].join(ends, on=["evaluator", "skill"])
+    rows = accuracy[whole & (accuracy["training_percent"] == "100")]
+    beside = ends.reindex(pd.MultiIndex.from_frame(rows[["evaluator", "skill"]]))
+    rows = rows.assign(oracle=beside["oracle"].to_numpy(), shuffled=beside["shuffled"].to_numpy())
     return forms.estimates(
         rows, "percent_correct", row="skill", color="model", look=MODELS, xlim=(-1, 101), reference=None,
         label="Images judged correct by the detector (%)", mark="oracle", floor="shuffled",
