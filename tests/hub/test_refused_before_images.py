@@ -124,7 +124,7 @@ OF_PAPERS = {
     "dalleval/4_1_*": {"detector"},
     # Its images of people are shown with what all judges say, where these are named.
     "dalleval/5_3_skin_tone": {"faces", "vqa", "gender"},
-    "dalleval/5_3_attributes": {"vqa", "faces", "gender"},
+    "dalleval/5_3_attributes": {"vqa"},
     "dalleval/d_*": {"gender", "captioner"},
     "triplets/4_*": {"resnet", "dino", "split_product", "clip"},
     "triplets/5_*": {"objects"},
