@@ -18,8 +18,6 @@ from biaslab.prompts.dalleval import SKILLS
 
 HUMAN = "Human"
 """The evaluator that people are; every other is a detector."""
-FINE_TUNED = ("test", "curve")
-"""Sets of images on which models that were fine-tuned on a share of the scenes are judged."""
 
 
 def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
