@@ -289,8 +289,11 @@ def critiques(
     named = table[~whole]
     if most:
         named = named.sort_values("percent", ascending=False, kind="stable").head(most)
-    of = dict(list(examples.groupby("critique")))
-    rows = [_critique(row, of[row.Index], pictures) for row in pd.concat([table[whole], named]).itertuples()]
+    by_critique = dict(list(examples.groupby("critique")))
+    rows = [
+        _critique(row, by_critique[row.Index], pictures)
+        for row in pd.concat([table[whole], named]).itertuples()
+    ]
     titles = ("About", "Critique, and what prompts are told", "Before", "After")
     head = "".join(f"<th>{title}</th>" for title in titles)
     return HTML(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>")
@@ -301,10 +304,10 @@ def _critique(row, examples: pd.DataFrame, pictures: Mapping[tuple[str, str], ob
     first = examples.iloc[0]
     share = f" in {row.percent:.0f} % of prompts" if np.isfinite(row.percent) else ""
     asks = f"Asks for “{_line(row.guideline)}”{share}. " if row.guideline else ""
-    told = f"Added to {first['n_told']:.0f} of {first['n_prompts']:.0f} prompts"
-    told += f", such as: {_line(first['added'])}" if first["added"] else "."
+    added = f"Added to {first['n_told']:.0f} of {first['n_prompts']:.0f} prompts"
+    added += f", such as: {_line(first['added'])}" if first["added"] else "."
     sides = [_thumbnails(examples[examples["side"] == side], pictures) for side in ("before", "after")]
-    words = f"{escape(_line(row.reasons))}<br><em>{escape(asks + told)}</em>"
+    words = f"{escape(_line(row.reasons))}<br><em>{escape(asks + added)}</em>"
     cells = [escape(f"{about}, round {row.round:g}"), words, *sides]
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 

@@ -44,12 +44,12 @@ def _everyone(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def _of_kind(pipeline: Pipeline, kind: str) -> pd.DataFrame:
-    found = pipeline.people.people(kind)
-    found["round"] = _round(kind)
-    found["skin_tone"] = _skin_tones(pipeline, pipeline.people.images(kind).source, found)
-    of = found.groupby("image_id")["position"].transform("size")
-    found["position"] = [_SIDES[n][k - 1] for n, k in zip(of, found["position"], strict=True)]
-    return found.rename(columns={"role": "role_order", "asked_role": "role"})
+    everyone = pipeline.people.people(kind)
+    everyone["round"] = _round(kind)
+    everyone["skin_tone"] = _skin_tones(pipeline, pipeline.people.images(kind).source, everyone)
+    n_people = everyone.groupby("image_id")["position"].transform("size")
+    everyone["position"] = [_SIDES[n][k - 1] for n, k in zip(n_people, everyone["position"], strict=True)]
+    return everyone.rename(columns={"role": "role_order", "asked_role": "role"})
 
 
 def _round(kind: str) -> int:
@@ -77,17 +77,21 @@ def critiques(pipeline: Pipeline) -> pd.DataFrame:
     from biaslab.mitigation.critique import critiques_table
 
     rounds = [_round(k) for k in pipeline.people.kinds if k.startswith(ROUND)]
-    said = [critique for r in rounds for critique in pipeline.people.critiques(r)]
-    found = [critiques_table(said).rename(columns={"n_people": "n", "share": "percent"})] if said else []
+    all_critiques = [critique for r in rounds for critique in pipeline.people.critiques(r)]
+    found = (
+        [critiques_table(all_critiques).rename(columns={"n_people": "n", "share": "percent"})]
+        if all_critiques
+        else []
+    )
     return _table(pipeline, found, "paired_critiques")
 
 
 def _settled(pipeline: Pipeline, *settings: str) -> pd.DataFrame:
     """Return people as results list them: of FairCritic the last round, the intervention on occupations as top 5."""
-    some = last_rounds(people(pipeline))
-    some = some[some["setting"].isin(settings)]
-    top = (some["aspect"] == "occupation") & (some["setting"] == "intervention")
-    return some.assign(setting=some["setting"].mask(top, "intervention_top5"))
+    rows = last_rounds(people(pipeline))
+    rows = rows[rows["setting"].isin(settings)]
+    top = (rows["aspect"] == "occupation") & (rows["setting"] == "intervention")
+    return rows.assign(setting=rows["setting"].mask(top, "intervention_top5"))
 
 
 def percent_female(pipeline: Pipeline) -> pd.DataFrame:
@@ -115,13 +119,13 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
     from biaslab.measures import stereotype_score_from_percent
 
     everyone = people(pipeline)
-    some = everyone[everyone["setting"].isin(["single", "paired"]) & everyone["gender"].isin(GENDERS)]
+    judged = everyone[everyone["setting"].isin(["single", "paired"]) & everyone["gender"].isin(GENDERS)]
     # Several images of one prompt are as many samplings.
-    index = some["image_id"].str.rsplit("/", n=1).str[-1].astype(int) + 1
-    run = np.where(some["aspect"] == "power", some["run"], index).astype(int)
-    some = some.assign(run=run, female=some["gender"] == "female")
+    index = judged["image_id"].str.rsplit("/", n=1).str[-1].astype(int) + 1
+    run = np.where(judged["aspect"] == "power", judged["run"], index).astype(int)
+    judged = judged.assign(run=run, female=judged["gender"] == "female")
     rows, keys = [], ["model", "aspect", "setting", "run"]
-    for names, group in some.groupby(keys, sort=False):
+    for names, group in judged.groupby(keys, sort=False):
         share = group.groupby(["stereotype", "identity"])["female"].mean().reset_index()
         score = stereotype_score_from_percent(100 * share["female"].to_numpy(), share["stereotype"])
         lists = pd.Series(score).groupby(share["stereotype"]).mean()

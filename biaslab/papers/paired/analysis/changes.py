@@ -74,8 +74,8 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
         drawn = _resampled_means(wide.to_numpy(), **how)
         means = wide.mean().to_numpy()
         for i, stratum in enumerate(LISTS):
-            some = known[known["stereotype"] == stratum]
-            row = {**cell, "stereotype": stratum, "n": int(some["n"].sum()), "n_identities": len(some)}
+            part = known[known["stereotype"] == stratum]
+            row = {**cell, "stereotype": stratum, "n": int(part["n"].sum()), "n_identities": len(part)}
             row |= {"percent_adhering": means[i], "reason": ""}
             if not means.sum() > 0:
                 rows.append(row | {"reason": "nobody fits, or a list has no values"})
@@ -125,11 +125,11 @@ def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: f
             moved = group[sign == code]
             points = moved["change"].abs().sum() if code else 0.0
             for stratum in LISTS:
-                some = moved[moved["stereotype"] == stratum]
+                part = moved[moved["stereotype"] == stratum]
                 row = {**cell, "direction": direction, "stereotype": stratum, "n": len(moved)}
-                row |= {"n_identities": len(some), **percent_of(len(some), len(moved), confidence)}
-                row |= {"percent_of_cases": row["percent"], "points": some["change"].sum() if code else 0.0}
-                row["percent_of_points"] = 100 * some["change"].abs().sum() / points if points else np.nan
+                row |= {"n_identities": len(part), **percent_of(len(part), len(moved), confidence)}
+                row |= {"percent_of_cases": row["percent"], "points": part["change"].sum() if code else 0.0}
+                row["percent_of_points"] = 100 * part["change"].abs().sum() / points if points else np.nan
                 row["printed"] = stated.get((f"percent_of_{direction}", *cell.values(), stratum), np.nan)
                 rows.append(row | {"reason": "" if len(moved) else "no identity moved this way"})
     return tables.of(rows, "paired_changed_cases")

@@ -63,17 +63,17 @@ def parts(group: pd.DataFrame, column: str, images: pd.DataFrame) -> Parts:
     (stereotype, occupation, identity and ``column``, none missing). ``images`` has a row per image of two people
     (female_identity, male_identity) with what :func:`deviations` puts into ``female`` and ``male``.
     """
-    own, added, whose = {}, {}, {}
+    adds, added, whose = {}, {}, {}
     for stereotype in LISTS:
         rows, identity = _list(group, stereotype), images[f"{stereotype}_identity"]
         means = rows.groupby("occupation", sort=False)[column].mean()
-        own[stereotype] = 0.5 * (means - means.mean()) / len(means)
+        adds[stereotype] = 0.5 * (means - means.mean()) / len(means)
         # Images of identities that the group lacks have neither an occupation nor a weight, so they add nothing.
         added[stereotype] = images[stereotype].fillna(0) * identity.map(rows["weight"])
         whose[stereotype] = identity.map(rows["occupation"])
     beside = dict(zip(LISTS, reversed(LISTS), strict=True))
     rows, columns = (
-        own[s].add(added[beside[s]].groupby(whose[s]).sum(), fill_value=0)[own[s].index] for s in LISTS
+        adds[s].add(added[beside[s]].groupby(whose[s]).sum(), fill_value=0)[adds[s].index] for s in LISTS
     )
     cells = sum(added.values()).groupby([whose[s] for s in LISTS]).sum().unstack()
     return Parts(rows, columns, cells.reindex(index=rows.index, columns=columns.index))
@@ -90,14 +90,14 @@ def deviations(
     """
     if images is None:
         return None
-    of = group.dropna(subset=[column]).set_index("identity")
-    mean, gain = of[column], of[slope] if slope else pd.Series(1.0, of.index)
-    found = images.copy()
+    known = group.dropna(subset=[column]).set_index("identity")
+    mean, gain = known[column], known[slope] if slope else pd.Series(1.0, known.index)
+    added = images.copy()
     for stereotype in LISTS:
         whose = images[f"{stereotype}_identity"]
         n = images[stereotype].notna().groupby(whose).transform("sum")
-        found[stereotype] = (images[stereotype] - whose.map(mean)) * whose.map(gain) / n
-    return found
+        added[stereotype] = (images[stereotype] - whose.map(mean)) * whose.map(gain) / n
+    return added
 
 
 def image_error(images: pd.DataFrame, group: pd.DataFrame, column: str) -> float:
@@ -131,14 +131,15 @@ def check(images: pd.DataFrame, group: pd.DataFrame, where: str) -> None:
     """
     for stereotype in LISTS:
         labels = images[stereotype].groupby(images[f"{stereotype}_identity"]).agg(["sum", "count"])
-        of = group[group["stereotype"] == stereotype].set_index("identity")[["count", "n"]]
-        beside = labels.reindex(of.index, fill_value=0)
-        wrong = (np.abs(beside.to_numpy(float) - of.to_numpy(float)) > 1e-6).any(axis=1)
+        listed = group[group["stereotype"] == stereotype].set_index("identity")[["count", "n"]]
+        beside = labels.reindex(listed.index, fill_value=0)
+        wrong = (np.abs(beside.to_numpy(float) - listed.to_numpy(float)) > 1e-6).any(axis=1)
         if wrong.any():
-            name = of.index[wrong.argmax()]
+            name = listed.index[wrong.argmax()]
             k, n = beside.loc[name]
             raise InputError(
                 f"paired_pair_images ({where}): {name!r} is perceived as female in {k:g} of {n:g} images, but "
-                f"paired_percent_female counts {of.loc[name, 'count']:g} of {of.loc[name, 'n']:g} people; both must "
-                "come from the same images (leave out the columns female_identity and male_identity if they do not)."
+                f"paired_percent_female counts {listed.loc[name, 'count']:g} of {listed.loc[name, 'n']:g} people; both "
+                "must come from the same images (leave out the columns female_identity and male_identity if they do "
+                "not)."
             )

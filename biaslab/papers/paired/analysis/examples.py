@@ -20,8 +20,8 @@ def pairs_shown(seen: pd.DataFrame, *, each: int = 8) -> pd.DataFrame:
 
     Here and below of ``seen`` (:func:`biaslab.papers.paired.measure.seen`), in the order to show the images.
     """
-    found = seen[(seen["kind"] == "paired") & seen["outcome"].isin(["judged", "uncertain"])]
-    return _of_images(seen, _spread_by(found, "aspect", each))
+    pairs = seen[(seen["kind"] == "paired") & seen["outcome"].isin(["judged", "uncertain"])]
+    return _of_images(seen, _spread_by(pairs, "aspect", each))
 
 
 def single_and_paired_shown(
@@ -33,9 +33,9 @@ def single_and_paired_shown(
     """
     # Only images in which everyone was judged, so that signs can be read.
     whole = seen.groupby(_IMAGE)["gender"].transform(lambda g: g.isin(LISTS).all()).astype(bool)
-    some = seen[whole & seen["kind"].isin(["single", "paired"])]
+    judged = seen[whole & seen["kind"].isin(["single", "paired"])]
     keys = ["aspect", "stereotype", "identity", "kind"]
-    wide = some.assign(score=fits).groupby(keys)["score"].agg(["mean", "size"]).unstack()
+    wide = judged.assign(score=fits).groupby(keys)["score"].agg(["mean", "size"]).unstack()
     wide = wide.reindex(columns=pd.MultiIndex.from_product([["mean", "size"], ["single", "paired"]]))
     enough = (wide["size"]["single"] >= alone) & (wide["size"]["paired"] >= beside)
     rise = (wide["mean"]["paired"] - wide["mean"]["single"])[enough].reset_index(name="rise")
@@ -44,16 +44,16 @@ def single_and_paired_shown(
     chosen = []
     for aspect, identity in rise[["aspect", "identity"]].itertuples(index=False):
         for kind, most in (("single", alone), ("paired", beside)):
-            mine = some[["aspect", "identity", "kind"]].eq([aspect, identity, kind]).all(axis=1)
-            chosen += _spread(_images(some[mine]), most)
+            mine = judged[["aspect", "identity", "kind"]].eq([aspect, identity, kind]).all(axis=1)
+            chosen += _spread(_images(judged[mine]), most)
     return _of_images(seen, chosen)
 
 
 def failures_shown(seen: pd.DataFrame, *, each: int = 4, most: int = 24) -> pd.DataFrame:
     """Return images of one or two people that fail, ``each`` of a failure and kind (layout of paired Figure 12)."""
     failed = seen[(seen["kind"] != "three") & seen["outcome"].isin(FAILED)].drop_duplicates(_IMAGE)
-    some = failed.groupby(["outcome", "kind"]).head(each).sort_values(["outcome", "kind"], kind="stable")
-    return _of_images(seen, _images(some.head(most)))
+    shown = failed.groupby(["outcome", "kind"]).head(each).sort_values(["outcome", "kind"], kind="stable")
+    return _of_images(seen, _images(shown.head(most)))
 
 
 def three_shown(seen: pd.DataFrame, *, each: int = 6) -> pd.DataFrame:
@@ -111,45 +111,45 @@ def critique_examples(
     rows = []
     for k, critique in enumerate(critiques.itertuples()):
         whom = critique.identity or critique.batch_id.partition("/")[2]
-        of = people[(people["model"] == critique.model) & (people["aspect"] == critique.aspect)]
-        of = of[(of["identity"] == whom) | (of["role"] == whom)] if whom else of
+        about = people[(people["model"] == critique.model) & (people["aspect"] == critique.aspect)]
+        about = about[(about["identity"] == whom) | (about["role"] == whom)] if whom else about
         last = int(critique.round) - 1
         kinds = (f"faircritic_{last}" if last else "paired", f"faircritic_{last + 1}")
-        before, after = (of[of["kind"] == kind].drop_duplicates("pair") for kind in kinds)
+        before, after = (about[about["kind"] == kind].drop_duplicates("pair") for kind in kinds)
         after = after.join(added[["added", "left", "right"]], on=["model", "prompt_id"])
         after["told"] = [_told(row, bool(whom)) for row in after.itertuples()]
         changed = after[after["told"] != ""]
-        said = {"critique": k, "n_told": len(changed), "n_prompts": len(after)}
-        said["added"] = changed["added"].iloc[0] if len(changed) else ""
+        counts = {"critique": k, "n_told": len(changed), "n_prompts": len(after)}
+        counts["added"] = changed["added"].iloc[0] if len(changed) else ""
         chosen = _changed_first(after, each)
-        found = [
-            said | {"side": side, "kind": row.kind, "image_id": row.image_id, "people": _seen(row, whom)}
-            for side, some in (("before", before.assign(told="")), ("after", after))
-            for row in some[some["pair"].isin(chosen)].itertuples()
+        images = [
+            counts | {"side": side, "kind": row.kind, "image_id": row.image_id, "people": _seen(row, whom)}
+            for side, side_people in (("before", before.assign(told="")), ("after", after))
+            for row in side_people[side_people["pair"].isin(chosen)].itertuples()
         ]
-        rows += found or [said]
+        rows += images or [counts]
     columns = ["critique", "side", "kind", "image_id", "n_told", "n_prompts", "added", "people"]
     return pd.DataFrame(rows, columns=columns).fillna("")
 
 
 def _told(row, one: bool) -> str:
     """Return what a prompt tells the person; where not ``one`` is meant, what it tells anybody."""
-    told = ({getattr(row, row.position)} if one else {row.left, row.right}) - {"nothing", np.nan}
-    return next(iter(told & set(LISTS) or told), "")
+    words = ({getattr(row, row.position)} if one else {row.left, row.right}) - {"nothing", np.nan}
+    return next(iter(words & set(LISTS) or words), "")
 
 
 def _seen(row, whom: str) -> str:
     """Return what the person whom a critique is about looks like, and was told; nothing of a critique of all."""
     words = {"female": "woman", "male": "man"}
-    said = f"{row.position}: {words.get(row.gender, row.gender or row.outcome.replace('_', ' '))}"
-    said += f", told {words.get(row.told, row.told)}" if row.told else ""
-    return said if whom else ""
+    text = f"{row.position}: {words.get(row.gender, row.gender or row.outcome.replace('_', ' '))}"
+    text += f", told {words.get(row.told, row.told)}" if row.told else ""
+    return text if whom else ""
 
 
 def _changed_first(rows: pd.DataFrame, each: int) -> list[str]:
     """Return pairs spread evenly over those whose prompt changed, filled up with others."""
     chosen: list[str] = []
     changed = rows["told"] != ""
-    for some, room in ((rows[changed], each - (each > 1 and not changed.all())), (rows[~changed], each)):
-        chosen += _spread(some["pair"].tolist(), max(min(room, each - len(chosen)), 0))
+    for part, room in ((rows[changed], each - (each > 1 and not changed.all())), (rows[~changed], each)):
+        chosen += _spread(part["pair"].tolist(), max(min(room, each - len(chosen)), 0))
     return chosen

@@ -26,10 +26,10 @@ def biased_images(
     for cell, group in by_cell(counted(shares)):
         names = tuple(cell.values())
         if cell["setting"] == "single":
-            found = overall.loc[names]
-            row = cell | {"measure": "person", "percent": (100 + found["score"]) / 2, "evidence": "counted"}
-            row |= {c: (100 + found[c]) / 2 for c in ("ci_low", "ci_high")}
-            rows.append(row | {c: found[c] for c in ("n", "dependence", "reason")})
+            alone = overall.loc[names]
+            row = cell | {"measure": "person", "percent": (100 + alone["score"]) / 2, "evidence": "counted"}
+            row |= {c: (100 + alone[c]) / 2 for c in ("ci_low", "ci_high")}
+            rows.append(row | {c: alone[c] for c in ("n", "dependence", "reason")})
         # The pairs of the top five are a part of the pairs that are counted whole.
         elif names not in seen and not (names[2] == "paired_top5" and (*names[:2], "paired") in seen):
             rows += [cell | row for row in _bounds(group, cell["aspect"])]
@@ -74,18 +74,18 @@ def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
 def _counted(images: pd.DataFrame, occupations: dict[str, str], confidence: float) -> list[dict]:
     labels = {s: images[f"{s}_label"] for s in LISTS}
     fits = [label.eq(s).astype(float).where(label.isin(LISTS)).to_numpy() for s, label in labels.items()]
-    found = fitting_images(*fits)
+    counts = fitting_images(*fits)
     known = np.isfinite(fits[0] + fits[1])
     whose = of_scores.shown_occupations(images, occupations)
     events = {"both": fits[0] * fits[1] == 1, "any": fits[0] + fits[1] >= 1}
-    missing, total = found.n_missing, found.n + found.n_missing
+    missing, total = counts.n_missing, counts.n + counts.n_missing
     reason = f"no judgement of both people in {missing} of {total} images" if missing else ""
     if whose is None:
         reason = "; ".join(filter(None, (reason, of_scores.NO_IDENTITIES)))
     rows = []
-    for measure, percent in (("both", found.percent_both), ("any", found.percent_any)):
-        row = {"measure": measure, "percent": percent, "n": found.n, "evidence": "counted", "reason": reason}
-        if whose is not None and found.n:
+    for measure, percent in (("both", counts.percent_both), ("any", counts.percent_any)):
+        row = {"measure": measure, "percent": percent, "n": counts.n, "evidence": "counted", "reason": reason}
+        if whose is not None and counts.n:
             row |= of_scores.share_of_images(events[measure][known], whose[known], confidence)
         rows.append(row)
     return rows

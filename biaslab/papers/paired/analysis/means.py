@@ -115,7 +115,7 @@ def of_roles(low: pd.Series, high: pd.Series, confidence: float, sign: int = 1) 
     Both roles of an occupation are one observation; with ``sign`` -1 it is half the difference, ``low`` less ``high``.
     """
     value = float(low.mean() + sign * high.mean()) / 2
-    added = [part * (of - of.mean()) / (2 * len(of)) for part, of in ((1, low), (sign, high))]
+    added = [part * (values - values.mean()) / (2 * len(values)) for part, values in ((1, low), (sign, high))]
     error = stats.clustered_error(added[0].add(added[1], fill_value=0))
     return t_mean(value, *error, confidence) if isfinite(error.se) else Mean(value, *[np.nan] * 4, _FEW)
 
@@ -160,22 +160,22 @@ def strata(
     shared = values["female"].index.intersection(values["male"].index)
     # Roles of different occupations share no images, so nothing is fixed there.
     alone = dependence.PARTNERS if two_people and not len(shared) else dependence.NONE
-    for stratum, found in means.items():
-        some = rows[stratum]
-        if stratum in wider and isfinite(found.ci_low):
-            n, factor = some.groupby("stereotype").size().min(), wider[stratum]
+    for stratum, estimate in means.items():
+        part = rows[stratum]
+        if stratum in wider and isfinite(estimate.ci_low):
+            n, factor = part.groupby("stereotype").size().min(), wider[stratum]
             # What identities share they do not differ by: the variance between n of them is low by
             # (n - factor) / (n - 1).
-            found = (
-                found.widened(sqrt(factor * (n - 1) / (n - factor)))._replace(dependence=dependence.WORST)
+            estimate = (
+                estimate.widened(sqrt(factor * (n - 1) / (n - factor)))._replace(dependence=dependence.WORST)
                 if n > 2
-                else Mean(found.value, *[np.nan] * 4, _THREE)
+                else Mean(estimate.value, *[np.nan] * 4, _THREE)
             )
-        row = found._asdict() | {"stereotype": stratum, column: found.value}
-        row["dependence"] = (found.dependence or alone) if isfinite(found.ci_low) else ""
+        row = estimate._asdict() | {"stereotype": stratum, column: estimate.value}
+        row["dependence"] = (estimate.dependence or alone) if isfinite(estimate.ci_low) else ""
         row |= {end: float(np.clip(row[end], lowest, highest)) for end in ("ci_low", "ci_high")}
-        row |= {"n_identities": len(some), "n_occupations": some["occupation"].nunique()}
-        yield row | {"n": some["n"].sum() if "n" in some else len(some)}, some
+        row |= {"n_identities": len(part), "n_occupations": part["occupation"].nunique()}
+        yield row | {"n": part["n"].sum() if "n" in part else len(part)}, part
 
 
 def _both(
@@ -201,20 +201,20 @@ def _both(
     value = float((female.mean() + male.mean()) / 2)
     if min(len(female), len(male)) < 2:
         return Mean(value, *[np.nan] * 4, _FEW)
-    if images is not None and (found := dependence.parts(group, column, images)).crossed:
-        return t_mean(value, *found.error(), confidence)._replace(dependence=dependence.ESTIMATED)
+    if images is not None and (crossed := dependence.parts(group, column, images)).crossed:
+        return t_mean(value, *crossed.error(), confidence)._replace(dependence=dependence.ESTIMATED)
     effects = _by_occupation(group, effect) if effect else (female / 2, male / 2)
     parts = np.array([part.var(ddof=1) / len(part) for part in effects])
     degrees = np.array([len(female) - 1, len(male) - 1])
     df = parts.sum() ** 2 / (parts**2 / degrees).sum() if parts.sum() > 0 else degrees.sum()
-    said = dependence.WORST if effect else dependence.ASSUMED_NONE if two_people else dependence.NONE
-    return t_mean(value, sqrt(parts.sum()), float(df), confidence)._replace(dependence=said)
+    assumed = dependence.WORST if effect else dependence.ASSUMED_NONE if two_people else dependence.NONE
+    return t_mean(value, sqrt(parts.sum()), float(df), confidence)._replace(dependence=assumed)
 
 
 def _by_occupation(group: pd.DataFrame, column: str) -> tuple[pd.Series, pd.Series]:
     """Return the means of ``column`` by occupation of each list; several identities of one are averaged."""
     by = (group[group["stereotype"] == s].groupby("occupation", sort=False) for s in LISTS)
-    return tuple(of[column].mean() for of in by)
+    return tuple(rows[column].mean() for rows in by)
 
 
 # -- images of two people whose identities are known --------------------------------------------------
@@ -233,15 +233,15 @@ def pair_scores(images: pd.DataFrame, people: pd.DataFrame) -> dict[tuple[str, .
         return {}
     frame = images[(images[names] != "").all(axis=1)]
     women = {s: frame[f"{s}_label"].map({"female": 1.0, "male": 0.0}).astype(float) for s in LISTS}
-    found = {tuple(cell.values()): rows for cell, rows in by_cell(frame.assign(**women))}
+    by_key = {tuple(cell.values()): rows for cell, rows in by_cell(frame.assign(**women))}
     for cell, group in by_cell(people):
         key = tuple(cell.values())
-        whole = found.get((*key[:2], "paired"))
-        if key[2] == "paired_top5" and key not in found and whole is not None:
-            found[key] = whole[whole[names].isin(set(group["identity"])).all(axis=1)]
-        if key in found:
-            dependence.check(found[key], group, ", ".join(key))
+        whole = by_key.get((*key[:2], "paired"))
+        if key[2] == "paired_top5" and key not in by_key and whole is not None:
+            by_key[key] = whole[whole[names].isin(set(group["identity"])).all(axis=1)]
+        if key in by_key:
+            dependence.check(by_key[key], group, ", ".join(key))
     return {
         key: rows.assign(female=200 * rows["female"] - 100, male=100 - 200 * rows["male"])
-        for key, rows in found.items()
+        for key, rows in by_key.items()
     }

@@ -127,16 +127,16 @@ def told_genders(plain: str, added: str) -> tuple[dict[str, str], bool]:
 
     Words are read in the form of :func:`biaslab.mitigation.revision.sentence`.
     """
-    told, start = {}, 0
+    genders, start = {}, 0
     for shown in _AS.finditer(added):
         # From the first "the" on, as in "the nurse on the left as a woman".
         phrase, start = added[start : shown.start()].partition("the ")[2], shown.end()
         for side in ("left", "right") if phrase else ():
             where = f" on the {side}"
             if phrase.endswith(where) or f"one {phrase}{where}" in plain:
-                told[side] = {"woman": "female", "man": "male"}[shown[1]]
-    rest = re.sub(r"^Show the .+? as a (woman|man)\.", "", added) if told else added
-    return told, bool(rest.strip())
+                genders[side] = {"woman": "female", "man": "male"}[shown[1]]
+    rest = re.sub(r"^Show the .+? as a (woman|man)\.", "", added) if genders else added
+    return genders, bool(rest.strip())
 
 
 def prompt_of(image_ids: pd.Series) -> pd.Series:
@@ -161,9 +161,9 @@ def added_to(prompts: pd.DataFrame) -> pd.DataFrame:
     mitigated = prompts[prompts["setting"].isin(["intervention", "faircritic"])]
     both = mitigated.merge(plain, on=["model", "pair"], suffixes=("", "_plain"))
     added = [added_words(a, b) for a, b in zip(both["text_plain"], both["text"], strict=True)]
-    told = [told_genders(a, b) for a, b in zip(both["text_plain"], added, strict=True)]
+    read = [told_genders(a, b) for a, b in zip(both["text_plain"], added, strict=True)]
     sides = {
-        side: [genders.get(side, "other words" if more else "nothing") for genders, more in told]
+        side: [genders.get(side, "other words" if more else "nothing") for genders, more in read]
         for side in ("left", "right")
     }
     return both[["model", "prompt_id", "pair"]].assign(added=added, **sides)

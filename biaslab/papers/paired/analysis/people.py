@@ -40,19 +40,19 @@ def _images(people: pd.DataFrame) -> pd.DataFrame:
     Columns: cell, worst outcome, order (whether people stand as asked), n_faces, asked (who they are) and distinct
     (whether they differ, so that there is an order to look for).
     """
-    told = people["run"].astype(str) + " " + people["identity"] + " " + people["position"]
+    asked = people["run"].astype(str) + " " + people["identity"] + " " + people["position"]
     whom = people["identity"] + "/" + people["role"]
-    each = people.assign(rank=people["outcome"].map(_WORST), asked=told, whom=whom)
-    found = each.groupby([*CELL, "image_id"], sort=False).agg(
+    each = people.assign(rank=people["outcome"].map(_WORST), asked=asked, whom=whom)
+    images = each.groupby([*CELL, "image_id"], sort=False).agg(
         rank=("rank", "max"),
         order=("role_order", "first"),
         n_faces=("n_faces", "max"),
         asked=("asked", "|".join),
         distinct=("whom", "nunique"),
     )
-    found["outcome"] = found["rank"].map(dict(enumerate(OUTCOMES)))
-    found["distinct"] = found["distinct"] > 1
-    return found.reset_index()
+    images["outcome"] = images["rank"].map(dict(enumerate(OUTCOMES)))
+    images["distinct"] = images["distinct"] > 1
+    return images.reset_index()
 
 
 def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -63,10 +63,10 @@ def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     rows = []
     for cell, group in by_cell(_images(last_rounds(people))):
         for outcome in OUTCOMES:
-            some = group[group["outcome"] == outcome]
-            row = {**cell, "outcome": outcome, "n": len(some), "n_images": len(group)}
-            row |= {f"n_{order}": (some["order"] == order).sum() for order in ROLES}
-            rows.append(row | percent_of(len(some), len(group), confidence))
+            part = group[group["outcome"] == outcome]
+            row = {**cell, "outcome": outcome, "n": len(part), "n_images": len(group)}
+            row |= {f"n_{order}": (part["order"] == order).sum() for order in ROLES}
+            rows.append(row | percent_of(len(part), len(group), confidence))
     return tables.of(rows, "paired_outcomes")
 
 
@@ -99,22 +99,22 @@ def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 
 def _valid(images: pd.DataFrame) -> dict[str, tuple[int, int, str]]:
     """Return for each measure how many images meet it, of how many, and why of none, where it is none."""
-    found, judged = ~images["outcome"].isin(FAILED), images["outcome"] == "judged"
+    passed, judged = ~images["outcome"].isin(FAILED), images["outcome"] == "judged"
     looked, right = images["order"] != "", images["order"] == "right"
-    faces = "the judge does not look for faces" if found.any() and images["n_faces"].isna().all() else ""
+    faces = "the judge does not look for faces" if passed.any() and images["n_faces"].isna().all() else ""
     no_order = "the judge does not look for the order of people"
-    if not found.any():
+    if not passed.any():
         order = "no image has as many people as asked for"
-    elif not (found & images["distinct"]).any():
+    elif not (passed & images["distinct"]).any():
         order = "no image has an order to look for"
     else:
-        order = "" if (found & looked).any() else no_order
+        order = "" if (passed & looked).any() else no_order
     unknown = faces or (order if order == no_order else "")
     n = len(images)
     return {
-        "people": (0, 0, faces) if faces else (int(found.sum()), n, ""),
+        "people": (0, 0, faces) if faces else (int(passed.sum()), n, ""),
         "judged": (int(judged.sum()), n, ""),
-        "order": (int((found & right).sum()), int((found & looked).sum()), order),
+        "order": (int((passed & right).sum()), int((passed & looked).sum()), order),
         "valid": (0, 0, unknown) if unknown else (int((judged & (right | ~looked)).sum()), n, ""),
     }
 
@@ -129,18 +129,18 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how often gate, judge and order are right on people whose truth is known (``paired_renders``)."""
     rows = []
     for judge, people in renders.groupby("judge", sort=False):
-        found, judged = ~people["outcome"].isin(FAILED), people["outcome"] == "judged"
+        passed, judged = ~people["outcome"].isin(FAILED), people["outcome"] == "judged"
         right, clear = people["gender"] == people["truth_gender"], people["ambiguous"] == "no"
         # Whether two people are found is one answer about an image.
-        passed = found.groupby(people["image_id"]).all()
-        images = people[found].drop_duplicates("image_id")
+        both = passed.groupby(people["image_id"]).all()
+        images = people[passed].drop_duplicates("image_id")
         images = images[images["role_order"] != ""]
         seen = people["skin_tone"].notna()
         near = (people["skin_tone"] - people["truth_skin_tone"]).abs() <= 1
         counts = {
             # A judge that looks for no faces has no gate that could be passed.
-            "gate": (passed.sum(), len(passed)) if people["n_faces"].notna().any() else (0, 0),
-            "judged": (judged.sum(), found.sum()),
+            "gate": (both.sum(), len(both)) if people["n_faces"].notna().any() else (0, 0),
+            "judged": (judged.sum(), passed.sum()),
             "gender": ((right & judged).sum(), judged.sum()),
             "gender_unambiguous": ((right & judged & clear).sum(), (judged & clear).sum()),
             "order": ((images["role_order"] == "right").sum(), len(images)),
@@ -155,7 +155,7 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def questions(people: pd.DataFrame) -> pd.DataFrame:
     """Return what a question-answering judge is asked about people, and of how many (paired D, Table 8)."""
     places = people["setting"].map(_ASKED_ABOUT).fillna("")
-    there = [at in some for at, some in zip(people["position"], places, strict=True)]
+    there = [at in names for at, names in zip(people["position"], places, strict=True)]
     people = people[np.array(there, dtype=bool)]
     # Tables name an occupation as the paper's results do, prompts as its lists do.
     listed = {prompts.occupation(name).occupation: name for name in prompts.stereotypes()}

@@ -161,8 +161,8 @@ def absolute_score(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: flo
     for cell, group in by_cell(people):
         every = group.dropna(subset=["score"])
         known = every[every["n"] > 1]
-        some = every if known.empty else known
-        row = {**cell, "n": int(some["n"].sum()), "n_identities": len(some)}
+        part = every if known.empty else known
+        row = {**cell, "n": int(part["n"].sum()), "n_identities": len(part)}
         if known.empty:
             rows.append(row | {"reason": _ONE_PERSON if len(every) else "no identity has a value"})
             continue
@@ -179,10 +179,10 @@ def absolute_score(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: flo
         added, two = images.get(tuple(cell.values())), cell["setting"] != "single"
         added, effect = deviations(added, known, "score", "slope"), "beyond" if two else ""
         *lists, both = strata(known, "beyond", confidence, effect=effect, images=added, two_people=two)
-        mean, some = next(found for found in (both, *lists) if isfinite(found[0]["beyond"]))
+        mean, part = next(estimate for estimate in (both, *lists) if isfinite(estimate[0]["beyond"]))
         # As the mean is: over occupations within each list, then over lists.
         columns = ["mean_absolute_score", "floor", "corrected_floor"]
-        each = some.groupby(["stereotype", "occupation"])[columns].mean()
+        each = part.groupby(["stereotype", "occupation"])[columns].mean()
         row = mean | row | each.groupby("stereotype").mean().mean().to_dict()
         left = row["corrected_floor"]
         within = {"corrected": left, "ci_low": row["ci_low"], "ci_high": row["ci_high"] + 2 * left}
@@ -227,8 +227,8 @@ def lean(
     for cell, group in by_cell(people):
         added = deviations(images.get(tuple(cell.values())), group, "score", "slope")
         two = cell["setting"] != "single"
-        found = strata(group, "away", confidence, -50, 50, images=added, two_people=two)
-        for row, _ in found:
+        estimates = strata(group, "away", confidence, -50, 50, images=added, two_people=two)
+        for row, _ in estimates:
             limits = {"percent_female": row["away"]} | {end: row[end] for end in ("ci_low", "ci_high")}
             row |= {name: 50 + value for name, value in limits.items()} | {"evidence": "computed"}
             rows.append(cell | row)
@@ -273,12 +273,12 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
         if not isfinite(r.r):
             row["reason"] = "a correlation needs three occupations and scores that differ"
         sides = (2 * every["score"][s].dropna() for s in ("male", "female"))
-        found = means.of_roles(*sides, confidence, sign=-1)
-        row |= {"n_same_score": int(np.isclose(low, high).sum()), "difference": found.value}
-        row |= {f"difference_{k}": getattr(found, k) for k in ("ci_low", "ci_high", "p")}
+        gap = means.of_roles(*sides, confidence, sign=-1)
+        row |= {"n_same_score": int(np.isclose(low, high).sum()), "difference": gap.value}
+        row |= {f"difference_{k}": getattr(gap, k) for k in ("ci_low", "ci_high", "p")}
         # SS_high - SS_low = (100 - 2 F_high) - (2 F_low - 100) = 4 (50 - F), F the mean of both.
-        for of, end in (("", ""), ("_ci_low", "_ci_high"), ("_ci_high", "_ci_low")):
-            row[f"percent_female{of}"] = 50 - row[f"difference{end}"] / 4
+        for suffix, end in (("", ""), ("_ci_low", "_ci_high"), ("_ci_high", "_ci_low")):
+            row[f"percent_female{suffix}"] = 50 - row[f"difference{end}"] / 4
         images = seen.get((model, "power", setting))
         if images is not None:
             row |= _same_gender(images, occupations, confidence)
@@ -303,12 +303,16 @@ def _same_gender(
     if known.empty:
         return {"n_images": 0}
     same = known["female_label"] == known["male_label"]
-    found = {"n_images": len(known), "same_gender": int(same.sum()), "percent_same_gender": 100 * same.mean()}
+    counts = {
+        "n_images": len(known),
+        "same_gender": int(same.sum()),
+        "percent_same_gender": 100 * same.mean(),
+    }
     whose = shown_occupations(known, occupations)
     if whose is None:
-        return found | {"same_gender_reason": NO_IDENTITIES}
+        return counts | {"same_gender_reason": NO_IDENTITIES}
     share = share_of_images(same.to_numpy(), whose, confidence)
-    found |= {f"percent_same_gender_{c}": share[c] for c in ("ci_low", "ci_high")}
+    counts |= {f"percent_same_gender_{c}": share[c] for c in ("ci_low", "ci_high")}
     side = known["female_position"] if "female_position" in known else pd.Series("", known.index)
     alike = [known["female_identity"], known["male_identity"], side]
     women = known[["female_label", "male_label"]].eq("female").astype(float)
@@ -318,14 +322,14 @@ def _same_gender(
     enough = n > 1
     if not enough.any():
         why = "chance needs two images of the same two identities in the same order"
-        return found | {"same_gender_reason": why}
+        return counts | {"same_gender_reason": why}
     beyond = (200 * away.prod(axis=1) * n / (n - 1))[enough]
     mean = float(beyond.mean())
     clusters = (beyond - mean).groupby(whose["female"][enough]).sum() / len(beyond)
     excess = means.t_mean(mean, *stats.clustered_error(clusters), confidence)
-    found["percent_same_gender_chance"] = found["percent_same_gender"] - mean
+    counts["percent_same_gender_chance"] = counts["percent_same_gender"] - mean
     limits = {"ci_low": excess.ci_low, "ci_high": excess.ci_high, "p": excess.p}
-    return found | {"same_gender_excess": mean} | {f"same_gender_excess_{k}": v for k, v in limits.items()}
+    return counts | {"same_gender_excess": mean} | {f"same_gender_excess_{k}": v for k, v in limits.items()}
 
 
 NO_IDENTITIES = "an interval needs the identities of both people of each image"
@@ -356,9 +360,9 @@ def share_of_images(event: np.ndarray, whose: pd.DataFrame, confidence: float) -
     rows, columns = (added.groupby(whose[s]).sum() for s in LISTS)
     clusters = min(len(rows), len(columns))
     if (whose["female"] == whose["male"]).all():
-        error, said = stats.clustered_error(rows), dependence.BY_OCCUPATION
+        error, assumed = stats.clustered_error(rows), dependence.BY_OCCUPATION
     else:
         cells = added.groupby([whose[s] for s in LISTS]).sum().unstack()
-        error, said = stats.crossed_error(rows, columns, cells), dependence.ESTIMATED
+        error, assumed = stats.crossed_error(rows, columns, cells), dependence.ESTIMATED
     low, high = stats.clustered_share_interval(share, error, clusters, confidence)
-    return {"ci_low": 100 * low, "ci_high": 100 * high, "dependence": said if isfinite(low) else ""}
+    return {"ci_low": 100 * low, "ci_high": 100 * high, "dependence": assumed if isfinite(low) else ""}
