@@ -228,7 +228,7 @@ REPRINTED = {
     ("triplets", "5"): ("value == value", ["value"], "value"),
     ("triplets", "6"): ("pair != 'feminine-masculine'", ["value"], ["feminine", "masculine"]),
     **{("triplets", str(k)): P_VALUES for k in (7, 8, 9)},
-    ("triplets", "10"): ("value == value", ["value"], ["feminine", "masculine"]),
+    ("triplets", "10"): ("value == value", ["value"], "value"),
     ("triplets", "11"): ("model != ''", ["percent_images"], "percent_images"),
     ("triplets", "12"): ("model != ''", ["objects"], "n_objects"),
     ("triplets", "13"): ("model != ''", ["percent"], "percent"),
