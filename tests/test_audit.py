@@ -103,7 +103,7 @@ def test_what_lacks_a_judge_on_purpose_is_left_out_and_said_before_anything_is_m
     assert {name.split("/")[0] for name in why} == {"paired", "dalleval"}
     assert {name for name in why if "dalleval" in name} == {"dalleval/5_3_skin_tone"}
     why, _ = planned(root, tmp_path, "triplets.objects=")
-    assert set(why) == {"triplets/5_co_occurrence"}
+    assert set(why) == {"triplets/5_co_occurrence", "triplets/7_3_detector"}
     why, _ = planned(root, tmp_path, "dalleval.detector=")
     assert set(why) == {"dalleval/4_1_paintskills", "dalleval/5_2_skills"}
 
