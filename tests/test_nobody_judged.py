@@ -46,7 +46,12 @@ SMALL = {
     "settings.compare_with": "none",
 }
 # What rests on no image of these: texts and latents, and what the model's folder says of less training data.
-OF_NO_IMAGES = {"triplets/4_disparities", "triplets/7_1_one_prompt", "dalleval/5_2_skills"}
+OF_NO_IMAGES = {
+    "triplets/4_disparities",
+    "triplets/7_1_one_prompt",
+    "triplets/beyond_noise",
+    "dalleval/5_2_skills",
+}
 OUTCOMES = {"black": "no_face", "blocked": "blocked", "unreadable": "unreadable", "neither": "uncertain"}
 
 
