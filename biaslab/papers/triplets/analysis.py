@@ -610,18 +610,20 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
     """
     counts, _ = _with_group(counts)
     counts = counts[~counts["object"].isin(PEOPLE)]
-    counts = counts.sort_values("prompt_gender", key=lambda of: of.map(PROMPT_GENDERS.index), kind="stable")
+    counts = counts.sort_values(
+        "prompt_gender", key=lambda genders: genders.map(PROMPT_GENDERS.index), kind="stable"
+    )
     rows = []
-    for names, of in counts.groupby(_GROUP, sort=False):
-        n = of.groupby("prompt_gender")["n_images"].first().sum()
-        told = (of["case"] != "").all()
-        cases = int(of["n_cases"].iloc[0]) if "n_cases" in of else of["case"].nunique()
-        totals = of.groupby("object")["count"].sum().sort_values(ascending=False, kind="stable")
+    for names, group in counts.groupby(_GROUP, sort=False):
+        n = group.groupby("prompt_gender")["n_images"].first().sum()
+        by_case = (group["case"] != "").all()
+        cases = int(group["n_cases"].iloc[0]) if "n_cases" in group else group["case"].nunique()
+        totals = group.groupby("object")["count"].sum().sort_values(ascending=False, kind="stable")
         for rank, (name, total) in enumerate(totals.head(most).items(), start=1):
             row = dict(zip(_GROUP, names, strict=True)) | {"object": name, "rank": rank}
             row |= {"per_image": total / n, "count": total, "n_images": n, "reason": ""}
-            if told and cases > 1:
-                split = of.loc[of["object"] == name].groupby("case")["count"].sum().to_numpy(float)
+            if by_case and cases > 1:
+                split = group.loc[group["object"] == name].groupby("case")["count"].sum().to_numpy(float)
                 effects = np.concatenate([split, np.zeros(cases - len(split))]) / n - total / n / cases
                 error = stats.clustered_error(effects)
                 half = float(t_distribution.ppf((1 + confidence) / 2, error.df)) * error.se
@@ -899,13 +901,13 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     """
     rows = []
     whole = detections[~detections["object"].isin(PEOPLE)].assign(object=ALL_OBJECTS)
-    for names, of in pd.concat([whole, detections]).groupby(_FOUND, sort=False):
+    for names, group in pd.concat([whole, detections]).groupby(_FOUND, sort=False):
         for shown in (ALL_GROUPS, *GENDERS):
-            some = of if shown == ALL_GROUPS else of[of["gender_shown"] == shown]
+            seen = group if shown == ALL_GROUPS else group[group["gender_shown"] == shown]
             row = dict(zip(_FOUND, names, strict=True)) | {"gender_shown": shown}
-            for measure, of_what in (("precision", "finder_only"), ("recall", "reference_only")):
-                rows.append(row | {"measure": measure} | _share_found(some, of_what, confidence))
-            rows.append(row | {"measure": "mask_iou"} | _overlap(some, confidence))
+            for measure, missed in (("precision", "finder_only"), ("recall", "reference_only")):
+                rows.append(row | {"measure": measure} | _share_found(seen, missed, confidence))
+            rows.append(row | {"measure": "mask_iou"} | _overlap(seen, confidence))
     errors = tables.of(rows, "triplets_detector_error")
     at = [*_FOUND, "measure"]
     asked = (errors["measure"] == "recall") & (errors["gender_shown"] == ALL_GROUPS)
