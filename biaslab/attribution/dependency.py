@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab.attribution.maps import on_image
+from biaslab.attribution.maps import THRESHOLD, on_image
 from biaslab.keep.store import Store
 from biaslab.measures.instances import BOX
 from biaslab.measures.instances import masks as object_masks
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from biaslab.attribution.images import AttendedImages
     from biaslab.attribution.noised import NoisedImages
 
-THRESHOLDS = (0.25, 0.35, 0.45)
-"""Shares of a map's range above which a place belongs to its word; the paper's is 0.35 (section 6.1)."""
-COVERED = {"threshold": float, "coverage": float, "word": object, "human_coverage": float, "region": object}
+COVERED = {"coverage": float, "word": object, "human_coverage": float, "region": object}
 """The columns of :func:`coverages` and their types."""
 # Pixels of masks that are held at a time, of objects and of words.
 _HELD = 2**26
@@ -39,9 +37,9 @@ def covered(
 ) -> pd.DataFrame:
     """Return how far the words of prompts cover the objects of images; what is in ``store`` is not computed again.
 
-    ``images`` has the maps of words, ``instances`` are rows of ``triplets_objects``. Returns a row an instance and
-    threshold of :data:`THRESHOLDS`, instances in order: image_id, instance and the columns of :func:`coverages`. Raises
-    InputError where an image has no maps, or masks of several sizes.
+    ``images`` has the maps of words, ``instances`` are rows of ``triplets_objects``. Returns a row an instance, in
+    order: image_id, instance and the columns of :func:`coverages`. Raises InputError where an image has no maps, or
+    masks of several sizes.
     """
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
@@ -49,38 +47,38 @@ def covered(
         for image_id, objects in shard.itertuples(index=False):
             (maps,) = images.word_maps([image_id])
             rows = pd.DataFrame(json.loads(objects))
-            instance = np.tile(rows["instance"], len(THRESHOLDS))
             found = coverages(rows, maps.words, maps.maps)
-            frames.append(found.assign(image_id=image_id, instance=instance))
+            frames.append(found.assign(image_id=image_id, instance=rows["instance"].to_numpy()))
         return pd.concat(frames, ignore_index=True)
 
     by_image = instances.groupby("image_id", sort=False)[["instance", *_NEEDED]]
     units = [(image_id, rows.to_json(orient="records", double_precision=15)) for image_id, rows in by_image]
-    stage = store.stage("coverages", {"images": images.digest, "thresholds": list(THRESHOLDS)}, work)
+    stage = store.stage("coverages", {"images": images.digest}, work)
     units = pd.DataFrame(units, columns=["image_id", "objects"], dtype=object)
     label = "comparing words and objects"
     found = stage.compute(units, shard_rows=_SHARD_ROWS, label=label, progress=progress)
     keys = ["image_id", "instance"]
     if found.empty:
         return instances[keys].reindex(columns=[*keys, *COVERED]).astype(COVERED)
-    return instances[keys].merge(found.astype(COVERED), on=keys, how="left", validate="one_to_many")
+    return instances[keys].merge(found.astype(COVERED), on=keys, how="left", validate="one_to_one")
 
 
 def coverages(
-    instances: pd.DataFrame, words: Sequence[str], maps: np.ndarray, thresholds: Sequence[float] = THRESHOLDS
+    instances: pd.DataFrame, words: Sequence[str], maps: np.ndarray, threshold: float = THRESHOLD
 ) -> pd.DataFrame:
     """Return how far words cover the objects of one image (eq. 7): the largest coverage is what guidance asks for.
 
     Args:
         instances: Rows of ``triplets_objects`` of one image. What has a box alone is compared by that.
         words: The words that have a map.
-        maps: Of these, ``uint8 (words, rows, columns)``; brought to the size of the masks, or else to 512 pixels a
-            side.
-        thresholds: Above what a place belongs to a word, 0–1.
+        maps: Of these, ``uint8 (words, rows, columns)``; they are brought to the size of the masks, or where none says
+            it to 512 pixels a side.
+        threshold: Share of a map's range above which a place belongs to its word, 0–1; the paper's is 0.35 (section
+            6.1).
 
     Returns:
-        Threshold by threshold a row an object, in order, with the columns of :data:`COVERED`: threshold; coverage
-        (0–1), the largest of all words, and the word that has it; human_coverage, the largest of words of
+        A row an object, in order, with the columns of :data:`COVERED`: coverage (0–1), the largest of all words, and
+        the word that has it; human_coverage, the largest of words of
         :data:`biaslab.measures.similarity.HUMANS`; both 0 where there is no such word, NaN where the object has no
         pixel; and region, ``mask`` or ``box``: by what the object was compared.
 
@@ -90,7 +88,7 @@ def coverages(
     height, width = sizes.iloc[0].astype(int) if len(sizes) else (_SIZE, _SIZE)
     human = np.array([word.lower() in HUMANS for word in words], bool)
     at_once = max(1, _HELD // (height * width))
-    covered = np.zeros((len(thresholds), len(instances), len(words)))
+    covered = np.zeros((len(instances), len(words)))
     there = np.zeros(len(instances), bool)
     for start in range(0, len(instances), at_once):
         here = slice(start, start + at_once)
@@ -98,19 +96,16 @@ def coverages(
         there[here] = objects.any(axis=(1, 2))
         for first in range(0, len(words), at_once):
             some = slice(first, first + at_once)
-            values = on_image(maps[some], height, width)
-            for of, threshold in zip(covered, thresholds, strict=True):
-                of[here, some] = coverage(objects, values > threshold)
+            covered[here, some] = coverage(objects, on_image(maps[some], height, width) > threshold)
     best, of_humans = (
-        np.where(there, np.nan_to_num(of).max(axis=2, initial=0), np.nan)
-        for of in (covered, covered[..., human])
+        np.where(there, np.nan_to_num(shares).max(axis=1, initial=0), np.nan)
+        for shares in (covered, covered[:, human])
     )
-    by = np.array([*words, ""], object)[np.nan_to_num(covered).argmax(axis=2) if len(words) else -1]
+    by = np.array([*words, ""], object)[np.nan_to_num(covered).argmax(axis=1) if len(words) else -1]
     found = {
-        "threshold": np.repeat(thresholds, len(instances)),
-        "coverage": best.ravel(),
-        "word": np.where(best > 0, by, "").ravel(),
-        "human_coverage": of_humans.ravel(),
-        "region": np.tile(np.where(instances["rle"] == "", "box", "mask"), len(thresholds)),
+        "coverage": best,
+        "word": np.where(best > 0, by, ""),
+        "human_coverage": of_humans,
+        "region": np.where(instances["rle"] == "", "box", "mask"),
     }
     return pd.DataFrame(found).astype(COVERED)

@@ -70,23 +70,18 @@ class Dependency(Part):
         return table[(table["outcome"] == "ok") & table["image_id"].isin(seen)].reset_index(drop=True)
 
     @kept
-    def coverages(self) -> pd.DataFrame:
+    def groups(self) -> pd.DataFrame:
         """Return how far words cover each object of the images, and the group that follows (section 6.2).
 
-        A row an object and threshold of maps (:data:`biaslab.attribution.dependency.THRESHOLDS`): image_id, instance,
-        label (as it was found), object (as a noun), explicit (whether the prompt names it), the columns of
-        :data:`biaslab.attribution.dependency.COVERED`, and dependency_group (by the paper's thresholds of coverage;
-        None where the object has no pixel).
+        A row an object: image_id, instance, label (as it was found), object (as a noun), explicit (whether the prompt
+        names it), the columns of :data:`biaslab.attribution.dependency.COVERED`, and dependency_group (None where the
+        object has no pixel).
 
         Raises:
             MissingInputError: Attention was not kept.
             ParameterError, InputError: Nouns cannot be found, or objects do not fit.
         """
         return self._grouped(self.maps(), self._triplets.objects().objects, self.looked_at())
-
-    def groups(self) -> pd.DataFrame:
-        """Return the rows of :meth:`coverages` at the paper's threshold of maps: the group of each object."""
-        return _at_papers(self.coverages())
 
     @kept
     def prompt_nouns(self) -> pd.DataFrame:
@@ -194,7 +189,7 @@ class Dependency(Part):
             for group in self._truth.groups(texts[i], list(rows["object"]))
         ]
         shown = shown.assign(object=self._named(shown["object"]), planted=planted)
-        groups = _at_papers(self._grouped(self.drawn_maps(), found, images))
+        groups = self._grouped(self.drawn_maps(), found, images)
         measured = found[found["image_id"].isin(texts)].reset_index(drop=True)
         measured = measured.assign(object=groups["object"], measured=groups["dependency_group"])
         placed, hidden = [], []
@@ -264,7 +259,3 @@ class Dependency(Part):
     def _kind(self, word: str) -> str:
         """Return what kind of thing a word of a caption names; empty where it is none to be seen."""
         return naming.PERSON if word in naming.PEOPLE else self._truth.kind(word)
-
-
-def _at_papers(covered: pd.DataFrame) -> pd.DataFrame:
-    return covered[covered["threshold"] == THRESHOLD].reset_index(drop=True)

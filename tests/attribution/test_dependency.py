@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from biaslab.attribution import dependency
-from biaslab.attribution.dependency import THRESHOLDS
 from biaslab.attribution.maps import WordMaps, word_masks
 from biaslab.keep.store import Store
 from biaslab.measures.instances import encode
@@ -51,12 +50,7 @@ def test_the_largest_coverage(monkeypatch, held):
         [instance("a", k, "x", mask) for k, mask in enumerate(masks)]
         + [instance("a", 4, "x", box=(0.1, 0.2, 0.6, 0.9))]
     )
-    found = dependency.coverages(rows, words, maps, (0.5, 0.8))
-    assert found["threshold"].tolist() == [0.5] * 5 + [0.8] * 5
-    higher = found[5:].reset_index(drop=True)
-    expected = brute_force(rows, words, word_masks(maps, SIZE, SIZE, 0.8))
-    np.testing.assert_allclose(higher[["coverage", "human_coverage"]].to_numpy(float), expected)
-    found = found[:5]
+    found = dependency.coverages(rows, words, maps, 0.5)
     expected = brute_force(rows, words, regions)
     np.testing.assert_allclose(found[["coverage", "human_coverage"]].to_numpy(float), expected)
     assert found["region"].tolist() == ["mask"] * 4 + ["box"]
@@ -70,10 +64,10 @@ def test_the_largest_coverage(monkeypatch, held):
 def test_boxes_without_a_size():
     rows = pd.DataFrame([instance("a", 0, "y", box=(0, 0.5, 0.75, 1), size=(np.nan, np.nan))])
     left_half = np.array([[[255, 0]]], np.uint8)
-    found = dependency.coverages(rows, ("x",), left_half, (0.5,))
+    found = dependency.coverages(rows, ("x",), left_half, 0.5)
     assert found["coverage"].tolist() == pytest.approx([2 / 3]) and found["region"].tolist() == ["box"]
     # Without a word there is nothing to cover it.
-    none = dependency.coverages(rows, (), left_half[:0], (0.5,))
+    none = dependency.coverages(rows, (), left_half[:0], 0.5)
     assert none["coverage"].tolist() == none["human_coverage"].tolist() == [0]
     assert none["word"].tolist() == [""]
 
@@ -102,13 +96,10 @@ def test_objects_of_images_are_compared_once(tmp_path):
     images, store = Maps("abc"), Store(tmp_path)
     found = dependency.covered(images, rows, store=store, progress=False)
     keys = ["image_id", "instance"]
-    assert found[keys].drop_duplicates().to_numpy().tolist() == rows[keys].to_numpy().tolist()
-    assert found["threshold"].tolist() == list(THRESHOLDS) * len(rows)
-    by = {(row.image_id, row.instance, row.threshold): row for row in found.itertuples()}
-    for row, threshold in itertools.product(rows.to_dict("records"), THRESHOLDS):
-        covered = by[row["image_id"], row["instance"], threshold]
+    assert found[keys].to_numpy().tolist() == rows[keys].to_numpy().tolist()
+    for row, covered in zip(rows.to_dict("records"), found.itertuples(), strict=True):
         (maps,) = images.word_maps([row["image_id"]])
-        regions = word_masks(maps.maps, SIZE, SIZE, threshold)
+        regions = word_masks(maps.maps, SIZE, SIZE)
         np.testing.assert_allclose(
             [covered.coverage, covered.human_coverage],
             brute_force(pd.DataFrame([row]), maps.words, regions)[0],
