@@ -167,10 +167,10 @@ def attributes(rng, studies, *, scale, professions, images, spread=1.0, shared=F
         paired = next(sides) - next(sides)
         found = stats.folded_means(paired, replicates=REPLICATES, seed=rng)
         weights = rng.multinomial(professions, np.full(professions, 1 / professions), REPLICATES)
-        plain = stats.percentile_interval(np.abs(weights @ paired / professions).mean(axis=1))
+        plain = np.quantile(np.abs(weights @ paired / professions).mean(axis=1), [0.025, 0.975])
         yield {
             "chance taken off": _judged(found.ci_low, found.ci_high, found.p, truth, found.corrected),
-            "percentile bootstrap": _judged(plain.low, plain.high, np.nan, truth, found.value),
+            "percentile bootstrap": _judged(*plain, np.nan, truth, found.value),
         }
 
 

@@ -16,18 +16,15 @@ from biaslab.measures.amplification import (
     exclusion_counts,
     exclusion_reason,
     expected_amplification,
+    expected_amplification_bounds,
     lean,
+    percent_female_bounds,
 )
-from biaslab.measures.deviation import (
-    attribute_difference,
+from biaslab.measures.shares import (
     average_gender,
+    biased_images,
     mean_absolute_deviation,
     mean_absolute_difference,
-)
-from biaslab.measures.missing import expected_amplification_bounds, percent_female_bounds
-from biaslab.measures.stereotype import (
-    biased_images,
     percent_female_from_stereotype_score,
-    score_change,
     stereotype_score_from_percent,
 )

@@ -1,13 +1,12 @@
 """Agreement of human raters on perceived gender (or any nominal labels), with intervals over items.
 
-Point values come from ``krippendorff`` and ``statsmodels``. Intervals are percentile intervals of a bootstrap
-that resamples items: items with the same ratings are interchangeable, so the number of items of each rating
-pattern is drawn from a multinomial and the coefficient computed from those numbers, all replicates at once.
+Intervals are percentile intervals of a bootstrap that resamples items: items with the same ratings are
+interchangeable, so the number of items of each rating pattern is drawn from a multinomial and the coefficient computed
+from those numbers, all replicates at once.
 
-The raters stay as they are: an interval speaks of other images, not of other raters. Simulated with a known
-truth (2 to 7 raters of 90 to 99 % accuracy, 400 to 1,500 data sets each), nominal 95 % intervals held it in
-94 to 97 % of data sets from 200 items on (92 % where only about four of 200 items were disputed), 93 to 95 %
-at 100 items and 89 to 93 % at 30.
+The raters stay as they are: an interval speaks of other images, not of other raters. Simulated with 2 to 7 raters of 90
+to 99 % accuracy, nominal 95 % intervals hold the truth in 94 to 97 % of data sets from 200 items on (92 % where only
+about four of 200 items are disputed), 93 to 95 % at 100 items and 89 to 93 % at 30.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import krippendorff
 import numpy as np
 import pandas as pd
 
 from biaslab.ground.errors import InputError, ParameterError, name_help
-from biaslab.measures.checks import label_codes, ratio
+from biaslab.stats.checks import label_codes, ratio
 
 LABELS = ("female", "male", "unsure")
 VOTES = (*LABELS, "tie", "unrated")
@@ -45,8 +43,7 @@ def majority_vote(ratings, labels: Sequence[str] = LABELS) -> np.ndarray:
     """Return each item's most frequent label, object ``(items,)``; ``unsure`` is a label like the others.
 
     Ratings and errors are as for :func:`krippendorff_alpha`. Several labels in front are a ``tie``, an item without a
-    rating is ``unrated``. The most frequent label need not have more than half of the ratings (2 female, 1
-    male, 1 unsure give ``female``).
+    rating is ``unrated``.
     """
     counts, _ = _rated(ratings, labels)
     most = counts.max(axis=1, initial=0)
@@ -69,24 +66,14 @@ def krippendorff_alpha(
         replicates: Its resamples.
         confidence: Level of the interval, 0–1.
 
-    Returns:
-        1 is perfect agreement, 0 that of chance. Value and limits are NaN with a reason where no item has two
-        ratings or where all ratings are one label (there is then no disagreement to expect). Limits alone are
-        NaN where no resample differs, as when all items agree, or where more than 5 % of them hold one label
-        only (fewer are left out). How well the limits cover: see the module's first lines.
-
-    Raises:
-        InputError: For a rating that is no label, or an array that is not 2-D.
-        ParameterError: For fewer than two labels, repeated labels, or a bad ``confidence`` or ``replicates``.
+    NaN with a reason where no item has two ratings or all ratings are one label; limits also where no resample differs,
+    or more than 5 % of them hold one label only. Raises InputError for a rating that is no label, or an array that is
+    not 2-D; ParameterError for fewer than two labels, repeated labels, or a bad ``confidence`` or ``replicates``.
     """
     counts, n_raters = _rated(ratings, labels)
     counts = counts[counts.sum(axis=1) >= 2]
     reason = _without_value(counts, labels, "two ratings")
-
-    def value() -> float:
-        return krippendorff.alpha(value_counts=counts, level_of_measurement="nominal")
-
-    return _estimate(value, _alpha, counts, n_raters, reason, seed, replicates, confidence)
+    return _estimate(_alpha, counts, n_raters, reason, seed, replicates, confidence)
 
 
 def fleiss_kappa(
@@ -94,42 +81,28 @@ def fleiss_kappa(
 ) -> AgreementEstimate:
     """Return Fleiss' kappa over the complete items: those that every rater gave one of the labels.
 
-    Fleiss' kappa needs the same number of ratings for each item; the others are left out, and ``n_items``
-    counts those that remain. Setting labels aside (``labels=("female", "male")``) so keeps the easier items:
-    prefer :func:`krippendorff_alpha` there, which uses all pairs of ratings. Arguments, NaN cases and errors
-    as there.
+    Setting labels aside (``labels=("female", "male")``) so keeps the easier items: prefer :func:`krippendorff_alpha`
+    there. Arguments, NaN cases and errors as there.
     """
-    from statsmodels.stats import inter_rater  # loaded here: it takes longer than the rest of the package
-
     counts, n_raters = _rated(ratings, labels)
     columns = np.shape(ratings)[1]
     counts = counts[counts.sum(axis=1) == columns] if columns >= 2 else counts[:0]
     reason = _without_value(counts, labels, "a rating by every one of two or more raters")
-
-    def value() -> float:
-        return inter_rater.fleiss_kappa(counts, method="fleiss")
-
-    return _estimate(value, fleiss, counts, n_raters, reason, seed, replicates, confidence)
+    return _estimate(fleiss, counts, n_raters, reason, seed, replicates, confidence)
 
 
 def percent_agreement(
     ratings, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> AgreementEstimate:
-    """Return the percentage (0–100) of pairs of raters who agree on an item, averaged over items.
+    """Return the percentage (0–100) of pairs of raters who agree on an item, averaged over items with two ratings.
 
-    Over items with two or more ratings. Not corrected for chance: raters who use one label only agree fully
-    (100, without limits). With two columns it compares two label sets, for example a judge with the majority
-    vote. Arguments and errors as in :func:`krippendorff_alpha`; value and limits are NaN where no item has
-    two ratings.
+    Not corrected for chance. With two columns it compares two label sets, such as a judge with the majority vote.
+    Arguments and errors as in :func:`krippendorff_alpha`.
     """
     counts, n_raters = _rated(ratings, labels)
     counts = counts[counts.sum(axis=1) >= 2]
     reason = "" if len(counts) else "no item has two ratings"
-
-    def value() -> float:
-        return 100 * _pair_agreement(counts).mean()
-
-    return _estimate(value, _percent, counts, n_raters, reason, seed, replicates, confidence)
+    return _estimate(_percent, counts, n_raters, reason, seed, replicates, confidence)
 
 
 def cohen_kappa(
@@ -137,12 +110,9 @@ def cohen_kappa(
 ) -> AgreementEstimate:
     """Return Cohen's kappa of two raters, over the items that both gave one of the labels.
 
-    ``a`` and ``b`` are the two raters' labels, shape (items,), missing as in :func:`krippendorff_alpha`.
-    Where one of the raters uses a single label, kappa is 0 (or 0/0) whatever the agreement: NaN with a
-    reason, as where no item has both ratings. Other arguments and errors as in :func:`krippendorff_alpha`.
+    ``a`` and ``b`` are the two raters' labels, shape (items,). NaN with a reason where no item has both ratings, or one
+    of the raters uses a single label. Other arguments and errors as in :func:`krippendorff_alpha`.
     """
-    from statsmodels.stats import inter_rater
-
     first, second = _codes(a, labels, ndim=1), _codes(b, labels, ndim=1)
     if first.shape != second.shape:
         raise InputError(f"a {first.shape} and b {second.shape} must rate the same items.")
@@ -153,16 +123,7 @@ def cohen_kappa(
     for name, codes in zip("ab", pairs.T, strict=True):
         if not reason and (codes == codes[0]).all():
             reason = f"rater {name} uses one label only: {labels[codes[0]]}"
-
-    def value() -> float:
-        table = np.zeros((len(labels), len(labels)))
-        np.add.at(table, (pairs[:, 0], pairs[:, 1]), 1)
-        return inter_rater.cohens_kappa(table, return_results=False)
-
-    return _estimate(value, cohen, pairs, n_raters, reason, seed, replicates, confidence)
-
-
-# --- ratings to label counts ---
+    return _estimate(cohen, pairs, n_raters, reason, seed, replicates, confidence)
 
 
 def _codes(ratings, labels: Sequence[str], ndim: int) -> np.ndarray:
@@ -200,9 +161,8 @@ def _without_value(counts: np.ndarray, labels: Sequence[str], needed: str) -> st
     return f"all ratings are one label: {labels[used[0]]}" if len(used) == 1 else ""
 
 
-# --- coefficients from numbers of items per pattern ---
-# Each takes weights (replicates, patterns), the items of each pattern, and the patterns themselves, and
-# returns (replicates,); NaN where it is undefined.
+# -- coefficients of weights (replicates, patterns), the items of each pattern, and the patterns themselves --
+# Each returns (replicates,); NaN where it is undefined.
 
 
 def _alpha(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
@@ -243,11 +203,7 @@ def cohen(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
     return ratio(agreed - by_chance, np.where(one_label, 0.0, 1 - by_chance))
 
 
-# --- estimate and interval ---
-
-
 def _estimate(
-    value: Callable[[], float],
     coefficient: Callable[[np.ndarray, np.ndarray], np.ndarray],
     items: np.ndarray,
     n_raters: int,
@@ -256,7 +212,7 @@ def _estimate(
     replicates: int,
     confidence: float,
 ) -> AgreementEstimate:
-    """Join the library's value with the interval; ``items`` (items, columns) are what is resampled."""
+    """Return a coefficient of ``items`` (items, columns), which are what is resampled, with its interval."""
     if not 0 < confidence < 1:
         raise ParameterError(
             f"confidence is {confidence!r}; allowed is a number between 0 and 1, such as 0.95."
@@ -283,4 +239,4 @@ def _estimate(
     else:
         tail = (1 - confidence) / 2
         low, high = (float(limit) for limit in np.quantile(values, [tail, 1 - tail]))
-    return AgreementEstimate(float(value()), low, high, n, n_raters, reason)
+    return AgreementEstimate(float(coefficient(frequency[None], patterns)[0]), low, high, n, n_raters, reason)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm, t
 
 from biaslab.ground.errors import InputError
 
@@ -27,9 +28,8 @@ _ORDERS = 4
 def split(text: str) -> str:
     """Return the words of ``text`` in lower case with a space between them, without marks.
 
-    What stands after an apostrophe is a word of its own, so that ``the man's`` is ``the man 's`` as in the Penn
-    treebank; unlike there ``don't`` is ``don 't``, and a decimal two words.
-    One that opens a quotation is a mark.
+    What stands after an apostrophe is a word of its own: ``the man's`` is ``the man 's`` as in the Penn treebank;
+    unlike there ``don't`` is ``don 't``.
     """
     words = re.findall(r"(?:(?<=[^\W_])['’])?[^\W_]+", text.casefold())
     return " ".join(words).replace("’", "'")
@@ -45,15 +45,13 @@ def caption_scores(
 ) -> pd.DataFrame:
     """Return each metric of ``captions`` against the ``references`` of the same images.
 
-    CIDEr is CIDEr-D; it weighs words by how rare they are among these references, so that it depends on the set of
-    images. Intervals are of bootstraps over images, or over ``groups`` of images whose captions share something, such
-    as the occupation: percentiles, moved outwards to what Student's t asks at that many (Hesterberg 2015); for CIDEr
-    with the weights of the whole set.
+    CIDEr is CIDEr-D; it weighs words by how rare they are among these references. Intervals are of bootstraps over
+    images, or over ``groups`` of images whose captions share something: percentiles, moved outwards to what Student's t
+    asks at that many (Hesterberg 2015); for CIDEr with the weights of the whole set.
 
-    Takes one caption and one or more references an image, of at least one image, and the group of each;
-    ``confidence`` is the level of the intervals, 0–1. Returns metric (:data:`METRICS`), value, ci_low, ci_high (all 100
-    times the metric, as papers print them: 0–100, CIDEr 0–1000) and n (images). Raises InputError for no image, an
-    image without references, or other numbers of images.
+    Takes one caption and one or more references an image, and the group of each; ``confidence`` is 0–1. Returns metric
+    (:data:`METRICS`), value, ci_low, ci_high (all 100 times the metric, as papers print them) and n (images). Raises
+    InputError for no image, an image without references, or other numbers of images.
     """
     from pycocoevalcap.bleu.bleu_scorer import BleuScorer
     from pycocoevalcap.cider.cider import Cider
@@ -61,28 +59,28 @@ def caption_scores(
 
     n = len(captions)
     groups = np.arange(n) if groups is None else np.asarray(groups)
-    lacking = [k for k, of in enumerate(references) if not len(of)]
+    lacking = [k for k, texts in enumerate(references) if not len(texts)]
     if not n or {len(references), len(groups)} != {n} or lacking:
         at = f"; image {lacking[0]} has none" if lacking else ""
         raise InputError(
             f"There are {n} captions, references of {len(references)} images{at}, and groups of {len(groups)}; give "
             "one caption and at least one reference for each image, and at least one image."
         )
-    said = {k: [split(text)] for k, text in enumerate(captions)}
-    true = {k: [split(text) for text in of] for k, of in enumerate(references)}
+    tested = {k: [split(text)] for k, text in enumerate(captions)}
+    true = {k: [split(text) for text in texts] for k, texts in enumerate(references)}
     scorer = BleuScorer(n=_ORDERS)
     for k in range(n):
-        scorer += (said[k][0], true[k])
+        scorer += (tested[k][0], true[k])
     values, _ = scorer.compute_score(option="closest")
     how = groups, seed, confidence
     rows = [("BLEU-4", values[-1], *_limits(_counts(scorer.ctest), _bleu, *how))]
     for name, metric in (("CIDEr", Cider()), ("ROUGE-L", Rouge())):
-        value, each = metric.compute_score(true, said)
+        value, each = metric.compute_score(true, tested)
         sums = np.column_stack([each, np.ones(n)])
-        rows.append((name, value, *_limits(sums, lambda of: of[:, 0] / of[:, 1], *how)))
-    found = pd.DataFrame(rows, columns=["metric", "value", "ci_low", "ci_high"])
-    found[["value", "ci_low", "ci_high"]] *= 100
-    return found.assign(n=n)
+        rows.append((name, value, *_limits(sums, lambda sums: sums[:, 0] / sums[:, 1], *how)))
+    scores = pd.DataFrame(rows, columns=["metric", "value", "ci_low", "ci_high"])
+    scores[["value", "ci_low", "ci_high"]] *= 100
+    return scores.assign(n=n)
 
 
 def _counts(counted: list[dict]) -> np.ndarray:
@@ -97,25 +95,23 @@ def _limits(
     sums: np.ndarray, statistic: Callable, groups: np.ndarray, seed: int, confidence: float
 ) -> tuple[float, float]:
     """Return percentiles of a statistic of sums over images (images, sums), whose groups are drawn anew."""
-    from scipy.stats import norm, t
-
     _, codes = np.unique(groups, return_inverse=True)
-    of_groups = np.stack([np.bincount(codes, column) for column in sums.T], axis=1)
-    n = len(of_groups)
+    by_group = np.stack([np.bincount(codes, column) for column in sums.T], axis=1)
+    n = len(by_group)
     if n < 2:
         return np.nan, np.nan
     rng = np.random.default_rng([seed, 74])
-    drawn = rng.multinomial(n, np.full(n, 1 / n), _REPLICATES) @ of_groups
+    drawn = rng.multinomial(n, np.full(n, 1 / n), _REPLICATES) @ by_group
     tail = norm.cdf(-np.sqrt(n / (n - 1)) * t.ppf((1 + confidence) / 2, n - 1))
     low, high = np.quantile(statistic(drawn), [tail, 1 - tail])
     return float(low), float(high)
 
 
 def _bleu(sums: np.ndarray) -> np.ndarray:
-    """Return BLEU-4 of sums over images, (..., 10): lengths, nearest reference's, n-grams said, and those right."""
+    """Return BLEU-4 of sums over images, (..., 10): lengths, nearest reference's, n-grams given, and those right."""
     length, reference = sums[..., 0], sums[..., 1]
-    said, right = sums[..., 2 : 2 + _ORDERS], sums[..., 2 + _ORDERS :]
+    given, right = sums[..., 2 : 2 + _ORDERS], sums[..., 2 + _ORDERS :]
     # The constants are the scorer's: without any match the score is 0, not undefined.
-    precision = ((right + 1e-15) / (said + 1e-9)).prod(axis=-1) ** (1 / _ORDERS)
+    precision = ((right + 1e-15) / (given + 1e-9)).prod(axis=-1) ** (1 / _ORDERS)
     ratio = (length + 1e-15) / (reference + 1e-9)
     return precision * np.exp(np.minimum(0, 1 - 1 / ratio))

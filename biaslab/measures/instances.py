@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from scipy.stats import rankdata
 
 from biaslab.ground.errors import InputError
+from biaslab.stats.checks import ratio
 
 BOX = ("left", "top", "right", "bottom")
 COLUMNS = ("image_id", "instance", "object", "score", *BOX, "rle", "height", "width")
@@ -61,8 +63,7 @@ def check_runs(rle: str, height: int, width: int) -> str:
 def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarray:
     """Return the masks of instances, ``bool (instances, height, width)``; of a box alone, the pixels in it.
 
-    Takes rows with :data:`COLUMNS`, as a rule of one image, and the size where these do not tell it. Raises InputError
-    where masks are of several sizes or of another than is given, or no size is known.
+    Takes rows with :data:`COLUMNS` of masks of one size, and the size where these do not tell it; else InputError.
     """
     known = instances[["height", "width"]].dropna().astype(int)
     sizes = {*known.itertuples(index=False, name=None), *([(height, width)] if height else [])}
@@ -92,8 +93,8 @@ def regions(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray
 def overlaps(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
     """Return how far :func:`regions` overlap: intersection over union, ``float64 (first, second)`` of 0–1.
 
-    And whether that is of masks, ``bool (first, second)``; it is of boxes where one has no mask, or masks are of
-    different sizes.
+    And whether that is of masks, ``bool (first, second)``; it is of boxes where masks are lacking or of different
+    sizes.
     """
     from pycocotools import mask as coco
 
@@ -119,31 +120,22 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = 0.5) -> pd
     """Return which found instances are true, as COCO's evaluation matches them.
 
     Within each image and object, found ones in the order of their scores take the true one that they overlap most, of
-    those not taken, where the overlap is ``least`` or more.
+    those not taken, where the intersection over union (of masks, or boxes where there are no masks of one size) is
+    ``least`` or more. Both are rows with :data:`COLUMNS`, the truth of images that the finder looked at.
 
-    Args:
-        found: Instances, rows with :data:`COLUMNS`.
-        truth: The same of what is shown, in images that the finder looked at.
-        least: Least intersection over union: of masks, or boxes where there are no masks of one size.
-
-    Returns:
-        A row a found instance, and one a true instance that was not found, with columns image_id, object, score (NaN
-        where not found), iou (NaN where not matched), by (``mask`` or ``box``; empty where not matched) and found:
-        ``both``, ``finder`` (only found) or ``truth`` (only shown).
-
-    Raises:
-        InputError: ``least`` is not above 0 and at most 1.
+    Returns a row a found instance, and one a true instance that was not found: image_id, object, score (NaN where not
+    found), iou (NaN where not matched), by (``mask`` or ``box``; empty where not matched) and found: ``both``,
+    ``finder`` (only found) or ``truth`` (only shown). Raises InputError where ``least`` is not above 0 and at most 1.
     """
     if not 0 < least <= 1:
         raise InputError(f"least is {least}; give an overlap above 0, at most 1.")
     rows, keys = [], ["image_id", "object"]
     found = found.sort_values("score", ascending=False, kind="stable")
     scores, arrays = found["score"].to_numpy(float), (regions(found), regions(truth))
-    some, shown = (side.groupby(keys, sort=False).indices for side in (found, truth))
-    none = np.empty(0, int)
-    for key in dict.fromkeys([*shown, *some]):
-        at = some.get(key, none), shown.get(key, none)
-        iou, by_mask = overlaps(*(tuple(a[k] for a in of) for of, k in zip(arrays, at, strict=True)))
+    places = [side.groupby(keys, sort=False).indices for side in (found, truth)]
+    for key in dict.fromkeys([*places[1], *places[0]]):
+        at = [side.get(key, np.empty(0, int)) for side in places]
+        iou, by_mask = overlaps(*(tuple(a[k] for a in side) for side, k in zip(arrays, at, strict=True)))
         free = np.ones(len(at[1]), bool)
         for i, score in enumerate(scores[at[0]]):
             best = int(np.where(free, iou[i], -1).argmax()) if free.any() else -1
@@ -155,3 +147,39 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = 0.5) -> pd
         rows += [(*key, np.nan, np.nan, "", "truth")] * int(free.sum())
     matched = pd.DataFrame(rows, columns=[*keys, "score", "iou", "by", "found"])
     return matched.astype({"score": float, "iou": float})
+
+
+def mask_overlap(found, truth) -> np.ndarray:
+    """Return the intersection over union of corresponding masks, ``float64 (masks,)``, 0–1; NaN where both are empty.
+
+    Takes ``bool (masks, height, width)``; raises InputError for others, or where shapes differ.
+    """
+    found, truth = _pair(found, truth, kinds="b")
+    shared, either = (op(found, truth).sum(axis=(1, 2)) for op in (np.logical_and, np.logical_or))
+    return np.atleast_1d(ratio(shared, either))
+
+
+def map_auc(values, truth) -> np.ndarray:
+    """Return the area under the ROC curve of maps, ``float64 (maps,)``, 0–1: how well they order places.
+
+    The probability that a place in the mask has a higher value than one outside, ties counting half (Mann and Whitney
+    1947). NaN where the mask is empty or everything. Takes numbers ``(maps, height, width)`` and masks, ``bool`` of the
+    same shape; raises InputError for others.
+    """
+    values, truth = _pair(values, truth)
+    size = truth.shape[1] * truth.shape[2]
+    values, truth = (side.reshape(len(side), size) for side in (values, truth))
+    inside = truth.sum(axis=1)
+    above = np.where(truth, rankdata(values, axis=1), 0).sum(axis=1) - inside * (inside + 1) / 2
+    return np.atleast_1d(ratio(above, inside * (size - inside)))
+
+
+def _pair(found, truth, kinds: str = "biuf") -> tuple[np.ndarray, np.ndarray]:
+    found, truth = np.asarray(found), np.asarray(truth)
+    known = found.dtype.kind in kinds and truth.dtype == bool
+    if found.shape != truth.shape or found.ndim != 3 or not known:
+        raise InputError(
+            f"The masks are {found.dtype} {found.shape} and {truth.dtype} {truth.shape}; give (masks, height, width) "
+            "of one shape, the truth as bool."
+        )
+    return found, truth

@@ -29,16 +29,13 @@ COLUMNS = {
 }
 """The columns of what such a measure returns, all of them needed."""
 FLOOR = "floor"
-"""A column that may follow: what chance alone gives on average at this number of images, in the measure's unit. It is
-taken off before models are compared."""
+"""A column that may follow: what chance alone gives on average, in the measure's unit; it is taken off."""
 
 
 def load(name: str) -> Callable[..., pd.DataFrame]:
     """Return the measure of this name, whose answers are checked.
 
-    Raises:
-        ParameterError: It cannot be loaded, or cannot be called.
-        UnknownNameError: No installed package brings such a measure.
+    Raises ParameterError where it cannot be loaded or called, UnknownNameError where no installed package brings it.
     """
     point = plugins.point(plugins.MEASURES, name, "measure")
     with loading(name, "a measure"):
@@ -51,20 +48,14 @@ def load(name: str) -> Callable[..., pd.DataFrame]:
 
 
 def digest(name: str) -> str:
-    """Return a digest of the package and module behind a measure.
-
-    Raises:
-        ParameterError: Its module is not there.
-        UnknownNameError: No installed package brings such a measure.
-    """
+    """Return a digest of the package and module behind a measure; errors as of :func:`load`."""
     return closure.brought(plugins.point(plugins.MEASURES, name, "measure"))
 
 
 def checked(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return what the measure ``name`` gave: its columns :data:`COLUMNS` and :data:`FLOOR`, missing values left out.
 
-    Raises:
-        InputError: It is no table, lacks a column, has a value that is no finite number, or a row twice.
+    Raises InputError where it is no table, lacks a column, has a value that is no finite number, or a row twice.
     """
     import pandas as pd
 

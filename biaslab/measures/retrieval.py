@@ -6,30 +6,22 @@ Source: dalleval paper, sections D.1 and D.2; R-precision: Xu et al. 2018 and Pa
 from __future__ import annotations
 
 import numpy as np
+from scipy import linalg
+from scipy.special import gammaln
 
 from biaslab.ground.errors import InputError
 
 _BLOCK = 2048
-DISTRACTORS = 99
-"""Other captions beside an image's own (section D.1)."""
+DISTRACTORS = 99  # other captions beside an image's own (section D.1)
 
 
-def r_precision(
-    similarity: np.ndarray, *, distractors: int = DISTRACTORS, released: bool = False
-) -> np.ndarray:
+def r_precision(similarity: np.ndarray, *, distractors: int = DISTRACTORS) -> np.ndarray:
     """Return the chance (0–1) that each image finds its own caption among others drawn; the mean is the R-precision.
 
-    Exact, with no draw: of N - 1 other captions b score better (one as good counts half), and none of them is among
-    the ``distractors`` with chance C(N - 1 - b, distractors) / C(N - 1, distractors).
-
-    Args:
-        similarity: Cosine of image i and caption j, ``float (N, N)``; caption i is image i's own.
-        distractors: Other captions that are drawn, at least 1.
-        released: The chance by the authors' code instead, which draws with replacement from all captions, the image's
-            own among them, and lets ties win: ((N - b) / N) to the power of ``distractors``.
-
-    Raises:
-        InputError: The similarity is not square or not finite, or has fewer other captions than ``distractors``.
+    Exact, with no draw: of N - 1 other captions b score better (one as good counts half), and none of them is among the
+    ``distractors`` with chance C(N - 1 - b, distractors) / C(N - 1, distractors). ``similarity`` is the cosine of image
+    i and caption j, ``float (N, N)``; caption i is image i's own. Raises InputError where it is not square or not
+    finite, or has fewer other captions than ``distractors``, 1 or more.
     """
     similarity = np.asarray(similarity)
     # Only orders count: single precision is kept, which takes half of the time.
@@ -42,22 +34,18 @@ def r_precision(
     if not np.isfinite(similarity).all():
         raise InputError("similarity has values that are not finite; leave out images without an embedding.")
     n = len(similarity)
-    if distractors < 1 or (n <= distractors and not released):
+    if not 1 <= distractors < n:
         raise InputError(
             f"distractors is {distractors} and there are {n} captions; take from 1 to {n - 1}, or more captions."
         )
     own = np.diagonal(similarity)[:, None]
     better = np.count_nonzero(similarity > own, axis=1)
-    if released:
-        return ((n - better) / n) ** distractors
     worse = n - 1 - better - (np.count_nonzero(similarity == own, axis=1) - 1) / 2
     return np.exp(_log_choose(worse, distractors) - _log_choose(n - 1, distractors))
 
 
 def _log_choose(n, k: int) -> np.ndarray:
     """Return log C(n, k) for n of whole and half numbers; of fewer than k none can be chosen."""
-    from scipy.special import gammaln
-
     enough = np.maximum(n, k)
     return np.where(n < k, -np.inf, gammaln(enough + 1) - gammaln(k + 1) - gammaln(enough - k + 1))
 
@@ -65,13 +53,10 @@ def _log_choose(n, k: int) -> np.ndarray:
 def frechet_distance(first: np.ndarray, second: np.ndarray) -> float:
     """Return Fréchet's distance of two sets of features, as of normal distributions: FID on Inception's features.
 
-    |m1 - m2|² + Tr(S1 + S2 - 2 (S1 S2)^½). The last trace is the sum of the singular values of A Bᵀ, where AᵀA = S1
-    and BᵀB = S2: with fewer images than features, A and B are the centred features themselves; else their Cholesky
-    factors, an eighth of the time that a square root of the matrix takes.
-
-    Takes two ``float (images, features)`` of 2 images or more and as many features. Returns a squared distance in the
-    features' unit, 0 for sets of equal mean and covariance. Raises InputError for other shapes, or a value that is not
-    finite.
+    |m1 - m2|² + Tr(S1 + S2 - 2 (S1 S2)^½). The last trace is the sum of the singular values of A Bᵀ, where AᵀA = S1 and
+    BᵀB = S2: of the centred features themselves with fewer images than features, else of their Cholesky factors, an
+    eighth of the time that a square root of the matrix takes. Takes two ``float (images, features)`` of 2 images or
+    more. Raises InputError for other shapes, or a value that is not finite.
     """
     sets = _sets(first, second)
     means = [s.mean(axis=0) for s in sets]
@@ -95,8 +80,6 @@ def _sets(*sets: np.ndarray) -> list[np.ndarray]:
 
 def _trace_of_root(a: np.ndarray, b: np.ndarray) -> float:
     """Return Tr((AᵀA BᵀB)^½)."""
-    from scipy import linalg
-
     if min(len(a), len(b)) < a.shape[1]:
         small, large = sorted((a, b), key=len)
         product = small @ large.T
@@ -115,29 +98,28 @@ def _trace_of_root(a: np.ndarray, b: np.ndarray) -> float:
 def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
     """Return the unbiased squared maximum mean discrepancy with the kernel (x·y / features + 1)³: KID (Bińkowski 2018).
 
-    Unlike FID it does not depend on how many images there are, and may be a little below 0. Arguments and errors as of
-    :func:`frechet_distance`.
+    It may be a little below 0. Arguments and errors as of :func:`frechet_distance`.
     """
     first, second = _sets(first, second)
 
-    def summed(a: np.ndarray, b: np.ndarray) -> float:
+    def total(a: np.ndarray, b: np.ndarray) -> float:
         # In blocks: all pairs of 30,000 images would take gigabytes.
         parts = (a[start : start + _BLOCK] @ b.T for start in range(0, len(a), _BLOCK))
         return float(sum(((part / a.shape[1] + 1) ** 3).sum() for part in parts))
 
     def within(features: np.ndarray) -> float:
-        own = ((np.einsum("if,if->i", features, features) / features.shape[1] + 1) ** 3).sum()
-        return (summed(features, features) - own) / (len(features) * (len(features) - 1))
+        themselves = ((np.einsum("if,if->i", features, features) / features.shape[1] + 1) ** 3).sum()
+        return (total(features, features) - themselves) / (len(features) * (len(features) - 1))
 
-    return within(first) + within(second) - 2 * summed(first, second) / (len(first) * len(second))
+    return within(first) + within(second) - 2 * total(first, second) / (len(first) * len(second))
 
 
 def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int) -> np.ndarray:
     """Return how far the first images that a text retrieves lean to men: (M - F) / (M + F) among the k most similar.
 
     ``similarity`` is of text i and image j, ``float (texts, images)``; ``female``, ``bool (images,)``, whether image j
-    shows a woman (else a man). Returns -1 (women only) to 1 (men only) for each text. Source: dalleval paper, appendix
-    C.1, Table 14. Raises InputError where k is not from 1 to the number of images, or the shapes do not fit.
+    shows a woman (else a man). Returns -1 to 1 for each text. Raises InputError where k is not from 1 to the number of
+    images, or the shapes do not fit. Source: dalleval paper, appendix C.1, Table 14.
     """
     similarity, female = np.asarray(similarity, float), np.asarray(female, bool)
     if similarity.ndim != 2 or female.shape != similarity.shape[1:] or not 1 <= k <= len(female):

@@ -7,15 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from biaslab.ground.errors import InputError
-from biaslab.measures.checks import broadcast, ratio
+from biaslab.stats.checks import broadcast, ratio
 
-DEPENDENCY_GROUPS = (
-    "explicitly_guided",
-    "implicitly_guided",
-    "explicitly_independent",
-    "implicitly_independent",
-    "hidden",
-)
+_GROUPS = ("explicitly_guided", "implicitly_guided", "explicitly_independent", "implicitly_independent")
+DEPENDENCY_GROUPS = (*_GROUPS, "hidden")
 METRICS = {
     "pixels": ("ssim", "diff_pix", "diff_pix_fixed"),
     "resnet": ("resnet",),
@@ -31,20 +26,19 @@ NETWORKS = {
     "split_product": "vit_base_patch8_224.dino",
 }
 """The paper's networks: ResNet-50, CLIP ViT-B/32, DINO ViT-S/16 and, for split products, DINO ViT-B/8."""
-WINDOW = 7
-"""Pixels a side of the window of :func:`ssim_maps`."""
-LEAST_CONTOUR = 40
-"""Smallest area of a contour that :func:`diff_pix` counts, in pixels of an image of 512 x 512."""
-_NUMBERS_AT_ONCE = 1 << 22
-"""Bounds the memory of cosines: some five arrays of this size exist at a time."""
+WINDOW = 7  # pixels a side of the window of ssim_maps
+LEAST_CONTOUR = 40  # smallest area of a contour that diff_pix counts, in pixels of an image of 512 x 512
+HUMANS = frozenset(("people", "person", "woman", "women", "man", "men"))
+"""Names of people, for which attention often lies on the face alone (triplets, section 6.2)."""
+_NUMBERS_AT_ONCE = 1 << 22  # bounds the memory of cosines: some five arrays of this size exist at a time
 
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the cosine of corresponding rows; their mean is the similarity of two sets (triplets, eq. 1, 2 and 4).
 
-    Takes numbers of any type in one shape, ``(pairs, ...)``: text embeddings, latents, features or counts; what follows
-    the first axis is flattened. Returns ``float64 (pairs,)``, -1 to 1; NaN where a row is all zeros, which have no
-    direction, or has a missing entry. Raises InputError where shapes differ, rows are empty, or a value is infinite.
+    Takes numbers of one shape, ``(pairs, ...)``, whose rows are flattened. Returns ``float64 (pairs,)``, -1 to 1; NaN
+    where a row is all zeros or has a missing entry. Raises InputError where shapes differ, rows are empty, or a value
+    is infinite.
     """
     a, b = np.asarray(a), np.asarray(b)
     if a.ndim < 2 or a.shape != b.shape or (width := int(np.prod(a.shape[1:]))) == 0:
@@ -71,9 +65,8 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 def word_mean(embeddings: np.ndarray, words: np.ndarray) -> np.ndarray:
     """Return the mean embedding of each prompt's words, so that prompts of unequal length compare (``t_words``).
 
-    ``embeddings`` are ``(prompts, tokens, width)``, as the denoiser receives them; ``words``, ``bool (prompts,
-    tokens)``, says which tokens are of words, not the beginning, the end or padding. Returns ``float64 (prompts,
-    width)``; NaN where a prompt has no word. Raises InputError where shapes do not fit.
+    ``embeddings`` are ``(prompts, tokens, width)``; ``words``, ``bool (prompts, tokens)``, says which tokens are of
+    words. Returns ``float64 (prompts, width)``; NaN where a prompt has no word. Raises InputError where shapes differ.
     """
     embeddings, words = np.asarray(embeddings), np.asarray(words, bool)
     if embeddings.ndim != 3 or embeddings.shape[:2] != words.shape:
@@ -99,12 +92,10 @@ def luma(images: np.ndarray) -> np.ndarray:
 def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the structural similarity of each pixel's surroundings in pairs of images.
 
-    A uniform window of 7 x 7 pixels, sample covariance, K1 = 0.01, K2 = 0.03 and a range of 255; edges are mirrored.
-    This is what scikit-image's ``structural_similarity`` computes by default. Source: triplets, section 4.1.3; Wang et
-    al. 2004.
-
-    Takes ``uint8 (pairs, height, width)`` of one channel (:func:`luma`); returns ``float32`` of that shape, -1 to 1,
-    exactly 1 where both are the same. Raises InputError for others, or images smaller than the window.
+    A uniform window of 7 x 7 pixels, sample covariance, K1 = 0.01, K2 = 0.03 and a range of 255, edges mirrored, as
+    scikit-image's ``structural_similarity`` by default. Takes ``uint8 (pairs, height, width)`` of one channel
+    (:func:`luma`); returns ``float32`` of that shape, -1 to 1. Raises InputError for others, or images smaller than the
+    window. Source: triplets, section 4.1.3; Wang et al. 2004.
     """
     import cv2
 
@@ -137,14 +128,13 @@ def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
         sum_x, sum_y = summed(x), summed(y)
         squares, cross = sum_x * sum_x + sum_y * sum_y, sum_x * sum_y
         x, y = x.astype(np.float32), y.astype(np.float32)
-        variance = n * summed(x * x + y * y) - squares
-        covariance = n * summed(x * y) - cross
+        variance, covariance = n * summed(x * x + y * y) - squares, n * summed(x * y) - cross
         # Means times n², covariances times n (n - 1).
         c1, c2 = (0.01 * 255) ** 2 * n**2, (0.03 * 255) ** 2 * n * (n - 1)
         parts = (squares, cross, variance, covariance)
         squares, cross, variance, covariance = (part.astype(np.float32) for part in parts)
-        found = (2 * cross + c1) / (squares + c1) * ((2 * covariance + c2) / (variance + c2))
-        out[here] = found.reshape(-1, height + 2 * half, width + 2 * half)[:, half:-half, half:-half]
+        maps = (2 * cross + c1) / (squares + c1) * ((2 * covariance + c2) / (variance + c2))
+        out[here] = maps.reshape(-1, height + 2 * half, width + 2 * half)[:, half:-half, half:-half]
     return out
 
 
@@ -157,13 +147,11 @@ def ssim(maps: np.ndarray) -> np.ndarray:
 def diff_pix(maps: np.ndarray, *, fixed: bool = False) -> np.ndarray:
     """Return how much of each image lies inside of contours around what differs in structure, in %.
 
-    Where the similarity, as levels 0 to 255 (below 0 counts as 0), does not reach a threshold, outer contours are
-    drawn; those of more than 40 pixels (of 512 x 512, else in proportion) are filled and their pixels counted. Source:
-    triplets, section 4.1.3, which leaves threshold and least area open.
-
-    ``maps`` are ``float (pairs, height, width)``, -1 to 1 (:func:`ssim_maps`). The threshold is Otsu's for each pair,
-    which splits also what hardly differs, or, ``fixed``, a similarity of 0.5 for all. Returns ``float64 (pairs,)``,
-    0–100; 0 for images that are the same. Raises InputError for maps of another shape.
+    Where the similarity, as levels 0 to 255, does not reach a threshold, outer contours are drawn; those of more than
+    40 pixels (of 512 x 512, else in proportion) are filled and counted. ``maps`` are ``float (pairs, height, width)``,
+    -1 to 1 (:func:`ssim_maps`). The threshold is Otsu's for each pair, or, ``fixed``, a similarity of 0.5. Returns
+    ``float64 (pairs,)``, 0–100. Raises InputError for maps of another shape. Source: triplets, section 4.1.3, which
+    leaves threshold and least area open.
     """
     import cv2
 
@@ -190,10 +178,9 @@ def split_product(first: np.ndarray, second: np.ndarray, *, dcr: bool = False) -
     """Return the largest cosine of image parts at the same place, over the places of each pair.
 
     Takes ``float (pairs, places, features)``: what a network sees at each place of an image. With ``dcr`` not each
-    place but the whole of an image is scaled to length 1, as the released code of Somepalli et al. does: the largest
-    part in the cosine of the whole. Returns ``float64 (pairs,)``, -1 to 1; NaN where every place is zero on one side,
-    or one is missing. Source: triplets, section 4.1.3; Somepalli et al. 2023 (Diffusion Art or Digital Forgery?).
-    Raises InputError where shapes differ or are no such arrays.
+    place but the whole of an image is scaled to length 1, as the released code of Somepalli et al. does. Returns
+    ``float64 (pairs,)``, -1 to 1; NaN where every place is zero on one side, or one is missing. Raises InputError where
+    shapes differ. Source: triplets, section 4.1.3; Somepalli et al. 2023 (Diffusion Art or Digital Forgery?).
     """
     first, second = np.asarray(first), np.asarray(second)
     if first.ndim != 3 or first.shape != second.shape or 0 in first.shape[1:]:
@@ -208,25 +195,15 @@ def split_product(first: np.ndarray, second: np.ndarray, *, dcr: bool = False) -
     return np.where(missing, np.nan, np.max(np.nan_to_num(dots, nan=-1.0), axis=1, initial=-1.0))
 
 
-HUMANS = frozenset(("people", "person", "woman", "women", "man", "men"))
-"""Names of people, for which attention often lies on the face alone (triplets, section 6.2)."""
-
-
 def bias_score(count_masculine, count_feminine, n_masculine, n_feminine) -> np.ndarray:
     """Return an object's bias score elementwise: 1 only in masculine, 0 only in feminine, 0.5 neither.
 
-    ``C_m / (C_m + (n_m / n_f) C_f)`` with the object's co-occurrence counts C (0 or more) and the sizes n of
-    the prompt sets (above 0), so that sets of unequal size compare. An object that never occurs gives NaN.
-    The arguments broadcast. Source: triplets, eq. 3 and 5. Raises InputError for negative counts or an empty
-    prompt set.
+    ``C_m / (C_m + (n_m / n_f) C_f)`` with co-occurrence counts C and the sizes n of the prompt sets, which broadcast;
+    NaN for an object that never occurs. Raises InputError for negative counts or an empty prompt set. Source: triplets,
+    eq. 3, 5.
     """
-    masculine, feminine, n_m, n_f = broadcast(
-        0,
-        count_masculine=count_masculine,
-        count_feminine=count_feminine,
-        n_masculine=n_masculine,
-        n_feminine=n_feminine,
-    )
+    counts = {"count_masculine": count_masculine, "count_feminine": count_feminine}
+    masculine, feminine, n_m, n_f = broadcast(0, **counts, n_masculine=n_masculine, n_feminine=n_feminine)
     if (n_m == 0).any() or (n_f == 0).any():
         raise InputError(
             "A prompt set is empty (size 0); the bias score compares two sets that hold prompts."
@@ -237,9 +214,9 @@ def bias_score(count_masculine, count_feminine, n_masculine, n_feminine) -> np.n
 def coverage(object_masks, word_masks) -> np.ndarray:
     """Return the share (0–1) of each object that each word's attention covers, ``(objects, words)``.
 
-    ``|m ∩ a| / |m|`` with the mask m of an object and that of a word's attention, a. The masks are ``bool (objects,
-    height, width)`` and ``bool (words, height, width)``. An object without a pixel gives NaN. Source: triplets, eq. 7.
-    Raises InputError where the masks are not of one height and width, or not bool.
+    ``|m ∩ a| / |m|`` with the mask m of an object, ``bool (objects, height, width)``, and that of a word's attention,
+    a, ``bool (words, height, width)``. An object without a pixel gives NaN. Raises InputError where the masks are not
+    of one height and width, or not bool. Source: triplets, eq. 7.
     """
     objects, words = np.asarray(object_masks), np.asarray(word_masks)
     if objects.ndim != 3 or words.ndim != 3 or objects.shape[1:] != words.shape[1:]:
@@ -267,22 +244,20 @@ def dependency_groups_of_largest(
 ) -> np.ndarray:
     """Return the dependency group of each object, object ``(objects,)`` of DEPENDENCY_GROUPS or None.
 
-    An object is explicit where its name is one of the prompt's nouns. It is guided where some word's attention covers
-    more of it than a threshold, which the largest coverage tells. None where that cannot be said: no coverage that is
-    known is large enough, and one is NaN. Nouns that are hidden are those of :func:`hidden_nouns`. Source: triplets,
-    section 6.2.
+    An object is explicit where its name is one of the prompt's nouns, and guided where some word's attention covers
+    more of it than a threshold. None where no coverage that is known is large enough, and one is NaN. (Nouns of which
+    no object was found are hidden.) Source: triplets, section 6.2.
 
     Args:
         objects: Their names, of one image or of many.
         explicit: ``bool (objects,)``: whether the name is one of the prompt's nouns.
-        coverage: ``(objects,)``, 0–1: the largest of all words, as :func:`coverage` gives them; NaN where not known.
+        coverage: ``(objects,)``, 0–1: the largest of all words (:func:`coverage`); NaN where not known.
         human_coverage: The largest of human words.
         threshold: What coverage must exceed.
         human_threshold: What that of people by human words must exceed.
         person: The name of people.
 
-    Raises:
-        InputError: A coverage is outside 0–1, or there is not one for each object.
+    Raises InputError where a coverage is outside 0–1, or there is not one for each object.
     """
     largest, human = broadcast(0, 1, coverage=coverage, human_coverage=human_coverage)
     if largest.shape != (len(objects),):
@@ -292,24 +267,15 @@ def dependency_groups_of_largest(
     needed = np.where(np.array(list(objects), object) == person, human_threshold, threshold)
     guided = (largest > threshold) | (human > needed)
     group = np.where(guided, 0, 2) + np.where(np.asarray(explicit, bool), 0, 1)
-    found = np.array(DEPENDENCY_GROUPS, dtype=object)[group]
-    found[~guided & np.isnan(largest + human)] = None
-    return found
-
-
-def hidden_nouns(nouns: Iterable[str], objects: Iterable[str]) -> list[str]:
-    """Return the prompt's nouns of which no object was found in the image, each once, in their order.
-
-    Source: triplets, section 6.2.
-    """
-    shown = set(objects)
-    return [noun for noun in dict.fromkeys(nouns) if noun not in shown]
+    groups = np.array(_GROUPS, dtype=object)[group]
+    groups[~guided & np.isnan(largest + human)] = None
+    return groups
 
 
 def intersection_ratio(set_a: Iterable, set_b: Iterable) -> float:
-    """Return the percentage (0–100) of the distinct members of ``set_a`` that are also in ``set_b``.
+    """Return the percentage (0–100) of the distinct members of ``set_a`` that are also in ``set_b``; NaN of none.
 
-    NaN where ``set_a`` is empty. Source: triplets, section 7.2.3, table 13 (``set_a`` is the row's group).
+    Source: triplets, section 7.2.3, table 13 (``set_a`` is the row's group).
     """
     first, second = set(set_a), set(set_b)
     return float(ratio(100 * len(first & second), len(first)))

@@ -1,10 +1,8 @@
 """Skin tone on the Monk scale from colour, by the Individual Typology Angle (DALL-Eval, section 4.2.3).
 
-The angle is ``arctan((L* - 50) / b*)`` in degrees (Chardon et al. 1991), with L* and b* of CIELAB; a
-colour gets the tone whose swatch has the nearest angle. The paper's released script feeds the formula
-8-bit OpenCV values instead, where L runs to 255 and b is shifted by 128, after a conversion that takes
-the blue channel for the red one, and compares the result with swatches in true CIELAB. Both
-computations are here, so that published tones can be read against what the script answers.
+The angle is ``arctan((L* - 50) / b*)`` in degrees (Chardon et al. 1991), with L* and b* of CIELAB; a colour gets the
+tone whose swatch has the nearest angle. The paper's released script feeds the formula 8-bit OpenCV values instead,
+where L runs to 255 and b is shifted by 128, with blue taken for red. Both are here.
 """
 
 from __future__ import annotations
@@ -12,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from biaslab.ground.errors import InputError, unknown_name
-from biaslab.measures.checks import numbers
+from biaslab.ground.errors import InputError
+from biaslab.stats.checks import numbers, one_of
 
 # The ten swatches of the Monk Skin Tone scale, lightest first (Monk 2022, skintone.google).
 MONK_SWATCHES = (
@@ -48,7 +46,7 @@ def swatch_rgb() -> np.ndarray:
 def srgb_to_lab(rgb: ArrayLike) -> np.ndarray:
     """Return CIELAB (D65) of sRGB colours 0–255, shape (..., 3), NaN for missing: L* 0–100, a*, b*, (..., 3).
 
-    Raises InputError where the last axis is not 3 long, or a value lies outside 0–255.
+    Raises InputError for another shape or a value outside 0–255.
     """
     rgb = _colours("rgb", rgb, 0, 255) / 255
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
@@ -59,11 +57,9 @@ def srgb_to_lab(rgb: ArrayLike) -> np.ndarray:
 
 
 def typology_angle(lab: ArrayLike) -> np.ndarray:
-    """Return the Individual Typology Angle of CIELAB colours, in degrees.
+    """Return the Individual Typology Angle of CIELAB colours (..., 3), in degrees (...); high ones are light.
 
-    Equal to ``arctan((L* - 50) / b*)`` where b* > 0, as skin has; a bluish colour (b* <= 0) stays on
-    the side of its lightness instead of jumping to the other end. ``lab`` is L* 0–100, a*, b*, shape (..., 3), NaN
-    for missing; high angles (...) are light. Raises InputError where the last axis is not 3 long.
+    Equal to ``arctan((L* - 50) / b*)`` where b* > 0, as skin has; a bluish colour stays on the side of its lightness.
     """
     lab = _colours("lab", lab)
     return np.degrees(np.arctan2(lab[..., 0] - 50, lab[..., 2]))
@@ -74,9 +70,7 @@ def angle_of(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
 
     ``rgb`` and errors as in :func:`srgb_to_lab`; another computation raises UnknownNameError.
     """
-    if computation not in COMPUTATIONS:
-        raise unknown_name("skin tone computation", computation, COMPUTATIONS)
-    if computation == "cielab":
+    if one_of(computation, COMPUTATIONS, "skin tone computation") == "cielab":
         return typology_angle(srgb_to_lab(rgb))
     lightness, _, b = np.moveaxis(srgb_to_lab(_colours("rgb", rgb, 0, 255)[..., ::-1]), -1, 0)
     above = np.clip(np.rint(lightness * 255 / 100), 0, 255) - 50
@@ -85,11 +79,8 @@ def angle_of(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
 
 
 def nearest_monk_tone(angle: ArrayLike) -> np.ndarray:
-    """Return the Monk tone, 1–10 (light to dark), whose swatch has the nearest typology angle, as floats.
-
-    ``angle`` is in degrees, of any shape; NaN stays NaN. For an image it is the mean over its skin pixels.
-    """
-    angle = numbers("angle", angle)
+    """Return the Monk tone, 1–10 (light to dark), whose swatch has the nearest angle in degrees; NaN stays NaN."""
+    angle = numbers(angle, "angle")
     return _nearest(np.abs(angle[..., None] - typology_angle(srgb_to_lab(swatch_rgb()))))
 
 
@@ -100,17 +91,14 @@ def _nearest(distance: np.ndarray) -> np.ndarray:
 
 
 def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
-    """Return the Monk tone, 1–10 (light to dark), of sRGB colours, as floats (...); NaN where a colour is missing.
-
-    Arguments and errors as of :func:`angle_of`.
-    """
+    """Return the Monk tone, 1–10 (light to dark), of sRGB colours, as floats; arguments as of :func:`angle_of`."""
     return nearest_monk_tone(angle_of(rgb, computation))
 
 
 def nearest_swatch(rgb: ArrayLike) -> np.ndarray:
     """Return the Monk tone, 1–10, whose swatch is nearest to sRGB colours in red, green and blue, as floats (...).
 
-    The scoring by average RGB that Table 18 compares with. ``rgb`` and errors as in :func:`srgb_to_lab`; NaN stays NaN.
+    Table 18 compares with it. ``rgb`` and errors as in :func:`srgb_to_lab`; NaN stays NaN.
     """
     rgb = _colours("rgb", rgb, 0, 255)
     return _nearest(((rgb[..., None, :] - swatch_rgb()) ** 2).sum(axis=-1))
@@ -119,8 +107,7 @@ def nearest_swatch(rgb: ArrayLike) -> np.ndarray:
 def ycrcb_skin(image: ArrayLike) -> np.ndarray:
     """Return which pixels of an sRGB image count as skin by their chroma, bool (height, width).
 
-    The segmentation by colour that Table 18 compares with: Cr from 133 to 173 and Cb from 77 to 127 (Chai & Ngan 1999),
-    as OpenCV computes them.
+    Table 18 compares with it: Cr from 133 to 173 and Cb from 77 to 127 (Chai & Ngan 1999).
     """
     red, green, blue = np.moveaxis(np.asarray(image, float), -1, 0)
     light = 0.299 * red + 0.587 * green + 0.114 * blue
@@ -129,7 +116,7 @@ def ycrcb_skin(image: ArrayLike) -> np.ndarray:
 
 
 def _colours(name: str, values: ArrayLike, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
-    values = numbers(name, values, low, high)
+    values = numbers(values, name, low, high)
     if values.ndim == 0 or values.shape[-1] != 3:
         raise InputError(
             f"{name} has shape {values.shape}; its last axis must hold the 3 values of a colour."

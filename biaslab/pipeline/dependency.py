@@ -20,8 +20,8 @@ from biaslab.attribution.noised import LEVELS, NoisedImages
 from biaslab.ground.errors import MissingInputError, ParameterError
 from biaslab.judging import instances as finding
 from biaslab.keep import closure
-from biaslab.measures.masks import map_auc, mask_overlap
-from biaslab.measures.similarity import dependency_groups_of_largest, hidden_nouns
+from biaslab.measures.instances import map_auc, mask_overlap
+from biaslab.measures.similarity import dependency_groups_of_largest
 from biaslab.models.images import ImageSource
 from biaslab.models.truths import Truth
 from biaslab.pipeline.stages import Part, Stages, kept
@@ -118,9 +118,8 @@ class Dependency(Part):
         """Return the nouns of images' texts: image_id, noun, and hidden (whether no object has its name)."""
         shown = named.groupby("image_id")["object"].agg(set)
         rows = []
-        for image_id, of in self._texts(images).items():
-            hidden = hidden_nouns(of, shown.get(image_id, ()))
-            rows += [(image_id, noun, noun in hidden) for noun in of]
+        for image_id, nouns in self._texts(images).items():
+            rows += [(image_id, noun, noun not in shown.get(image_id, ())) for noun in nouns]
         return pd.DataFrame(rows, columns=["image_id", "noun", "hidden"]).astype({"hidden": bool})
 
     def _grouped(

@@ -59,18 +59,14 @@ def draws(model: str, **given) -> dict:
 
 def names() -> list[str]:
     """Return the names of all published tables, sorted, with numbers in numeric order."""
-
-    def order(name: str) -> list:
-        return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)]
-
-    found = (entry.name.removesuffix(".json") for entry in _DATA.iterdir() if entry.name.endswith(".json"))
-    return sorted(found, key=order)
+    files = (entry.name for entry in _DATA.iterdir() if entry.name.endswith(".json"))
+    padded = {re.sub(r"\d+", lambda number: f"{number[0]:0>9}", name): name for name in files}
+    return [padded[key].removesuffix(".json") for key in sorted(padded)]
 
 
 def describe(name: str) -> PublishedTable:
     """Return what the table ``name`` is; an UnknownNameError where there is no such table."""
-    known = names()
-    if name not in known:
+    if name not in (known := names()):
         raise unknown_name("published table", name, known)
     given = json.loads((_DATA / f"{name}.json").read_text(encoding="utf-8"))
     columns = {key: PublishedColumn(**column) for key, column in given.pop("columns").items()}
@@ -80,12 +76,8 @@ def describe(name: str) -> PublishedTable:
 def load(name: str) -> pd.DataFrame:
     """Return the table ``name``: text columns as strings, number columns as floats, missing as NaN.
 
-    Returns:
-        A new frame with the columns of :func:`describe`, whose ``attrs`` hold ``name``, ``paper``,
-        ``table``, ``title`` and ``unit``.
-
-    Raises:
-        UnknownNameError: There is no such table.
+    A new frame with the columns of :func:`describe`, whose ``attrs`` hold ``name``, ``paper``, ``table``, ``title`` and
+    ``unit``. Raises UnknownNameError where there is no such table.
     """
     import pandas as pd
 

@@ -19,7 +19,7 @@ from scipy import stats
 
 from biaslab.ground.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.drawing import Drawing, OneByOne, SideBySide, ratio
+from biaslab.stats.drawing import Drawing, OneByOne, SideBySide
 
 LEVELS = ("occupation", "image")
 CELLS_PER_BATCH = 250_000  # bounds memory: some ten arrays of this size exist at a time
@@ -51,14 +51,9 @@ class Bootstrap(NamedTuple):
         return self.value - self.bias
 
     @property
-    def t(self) -> float | np.ndarray:
-        """The estimate over its standard error: Student's t of the hypothesis that the statistic is 0."""
-        return self.estimate / self.se
-
-    @property
     def p(self) -> float | np.ndarray:
-        """Two-sided p-value of ``t``: below 1 - confidence exactly where the interval excludes 0."""
-        return 2 * stats.t.sf(np.abs(self.t), self.df)
+        """Two-sided p of the statistic being 0: below 1 - confidence exactly where the interval excludes 0."""
+        return 2 * stats.t.sf(np.abs(self.estimate / self.se), self.df)
 
 
 def hierarchical_bootstrap(
@@ -80,114 +75,104 @@ def hierarchical_bootstrap(
         n: Images behind each. 0 or NaN: a cell without images; a group without any is left out.
         statistic: Takes shares 0–1 of shape (..., groups, cells), NaN where there are no images, and returns (...) or
             (..., k). With ``with_n`` it is called with (shares, n), n resampled alongside.
-        replicates: How many (where images are drawn, two of each resample of the occupations, so that their noise can
-            be told apart). At 10 000 the standard error is good to 1–3 %.
+        replicates: How many (where images are drawn, two of each resample of the occupations). At 10 000 the standard
+            error is good to 1–3 %.
         seed: One explicit seed, of the standard error; the bias is drawn by the same numbers always.
         confidence: Level of the interval, 0–1.
-        levels: Both: these occupations and images stand for others like them. ``image``: for these occupations
-            alone. ``occupation``: for occupations at these numbers of images; the bias that image noise adds stays in.
+        levels: Both: these occupations and images stand for others like them. ``("image",)``: for these occupations
+            alone. ``("occupation",)``: for occupations at these numbers of images; the bias of image noise stays in.
         with_n: See ``statistic``.
         drawing: How the images of the cells are drawn, by default one by one (:class:`OneByOne`); :class:`ByCaption`
             keeps images of the same caption together. Several stand for neighbouring cells, from left to right.
 
     Returns:
-        ``value`` is the plain statistic, as the papers define it; the interval is a Student t interval (normal for
-        ``image`` alone) around value - bias. Where the bias is large, ``value`` lies outside it: that is the finding.
-        The lower limit of a folded measure may be negative. A replicate for which the statistic is NaN is left out and
-        ``replicates`` says how many remain; with fewer than 4, or no variance left, limits are NaN. So they are, with a
-        ``reason``, with fewer than 3 groups where others like them are meant, and with fewer than 2 images a cell
-        where images are drawn: shares of one image vary as much whatever is true, and intervals of what folds held the
-        truth in 3 to 90 % of studies (500, 5 to 62 groups).
+        ``value`` is the plain statistic, as the papers define it; the interval is Student's t (normal for images alone)
+        around value - bias. Where the bias is large, ``value`` lies outside it: that is the finding. A replicate for
+        which the statistic is NaN is left out. Limits are NaN where no variance is left, and, with a ``reason``, with
+        fewer than 3 groups where others like them are meant, or 2 images a cell where images are drawn.
 
-    Raises:
-        InputError: For counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a
-            statistic of another shape, or a drawing of other cells.
-        UnknownNameError: For a level.
+    Raises InputError for counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1,
+    other levels, a statistic of another shape, or a drawing of other cells.
 
     Each resample of the occupations is a study of its own. Its shares a are pulled towards their mean, b, so that the
     covariance of the cells between occupations loses what binomial noise explains (method of moments), and images are
     drawn from b twice, q and q'. Then f(a) + f(b) - f(q) is what that study would report as its corrected estimate, up
     to the noise of its own drawing; the covariance of the two versions over the resamples is its variance without that.
 
-    Simulated (``benchmarks/coverage.py``, 2 000 studies of U-shaped shares, 20 or 62 occupations, 3 to 500 images a
-    cell), nominal 95 % intervals cover 94.2–97.3 %, for a mean share, the mean change and all definitions of
-    amplification (naive percentile intervals of the directional one at 9 images: 2.7 %); where nothing is there, ``p``
-    is below 0.05 in 4.2–5.7 % of studies (plain one-sample t-test over occupations: 11–91 %). Where captions are the
-    prompts, :class:`ByCaption` covers 94.0–94.8 %, images drawn one by one 0.8–88.2 %.
-
-    It falls short of 93 % at 3 images for the directional measure around one half (90.0; use the mean change instead)
-    and for \|p - 50\| with 40 % of occupations at 1 % and 20 occupations (90.6), and with ``image`` alone at 3 images
-    (91.6–94.5). It fails where **all shares are exactly one half**: the corrected mean of \|p - 50\| is still 4.5, 1.3
-    and 0.6 points at 9, 100 and 500 images (plain 13.7, 4.0, 1.8) and the interval holds 0 in only 5 % of studies.
-    Ask :func:`chi_square` whether shares differ at all; compare value with :func:`absolute_deviation_floor` then.
+    Simulated (``benchmarks/coverage.py``; U-shaped shares, 20 or 62 occupations, 3 to 500 images a cell), nominal 95 %
+    intervals cover 94.2–97.3 % for mean shares, changes and all definitions of amplification; where nothing is there,
+    ``p`` is below 0.05 in 4.2–5.7 % of studies (plain t-test over occupations: 11–91 %). Where captions are the
+    prompts, :class:`ByCaption` covers 94.0–94.8 %, images drawn one by one 0.8–88.2 %. At 3 images the directional
+    measure around one half falls to 90.0 %. It fails where **all shares are exactly one half**: the corrected mean of
+    \|p - 50\| is still 4.5, 1.3 and 0.6 points at 9, 100 and 500 images, and the interval holds 0 in only 5 % of
+    studies. Ask :func:`chi_square` whether shares differ at all.
     """
     counts, n = checks.counts(counts, n)
     if n.ndim != 2 or not (n > 0).any():
         raise InputError(
             f"counts and n must be (groups, cells) with at least one image, got shape {n.shape}."
         )
-    levels = (levels,) if isinstance(levels, str) else tuple(levels)
-    if not levels:
-        raise InputError(f"levels must name at least one of {LEVELS}.")
-    for level in levels:
-        checks.one_of(level, LEVELS, "level")
+    if not levels or set(levels) - set(LEVELS):
+        raise InputError(f"levels is {levels!r}; name one or both of {LEVELS}.")
+    among, redrawn = (level in levels for level in LEVELS)
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     confidence = checks.confidence_level(confidence)
     drawing = OneByOne(n.shape[1]) if drawing is None else drawing
     drawing = SideBySide(drawing) if isinstance(drawing, list) else drawing
     if drawing.cells != n.shape[1]:
         raise InputError(f"drawing is of {drawing.cells} cells, but counts and n have {n.shape[1]}.")
-    some = (n > 0).any(axis=1)
-    counts, n, drawing = counts[some], n[some], drawing.only(some)
+    filled = (n > 0).any(axis=1)
+    counts, n, drawing = counts[filled], n[filled], drawing.only(filled)
     groups = len(n)
 
     def f(shares: np.ndarray, size: np.ndarray) -> np.ndarray:
         return np.asarray(statistic(shares, size) if with_n else statistic(shares), dtype=float)
 
-    observed = ratio(counts, n)
+    observed = checks.ratio(counts, n)
     value = f(observed, n)
     if value.ndim > 1:
         raise InputError(
             f"statistic must return (...) or (..., k) of (..., groups, cells), got {value.shape}."
         )
-    draws = 2 if "image" in levels else 1
-    resamples = -(-replicates // draws)
-    first, second = np.zeros((2, resamples, *value.shape))
-    base = observed if "occupation" in levels else drawing.pull(observed, n, np.arange(groups))
-    start = 0
-    for rows, shares, size in _rows(base, n, resamples, rng, levels, drawing.width):
-        here = slice(start, start := start + len(shares))
-        if "occupation" not in levels:
-            shares = drawing.draw(shares, size, rows, rng)
-        estimate = f(shares, size)
-        if estimate.shape != (len(shares), *value.shape):
+    draws = 2 if redrawn else 1
+    first, second = np.zeros((2, -(-replicates // draws), *value.shape))
+    every, start = np.arange(groups), 0
+    base = observed if among else drawing.pull(observed, n, every)
+    for size in _batches(first.shape[0], groups * drawing.width):
+        here = slice(start, start := start + size)
+        rows = rng.integers(groups, size=(size, groups)) if among else np.broadcast_to(every, (size, groups))
+        shares, images = base.take(rows, axis=0), n.take(rows, axis=0)
+        if not among:
+            shares = drawing.draw(shares, images, rows, rng)
+        estimate = f(shares, images)
+        if estimate.shape != (size, *value.shape):
             raise InputError(
                 f"statistic must keep leading axes: it made {value.shape} of {n.shape} "
                 f"and {estimate.shape} of {shares.shape}."
             )
         first[here] = second[here] = estimate
-        if "image" in levels:
-            pulled = drawing.pull(shares, size, rows)
-            truth = f(pulled, size)
-            drawn, again = (f(drawing.draw(pulled, size, rows, rng), size) for _ in range(2))
+        if redrawn:
+            pulled = drawing.pull(shares, images, rows)
+            truth = f(pulled, images)
+            drawn, again = (f(drawing.draw(pulled, images, rows, rng), images) for _ in range(2))
             first[here] += truth - drawn
             second[here] += truth - again
 
-    shift = _noise(f, drawing, observed, n) if "image" in levels else np.zeros(value.shape)
+    shift = _noise(f, drawing, observed, n) if redrawn else np.zeros(value.shape)
     variance, usable = _covariance(first, second)
     df, reason = np.inf, ""
     # A cell of one image says nothing about its own noise.
-    if "image" in levels and (n.sum(axis=0) < LEAST_IMAGES * (n > 0).sum(axis=0)).any():
+    if redrawn and (n.sum(axis=0) < LEAST_IMAGES * (n > 0).sum(axis=0)).any():
         reason = FEW_IMAGES
-    if "occupation" in levels:
+    if among:
         reason = FEW_GROUPS if groups < LEAST_GROUPS else reason
         # The variance between resamples of g groups falls short by (g - 1) / g.
         variance = variance * (groups / (groups - 1) if groups > 1 else np.nan)
         df = float(max(groups - 1, 1))
-    quantile = stats.t.ppf((1 + confidence) / 2, df)
     # Few groups or images can leave no variance, or a negative estimate of it: that is no knowledge of its size.
     se = np.sqrt(np.where((variance > 0) & (not reason), variance, np.nan))
-    low, high = value - shift - quantile * se, value - shift + quantile * se
+    half = stats.t.ppf((1 + confidence) / 2, df) * se
+    low, high = value - shift - half, value - shift + half
     return Bootstrap(
         value[()], low[()], high[()], groups, int(n.sum()), draws * int(usable), shift[()], se[()], df, reason
     )
@@ -202,8 +187,7 @@ def _noise(f: Callable, drawing: Drawing, observed: np.ndarray, n: np.ndarray) -
         shares, images, rows = (np.broadcast_to(a, (size, *a.shape)) for a in (pulled, n, every))
         drawn.append(f(drawing.draw(shares, images, rows, rng), images))
     drawn = np.concatenate(drawn)
-    usable = np.isfinite(drawn)
-    return ratio(np.where(usable, drawn, 0).sum(axis=0), usable.sum(axis=0)) - f(pulled, n)
+    return checks.mean_where(drawn, np.isfinite(drawn), 0)[0] - f(pulled, n)
 
 
 def _covariance(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, int]:
@@ -219,14 +203,3 @@ def _covariance(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, int]
 def _batches(replicates: int, cells: int) -> Iterator[int]:
     size = max(1, CELLS_PER_BATCH // cells)
     return (min(size, replicates - start) for start in range(0, replicates, size))
-
-
-def _rows(shares, n, replicates, rng, levels, width) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield batches: which groups, (batch, groups), and their ``shares`` and n, (batch, groups, cells)."""
-    for size in _batches(replicates, len(n) * width):
-        if "occupation" in levels:
-            rows = rng.integers(len(n), size=(size, len(n)))
-            yield rows, shares.take(rows, axis=0), n.take(rows, axis=0)
-        else:
-            rows = np.broadcast_to(np.arange(len(n)), (size, len(n)))
-            yield rows, *(np.broadcast_to(a, (size, *n.shape)) for a in (shares, n))

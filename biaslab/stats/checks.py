@@ -1,18 +1,46 @@
-"""Checks that the statistics share: what is not usable is refused with the value, the rule and the fix."""
+"""What statistics and measures share: checks that name value, rule and fix, and division by counts that may be 0."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from biaslab.ground.errors import InputError, unknown_name
 
 
-def numbers(values, name: str) -> np.ndarray:
-    """Return ``values`` (array-like or pandas Series) as a float array; text is refused."""
+def numbers(values, name: str, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
+    """Return ``values`` as floats between ``low`` and ``high``, but for rounding (1e-9); None and NaN are NaN.
+
+    Raises InputError for text, infinities and values outside the limits.
+    """
     try:
-        return np.asarray(values, dtype=float)
+        array = np.asarray(values)
+        if array.dtype.kind == "O":
+            # astype would read the text "50" as a number
+            if any(isinstance(value, str) for value in array.flat):
+                raise TypeError
+            array = np.where(pd.isna(array), np.nan, array)
+        elif array.dtype.kind not in "biuf":
+            raise TypeError
+        array = array.astype(float)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be numbers (missing ones NaN), got {values!r:.80}.") from None
+    bad = np.isinf(array) | (array < low - 1e-9) | (array > high + 1e-9)
+    if bad.any():
+        span = f"{low:g} or more" if np.isinf(high) else f"{low:g} to {high:g}"
+        allowed = "any finite number" if np.isinf(low) else span
+        raise InputError(f"{name} holds {array[bad].flat[0]:g}; allowed is {allowed} or NaN.")
+    return array
+
+
+def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays) -> list[np.ndarray]:
+    """Return the named arrays as :func:`numbers`, broadcast together."""
+    checked = {name: numbers(values, name, low, high) for name, values in arrays.items()}
+    try:
+        return list(np.broadcast_arrays(*checked.values()))
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in checked.items())
+        raise InputError(f"These shapes do not fit together: {shapes}. Give arrays that broadcast.") from None
 
 
 def sample(values, name: str, skip_nan: bool = False) -> np.ndarray:
@@ -25,8 +53,6 @@ def sample(values, name: str, skip_nan: bool = False) -> np.ndarray:
         raise InputError(
             f"{name} has {missing.sum()} NaN of {flat.size}; pass skip_nan=True to leave them out."
         )
-    if np.isinf(flat).any():
-        raise InputError(f"{name} must be finite, got an infinite value.")
     return flat[~missing]
 
 
@@ -37,23 +63,16 @@ def constant(values: np.ndarray) -> bool:
 
 def whole(values, name: str, least: int = 0) -> np.ndarray:
     """Return ``values`` as an integer array of at least ``least``; fractions and NaN are refused."""
-    given = numbers(values, name)
-    bad = ~(np.isfinite(given) & (given == np.floor(given)) & (given >= least))
+    array = numbers(values, name)
+    bad = ~((array == np.floor(array)) & (array >= least))
     if bad.any():
-        raise InputError(f"{name} must be whole numbers of at least {least}, got {given[bad].flat[0]:g}.")
-    return given.astype(np.int64)
+        raise InputError(f"{name} must be whole numbers of at least {least}, got {array[bad].flat[0]:g}.")
+    return array.astype(np.int64)
 
 
 def counts(count, n) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``count`` of ``n`` as integer arrays of one common shape, with 0 <= count <= n.
-
-    Where either is NaN nothing was counted: 0 of 0.
-    """
-    count, n = numbers(count, "count"), numbers(n, "n")
-    try:
-        count, n = np.broadcast_arrays(count, n)
-    except ValueError:
-        raise InputError(f"count and n must fit together, got shapes {count.shape} and {n.shape}.") from None
+    """Return ``count`` of ``n`` as integers of one shape, 0 <= count <= n; where either is NaN, 0 of 0."""
+    count, n = broadcast(count=count, n=n)
     known = ~(np.isnan(count) | np.isnan(n))
     count, n = whole(np.where(known, count, 0), "count"), whole(np.where(known, n, 0), "n")
     over = count > n
@@ -64,13 +83,10 @@ def counts(count, n) -> tuple[np.ndarray, np.ndarray]:
 
 def shares(values, name: str, allow_nan: bool = False) -> np.ndarray:
     """Return ``values`` as a float array of shares 0–1."""
-    given = numbers(values, name)
-    bad = ~((given >= 0) & (given <= 1)) & ~(np.isnan(given) & allow_nan)
-    if bad.any():
-        raise InputError(
-            f"{name} must lie between 0 and 1 (shares, not percent), got {given[bad].flat[0]:g}."
-        )
-    return given
+    array = numbers(values, name, 0, 1)
+    if not allow_nan and np.isnan(array).any():
+        raise InputError(f"{name} holds NaN; give shares from 0 to 1.")
+    return array
 
 
 def confidence_level(confidence: float) -> float:
@@ -101,3 +117,31 @@ def one_of(name: str, known, kind: str) -> str:
     if name not in known:
         raise unknown_name(kind, name, known)
     return name
+
+
+def check_axis(array: np.ndarray, axis: int, what: str) -> None:
+    """Raise InputError where ``array`` has no ``axis`` (of, say, "occupations")."""
+    if not -array.ndim <= axis < array.ndim:
+        raise InputError(f"There is no axis {axis} of {what} in an array of shape {array.shape}.")
+
+
+def label_codes(values, labels: tuple[str, ...]) -> np.ndarray:
+    """Return each value's position in ``labels``, -1 where it is none of them; the shape is kept."""
+    array = np.asarray(values, dtype=object)
+    try:
+        codes = pd.Index(labels, dtype=object).get_indexer(pd.Index(array.ravel(), dtype=object))
+    except TypeError as error:
+        raise InputError(f"Labels must be text or missing ({error}).") from error
+    return codes.reshape(array.shape)
+
+
+def ratio(numerator, denominator) -> np.ndarray:
+    """Divide elementwise; NaN where the denominator is 0."""
+    top, bottom = np.broadcast_arrays(np.asarray(numerator, float), np.asarray(denominator, float))
+    return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0)[()]
+
+
+def mean_where(values: np.ndarray, kept: np.ndarray, axis) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of the kept values over ``axis`` (NaN where none is kept) and how many were kept."""
+    n = kept.sum(axis=axis)
+    return ratio(np.where(kept, values, 0.0).sum(axis=axis), n), n

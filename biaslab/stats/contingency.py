@@ -1,32 +1,66 @@
-"""Tables of counts: rare rows pooled, whether distributions differ where sets are matched, and how far."""
+"""Tables of counts: whether and how far distributions differ, rare rows pooled, and sets that are matched."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
+from scipy import sparse, stats
 from scipy.optimize import brentq
-from scipy.stats import ncx2
 
 from biaslab.ground.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.hypothesis import LEAST_EXPECTED
 from biaslab.stats.intervals import Estimate
 
+LEAST_EXPECTED = 5  # counts expected in a cell below which a chi-square test is not valid
 CELLS_PER_BATCH = 1_000_000
 MOST_ENUMERATED = 65_536  # permutations up to which all are looked at
 FEW_HITS, MORE_DRAWS = 10, 10  # hits below which so many times the replicates are drawn
 
 
-def pool_rare(counts: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
-    """Pool rows of ``counts``, (kinds, sets), that are too rare for :func:`biaslab.stats.chi_square` into one.
+class ChiSquare(NamedTuple):
+    """Pearson's chi-square; ``valid`` when every expected count reaches 5, ``reason`` says why not."""
 
-    Returns:
-        The table with rare kinds in its last row (and the rarest common one, where they are still too few
-        without it), how many kinds that row holds (0: nothing was pooled), and the row of each kind, ``(kinds,)``.
-        Kinds that never occur are left out; their row is -1.
+    statistic: float
+    p: float
+    dof: int
+    n: int
+    min_expected: float
+    valid: bool
+    reason: str
+
+
+def chi_square(table) -> ChiSquare:
+    """Test whether the rows and columns of ``table`` (two-dimensional counts) are independent.
+
+    Pearson's statistic without continuity correction. Where a row or column is empty, or there are fewer than 2 of
+    either, statistic and p are NaN. Raises InputError for another shape, negative counts, fractions or NaN.
+    """
+    table = checks.whole(table, "table")
+    if table.ndim != 2:
+        raise InputError(f"table must have rows and columns, got shape {table.shape}.")
+    rows, columns = table.shape
+    dof, n = max(rows - 1, 0) * max(columns - 1, 0), int(table.sum())
+    if dof == 0:
+        reason = f"a test needs 2 x 2 counts or more, not {rows} x {columns}"
+        return ChiSquare(np.nan, np.nan, 0, n, np.nan, False, reason)
+    for axis, margin in ((1, "row"), (0, "column")):
+        empty = np.flatnonzero(table.sum(axis=axis) == 0)
+        if empty.size:
+            return ChiSquare(np.nan, np.nan, dof, n, 0.0, False, f"{margin} {empty[0]} is empty")
+    statistic, p, _, expected = stats.chi2_contingency(table, correction=False)
+    least = float(expected.min())
+    reason = "" if least >= LEAST_EXPECTED else f"an expected count of {least:.3g} is below {LEAST_EXPECTED}"
+    return ChiSquare(float(statistic), float(p), dof, n, least, not reason, reason)
+
+
+def pool_rare(counts: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
+    """Pool rows of ``counts``, (kinds, sets), that are too rare for :func:`chi_square` into one.
+
+    Returns the table with rare kinds in its last row (and the rarest common one, where they are still too few without
+    it), how many kinds that row holds, and the row of each kind, ``(kinds,)``; -1 for kinds that never occur.
     """
     counts = np.asarray(counts)
     totals = counts.sum(axis=1)
@@ -48,16 +82,14 @@ def pool_rare(counts: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
 def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed) -> float:
     """Return the p-value of a chi-square statistic where the sets are matched: labels are permuted within cases.
 
-    Occurrences that come together (in an image, in images of the same words) make the plain p-value too small, and
-    matched sets make it too large; here each case keeps what it holds, and only which set is which is drawn anew.
+    Occurrences that come together make the plain p-value too small, matched sets too large; here each case keeps what
+    it holds, and only which set is which is drawn anew.
 
     ``counts`` has a table for each set, ``(cases, kinds)``, dense or of SciPy's sparse arrays; a case, such as the
-    images of a triplet's prompts, has the same row in all of them. The value is the share of permutations whose
-    statistic is as large or larger: of all, where there are at most 65,536, else (hits + 1) / (n + 1) of n random ones
-    (Phipson and Smyth 2010): ``replicates``, and 10 times as many where fewer than 10 of these are hits, so that a
-    small p stays one after correction for other tests. Cases that show the same in all sets permute nothing. NaN where
-    there are fewer than two kinds that occur, or cases. Raises InputError for fewer than two sets, or shapes that
-    differ.
+    images of a triplet's prompts, has the same row in all of them. All permutations are counted up to 65,536, else
+    (hits + 1) / (n + 1) of n random ones (Phipson and Smyth 2010): ``replicates``, and 10 times as many where fewer
+    than 10 of these are hits. NaN for fewer than two cases, or kinds that occur. Raises InputError for fewer than two
+    sets, or other shapes.
     """
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     sets = [sparse.csr_array(each, dtype=np.float32) for each in counts]
@@ -79,12 +111,13 @@ def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed) -> f
     size = max(1, CELLS_PER_BATCH // max(cases, len(observed)))
     hits = done = 0
     while done < total:
-        some = np.arange(done, min(done + size, total))
+        batch = np.arange(done, min(done + size, total))
         if exact:
-            which = np.zeros((cases, len(some)), int)
-            which[moving] = some // len(orders) ** np.arange(len(moving))[:, None] % len(orders)
+            # Cases that show the same in all sets permute nothing.
+            which = np.zeros((cases, len(batch)), int)
+            which[moving] = batch // len(orders) ** np.arange(len(moving))[:, None] % len(orders)
         else:
-            which = rng.integers(len(orders), size=(cases, len(some)))
+            which = rng.integers(len(orders), size=(cases, len(batch)))
         drawn = orders[which]
         slots = [
             sum(each @ (drawn[..., slot] == source).astype(np.float32) for source, each in enumerate(sets))
@@ -92,7 +125,7 @@ def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed) -> f
         ]
         last = observed.sum(axis=1)[:, None] - sum(slots)
         hits += np.count_nonzero(_statistics(np.stack([*slots, last], axis=1)) >= least)
-        done += len(some)
+        done += len(batch)
         # Whoever gets here has a p of FEW_HITS / replicates at most either way, so the test stays valid.
         if not exact and done == replicates and hits < FEW_HITS:
             total = MORE_DRAWS * replicates
@@ -112,16 +145,15 @@ def _statistics(tables: np.ndarray) -> np.ndarray:
 def cramers_v(statistic: float, dof: int, n: int, smaller_side: int, confidence: float = 0.95) -> Estimate:
     """Return Cramér's V (0–1) of a chi-square statistic, less what chance alone adds to it.
 
-    V = sqrt(max(0, statistic - dof) / (n * (smaller_side - 1))): the statistic's expectation is dof plus the
-    noncentrality, which is what V measures (Bergsma 2013). The limits are those of the noncentrality (Smithson
-    2003). ``smaller_side`` is the smaller of the numbers of rows and columns. NaN where statistic is.
+    V = sqrt(max(0, statistic - dof) / (n * (smaller_side - 1))) (Bergsma 2013), with the limits of the noncentrality
+    (Smithson 2003). ``smaller_side`` is the smaller of the numbers of rows and columns. NaN where statistic is.
     """
     if np.isnan(statistic) or n == 0:
         return Estimate(np.nan, np.nan, np.nan, n)
     tail = (1 - confidence) / 2
     ends = [_noncentrality(statistic, dof, p) for p in (1 - tail, tail)]
-    of = np.array([max(0.0, statistic - dof), *ends]) / (n * (smaller_side - 1))
-    value, low, high = map(float, np.minimum(1, np.sqrt(of)))
+    squares = np.array([max(0.0, statistic - dof), *ends]) / (n * (smaller_side - 1))
+    value, low, high = map(float, np.minimum(1, np.sqrt(squares)))
     return Estimate(value, low, high, n)
 
 
@@ -129,7 +161,7 @@ def _noncentrality(statistic: float, dof: int, probability: float) -> float:
     """Return the noncentrality at which a chi-square lies below ``statistic`` with ``probability``; at least 0."""
 
     def excess(noncentrality: float) -> float:
-        return float(ncx2.cdf(statistic, dof, noncentrality)) - probability
+        return float(stats.ncx2.cdf(statistic, dof, noncentrality)) - probability
 
     if excess(0.0) <= 0:
         return 0.0

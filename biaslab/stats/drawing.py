@@ -1,11 +1,10 @@
 """How the images behind shares are drawn again: one by one, or caption by caption.
 
-A bootstrap over occupations asks two things of whoever counted the images: how far the shares of an occupation
-vary by the choice of its images alone, so that this noise can be taken out of them (``pull``), and what other
-images of the same occupation might have shown (``draw``). Where images are drawn one by one both follow from the
-counts. Where images are generated from the caption of a training image they do not: mostly they show the gender
-that the caption's own image shows, so both shares err together, and several images of one caption say little more
-than one.
+A bootstrap over occupations asks how far the shares of an occupation vary by the choice of its images alone, so that
+this noise can be taken out of them (``pull``), and what other images of it might have shown (``draw``). Where images
+are drawn one by one both follow from the counts. Where they are generated from the caption of a training image they do
+not: mostly they show the gender of the caption's own image, so both shares err together, and several images of one
+caption say little more than one.
 """
 
 from __future__ import annotations
@@ -21,11 +20,10 @@ from scipy.stats import hypergeom
 
 from biaslab.ground.errors import InputError
 from biaslab.stats import checks
+from biaslab.stats.checks import ratio
 
-# A caption's images are as good as all the same there.
-_MOST_ALIKE = 6.0
-# Beyond these tilts a share is within 1e-5 of 0 or 1.
-_MOST_TILT = 14.0
+_MOST_ALIKE = 6.0  # a caption's images are as good as all the same there
+_MOST_TILT = 14.0  # beyond these tilts a share is within 1e-5 of 0 or 1
 
 
 class OneByOne(NamedTuple):
@@ -58,19 +56,14 @@ class OneByOne(NamedTuple):
 
 
 class ByCaption:
-    r"""Images of captions: a caption's own image, and those generated from it. Two cells, in this order.
+    """Images of captions: a caption's own image, and those generated from it. Two cells, in this order.
 
-    A caption is drawn as a whole, with all its images. Where t of an occupation's own images and g of its generated
-    ones show a woman, a caption's own image does with probability t. The more often generated images follow it, the
-    more their probability depends on it: it is g + c (x - t) for an own image that shows x women (0 or 1), as where a
-    share c of them copies it and the others follow the occupation. The number y of women in the caption's K images is
-
-        p(y | x) ~ (K over y) exp(b y + d y (y - 1) / 2),
-
-    with b such that this probability comes out: d is 0 where the images of a caption differ as independent ones do,
-    and above where they are alike for other reasons, too. c and d are common to all occupations; c is the regression
-    of generated on own images within occupations, and d is fitted to the variance between captions of the same
-    occupation. Images without a gender are missing at random.
+    A caption is drawn as a whole. Where t of an occupation's own images and g of its generated ones show a woman, a
+    caption's own image does with probability t, and its generated images with g + c (x - t) for an own image of x women
+    (0 or 1). The number y of women in the caption's K images is p(y | x) ~ (K over y) exp(b y + d y (y - 1) / 2), with
+    b such that this probability comes out: d is 0 where images of a caption differ as independent ones do. c (the
+    regression of generated on own images within occupations) and d (fitted to the variance between captions of one
+    occupation) are common to all occupations. Images without a gender are missing at random.
 
     Args:
         group: Which group (row of the table of counts, from 0) a pattern of images belongs to.
@@ -80,8 +73,7 @@ class ByCaption:
         captions: Captions of the group with this pattern.
         groups: Number of groups.
 
-    Raises:
-        InputError: For columns of different lengths, a group beyond ``groups``, more women than images, or fractions.
+    Raises InputError for columns of different lengths, a group beyond ``groups``, more women than images, or fractions.
     """
 
     cells = 2
@@ -104,12 +96,9 @@ class ByCaption:
         self._own = own
         self._images = np.stack([(~np.isnan(own)).astype(int), judged], axis=1)
         self._women = np.stack([np.nan_to_num(own).astype(int), female], axis=1)
-        self.most = int(judged.max(initial=1))
-        """Most images generated from one caption that have a gender."""
-        self.n = self._sum(self._images)
-        """Images that have a gender, (groups, 2)."""
-        self.counts = self._sum(self._women)
-        """Of these, perceived as female."""
+        self.most = int(judged.max(initial=1))  # images generated from one caption that have a gender
+        # Images that have a gender, and of these women: (groups, 2).
+        self.n, self.counts = self._sum(self._images), self._sum(self._women)
 
     @property
     def width(self) -> int:
@@ -151,15 +140,13 @@ class ByCaption:
         if self._alike == 0:
             return rng.binomial(many * judged, share)
         out = np.zeros(many.shape, dtype=np.int64)
-        some = many > 0
-        p = _at(share[some], *self._table)
+        drawn = many > 0
+        p = _at(share[drawn], *self._table)
         y = np.arange(judged + 1)
         if judged < self.most:
             p = p @ hypergeom.pmf(y, self.most, np.arange(self.most + 1)[:, None], judged)
-        out[some] = rng.multinomial(many[some], p / p.sum(axis=-1, keepdims=True)) @ y
+        out[drawn] = rng.multinomial(many[drawn], p / p.sum(axis=-1, keepdims=True)) @ y
         return out
-
-    # -- what follows from the captions ---------------------------------------------------------------------
 
     def _sum(self, each: np.ndarray) -> np.ndarray:
         """Return the sum over the captions of each group of what each pattern has."""
@@ -175,26 +162,23 @@ class ByCaption:
         covariance is in the covariance of the two shares; and whether the group has both.
         """
         seen = (self._images > 0).astype(float)
-        deviation = seen * (
-            self._women - self._images * np.nan_to_num(ratio(self.counts, self.n))[self._group]
-        )
+        share = np.nan_to_num(ratio(self.counts, self.n))[self._group]
+        deviation = seen * (self._women - self._images * share)
         crossed = self._sum(deviation[:, :, None] * deviation[:, None, :])
         captions = self._sum(seen[:, :, None] * seen[:, None, :])
-        of = np.einsum("gii->gi", captions)
-        inverse = np.divide(1.0, of, out=np.zeros(of.shape), where=of > 0)
+        inverse = np.nan_to_num(ratio(1, np.einsum("gii->gi", captions)))
         left, right = inverse[:, :, None], inverse[:, None, :]
         free = np.maximum(captions * (1 - left - right + captions * left * right), 0)
         images = (self.n[:, :, None] * self.n[:, None, :]).astype(float)
-        per_share = np.divide(captions, images, out=np.zeros(images.shape), where=images > 0)
-        return crossed, free, per_share, images > 0
+        return crossed, free, np.nan_to_num(ratio(captions, images)), images > 0
 
     @cached_property
     def _kinds(self) -> list[tuple[int, int, np.ndarray]]:
         """Return each number of judged images, own and generated, with how many captions of each group have it."""
-        kinds = np.unique(self._images, axis=0)
+        kinds, place = np.unique(self._images, axis=0, return_inverse=True)
+        each = (self._sum((place.reshape(-1) == k).astype(int)) for k in range(len(kinds)))
         return [
-            (int(own), int(judged), self._sum((self._images == [own, judged]).all(axis=1).astype(int)))
-            for own, judged in kinds
+            (int(own), int(judged), captions) for (own, judged), captions in zip(kinds, each, strict=True)
         ]
 
     @cached_property
@@ -274,8 +258,8 @@ def _tilted(alike: float, most: int) -> tuple[np.ndarray, np.ndarray]:
 def _at(share: np.ndarray, p: np.ndarray, means: np.ndarray) -> np.ndarray:
     """Return the distribution of y whose mean is ``share``: a mixture of two neighbours has exactly that mean."""
     high = np.clip(np.searchsorted(means, share), 1, len(means) - 1)
-    from_, to = means[high - 1], means[high]
-    part = np.divide(share - from_, to - from_, out=np.zeros(share.shape), where=to > from_)[..., None]
+    below, above = means[high - 1], means[high]
+    part = np.divide(share - below, above - below, out=np.zeros(share.shape), where=above > below)[..., None]
     return (1 - part) * p[high - 1] + part * p[high]
 
 
@@ -283,8 +267,8 @@ def pulled(shares: np.ndarray, seen: np.ndarray, noise: np.ndarray) -> np.ndarra
     """Pull ``shares`` (..., groups, cells) towards their mean until only variance between groups is left.
 
     With S the covariance of the cells over the groups and N the noise in it (``noise``: (..., cells) where cells err
-    apart, or (..., cells, cells)), the deviations are multiplied by A = S^½ (1 - S^-½ N S^-½)^½ S^-½, so that
-    A S A' = S - N. Directions with less variance than noise go to 0. Cells that were not ``seen`` are NaN.
+    apart, or (..., cells, cells)), the deviations are multiplied by A = S^½ (1 - S^-½ N S^-½)^½ S^-½, so that A S A' =
+    S - N. Directions with less variance than noise go to 0. Cells that were not ``seen`` are NaN.
     """
     known = np.maximum(seen.sum(axis=-2, keepdims=True), 1)
     shares = np.where(seen, shares, 0)
@@ -310,11 +294,6 @@ def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a.swapaxes(-1, -2) @ b
 
 
-def ratio(counts: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Return ``counts / n``; NaN where there are no images."""
-    return np.divide(counts, n, out=np.full(n.shape, np.nan), where=n > 0)
-
-
 class SideBySide:
     """Several drawings over the cells of one table, one after the other; each pulls and draws its own."""
 
@@ -330,11 +309,12 @@ class SideBySide:
 
     def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return ``shares`` as each part pulls its own."""
-        return np.concatenate([part.pull(*own, rows) for part, *own in self._each(shares, n)], axis=-1)
+        return np.concatenate([part.pull(*cells, rows) for part, *cells in self._each(shares, n)], axis=-1)
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator):
         """Return shares as each part draws its own."""
-        return np.concatenate([part.draw(*own, rows, rng) for part, *own in self._each(shares, n)], axis=-1)
+        drawn = [part.draw(*cells, rows, rng) for part, *cells in self._each(shares, n)]
+        return np.concatenate(drawn, axis=-1)
 
     def _each(self, *arrays: np.ndarray):
         return zip(self.parts, *(np.split(a, self._ends, axis=-1) for a in arrays), strict=True)

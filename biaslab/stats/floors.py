@@ -1,8 +1,7 @@
 """What |share - centre| shows by chance alone, and estimates of it without that floor.
 
-An absolute deviation cannot average out: even a perfectly fair model shows an expected |p̂ - 0.5| of 0.25 at
-3 images a prompt, 0.137 at 8 or 9, 0.040 at 100 and 0.018 at 500. Everything here is in shares 0–1; multiply
-by 100 for points. ``n`` may differ from element to element, as it does when images without a face drop out.
+Even a perfectly fair model shows an expected |p̂ - 0.5| of 0.25 at 3 images a prompt, 0.137 at 8 or 9, 0.040 at 100 and
+0.018 at 500. Everything here is in shares 0–1; ``n`` may differ from element to element.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from functools import lru_cache
 
 import numpy as np
 from scipy import stats
+from scipy.optimize import linprog
 
 from biaslab.ground.errors import InputError
 from biaslab.stats import checks
 
-# The corrected estimate rises by LEAST to MOST of its own size with each image away from the centre. A larger
-# MOST buys less bias for more variance, and soon little; the docstring of corrected_absolute_deviation has
-# the figures.
+# The corrected estimate rises by LEAST to MOST of its own size with each image away from the centre. A larger MOST buys
+# less bias for more variance, and soon little.
 LEAST, MOST = 0.5, 3.0
 SOLVED_UP_TO = 200  # images; for more the table is scaled from this one
 REACH = 6  # standard errors around the centre beyond which the plain deviation has no bias to speak of
@@ -30,8 +29,7 @@ def expected_absolute_deviation(share, n, center: float = 0.5) -> np.ndarray:
     InputError outside these ranges.
     """
     share, center = checks.shares(share, "share", allow_nan=True), _center(center)
-    _, n = checks.counts(0, n)
-    share, n = np.broadcast_arrays(share, n)
+    share, n = np.broadcast_arrays(share, checks.counts(0, n)[1])
     size = np.where(n > 0, n, np.nan)
     # E|X - a| = E(X - a) + 2 E(a - X)+, where the sum of x·P(X = x) up to m is n·share times a cdf of n - 1.
     m = np.floor(size * center)
@@ -51,25 +49,18 @@ def corrected_absolute_deviation(count, n, center: float = 0.5, at=None) -> np.n
     ``count`` and ``n``: whole numbers, 0 <= count <= n, broadcast; n = 0 or NaN gives NaN. The estimate is a share, a
     table g(count) made for each n and centre by a linear programme: of all tables that rise by 0.5 to 3 images' worth
     with each image away from the centre, the one with the smallest worst-case bias over all p (a bias z standard errors
-    from the centre counts 1 + (z / 3)**4 times, so that it fades there).
+    from the centre counts 1 + (z / 3)**4 times).
 
     Near the centre the estimate is **negative**, by up to 0.10 at n = 100: only so can it be right on average where the
     deviation is 0. Average it over occupations and judge the mean; clipping single values brings the floor back.
 
     ``at`` (whole numbers, at most n) are fewer images that the estimate is to rest on: its mean over all ways to choose
     so many of the n. What is left of the floor depends on the number of images, so two shares are compared at one
-    ``at``: the estimates are then alike on average wherever the true shares are.
+    ``at``.
 
     Its worst bias over all p, centre 0.5, is 6.4, 2.9, 1.3, 0.8 and 0.4 points at 3, 9, 40, 100 and 500 images (plain
-    deviation: 25.0, 13.7, 6.3, 4.0, 1.8); its largest standard deviation is 23.8, 7.8 and 3.5 points at 9, 100 and 500
-    (plain: 13.0, 4.8, 2.2). A nominal 95 % :func:`mean_interval` of it over 20 or 62 occupations covers the mean of
-    |p - c| in 93.7–96.0 % of 2 000 studies with U-shaped shares (3 to 500 images); around one half (Beta(6, 7)) in
-    92.5–96.6 % from 9 images on but only 82–89 % at 3, where :func:`hierarchical_bootstrap` does better.
-
-    No estimate of a single share does much better: |p - c| has a kink that n images cannot resolve. At n = 100 a
-    worst-case bias of 0.5 points needs a standard deviation of 27 points, 0.3 points one of 8 000 (measured; the rate
-    is Bernstein's, see Cai & Low 2011, Ann. Statist. 39, 1012–1041). Averaged over any range of p 20 points wide, the
-    bias at n = 100 is at most 0.2 points; where all shares sit at the centre, 0.8 points stand for the floor's 4.0.
+    deviation: 25.0, 13.7, 6.3, 4.0, 1.8), its largest standard deviation 23.8, 7.8 and 3.5 points at 9, 100 and 500
+    (plain: 13.0, 4.8, 2.2). No estimate does much better (Cai & Low 2011, Ann. Statist. 39, 1012–1041).
     """
     count, n = checks.counts(count, n)
     center = _center(center)
@@ -96,7 +87,7 @@ def _chosen(count: np.ndarray, n: np.ndarray, at: np.ndarray, center: float) -> 
 def mad_floor(n: int, bins: int) -> float:
     """Return the mean absolute deviation from uniform to expect of ``n`` images over ``bins`` equal chances; exact.
 
-    A share 0–1: 0.078 at 9 and 0.086 at 8 images over 10 bins; n = 0 gives NaN. Source: dalleval, section 4.2.4.
+    A share 0–1: 0.078 at 9 and 0.086 at 8 images over 10 bins; n = 0 gives NaN.
     """
     return float(absolute_deviation_floor(n, 1 / checks.whole(bins, "bins", least=2)))
 
@@ -104,9 +95,9 @@ def mad_floor(n: int, bins: int) -> float:
 def corrected_mad(counts, at=None) -> np.ndarray:
     """Estimate the mean absolute deviation from uniform without its floor: a share, per row of ``counts``.
 
-    ``counts``: images per bin along the last axis (at least 2 bins). Each bin is one share with centre 1 / bins;
-    :func:`corrected_absolute_deviation` of each is averaged, so a row's estimate may be negative and the mean
-    over rows is what counts. A row without images gives NaN. ``at`` are fewer images of each row to rest on.
+    ``counts``: images per bin along the last axis (at least 2 bins). The mean of :func:`corrected_absolute_deviation`
+    of each bin; it may be negative, and the mean over rows is what counts. A row without images gives NaN. ``at`` as
+    there.
     """
     counts = np.atleast_1d(checks.whole(counts, "counts"))
     bins = counts.shape[-1]
@@ -126,15 +117,12 @@ def _center(center) -> float:
 @lru_cache(maxsize=1024)
 def _table(n: int, center: float) -> np.ndarray:
     """Return the estimates g(0), …, g(n)."""
-    from scipy.optimize import linprog
-
     plain = np.abs(np.arange(n + 1) / n - center)
     error = np.sqrt(center * (1 - center) / n)
     if error == 0:
         return plain  # at 0 or 1 there is no kink inside and the plain deviation has no bias
     if n > SOLVED_UP_TO:
-        # In units of the standard error the correction hardly changes any more: the worst-case bias stays
-        # within 7 % of the best (centre 0.1; 2 % for 0.5).
+        # In units of the standard error the correction hardly changes: the worst bias stays within 7 % of the best.
         known = np.arange(SOLVED_UP_TO + 1) / SOLVED_UP_TO - center
         unit = np.sqrt(center * (1 - center) / SOLVED_UP_TO)
         correction = (_table(SOLVED_UP_TO, center) - np.abs(known)) / unit
@@ -157,7 +145,7 @@ def _table(n: int, center: float) -> np.ndarray:
     bounds = [(None, None)] * len(k) + [(0, None)]
     bounds[0] = (plain[low],) * 2 if low > 0 else bounds[0]
     bounds[-2] = (plain[high],) * 2 if high < n else bounds[-2]
-    found = linprog(
+    solved = linprog(
         np.r_[np.zeros(len(k)), 1],
         A_ub=np.vstack([bias, rise, -rise]),
         b_ub=np.concatenate([target, -target, *steepest]),
@@ -165,6 +153,6 @@ def _table(n: int, center: float) -> np.ndarray:
         method="highs",
     )
     table = plain.copy()
-    table[k] = found.x[:-1]
+    table[k] = solved.x[:-1]
     # With centre one half the mirror image is as good, and so is their mean.
     return (table + table[::-1]) / 2 if center == 0.5 else table

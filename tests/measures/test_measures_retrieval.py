@@ -21,8 +21,6 @@ def test_r_precision_by_hand():
     # Single precision, whole numbers and lists have the same orders.
     for same in (similarity.astype(np.float32), similarity / 1.0, similarity.tolist()):
         assert r_precision(same, distractors=2).tolist() == r_precision(similarity, distractors=2).tolist()
-    # As released: 2, 0, 0 and 3 of 4 are better.
-    assert r_precision(similarity, distractors=2, released=True) == pytest.approx([1 / 4, 1, 1, 1 / 16])
 
 
 def test_r_precision_is_what_draws_give():

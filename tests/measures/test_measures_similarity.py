@@ -16,7 +16,6 @@ from biaslab.measures.similarity import (
     coverage,
     dependency_groups_of_largest,
     diff_pix,
-    hidden_nouns,
     intersection_ratio,
     luma,
     split_product,
@@ -272,7 +271,6 @@ def test_each_group():
         "implicitly_independent",
     ]
     assert set(found) == set(DEPENDENCY_GROUPS[:4])
-    assert hidden_nouns(["woman", "daytime", "park", "daytime"], objects) == ["daytime"]
 
 
 def test_groups_of_what_is_not_known():
@@ -292,7 +290,6 @@ def test_groups_of_what_is_not_known():
     found = dependency_groups_of_largest(names, [False] * 5, largest, human)
     guided = "implicitly_guided"
     assert found.tolist() == [None, guided, guided, None, guided]
-    assert hidden_nouns(["a", "b"], []) == ["a", "b"]
 
 
 def test_masks_and_coverage_that_do_not_fit_are_refused():

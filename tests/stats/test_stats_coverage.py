@@ -1,4 +1,4 @@
-"""Short versions of ``benchmarks/coverage.py``: intervals hold the truth, and tests do not reject it."""
+"""Short versions of ``benchmarks/coverage*.py``: intervals hold the truth, and tests do not reject it."""
 
 import importlib.util
 from pathlib import Path
@@ -6,20 +6,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-_PATH = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
-_SPEC = importlib.util.spec_from_file_location("coverage_benchmark", _PATH)
-coverage = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(coverage)
 
-STUDIES, REPLICATES = 150, 300
-# Four standard errors of a share of 150 studies at 95 %.
-LEAST = 0.95 - 4 * np.sqrt(0.95 * 0.05 / STUDIES)
+def load(name):
+    """Return the benchmark of this name."""
+    path = Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_benchmark", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def least(studies, level=0.95):
+    """Return four standard errors of a share of so many studies below its level."""
+    return level - 4 * np.sqrt(level * (1 - level) / studies)
+
+
+# -- amplification --
+
+amplification = load("coverage")
 
 
 @pytest.mark.parametrize("name", ["captions n=8 x 1, 95.6 % copied", "captions n=8 x 4, 95.6 % copied"])
 def test_intervals_of_captions_as_prompts_hold_the_truth(name):
-    found = coverage.simulate(name, STUDIES, REPLICATES)
-    assert (found["by caption"][0] > LEAST).all(), found
+    found = amplification.simulate(name, 150, 300)
+    assert (found["by caption"][0] > least(150)).all(), found
     # Images of one caption taken for independent ones miss the change along the lean nearly always.
     assert found["one by one"][0, 2] < 0.3
 
@@ -27,30 +37,210 @@ def test_intervals_of_captions_as_prompts_hold_the_truth(name):
 @pytest.mark.parametrize("prompts", [1, 4])
 def test_the_test_of_amplification_holds_its_level(prompts):
     name = f"G = T, 62 occupations, 16-25/3-8, {prompts} prompts"
-    found = coverage.simulate(name, STUDIES, REPLICATES)
-    assert (found["corrected"][2] < 1 - LEAST).all(), found
+    found = amplification.simulate(name, 150, 300)
+    assert (found["corrected"][2] < 1 - least(150)).all(), found
     # By the published rule the plain t-test rejects in most studies in which nothing is there.
     assert found["plain t-test"][2, 0] > 0.35
 
 
 def test_nothing_is_claimed_where_all_shares_are_one_half():
-    found = coverage.simulate("half: all, 500/8, 4 prompts", 60, 100)
+    found = amplification.simulate("half: all, 500/8, 4 prompts", 60, 100)
     # By counts alone the intervals of what folds at one half miss the truth in most studies.
     assert (found["by counts"][2, :2] > 0.25).all()
     assert (found["table"][2] <= 0.05).all() and (found["table"][3] > 0.9).all()
 
 
 def test_few_occupations_are_covered_or_not_told():
-    found = coverage.simulate("few: 8 occupations, 20/1, steeper 1", 60, 100)
+    found = amplification.simulate("few: 8 occupations, 20/1, steeper 1", 60, 100)
     # Shares of one image look amplified beyond doubt.
     assert found["table"][2].max() == 0 and found["table"][3].min() == 1
-    found = coverage.simulate("few: 20 occupations, 20/3, steeper 1.5", 100, 200)
+    found = amplification.simulate("few: 20 occupations, 20/3, steeper 1.5", 100, 200)
     covered, _, _, none = found["table"]
     assert (covered + none > 0.95 - 4 * np.sqrt(0.95 * 0.05 / 100)).all() and none.max() < 0.2
 
 
-def test_simulations_run():
+def test_simulations_of_amplification_run():
     # They share two functions; of every fifth the arguments, too, are tried.
-    for name in list(coverage.SIMULATIONS)[::5]:
-        for way, result in coverage.simulate(name, 1, 20).items():
+    for name in list(amplification.SIMULATIONS)[::5]:
+        for way, result in amplification.simulate(name, 1, 20).items():
             assert result.shape[0] == 4 and ((result == 0) | (result == 1)).all(), (name, way)
+
+
+# -- page --
+
+page = load("coverage_page")
+
+
+def test_pages_of_fair_models_claim_a_difference_in_six_of_a_hundred_at_most():
+    pages = [page.claims((seed, 100, ("A",))) for seed in range(100)]
+    asked = {question for page in pages for question in page["alone"]}
+    # Cards that can err did, each at its own level: what follows is about something.
+    assert len(asked) >= 3
+    assert np.mean([bool(page["alone"]) for page in pages]) > 0.1
+    assert np.mean([bool(page["together"]) for page in pages]) <= 0.06
+
+
+# -- synthesis --
+
+synthesis = load("coverage_synthesis")
+
+
+@pytest.mark.parametrize("kind", ["U-shaped", "exponential", "of 0/1, 60 and 60 %"])
+@pytest.mark.parametrize("n", [10, 62])
+def test_intervals_of_differences_hold_their_mean(kind, n):
+    studies = 300
+    _, held, rejected = synthesis.simulate(f"mean, {kind}, n={n}", studies, 100)["ours"]
+    assert held > least(studies, 0.94) and rejected < 1 - least(studies, 0.94)
+
+
+@pytest.mark.parametrize(
+    ("name", "raw"),
+    [
+        ("attributes x 0.7, 84 professions", 0.6),
+        ("tones, two tones, 9 and 5 faces, 84 professions", 0.9),
+        ("amplification, 40 and 8 images, 62 occupations", 0.05),
+    ],
+)
+def test_what_chance_gives_is_no_difference_between_models(name, raw):
+    found = synthesis.simulate(name, 40, 100)
+    # Four standard errors above one study in twenty.
+    assert found["ours"][2] < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 40)
+    assert found["bootstrap, sign-flip"][2] > raw
+
+
+# -- triplets --
+
+triplets = load("coverage_triplets")
+
+
+@pytest.mark.parametrize(("n", "metrics", "over"), [(40, 11, "triplets"), (8, 8, "datasets")])
+@pytest.mark.parametrize("alike", [0.0, 0.5])
+def test_a_card_seldom_names_a_gender_where_there_is_no_gap(n, metrics, over, alike):
+    found = triplets.cards(np.random.default_rng(1), 200, n, metrics, alike, over)
+    assert found["card"] <= 200 * (1 - least(200)), found
+    # Counting the intervals of each metric by itself names one in a fifth of the studies or more.
+    assert found["intervals counted"] > 0.18 * 200
+
+
+def test_five_datasets_decide_nothing():
+    found = triplets.cards(np.random.default_rng(2), 200, 5, 8, 0.5, "datasets")
+    assert found["card"] == 0 and found["intervals counted"] > 0.18 * 200
+
+
+def test_simulations_of_triplets_run():
+    for _, simulate, settings in triplets.SIMULATIONS[::4]:
+        found = simulate(np.random.default_rng(3), 1, **settings)
+        assert all(count in (0, 1) for count in found.values()), settings
+
+
+# -- skills --
+
+skills = load("coverage_skills")
+
+
+@pytest.mark.parametrize("name", ["skills, 50 % right, 90 % badly seen", "skills, 80 % right, all well seen"])
+def test_corrected_skills_hold_the_truth_however_images_fail(name):
+    found = skills.simulate(name, 150)
+    assert found["ours"] > least(150), found
+    assert found["as drawn"] < 0.95
+
+
+@pytest.mark.parametrize(
+    "name", ["distances, 100 x 1, 1 apart, 0 between", "distances, 20 x 5, 0.5 apart, 0.5 between"]
+)
+def test_distances_hold_what_as_many_images_give(name):
+    found = skills.simulate(name, 100)
+    for metric in ("FID", "KID"):
+        assert found[f"{metric}, ours"] > least(100), found
+        assert found[f"{metric}, half"] < 0.93
+
+
+def test_precision_holds_the_truth_where_occupations_differ():
+    found = skills.simulate("precision, 20 x 5, 1", 150)
+    assert found["ours"] > least(150) and found["one by one"] < 0.8, found
+
+
+def test_simulations_of_skills_run():
+    for name in skills.SIMULATIONS:
+        assert all(0 <= held <= 1 for held in skills.simulate(name, 2).values())
+
+
+# -- dalleval --
+
+dalleval = load("coverage_dalleval")
+
+
+@pytest.mark.parametrize("kind", ["even", "as Stable Diffusion", "all lean"])
+def test_deviations_of_ten_professions_are_held(kind):
+    found = dalleval.simulate(f"gender MAD, 10 professions x 9, {kind}", 200)["bias-aware"]
+    assert found[0] > least(200) and found[3] == 1
+    assert (found[1] < 1 - least(200)) == (kind == "even")
+
+
+def test_chance_is_not_told_as_deviation_at_many_professions():
+    found = dalleval.simulate("gender MAD, 84 professions x 3, even", 200)
+    assert found["bias-aware"][0] > least(200) and found["bias-aware"][1] < 1 - least(200)
+    # What the correction leaves is more than the error of so many.
+    assert found["bootstrap"][0] < least(200)
+
+
+@pytest.mark.parametrize("kind", ["even", "all lean"])
+def test_gender_by_a_judge_that_errs_is_held_once_its_error_is_taken_off(kind):
+    found = dalleval.simulate(f"gender judged, 84 professions x 9, {kind}", 200)
+    assert found["MAD"][0] > least(200) and found["average"][0] > least(200)
+    if kind == "all lean":
+        assert max(found[f"{what} as judged"][0] for what in ("MAD", "average")) < 0.5
+    else:
+        assert max(found[what][1] for what in ("MAD", "average")) < 1 - least(200)
+
+
+@pytest.mark.parametrize("kind", ["even", "around the middle"])
+def test_skin_tones_are_held_by_profession(kind):
+    found = dalleval.simulate(f"skin tone MAD, 84 professions x 3 x 9, {kind}", 200)
+    assert found["by profession"][0] > least(200) > found["prompts as independent"][0]
+
+
+def test_skin_tones_of_three_faces_cannot_be_told():
+    # The truth is 0 of one and 0.13 of the other, and the corrected value the same to 0.02.
+    for kind in ("even", "few tones"):
+        found = dalleval.simulate(f"skin tone MAD, 11 professions x 3 x 3, {kind}", 20)
+        assert set(found) == {"cannot be told", "prompts as independent"}
+
+
+@pytest.mark.parametrize("kind", ["nothing differs", "a little", "as printed", "as printed, together"])
+@pytest.mark.parametrize("professions", [10, 84])
+def test_differences_over_attributes_are_held(professions, kind):
+    found = dalleval.simulate(f"attributes, {professions} professions x 9, {kind}", 200)
+    ours, before = found["chance taken off"], found["percentile bootstrap"]
+    assert ours[0] > least(200) > before[0] and ours[3] == 1
+    if kind == "nothing differs":
+        assert ours[1] < 1 - least(200)
+    # The percentiles leave out what they are of.
+    assert before[3] < 1 or "together" in kind or kind == "as printed"
+
+
+# -- compare --
+
+compare = load("coverage_compare")
+
+
+@pytest.mark.parametrize("what", ["the same model", "each its own", "a third in one run"])
+def test_differences_of_runs_over_the_same_professions_hold_the_truth(what):
+    found = compare.simulate(f"average, 84 professions, {what}", 300)
+    covered, apart, half = found["units paired"]
+    assert covered > least(300)
+    # Where nothing differs 5 % exclude 0; taken as independent hardly any would.
+    assert 0.01 < apart < 1 - least(300) and found["as if independent"][1] < 0.01
+    assert half < 0.8 * found["as if independent"][2]
+
+
+def test_a_shift_is_found_that_independent_runs_hide():
+    found = compare.simulate("average, 84 professions, a shift of 0.1", 300)
+    assert found["units paired"][0] > least(300) and found["units paired"][1] > 0.5
+    assert found["as if independent"][1] < 0.2
+
+
+def test_simulations_of_compare_run():
+    for name in compare.SIMULATIONS:
+        for way, result in compare.simulate(name, 2).items():
+            assert result.shape == (3,) and np.isfinite(result).all(), (name, way)

@@ -52,8 +52,8 @@ def test_wilson_covers_95_percent_on_average_over_shares():
         (-1, 4, "count .* at least 0, got -1"),
         (1.5, 4, r"count must be whole .* 1\.5"),
         (1, -4, "n must be whole .* -4"),
-        (1, np.inf, "n must be whole .* inf"),
-        ([1, 2], [3, 4, 5], r"count and n .* \(2,\) and \(3,\)"),
+        (1, np.inf, "n holds inf"),
+        ([1, 2], [3, 4, 5], r"count \(2,\), n \(3,\)"),
         ("many", 4, "count must be numbers .* 'many'"),
     ],
 )
@@ -69,7 +69,6 @@ def test_confidence_lies_between_0_and_1(confidence):
         lambda: stats.wilson_interval(1, 2, confidence),
         lambda: stats.mean_interval([1, 2], confidence),
         lambda: stats.pearson_r([1, 2, 3], [1, 3, 2], confidence),
-        lambda: stats.percentile_interval([1, 2], confidence),
         lambda: stats.corrected_shares(1, 2, 0.9, 0.9, 10, 10, confidence),
         lambda: stats.hierarchical_bootstrap([[1]], [[2]], np.mean, seed=0, confidence=confidence),
     ):
@@ -196,18 +195,6 @@ def test_pearson_r_pairs():
         stats.pearson_r([1, np.nan, 3], [1, 2, 3])
     with pytest.raises(InputError, match="equally long"):
         stats.pearson_r([1, 2, 3], [1, 2])
-
-
-def test_percentile_interval_along_an_axis_leaves_out_nan():
-    replicates = np.stack([np.arange(101.0), np.full(101, np.nan), np.arange(101.0)[::-1]])
-    replicates[2, 0] = np.nan  # leaves 0..99
-    low, high = stats.percentile_interval(replicates, 0.9, axis=1)
-    np.testing.assert_allclose(low, [5, np.nan, 4.95])
-    np.testing.assert_allclose(high, [95, np.nan, 94.05])
-    assert np.isnan(stats.percentile_interval([])).all()
-    assert stats.percentile_interval([1.0, 3.0], 0.5) == (1.5, 2.5)
-    with pytest.raises(InputError, match="single number"):
-        stats.percentile_interval(3.0)
 
 
 def test_mean_and_correlation_intervals_cover():

@@ -65,9 +65,9 @@ def read_yaml(name: str) -> dict:
     return yaml.load(Path(__file__).with_name(name).read_bytes(), Loader=loader)
 
 
-_FORMS = {form.__name__: form for form in (poly, rect, disc, arc, band, stroke, gear)}
-_DRAWINGS = read_yaml("drawings.yaml")
-COLOURS: dict[str, Colour] = {name: tuple(rgb) for name, rgb in _DRAWINGS["colours"].items()}
+FORMS = {form.__name__: form for form in (poly, rect, disc, arc, band, stroke, gear)}
+DRAWINGS = read_yaml("drawings.yaml")
+COLOURS: dict[str, Colour] = {name: tuple(rgb) for name, rgb in DRAWINGS["colours"].items()}
 
 
 def _shapes(kind: str) -> dict[str, list]:
@@ -79,8 +79,8 @@ def _shapes(kind: str) -> dict[str, list]:
         )
 
     return {
-        name: [(_FORMS[form](*numbers), colour(c)) for form, numbers, c in shapes]
-        for name, shapes in _DRAWINGS[kind].items()
+        name: [(FORMS[form](*numbers), colour(c)) for form, numbers, c in shapes]
+        for name, shapes in DRAWINGS[kind].items()
     }
 
 

@@ -14,7 +14,21 @@ import numpy as np
 
 from biaslab.ground.errors import ParameterError
 from biaslab.measures.skin_tone import swatch_rgb
-from biaslab_world.art import COLOURS, DECOYS, HATS, OBJECT_ART, PLACES, PROPS, arc, disc, poly, rect, stroke
+from biaslab_world.art import (
+    COLOURS,
+    DECOYS,
+    DRAWINGS,
+    FORMS,
+    HATS,
+    OBJECT_ART,
+    PLACES,
+    PROPS,
+    arc,
+    disc,
+    poly,
+    rect,
+    stroke,
+)
 from biaslab_world.looks import ATTIRES, look
 from biaslab_world.scene import Person, Scene, Thing, attire_of
 
@@ -329,7 +343,6 @@ _TIE = [poly(-0.1, 0.82, 0.1, 0.82, 0.07, 0.96, -0.07, 0.96),
         poly(-0.07, 0.95, 0.07, 0.95, 0.16, 1.6, 0.0, 1.76, -0.16, 1.6)]  # fmt: skip
 _LONG = 2.6
 _FULL_BODY = 0.78
-_REFLECTIVE = (226, 230, 236)
 # Attire whose collar has the second colour.
 _SECOND_COLLAR = (
     "suit",
@@ -354,105 +367,32 @@ def _attire(
     Of an attire with its ``own`` colour and that of what goes with it; ``w`` is half of the width of the shoulders,
     and the torso ends at ``bottom``.
     """
-    dark = mix(own, (255, 255, 255), 0.2) if luminance(own) < 60 else shade(own, 0.72)
-    light, yellow, collar = mix(own, (255, 255, 255), 0.35), COLOURS["yellow"], _COLLAR[neckline]
-    match kind:
-        case "suit":
-            shirt = poly(-0.3, 0.62, 0.3, 0.62, 0.02, 1.9, -0.02, 1.9)
-            lapels = _twice(0.3, 0.64, 0.52, 0.8, 0.42, 1.16, 0.3, 1.12, 0.02, 1.96, 0.16, 1.2)
-            return [([shirt], other), (lapels, dark), ([rect(0.34, 1.36, 0.58, 1.46)], light)]
-        case "jacket":
-            lapels = _twice(0.28, 0.62, 0.56, 0.74, 0.5, 1.1, 0.32, 1.02)
-            edges = _twice(0.28, 1.0, 0.4, 1.0, 0.42, bottom, 0.32, bottom)
-            front = poly(-0.34, 0.64, 0.34, 0.64, 0.36, bottom, -0.36, bottom)
-            return [([front], other), (lapels + edges, dark)]
-        case "lab coat":
-            lapels = _twice(0.28, 0.62, 0.54, 0.78, 0.44, 1.2, 0.2, 1.5)
-            return [
-                ([poly(-0.3, 0.62, 0.3, 0.62, 0.2, bottom, -0.2, bottom)], other),
-                ([*lapels, rect(0.4, 1.3, 0.66, 1.36)], dark),
-                ([rect(0.44, 1.2, 0.54, 1.34)], COLOURS["blue"]),
-            ]
-        case "scrubs":
-            return [
-                ([poly(-0.34, 0.62, 0.34, 0.62, 0.0, 1.36)], other),
-                ([poly(-0.24, 0.62, 0.24, 0.62, 0.0, 1.2), rect(0.28, 1.4, 0.64, 1.7)], dark),
-            ]
-        case "apron":
-            straps = _twice(0.3, 0.66, 0.46, 0.74, 0.5, 1.2, 0.36, 1.2)
-            u = w * 0.9
-            bib = poly(-0.52, 1.12, 0.52, 1.12, u, 1.7, u, bottom, -u, bottom, -u, 1.7)
-            return [([*straps, bib], own), ([poly(-0.4, 1.56, 0.4, 1.56, 0.36, 1.9, -0.36, 1.9)], dark)]
-        case "overalls":
-            straps = _twice(0.34, 0.68, 0.54, 0.78, 0.54, 1.3, 0.34, 1.3)
-            bib = poly(-0.56, 1.2, 0.56, 1.2, w * 0.9, 1.8, w * 0.9, bottom, -w * 0.9, bottom, -w * 0.9, 1.8)
-            buttons = _discs(0.44, 1.26, 0.1, None, 8)
-            return [([*straps, bib], own), ([rect(-0.28, 1.42, 0.28, 1.7)], dark), (buttons, yellow)]
-        case "uniform":
-            buttons = [disc(0, y, 0.08, None, 8) for y in (1.1, 1.4, 1.7)]
-            badge = poly(0.3, 1.16, 0.58, 1.16, 0.58, 1.34, 0.44, 1.46, 0.3, 1.34)
-            return [
-                (_twice(w * 0.5, 0.76, w * 0.86, 0.84, w * 0.92, 1.0, w * 0.52, 0.92), yellow),
-                ([_BAND], other),
-                ([*buttons, badge], yellow),
-            ]
-        case "vest":
-            u, v = w * 0.76, w * 0.72
-            stripes = _twice(0.42, 0.74, 0.6, 0.78, 0.58, bottom, 0.4, bottom)
-            return [
-                ([poly(-0.3, 0.66, 0.3, 0.66, u, 0.84, v, bottom, -v, bottom, -u, 0.84)], own),
-                ([poly(-0.18, 0.62, 0.18, 0.62, 0.05, 1.1, -0.05, 1.1)], other),
-                ([*stripes, rect(-w * 0.73, 1.42, w * 0.73, 1.58)], _REFLECTIVE),
-            ]
-        case "jumper":
-            stripe = poly(-w * 1.04, 1.16, w * 1.04, 1.16, w * 1.05, 1.4, -w * 1.05, 1.4)
-            return [([stripe], other), ([_BAND], dark)]
-        case "shirt":
-            buttons = [disc(0, y, 0.055, None, 6) for y in (1.08, 1.36, 1.64)]
-            return [
-                ([rect(-0.09, 0.86, 0.09, bottom)], dark),
-                ([*buttons, rect(0.3, 1.2, 0.62, 1.46)], other),
-                (collar, light),
-            ]
-        case "checked":
-            places = (-0.84, -0.42, 0.0, 0.42, 0.84)
-            columns = [rect(x - 0.1, 0.86, x + 0.1, bottom) for x in places if abs(x) < w]
-            rows = [rect(-w * 0.98, y, w * 0.98, y + 0.17) for y in (1.06, 1.48)]
-            return [(columns, other), (rows, mix(own, other, 0.7)), (collar, other)]
-        case "waistcoat":
-            u, v = w * 0.62, w * 0.68
-            return [
-                ([poly(-0.34, 0.7, 0.34, 0.7, u, 0.86, v, bottom, -v, bottom, -u, 0.86)], own),
-                ([poly(-0.3, 0.66, 0.3, 0.66, 0.0, 1.5)], other),
-                ([disc(0, y, 0.06, None, 6) for y in (1.58, 1.78)], yellow),
-                (collar, shade(other, 0.86)),
-            ]
-        case "coat":
-            buttons = [button for y in (1.3, 1.56, 1.82) for button in _discs(0.24, y, 0.085, None, 8)]
-            return [
-                (_twice(0.26, 0.62, 0.52, 0.74, 0.6, 1.12, 0.3, 1.06, 0.06, 1.3), dark),
-                ([*buttons, rect(-w * 1.05, 1.92, w * 1.05, 2.06)], other),
-            ]
-        case "robe":
-            return [
-                ([poly(-0.2, 0.64, 0.2, 0.64, 0.1, bottom, -0.1, bottom)], dark),
-                (_twice(0.24, 0.64, 0.46, 0.72, 0.56, bottom, 0.26, bottom), other),
-            ]
-        case "sports shirt":
-            u = w * 0.86
-            sleeves = _twice(w * 0.7, 0.78, w * 0.9, 0.86, w * 1.06, 1.7, w * 1.05, bottom, u, bottom, u, 1.6)
-            return [([*sleeves, rect(-0.1, 1.16, 0.12, 1.72), rect(-0.24, 1.16, 0.0, 1.32), _BAND], other)]
-        case "cardigan":
-            return [
-                ([poly(-0.28, 0.64, 0.28, 0.64, 0.16, bottom, -0.16, bottom)], other),
-                (_twice(0.22, 0.64, 0.36, 0.7, 0.26, bottom, 0.12, bottom), dark),
-                ([disc(0.19, y, 0.075, None, 6) for y in (1.34, 1.66)], COLOURS["cream"]),
-            ]
-        case "striped":
-            u, v = w * 1.02, w * 1.05
-            return [([poly(-u, y, u, y, v, y + 0.16, -v, y + 0.16) for y in (0.94, 1.26, 1.58, 1.9)], other)]
-        case _:  # A dress.
-            return [([poly(-w * 0.62, 1.6, w * 0.62, 1.6, w * 0.66, 1.76, -w * 0.66, 1.76)], other)]
+    colours = COLOURS | {
+        "own": own,
+        "other": other,
+        "dark": mix(own, (255, 255, 255), 0.2) if luminance(own) < 60 else shade(own, 0.72),
+        "light": mix(own, (255, 255, 255), 0.35),
+        "mixed": mix(own, other, 0.7),
+        "shaded": shade(other, 0.86),
+        "reflective": (226, 230, 236),
+    }
+    forms = {
+        "twice": _twice,
+        "discs": _discs,
+        "collar": lambda: _COLLAR[neckline],
+        "band": lambda: [_BAND],
+        "column": lambda x: [rect(x - 0.1, 0.86, x + 0.1, bottom)] if abs(x) < w else [],
+    }
+
+    def number(value):
+        return value if not isinstance(value, str) else bottom if value == "b" else w * float(value[:-1])
+
+    def shapes(form: str, *numbers) -> list[np.ndarray]:
+        numbers = map(number, numbers)
+        return forms[form](*numbers) if form in forms else [FORMS[form](*numbers)]
+
+    layers = DRAWINGS["attires"].get(kind) or DRAWINGS["attires"]["dress"]
+    return [([points for one in drawn for points in shapes(*one)], colours[name]) for name, *drawn in layers]
 
 
 @cache

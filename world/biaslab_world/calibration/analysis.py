@@ -23,7 +23,7 @@ from biaslab.judging.judge import JUDGED
 from biaslab.measures import DEFINITIONS
 from biaslab.papers.paradox.analysis.groups import percents
 from biaslab.stats.bootstrap import LEVELS
-from biaslab.stats.drawing import ratio
+from biaslab.stats.checks import ratio
 from biaslab_world.calibration.measure import MATCHED, WORLD
 from biaslab_world.scene import GENDERS
 

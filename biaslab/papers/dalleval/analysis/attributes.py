@@ -15,7 +15,6 @@ from scipy.stats import hypergeom, t
 
 from biaslab import published, stats
 from biaslab.ground import tables
-from biaslab.measures import attribute_difference as difference_of_shares
 from biaslab.measures import mean_absolute_difference
 from biaslab.papers.dalleval.analysis.detector import CANNOT, LEAST_YOUDEN
 from biaslab.papers.dalleval.analysis.rows import adjusted, keyed, too_few, whole
@@ -145,7 +144,7 @@ def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]
 def _paired(first: np.ndarray, second: np.ndarray, confidence: float) -> dict:
     """Return the mean difference of paired shares with its interval and test, or why there are none."""
     row = {"share_first": first.mean(), "share_second": second.mean()}
-    row |= stats.paired_difference(difference_of_shares(first, second), confidence=confidence)._asdict()
+    row |= stats.paired_difference(first - second, confidence=confidence)._asdict()
     return row if first.any() or second.any() else row | {"reason": "no image of either prompt shows it"}
 
 
@@ -188,7 +187,7 @@ def attribute_mean_difference(
     known = keyed(printed, ["model", "prompt", "attribute"], "value")
     rows = []
     for model, comparison, a, b in _compared(presence):
-        paired = difference_of_shares(a["share"].to_numpy(), b["share"].to_numpy())
+        paired = a["share"].to_numpy() - b["share"].to_numpy()
         paired = paired[~np.isnan(paired).any(axis=1)]
         drawn = published.draws(model, replicates=replicates, seed=seed)
         folded = stats.folded_means(paired, confidence=confidence, **drawn)

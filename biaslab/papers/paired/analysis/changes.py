@@ -8,7 +8,6 @@ from scipy.stats import fisher_exact
 
 from biaslab import published, stats
 from biaslab.ground import tables
-from biaslab.measures import score_change as change_of
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, percent_of, strata
 from biaslab.papers.paired.analysis.scores import adjusted, identities, score_limits
@@ -21,7 +20,7 @@ def _beside_single(shares: pd.DataFrame) -> pd.DataFrame:
     single = frame.loc[frame["setting"] == "single", [*same, *beside]]
     other = frame.loc[frame["setting"] != "single", [*CELL, "identity", "occupation", "stereotype", *beside]]
     joined = other.merge(single, on=same, how="left", suffixes=("", "_single"))
-    return joined.assign(change=change_of(joined["score"], joined["score_single"]))
+    return joined.assign(change=joined["score"] - joined["score_single"])
 
 
 def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -82,7 +81,8 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
                 continue
             share = 100 * drawn[:, i] / drawn.sum(axis=1)
             row["percent_of_adhering"] = 100 * means[i] / means.sum()
-            low, high = stats.percentile_interval(share[np.isfinite(share)], confidence)
+            tail = (1 - confidence) / 2
+            low, high = np.quantile(share[np.isfinite(share)], [tail, 1 - tail])
             if high - low > 1e-9:
                 row |= {"ci_low": low, "ci_high": high}
             else:
