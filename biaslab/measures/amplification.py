@@ -1,14 +1,12 @@
 """Bias amplification from training to generated images (paradox, section 3.3), and how far missing images move it.
 
-T is the percentage female in an occupation's training images, G in its generated images, both 0–100 points.
-A share below 50 leans male, one above 50 leans female, and one of exactly 50 leans nowhere; so give unrounded
-shares where there are any.
+T is the percentage female in an occupation's training images, G in its generated images, both 0–100 points. A share
+below 50 leans male, one above 50 leans female, and one of exactly 50 nowhere; so give unrounded shares.
 
-How the definitions relate: Zhao et al. (2017) average the change in the share of the gender that is over-represented in
-training. For two genders that is the signed change along the training lean, our ``directional``. Where training and
-generation lean the same way it equals ``|G-50| - |T-50|``, the paradox paper's formula. The three differ only for
-occupations whose lean flips or is nowhere: the published rule leaves them out, ``no_exclusion`` counts a flip as no
-more than its change in distance from 50, ``directional`` counts it as the fall it is.
+Zhao et al. (2017) average the change in the share of the gender that is over-represented in training: for two genders
+the signed change along the training lean, our ``directional``. It equals the paper's ``|G-50| - |T-50|`` but where the
+lean flips or is nowhere: the published rule leaves such occupations out, ``no_exclusion`` counts a flip as no more than
+its change in distance from 50.
 """
 
 from __future__ import annotations

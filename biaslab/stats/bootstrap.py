@@ -1,12 +1,8 @@
 """Bootstraps over occupations (or prompts, professions: any groups) and the images counted in each.
 
-Two things are easy to get wrong here, and both were measured:
-
-- Observed shares already vary by image noise. Drawing images anew from them counts that noise twice: at 3 images a
-  prompt, intervals of a mean difference are a fifth to a third too wide. So before images are drawn, the observed
-  shares are pulled towards their mean until what is left is the variance between occupations.
-- A folded measure, such as the mean of |p - 50|, is larger on noisy shares than on true ones. The same pulled shares
-  show by how much: the measure of shares drawn from them, less the measure of themselves.
+Observed shares already vary by image noise, which images drawn anew from them would count twice; so shares are first
+pulled towards their mean until what is left is the variance between occupations. A folded measure, such as the mean of
+|p - 50|, is larger on noisy shares than on true ones; shares drawn from the pulled ones show by how much.
 """
 
 from __future__ import annotations
@@ -94,10 +90,10 @@ def hierarchical_bootstrap(
     Raises InputError for counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1,
     other levels, a statistic of another shape, or a drawing of other cells.
 
-    Each resample of the occupations is a study of its own. Its shares a are pulled towards their mean, b, so that the
-    covariance of the cells between occupations loses what binomial noise explains (method of moments), and images are
-    drawn from b twice, q and q'. Then f(a) + f(b) - f(q) is what that study would report as its corrected estimate, up
-    to the noise of its own drawing; the covariance of the two versions over the resamples is its variance without that.
+    Each resample of the occupations is a study of its own. Its shares a are pulled to b, so that the covariance of the
+    cells between occupations loses what image noise explains (method of moments), and images are drawn from b twice, q
+    and q'. Then f(a) + f(b) - f(q) is that study's corrected estimate, up to the noise of its own drawing; the
+    covariance of the two versions over the resamples is its variance without that.
 
     Simulated (``benchmarks/coverage.py``; U-shaped shares, 20 or 62 occupations, 3 to 500 images a cell), nominal 95 %
     intervals cover 94.2–97.3 % for mean shares, changes and all definitions of amplification; where nothing is there,

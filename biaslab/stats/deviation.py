@@ -1,9 +1,8 @@
 """Shares and mean deviations without what the judge's error and chance add to them: their intervals and tests.
 
-No estimate of ``|x|`` is unbiased wherever ``x`` is. What is left is bounded, so intervals here reach as far beyond
-Student's t as the worst of it asks (Armstrong & Kolesár 2018, Econometrica 86, 655–683); where it is smaller they cover
-more than they promise. Of a judge of "percent female", sensitivity is the share of images perceived as female by the
-reference (human raters, or the known truth) that it calls female, specificity the same of male ones.
+No estimate of ``|x|`` is unbiased wherever ``x`` is, but the bias is bounded, so intervals reach as far beyond
+Student's t as the worst of it asks (Armstrong & Kolesár 2018, Econometrica 86, 655–683). A judge's sensitivity is the
+share of images perceived as female by the reference that it calls female, specificity the same of male ones.
 """
 
 from __future__ import annotations

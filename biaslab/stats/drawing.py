@@ -1,10 +1,7 @@
 """How the images behind shares are drawn again: one by one, or caption by caption.
 
-A bootstrap over occupations asks how far the shares of an occupation vary by the choice of its images alone, so that
-this noise can be taken out of them (``pull``), and what other images of it might have shown (``draw``). Where images
-are drawn one by one both follow from the counts. Where they are generated from the caption of a training image they do
-not: mostly they show the gender of the caption's own image, so both shares err together, and several images of one
-caption say little more than one.
+Images that are generated from the caption of a training image mostly show the gender of that image, so both shares err
+together, and several images of one caption say little more than one.
 """
 
 from __future__ import annotations

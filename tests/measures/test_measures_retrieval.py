@@ -35,16 +35,6 @@ def test_r_precision_is_what_draws_give():
     assert abs(means.mean() - exact.mean()) < 3 * means.std() / np.sqrt(len(means))
 
 
-def test_r_precision_of_chance_is_one_percent():
-    # Of any row all orders are alike: the own caption's place is uniform, and 1 of 100 drawn is best.
-    n = 400
-    places = np.array([(np.arange(n) < better).astype(float) for better in range(n)])
-    rows = np.where(np.arange(n)[:, None] == np.arange(n), 0.5, 0)
-    for i, row in enumerate(places):
-        rows[i, np.arange(n) != i] = row[np.arange(n) != n - 1]
-    assert r_precision(rows).mean() == pytest.approx(0.01)
-
-
 def _by_root(first, second):
     a, b = (np.cov(features.T) for features in (first, second))
     root = linalg.sqrtm(a @ b).real

@@ -48,14 +48,6 @@ def test_cosines_by_hand_and_at_the_edges():
     assert cosines(np.empty((0, 3)), np.empty((0, 3))).shape == (0,)
 
 
-def test_swapping_feminine_and_masculine_negates_the_gap():
-    rng = np.random.default_rng(1)
-    neutral, feminine, masculine = rng.normal(size=(3, 9, 20))
-    gap = cosines(neutral, masculine).mean() - cosines(neutral, feminine).mean()
-    swapped = cosines(neutral, feminine).mean() - cosines(neutral, masculine).mean()
-    assert gap == -swapped != 0
-
-
 def test_words_are_averaged_without_beginning_and_padding():
     embeddings = np.arange(24.0).reshape(2, 4, 3)
     words = np.array([[0, 1, 1, 0], [0, 0, 0, 0]], bool)
@@ -183,12 +175,6 @@ def test_intersection_ratio_reproduces_table_13():
     assert np.isnan(intersection_ratio([], ["a"]))
 
 
-def test_bias_score_of_swapped_genders_is_the_rest_to_1():
-    rng = np.random.default_rng(8)
-    m, f = rng.integers(0, 40, (2, 50)) + 1
-    np.testing.assert_allclose(bias_score(f, m, 70, 30), 1 - bias_score(m, f, 30, 70), rtol=0, atol=1e-12)
-
-
 def test_errors():
     with pytest.raises(InputError, match=r"\(2, 3\) and \(3, 3\)"):
         cosines(np.ones((2, 3)), np.ones((3, 3)))
@@ -301,22 +287,3 @@ def test_masks_and_coverage_that_do_not_fit_are_refused():
         dependency_groups_of_largest(["a"], [True], [0.1, 0.2], 0)
     with pytest.raises(InputError, match="coverage holds 70"):
         dependency_groups_of_largest(["a"], [True], [70], [0])
-
-
-def test_groups_of_many_objects_equal_a_loop():
-    rng = np.random.default_rng(2)
-    names = ("person", "hat", "dog")
-    for limits in ({}, {"threshold": 0.5, "human_threshold": 0.1}):
-        objects = [names[k] for k in rng.integers(3, size=60)]
-        human = rng.random(60) / 2
-        largest = np.maximum(human, rng.random(60))
-        explicit = rng.random(60) < 0.5
-        expected = []
-        for name, noun, most, by_human in zip(objects, explicit, largest, human, strict=True):
-            guided = most > limits.get("threshold", 0.7)
-            guided |= name == "person" and by_human > limits.get("human_threshold", 0.25)
-            expected.append(
-                ("explicitly" if noun else "implicitly") + ("_guided" if guided else "_independent")
-            )
-        found = dependency_groups_of_largest(objects, explicit, largest, human, **limits)
-        assert found.tolist() == expected and {*found} == {*DEPENDENCY_GROUPS[:4]}

@@ -6,7 +6,6 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binom
 
 from biaslab import stats
 from biaslab.ground.errors import InputError
@@ -25,18 +24,6 @@ def drawn(counts, n, replicates, seed, pull=True):
     shares = one.pull(counts / n, n) if pull else counts / n
     rows = rng.integers(len(n), size=(replicates, len(n)))
     return one.draw(shares[rows], n[rows], rows, rng)
-
-
-def test_one_binomial_draw_is_image_by_image_resampling():
-    rng = np.random.default_rng(0)
-    images = np.array([1, 1, 1, 0, 0])
-    one_by_one = images[rng.integers(5, size=(20_000, 5))].mean(axis=1)
-    at_once = stats.OneByOne(1).draw(np.full((20_000, 1, 1), 0.6), np.full((20_000, 1, 1), 5), None, rng)
-    for k in range(6):
-        chance = binom.pmf(k, 5, 0.6)
-        for found in (one_by_one, at_once.ravel()):
-            frequency = np.mean(np.isclose(found, k / 5))
-            assert frequency == pytest.approx(chance, abs=4 * np.sqrt(chance * (1 - chance) / 20_000))
 
 
 def test_occupations_are_drawn_as_whole_rows():
@@ -223,14 +210,6 @@ def test_numbers_of_images_travel_with_their_group():
     assert got.value == pytest.approx(10 / 580)
 
 
-def test_a_single_image_per_cell_varies_as_a_whole():
-    rng = np.random.default_rng(0)
-    counts = rng.binomial(1, 0.4, size=(50, 1))
-    how = {"replicates": 4000, "seed": 0}
-    got = stats.hierarchical_bootstrap(counts, np.ones((50, 1)), mean, levels=("occupation",), **how)
-    assert got.se == pytest.approx(counts.std(ddof=1) / np.sqrt(50), rel=0.08)
-
-
 def test_folding_bias_is_found():
     # 2000 occupations with shares Beta(2, 2), 9 images: E|p - 0.5| = 0.1875 by integration
     # (2 * int over 0..0.5 of (0.5 - p) 6p(1 - p) dp = 2 * (0.375 * 0.25) = 0.1875).
@@ -259,56 +238,6 @@ def test_memory_does_not_grow_with_replicates():
     # All 12 000 replicates at once would be 30 MB for each array of shares.
     assert peaks[1] < 1.25 * peaks[0]
     assert peaks[1] < 30e6
-
-
-def _study(rng, occupations, n):
-    """Return shares and counts (occupations, training + 2 prompts); generation exaggerates training."""
-    training = rng.beta(0.7, 0.9, occupations)
-    logit = np.log(training / (1 - training))
-    noise = rng.normal(0, 0.8, (occupations, 1)) + rng.normal(0, 0.4, (occupations, 2))
-    share = np.column_stack([training, 1 / (1 + np.exp(0.2 - 1.3 * logit[:, None] - noise))])
-    return share, rng.binomial(n, share)
-
-
-def _measures(shares):
-    """Return mean share, mean change, mean |p - 0.5| and expected amplification by the published rule."""
-    training, generated = shares[..., :1], shares[..., 1:]
-    same = (training - 0.5) * (generated - 0.5) > 0
-    change = np.where(same, np.abs(generated - 0.5) - np.abs(training - 0.5), 0).sum(axis=-2) / same.sum(
-        axis=-2
-    )
-    return np.stack(
-        [
-            generated.mean(axis=(-2, -1)),
-            (generated - training).mean(axis=(-2, -1)),
-            np.abs(generated - 0.5).mean(axis=(-2, -1)),
-            change.mean(axis=-1),
-        ],
-        axis=-1,
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "studies"), [(9, 1000), (100, 400)])
-def test_intervals_cover_the_truth_of_the_population(n, studies):
-    rng = np.random.default_rng(n)
-    truth = _measures(_study(rng, 400_000, 1)[0])
-    covered, naive = [], []
-    # Three standard errors of a share of so many studies at 95 %.
-    error = 3 * np.sqrt(0.95 * 0.05 / studies)
-    for seed in range(studies):
-        _, counts = _study(rng, 20, n)
-        got = stats.hierarchical_bootstrap(counts, np.full((20, 3), n), _measures, replicates=400, seed=seed)
-        covered.append((got.ci_low <= truth) & (truth <= got.ci_high))
-        if n == 9 and seed < 200:
-            plain = _measures(drawn(counts, np.full((20, 3), n), 300, seed, False))
-            low, high = np.nanquantile(plain, [0.025, 0.975], axis=0)
-            naive.append((low <= truth) & (truth <= high))
-    coverage = np.mean(covered, axis=0)
-    assert (np.abs(coverage - 0.95) <= error).all(), coverage
-    if naive:  # the plain two-stage bootstrap misses mean |p - 0.5| and is too wide for the mean change
-        assert np.mean(naive, axis=0)[2] < 0.9
-        assert np.mean(naive, axis=0)[1] > 0.965
 
 
 @pytest.mark.parametrize(

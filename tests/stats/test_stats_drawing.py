@@ -111,16 +111,6 @@ def test_pulled_shares_have_the_variance_between_occupations():
     assert np.var(pulled[:, 0]) < 0.1 * np.var(shares[:, 0])
 
 
-def test_independent_images_by_caption_are_as_good_as_one_by_one():
-    drawing = copied(0.5, groups=2000, captions=20)
-    one = stats.OneByOne(2)
-    shares = drawing.counts / drawing.n
-    rows = np.arange(2000)
-    np.testing.assert_allclose(
-        drawing.pull(shares, drawing.n, rows), one.pull(shares, drawing.n, rows), atol=0.03
-    )
-
-
 def test_several_drawings_stand_side_by_side():
     drawing = copied(groups=30)
     counts = np.hstack([drawing.counts, np.full((30, 1), 4)])

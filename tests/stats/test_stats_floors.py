@@ -83,38 +83,6 @@ def test_bias_at_100_images_by_share_and_by_study():
     assert max(windows) < 0.003
 
 
-@pytest.mark.slow
-def test_mean_over_occupations_is_unbiased_in_2000_studies():
-    rng = np.random.default_rng(0)
-    for low, high in ((0, 1), (0.4, 0.6), (0.3, 0.5), (0.45, 0.8)):
-        share = rng.uniform(low, high, size=(2000, 62))
-        estimate = stats.corrected_absolute_deviation(rng.binomial(100, share), 100).mean(axis=1)
-        bias = (estimate - np.abs(share - 0.5).mean(axis=1)).mean()
-        assert abs(bias) < 0.003
-        # The plain deviation is off by its exact bias over these shares (0.25 points over all shares, 0.6 to 1.2
-        # over the narrow bands), within 5 standard errors of 2000 studies.
-        excess = np.abs(rng.binomial(100, share) / 100 - 0.5).mean(axis=1) - np.abs(share - 0.5).mean(axis=1)
-        even, k = np.linspace(low, high, 401), np.arange(101)
-        exact = (binom.pmf(k, 100, even[:, None]) @ np.abs(k / 100 - 0.5) - np.abs(even - 0.5)).mean()
-        assert excess.mean() == pytest.approx(exact, abs=5 * excess.std() / np.sqrt(2000))
-        assert abs(bias) < excess.mean() / 3
-
-
-def test_less_biased_than_bootstrap_and_inversion():
-    n, center = 100, 0.5
-    k = np.arange(n + 1)
-    plain = np.abs(k / n - center)
-    bootstrap = 2 * plain - stats.expected_absolute_deviation(k / n, n)
-    share, mean, _ = _over_all_shares(n, center)
-    chance = binom.pmf(k, n, share[:, None])
-    worst = np.abs(mean - np.abs(share - center)).max()
-    assert worst < np.abs(chance @ bootstrap - np.abs(share - center)).max() / 2
-    # Inversion: the deviation at which that much is expected, 0 below the floor.
-    expected = stats.expected_absolute_deviation(center + np.linspace(0, 0.5, 2001), n)
-    inverted = np.interp(plain, expected, np.linspace(0, 0.5, 2001))
-    assert worst < np.abs(chance @ inverted - np.abs(share - center)).max() / 2
-
-
 def test_estimates_rise_away_from_the_centre_and_are_plain_far_from_it():
     for n in (9, 40, 100, 333):
         estimate = stats.corrected_absolute_deviation(np.arange(n + 1), n)

@@ -82,12 +82,6 @@ def test_sign_flips_of_shares_are_exact(images):
     assert stats.sign_flip(mixed, 9, seed=0).p == pytest.approx(expected, rel=1e-9)
 
 
-def test_sign_flips_leave_zeros_aside():
-    # 20 values of which 16 are not 0 are enumerated, whatever they are.
-    values = np.random.default_rng(6).normal(0.4, 1, 16)
-    assert stats.sign_flip(np.append(values, np.zeros(4)), 9, seed=0).p == stats.sign_flip(values, seed=0).p
-
-
 def test_sign_flip_by_drawing_agrees_with_enumeration(monkeypatch):
     values = np.random.default_rng(1).normal(0.4, 1, 14)
     exact = stats.sign_flip(values, seed=0).p
@@ -99,15 +93,6 @@ def test_sign_flip_by_drawing_agrees_with_enumeration(monkeypatch):
     assert (
         stats.sign_flip(0.1 + 0.001 * np.random.default_rng(2).random(40), replicates=99, seed=0).p == 1 / 100
     )
-
-
-def test_sign_flip_holds_its_level():
-    rng = np.random.default_rng(7)
-    p = np.array(
-        [stats.sign_flip(x, replicates=199, seed=i).p for i, x in enumerate(rng.normal(size=(1000, 20)))]
-    )
-    # P(p <= 0.05) is exactly 10/200 = 0.05 under symmetry; 4 standard errors are 0.028.
-    assert np.mean(p <= 0.05) == pytest.approx(0.05, abs=0.028)
 
 
 def test_sign_flip_needs_a_seed_and_values():

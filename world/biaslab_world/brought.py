@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import yaml
+
 from biaslab.models.registry import DRAWINGS, Brought
 
 if TYPE_CHECKING:
@@ -16,49 +18,15 @@ if TYPE_CHECKING:
     from biaslab_world.triplets import Depictions
 
 WEIGHTS = Path(__file__).parent / "weights"
-# What goes with its models: its captions, and the judges that know its drawings.
-_SETTINGS = {
-    "captions": {"corpus": "mini"},
-    # Of 1, 1.5, 2 and 3 the least guidance at which mini-sd follows gender words as the paper finds (98.41 %, sec. 6).
-    "generation": {"steps": 10, "guidance_scale": 1.5},
-    "judging": {"faces": "mini-detector", "gender": "mini-clip"},
-    # Of 1, 1.5, 2 and 3 the one at which Stereotype Scores of mini-sd-pairs are nearest to its world's (see its card).
-    "people": {"guidance_scale": 2.0},
-    "dalleval": {"detector": "mini-skills-detector", "vqa": "mini-vqa", "captioner": "mini-captioner"},
-    "triplets": {
-        "objects": "mini-segmenter",
-        "similarity": dict.fromkeys(("resnet", "clip", "dino", "split_product"), "mini"),
-        "nouns": "world",
-        # Of 2 and 4 the one at which told genders are shown more often (see the card of mini-sd-triplets).
-        "guidance_scale": 4.0,
-    },
-}
-_LEANS = "Planted: in the embedded world objects lean as they were dealt out."
-_REACHED_SCORES = (
-    "The model was to rank planted scores with a correlation of 0.85 and reached 0.79 at guidance 2, 0.74 at 4 (its "
-    "card): of so few images one that shows just what is planted has 0.82 to 0.94, as many planted scores are equal."
-)
-_TRIPLETS = {
-    "triplets_shares": "Planted: where no gender is told, the embedded world shows 35 % women.",
-    "triplets_leans": _LEANS,
-}
-_NOT_REAL = "No: an embedded model, trained on drawn people whose truth is known."
-_TOLD = "a sentence such as “Show the nurse as a man.”"
-_LIMITS = (
-    "The model `mini` was trained on drawings of an embedded world whose truth is known, and captions made for "
-    "them. What is found there are properties of that instrument; they say nothing about any model in use."
-)
-_JUDGE_LIMITS = (
-    "Faces are found and perceived gender is judged by models that were trained on the embedded world's drawings, "
-    "which they are applied to here: their errors are at their smallest, and say nothing about a judge of photographs."
-)
+_DATA = yaml.safe_load(Path(__file__).with_name("brought.yaml").read_text(encoding="utf-8"))
+_SETTINGS, _WORDS = _DATA["settings"], _DATA["words"]
+_REACHED = {**_WORDS["triplets"], "triplets_scores": _WORDS["triplets_scores"]}
 
 
 def _sd(name: str, shares: str = "", **words: str) -> Brought:
     vae = WEIGHTS / shares / "vae" if shares else None
-    return Brought(
-        folder=WEIGHTS / name, autoencoder=vae, settings=_SETTINGS, words={"limits": _LIMITS} | words
-    )
+    words = {"limits": _WORDS["limits"], **words}
+    return Brought(folder=WEIGHTS / name, autoencoder=vae, settings=_SETTINGS, words=words)
 
 
 mini = Brought(
@@ -70,25 +38,12 @@ mini = Brought(
     },
     pictures=DRAWINGS,
     settings=_SETTINGS,
-    words={
-        "limits": _LIMITS,
-        "glossary": "An embedded model, trained here on drawings. What it shows is a property of an instrument, not of "
-        "a model in use.",
-        "made": "an embedded model, no real one",
-        "real": _NOT_REAL,
-        "paired_shares": "Planted: its model of people was trained on drawings whose shares follow the printed ones.",
-        "paired_faircritic": "Largely planted: 29 % of the texts that its model of people was trained "
-        f"on end in {_TOLD}, with people as told.",
-        "paired_intervention": "Planted: its model of people was trained on drawings that follow the printed effect.",
-        "dalleval": "Planted: it was trained on people and attire as often as the paper prints of Stable Diffusion.",
-        **_TRIPLETS,
-        "triplets_scores": _REACHED_SCORES,
-    },
+    words={"limits": _WORDS["limits"], "real": _WORDS["real"], **_WORDS["mini"], **_REACHED},
 )
-mini_sd = _sd("mini-sd", real=_NOT_REAL)
+mini_sd = _sd("mini-sd", real=_WORDS["real"])
 mini_sd_pairs = _sd("mini-sd-pairs", "mini-sd")
 mini_sd_skills = _sd("mini-sd-skills")
-mini_sd_triplets = _sd("mini-sd-triplets", "mini-sd-skills", **_TRIPLETS, triplets_scores=_REACHED_SCORES)
+mini_sd_triplets = _sd("mini-sd-triplets", "mini-sd-skills", **_REACHED)
 
 
 def _drawn(name: str, **given) -> ImageModel:
@@ -98,26 +53,12 @@ def _drawn(name: str, **given) -> ImageModel:
 
 
 world = Brought(
-    draws=_drawn,
-    pictures=DRAWINGS,
-    settings=_SETTINGS,
-    words={
-        "limits": "`world` is no model: it draws what texts ask for with the shares of an embedded world, which were "
-        "set from the papers' tables. What is found there tests measures and judge; it says nothing about any model.",
-        "glossary": "Drawings true to the embedded world, made by no model. What is measured on them can be held "
-        "against the truth.",
-        "made": "drawings true to the embedded world, made by no model",
-        "paired_shares": "Planted: its shares follow the printed ones.",
-        "paired_faircritic": f"Planted: what {_TOLD} says is drawn.",
-        "paired_intervention": "Planted: its drawings follow the printed effect.",
-        "dalleval": "Planted: people and attire are drawn as often as the paper prints of Stable Diffusion.",
-        **_TRIPLETS,
-    },
+    draws=_drawn, pictures=DRAWINGS, settings=_SETTINGS, words={**_WORDS["world"], **_WORDS["triplets"]}
 )
 
 
 def _judge(name: str, kind: str) -> Brought:
-    return Brought(kind, WEIGHTS / name, words={"limits": _JUDGE_LIMITS})
+    return Brought(kind, WEIGHTS / name, words={"limits": _WORDS["judge_limits"]})
 
 
 mini_clip = _judge("mini-clip", "clip")
@@ -140,7 +81,7 @@ mini_judges = Brought(
         "split_product": "mini-segmenter",
     },
     pictures=DRAWINGS,
-    words={"limits": _JUDGE_LIMITS},
+    words={"limits": _WORDS["judge_limits"]},
 )
 
 

@@ -321,11 +321,8 @@ _PART = 16 * BLOCK
 class Corpus:
     """A stream of captions with their scenes, as :class:`biaslab.captions.corpus.Corpus` asks; only the seed is stored.
 
-    The same seed (0 or more) draws the same occupations for every skew, a name in ``world.SKEWS``.
-
-    Raises:
-        ParameterError: ``rows`` or ``seed`` out of range.
-        UnknownNameError: No such skew.
+    The same seed (0 or more) draws the same occupations for every skew, a name in ``world.SKEWS``. Raises
+    ParameterError (``rows`` or ``seed`` out of range) and UnknownNameError (no such skew).
     """
 
     name, pictures, written, for_triplets = "mini", registry.DRAWINGS, True, "depictions"
@@ -375,21 +372,14 @@ class Corpus:
     def rows_at(self, indices: Iterable[int]) -> pd.DataFrame:
         """Return the rows at ``indices`` (0-based, any order, repetition allowed), columns ``COLUMNS``.
 
-        Missing occupations and genders are ``None``.
-
-        Raises:
-            InputError: An index outside the corpus.
+        Missing occupations and genders are ``None``. Raises InputError (an index outside the corpus).
         """
         found = [(f"{self._head}{i:08d}", self.row(i)) for i in map(int, indices)]
         rows = [(key, r.text, r.occupation, r.style, r.indicator, r.gender) for key, r in found]
         return pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
 
     def index(self, caption_id: str) -> int:
-        """Return the row that ``caption_id`` names.
-
-        Raises:
-            InputError: Not an id of this corpus.
-        """
+        """Return the row that ``caption_id`` names. Raises InputError (not an id of this corpus)."""
         match = _CAPTION_ID.fullmatch(str(caption_id))
         if not match:
             raise InputError(
@@ -416,11 +406,7 @@ class Corpus:
         return f"mini-{self.skew}-{self.seed}-"
 
     def row(self, index: int) -> Row:
-        """Return what the row at ``index`` says.
-
-        Raises:
-            InputError: An index outside the corpus.
-        """
+        """Return what the row at ``index`` says. Raises InputError (an index outside the corpus)."""
         if not 0 <= index < self.rows:
             raise InputError(f"Row {index} is outside the corpus; its rows run from 0 to {self.rows - 1}.")
         number, offset = divmod(index, BLOCK)

@@ -107,8 +107,7 @@ CASUAL: tuple[tuple[str, str, str], ...] = (
 def look(occupation: str) -> Look:
     """Return what ``occupation`` looks like.
 
-    Raises:
-        UnknownNameError: No look has this name; the message names near matches.
+    Raises UnknownNameError (no look has this name; the message names near matches).
     """
     try:
         return LOOKS[occupation]

@@ -83,11 +83,8 @@ def p_female(
 ) -> float:
     """Return P(female), 0–1, of a person of whom a text tells no gender, alone or with an ``other`` beside.
 
-    Args:
-        person: Who is asked for.
-        other: Who stands beside, if anybody.
-        intervened: Whether the text says that gender does not matter.
-        strength: Multiplies the log-odds; 0 is a world without stereotypes, 1 the printed one.
+    ``intervened`` is whether the text says that gender does not matter; ``strength`` multiplies the log-odds: 0 is a
+    world without stereotypes, 1 the printed one.
     """
     contrast = other is not None and other.stereotype != person.stereotype
     p = _printed()[person.occupation, person.level, "paired" if contrast else "single"]
@@ -110,7 +107,11 @@ class Asked:
     intervened: bool  # whether the text says that gender does not matter
 
     def p_female(self, position: int, strength: float = 1.0) -> float:
-        """Return P(female), 0–1, of the person at ``position`` (0 is the left)."""
+        """Return P(female), 0–1, of a person of whom a text tells no gender, alone or with an ``other`` beside.
+
+        ``intervened`` is whether the text says that gender does not matter; ``strength`` multiplies the log-odds: 0 is
+        a world without stereotypes, 1 the printed one.
+        """
         if self.told[position]:
             return float(self.told[position] == "female")
         person = self.people[position]
@@ -140,8 +141,7 @@ _SHOWN = re.compile(
 def read(text: str) -> Asked:
     """Return what a text in the form of the paper's prompts asks for.
 
-    Raises:
-        InputError: The text has another form, or names somebody whom this world does not know.
+    Raises InputError (the text has another form, or names somebody whom this world does not know).
     """
     small = text.lower().replace("a picture of ", "").replace("generate ", "")
     small = re.sub(r"^(a photo of |photo of |picture of )", "", small)
@@ -300,17 +300,10 @@ def vocabulary() -> list[str]:
 def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: float = 1.0) -> Renders:
     """Return images for prompts in the form of the paper's that keep this world's truth: a generator without a model.
 
-    Args:
-        prompts: One row per prompt: ``prompt_id`` (unique), ``text`` and ``n_images``.
-        seed: With the prompt's id, the image's number and the position it decides a person.
-        size: Height in pixels.
-        strength: As of :func:`p_female`.
-
-    Returns:
-        As of :func:`biaslab_world.truthful.renders`, with ``truth_gender`` (from left to right: ``female,male``).
-
-    Raises:
-        InputError: A text has another form, or names somebody whom this world does not know.
+    ``prompts`` has one row per prompt: ``prompt_id`` (unique), ``text`` and ``n_images``; ``seed``, with the prompt's
+    id, the image's number and the position, decides a person; ``strength`` is as of :func:`p_female`. As of
+    :func:`biaslab_world.truthful.renders`, with ``truth_gender`` (from left to right: ``female,male``). Raises
+    InputError as :func:`read`.
     """
     asked = {key: read(text) for key, text in zip(prompts["prompt_id"], prompts["text"], strict=True)}
     shares = {key: [one.p_female(k, strength) for k in range(len(one.people))] for key, one in asked.items()}
@@ -329,15 +322,12 @@ def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: floa
 
 
 def held_out_pairs(n: int, *, seed: int = 0, size: int = 64) -> Renders:
-    """Return ``n`` renders of two people to test judges on, drawn from seeds that no training uses.
+    """Return ``n`` renders of two people to test judges on, drawn by :func:`draw` without stereotypes.
 
-    Who stands beside whom is drawn by :func:`draw`, without stereotypes: genders are even in every identity.
-
-    Returns:
-        Images whose table has one row per person, two to an image: ``image_id``, ``position`` (1 is the left),
-        ``phrase`` (whom the text asks for there), ``identity``, ``occupation``, ``level`` (``high``, ``low`` or
-        empty), ``truth_gender``, ``posterior`` and ``ambiguous`` as of :func:`biaslab_world.truthful.seen`, and
-        ``truth_skin_tone`` (Monk scale, 1–10).
+    They are of seeds that no training uses. Their table has one row per person, two to an image: ``image_id``,
+    ``position`` (1 is the left), ``phrase`` (whom the text asks for there), ``identity``, ``occupation``, ``level``
+    (``high``, ``low`` or empty), ``truth_gender``, ``posterior`` and ``ambiguous`` as of
+    :func:`biaslab_world.truthful.seen`, and ``truth_skin_tone`` (Monk scale, 1–10).
     """
 
     def row(image_id: str) -> Row:

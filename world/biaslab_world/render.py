@@ -7,7 +7,7 @@ each polygon's part instead gives the truth, so the two cannot disagree. Both ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +27,6 @@ from biaslab_world.art import (
     disc,
     poly,
     rect,
-    stroke,
 )
 from biaslab_world.looks import ATTIRES, look
 from biaslab_world.scene import Person, Scene, Thing, attire_of
@@ -190,7 +189,6 @@ def _beard(jaw: str, grow: float) -> np.ndarray:
 
 _BEARD = {jaw: _beard(jaw, 0.035) for jaw in _JAW}
 _STUBBLE = {jaw: _beard(jaw, 0.0) for jaw in _JAW}
-_MOUSTACHE = poly(-0.2, 0.27, -0.17, 0.18, 0.0, 0.15, 0.17, 0.18, 0.2, 0.27, 0.06, 0.235, -0.06, 0.235)
 
 
 def _twice(*corners: float) -> list[np.ndarray]:
@@ -203,12 +201,15 @@ def _discs(x: float, y: float, rx: float, ry: float | None = None, n: int = 14) 
     return [disc(side * x, y, rx, ry, n) for side in (-1, 1)]
 
 
-_EARS = _discs(0.375, 0.03, 0.085, 0.11)
-_EYE_X = 0.165
-_SCLERA = {"no": _discs(_EYE_X, -0.03, 0.09, 0.05, 10), "yes": _discs(_EYE_X, -0.03, 0.098, 0.066, 10)}
-_IRIS = _discs(_EYE_X, -0.03, 0.048, 0.052, 8)
-_LID = _twice(0.05, -0.045, 0.1, -0.115, 0.2, -0.13, 0.32, -0.115, 0.27, -0.03, 0.2, -0.075, 0.12, -0.07)
-_LID_SHADE = _twice(0.06, -0.1, 0.12, -0.165, 0.24, -0.165, 0.3, -0.11)
+def _polygons(form: str, *numbers: float) -> list[np.ndarray]:
+    mirrored = {"twice": _twice, "discs": _discs}
+    return mirrored[form](*numbers) if form in mirrored else [FORMS[form](*numbers)]
+
+
+_PERSON = {
+    name: [points for shape in shapes for points in _polygons(*shape)]
+    for name, shapes in DRAWINGS["person"].items()
+}
 
 
 def _brows(half: float) -> list[np.ndarray]:
@@ -217,26 +218,6 @@ def _brows(half: float) -> list[np.ndarray]:
 
 
 _BROWS = {"thin": _brows(0.012), "medium": _brows(0.028), "thick": _brows(0.05)}
-_NOSE = poly(-0.03, 0.0, 0.035, 0.0, 0.085, 0.15, 0.0, 0.175, -0.03, 0.15)
-# Lips and, where they smile, teeth.
-_LIPS = {
-    ("natural", "neutral"): [poly(-0.12, 0.275, 0.0, 0.265, 0.12, 0.275, 0.1, 0.315, 0.0, 0.325, -0.1, 0.315)],
-    ("tinted", "neutral"): [poly(-0.15, 0.285, -0.06, 0.24, 0.0, 0.255, 0.06, 0.24, 0.15, 0.285, 0.08, 0.35, 0.0, 0.365,
-                                 -0.08, 0.35)],
-    ("natural", "smiling"): [
-        poly(-0.17, 0.235, -0.08, 0.26, 0.0, 0.265, 0.08, 0.26, 0.17, 0.235, 0.11, 0.34, 0.0, 0.37, -0.11, 0.34),
-        poly(-0.13, 0.262, 0.0, 0.278, 0.13, 0.262, 0.09, 0.318, 0.0, 0.332, -0.09, 0.318),
-    ],
-    ("tinted", "smiling"): [
-        poly(-0.19, 0.225, -0.07, 0.235, 0.0, 0.245, 0.07, 0.235, 0.19, 0.225, 0.12, 0.355, 0.0, 0.4, -0.12, 0.355),
-        poly(-0.12, 0.268, 0.0, 0.28, 0.12, 0.268, 0.08, 0.308, 0.0, 0.318, -0.08, 0.308),
-    ],
-}  # fmt: skip
-_LINES = [stroke(s * 0.2, 0.13, s * 0.225, 0.27, 0.028) for s in (-1, 1)] + [
-    stroke(-0.15, -0.27, 0.15, -0.27, 0.025),
-    stroke(-0.22, 0.055, -0.1, 0.065, 0.025),
-    stroke(0.1, 0.065, 0.22, 0.055, 0.025),
-]
 
 
 def _cap(rise: float, side: float, down: float, line: tuple[float, ...]) -> np.ndarray:
@@ -285,39 +266,14 @@ def _lock(side: float, wave: float) -> np.ndarray:
 _LOCKS = {
     "long-straight": [_lock(-1, 0.0), _lock(1, 0.0)],
     "long-wavy": [_lock(-1, 0.06), _lock(1, 0.06)],
-    "bob": _twice(0.42, -0.2, 0.48, 0.0, 0.52, 0.3, 0.5, 0.52, 0.28, 0.52, 0.33, 0.3, 0.34, -0.1),
+    "bob": _PERSON["bob locks"],
 }
-_BEHIND = {
-    "bob": [poly(-0.38, -0.25, 0.38, -0.25, 0.48, 0.0, 0.5, 0.5, -0.5, 0.5, -0.48, 0.0)],
-    "long-straight": [poly(-0.36, -0.3, 0.36, -0.3, 0.46, 0.1, 0.52, 0.9, -0.52, 0.9, -0.46, 0.1)],
-    "long-wavy": [poly(-0.36, -0.3, 0.36, -0.3, 0.5, 0.1, 0.6, 0.9, -0.6, 0.9, -0.5, 0.1)],
-    "bun": [disc(0, -0.68, 0.22, 0.2)],
-    "ponytail": [poly(0.1, -0.5, 0.4, -0.56, 0.62, -0.34, 0.72, 0.1, 0.66, 0.62, 0.54, 0.7, 0.5, 0.3, 0.42, -0.1, 0.3,
-                      -0.26)],
-}  # fmt: skip
-_BUN_UNDER_HAT = [disc(0.5, 0.3, 0.19, 0.2)]
 _CROWN = arc(0, -0.06, 0.5, 0.58, 0, -180, 15)
 _SCARF_BACK = [np.concatenate([_CROWN, poly(-0.54, 0.4, -0.66, 0.95, 0.66, 0.95, 0.54, 0.4)])]
 _SCARF_FRONT = [
     np.concatenate([_CROWN, arc(0, 0.0, 0.36, 0.3, 180, 360, 13)]),
-    poly(-0.5, -0.06, -0.36, 0.0, -0.34, 0.2, -0.22, 0.44, 0.0, 0.53, 0.22, 0.44, 0.34, 0.2, 0.36, 0.0, 0.5, -0.06,
-         0.52, 0.4, 0.3, 0.72, -0.3, 0.72, -0.52, 0.4),
-]  # fmt: skip
-_SCARF_FOLD = [
-    poly(-0.36, 0.5, 0.1, 0.62, 0.46, 0.5, 0.4, 0.66, 0.05, 0.74, -0.34, 0.64),
-    poly(-0.36, -0.2, -0.2, -0.36, 0.0, -0.4, 0.2, -0.36, 0.36, -0.2, 0.4, -0.28, 0.22, -0.46, 0.0, -0.5, -0.22, -0.46,
-         -0.4, -0.28),
-]  # fmt: skip
-
-_NECK = poly(-0.2, 0.3, 0.2, 0.3, 0.22, 0.72, 0.3, 0.86, -0.3, 0.86, -0.22, 0.72)
-_NECK_SHADE = poly(-0.2, 0.44, 0.2, 0.44, 0.2, 0.56, 0.0, 0.62, -0.2, 0.56)
-_MASK = [
-    poly(-0.36, 0.1, 0.0, 0.05, 0.36, 0.1, 0.32, 0.32, 0.18, 0.5, 0.0, 0.54, -0.18, 0.5, -0.32, 0.32),
-    poly(-0.34, 0.2, 0.34, 0.2, 0.33, 0.26, -0.33, 0.26),
-    poly(-0.28, 0.36, 0.28, 0.36, 0.24, 0.42, -0.24, 0.42),
+    *_PERSON["scarf chin"],
 ]
-_EARRINGS = _discs(0.43, 0.2, 0.068, 0.085, 10)
-_SHEEN = poly(-0.26, -0.5, -0.1, -0.56, 0.06, -0.56, 0.02, -0.48, -0.12, -0.46, -0.22, -0.4)
 
 
 @cache
@@ -333,14 +289,6 @@ def _torso(shoulders: str, full: bool) -> np.ndarray:
     return np.concatenate([right, right[::-1] * (-1, 1)])
 
 
-_V_OPEN = poly(-0.26, 0.6, 0.26, 0.6, 0.0, 1.22)
-_COLLAR = {
-    "closed": _twice(0.03, 0.86, 0.3, 0.6, 0.36, 0.82, 0.14, 1.0),
-    "open": _twice(0.02, 1.26, 0.26, 0.6, 0.38, 0.74, 0.2, 1.04),
-}
-_BAND = poly(-0.28, 0.6, 0.28, 0.6, 0.3, 0.78, 0.0, 0.86, -0.3, 0.78)
-_TIE = [poly(-0.1, 0.82, 0.1, 0.82, 0.07, 0.96, -0.07, 0.96),
-        poly(-0.07, 0.95, 0.07, 0.95, 0.16, 1.6, 0.0, 1.76, -0.16, 1.6)]  # fmt: skip
 _LONG = 2.6
 _FULL_BODY = 0.78
 # Attire whose collar has the second colour.
@@ -377,10 +325,8 @@ def _attire(
         "reflective": (226, 230, 236),
     }
     forms = {
-        "twice": _twice,
-        "discs": _discs,
-        "collar": lambda: _COLLAR[neckline],
-        "band": lambda: [_BAND],
+        "collar": lambda: _PERSON[f"collar {neckline}"],
+        "band": lambda: _PERSON["band"],
         "column": lambda x: [rect(x - 0.1, 0.86, x + 0.1, bottom)] if abs(x) < w else [],
     }
 
@@ -388,8 +334,7 @@ def _attire(
         return value if not isinstance(value, str) else bottom if value == "b" else w * float(value[:-1])
 
     def shapes(form: str, *numbers) -> list[np.ndarray]:
-        numbers = map(number, numbers)
-        return forms[form](*numbers) if form in forms else [FORMS[form](*numbers)]
+        return forms.get(form, partial(_polygons, form))(*map(number, numbers))
 
     layers = DRAWINGS["attires"].get(kind) or DRAWINGS["attires"]["dress"]
     return [([points for one in drawn for points in shapes(*one)], colours[name]) for name, *drawn in layers]
@@ -426,11 +371,11 @@ def _draw_person(d: _Drawing, index: int, p: Person) -> None:
     hat = attire_of(p)[3]
     hair = _face_colours(p.skin_tone, p.hair_colour, p.age)["hair"]
     head = {"scale": p.scale, "x": p.x, "y": p.y, "tilt": p.tilt}
-    behind, colour = _BEHIND.get(p.cues.hair_style, ()), hair
+    behind, colour = _PERSON.get(f"behind {p.cues.hair_style}", ()), hair
     if p.cues.hair_style == "covered":
         behind, colour = _SCARF_BACK, shade(scarf, 0.8)
     elif p.cues.hair_style == "bun" and hat is not None:
-        behind = _BUN_UNDER_HAT
+        behind = _PERSON["bun under hat"]
     d.add([(behind, colour, _Part("person", index))], **head)
     # A full figure has a larger head for its body, so that the face stays legible; both meet at the chin.
     ratio = _FULL_BODY if p.full_figure else 1.0
@@ -458,23 +403,25 @@ def _body(p: Person, index: int) -> list:
         over = [([s for s in shapes if s[:, 1].min() < 1.9], *rest) for shapes, *rest in over]
     layers = _lower_body(p, worn, own, other) if full else []
     layers += [([_torso(cues.shoulders, full)], other if kind in _OVER_SECOND else own, shown), *over]
-    layers.append(([_NECK], c["skin"], plain))
+    layers.append((_PERSON["neck"], c["skin"], plain))
     if cues.neckline == "open":
-        layers.append(([_V_OPEN], c["skin"], plain))
+        layers.append((_PERSON["opening"], c["skin"], plain))
     else:
         if kind in _SECOND_COLLAR:
             band = shade(other, 0.86)
         else:
             band = shade(own, 0.8) if luminance(own) > 60 else mix(own, (255, 255, 255), 0.25)
         same = kind in ("shirt", "checked", "uniform", "scrubs", "dress")
-        layers.append(([_BAND], band, shown if same else plain))
-    layers.append(([_NECK_SHADE], c["shadow"], plain))
+        layers.append((_PERSON["band"], band, shown if same else plain))
+    layers.append((_PERSON["neck shade"], c["shadow"], plain))
     if "tie" in p.attributes:
         if kind in ("suit", "waistcoat"):
             tie = COLOURS["red"] if colour in ("navy", "black", "tan", "green", "olive") else (150, 30, 110)
         else:
             tie = against(COLOURS["red"], other if kind == "jacket" else own, 30)
-        knot, rest = (points + np.array((0, 0.26 if cues.neckline == "open" else 0)) for points in _TIE)
+        knot, rest = (
+            points + np.array((0, 0.26 if cues.neckline == "open" else 0)) for points in _PERSON["tie"]
+        )
         layers += [([knot], shade(tie, 0.8), worn("tie")), ([rest], tie, worn("tie"))]
     if full:
         hands = worn("gloves")
@@ -530,40 +477,42 @@ def _head(p: Person, index: int, scarf) -> list:
     cues, c = p.cues, _face_colours(p.skin_tone, p.hair_colour, p.age)
     style, hair = cues.hair_style, c["hair"]
     plain, face = _Part("person", index), _Part("person", index, face=True)
-    lines = {"young": 0, "middle-aged": 2, "older": len(_LINES)}[p.age]
+    lines = {"young": 0, "middle-aged": 2, "older": len(_PERSON["lines"])}[p.age]
     locks = (_LOCKS.get(style, ()), hair, plain)
-    ears = (() if style == "covered" else _EARS, c["skin"], face)
+    ears = (() if style == "covered" else _PERSON["ears"], c["skin"], face)
     # Only a bob leaves the ears free.
     layers = [locks, ears] if style == "bob" else [ears, locks]
-    layers += [([_FACE[cues.jaw]], c["skin"], face), (_LINES[:lines], c["shadow"], face)]
+    layers += [([_FACE[cues.jaw]], c["skin"], face), (_PERSON["lines"][:lines], c["shadow"], face)]
     if cues.facial_hair == "stubble":
         layers.append(([_STUBBLE[cues.jaw]], c["stubble"], face))
-    layers.append(([_NOSE], c["shadow"], face))
-    lips, (mouth, *teeth) = c[cues.lips], _LIPS[cues.lips, p.expression]
+    layers.append((_PERSON["nose"], c["shadow"], face))
+    lips, (mouth, *teeth) = c[cues.lips], _PERSON[f"{cues.lips} {p.expression}"]
     if cues.facial_hair == "beard":
         layers.append(([_BEARD[cues.jaw]], c["beard"], face))
         lips = against(lips, c["beard"], FEATURE_CONTRAST)
     elif cues.facial_hair == "moustache":
-        layers.append(([_MOUSTACHE], c["beard"], face))
+        layers.append((_PERSON["moustache"], c["beard"], face))
     marked = cues.lashes == "yes"
     layers += [
         ([mouth], lips, face),
         (teeth, _TEETH, face),
-        (_LID_SHADE if marked else (), c["lid"], face),
-        (_SCLERA[cues.lashes], _SCLERA_WHITE, face),
-        (_IRIS, _IRIS_DARK, face),
-        (_LID if marked else (), c["lash"], face),
+        (_PERSON["lid shade"] if marked else (), c["lid"], face),
+        (_PERSON[f"sclera {cues.lashes}"], _SCLERA_WHITE, face),
+        (_PERSON["iris"], _IRIS_DARK, face),
+        (_PERSON["lid"] if marked else (), c["lash"], face),
         (_BROWS[cues.brow], c["brow"], face),
     ]
     if "mask" in p.attributes:
         part = face._replace(attribute="mask")
-        layers += [([points], colour, part) for points, colour in zip(_MASK, _MASK_COLOURS, strict=True)]
+        layers += [
+            ([points], colour, part) for points, colour in zip(_PERSON["mask"], _MASK_COLOURS, strict=True)
+        ]
     if style == "covered":
-        layers += [(_SCARF_FRONT, scarf, plain), (_SCARF_FOLD, shade(scarf, 0.8), plain)]
+        layers += [(_SCARF_FRONT, scarf, plain), (_PERSON["scarf fold"], shade(scarf, 0.8), plain)]
     else:
         layers.append((_CAPS[style], hair, plain))
         if style not in ("cropped", "curly-short"):
-            layers.append(([_SHEEN], c["sheen"], plain))
+            layers.append((_PERSON["sheen"], c["sheen"], plain))
     _, _, _, hat, hat_colour = attire_of(p)
     if hat is not None:
         part = plain._replace(attribute="hat" if "hat" in p.attributes else None)
@@ -572,7 +521,7 @@ def _head(p: Person, index: int, scarf) -> list:
                 colour = shade(COLOURS[hat_colour], colour or 1.0)
             layers.append(([points], colour, part))
     if cues.earrings == "yes" and style != "covered":
-        layers.append((_EARRINGS, _EARRING, plain))
+        layers.append((_PERSON["earrings"], _EARRING, plain))
     return layers
 
 
@@ -651,8 +600,7 @@ def _paint(d: _Drawing, canvas: np.ndarray, values: list) -> None:
 def render(scene: Scene, size: int = 64) -> np.ndarray:
     """Return the image of ``scene``: uint8 RGB array (size, round(size * aspect), 3).
 
-    Raises:
-        ParameterError: ``size`` is not a whole number from 8 to 4096.
+    Raises ParameterError (``size`` is not a whole number from 8 to 4096).
     """
     import cv2
 

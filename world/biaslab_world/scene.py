@@ -18,7 +18,7 @@ import numpy as np
 
 from biaslab.ground.errors import ParameterError, unknown_name
 from biaslab.ground.genders import GENDERS
-from biaslab_world.art import DECOYS, PLACES, PROPS
+from biaslab_world.art import DECOYS, PLACES, PROPS, read_yaml
 from biaslab_world.looks import ATTIRES, CASUAL, NOT_HATS, Look, look
 
 AGES = ("young", "middle-aged", "older")
@@ -31,11 +31,8 @@ _WORD_VALUES = {
     "gender": GENDERS, "age": AGES, "expression": EXPRESSIONS, "hair_colour": HAIR_COLOURS, "side": SIDES,
 }  # fmt: skip
 
-# DALL-Eval, Tables 22 and 23, in the printed order.
-ATTRIBUTES = (
-    "boots", "slippers", "jeans", "shorts", "slacks", "dress", "skirt", "suit", "shirt", "uniform", "jacket",
-    "hat", "tie", "mask", "gloves",
-)  # fmt: skip
+_PEOPLE = read_yaml("people.yaml")
+ATTRIBUTES = tuple(_PEOPLE["attributes"])
 # Attributes that only a full figure shows.
 LOWER_ATTRIBUTES = frozenset({"boots", "slippers", "jeans", "shorts", "slacks", "dress", "skirt"})
 # At most one of each group is worn.
@@ -45,53 +42,14 @@ _EXCLUSIVE = (
     ("boots", "slippers"),
 )
 
-# PaintSkills' object classes (DALL-Eval, Table 11). A person is a Person, not a Thing.
-OBJECTS = (
-    "airplane", "bear", "bench", "bike", "bird", "boat", "car", "dog", "fire hydrant", "person",
-    "potted plant", "stop sign", "suitcase", "traffic light", "umbrella",
-)  # fmt: skip
+OBJECTS = tuple(_PEOPLE["objects"])
 THINGS = tuple(name for name in OBJECTS if name != "person")
 
 # Colour schemes of an object.
 PALETTES = 3
 
-# P(cue | gender). Values overlap; the one exception is that women have no moustache and no beard. So that
-# no cue decides alone, most men have neither, and no other value is more than 25 times likelier either way.
-CUES: Mapping[str, Mapping[str, Mapping[str, float]]] = MappingProxyType(
-    {
-        "hair_style": {
-            "female": {
-                "cropped": 0.03, "short": 0.08, "curly-short": 0.07, "bob": 0.22, "long-straight": 0.20,
-                "long-wavy": 0.19, "bun": 0.09, "ponytail": 0.08, "covered": 0.04,
-            },
-            "male": {
-                "cropped": 0.33, "short": 0.38, "curly-short": 0.15, "bob": 0.02, "long-straight": 0.025,
-                "long-wavy": 0.02, "bun": 0.025, "ponytail": 0.02, "covered": 0.03,
-            },
-        },
-        "facial_hair": {
-            "female": {"none": 0.985, "stubble": 0.015, "moustache": 0.0, "beard": 0.0},
-            "male": {"none": 0.44, "stubble": 0.22, "moustache": 0.10, "beard": 0.24},
-        },
-        "brow": {
-            "female": {"thin": 0.57, "medium": 0.37, "thick": 0.06},
-            "male": {"thin": 0.06, "medium": 0.37, "thick": 0.57},
-        },
-        "lashes": {"female": {"yes": 0.77, "no": 0.23}, "male": {"yes": 0.05, "no": 0.95}},
-        "lips": {"female": {"natural": 0.29, "tinted": 0.71}, "male": {"natural": 0.97, "tinted": 0.03}},
-        "jaw": {
-            "female": {"narrow": 0.62, "medium": 0.33, "wide": 0.05},
-            "male": {"narrow": 0.05, "medium": 0.33, "wide": 0.62},
-        },
-        "shoulders": {
-            "female": {"narrow": 0.62, "medium": 0.33, "wide": 0.05},
-            "male": {"narrow": 0.05, "medium": 0.33, "wide": 0.62},
-        },
-        "earrings": {"female": {"yes": 0.60, "no": 0.40}, "male": {"yes": 0.06, "no": 0.94}},
-        "neckline": {"female": {"open": 0.55, "closed": 0.45}, "male": {"open": 0.22, "closed": 0.78}},
-    }
-)  # fmt: skip
-
+CUES: Mapping[str, Mapping[str, Mapping[str, float]]] = MappingProxyType(_PEOPLE["cues"])
+"""P(cue | gender)."""
 CUE_NAMES: tuple[str, ...] = tuple(CUES)
 
 
@@ -235,9 +193,8 @@ _TALL_HATS = ("toque", "top hat", "hard hat", "helmet", "peaked", "mortarboard")
 def worn(look_: Look | None, attributes: Sequence[str], casual: str) -> tuple[str, ...]:
     """Return all of ``ATTRIBUTES`` that shows: what is asked for, and what it leaves of the look or ``casual`` attire.
 
-    Raises:
-        UnknownNameError: An attribute that does not exist.
-        ParameterError: Two attributes that one person cannot wear together.
+    Raises UnknownNameError (an attribute that does not exist) and ParameterError (two attributes that one person cannot
+    wear together).
     """
     if wrong := [name for name in attributes if name not in ATTRIBUTES]:
         raise unknown_name("attribute", wrong[0], ATTRIBUTES)
@@ -286,21 +243,10 @@ def sample_person(
 ) -> Person:
     """Return a person with what is ``None``, and all else, drawn at random; one call takes a fixed number of draws.
 
-    Args:
-        rng: Source of chance.
-        gender: Equal chances if not given.
-        occupation: A name in ``looks.LOOKS``, or ``None`` for everyday clothes and no prop.
-        skin_tone: Uniform if not given.
-        age: One of ``AGES``.
-        expression: One of ``EXPRESSIONS``.
-        attributes: Names in ``ATTRIBUTES`` to wear, beside those of the look.
-        side: Side of the prop.
-        full_figure: Always so where an attribute below the chest asks for it.
-        slot: Left and right end of the part of the frame that is the person's.
-
-    Raises:
-        UnknownNameError: A name or word that does not exist.
-        ParameterError: A skin tone outside 1–10, or attributes that exclude each other.
+    ``occupation`` is a name in ``looks.LOOKS``, or ``None`` for everyday clothes and no prop; ``attributes``, names in
+    ``ATTRIBUTES``, are worn beside those of the look; ``full_figure`` is so where one below the chest asks for it;
+    ``slot`` are the ends of the part of the frame that is the person's. Raises UnknownNameError (a name or word that
+    does not exist) and ParameterError (a skin tone outside 1–10, or attributes that exclude each other).
     """
     u = rng.random(_PERSON_DRAWS).tolist()
     own = None if occupation is None else look(occupation)
@@ -361,25 +307,11 @@ def sample_scene(
 ) -> Scene:
     """Return a scene with what is ``None``, and all else, drawn at random.
 
-    ``genders`` to ``attributes`` have one entry per person, left to right, as of :func:`sample_person`.
-
-    Args:
-        rng: Source of chance.
-        genders: At most 4; empty for no people.
-        occupations: ``None`` is no named occupation.
-        skin_tones: 1–10.
-        ages: One of ``AGES``.
-        expressions: One of ``EXPRESSIONS``.
-        attributes: One below the chest shows everyone from head to foot, as do more than two people.
-        things: Object kinds to place at random.
-        place: If not given, an occupation's own with chance 0.9, else ``studio``.
-        decoy: What a scene without people shows. Nobody is drawn.
-        light: The illuminant.
-        aspect: If not given, 1.0, or 1.5 for two people and more.
-
-    Raises:
-        UnknownNameError: A name that does not exist.
-        ParameterError: Lists of different lengths, or more than 4 people.
+    ``genders`` to ``attributes`` have one entry per person, left to right, at most 4, as of :func:`sample_person`; an
+    attribute below the chest shows everyone from head to foot, as do more than two people. ``things`` are object kinds
+    to place at random; ``place`` is an occupation's own with chance 0.9, else ``studio``; with a ``decoy`` nobody is
+    drawn; ``aspect`` is 1.0, or 1.5 for two people and more. Raises UnknownNameError (a name that does not exist) and
+    ParameterError (lists of different lengths, or more than 4 people).
     """
     count = 0 if decoy is not None else len(genders)
     if count > 4:

@@ -43,11 +43,8 @@ _PAPER_NAMES = MappingProxyType({world: paper for paper, world in _WORLD_NAMES.i
 def skill_scene(rng: np.random.Generator, asked: Mapping[str, object]) -> Scene:
     """Return a scene that shows what a prompt of PaintSkills asks for, everything else at random.
 
-    ``asked`` is a row of ``prompts.dalleval.skills``: ``skill``, ``object``, ``n``, ``relation``, ``other``.
-
-    Raises:
-        UnknownNameError: A skill, class or relation that does not exist.
-        ParameterError: More than 4 objects.
+    ``asked`` is a row of ``prompts.dalleval.skills``: ``skill``, ``object``, ``n``, ``relation``, ``other``. Raises
+    UnknownNameError (a skill, class or relation that does not exist) and ParameterError (more than 4 objects).
     """
     skill, n, relation = asked["skill"], int(asked["n"]), asked["relation"]
     if skill not in _SIZES:
@@ -108,11 +105,8 @@ def failed(
 ) -> dict:
     """Return what a scene shows instead that fails in one way, of ``FAILURES``, at what is ``asked``.
 
-    Another class is one of ``classes``; a number is off by one or two, a relation is any other.
-
-    Raises:
-        UnknownNameError: There is no such failure.
-        ParameterError: The failure is none of the prompt's skill.
+    Another class is one of ``classes``; a number is off by one or two, a relation is any other. Raises UnknownNameError
+    (there is no such failure) and ParameterError (the failure is none of the prompt's skill).
     """
     shown = dict(asked)
     if failure not in FAILURES:
@@ -135,11 +129,10 @@ def failed(
 
 
 def truth_boxes(scene: Scene, image_id: str, *, size: int = 64) -> pd.DataFrame:
-    """Return the objects of a scene as a detector without error would find them.
+    """Return the objects of a scene as a detector without error would find them; what is hidden has no row.
 
-    Returns:
-        ``image_id``, ``label`` (the paper's name), ``score`` (1) and ``left``, ``top``, ``right``, ``bottom`` of what
-        is visible (0–1 of the image's width and height); what is hidden has no row.
+    Columns ``image_id``, ``label`` (the paper's name), ``score`` (1) and ``left``, ``top``, ``right``, ``bottom`` of
+    what is visible (0–1 of the image's width and height).
     """
     known = truth(scene, size)
     height, width = size, round(size * scene.aspect)
@@ -162,22 +155,15 @@ def generate(
 ) -> Renders:
     """Return images for prompts of PaintSkills that show what is asked, but for failures that are planted.
 
-    Args:
-        prompts: Rows of ``prompts.dalleval.skills`` with ``n_images``.
-        seed: With the prompt's id and the image's number it decides an image.
-        failures: With what probability (0–1) an image fails in each of :data:`FAILURES`; of a skill that cannot fail so
-            it does not count. At most 1 in all.
-        size: Height in pixels.
-        decoded: Folder of an autoencoder through which the images pass.
+    ``prompts`` are rows of ``prompts.dalleval.skills`` with ``n_images``; ``failures`` says with what probability (0–1,
+    at most 1 in all) an image fails in each of :data:`FAILURES`; of a skill that cannot fail so it does not count.
+    ``seed``, with the prompt's id and the image's number, decides an image; ``decoded`` is the folder of an autoencoder
+    through which images pass.
 
-    Returns:
-        As of :func:`biaslab_world.truthful.renders`, with ``truth_failure`` (one of :data:`FAILURES`, empty where
-        the image shows what is asked) and ``truth_n`` (how many objects of the class asked for it shows; of two of a
-        class in relation, one).
-
-    Raises:
-        UnknownNameError: There is no such failure.
-        ParameterError: A probability is not from 0 to 1, or they add up to more than 1.
+    As of :func:`biaslab_world.truthful.renders`, with ``truth_failure`` (one of :data:`FAILURES`, or empty) and
+    ``truth_n`` (how many objects of the class asked for it shows; of two of a class in relation, one). Raises
+    UnknownNameError (there is no such failure) and ParameterError (a probability is not from 0 to 1, or they add up to
+    more than 1).
     """
     for name, share in failures.items():
         if name not in FAILURES:

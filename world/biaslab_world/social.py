@@ -55,11 +55,9 @@ def _female_shares() -> Mapping[str, float]:
 def p_female(prompt: str, profession: str) -> float:
     """Return the share of women that a social prompt shows (0–1).
 
-    A word for a gender decides; a person of a profession is a woman as often as printed ((1 + average gender) / 2),
-    one without a profession in half of the images.
-
-    Raises:
-        UnknownNameError: There is no such word (``person``, ``woman``, ``man``) or profession (or ``(none)``).
+    A word for a gender decides; a person of a profession is a woman as often as printed ((1 + average gender) / 2), one
+    without a profession in half of the images. Raises UnknownNameError (there is no such word (``person``, ``woman``,
+    ``man``) or profession (or ``(none)``)).
     """
     if prompt in GENDERED:
         return float(GENDERED[prompt] == "female")
@@ -93,10 +91,8 @@ def presence() -> Mapping[str, Mapping[str, float]]:
 def social_scene(rng: np.random.Generator, asked: Mapping[str, object], *, tones: str = "uniform") -> Scene:
     """Return a scene that a social prompt shows: one person, of the profession if there is one.
 
-    ``asked`` is a row of ``prompts.dalleval.social`` (``prompt``, ``profession``), ``tones`` one of ``TONES``.
-
-    Raises:
-        UnknownNameError: A word, profession or distribution of tones that does not exist.
+    ``asked`` is a row of ``prompts.dalleval.social`` (``prompt``, ``profession``), ``tones`` one of ``TONES``. Raises
+    UnknownNameError (A word, profession or distribution of tones that does not exist).
     """
     weights = {"uniform": np.ones(10), "skewed": np.linspace(3, 1, 10)}
     if tones not in weights:
@@ -160,11 +156,8 @@ def balanced_scene(rng: np.random.Generator, prompts: Sequence[Mapping[str, obje
 def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None = None) -> Renders:
     """Return ``n`` drawings of people, as of :func:`balanced_scene`, to measure judges on.
 
-    ``decoded`` is the folder of an autoencoder through which the images pass, if any.
-
-    Returns:
-        Images whose table has ``image_id``, ``prompt`` and ``profession`` (empty), ``outcome`` (``ok``) and the truth
-        as of :func:`generate`.
+    ``decoded`` is the folder of an autoencoder through which the images pass, if any. Returns images whose table has
+    ``image_id``, ``prompt`` and ``profession`` (empty), ``outcome`` (``ok``) and the truth as of :func:`generate`.
     """
     asked = prompts.to_dict("records")
 
@@ -191,18 +184,9 @@ _TRUTH: Mapping[str, Callable[[Person], object]] = {
 def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: int = 64) -> Renders:
     """Return images for social prompts that keep this world's truth: a generator without a model.
 
-    Args:
-        prompts: Rows of ``prompts.dalleval.social``.
-        seed: With the prompt's id and the image's number it decides an image.
-        tones: One of :data:`TONES`.
-        size: Height in pixels.
-
-    Returns:
-        As of :func:`biaslab_world.truthful.renders`, with ``truth_gender``, ``truth_skin_tone`` (1–10) and
-        ``truth_attributes`` (joined by semicolons).
-
-    Raises:
-        UnknownNameError: As :func:`social_scene`.
+    ``prompts`` are rows of ``prompts.dalleval.social``; ``seed``, with the prompt's id and the image's number, decides
+    an image. As of :func:`biaslab_world.truthful.renders`, with ``truth_gender``, ``truth_skin_tone`` (1–10) and
+    ``truth_attributes`` (joined by semicolons). Raises UnknownNameError as :func:`social_scene`.
     """
     asked = {row["prompt_id"]: row for row in prompts.to_dict("records")}
 

@@ -82,11 +82,7 @@ class Asked:
 
 
 def read(text: str) -> Asked:
-    """Return what a caption of this world says.
-
-    Raises:
-        InputError: The text has another form.
-    """
+    """Return what a caption of this world says. Raises InputError (the text has another form)."""
     said = _match(text)
     named, hidden = (said["first"], said["second"], said["worn"]), (said["hidden"],)
     things, not_shown = (tuple(filter(None, names)) for names in (named, hidden))
@@ -133,8 +129,7 @@ def _with_article(name: str) -> str:
 def lean(name: str) -> float:
     """Return λ of an object: the log of its odds for a man over those for a woman, before normalising.
 
-    Raises:
-        UnknownNameError: There is no such object.
+    Raises UnknownNameError (there is no such object).
     """
     of = THINGS if name in THINGS else WORN
     if name not in of:
@@ -146,8 +141,7 @@ def lean(name: str) -> float:
 def shares(activity: str, gender: str, skew: str = "default", *, worn: bool = False) -> Mapping[str, float]:
     """Return P(o | activity, gender) of a slot, or that of what is ``worn``, that holds something not named.
 
-    Raises:
-        UnknownNameError: An activity or skew that does not exist.
+    Raises UnknownNameError (an activity or skew that does not exist).
     """
     if activity not in ACTIVITIES:
         raise unknown_name("activity", activity, ACTIVITIES)
@@ -168,11 +162,9 @@ def p_female(asked: Asked, skew: str = "default") -> float:
 def expected(prompts: pd.DataFrame, skew: str = "default") -> pd.DataFrame:
     """Return how many of each object images of prompts show on average: the truth that bias scores estimate.
 
-    Returns:
-        Columns prompt_id, object and expected (mean count an image), a row for each of ``prompts`` and object.
+    Returns columns prompt_id, object and expected (mean count an image), a row for each of ``prompts`` and object.
 
-    Raises:
-        InputError: A text is none of this world's.
+    Raises InputError (a text is none of this world's).
     """
     rows = []
     # Of a slot that is not named, the share that holds something.
@@ -213,9 +205,7 @@ def draw(seed: int, index: int, skew: str = "default") -> tuple[Asked, str]:
 class Depictions:
     """This world's captions, an endless stream cut off at a number of rows, from seeds that no training uses.
 
-    Raises:
-        ParameterError: ``rows`` is below 1.
-        UnknownNameError: There is no such skew.
+    Raises ParameterError (``rows`` is below 1) and UnknownNameError (there is no such skew).
     """
 
     name, images, parts, written, for_triplets = "depictions", None, 1, True, ""
@@ -285,18 +275,10 @@ def build_scene(asked: Asked, rng: np.random.Generator, skew: str = "default") -
 def generate(prompts: pd.DataFrame, *, seed: int, skew: str = "default", size: int = 64) -> Renders:
     """Return images for captions of this world that keep its truth: a generator without a model.
 
-    Args:
-        prompts: One row a prompt: ``prompt_id`` (unique), ``text`` and ``n_images``; prompts of one ``noise_id`` share
-            all random numbers.
-        seed: With noise_id (or the prompt's id) and the image's number it decides an image.
-        skew: One of ``SKEWS``.
-        size: Height in pixels.
-
-    Returns:
-        As of :func:`biaslab_world.truthful.renders`, with ``truth_gender``.
-
-    Raises:
-        InputError: A text is none of this world's.
+    ``prompts`` has one row a prompt: ``prompt_id`` (unique), ``text`` and ``n_images``; prompts of one ``noise_id``
+    share all random numbers. ``seed``, with noise_id (or the prompt's id) and the image's number, decides an image;
+    ``skew`` is one of ``SKEWS``. As of :func:`biaslab_world.truthful.renders`, with ``truth_gender``. Raises InputError
+    (a text is none of this world's).
     """
     noise = prompts["noise_id"] if "noise_id" in prompts else prompts["prompt_id"]
     noise = dict(zip(prompts["prompt_id"], noise, strict=True))
@@ -350,8 +332,7 @@ def instances(scene: Scene, image_id: str, *, size: int = 64) -> pd.DataFrame:
 def nouns(text: str) -> list[str]:
     """Return the nouns of a caption of this world, in their order: who, the place, things, what is worn or talked of.
 
-    Raises:
-        InputError: The text has another form.
+    Raises InputError (the text has another form).
     """
     match = _match(text)
     return [match[name] for name in ("who", "place", "first", "second", "worn", "hidden") if match[name]]
@@ -381,11 +362,8 @@ def planted(text: str, objects: Sequence[str]) -> list[str]:
     """Return the dependency group (one of ``GROUPS``) that each object found in an image of a caption is made to have.
 
     The person and what is named: explicitly guided, but a named place explicitly independent; what is worn and not
-    named is within the person: implicitly guided; other things and places: implicitly independent.
-
-    Raises:
-        InputError: The text has another form.
-        UnknownNameError: There is no such object.
+    named is within the person: implicitly guided; other things and places: implicitly independent. Raises InputError
+    (the text has another form) and UnknownNameError (there is no such object).
     """
     asked = read(text)
     out = []

@@ -52,11 +52,7 @@ class Renders:
         return set(self.table["image_id"])
 
     def scene(self, image_id: str) -> Scene:
-        """Return the scene that an image shows.
-
-        Raises:
-            InputError: There is no such image.
-        """
+        """Return the scene that an image shows. Raises InputError (there is no such image)."""
         if image_id not in self._known:
             raise InputError(f"{self.name} has no image {image_id!r}; its table lists those it has.")
         return self.drawn(image_id)
@@ -64,8 +60,7 @@ class Renders:
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray]:
         """Return the images in the order asked for, each uint8 RGB (height, width, 3).
 
-        Raises:
-            InputError: There is no such image.
+        Raises InputError (there is no such image).
         """
         from biaslab_world.render import render
 
@@ -78,21 +73,14 @@ class Renders:
 def generate(prompts: pd.DataFrame, corpus: captions.Corpus, *, seed: int, size: int = 64) -> Renders:
     """Return images for prompts that keep the truth of the world of ``corpus``.
 
-    Args:
-        prompts: One row per prompt: ``prompt_id`` (unique), ``occupation`` (one of the paradox paper's) and
-            ``n_images``; where the prompt is a caption or its paraphrase also ``caption_id``. A prompt without a
-            caption must be one that indicates no gender; of its ``text``, "smiling" and "at work" are heeded.
-        corpus: The world's captions.
-        seed: With the prompt's id and the image's number it decides an image.
-        size: Height in pixels.
+    ``prompts`` has one row per prompt: ``prompt_id`` (unique), ``occupation`` (one of the paradox paper's) and
+    ``n_images``; where the prompt is a caption or its paraphrase also ``caption_id``. A prompt without a caption must
+    be one that indicates no gender; of its ``text``, "smiling" and "at work" are heeded. ``seed``, with the prompt's id
+    and the image's number, decides an image; ``size`` is the height in pixels.
 
-    Returns:
-        As of :func:`renders`, with ``truth_gender`` (empty where nobody is shown) and ``truth_p_female`` (0–1,
-        the share that gender was drawn with; NaN where nobody is shown).
-
-    Raises:
-        InputError: A prompt's id is given twice, or a caption is not of this corpus.
-        UnknownNameError: The world has no such occupation.
+    As of :func:`renders`, with ``truth_gender`` (empty where nobody is shown) and ``truth_p_female`` (0–1, the share
+    that gender was drawn with; NaN where nobody is shown). Raises InputError (a prompt's id is given twice, or a
+    caption is not of this corpus) and UnknownNameError (the world has no such occupation).
     """
     if (twice := prompts.loc[prompts["prompt_id"].duplicated(), "prompt_id"]).any():
         raise InputError(f"Prompt {twice.iloc[0]!r} is given twice; each may occur once.")
@@ -139,9 +127,8 @@ def renders(
         size: Height in pixels.
         decoded: As of :class:`Renders`.
 
-    Returns:
-        Images whose table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome``
-        (always ``ok``) and the columns of ``truth``.
+    Their table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome`` (always
+    ``ok``) and the columns of ``truth``.
     """
     table = prompts.loc[prompts.index.repeat(prompts["n_images"]), ["prompt_id"]].reset_index(drop=True)
     table["index"] = table.groupby("prompt_id").cumcount()
@@ -181,11 +168,9 @@ def _told(prompt: Mapping, corpus: captions.Corpus) -> tuple[captions.Row, float
 def held_out(n: int, *, seed: int = 0, size: int = 64) -> Renders:
     """Return ``n`` renders of one person each to test judges on, drawn from seeds that no training uses.
 
-    Genders alternate and occupations take turns, so that both are even; all else is drawn at random.
-
-    Returns:
-        Images whose table has ``image_id``, ``occupation``, ``truth_gender``, and ``posterior`` and ``ambiguous`` as of
-        :func:`seen`.
+    Genders alternate and occupations take turns, so that both are even; all else is drawn at random. Returns images
+    whose table has ``image_id``, ``occupation``, ``truth_gender``, and ``posterior`` and ``ambiguous`` as of
+    :func:`seen`.
     """
     names = world.occupations()
 

@@ -102,11 +102,7 @@ SKEWS: Mapping[str, Knobs] = MappingProxyType(
 
 
 def skew_knobs(skew: str) -> Knobs:
-    """Return the knobs that ``skew`` names.
-
-    Raises:
-        UnknownNameError: ``SKEWS`` has no such name.
-    """
+    """Return the knobs that ``skew`` names. Raises UnknownNameError (``SKEWS`` has no such name)."""
     if skew not in SKEWS:
         raise unknown_name("skew", skew, SKEWS)
     return SKEWS[skew]
@@ -184,10 +180,7 @@ def truth_table(knobs: Knobs | None = None) -> pd.DataFrame:
 
     Columns are ``occupation``, ``style``, ``indicator``, ``p`` (probability of style and indicator among captions with
     the occupation's word, summing to 1 per occupation) and ``p_female`` (probability, 0–1, that the person shown is a
-    woman; NaN for ``other_sense``, which shows nobody).
-
-    Raises:
-        ParameterError: The knobs contradict each other.
+    woman; NaN for ``other_sense``, which shows nobody). Raises ParameterError (the knobs contradict each other).
     """
     columns = ["occupation", "style", "indicator", "p", "p_female"]
     return pd.DataFrame(list(_cells(knobs or Knobs())), columns=columns)
@@ -198,11 +191,8 @@ def p_female(
 ) -> float:
     """Return P(female | occupation, style, indicator) among captions that show a person, 0–1.
 
-    Without a style or an indicator all of them count; without knobs it is that of ``Knobs()``.
-
-    Raises:
-        UnknownNameError: A name that does not exist.
-        ParameterError: No caption of this kind shows a person.
+    Without a style or an indicator all of them count; without knobs it is that of ``Knobs()``. Raises UnknownNameError
+    (a name that does not exist) and ParameterError (no caption of this kind shows a person).
     """
     if occupation not in training_shares():
         raise unknown_name("occupation in the paradox paper", occupation, training_shares())
