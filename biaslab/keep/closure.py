@@ -45,7 +45,6 @@ _PACKAGES = {
     "cv2": "opencv-python-headless",
     "diffusers": "diffusers",
     "gender_guesser": "gender-guesser",
-    "krippendorff": "krippendorff",
     "mediapipe": "mediapipe",
     "open_clip": "open_clip_torch",
     "scipy": "scipy",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # Folders of a run that are made anew from its parts.
 _GATHERED = ("tables", "figures", sources.MEASURED)
 _PACKAGES = (
-    *("numpy", "pandas", "scipy", "statsmodels", "krippendorff", "seaborn", "matplotlib"),
+    *("numpy", "pandas", "scipy", "statsmodels", "seaborn", "matplotlib"),
     *("papermill", "nbconvert", "ipykernel", "jupyterlab"),
     *OF_MODELS,
 )
