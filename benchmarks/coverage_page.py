@@ -145,14 +145,15 @@ def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dic
         similarity=similar,
         occupations=paradox.occupation_amplification(women, **level),
     )
+    differences = synthesis.model_differences(units, **level)
     answers = [
-        paradox.findings.headline(amplification, **level),
-        paradox.findings.baseline(amplification, **level),
+        paradox.answers.baseline.findings(paradox.baseline(amplification), **level),
+        paradox.answers.definitions.findings(paradox.overall(amplification), **level),
         paired.answers.overall.findings(scores, **level),
         dalleval.answers.gender_deviation.findings(mads, **level),
         dalleval.answers.attributes_together.findings(attributes, **level),
         triplets.answers.measured.findings(gap, **level),
-        synthesis.findings.model_differences(synthesis.model_differences(units, **level), **level),
+        synthesis.answers.differences.findings(synthesis.by_pair(differences, **level), **level),
     ]
     return [finding.as_record() | {"main": True} for found in answers for finding in found]
 

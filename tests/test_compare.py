@@ -314,17 +314,22 @@ def test_the_estimate_need_not_stand_left_of_its_interval():
 def test_each_interval_of_a_table_has_its_difference():
     frame = pd.DataFrame(
         {
-            "rater": ["a"], "source": "training", "n_rated": 9, "female": 1, "male": 1, "unsure": 7,
-            "percent_female": 50.0, "ci_low": 40.0, "ci_high": 60.0,
-            "percent_unsure": 30.0, "unsure_ci_low": 20.0, "unsure_ci_high": 40.0,
+            "model": ["m"], "approach": "naive", "occupation": "nurse", "prompt": "1",
+            "percent_training": 50.0, "training_low": 40.0, "training_high": 60.0,
+            "percent_generated": 30.0, "generated_low": 20.0, "generated_high": 40.0,
+            "directional": 20.0, "amplification_plain": 20.0, "ci_low": 5.0, "ci_high": 35.0,
+            "n_training": 9, "n_generated": 9, "excluded": "",
         }
     )  # fmt: skip
-    got = compare.side_by_side(frame, frame.assign(percent_unsure=35.0), "ratings_raters").iloc[0]
-    assert (got["percent_female_difference"], got["percent_unsure_difference"]) == (0, 5)
-    assert got["ci_high"] == pytest.approx(200**0.5)
+    got = compare.side_by_side(
+        frame, frame.assign(percent_generated=35.0), "paradox_occupation_amplification"
+    )
+    got = got.iloc[0]
+    assert (got["percent_training_difference"], got["percent_generated_difference"]) == (0, 5)
+    assert got["training_high"] == pytest.approx(200**0.5)
     # By MOVER: the second's lower arm is 15, its upper 5.
-    assert got["unsure_ci_low"] == pytest.approx(5 - np.hypot(15, 10))
-    assert got["unsure_ci_high"] == pytest.approx(5 + np.hypot(5, 10))
+    assert got["generated_low"] == pytest.approx(5 - np.hypot(15, 10))
+    assert got["generated_high"] == pytest.approx(5 + np.hypot(5, 10))
 
 
 # -- the same inputs --------------------------------------------------------------------------------------
@@ -409,11 +414,11 @@ def test_what_runs_of_the_pipeline_share_is_said_with_the_table(two_runs):
 
 
 def test_a_table_of_another_version_is_named_and_the_others_compared(two_runs):
-    tables.write(pd.DataFrame({"model": ["SD"]}), two_runs / "one" / "tables" / "paradox_bias_amp.csv")
-    tables.write(pd.DataFrame({"model": ["SD"]}), two_runs / "two" / "tables" / "paradox_bias_amp.csv")
+    tables.write(pd.DataFrame({"model": ["SD"]}), two_runs / "one" / "tables" / "paradox_t_tests.csv")
+    tables.write(pd.DataFrame({"model": ["SD"]}), two_runs / "two" / "tables" / "paradox_t_tests.csv")
     folder = compare.compare("one", "two", outputs=two_runs)
     assert (
-        "Not compared: one/tables/paradox_bias_amp.csv has no column 'approach'. Repeat the run with this version."
+        "Not compared: one/tables/paradox_t_tests.csv has no column 'approach'. Repeat the run with this version."
     ) in report_of(folder)["limits"]
     assert (folder / "tables" / "paradox_amplification.csv").is_file()
 

@@ -56,7 +56,7 @@ def test_printed_numbers_alone_are_named_by_paper(tmp_path):
         paired_percent_female=printed(PAIRED),
         paradox_percent_female=printed("paradox_percent_female"),
     )
-    (said,) = of(tmp_path, ("paradox_amplification", ["SD 1.4"]), SCORES, ("paradox_bias_amp", []))
+    (said,) = of(tmp_path, ("paradox_amplification", ["SD 1.4"]), SCORES, ("paradox_t_tests", []))
     assert "the bias amplification paradox: SD 1.4; the Paired Stereotype Test: DALL-E 3." in said
     assert said.startswith("The inputs of this run are numbers as the papers print them")
 

@@ -155,8 +155,8 @@ def test_tables_and_figures_of_a_readers_own_are_taken(tmp_path):
 
 
 def test_a_code_digest_tells_analyses_apart():
-    assert closure.digest(paradox.reduction) != closure.digest(paradox.share_intervals)
-    assert "biaslab.study" not in closure.of(paradox.reduction)
+    assert closure.digest(paradox.overall) != closure.digest(paradox.share_intervals)
+    assert "biaslab.study" not in closure.of(paradox.overall)
 
 
 def test_it_says_where_inputs_come_from_and_no_folder_of_this_machine(tmp_path):

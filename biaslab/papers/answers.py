@@ -165,7 +165,11 @@ class Answer:
             first["model"] = ""
         least = [row[self.least] for row in rows if self.least and isfinite(row[self.p])]
         none = self.unclear if not self.least or stats.attainable(least, alpha) else _NONE_COULD
-        test = {"p": min(tests, default=1.0), "alpha": alpha, "undecided": self._text(none, first)}
+        test = {
+            "p": min(tests, default=1.0 if self.p else nan),
+            "alpha": alpha,
+            "undecided": self._text(none, first),
+        }
         listed = "; ".join(self._texts([self.each], rows))
         details = [
             *self._planted(first),

@@ -98,10 +98,10 @@ def test_a_group_speaks_by_its_leading_row_and_shows_the_others_beside_it(answer
     (found,) = answer(**lead, **COUNTED).findings(ROWS)
     assert (found.said, found.n) == ("Yes, by 2.00.", 62)
     assert [(m.name, m.estimate, m.ci_low) for m in found.marks] == [
-        ("published", 4.0, 2.0),
-        ("directional", 2.0, 1.0),
+        ("published rule", 4.0, 2.0),
+        ("along the training lean", 2.0, 1.0),
     ]
-    assert found.details == ("published: 2.00 to 6.00.",)
+    assert found.details == ("published rule: 2.00 to 6.00.",)
 
 
 def test_a_group_is_counted_by_its_tests(answer):
@@ -119,6 +119,8 @@ def test_a_group_is_counted_by_its_tests(answer):
     assert found.details == ("up 4.0; down -3.0; none 1.0; noise 1.0.",)
     (strict,) = counted.findings(ROWS, confidence=0.9999)
     assert strict.said == "Nothing can be told."
+    (none,) = counted.findings(ROWS.assign(p=np.nan))
+    assert none.said == "Nothing can be told." and not none.decided
 
 
 def test_tests_without_a_direction_are_counted_and_several_models_are_none(answer):

@@ -2,27 +2,23 @@
 
 Seshadri, Singh and Elazar (2023). :mod:`measure` turns a pipeline's captions, images and judgements into measured
 tables, :mod:`printed` has those that the paper prints, :mod:`analysis` computes the others from them, frames in and
-frame out; :mod:`figures` draws them, :mod:`findings` says what they show, :mod:`pictures` picks images to look at.
+frame out; :mod:`figures` draws them, ``answers`` says what they show, :mod:`pictures` picks images to look at.
 """
 
-from biaslab.papers.paradox import figures, findings, pictures, printed
+# ruff: noqa: F401
+from biaslab.papers.paradox import figures, pictures, printed
 from biaslab.papers.paradox.analysis.amplification import (
     amplification,
     approach_change,
-    bias_amp,
-    exclusions,
+    baseline,
     mean_over_prompts,
     occupation_amplification,
-    printed_comparison,
-    printed_spread,
+    overall,
     prompt_variation,
-    reduction,
     share_intervals,
-    shuffled,
     t_tests,
 )
 from biaslab.papers.paradox.analysis.captions import (
-    amplification_bounds,
     gate_rates,
     gender_word_accuracy,
     image_survival,
@@ -33,12 +29,10 @@ from biaslab.papers.paradox.analysis.captions import (
     paraphrase_check,
     similarity_mean,
 )
-from biaslab.papers.paradox.analysis.groups import LEAST_IMAGES
 from biaslab.papers.paradox.measure import (
     caption_pairs,
     captions_found,
     download_outcomes,
-    downloads,
     examples,
     gender_words,
     indicators,
@@ -50,48 +44,4 @@ from biaslab.papers.paradox.measure import (
     settings,
     similarity,
 )
-
-__all__ = [
-    "LEAST_IMAGES",
-    "amplification",
-    "amplification_bounds",
-    "approach_change",
-    "bias_amp",
-    "caption_pairs",
-    "captions_found",
-    "download_outcomes",
-    "downloads",
-    "examples",
-    "exclusions",
-    "figures",
-    "findings",
-    "gate_rates",
-    "gender_word_accuracy",
-    "gender_words",
-    "image_survival",
-    "indicator_correlation",
-    "indicator_use",
-    "indicators",
-    "judgement_outcomes",
-    "marked_examples",
-    "mean_over_prompts",
-    "occupation_amplification",
-    "outcomes",
-    "paraphrase_check",
-    "paraphrases",
-    "percent_female",
-    "pictures",
-    "printed",
-    "printed_comparison",
-    "printed_spread",
-    "prompt_variation",
-    "prompts",
-    "reduction",
-    "selection_examples",
-    "settings",
-    "share_intervals",
-    "shuffled",
-    "similarity",
-    "similarity_mean",
-    "t_tests",
-]
+from biaslab.papers.paradox.words import answers, embedded

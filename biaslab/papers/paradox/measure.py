@@ -16,7 +16,6 @@ from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.ground import tables
 from biaslab.ground.errors import MissingInputError
-from biaslab.ground.secrets import without_in_urls
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
@@ -274,17 +273,6 @@ def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
     changed = changed[[*_KEYS, *names.values(), *told]]
     both = captions[[*_KEYS, "indicator", "caption"]].merge(changed, on=_KEYS)
     return tables.of(both.assign(corpus=pipeline.corpus.name), "paradox_paraphrases")
-
-
-def downloads(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what became of the URL of each training image; no rows where they are not fetched by URL."""
-    fetched = pipeline.settings.captions.training_images == DOWNLOAD
-    whole = pipeline.downloads().assign(corpus=pipeline.corpus.name) if fetched else []
-    if fetched:
-        # Addresses of pictures may hold signatures, which the table needs not.
-        for column in ("url", "final_url", "detail"):
-            whole[column] = whole[column].map(without_in_urls, na_action="ignore")
-    return tables.of(whole, "paradox_downloads")
 
 
 def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:

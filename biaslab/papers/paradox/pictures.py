@@ -11,8 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from biaslab.papers.paradox.analysis.captions import marked
-
 _KEYS = ["caption_id", "occupation"]
 
 
@@ -94,21 +92,6 @@ def selected(
     right = right.assign(kind="generated", below=below, side="right of " + right["occupation"])
     sides = [f"{side} of {occupation}" for occupation in occupations for side in ("left", "right")]
     return first(pd.concat([left, right]), sides, each, by="side").drop(columns="side")
-
-
-def with_indicators(
-    training: pd.DataFrame, examples: pd.DataFrame, occupations: Sequence[str]
-) -> pd.DataFrame:
-    """Return training images whose captions indicate a gender, the words in brackets: one of each gender (Table 5).
-
-    ``training`` are judgements, ``examples`` rows of ``paradox_examples``.
-    """
-    some = examples[examples["indicator"].isin(["female", "male"])]
-    some = some.groupby(["occupation", "indicator"], sort=False).head(1)
-    rows = pd.concat([some.head(0), *(some[some["occupation"] == o] for o in occupations)])
-    below = [marked(c, s) for c, s in zip(rows["caption"], rows["spans"], strict=True)]
-    judged = training.drop_duplicates(_KEYS)
-    return rows[_KEYS].assign(below=below, kind="training").merge(judged, on=_KEYS)
 
 
 def pairs(

@@ -1,24 +1,7 @@
 """A user's own ratings of images: shares from votes, amplification, agreement, and what choices change."""
 
-from biaslab.papers.ratings import figures, findings
-from biaslab.papers.ratings.analysis import (
-    agreement_detail,
-    contents,
-    outcomes,
-    rater_agreement,
-    raters,
-    sensitivity,
-)
+# ruff: noqa: F401
+from biaslab.papers.ratings import figures
+from biaslab.papers.ratings.analysis import by_definition, contents, outcomes, rater_agreement, sensitivity
+from biaslab.papers.ratings.words import answers, holds
 from biaslab.ratings.readers import read
-
-__all__ = [
-    "agreement_detail",
-    "contents",
-    "figures",
-    "findings",
-    "outcomes",
-    "rater_agreement",
-    "raters",
-    "read",
-    "sensitivity",
-]

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pandas as pd
 
+from biaslab import stats
 from biaslab.ground import tables
 from biaslab.measures import agreement
 from biaslab.measures.amplification import DEFINITIONS
-from biaslab.papers.paradox.analysis.amplification import amplification
-from biaslab.papers.paradox.analysis.groups import percents, with_limits
+from biaslab.papers.paradox.analysis.amplification import amplification, overall, told
+from biaslab.papers.paradox.analysis.groups import with_limits
 from biaslab.ratings import readers
-from biaslab.ratings.readers import LABELS, SOURCES, Rated
+from biaslab.ratings.readers import LABELS, SOURCES, UNNAMED, Rated
 
 LABEL_SETS = {"female/male/unsure": LABELS, "female/male": ("female", "male")}
 STATISTICS = {
@@ -28,9 +29,6 @@ STATISTICS = {
     "percent_agreement": agreement.percent_agreement,
 }
 NO_RATINGS = "the file holds shares, not ratings"
-# Beyond this many, pairs of raters say little and fill the page.
-MOST_PAIRED = 6
-CROWD = f"more than {MOST_PAIRED} raters: pairs are not compared"
 
 # -- rules -----------------------------------------------------------------------------------------------
 # Each takes votes (images, labels) and the images; it returns how much each image counts as female and male.
@@ -114,44 +112,15 @@ def rater_agreement(
 ) -> pd.DataFrame:
     """Return the agreement of all raters over all images, for both sets of labels, as ``ratings_agreement``."""
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    return tables.of(
-        _agreement_rows(rated, np.ones(len(rated.images), dtype=bool), draws), "ratings_agreement"
-    )
-
-
-def agreement_detail(
-    rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
-) -> pd.DataFrame:
-    """Return agreement by source, and Cohen's kappa of each pair of raters, as ``ratings_agreement_detail``."""
-    draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    rows = []
-    for source in SOURCES:
-        of_source = (rated.images["source"] == source).to_numpy()
-        rows += [[*row[:2], source, "all", *row[2:]] for row in _agreement_rows(rated, of_source, draws)]
-    paired = rated.raters if len(rated.raters) <= MOST_PAIRED else ()
-    if rated.n_raters > MOST_PAIRED:
-        missing = [np.nan, np.nan, np.nan, 0, rated.n_raters, CROWD]
-        rows += [["cohen_kappa", labels, "all", "all", *missing] for labels in LABEL_SETS]
-    for (a, b), (labels, used) in product(combinations(paired, 2), LABEL_SETS.items()):
-        columns = [rated.ratings[name].to_numpy(object) for name in (a, b)]
-        estimate = agreement.cohen_kappa(*columns, used, **draws)
-        rows.append(["cohen_kappa", labels, "all", f"{a} with {b}", *estimate])
-    return tables.of(rows, "ratings_agreement_detail")
-
-
-def _agreement_rows(rated: Rated, wanted: np.ndarray, draws: dict) -> list[list]:
-    if rated.ratings is None:
-        missing = [np.nan, np.nan, np.nan, 0, 0, NO_RATINGS]
-        return [[name, labels, *missing] for name in STATISTICS for labels in LABEL_SETS]
-    matrix = rated.ratings.to_numpy(object)[wanted]
     rows = []
     for (name, statistic), (labels, used) in product(STATISTICS.items(), LABEL_SETS.items()):
-        estimate = statistic(matrix, used, **draws)
-        if not rated.raters:  # The columns are not raters then, so only the whole file's number is known.
-            whole = wanted.all() and not rated.part
-            estimate = estimate._replace(n_raters=rated.n_raters if whole else np.nan)
+        estimate = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
+        if rated.ratings is not None:
+            estimate = statistic(rated.ratings.to_numpy(object), used, **draws)
+            if not rated.raters:  # The columns are not raters then, so only the whole file's number is known.
+                estimate = estimate._replace(n_raters=np.nan if rated.part else rated.n_raters)
         rows.append([name, labels, *estimate])
-    return rows
+    return tables.of(rows, "ratings_agreement")
 
 
 def sensitivity(
@@ -197,21 +166,8 @@ def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFr
     return frame.assign(n_images=frame["model"].map(n_images))
 
 
-def raters(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return what each rater saw, by source, with Wilson intervals, as ``ratings_raters``.
-
-    No rows for shares or where raters have no column each.
-    """
-    rows = []
-    for rater, source in product(rated.raters, SOURCES):
-        of_source = (rated.images["source"] == source).to_numpy()
-        count = rated.ratings.loc[of_source, rater].value_counts().reindex(list(LABELS), fill_value=0)
-        rows.append([rater, source, int(count.sum()), *count])
-    frame = pd.DataFrame(rows, columns=["rater", "source", "n_rated", *LABELS])
-    decided, unsure = (
-        ("percent_female", "ci_low", "ci_high"),
-        ("percent_unsure", "unsure_ci_low", "unsure_ci_high"),
-    )
-    female = percents(frame["female"], frame["female"] + frame["male"], confidence, decided)
-    unsure = percents(frame["unsure"], frame["n_rated"], confidence, unsure)
-    return tables.of(frame.assign(**female, **unsure), "ratings_raters")
+def by_definition(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of ``paradox_amplification`` over all prompts, with ``p_told`` adjusted over definitions (Holm)."""
+    rows = overall(rows)
+    rows = rows.assign(p_told=told(rows), model=rows["model"].replace(UNNAMED, ""))
+    return rows.assign(p_told=rows.groupby("model")["p_told"].transform(stats.adjust))

@@ -12,6 +12,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from biaslab.ground import tables
+from biaslab.papers.paradox.analysis.amplification import overall
 from biaslab.plots import forms, style
 from biaslab.ratings.readers import SOURCES
 
@@ -30,32 +32,6 @@ _OUTCOMES = forms.look(
         "unrated": ("unrated", style.BLACK),
     }
 )
-_DEFINITIONS = {
-    "published": "Published:\nsame lean only",
-    "no_exclusion": "No exclusion",
-    "directional": "Along the\ntraining lean",
-}
-_LABELS = {"female/male/unsure": "labels female/male/unsure", "female/male": "labels female/male"}
-_STATISTICS = {
-    "krippendorff_alpha": "Krippendorff's α",
-    "fleiss_kappa": "Fleiss' κ",
-    "cohen_kappa": "Cohen's κ",
-}
-_KINDS = forms.look(
-    {
-        "rule": ("rule", style.BLUE, "o"),
-        "extreme": ("undecided images of one gender", style.ORANGE, "D"),
-        "rater": ("one rater alone", style.GREEN, "^"),
-    }
-)
-_RULES = {
-    "ties_split": "ties split",
-    "unsure_set_aside": "unsure set aside",
-    "undecided_female": "undecided: all female",
-    "undecided_male": "undecided: all male",
-    "undecided_training_female": "undecided: training female,\ngenerated male",
-    "undecided_training_male": "undecided: training male,\ngenerated female",
-}
 # More names than this beside crosses would run into one another.
 _MOST_NAMED = 3
 
@@ -69,7 +45,7 @@ def percent_female(outcomes: pd.DataFrame) -> Figure:
     whom = zip(table["model"], table["occupation"], strict=True)
     rows = [_with_n(name, (n.get((model, name, source), 0) for source in SOURCES)) for model, name in whom]
     return forms.estimates(
-        table.assign(row=rows), "percent_female", row="row", hue="hue", look=_SOURCES, panel="panel", reference=50,
+        table.assign(row=rows), "percent_female", row="row", color="hue", look=_SOURCES, panel="panel", reference=50,
         label="Perceived as female among decided images (%)", xlim=(-2, 102),
     )  # fmt: skip
 
@@ -88,7 +64,7 @@ def outcomes(table: pd.DataFrame) -> Figure:
     counts = counts.assign(percent=100 * counts["count"] / of, row=rows).fillna({"percent": 0})
     return forms.stacked(
         counts, "percent", row="row", part="outcome", look=_OUTCOMES, label="Images (%)", counts="count",
-        panel="source", panel_names={source: f"{source.capitalize()} images" for source in SOURCES}, columns=2,
+        panel="source", names={source: f"{source.capitalize()} images" for source in SOURCES}, columns=2,
     )  # fmt: skip
 
 
@@ -100,14 +76,11 @@ def amplification(table: pd.DataFrame, occupations: pd.DataFrame) -> Figure:
     if table["amplification"].isna().all():
         why = "There are not both training and generated images that were decided"
         return style.nothing(f"{why}: there is no amplification.")
-    first = table.groupby("model")["prompt"].transform(lambda p: "mean" if "mean" in set(p) else p.iloc[0])
-    table = _panels(table[table["prompt"] == first])
-    table = table.sort_values("definition", key=lambda c: c.map(list(_DEFINITIONS).index), kind="stable")
+    table = _panels(overall(table))
+    names = tables.labels("paradox_amplification")["definition"]
     row = zip(table["definition"], table["n_occupations"], strict=True)
-    table = table.assign(row=[f"{_DEFINITIONS[definition]}\n(n = {n:.0f})" for definition, n in row])
-    figure = forms.estimates(
-        table, "amplification", row="row", panel="panel", label="Amplification (percentage points)", inch=0.9
-    )
+    table = table.assign(row=[f"{names[definition]}\n(n = {n:.0f})" for definition, n in row])
+    figure = forms.estimates(table, "amplification", row="row", panel="panel", label="Amplification (points)")
     for ax, model in zip(figure.axes, dict.fromkeys(table["model"]), strict=True):
         some = occupations[occupations["model"] == model]
         for k, definition in enumerate(table.loc[table["model"] == model, "definition"]):
@@ -131,57 +104,17 @@ def _draw_occupations(ax: Axes, occupations: pd.DataFrame, definition: str, y: f
         style.label_points(ax, values[left_out], heights[left_out], names, avoid=(values, heights))
 
 
-def agreement(table: pd.DataFrame, detail: pd.DataFrame) -> Figure:
-    """Draw the chance-corrected agreement of all raters, for each source, and of each two raters.
-
-    From ``ratings_agreement`` and ``ratings_agreement_detail``.
-    """
-    rows = pd.concat([table.assign(subset="all", raters="all"), detail], ignore_index=True)
-    rows = rows[rows["statistic"].isin(_STATISTICS) & rows["value"].notna()]
-    if rows.empty:
-        return style.nothing(f"Agreement cannot be computed: {table['reason'].iloc[0]}.")
-    who = rows["raters"].where(rows["raters"] != "all", rows["subset"] + " images")
-    rows = rows.assign(name=rows["statistic"].map(_STATISTICS) + ": " + who)
-    rows = rows.sort_values("statistic", key=lambda c: c.map(list(_STATISTICS).index), kind="stable")
-    n = rows.set_index(["name", "labels"])["n_items"]
-    named = [_with_n(name, (n.get((name, labels), 0) for labels in _LABELS)) for name in rows["name"]]
-    low = np.floor(10 * np.nanmin(rows[["value", "ci_low"]].to_numpy(float))) / 10
-    return forms.estimates(
-        rows.assign(row=named), "value", row="row", hue="labels", look=forms.Look(_LABELS), reference=None,
-        label="Agreement (0: as by chance, 1: perfect)", xlim=(min(low, 0.9), 1.01),
-    )  # fmt: skip
-
-
 def sensitivity(table: pd.DataFrame) -> Figure:
     """Draw amplification under every rule, extreme and rater (``ratings_sensitivity``): a row of panels a model."""
     if table["amplification"].isna().all():
         return style.nothing("There are no ratings of both sources to resolve in another way.")
-    table = _panels(table)
-    orders = {"model": table["model"].unique().tolist(), "definition": list(_DEFINITIONS)}
-    table = table.sort_values(list(orders), key=lambda c: c.map(orders[c.name].index), kind="stable")
-    titles = table["definition"].map(_DEFINITIONS)
-    names = {rule: _RULES.get(rule, plain(rule)) for rule in table["rule"]}
-    limits = table[["amplification", "ci_low", "ci_high"]].to_numpy(float)
+    labels = tables.labels("ratings_sensitivity")
+    rows = table.assign(rule=table["rule"].map(plain), model=table["model"].map(plain))
+    rows, panel = forms.by_model(rows, "definition", labels["definition"])
+    limits = rows[["amplification", "ci_low", "ci_high"]].to_numpy(float)
     return forms.estimates(
-        table.assign(panel=table["panel"].mask(table["panel"] != "", table["panel"] + "\n") + titles),
-        "amplification", row="rule", hue="kind", look=_KINDS, panel="panel", row_names=names,
-        label="Amplification (points)", xlim=(np.nanmin(limits) - 1, np.nanmax(limits) + 1), columns=len(_DEFINITIONS),
-    )  # fmt: skip
-
-
-def raters(table: pd.DataFrame) -> Figure:
-    """Draw each rater's share female among those rated female or male, and share unsure (``ratings_raters``)."""
-    if table.empty:
-        return style.nothing("The file has no column for each rater.")
-    n = table.set_index(["rater", "source"])["n_rated"]
-    rows = [_with_n(rater, (n[rater, source] for source in SOURCES)) for rater in table["rater"]]
-    table = table.assign(row=rows, hue=table["source"] + " images")
-    female = table.assign(panel="Female of those rated female or male", share=table["percent_female"])
-    limits = {"ci_low": table["unsure_ci_low"], "ci_high": table["unsure_ci_high"]}
-    unsure = table.assign(panel="Unsure of all rated", share=table["percent_unsure"], **limits)
-    return forms.estimates(
-        pd.concat([female, unsure]), "share", row="row", hue="hue", look=_SOURCES, panel="panel", label="Share (%)",
-        columns=2, reference=None,
+        rows, "amplification", row="rule", color="kind", panel=panel, names={**labels["rule"], **labels["kind"]},
+        label="Amplification (points)", xlim=(np.nanmin(limits) - 1, np.nanmax(limits) + 1), columns=3,
     )  # fmt: skip
 
 

@@ -3,17 +3,8 @@
 All of it is computed from the papers' tables.
 """
 
-from biaslab.papers.synthesis import figures, findings
-from biaslab.papers.synthesis.curve import choice_effect, exclusion_by_measure, specification_curve
-from biaslab.papers.synthesis.models import model_differences, models, units
-
-__all__ = [
-    "choice_effect",
-    "exclusion_by_measure",
-    "figures",
-    "findings",
-    "model_differences",
-    "models",
-    "specification_curve",
-    "units",
-]
+# ruff: noqa: F401
+from biaslab.papers.synthesis import figures
+from biaslab.papers.synthesis.curve import exclusion_by_measure, extremes, specification_curve
+from biaslab.papers.synthesis.models import by_pair, model_differences, models, units
+from biaslab.papers.synthesis.words import answers

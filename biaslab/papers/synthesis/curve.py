@@ -13,7 +13,6 @@ from scipy.stats import t
 
 from biaslab import measures, stats
 from biaslab.ground import tables
-from biaslab.ground.errors import ParameterError
 from biaslab.papers.paradox.analysis.groups import Group, groups, wilson_percent
 
 # On occupations that lean the same way both measures agree by construction, so that pair stands once.
@@ -25,37 +24,27 @@ RULES = (
     ("none", "directional"),
 )
 CORRECTIONS = ("none", "floor", "judge", "floor_and_judge")
-CHOICES = ("exclusion", "measure", "correction", "prompt", "model", "approach")
 # Paradox, A.4: 98 % of the judge's answers agree with the majority of raters; by gender it is not printed.
 JUDGE_ACCURACY = 0.98
 
 
-def specification_curve(
-    shares: pd.DataFrame, *, confidence: float = 0.95, judge_accuracy: float = JUDGE_ACCURACY
-) -> pd.DataFrame:
+def specification_curve(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return amplification with its interval under every combination of choices, as ``synthesis_specification_curve``.
 
     Of ``paradox_percent_female``. Intervals (level ``confidence``, 0–1) are Student's t over occupations with all that
     is measured on them; the mean of prompts, each over the occupations that count there, is linearised. Nothing is
-    drawn, so the same shares give the same limits in every run. ``judge_accuracy`` is sensitivity and specificity of
-    the gender judge, above 0.5 and at most 1: they stretch every distance from 50 by ``1 / (2 * judge_accuracy - 1)``,
-    up to 50.
-
-    Raises:
-        ParameterError: The accuracy is out of its range.
+    drawn, so the same shares give the same limits in every run.
     """
-    if not 0.5 < judge_accuracy <= 1:
-        raise ParameterError(f"judge_accuracy is {judge_accuracy!r}; it must be above 0.5 and at most 1.")
-    rows = [row for group in groups(shares) for row in _specifications(group, judge_accuracy, confidence)]
+    rows = [row for group in groups(shares) for row in _specifications(group, confidence)]
     curve = tables.of(rows, "synthesis_specification_curve")
     return curve.sort_values("estimate", kind="stable", ignore_index=True)
 
 
-def _specifications(group: Group, judge_accuracy: float, confidence: float) -> Iterator[list]:
+def _specifications(group: Group, confidence: float) -> Iterator[list]:
     for exclusion, measure in RULES:
         keep = _kept(group, exclusion, confidence)
         for correction in CORRECTIONS:
-            values = _values(group, measure, correction, judge_accuracy)
+            values = _values(group, measure, correction)
             kept = keep & ~np.isnan(values)
             head = [group.model, group.approach]
             for prompt, *found in _estimates(group.names, values, kept, confidence):
@@ -73,14 +62,14 @@ def _kept(group: Group, exclusion: str, confidence: float) -> np.ndarray:
     return np.ones(training.shape, dtype=bool)
 
 
-def _values(group: Group, measure: str, correction: str, judge_accuracy: float) -> np.ndarray:
+def _values(group: Group, measure: str, correction: str) -> np.ndarray:
     """Return each occupation's amplification, (occupations, prompts).
 
-    Equal sensitivity and specificity stretch every distance from 50 by the same factor (Rogan and Gladen 1978); a
-    share cannot pass 0 or 100, so no stretched distance passes 50.
+    Sensitivity and specificity that are both the judge's accuracy stretch every distance from 50 by the same factor
+    (Rogan and Gladen 1978); a share cannot pass 0 or 100, so no stretched distance passes 50.
     """
     floor = correction in ("floor", "floor_and_judge")
-    stretch = 1 / (2 * judge_accuracy - 1) if correction in ("judge", "floor_and_judge") else 1.0
+    stretch = 1 / (2 * JUDGE_ACCURACY - 1) if correction in ("judge", "floor_and_judge") else 1.0
     training = np.minimum(stretch * _distance(group.training, group.training_n, floor), 50)
     if measure == "directional":
         toward = measures.lean(group.training)
@@ -116,43 +105,43 @@ def _estimates(
         yield [name, mean, mean - half, mean + half, n]
 
 
-def choice_effect(curve: pd.DataFrame) -> pd.DataFrame:
-    """Return what each choice's options do to the result over all others: ``synthesis_choice_effect``.
-
-    Same-lean specifications stand for both measures, which agree there but for the floor correction, so that every
-    exclusion rule meets every measure. Single prompts and their mean are not mixed: the mean is an option of
-    ``prompt`` only, and every other choice is summarised over single prompts.
-    """
-    curve = _balanced(curve)
-    curve = curve.assign(above=100.0 * (curve["ci_low"] > 0), below=100.0 * (curve["ci_high"] < 0))
-    measured = {"estimate": "mean", "lowest": "min", "highest": "max", "n_specifications": "size"}
-    told = {name: ("estimate", how) for name, how in measured.items()}
-    told |= {"percent_positive": ("above", "mean"), "percent_negative": ("below", "mean")}
-    frames = []
-    for choice in CHOICES:
-        some = curve if choice == "prompt" else _single(curve)
-        if some[choice].nunique() > 1:
-            effects = some.groupby(choice).agg(**told)
-            spread = effects["estimate"].max() - effects["estimate"].min()
-            frames.append(effects.rename_axis("option").reset_index().assign(choice=choice, range=spread))
-    keys = ["range", "choice", "estimate"]
-    effects = tables.joined(frames, "synthesis_choice_effect")
-    return effects.sort_values(keys, ascending=[False, True, False], ignore_index=True)
-
-
 def _single(curve: pd.DataFrame) -> pd.DataFrame:
     """Return the specifications of single prompts; all where there is but their mean."""
     single = curve[curve["prompt"] != "mean"]
     return single if len(single) else curve
 
 
-def _balanced(curve: pd.DataFrame) -> pd.DataFrame:
-    same = curve[curve["exclusion"] == "same_lean"].assign(measure="directional")
-    return pd.concat([curve, same], ignore_index=True)
-
-
 def exclusion_by_measure(curve: pd.DataFrame) -> pd.DataFrame:
-    """Return mean amplification by exclusion rule and measure: ``synthesis_exclusion_by_measure``."""
-    grouped = _single(_balanced(curve)).groupby(["exclusion", "measure"])["estimate"]
-    found = grouped.agg(estimate="mean", n_specifications="size").reset_index()
-    return tables.of(found, "synthesis_exclusion_by_measure")
+    """Return mean amplification by exclusion rule and measure: ``synthesis_exclusion_by_measure``.
+
+    Same-lean specifications stand for both measures, which agree there but for the floor correction. Single prompts
+    and their mean are not mixed.
+    """
+    same = curve[curve["exclusion"] == "same_lean"].assign(measure="directional")
+    grouped = _single(pd.concat([curve, same])).groupby(["exclusion", "measure"])["estimate"]
+    grid = grouped.agg(estimate="mean", n_specifications="size").reset_index()
+    means = grid.pivot(index="measure", columns="exclusion", values="estimate")
+    moved = grid["measure"].map(means["same_lean"] - means["none"])
+    return tables.of(grid.assign(moved=moved), "synthesis_exclusion_by_measure")
+
+
+def extremes(curve: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with the smallest and the largest estimate, with what the whole curve counts.
+
+    ``n_all``, ``lowest`` and ``highest`` (points) are of all; ``n_along`` and ``above_along`` count those along the
+    training lean that drop no flips, and of them those whose interval lies above 0; ``n_other`` and ``above_other`` the
+    rest. ``whose`` is the model.
+    """
+    along = (curve["measure"] == "directional") & (curve["exclusion"] != "same_lean")
+    above, value = curve["ci_low"] > 0, curve["estimate"]
+    ends = curve.loc[[value.idxmin(), value.idxmax()]].rename(columns={"model": "whose"})
+    return ends.assign(
+        extreme=["Smallest", "Largest"],
+        n_all=len(curve),
+        lowest=value.min(),
+        highest=value.max(),
+        n_along=along.sum(),
+        above_along=(above & along).sum(),
+        n_other=(~along).sum(),
+        above_other=(above & ~along).sum(),
+    )

@@ -16,6 +16,7 @@ import pandas as pd
 from biaslab import stats
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError
+from biaslab.ground.wording import count, none_could
 from biaslab.measures import plugins, stereotype_score_from_percent
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 
@@ -298,3 +299,33 @@ def model_differences(
     found = tables.of(rows, "synthesis_model_differences")
     holm = found.groupby(["measure", "kind"], sort=False)["p"].transform(lambda p: stats.adjust(p.to_numpy()))
     return found.assign(p_holm=holm)
+
+
+def by_pair(differences: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return rows of ``synthesis_model_differences`` as an answer about each pair of models counts them.
+
+    ``model`` names the pair, ``p_pair`` is p_holm adjusted over the pair's measures (Holm), ``clear`` the difference
+    where that is below 1 - ``confidence``; ``open`` says what is said where none is, ``untold`` what cannot be told.
+    """
+    alpha, rows = stats.significance(confidence), differences
+    rows = rows.assign(model=rows["model_a"] + " and " + rows["model_b"])
+    rows["p_pair"] = rows.groupby("model")["p_holm"].transform(stats.adjust)
+    rows["clear"] = rows["difference"].where(rows["p_pair"] < alpha)
+    # The least p after the adjustment over a measure's pairs, were all of them at their least.
+    least = rows["smallest_possible_p"].where(rows["p"].notna())
+    least = least.groupby([rows["measure"], rows["kind"]]).transform(stats.adjust)
+    for _, pair in rows.groupby("model", sort=False):
+        tested, lacking = pair[pair["p"].notna()], pair[pair["p"].isna()]
+        untold = [
+            f"Cannot be told: {'; '.join(some['measure'])} ({reason})."
+            for reason, some in lacking.groupby("reason", sort=False)
+        ]
+        possible = stats.adjust(least[tested.index])
+        words = f"No difference is shown in {count(len(tested), 'measure', 'measures')}."
+        if tested.empty:
+            words = "Cannot be told: too few units in every measure."
+        elif not (possible < alpha).any():
+            words = "Cannot be told: no outcome could be significant."
+            untold.insert(0, none_could(f"{tested['n'].max():.0f} units", possible.min(), alpha) + ".")
+        rows.loc[pair.index, ["open", "untold"]] = words, " ".join(untold)
+    return rows

@@ -8,7 +8,6 @@ without), ``printed`` rows of ``paradox_printed_amplification``; ``seed`` and ``
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -32,12 +31,11 @@ from biaslab.papers.paradox.analysis.groups import (
     with_limits,
 )
 from biaslab.papers.paradox.printed import MODEL
-from biaslab.stats.checks import mean_where
 
 OTHER_OCCUPATIONS = "No plain t-test: each prompt counts other occupations; the interval takes account of it."
 _NOBODY = "None of its images was judged."
 NO_SHARES = "No per-occupation shares are given, so there is no interval."
-# Shuffles and resamples of pairs of approaches: means and standard errors are then good to a few percent.
+# Resamples of pairs of approaches: standard errors are then good to a few percent.
 _MOST_REPLICATES = 2000
 # With what each approach is compared, besides the naive one.
 _REFERENCES = {
@@ -46,6 +44,7 @@ _REFERENCES = {
     "paraphrased_no_indicators": ("caption_prompts_no_indicators",),
 }
 # The model of each of the arXiv version's tables.
+_SPREAD_KEYS = ["model", "approach", "occupation"]
 _SPREADS = {"paradox_arxiv_table_5": "SD 1.4", "paradox_arxiv_table_6": "SD 1.5"}
 
 
@@ -67,14 +66,17 @@ def amplification(
 
     ``amplification`` is free of what image noise adds to a measure that folds at 50 or chooses its occupations by their
     images; interval, ``t`` and ``p`` are its own (bootstrap of occupations, then images). ``amplification_plain`` is
-    the measure of the shares as they are, as the paper defines it. Of approaches that have no shares, the ``printed``
-    averages follow, with a reason. What the paper prints is resampled by the same draws in every run.
+    the measure of the shares as they are, as the paper defines it; beside it stands what Table 3 prints. Of approaches
+    that have no shares, the printed averages follow, with a reason. Printed shares are resampled by the same draws in
+    every run.
     """
     bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows = [row for group in groups(shares, pairs) for row in _amplification_rows(group, bootstrap)]
     computed = tables.of(rows, "paradox_amplification")
     if printed is not None:
         computed = pd.concat([computed, _only_printed(printed, computed)], ignore_index=True)
+        papers = printed.rename(columns={"amplification_plain": "printed"}).assign(definition="published")
+        computed = computed.merge(papers, "left", ["model", "approach", "definition", "prompt"])
     return tables.of(computed, "paradox_amplification")
 
 
@@ -112,66 +114,32 @@ def _only_printed(printed: pd.DataFrame, computed: pd.DataFrame) -> pd.DataFrame
     return rows.assign(definition="published", amplification=rows["amplification_plain"], reason=reasons)
 
 
-def printed_comparison(amplification: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
-    """Return averages computed as the paper defines them, beside Table 3's: ``paradox_printed_comparison``."""
-    computed = amplification[amplification["definition"] == "published"].dropna(subset=["n_occupations"])
-    printed = printed.rename(columns={"amplification_plain": "printed"})
-    both = computed.drop(columns="amplification").merge(printed, on=["model", "approach", "prompt"])
-    both["difference"] = both["amplification_plain"] - both["printed"]
-    return tables.of(both, "paradox_printed_comparison")
+def overall(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that stand for all prompts of a model and approach: of their mean, or of the only one."""
+    prompts = rows.groupby(["model", "approach"])["prompt"].transform("nunique")
+    return rows[(rows["prompt"] == "mean") | (prompts == 1)]
 
 
-def shuffled(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: float) -> pd.DataFrame:
-    """Return what definitions give when generated shares are shuffled among the occupations: ``paradox_shuffled``.
+def told(rows: pd.DataFrame) -> pd.Series:
+    """Return p (0–1) of rows of ``paradox_amplification``: 1 where more is taken off for image noise than is left."""
+    names = ["amplification_plain", "amplification", "ci_low", "ci_high"]
+    return rows["p"].mask(stats.rivals(*(rows[name] for name in names)).larger, 1.0)
 
-    Both are of the shares as they are: shuffling leaves the noise of their images in. A definition that gives the same
-    for shuffled shares does not ask whose share is where: it tells that generated shares are more extreme than training
-    shares, not that an occupation's own lean grew. At most 2,000 shuffles; ``confidence`` is the part of them between
-    the limits, and ``p`` is below 1 - ``confidence`` where what is observed lies beyond (Phipson & Smyth 2010). Ours;
-    the paper has no such test.
+
+def baseline(amplification: pd.DataFrame) -> pd.DataFrame:
+    """Return what the naive approach gives by the published rule and along the lean, of models that have both.
+
+    Rows of ``paradox_amplification`` over all prompts, with ``rule`` and ``rule_plain`` (points by the published rule,
+    without and with image noise) and ``p_both``, the smaller p of the two definitions (Holm).
     """
-    rows = []
-    for group in groups(shares):
-        given = published.draws(group.model, seed=seed, replicates=replicates)
-        many, rng = min(given["replicates"], _MOST_REPLICATES), np.random.default_rng(given["seed"])
-        order = rng.permuted(np.tile(np.arange(len(group.occupations)), (many, 1)), axis=1)
-        training = np.broadcast_to(group.training, (many, *group.training.shape))
-        for definition in measures.DEFINITIONS:
-            observed = expected(group, group.training, group.generated, definition)
-            drawn = expected(group, training, group.generated[order], definition)
-            mean, _ = mean_where(drawn, np.isfinite(drawn), axis=0)
-            low, high, p = _among(observed, drawn, confidence)
-            for j, prompt in enumerate(group.names):
-                head = [group.model, group.approach, definition, prompt]
-                n = len(kept_values(group, definition, prompt))
-                rows.append([*head, observed[j], mean[j], low[j], high[j], p[j], n, many])
-    return tables.of(rows, "paradox_shuffled")
-
-
-def _among(observed: np.ndarray, drawn: np.ndarray, confidence: float) -> tuple[np.ndarray, ...]:
-    """Return the limits of ``drawn`` (draws, values) and the two-sided p of ``observed`` (values) among them."""
-    near = 1e-9  # What differs by rounding alone is a tie.
-    n = np.isfinite(drawn).sum(axis=0)
-    hits = np.minimum((drawn >= observed - near).sum(axis=0), (drawn <= observed + near).sum(axis=0))
-    p = np.where((n > 0) & np.isfinite(observed), np.minimum(1, 2 * (hits + 1) / (n + 1)), np.nan)
-    # The draw that is the first within: with fewer beyond it p is below 1 - confidence.
-    beyond = np.maximum(np.ceil((1 - confidence) / 2 * (n + 1) - 1 - near).astype(int), 1)
-    ordered, columns = np.sort(drawn, axis=0), np.arange(drawn.shape[1])
-    some = np.maximum(n, 1)
-    low, high = ordered[np.minimum(beyond, some) - 1, columns], ordered[np.maximum(some - beyond, 0), columns]
-    return low, high, p
-
-
-def exclusions(shares: pd.DataFrame) -> pd.DataFrame:
-    """Return how many occupations the published rule leaves out, and which: ``paradox_exclusions`` (section 3.3)."""
-    frames = [
-        measures.exclusion_counts(group.occupations, group.generated[:, j], group.training[:, j]).assign(
-            model=group.model, approach=group.approach, prompt=prompt, n_occupations=len(group.occupations)
-        )
-        for group in groups(shares)
-        for j, prompt in enumerate(group.prompts)
-    ]
-    return tables.joined(frames, "paradox_exclusions")
+    rows = amplification[(amplification["approach"] == "naive") & amplification["n_occupations"].notna()]
+    rows = overall(rows[rows["definition"].isin(["published", "directional"])]).dropna(subset="amplification")
+    rows = rows[rows.groupby("model")["definition"].transform("nunique") == 2]
+    rule = rows[rows["definition"] == "published"].set_index("model")
+    given = {"rule": "amplification", "rule_plain": "amplification_plain"}
+    rows = rows.assign(p_both=told(rows), **{name: rows["model"].map(rule[of]) for name, of in given.items()})
+    least = rows.groupby("model")["p_both"].transform(lambda p: pd.Series(stats.adjust(p)).min())
+    return rows.assign(p_both=least)
 
 
 def occupation_amplification(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -230,71 +198,7 @@ def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
     return mean.assign(prompt="mean", excluded=excluded, **limits)
 
 
-def bias_amp(
-    shares: pd.DataFrame, pairs: pd.DataFrame | None = None, *, seed: int, replicates: int, confidence: float
-) -> pd.DataFrame:
-    """Return BiasAmp of Wang and Russakovsky (2021, section 4) in both directions, by prompt: ``paradox_bias_amp``.
-
-    Counts are rebuilt from shares and n; like amplification, the value is free of what image noise adds, and
-    ``bias_amp_plain`` is that of the shares as they are. Captions as prompts have rows where it is known which images
-    belong together. In direction ``A->T`` the value also depends on how many images an auditor made per occupation,
-    which is a choice and not a property of the model.
-    """
-    bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    rows = []
-    complete = [group.complete() for group in groups(shares, pairs)]
-    for group in (g for g in complete if g.occupations and g.drawing is not None):
-
-        def statistic(shares: np.ndarray, n: np.ndarray, group=group) -> np.ndarray:
-            counts = []
-            for percent, size in zip(group.split(shares), group.split(n / 100), strict=True):
-                female = percent * size / 100
-                # (..., prompts, occupations, genders)
-                counts.append(np.stack([female, size - female], axis=-1).swapaxes(-3, -2))
-            values = [100 * measures.bias_amp(*counts, d).value for d in measures.DIRECTIONS]
-            return np.stack(values, axis=-1).reshape(*shares.shape[:-2], -1)
-
-        boot = stats.hierarchical_bootstrap(
-            *group.counts(),
-            statistic,
-            with_n=True,
-            drawing=group.drawing,
-            **published.draws(group.model, **bootstrap),
-        )
-        enough = len(group.occupations) >= stats.fewest_units(1 - confidence) and not group.too_few("mean")
-        known = np.isfinite(boot.ci_low) & enough
-        estimate = np.where(known, boot.estimate, boot.value)
-        # Within what BiasAmp can be.
-        limits = (np.where(known, np.clip(end, -100, 100), np.nan) for end in (boot.ci_low, boot.ci_high))
-        cells = itertools.product(group.prompts, measures.DIRECTIONS)
-        values = zip(*map(np.ravel, (estimate, *limits, boot.value)), strict=True)
-        for (prompt, direction), (*found, plain) in zip(cells, values, strict=True):
-            head = [group.model, group.approach, direction, prompt]
-            rows.append([*head, *found, len(group.occupations), plain])
-    return tables.of(rows, "paradox_bias_amp")
-
-
 # -- between approaches (sections 5 and 6) -----------------------------------------------------------------------
-
-
-def reduction(amplification: pd.DataFrame) -> pd.DataFrame:
-    """Return each approach's change from the naive one, published definition: ``paradox_reduction`` (Table 3).
-
-    Both values are on one scale: without image noise where both approaches have intervals, else the plain measure,
-    which is ``printed`` of approaches without shares.
-    """
-    some = amplification[amplification["definition"] == "published"]
-    naive = some[(some["approach"] == "naive") & (some["prompt"] == "mean")]
-    others = some[(some["approach"] != "naive") & some["prompt"].isin(["mean", "captions"])]
-    both = others.merge(naive, on="model", suffixes=("", "_naive"))
-    both = both.sort_values("model", key=lambda c: c.map(list(some["model"].unique()).index), kind="stable")
-    corrected = both["ci_low"].notna() & both["ci_low_naive"].notna()
-    plain = both["amplification_plain"], both["amplification_plain_naive"]
-    value = both["amplification"].where(corrected, plain[0])
-    base = both["amplification_naive"].where(corrected, plain[1])
-    given = {"naive": base, "change": value - base, "change_percent": 100 * (value - base) / base}
-    scale = np.select([corrected, both["n_occupations"].isna()], ["corrected", "printed"], "plain")
-    return tables.of(both.assign(amplification=value, scale=scale, **given), "paradox_reduction")
 
 
 def approach_change(
@@ -419,7 +323,8 @@ def t_tests(amplification: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     rows["printed_rejected"] = rows["printed_rejected"].where(rows["model"] == MODEL, "")
     rejected = (rows["p"] < stats.significance(confidence)).map({True: "yes", False: "no"})
     rows["rejected"] = rejected.where(rows["p"].notna(), "")
-    rows["p_holm"] = rows.groupby(["model", "approach"])["p"].transform(stats.adjust)
+    over_prompts = rows.assign(p_told=told(rows)).groupby(["model", "approach"])
+    rows["p_holm"], rows["p_told"] = (over_prompts[p].transform(stats.adjust) for p in ("p", "p_told"))
     return tables.of(rows, "paradox_t_tests")
 
 
@@ -429,12 +334,12 @@ def t_tests(amplification: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how much shares move between prompts, and whether noise explains it: ``paradox_prompt_variation`` (8).
 
-    ``sd_prompts`` is the population standard deviation over prompts; ``sd_noise`` is what binomial noise alone would
-    give (root mean square) around the pooled share; the chi-square test of equal shares is adjusted over the
-    occupations of a model (Holm); whether a lean flips is told by Wilson intervals, and tested (``p_lean``) by exact
-    binomial tests: a prompt below one half and another above, adjusted for the prompts among which both are looked for
-    (Bonferroni) and over the occupations (Holm). Approaches that share their generated images with the naive one have
-    no rows of their own.
+    ``sd_prompts`` is the population standard deviation over prompts, ``printed`` what the arXiv version has of it;
+    ``sd_noise`` is what binomial noise alone would give (root mean square) around the pooled share; the chi-square test
+    of equal shares is adjusted over the occupations of a model (Holm); whether a lean flips is told by Wilson limits,
+    and tested (``p_lean``) by exact binomial tests: a prompt below one half and another above, adjusted for the prompts
+    among which both are looked for (Bonferroni) and over the occupations (Holm). Approaches that share their generated
+    images with the naive one have no rows of their own.
 
     Raises:
         MissingInputError: No model was asked with two prompts.
@@ -445,7 +350,11 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
     asked = shares[shares["source"] == "generated"].groupby(["model", "approach"])["prompt"].nunique()
     if not (asked > 1).any():
         raise MissingInputError("The source has no model with shares for two prompts or more to compare.")
-    return tables.joined([_variation(g, confidence) for g in own], "paradox_prompt_variation")
+    printed = [published.load(name).assign(model=model, approach="naive") for name, model in _SPREADS.items()]
+    printed = pd.concat(printed).rename(columns={"sd_prompts": "printed"})
+    whole = pd.concat([_variation(g, confidence) for g in own] or [pd.DataFrame(columns=_SPREAD_KEYS)])
+    whole = whole.merge(printed, "left", _SPREAD_KEYS, validate="one_to_one")
+    return tables.of(whole, "paradox_prompt_variation")
 
 
 def _variation(group: Group, confidence: float) -> pd.DataFrame:
@@ -502,13 +411,3 @@ def _equal_shares(percent: np.ndarray, n: np.ndarray) -> stats.ChiSquare:
     known = ~np.isnan(percent) & (n > 0)
     female = np.round(percent[known] * n[known] / 100)
     return stats.chi_square(np.stack([female, n[known] - female]))
-
-
-def printed_spread(variation: pd.DataFrame) -> pd.DataFrame:
-    """Return spreads over prompts beside those that the arXiv version prints: ``paradox_printed_spread``."""
-    printed = [published.load(name).assign(model=model) for name, model in _SPREADS.items()]
-    printed = pd.concat(printed).rename(columns={"sd_prompts": "printed"})
-    both = variation[variation["approach"] == "naive"]
-    both = both.merge(printed, on=["model", "occupation"], validate="one_to_one")
-    both["difference"] = both["sd_prompts"] - both["printed"]
-    return tables.of(both, "paradox_printed_spread")

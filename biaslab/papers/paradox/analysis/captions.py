@@ -42,12 +42,14 @@ def outcomes(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def gate_rates(outcomes: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the share of images that passed the gate, one clear face, per source, approach and prompt.
 
-    Columns model, source, approach, prompt, n, n_images, percent and its Wilson limits ci_low, ci_high.
+    Columns as of ``paradox_outcomes`` (``percent`` with its Wilson limits), and ``judged``, the share judged in the end
+    (%).
     """
     keys = ["model", "source", "approach", "prompt", "n_images"]
     passed = outcomes[outcomes["outcome"].isin(PASSED)]
     rows = passed.groupby(keys, sort=False, as_index=False)["n"].sum()
-    return rows.assign(**percents(rows["n"], rows["n_images"], confidence))
+    judged = passed[passed["outcome"] == "judged"][[*keys, "percent"]].rename(columns={"percent": "judged"})
+    return rows.assign(**percents(rows["n"], rows["n_images"], confidence)).merge(judged, "left", keys)
 
 
 def _nothing(n: pd.Series) -> np.ndarray:
@@ -80,29 +82,6 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         reason=_nothing(np.minimum(rows["n"], judged)),
     )
     return tables.of(rows, "paradox_image_survival")
-
-
-def amplification_bounds(survival: pd.DataFrame, shares: pd.DataFrame) -> pd.DataFrame:
-    """Return the least and greatest amplification that missing images leave open: ``paradox_amplification_bounds``.
-
-    Of ``paradox_image_survival``, and ``paradox_percent_female`` of models whose training images were fetched.
-    """
-    generated = shares[shares["source"] == "generated"]
-    rows = []
-    for (model, approach, prompt), of in generated.groupby(["model", "approach", "prompt"], sort=False):
-        training = survival[survival["approach"] == approach]
-        training = training[training["prompt"].isin([prompt, "captions"])]
-        of = of[["occupation", "percent_female"]].rename(columns={"percent_female": "generated"})
-        both = of.merge(training, on="occupation")
-        sides = both[["generated", "percent_female", "percent_least", "percent_most"]]
-        g, t, *limits = sides.to_numpy(float).T
-        n = int((~np.isnan(g) & ~np.isnan(limits[0])).sum())
-        for definition in measures.DEFINITIONS if len(both) else ():
-            value = float(measures.expected_amplification(g, t, definition).amplification)
-            values = value, *map(float, measures.expected_amplification_bounds(g, *limits, definition))
-            reason = "" if np.isfinite(values).all() else NOTHING
-            rows.append([model, approach, definition, prompt, *values, n, reason])
-    return tables.of(rows, "paradox_amplification_bounds")
 
 
 # -- section 5.1: gender indicators ------------------------------------------------------------------------------
