@@ -11,7 +11,7 @@ from biaslab import published
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError, MissingInputError
 from biaslab.papers import paradox
-from biaslab.papers.paradox.analysis.groups import expected, groups
+from biaslab.papers.paradox.analysis.groups import LEAST_IMAGES, expected, groups
 
 DRAWS = {"seed": 1, "replicates": 400, "confidence": 0.95}
 COLUMNS = ["occupation", "source", "prompt", "percent_female", "n"]
@@ -54,11 +54,12 @@ def test_the_published_row_comes_out_and_the_alternative_beside_it(amplified):
         row = table.loc[("SD 1.4", "directional", prompt)]
         assert row["amplification_plain"] == pytest.approx(value, abs=0.006)
         assert (row["n_occupations"], row["n_excluded"]) == (62, 0)
-    comparison = paradox.printed_comparison(amplified, paradox.printed.printed_amplification())
-    assert len(comparison) == 10 and comparison["difference"].abs().max() < 0.02
+    beside = table.xs("published", level="definition")
+    assert len(beside) == 10 and (beside["amplification_plain"] - beside["printed"]).abs().max() < 0.02
+    assert table.drop(index="published", level="definition")["printed"].isna().all()
 
 
-def test_counts_and_tests_by_a_plain_loop(shares, amplified):
+def test_counts_and_tests_by_a_plain_loop(amplified):
     printed = published.load("paradox_table_6")
     wide = printed.assign(cell=printed["source"] + printed["prompt"]).pivot(
         index="occupation", columns="cell", values="percent_female"
@@ -75,8 +76,6 @@ def test_counts_and_tests_by_a_plain_loop(shares, amplified):
     plain = got["t_plain"], got["p_plain"]
     assert plain == (pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
     assert got["ci_low"] < got["amplification"] < got["ci_high"]
-    reasons = paradox.exclusions(shares).query("model == 'SD 1.4' and prompt == '4'")
-    assert reasons["n"].sum() == 62 - len(kept)
 
 
 def test_printed_averages_have_no_interval_but_a_reason(amplified):
@@ -90,11 +89,18 @@ def test_printed_averages_have_no_interval_but_a_reason(amplified):
     assert odd["amplification"].tolist() == [4.35]
 
 
-def test_the_prompt_column_of_the_arxiv_version_comes_out(variation):
-    ours = variation.query("model == 'SD 1.4'").set_index("occupation")["sd_prompts"]
-    theirs = published.load("paradox_arxiv_table_5").set_index("occupation")["sd_prompts"]
-    # Printed to 0.1 from shares before rounding.
-    assert (ours - theirs).abs().max() < 0.11
+def test_the_printed_spread_stands_beside_the_computed_one(variation):
+    assert variation.groupby("model").size().to_dict() == {"SD 1.4": 62, "SD 1.5": 62}
+    # By hand: the shares of the accountant in Table 6, and the population standard deviation of the four.
+    shares = published.load("paradox_table_6").query("occupation == 'accountant' and source == 'generated'")
+    one = variation.query("model == 'SD 1.4' and occupation == 'accountant'").iloc[0]
+    four = shares["percent_female"].tolist()
+    mean = sum(four) / 4
+    assert one["sd_prompts"] == pytest.approx((sum((v - mean) ** 2 for v in four) / 4) ** 0.5, abs=1e-9)
+    assert one["printed"] == 15.1
+    # Shares and spreads are both printed to 0.1, so each moves the spread by 0.05 at most; divisor 3 does not fit.
+    assert (variation["sd_prompts"] - variation["printed"]).abs().max() <= 0.1
+    assert (variation["sd_prompts"] * np.sqrt(4 / 3) - variation["printed"]).abs().max() > 2
 
 
 def test_equal_shares_against_scipy(variation):
@@ -131,13 +137,8 @@ def test_a_users_shares_by_hand():
     assert table["amplification_plain"].to_dict() == plain
     assert table["n_occupations"].to_dict() == {"published": 1, "no_exclusion": 3, "directional": 2}
     assert table["n_excluded"].to_dict() == {"published": 3, "no_exclusion": 1, "directional": 2}
-    reasons = paradox.exclusions(shares).set_index("reason")
-    assert reasons["occupations"].to_dict() == {
-        "missing": "d",
-        "training_at_50": "c",
-        "generated_at_50": "",
-        "opposite_lean": "b",
-    }
+    out = paradox.occupation_amplification(shares, confidence=0.95).set_index("occupation")["excluded"]
+    assert out.to_dict() == {"a": "", "b": "opposite_lean", "c": "training_at_50", "d": "missing"}
 
 
 def test_the_signed_changes_interval_is_newcombes():
@@ -161,24 +162,6 @@ def test_the_signed_changes_interval_is_newcombes():
     low, high = confint_proportions_2indep(90, 100, 140, 200, method="newcomb")
     row = table.loc["female lean"]
     assert (row["ci_low"], row["ci_high"]) == (pytest.approx(100 * low), pytest.approx(100 * high))
-
-
-def test_bias_amp_by_hand():
-    shares = shares_of(
-        [
-            ("a", "training", "captions", 20, 100),
-            ("a", "generated", "captions", 10, 100),
-            ("b", "training", "captions", 60, 100),
-            ("b", "generated", "captions", 75, 100),
-        ],
-    )
-    got = paradox.bias_amp(shares, **DRAWS).set_index("direction")["bias_amp_plain"]
-    # T->A: overall 40 % female; a (20) is associated with male, b (60) with female. P(female|a) -.10 and
-    # P(male|a) +.10, P(female|b) +.15, P(male|b) -.15: signed along associations (.10 + .10 + .15 + .15) / 4.
-    assert got["T->A"] == pytest.approx(12.5)
-    # A->T: P(a|female) 20/80 -> 10/85, P(a|male) 80/120 -> 90/115; each moves along the association, twice.
-    female, male = 20 / 80 - 10 / 85, 90 / 115 - 80 / 120
-    assert got["A->T"] == pytest.approx(100 * (2 * female + 2 * male) / 4)
 
 
 def test_too_little_for_an_interval_says_so():
@@ -211,11 +194,10 @@ def test_two_occupations_with_two_images_each_give_no_verdict():
     ]
     table = paradox.amplification(shares_of(rows), **DRAWS)
     assert table[["ci_low", "ci_high", "t", "p"]].isna().all(axis=None) and (table["reason"] != "").all()
-    said = paradox.findings.headline(table, confidence=0.95) + paradox.findings.baseline(
-        table, confidence=0.95
-    )
-    assert len(said) == 3 and not any(finding.decided for finding in said)
-    assert all(finding.said.startswith("Cannot be told") for finding in said)
+    found = paradox.answers.baseline.findings(paradox.baseline(table))
+    found += paradox.answers.definitions.findings(paradox.overall(table))
+    assert len(found) == 3 and not any(one.decided for one in found)
+    assert all(one.said.startswith("Not told apart from 0") for one in found)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -265,9 +247,6 @@ def test_one_number_is_one_number(shares):
         for seed, replicates in ((1, 300), (2, 500))
     )
     pd.testing.assert_frame_equal(first, second)
-    for analysis in (paradox.bias_amp, paradox.shuffled):
-        frames = [analysis(shares, seed=s, replicates=r, confidence=0.95) for s, r in ((1, 300), (2, 500))]
-        pd.testing.assert_frame_equal(*frames)
     # What is measured: the estimate; its limits are known to the replicates' precision.
     own = few_images(20, 20, 5, 3)
     first, second = (
@@ -305,42 +284,6 @@ def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations
     ]
     assert signed["amplification_plain"] == pytest.approx(np.mean(change))
     assert signed["t_plain"] == pytest.approx(scipy.stats.ttest_1samp(change, 0).statistic)
-
-
-def test_shuffled_shares_by_a_plain_loop(shares):
-    table = paradox.shuffled(shares, **DRAWS).set_index(["model", "definition", "prompt"])
-    # Averages of distances do not see a shuffle.
-    row = table.loc[("SD 1.4", "no_exclusion", "1")]
-    assert row["shuffled"] == pytest.approx(row["amplification_plain"])
-    wide = published.load("paradox_table_6").pivot(
-        index="occupation", columns="prompt", values="percent_female"
-    )
-    t, g = wide["captions"].to_numpy(), wide["1"].to_numpy()
-    rng = np.random.default_rng(0)
-    drawn = []
-    for _ in range(2000):
-        other = rng.permutation(g)
-        kept = (other - 50) * (t - 50) > 0
-        drawn.append((np.abs(other - 50) - np.abs(t - 50))[kept].mean())
-    row = table.loc[("SD 1.4", "published", "1")]
-    # 400 shuffles: the mean is good to about sd / 20.
-    assert row["shuffled"] == pytest.approx(np.mean(drawn), abs=4 * np.std(drawn) / 20)
-    # Of a model whose images show nobody, nothing is known.
-    nobody = shares.assign(percent_female=shares["percent_female"].where(shares["source"] == "training"))
-    assert paradox.shuffled(nobody, **DRAWS)[["shuffled", "p"]].isna().all(axis=None)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_what_lies_beyond_the_shuffles_is_significant(seed):
-    own = few_images(12, 40, 10, seed)
-    for confidence in (0.5, 0.95):
-        table = paradox.shuffled(own, seed=seed, replicates=399, confidence=confidence)
-        beyond = (table["amplification_plain"] > table["shuffled_high"] + 1e-9) | (
-            table["amplification_plain"] < table["shuffled_low"] - 1e-9
-        )
-        assert ((table["p"] < 1 - confidence) == beyond).all()
-    # Distances do not see a shuffle: as much as observed, always.
-    assert table.set_index("definition").loc["no_exclusion", "p"] == 1
 
 
 # -- one estimate, its interval and its test; captions as prompts --------------------------------------------
@@ -394,10 +337,9 @@ def contradictions(table, value, alpha=0.05):
     return known[outside]
 
 
-def test_no_row_contradicts_itself_in_the_published_numbers(shares, amplified):
+def test_no_row_contradicts_itself_in_the_published_numbers(amplified):
     table = amplified
     assert len(contradictions(table, "amplification")) == 0
-    assert len(contradictions(paradox.bias_amp(shares, **DRAWS), "bias_amp")) == 0
     known = table[table["ci_low"].notna()]
     assert known[["t", "p", "noise"]].notna().all(axis=None)
     np.testing.assert_allclose(known["amplification"], known["amplification_plain"] - known["noise"])
@@ -418,7 +360,6 @@ def test_no_row_contradicts_itself_with_few_images(seed):
     assert table["ci_low"].notna().all() and len(contradictions(table, "amplification")) == 0
     # The noise of so few images is seen: as it is, the measure of some row lies outside.
     assert (table["noise"].abs() > 1).any()
-    assert len(contradictions(paradox.bias_amp(shares_of(rows), **DRAWS), "bias_amp")) == 0
 
 
 def test_captions_keep_their_pairs():
@@ -438,28 +379,22 @@ def test_captions_without_pairs_have_no_interval():
     assert table["ci_low"].isna().all() and table["p"].isna().all()
     assert table["reason"].str.contains("a table paradox_caption_pairs beside the shares gives it").all()
     pd.testing.assert_series_equal(table["amplification"], table["amplification_plain"], check_names=False)
-    assert paradox.bias_amp(shares, **DRAWS).empty
     assert paradox.occupation_amplification(shares, confidence=0.95)["ci_low"].isna().all()
 
 
-def test_few_captions_say_so_and_make_no_main_finding():
+def test_few_captions_say_so_and_are_no_answer():
     approaches = ["caption_prompts", "caption_prompts_no_indicators"]
-    pairs = pd.concat(
-        [caption_pairs(a, n, seed=n) for a, n in zip(approaches, (paradox.LEAST_IMAGES, 3), strict=True)]
-    )
-    whole = paradox.amplification(caption_shares(pairs), pairs, **DRAWS)
+    pairs = [caption_pairs(a, n, seed=n) for a, n in zip(approaches, (LEAST_IMAGES, 3), strict=True)]
+    whole = paradox.amplification(caption_shares(pairs := pd.concat(pairs)), pairs, **DRAWS)
     table = whole.set_index(["approach", "definition"])
     few = table.loc[(approaches[1], "published")]
     assert few["reason"] == "Rests on 3 images a share; below 6 an interval would be too narrow."
     assert np.isnan(few["ci_low"]) and table.loc[(approaches[0], "published"), "reason"] == ""
-    printed = paradox.printed.printed_amplification()
-    for enough, approach in zip((True, False), approaches, strict=True):
-        # By the published rule and along the lean.
-        how = {"enough": enough, "confidence": 0.95}
-        found = paradox.findings.captions_as_prompts(whole, printed, approaches, **how)
-        rows = table.loc[approach].loc[["published", "directional"]]
-        assert [f.estimate for f in found] == rows["amplification"].tolist()
-        assert all((few["reason"] in f.details) != enough for f in found)
+    found = paradox.answers.captions_as_prompts.findings(whole)
+    # By the published rule and along the lean, of the approach with images enough.
+    assert [one.estimate for one in found] == table.loc[approaches[0]].loc[
+        ["published", "directional"], "amplification"
+    ].tolist()
 
 
 def test_pairs_of_other_images_than_the_shares_are_refused():
@@ -490,19 +425,6 @@ def test_changes_are_differences_of_the_two_estimates():
         assert row.ci_low < row.change < row.ci_high
     assert len(change) == 9 and len(contradictions(change, "change")) == 0
     assert change["p"].notna().all() and set(change["n_occupations"]) <= set(range(6, 63))
-
-
-def test_changes_from_naive_are_on_one_scale(amplified):
-    whole = paradox.reduction(amplified)
-    table = whole.set_index(["model", "approach"])
-    # Only printed for the other approaches: both values as the paper defines them.
-    row = table.loc[("SD 1.4", "nearest_no_indicators")]
-    assert row["scale"] == "printed" and row["naive"] == pytest.approx(12.57, abs=0.02)
-    assert row["change_percent"] == pytest.approx(100 * (4.35 - 12.57) / 12.57, abs=0.2)
-    first = paradox.findings.reduction(whole)[0]
-    assert (first.model, first.estimate) == ("SD 1.4", row["change"]) and np.isnan(first.ci_low)
-    # A fall of measured values that has no interval is told as one that cannot be told, and not here.
-    assert paradox.findings.reduction(whole.assign(scale="plain")) == []
 
 
 # -- changes between approaches ------------------------------------------------------------------------------
@@ -627,25 +549,6 @@ def test_means_over_prompts_need_every_prompt():
 # -- beside what is printed --------------------------------------------------------------------------------
 
 
-def test_printed_spreads_follow_from_the_printed_shares(variation):
-    table = paradox.printed_spread(variation)
-    assert table.groupby("model").size().to_dict() == {"SD 1.4": 62, "SD 1.5": 62}
-    # By hand: the shares of the accountant in Table 6, and the population standard deviation of the four.
-    shares = published.load("paradox_table_6").query("occupation == 'accountant' and source == 'generated'")
-    one = table.query("model == 'SD 1.4' and occupation == 'accountant'").iloc[0]
-    four = shares["percent_female"].tolist()
-    mean = sum(four) / 4
-    assert one["sd_prompts"] == pytest.approx((sum((v - mean) ** 2 for v in four) / 4) ** 0.5, abs=1e-9)
-    assert one["printed"] == 15.1
-    # Shares and spreads are both printed to 0.1, so each moves the spread by 0.05 at most.
-    assert table["difference"].abs().max() <= 0.1
-    # With divisor 3 it would not fit.
-    assert (table["sd_prompts"] * np.sqrt(4 / 3) - table["printed"]).abs().max() > 2
-    first, second = paradox.findings.printed_spread(table)
-    worst = table.query("model == 'SD 1.5'")["difference"].abs().max()
-    assert first.model == "SD 1.4" and (second.estimate, second.n) == (worst, 62)
-
-
 def test_the_papers_tests_cannot_be_made_from_its_numbers(amplified):
     table = (
         paradox.t_tests(amplified, confidence=0.95)
@@ -660,8 +563,6 @@ def test_the_papers_tests_cannot_be_made_from_its_numbers(amplified):
     }
     assert table[["t", "p"]].isna().all(axis=None) and set(table["rejected"]) == {""}
     assert table["reason"].str.contains("No per-occupation shares").all()
-    (said,) = paradox.findings.printed_tests(table.reset_index())
-    assert said.model == "SD 1.4" and said.answer.startswith("None of 6") and "rejects 4" in said.details[0]
 
 
 def nearest_shares(generated):
@@ -685,10 +586,9 @@ def test_a_source_with_shares_is_tested(generated, rejected):
     amplified = np.abs(np.array(generated) - 50) - 20
     assert scipy.stats.ttest_1samp(amplified, 0).pvalue == pytest.approx(row["p"], rel=0.1)
     assert (row["rejected"], row["printed_rejected"]) == (rejected, "")
-    assert paradox.findings.printed_tests(table) == []
     assert row["p_holm"] == row["p"]
-    (said,) = paradox.findings.t_tests(amplification, ["nearest_no_indicators"], confidence=0.95)
-    assert said.said.startswith("Yes") == (rejected == "yes")
+    (said,) = paradox.answers.t_tests.findings(table)
+    assert said.decided == (rejected == "yes")
 
 
 def test_a_lean_that_turns_against_scipy():

@@ -45,7 +45,7 @@ def test_outcomes_are_summed_over_occupations():
     # One clear face: judged and uncertain, 16 of 20.
     rates = paradox.gate_rates(table.reset_index(), **AT)
     assert (rates["percent"].item(), rates["n"].item()) == (80, 16)
-    assert limits(rates.iloc[0]) == wilson(16, 20)
+    assert limits(rates.iloc[0]) == wilson(16, 20) and rates["judged"].item() == 70
 
 
 def test_a_source_without_images_has_a_reason():
@@ -253,8 +253,6 @@ COUNTS = [
     ("naive", "captions", "pilot", "gone", 4, 0, 0),
     ("nearest", "1", "nurse", "ok", 1, 1, 0),
 ]
-# Generated shares, by occupation, for prompts 1 and 2.
-GENERATED = {"nurse": (90.0, 100.0), "engineer": (10.0, 0.0), "pilot": (30.0, 60.0)}
 
 
 @pytest.fixture
@@ -266,19 +264,6 @@ def counts():
 @pytest.fixture
 def survival(counts):
     return paradox.image_survival(counts, **AT)
-
-
-@pytest.fixture
-def generated():
-    rows = [
-        ("mini", a, o, "generated", p, g, 20)
-        for a in ("naive", "nearest")
-        for o, both in GENERATED.items()
-        for p, g in zip("12", both, strict=True)
-    ]
-    rows += [("mini", "naive", "nurse", "training", "captions", 85.7, 7)]
-    columns = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
-    return pd.DataFrame(rows, columns=columns)
 
 
 def test_survival_and_bounds_by_hand(survival):
@@ -300,48 +285,9 @@ def test_survival_and_bounds_by_hand(survival):
     assert found.loc[("nearest", "nurse"), "prompt"] == "1"
 
 
-def test_amplification_is_bounded_for_each_prompt(survival, generated):
-    table = paradox.amplification_bounds(survival, generated)
-    found = table.set_index(["approach", "definition", "prompt"])
-    # Prompt 1, no exclusion: nurse 40 - 35.7 with bounds 40 - (10 to 40); engineer 40 - 30; pilot 20 - (0 to 50).
-    row = found.loc[("naive", "no_exclusion", "1")]
-    assert row["amplification_plain"] == pytest.approx((40 - (600 / 7 - 50) + 10) / 2)
-    ends = (row["amplification_least"], row["amplification_most"])
-    assert ends == pytest.approx(((0 + 10 - 30) / 3, (30 + 10 + 20) / 3))
-    assert row["n_occupations"] == 3
-    # Published: the pilot may lean the other way and not count: it does where that is more extreme.
-    row = found.loc[("naive", "published", "1")]
-    ends = (row["amplification_least"], row["amplification_most"])
-    assert ends == pytest.approx(((0 + 10 - 30) / 3, (30 + 10) / 2))
-    # The nearest captions were selected for prompt 1 alone, and lost nothing.
-    assert set(table.loc[table["approach"] == "nearest", "prompt"]) == {"1"}
-    row = found.loc[("nearest", "published", "1")]
-    assert row["amplification_least"] == row["amplification_plain"] == row["amplification_most"] == 40 - 50
-
-
-def test_what_is_said_of_missing_images(survival, counts, generated):
-    fetched, share = paradox.findings.survival(survival, counts, **AT)
-    # 18 of the 25 that the naive approach asks for.
-    assert (fetched.estimate, fetched.n) == (72, 25)
-    assert (fetched.ci_low, fetched.ci_high) == wilson(18, 25)
-    assert "0.0 % (pilot) and 100.0 % (engineer)" in fetched.details[0]
-    assert "gone (4), timed_out (2), not_found (1)" in fetched.details[1]
-    # Of nurse and engineer: 85.7 and 20; 60 and 20; 90 and 20.
-    assert share.estimate == pytest.approx((600 / 7 + 20) / 2) and np.isnan(share.ci_low)
-    assert "40.0 % (all men) to 55.0 % (all women)" in share.answer
-    bounds = paradox.amplification_bounds(survival, generated)
-    found = paradox.findings.bounds(bounds)
-    rows = bounds.query("definition == 'published' and approach == 'naive'").dropna(
-        subset=["amplification_plain"]
-    )
-    assert [f.estimate for f in found] == rows["amplification_plain"].tolist() and len(found) == 2
-
-
 def test_where_nothing_was_fetched_nothing_is_missing():
     none = paradox.image_survival(tables.of([], "paradox_download_outcomes"), **AT)
-    bounds = paradox.amplification_bounds(none, tables.of([], "paradox_percent_female"))
-    assert none.empty and bounds.empty
-    assert paradox.findings.survival(none, none, **AT) == paradox.findings.bounds(bounds) == []
+    assert none.empty
 
 
 # -- examples ----------------------------------------------------------------------------------------------------

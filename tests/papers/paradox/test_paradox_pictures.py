@@ -108,16 +108,6 @@ def test_pairs_of_one_caption():
     ]  # fmt: skip
 
 
-def test_examples_of_indicators_are_shown_with_their_words():
-    training = of([judged(c, "cook", caption_id=c, indicator="x", spans="y") for c in ("c0", "c1")])
-    examples = pd.DataFrame(
-        [("cook", "c0", "female", "a woman cook", "2:7:female-word"), ("cook", "c1", "none", "cook", "")],
-        columns=["occupation", "caption_id", "indicator", "caption", "spans"],
-    )
-    shown = pictures.with_indicators(training, examples, ["cook"])
-    assert shown[["image_id", "below"]].values.tolist() == [["c0", "a [woman] cook"]]
-
-
 def test_prompts_of_one_occupation():
     rows = of([judged(f"{p}{k}", "attorney", p) for p in "21" for k in range(3)] + [judged("n", "nurse")])
     shown = pictures.by_prompt(rows, "attorney", each=2)
@@ -127,7 +117,6 @@ def test_prompts_of_one_occupation():
 
 def test_no_images_no_gallery():
     none = of([judged("a", "nurse", rank=1, caption_id="c", indicator="none")]).head(0)
-    examples = pd.DataFrame(columns=["occupation", "caption_id", "indicator", "caption", "spans"])
     chosen = pd.DataFrame(columns=["approach", "prompt", "occupation", "rank", "caption_id", "caption"])
     for rows in (
         pictures.generated(none, ["nurse"]),
@@ -135,7 +124,6 @@ def test_no_images_no_gallery():
         pictures.not_judged(none, none),
         pictures.by_prompt(none, "nurse"),
         pictures.selected(none, none, chosen, "naive", ["nurse"]),
-        pictures.with_indicators(none, examples, ["nurse"]),
         pictures.pairs(none, none, ("training", "caption_prompts")),
     ):
         assert rows.empty

@@ -1,4 +1,4 @@
-"""Tables, findings and figures of a user's own ratings, against values worked out by hand."""
+"""Tables, answers and figures of a user's own ratings, against values worked out by hand."""
 
 import json
 from pathlib import Path
@@ -9,13 +9,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.stats
 
 from biaslab.ground.errors import InputError, UnknownNameError
-from biaslab.ground.wording import spoken
 from biaslab.papers import paradox, ratings
-from biaslab.papers.ratings import figures, findings
-from biaslab.papers.ratings.analysis import LABEL_SETS, RULES
+from biaslab.papers.ratings import figures
+from biaslab.papers.ratings.analysis import RULES
 from biaslab.ratings.readers import Rated
 from biaslab.study import Study
 
@@ -46,7 +44,6 @@ def unanimous(raters: int = 2) -> pd.DataFrame:
 
 
 DRAWS = {"seed": 7, "replicates": 100, "confidence": 0.95}
-AT = {"confidence": 0.95}
 
 
 @pytest.fixture
@@ -89,10 +86,6 @@ def agreement(rated: Rated) -> pd.DataFrame:
 
 def occupations(rated: Rated) -> pd.DataFrame:
     return paradox.occupation_amplification(rated.percent_female, confidence=0.95)
-
-
-def detail(rated: Rated) -> pd.DataFrame:
-    return ratings.agreement_detail(rated, **DRAWS)
 
 
 @pytest.fixture(autouse=True)
@@ -181,10 +174,6 @@ def test_extremes_move_shares_as_far_as_they_can(read):
     assert published["undecided_training_male"] == pytest.approx(100 - 60)
 
 
-def test_the_same_seed_gives_the_same_tables(usual):
-    pd.testing.assert_frame_equal(usual.sensitivity, sensitivity(usual.rated))
-
-
 # -- outcomes and raters ---------------------------------------------------------------------------------
 
 
@@ -199,22 +188,6 @@ def test_outcomes_have_wilson_limits_and_reasons(usual):
     )
     assert table.loc[("maid", "generated"), "reason"] == "no training images of this occupation"
     assert (table.drop(index="maid")["reason"] == "").all()
-
-
-def test_raters_are_counted_apart(read):
-    content = (
-        "image,source,occupation,r1,r2\na,training,nurse,female,unsure\nb,training,nurse,male,unsure\n"
-        "c,generated,nurse,female,\n"
-    )
-    table = ratings.raters(read(content)).set_index(["rater", "source"])
-    first = table.loc[("r1", "training")]
-    assert first[["n_rated", "female", "male", "unsure", "percent_female", "percent_unsure"]].tolist() == [
-        2, 1, 1, 0, 50, 0,
-    ]  # fmt: skip
-    second = table.loc[("r2", "training")]
-    assert second["percent_unsure"] == 100 and np.isnan(second["percent_female"])
-    silent = table.loc[("r2", "generated")]
-    assert silent["n_rated"] == 0 and np.isnan(silent["percent_unsure"])
 
 
 # -- agreement -------------------------------------------------------------------------------------------
@@ -252,16 +225,6 @@ def test_agreement_is_the_librarys_on_the_files_own_cells(read, noisy):
     assert row["ci_low"] < row["value"] < row["ci_high"]
     assert len(table) == 6 and table.index.is_unique
 
-    apart = detail(opened).set_index(["statistic", "labels", "subset", "raters"])
-    training = apart.loc[("krippendorff_alpha", "female/male", "training", "all"), "value"]
-    assert training == pytest.approx(alpha(noisy[noisy["source"] == "training"], two))
-    from sklearn.metrics import cohen_kappa_score
-
-    both = noisy[noisy["r1"].isin(two) & noisy["r3"].isin(two)]
-    kappa = apart.loc[("cohen_kappa", "female/male", "all", "r1 with r3")]
-    assert kappa["value"] == pytest.approx(cohen_kappa_score(both["r1"], both["r3"]))
-    assert kappa["n_items"] == len(both)
-
 
 def test_one_rater_or_one_label_has_no_agreement_and_says_why(read):
     table = agreement(read(unanimous(raters=1)))
@@ -272,7 +235,7 @@ def test_one_rater_or_one_label_has_no_agreement_and_says_why(read):
     assert np.isnan(row["value"]) and row["reason"] == "all ratings are one label: female"
 
 
-def test_many_raters_are_not_paired(read):
+def test_many_raters_are_no_columns(read):
     rng = np.random.default_rng(1)
     rows = [
         (f"i{i}", "training" if i % 2 else "generated", "nurse", f"w{w}", rng.choice(["female", "male"]))
@@ -280,15 +243,9 @@ def test_many_raters_are_not_paired(read):
         for w in rng.choice(50, size=3, replace=False)
     ]
     opened = read(pd.DataFrame(rows, columns=["image", "source", "occupation", "rater", "label"]))
-    apart = detail(opened)
-    kappa = apart[apart["statistic"] == "cohen_kappa"]
-    assert kappa["reason"].unique().tolist() == ["more than 6 raters: pairs are not compared"]
     n_raters = len({row[3] for row in rows})
     assert (agreement(opened)["n_raters"] == n_raters).all()
-    assert ratings.raters(opened).empty
     assert set(sensitivity(opened)["kind"]) == {"rule", "extreme"}
-    figures.agreement(agreement(opened), apart)
-    assert text(figures.raters(ratings.raters(opened))) == ["The file has no column for each rater."]
 
 
 # -- shares, one source, models --------------------------------------------------------------------------
@@ -299,9 +256,7 @@ def test_shares_have_no_ratings_to_agree_or_to_resolve(read):
     table = agreement(opened)
     assert len(table) == 6 and table["value"].isna().all()
     assert table["reason"].unique().tolist() == ["the file holds shares, not ratings"]
-    assert sensitivity(opened).empty and ratings.raters(opened).empty
-    assert findings.sensitivity(sensitivity(opened), confidence=0.95) == []
-    assert findings.undecided(opened, confidence=0.95) == findings.agreement(table) == []
+    assert sensitivity(opened).empty
     assert text(figures.outcomes(ratings.outcomes(opened)))[0].startswith("The file gives shares")
     assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no ratings")
 
@@ -310,8 +265,7 @@ def test_one_source_alone_still_gives_shares_and_agreement(read):
     only = unanimous()[lambda f: f["source"] == "training"]
     opened = read(only)
     table = amplification(opened)
-    assert table.empty and findings.amplification(table, ratings.outcomes(opened), **AT) == []
-    assert findings.sensitivity(sensitivity(opened), confidence=0.95) == []
+    assert table.empty and answered(table) == []
     reasons = ratings.outcomes(opened)["reason"].unique().tolist()
     assert reasons == ["no generated images of this occupation"]
     assert agreement(opened)["value"].notna().all()
@@ -352,111 +306,34 @@ def test_bad_input_reaches_the_notebook_as_an_input_error(read):
         read("image,source,occupation,r1\na,training,nurse,lady\n")
 
 
-# -- findings --------------------------------------------------------------------------------------------
+# -- answers ---------------------------------------------------------------------------------------------
 
 
-def pretend(middle, low, high, occupations=(9, 12, 12)):
-    """Return the finding of given amplifications and limits, one a definition."""
-    table = pd.DataFrame(
-        {
-            "model": "unnamed",
-            "definition": DEFINITIONS,
-            "prompt": "ratings",
-            "amplification": middle,
-            "amplification_plain": middle,
-            "ci_low": low,
-            "ci_high": high,
-            "p": 2 * scipy.stats.norm.sf(np.abs(middle) * 3.92 / np.subtract(high, low)),
-            "n_occupations": occupations,
-            "n_excluded": [12 - n for n in occupations],
-            "reason": ["Too few occupations." if np.isnan(limit) else "" for limit in low],
-        }
-    )
-    (found,) = findings.amplification(table, pd.DataFrame({"model": "unnamed", "n": [1000, 500]}), **AT)
-    return found
+def answered(table):
+    return ratings.answers.amplification.findings(ratings.by_definition(table))
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "answer"),
+    ("p", "middle", "answer"),
     [
-        ([1, 1, 1], [9, 9, 9], "Yes, by all three definitions."),
-        ([-9, -9, -9], [-1, -1, -1], "They reduce it by all three definitions."),
-        ([-1, -1, -1], [9, 9, 9], "No amplification is shown by any definition."),
-        ([1, -1, -1], [9, 9, 9], "That depends on the definition."),
-        ([1, 1, -9], [9, 9, -1], "That depends on the definition."),
-        ([1, np.nan, 2], [9, np.nan, 9], "Yes, by each definition that has an interval."),
-        ([np.nan] * 3, [np.nan] * 3, "It cannot be judged: there is no interval."),
+        # Holm over three: 3 * 0.01, 2 * 0.02 and 0.03, which is no less than the second.
+        ((0.01, 0.02, 0.03), (5, 5, 5), "By 3 of 3 definitions; by 0 they reduce it."),
+        ((0.01, 0.03, 0.001), (5, 5, -5), "By 1 of 3 definitions; by 1 they reduce it."),
+        # One of three at p = 0.03: adjusted for the others nothing is shown.
+        ((0.03, 0.5, 0.5), (5, 1, 1), "No amplification is shown by any definition."),
+        ((np.nan,) * 3, (5, 1, 1), "No amplification is shown by any definition."),
     ],
 )
-def test_the_finding_follows_the_intervals(low, high, answer):
-    middle = [(a + b) / 2 for a, b in zip(low, high, strict=True)]
-    assert pretend(middle, low, high).said == answer
-
-
-def test_what_all_definitions_say_rests_on_the_weakest_of_them():
-    found = pretend([5, 3, 5], [1, 0.5, 1], [9, 5.5, 9])
-    assert found.p == pytest.approx(2 * scipy.stats.norm.sf(3 * 3.92 / 5)) and found.decided
-    # One of three at p = 0.03: adjusted for the others nothing is shown.
-    found = pretend([5, 1, 1], [0.4, -3, -3], [9.6, 5, 5])
-    assert found.said == "No amplification is shown by any definition." and found.p > 0.05
-
-
-def test_the_finding_has_value_interval_and_n():
-    found = pretend([2, np.nan, 5], [-1, np.nan, 1.04], [5, np.nan, 9], (9, 0, 12))
-    assert (found.estimate, found.ci_low, found.ci_high, found.n) == (5, 1.04, 9, 12)
-    assert (found.model, found.of) == ("", "occupations") and found.unit.startswith("points")
-    values, why, decided = found.details
-    assert "(-1.00 to 5.00; 9 of 12 occupations)" in values and "without exclusion" not in values
-    assert why == "Too few occupations." and decided.startswith("1,500 ")
-
-
-def test_undecided_images_are_told_by_source(read):
-    frame = unanimous()
-    frame.loc[:4, ["r1", "r2"]] = "unsure"  # 5 of the 30 training images
-    found = {f.n: f for f in findings.undecided(read(frame), confidence=0.95)}
-    assert found[30].estimate == pytest.approx(100 * 5 / 30) and found[40].estimate == 0
-    # Wilson, 5 of 30: (5 + z²/2 ± z·sqrt(5·25/30 + z²/4)) / (30 + z²).
-    z = 1.959963984540054
-    half = z * np.sqrt(5 * 25 / 30 + z**2 / 4)
-    limits = [100 * (5 + z**2 / 2 + side * half) / (30 + z**2) for side in (-1, 1)]
-    assert [found[30].ci_low, found[30].ci_high] == pytest.approx(limits)
-
-
-def test_agreement_and_sensitivity_findings_hold_the_tables_numbers(read, noisy):
-    opened = read(noisy)
-    table = agreement(opened)
-    rows = table.set_index(["statistic", "labels"]).loc["krippendorff_alpha"]
-    for finding, labels in zip(findings.agreement(table), LABEL_SETS, strict=True):
-        row = rows.loc[labels, ["value", "ci_low", "ci_high", "n_items"]].tolist()
-        assert [finding.estimate, finding.ci_low, finding.ci_high, finding.n] == row
-        assert "3 raters" in finding.answer
-    table = sensitivity(opened)
-    rules = table[(table["kind"] == "rule") & (table["definition"] == "directional")]["amplification"]
-    (found,) = findings.sensitivity(table, confidence=0.95)
-    assert (
-        f"{spoken(rules.min())} to {spoken(rules.max())} points along the training lean" in found.details[0]
-    )
-    known = table[(table["kind"] == "rule") & table["ci_low"].notna()]
-    assert known.empty and found.said == "It cannot be judged: no rule has an interval."
-
-
-def test_results_over_the_rules_are_adjusted_for_one_another():
-    row = {
-        "model": "unnamed",
-        "kind": "rule",
-        "amplification": 3.0,
-        "amplification_plain": 3.0,
-        "n_occupations": 30,
-    }
-    row |= {"ci_low": 0.1, "ci_high": 5.9, "reason": "", "definition": "published"}
+def test_definitions_are_counted_by_their_adjusted_tests(p, middle, answer):
     table = pd.DataFrame(
-        [row | {"rule": rule, "p": p} for rule, p in zip("abc", (0.01, 0.03, 0.04), strict=True)]
-    )
-    # Holm: 0.03, 0.06 and 0.06.
-    (found,) = findings.sensitivity(table, **AT)
-    assert found.said == "1 of 3 results over the rules differ from 0." and found.p == pytest.approx(0.03)
-    (found,) = findings.sensitivity(table.assign(p=0.04), **AT)
-    assert found.said == "None of 3 results over the rules differs from 0." and found.n == 30
+        {"model": "unnamed", "approach": "naive", "definition": DEFINITIONS, "prompt": "ratings", "p": p,
+         "amplification": middle, "amplification_plain": middle, "ci_low": -1.0, "ci_high": 9.0,
+         "n_occupations": (9, 12, 12), "reason": "" if np.isfinite(p[0]) else "Too few occupations."}
+    )  # fmt: skip
+    (found,) = answered(table)
+    assert (found.said, found.model, found.n, len(found.marks)) == (answer, "", 12, 3)
+    assert found.decided == answer.startswith("By")
+    assert ("Too few occupations." in found.details) == np.isnan(p[0])
 
 
 # -- nothing decided, nothing to judge -------------------------------------------------------------------
@@ -471,9 +348,7 @@ def unsure() -> pd.DataFrame:
 
 def test_without_a_decided_image_nothing_is_found(read):
     opened = read(unsure())
-    assert amplification(opened).empty and paradox.exclusions(opened.percent_female).empty
-    assert findings.amplification(amplification(opened), ratings.outcomes(opened), **AT) == []
-    assert [(f.estimate, f.n) for f in findings.undecided(opened, confidence=0.95)] == [(100, 3), (100, 2)]
+    assert amplification(opened).empty and answered(amplification(opened)) == []
     table = sensitivity(opened)
     row = table.set_index(["rule", "definition"]).loc[("majority", "published")]
     assert np.isnan(row["amplification"]) and row["reason"] == "No image counts."
@@ -481,24 +356,6 @@ def test_without_a_decided_image_nothing_is_found(read):
     # All female: 100 in both sources, no change.
     extremes = table.set_index(["rule", "definition"])["amplification"]
     assert extremes["undecided_female", "published"] == 0
-    (found,) = findings.sensitivity(table, confidence=0.95)
-    assert "cannot be judged" in found.answer and "No image counts." in found.details
-    assert found.details[0] == "By rule: without a value."
-
-
-def test_a_model_without_a_decided_image_does_not_hide_the_others(read):
-    frame = two_models()
-    frame.loc[frame["model"] == "B", ["r1", "r2"]] = "unsure"
-    opened = read(frame)
-    table = amplification(opened)
-    a, b = findings.amplification(table, ratings.outcomes(opened), **AT)
-    known = table.set_index(["model", "definition"]).loc[("A", "directional")]
-    # Three occupations are too few for an interval.
-    assert (a.model, a.estimate) == ("A", known["amplification"]) and np.isnan(
-        [a.ci_low, known["ci_low"]]
-    ).all()
-    assert b.model == "B" and np.isnan(b.estimate) and "cannot be judged" in b.answer
-    assert b.details[0] == "No occupation is left."
 
 
 def test_a_model_with_training_images_of_its_own_and_none_decided(read):
@@ -506,44 +363,12 @@ def test_a_model_with_training_images_of_its_own_and_none_decided(read):
     opened = read(pd.concat([a, a.assign(model="B", r1="unsure", r2="unsure")]))
     table = amplification(opened)
     assert set(table["model"]) == {"A"}
-    a, b = findings.amplification(table, ratings.outcomes(opened), **AT)
-    assert np.isfinite(a.estimate) and np.isnan(b.estimate) and "cannot be computed" in b.answer
-    # 30 images of each source.
-    assert "30 training images and 30 generated images" in b.details[0]
     table = sensitivity(opened).set_index(["model", "rule", "definition"])
     plain = paradox.amplification(opened.percent_female, **DRAWS).set_index("definition")
     assert table.loc[("A", "majority", "published"), "amplification"] == pytest.approx(
         plain.loc["published", "amplification"]
     )
     assert table.loc[("B", "majority", "published"), "reason"] == "No image counts."
-
-
-def test_one_occupation_has_values_but_nothing_to_judge_them_by(read):
-    opened = read(unanimous().query("occupation == 'nurse'"))
-    (found,) = findings.amplification(amplification(opened), ratings.outcomes(opened), **AT)
-    # 80 -> 90 %, of the 10 images of each source.
-    assert found.estimate == pytest.approx(10) and np.isnan(found.ci_low) and found.n == 1
-    assert "cannot be judged" in found.answer
-    assert (
-        found.details[0].count("10.0 points") == 3 and "no interval; 1 of 1 occupations" in found.details[0]
-    )
-    assert found.details[1].startswith("Rests on fewer than 6 occupations") and found.details[2].startswith(
-        "20 "
-    )
-    (found,) = findings.sensitivity(sensitivity(opened), confidence=0.95)
-    assert "cannot be judged" in found.answer
-
-
-def test_a_missing_interval_of_agreement_is_named_once():
-    row = {"value": 0.5, "ci_low": np.nan, "ci_high": np.nan, "n_items": 8, "n_raters": 2}
-    reason = "no interval: undefined in 48 of 200 resamples (one label only)"
-    rows = [
-        {"statistic": "krippendorff_alpha", "labels": labels, **row, "reason": reason}
-        for labels in LABEL_SETS
-    ]
-    for found in findings.agreement(pd.DataFrame(rows)):
-        assert (found.estimate, found.n) == (0.5, 8) and np.isnan(found.ci_low)
-        assert found.details == ("No interval: undefined in 48 of 200 resamples (one label only).",)
 
 
 # -- the whole notebook ----------------------------------------------------------------------------------
@@ -557,18 +382,18 @@ NURSE_ONLY = unanimous().query("occupation == 'nurse'")
     ("content", "first", "lacking"),
     [
         (unanimous(), "70 images of 4 occupations, rated by 2 raters.", ""),
-        (unsure(), "5 images of 1 occupation, rated by 2 raters.", "amplification agreement"),
+        (unsure(), "5 images of 1 occupation, rated by 2 raters.", "amplification"),
         (
             NURSE_ONLY.assign(r1=NURSE_ONLY["r1"].where(NURSE_ONLY["source"] == "generated", "unsure")).drop(
                 columns="r2"
             ),
             "20 images of 1 occupation, rated by 1 rater.",
-            "agreement",
+            "amplification",
         ),
         (
             unanimous()[lambda f: f["source"] == "training"],
             "30 images of 3 occupations, rated by 2 raters.",
-            "amplification sensitivity",
+            "amplification",
         ),
         # 30 training, 40 of A and 40 of B.
         (two_models(), "110 images of 4 occupations, rated by 2 raters.", ""),
@@ -576,7 +401,7 @@ NURSE_ONLY = unanimous().query("occupation == 'nurse'")
             "occupation,source,percent_female,n,model\nnurse,training,80,10,\nnurse,generated,90,20,A\n"
             "nurse,generated,70,30,B\n",
             "Shares of 1 occupation from 60 images.",
-            "outcomes agreement sensitivity",
+            "",
         ),
     ],
     ids=["usual", "all unsure", "training unsure", "one source", "two models", "shares"],
@@ -598,8 +423,7 @@ def test_the_notebook_runs_through_and_names_its_file_first(
     found = json.loads((tmp_path / "run" / "records.json").read_text(encoding="utf-8"))["findings"]
     assert found[0]["main"] and "ratings.csv" in found[0]["question"] and found[0]["answer"] == first
     # What the file does not hold is printed, and is no finding.
-    about = {f["figure"].removeprefix("ratings_") for f in found[1:]}
-    assert about == {"outcomes", "amplification", "agreement", "sensitivity"} - set(lacking.split())
+    assert bool(found[1:]) == ("amplification" not in lacking)
 
 
 def test_a_file_that_is_missing_is_named_by_the_first_line_that_reads_it(tmp_path):
@@ -608,15 +432,18 @@ def test_a_file_that_is_missing_is_named_by_the_first_line_that_reads_it(tmp_pat
 
 
 def test_what_a_file_holds_is_told_for_one_model_alone(read):
-    (found,) = findings.contents(read(two_models(), model="B"), file="ratings.csv")
+    def holds(rated):
+        (found,) = ratings.answers.contents.findings(ratings.holds(rated, "ratings.csv"))
+        return found
+
+    found = holds(read(two_models(), model="B"))
     assert found.answer == "70 images of 4 occupations, rated by 2 raters."
-    assert found.details == ("Images: 30 training, 40 generated.", "Models: B.")
+    assert found.details == ("Images: 30 training, 40 generated. Models: B.",)
     shares = (
         "occupation,source,percent_female,n,model\nnurse,training,80,10,\nnurse,generated,90,20,A\n"
         "nurse,generated,70,30,B\n"
     )
-    (both,) = findings.contents(read(shares), file="ratings.csv")
-    (alone,) = findings.contents(read(shares, model="B"), file="ratings.csv")
+    both, alone = holds(read(shares)), holds(read(shares, model="B"))
     # Training shares without a model count once: 10 + 20 + 30, and 10 + 30 of B alone.
     assert both.answer == "Shares of 1 occupation from 60 images." and both.details == ("Models: A, B.",)
     assert alone.answer == "Shares of 1 occupation from 40 images."
@@ -720,9 +547,7 @@ def test_hostile_names_are_drawn_letter_by_letter(read, tmp_path):
     assert "\\$\\frac{\\$  (10 / 10)" in labels and max(map(len, labels)) <= 60
     for figure in (
         figures.outcomes(outcomes),
-        figures.agreement(agreement(opened), detail(opened)),
         figures.sensitivity(sensitivity(opened)),
-        figures.raters(ratings.raters(opened)),
     ):
         figure.draw_without_rendering()  # fails on text taken for a formula
     study = Study(tmp_path / "out", source="ratings", ratings=str(tmp_path / "ratings.csv"))

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from biaslab import published
-from biaslab.ground.errors import ParameterError
 from biaslab.papers import paradox, synthesis
 
 DRAWS = {"seed": 1, "replicates": 6000, "confidence": 0.95}
@@ -108,61 +107,35 @@ def test_a_certain_lean_looks_at_training_only():
     }
 
 
-@pytest.mark.parametrize("accuracy", [0.5, 1.01, 0.0])
-def test_a_judge_no_better_than_chance_is_refused(shares, accuracy):
-    with pytest.raises(
-        ParameterError, match=f"judge_accuracy is {accuracy}; it must be above 0.5 and at most 1."
-    ):
-        synthesis.specification_curve(shares, judge_accuracy=accuracy)
-
-
-def test_choice_effects_by_a_plain_loop(curve):
-    effects = synthesis.choice_effect(curve).set_index(["choice", "option"])
-    single = curve[curve["prompt"] != "mean"]
-    values = [a for a, e in zip(single["estimate"], single["exclusion"], strict=True) if e == "same_lean"]
-    row = effects.loc[("exclusion", "same_lean")]
-    assert row["estimate"] == pytest.approx(sum(values) / len(values))
-    # They stand for both measures.
-    assert (row["lowest"], row["highest"], row["n_specifications"]) == (
-        min(values),
-        max(values),
-        2 * len(values),
-    )
-    others = [a for a, m in zip(single["estimate"], single["measure"], strict=True) if m == "directional"]
-    row = effects.loc[("measure", "directional")]
-    assert row["estimate"] == pytest.approx(sum(values + others) / len(values + others))
-    grid = synthesis.exclusion_by_measure(curve).set_index(["exclusion", "measure"])["estimate"]
-    assert grid["same_lean", "distance"] == grid["same_lean", "directional"] == pytest.approx(np.mean(values))
-    # One approach only: it is no choice.
-    assert "approach" not in effects.index.get_level_values("choice")
-
-
-def test_the_finding_counts_the_intervals(curve):
-    (found,) = synthesis.findings.curve(curve)
-    # Without the published rule, which drops flips and so follows the lean as well.
-    signed = curve[curve["measure"] == "directional"]
-    above, rest = int((signed["ci_low"] > 0).sum()), int((curve["ci_low"] > 0).sum())
-    ends = curve["estimate"].min(), curve["estimate"].max()
-    assert f"200 analyses give {ends[0]:.2f} to {ends[1]:.1f} points" in found.answer
-    assert f"{rest - above} of 120" in found.details[0] and f"{above} of 80" in found.details[0]
-    assert f"{curve['estimate'].iloc[0]:.2f} points (" in found.details[1]
-
-
-def test_findings_of_choices_hold_the_tables_numbers(curve):
-    effects = synthesis.choice_effect(curve)
-    (found,) = synthesis.findings.choices(effects)
-    first = effects.iloc[0]
-    assert (
-        found.answer.startswith(f"The {first['choice']}: ") and f"{first['range']:.2f} points" in found.answer
-    )
-    grid = synthesis.exclusion_by_measure(curve)
-    value = grid.set_index(["measure", "exclusion"])["estimate"]["directional"]
-    (found,) = synthesis.findings.interaction(grid)
-    assert f"by {value['same_lean'] - value['none']:.1f} points" in found.answer
-
-
 def test_the_figure_has_a_tick_per_specification_and_choice(curve):
     figure = synthesis.figures.specification_curve(curve)
     below = figure.axes[1]
     # Exclusion, measure, correction, prompt, model: one tick each per specification.
     assert sum(len(line.get_xdata()) for line in below.lines if line.get_marker() == "|") == 5 * len(curve)
+
+
+def test_the_answer_counts_the_intervals(curve):
+    (found,) = synthesis.answers.curve.findings(synthesis.extremes(curve))
+    # Without the published rule, which drops flips and so follows the lean as well.
+    signed = curve[curve["measure"] == "directional"]
+    above, every = int((signed["ci_low"] > 0).sum()), int((curve["ci_low"] > 0).sum())
+    ends = curve["estimate"].min(), curve["estimate"].max()
+    assert found.model == "" and found.answer == f"200 analyses give {ends[0]:.2f} to {ends[1]:.1f} points."
+    largest, counts, smallest = found.details
+    assert f"{every - above} of 120" in counts and f"{above} of 80" in counts
+    assert largest.startswith(f"Largest: {ends[1]:.1f}") and smallest.startswith(f"Smallest: {ends[0]:.2f}")
+
+
+def test_exclusion_by_measure_by_a_plain_loop(curve):
+    grid = synthesis.exclusion_by_measure(curve)
+    mean = grid.set_index(["exclusion", "measure"])["estimate"]
+    single = curve[curve["prompt"] != "mean"]
+    same = [a for a, e in zip(single["estimate"], single["exclusion"], strict=True) if e == "same_lean"]
+    every = [
+        a
+        for a, e, m in zip(single["estimate"], single["exclusion"], single["measure"], strict=True)
+        if (e, m) == ("none", "directional")
+    ]
+    assert mean["same_lean", "distance"] == mean["same_lean", "directional"] == pytest.approx(np.mean(same))
+    (found,) = synthesis.answers.flips.findings(grid)
+    assert found.answer.endswith(f"the mean by {np.mean(same) - np.mean(every):.1f} points.")

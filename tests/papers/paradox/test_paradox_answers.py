@@ -1,0 +1,148 @@
+"""What the paradox's tables answer: the numbers behind its main answers by hand, and what is told where little is."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+from biaslab.papers import paradox
+from biaslab.papers.paradox import answers
+
+NAN = float("nan")
+
+
+def p_of(value, low, high):
+    """Return the p of an estimate whose interval at 95 % has these limits."""
+    return 2 * scipy.stats.norm.sf(abs(value) * 2 * 1.959964 / (high - low))
+
+
+def amplified(value, low, high, plain=None):
+    """Return rows of three definitions, each of two prompts and their mean, over 40 of 62 occupations."""
+    row = {"model": "M", "approach": "naive", "n_occupations": 40, "n_excluded": 22}
+    row |= {"amplification": value, "ci_low": low, "ci_high": high, "p": p_of(value, low, high)}
+    row |= {"amplification_plain": value if plain is None else plain}
+    row["reason"] = "" if np.isfinite(low) else "Too few."
+    rows = [
+        row | {"prompt": p, "definition": d} for d in ("published", "directional") for p in ("mean", "1", "2")
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_the_baseline_is_both_definitions_and_rests_on_both_tests():
+    both = amplified(12.0, 9.0, 15.0)
+    signed = both["definition"] == "directional"
+    names = ["amplification", "amplification_plain", "ci_low", "ci_high", "p"]
+    both.loc[signed, names] = 1.0, 1.5, -3.0, 5.0, p_of(1, -3, 5)
+    (found,) = answers.baseline.findings(paradox.baseline(both))
+    assert found.said == "12.0 points by the published rule; 1.00 as signed change." and found.decided
+    # Holm over both: twice the smaller p.
+    assert (
+        found.p == pytest.approx(2 * p_of(12, 9, 15)) and "left in 12.0 and 1.50 points" in found.details[-1]
+    )
+    assert [(m.estimate, m.ci_low, m.ci_high) for m in found.marks] == [(12, 9, 15), (1, -3, 5)]
+    # The estimate that the finding stands for is the one that leaves no occupation out.
+    assert (found.estimate, found.ci_low, found.ci_high, found.n) == (1, -3, 5, 40)
+    assert answers.baseline.findings(paradox.baseline(both[~signed])) == []
+    # Neither alone below one half of the level: nothing is claimed, and the numbers still stand.
+    (found,) = answers.baseline.findings(paradox.baseline(amplified(3.0, 0.1, 5.9)))
+    assert not found.decided and found.said.startswith("Not told apart from 0: 3.00 points")
+
+
+def test_the_printed_baseline_is_the_tables():
+    table = paradox.amplification(
+        paradox.printed.percent_female(), seed=1, replicates=300, confidence=0.95
+    ).set_index(["model", "definition", "prompt"])
+    found = answers.baseline.findings(paradox.baseline(table.reset_index()))
+    assert [one.model for one in found] == ["SD 1.4", "SD 1.5"] and all(one.decided for one in found)
+    for one in found:
+        rows = table.loc[one.model].xs("mean", level="prompt")
+        assert one.estimate == rows.loc["directional", "amplification"]
+        assert one.p == pytest.approx(2 * rows.loc["published", "p"])
+
+
+@pytest.mark.parametrize("value", [29.1, -29.1])
+def test_one_occupation_is_enough_for_no_verdict(value):
+    for few in (amplified(value, NAN, NAN), amplified(value, value - 9, value + 9)):
+        few = few.assign(n_occupations=1)
+        found = answers.baseline.findings(paradox.baseline(few))
+        found += answers.definitions.findings(paradox.overall(few))
+        assert len(found) == 3 and not any(one.decided for one in found)
+    assert "Too few." in answers.definitions.findings(paradox.overall(amplified(value, NAN, NAN)))[0].details
+
+
+def test_more_taken_off_than_is_left_decides_nothing():
+    # 12.52 points were corrected for 6.27 that are left, and the sign turned.
+    rows = amplified(6.27, 2.0, 10.5, plain=-6.25)
+    found = answers.definitions.findings(paradox.overall(rows)) + answers.baseline.findings(
+        paradox.baseline(rows)
+    )
+    assert len(found) == 3 and not any(one.decided for one in found)
+
+
+def test_embedded_models_and_worlds_are_told_apart():
+    def words(model, corpus):
+        rows = pd.DataFrame({"model": [model], "setting": ["captions.corpus"], "set_to": [corpus]})
+        return answers.embedded.findings(paradox.embedded(rows))
+
+    (found,) = words("mini", "mini")
+    assert found.model == "mini" and "embedded model" in found.answer and found.details == ()
+    # A real model on the embedded world's captions is no embedded one.
+    (found,) = words("org/model", "mini")
+    assert found.model == "org/model" and "training data" in found.answer and len(found.details) == 1
+    assert words("org/model", "data/*.parquet") == []
+
+
+def test_t_tests_are_counted_over_their_prompts():
+    columns = ["prompt", "amplification", "p", "amplification_plain"]
+    rows = [("1", 3.0, 0.012, 3.0), ("2", 1.0, 0.61, 1.0), ("3", 2.0, 0.03, 2.0), ("4", 2.0, 0.001, 9.0)]
+    rows = pd.DataFrame(rows, columns=columns).assign(
+        model="mini", approach="nearest_no_indicators", definition="published", ci_low=0.1, ci_high=5.0
+    )
+    table = paradox.t_tests(rows.assign(n_occupations=40, t=2.0, reason=""), confidence=0.95)
+    # Of prompt 4 seven points are taken off and two left. Holm over four: 4 * 0.012 = 0.048, 3 * 0.03 = 0.09.
+    assert table["p_told"].tolist() == pytest.approx([0.048, 1, 0.09, 1])
+    assert table["p_holm"].tolist() == pytest.approx([0.036, 0.61, 0.06, 0.004])
+    (found,) = answers.t_tests.findings(table)
+    assert found.said == "For 1 of 4 prompts; for 0 it is below 0." and (found.p, found.n) == (
+        pytest.approx(0.048),
+        40,
+    )
+    (found,) = answers.t_tests.findings(table, confidence=0.99)
+    assert found.said == "Not told apart from 0."
+
+
+@pytest.mark.parametrize(
+    ("value", "limits", "answer"),
+    [
+        (4.0, (-9.0, -3.0), "Yes."),
+        (9.0, (-3.0, 1.0), "Not told apart from 0."),
+        (18.0, (5.0, 11.0), "No: more."),
+    ],
+)
+def test_less_amplification_is_a_verdict_on_the_change(value, limits, answer):
+    row = {
+        "model": "mini",
+        "approach": "nearest_no_indicators",
+        "reference": "naive",
+        "definition": "published",
+    }
+    row |= {"n_occupations": 60, "reference_amplification": 10.0, "amplification": value}
+    row |= dict(zip(("ci_low", "ci_high"), limits, strict=True))
+    row |= {"change": value - 10, "change_plain": value - 10, "p": p_of(value - 10, *limits)}
+    (found,) = answers.nearest_no_indicators.findings(pd.DataFrame([row]))
+    assert (found.said, found.estimate, found.n) == (answer, value - 10, 60)
+    assert found.question.startswith("Is there less amplification with “Nearest, no indicators”")
+
+
+def test_variation_is_counted_over_all_occupations():
+    row = {"model": "M", "approach": "naive", "sd_prompts": 9.0, "highest": 60.0, "p_lean": 1.0}
+    rows = pd.DataFrame([row | {"p_holm": p} for p in (0.01, 0.2, NAN)])
+    (found,) = answers.variation.findings(rows)
+    assert found.said == "In 1 of 3 occupations; for 2 it is not told." and found.p == 0.01
+    # Where none could be tested nothing is claimed.
+    (found,) = answers.variation.findings(rows.assign(p_holm=NAN))
+    assert found.said == "Not told apart from sampling noise." and not found.decided
+    (found,) = answers.lean.findings(rows)
+    assert found.said == "For none, or too few images to tell."
+    (found,) = answers.lean.findings(rows.assign(p_lean=[0.01, 1, 1]))
+    assert found.said == "For 1 of 3 occupations."
