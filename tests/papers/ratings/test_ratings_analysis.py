@@ -318,7 +318,7 @@ def answered(table):
     [
         # Holm over three: 3 * 0.01, 2 * 0.02 and 0.03, which is no less than the second.
         ((0.01, 0.02, 0.03), (5, 5, 5), "By 3 of 3 definitions; by 0 they reduce it."),
-        ((0.01, 0.03, 0.001), (5, 5, -5), "By 1 of 3 definitions; by 1 they reduce it."),
+        ((0.01, 0.06, 0.001), (5, 5, -5), "By 1 of 3 definitions; by 1 they reduce it."),
         # One of three at p = 0.03: adjusted for the others nothing is shown.
         ((0.03, 0.5, 0.5), (5, 1, 1), "No amplification is shown by any definition."),
         ((np.nan,) * 3, (5, 1, 1), "No amplification is shown by any definition."),
@@ -528,7 +528,7 @@ def test_sensitivity_draws_every_rule_in_every_panel(read, usual):
     # Without disagreement every rule and rater gives the same.
     same = usual.amplification.set_index("definition").loc[DEFINITIONS, "amplification"]
     for ax, value in zip(figure.axes, same, strict=True):
-        for marker, n in (("o", 5), ("D", 4), ("^", 2)):
+        for marker, n in (("o", 5), ("s", 4), ("D", 2)):
             points = drawn(ax, marker)
             assert len(points) == n
             np.testing.assert_allclose(points[:, 0], value, atol=1e-9)
