@@ -51,7 +51,7 @@ class MadeUp(module.Study):
     def judgements(self, kind):
         return judgements_of(kind, 240)
 
-    def measured(self, measure):
+    def load(self, measure):
         name = sources.table_of(measure)
         assert name == "paradox_percent_female"
         at = {"approach": "naive", "prompt": "1", "percent_female": 40.0, "n": 50.0}
@@ -129,7 +129,8 @@ def test_the_judge_is_measured_against_the_truth_and_corrects_its_own_source(exe
     assert (everyone["percent_corrected"] - 100 * 0.4 / 0.9).abs().max() < 1e-6
     generated = corrected[corrected["source"] == "generated"]
     assert (generated["reason"] == "no reference for generated images").all()
-    assert findings(tmp_path)[-1]["answer"] == "They are not corrected."
+    # The last answer is of the judge: men of training images who pass the gate, and those of neither.
+    assert {f["answer"] for f in findings(tmp_path)[2:]} >= {"90.0 %, against the known truth."}
 
 
 def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
@@ -142,7 +143,7 @@ def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
     path.write_text("\n".join(rows) + "\n")
     space = execute(ratings_file=str(path))
     assert space["collected"].kind == "ratings"
-    assert findings(tmp_path)[0]["details"] == ["Ratings come from ratings.csv: 2 raters."]
+    assert findings(tmp_path)[0]["details"][0] == "Ratings come from ratings.csv: 2 raters."
     found = read(tmp_path, "judging_agreement").set_index(["statistic", "labels", "subset"])
     # Of each 120, 12 are turned away and 6 are judged wrong: 102 of 108 as the raters say.
     both = found.loc[("judge_agreement", "female/male", "all")]
