@@ -1,6 +1,7 @@
 """How the packages are laid out: which room may import which, and what notebooks show of what is declared."""
 
 import ast
+import json
 import re
 from graphlib import TopologicalSorter
 from operator import attrgetter
@@ -229,6 +230,33 @@ def words() -> set[str]:
 
 def first_text(call: ast.Call) -> str | None:
     return call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+
+
+# What a notebook saves, shows, answers and explains at most; one of ours, beyond a paper, at most twice that.
+LIMITS = {"save": 5, "show": 4, "answer": 2, "words": 500}
+# Of all notebooks together.
+TABLES, FIGURES = 120, 100
+
+
+def test_notebooks_can_be_read_in_one_sitting():
+    counts = {one.id: dict.fromkeys(LIMITS, 0) for one in notebooks()}
+    for kind in ("save", "show", "answer"):
+        for notebook, _ in calls(kind):
+            counts[notebook][kind] += 1
+    for one in notebooks():
+        cells = json.loads(one.path.read_text(encoding="utf-8"))["cells"]
+        prose = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+        counts[one.id]["words"] = sum(len(re.findall(r"[^\W\d_]{2,}", text)) for text in prose)
+    over = {
+        f"{notebook}: {n} of {kind}, allowed {allowed * times}"
+        for notebook, found in counts.items()
+        for times in (2 if notebook.startswith("synthesis/") or "/beyond_" in notebook else 1,)
+        for kind, allowed in LIMITS.items()
+        if (n := found[kind]) > allowed * times
+    }
+    assert over == set()
+    assert len({first_text(call) for _, call in calls("save")}) <= TABLES
+    assert len({first_text(call) for _, call in calls("show")}) <= FIGURES
 
 
 def test_notebooks_ask_for_settings_that_there_are():
