@@ -419,7 +419,7 @@ def test_the_notebook_runs_through_and_names_its_file_first(
             exec("".join(cell["source"]), names)
             if "parameters" in cell["metadata"].get("tags", []):
                 names |= {"output_dir": tmp_path / "run", "ratings": str(tmp_path / "ratings.csv")}
-                names |= {"bootstrap_replicates": 20}
+                names |= {"bootstrap_replicates": 100}
     found = json.loads((tmp_path / "run" / "records.json").read_text(encoding="utf-8"))["findings"]
     assert found[0]["main"] and "ratings.csv" in found[0]["question"] and found[0]["answer"] == first
     # What the file does not hold is printed, and is no finding.
