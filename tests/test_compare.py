@@ -225,7 +225,7 @@ def test_rows_that_meet_are_counted(two_runs):
         compare.compare("one", "two", outputs=two_runs, name="none")
     assert str(error.value) == (
         "No row of the tables that one and two share is in both, so there is nothing to compare: "
-        "prompt in paradox_amplification is 1, 2 in the first and 3, 4 in the second."
+        "they are of other models, occupations or prompts."
     )
     assert not (two_runs / "none").exists()
 

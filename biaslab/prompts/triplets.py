@@ -28,11 +28,8 @@ from biaslab.ground.plaintext import plain
 from biaslab.keep.engine import advance
 from biaslab.keep.store import Store
 from biaslab.prompts.depicted import ascii_lower, shows_people
+from biaslab.prompts.professions import ONE, PROFESSION, sentences
 
-ONE = "{} (one triplet)"
-"""What a data set is called of which one triplet is repeated (section 7.1)."""
-PROFESSION = "Profession"
-"""What the paper calls the sentences on professions as a data set."""
 MEMBERS = ("neutral", "feminine", "masculine")
 PLACEBO = "placebo"
 """A fourth prompt of a triplet: as neutral as the first, with another word for people."""
@@ -325,18 +322,6 @@ def professions(
     for place, column in enumerate(("topic", "profession"), start=4):
         frame.insert(place, column, table[column].repeat(len(frame) // len(table)).to_numpy(object))
     return frame
-
-
-def sentences() -> pd.DataFrame:
-    """Return the sentences on professions: topic and profession (as in Table 3), text; two or three a profession."""
-    found, table = [], published.load("triplets_table_3")
-    for topic, texts in lexicons.load("profession_sentences").items():
-        names = table.loc[table["topic"] == topic, "profession"]
-        for text in texts:
-            said = text.partition(" ")[2].lower()
-            fitting = [name for name in names if said.startswith(f"{name.lower()} ")]
-            found.append((topic, max(fitting, key=len), text))
-    return pd.DataFrame(found, columns=["topic", "profession", "text"])
 
 
 def repeated(prompts: pd.DataFrame, seeds: int) -> pd.DataFrame:

@@ -32,7 +32,7 @@ from biaslab.measures.similarity import (
 )
 from biaslab.measures.similarity import bias_score as _bias_score
 from biaslab.prompts.nouns import PEOPLE
-from biaslab.prompts.triplets import sentences
+from biaslab.prompts.professions import sentences
 
 PROMPT_GENDERS = ("neutral", "feminine", "masculine")
 PAIRS = ("neutral-feminine", "neutral-masculine")
