@@ -266,7 +266,7 @@ def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
     monkeypatch.setenv("FAKE_KEY", "")
     settings = piped().settings
     with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key"):
-        check("mini", settings.changed(captions={"corpus": "mini", "rows": 10}))
+        check(Pipeline("mini", settings.changed(captions={"corpus": "mini", "rows": 10})))
     with pytest.raises(ParameterError, match=r"needs endpoint.url .* and endpoint.model; endpoint.url is ''"):
         piped(endpoint={"url": ""}).endpoint("paraphraser")
     for given, message in (
