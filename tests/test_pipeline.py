@@ -618,9 +618,6 @@ def test_tables_say_what_could_be_fetched(fetching):
     from biaslab.papers.paradox import measure as made
 
     p = fetching(captions={"approaches": ["naive", "no_indicators", "caption_prompts"]})
-    urls = made.downloads(p)
-    assert urls["caption_id"].tolist() == p.images("training").source.table["image_id"].tolist()
-    assert urls.set_index("caption_id").loc["b", "status"] == 410
     counts = made.download_outcomes(p)
     keys = ["approach", "occupation", "outcome"]
     columns = ["n", "n_female", "n_male"]
@@ -637,32 +634,6 @@ def test_tables_say_what_could_be_fetched(fetching):
         ("caption_prompts", "nurse", "gone"): (1, 0, 0),
         ("caption_prompts", "engineer", "ok"): (2, 0, 1),
     }
-
-
-def test_the_table_of_urls_holds_no_secret_of_theirs(fetching, monkeypatch):
-    from biaslab.papers.paradox import measure as made
-
-    p = fetching()
-    secret = {
-        "caption_id": ["a", "b", "c"],
-        "url": ["https://me:word@h.org/a.jpg", "https://h.org/b.jpg?w=9&X-Amz-Signature=word", ""],
-        "outcome": "ok",
-        "final_url": ["https://h.org/a.jpg;token=word", None, "https://h.org/home/C.jpg?w=9"],
-        "detail": ["", "see http://h.org/?code=word.", ""],
-    }
-    monkeypatch.setattr(p, "downloads", lambda: pd.DataFrame(secret))
-    urls = made.downloads(p)
-    assert urls["url"].tolist() == [
-        "https://[key]@h.org/a.jpg",
-        "https://h.org/b.jpg?w=9&X-Amz-Signature=[key]",
-        "",
-    ]
-    assert urls["final_url"].fillna("").tolist() == [
-        "https://h.org/a.jpg;token=[key]",
-        "",
-        "https://h.org/home/C.jpg?w=9",
-    ]
-    assert "word" not in urls.to_csv()
 
 
 def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, monkeypatch):

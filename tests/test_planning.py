@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from biaslab.generation.models import Ready
+from biaslab.ground import tables
 from biaslab.ground.errors import MissingInputError
 from biaslab.judging import kinds
 from biaslab.pipeline import Pipeline, Settings, asked, uses
@@ -122,7 +123,7 @@ def without(*settings):
 def declared(measuring, name, *hows):
     """Return the settings of the judges that a measured table is said to take."""
     looked = (look for look in uses.looks(measuring, name) if not hows or look.how in hows)
-    return {setting for look in looked for setting in look.judges} & {*JUDGES}
+    return {setting for look in looked for setting in uses.judges(measuring, look)} & {*JUDGES}
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -148,9 +149,9 @@ def test_each_table_takes_the_judges_that_were_told(name, store, taken):
 @pytest.mark.parametrize("name", MEASURED)
 def test_a_table_without_a_judge_that_it_needs_says_so_before_an_image_is_made(name, store, made, taken):
     whole = of_all_judges(store)
-    several = declared(whole, name, uses.ONE_OF)
+    several = declared(whole, name, tables.ONE_OF)
     # There need be no further judge.
-    each = [{setting} for setting in declared(whole, name, uses.NEEDED) - {"judging.further"}]
+    each = [{setting} for setting in declared(whole, name, tables.NEEDED) - {"judging.further"}]
     for needed in each + [several] * bool(several):
         # Without an encoder no nearest captions are asked for, and without answers the judge of gender decides.
         replaced = needed == {uses.ENCODER} and name != "paradox_similarity"
@@ -166,7 +167,7 @@ def test_a_table_without_a_judge_that_it_needs_says_so_before_an_image_is_made(n
 @pytest.mark.parametrize("name", MEASURED)
 def test_a_table_that_can_do_without_a_judge_is_measured_without(name, store, taken):
     whole = of_all_judges(store)
-    optional = declared(whole, name, uses.IF_NAMED, uses.ONE_OF) - {"triplets.similarity"}
+    optional = declared(whole, name, tables.IF_NAMED, tables.ONE_OF) - {"triplets.similarity"}
     for setting in optional:
         bare = of_all_judges(store, **without(setting))
         if uses.lacking(bare, name):
