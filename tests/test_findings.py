@@ -3,11 +3,10 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from biaslab.ground.wording import count, interval, moved, none_could, spoken
-from biaslab.papers.findings import Finding, by_row, held_together
+from biaslab.papers.findings import Finding, held_together
 
 
 def test_what_is_said_where_no_outcome_could():
@@ -130,17 +129,3 @@ def test_a_page_of_fair_verdicts_seldom_claims_anything():
     pages = [held_together([verdict(p) for p in rng.random(10)])[1]["stand"] > 0 for _ in range(400)]
     # 400 pages of ten fair verdicts: alone 40 % of them would claim something, together 5 %, within three errors.
     assert np.mean(pages) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
-
-
-def test_rows_are_verdicts_by_their_tests_and_directions_by_their_estimates():
-    table = pd.DataFrame({"gap": [1.0, -1.0, -1.0, 2.0], "p": [0.01, 0.01, 0.2, np.nan], "n": 20})
-    answers = "More.", "Less.", "Not told."
-    found = by_row(table, "Is there more?", answers, "gap", "points", "n", "prompts", p="p")
-    assert [f.said for f in found] == ["More.", "Less.", "Not told.", "Not told."]
-    assert [f.undecided for f in found] == ["Not told."] * 4 and [f.alpha for f in found] == [0.05] * 4
-    strict = by_row(table, "Is it?", answers, "gap", "", "n", "prompts", p="p", confidence=0.995)
-    assert not any(f.decided for f in strict)
-    # Without a column of tests the interval decides.
-    table = table.assign(ci_low=[0.5, -2, -2, -1], ci_high=[2, -0.5, 1, 3])
-    found = by_row(table, "Is it?", answers, "gap", "", "n", "prompts")
-    assert [f.said for f in found] == ["More.", "Less.", "Not told.", "Not told."]

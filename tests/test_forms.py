@@ -34,9 +34,9 @@ def names(ax):
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda t: forms.estimates(t, "value", row="row", hue="of", label=""),
-        lambda t: forms.trends(t, "row", "value", hue="of", labels=("", "")),
-        lambda t: forms.diagonal(t, "value", "value", hue="of", labels=("", ""), ends=(0, 1)),
+        lambda t: forms.estimates(t, "value", row="row", color="of", label=""),
+        lambda t: forms.trends(t, "row", "value", color="of", labels=("", "")),
+        lambda t: forms.diagonal(t, "value", "value", color="of", labels=("", ""), ends=(0, 1)),
         lambda t: forms.heat_map(t, "value", row="row", column="of", label="", ends=(0, 1)),
         lambda t: forms.stacked(t, "value", row="row", part="of", look=forms.PLAIN, label=""),
     ],
@@ -48,14 +48,14 @@ def test_a_table_without_rows_draws_nothing(draw):
 
 def test_estimates_stand_beside_floor_and_mark():
     figure = forms.estimates(
-        ROWS, "value", row="row", hue="of", label="points", floor="floor", mark="printed", filled="sure",
-        filled_names=("sure", "not sure"),
+        ROWS, "value", row="row", color="of", label="points", floor="floor", mark="printed", filled="sure",
+        names={"filled": "sure", "hollow": "not sure"},
     )  # fmt: skip
     assert texts(figure) == ["x", "y", "by chance at this n", "as printed", "sure", "not sure"]
     assert figure.axes[0].get_xlabel() == "points" and names(figure.axes[0]) == ["a", "b"]
     dots = [x for line in figure.axes[0].lines[1:] for x in line.get_xdata() if np.isfinite(x)]
     assert sorted(dots) == [1, 2, 3]
-    bare = forms.estimates(ROWS, "value", row="row", hue="of", label="points", limits=None)
+    bare = forms.estimates(ROWS, "value", row="row", color="of", label="points", limits=None)
     assert not any(c.get_linewidth()[0] == 1.8 for c in bare.axes[0].collections)
 
 
@@ -91,9 +91,7 @@ def test_the_tall_form_has_all_panels_below_one_another_with_their_rows_and_keys
     long = "a name of a row that is longer than a phone has room for"
     table = pd.concat([ROWS.assign(panel=p) for p in ("one", "two", "three")], ignore_index=True)
     table["row"] = table["row"].replace("a", long)
-    figure = forms.estimates(
-        table, "value", row="row", hue="of", panel="panel", columns=2, label="points", inch=0.8
-    )
+    figure = forms.estimates(table, "value", row="row", color="of", panel="panel", columns=2, label="points")
     dots = [[line.get_xydata() for line in ax.lines] for ax in figure.axes if ax.axison]
     figure.draw_without_rendering()
     assert phone.restack(figure)

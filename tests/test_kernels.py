@@ -204,7 +204,7 @@ def test_a_kernel_whose_port_is_taken_is_started_again(tmp_path, write_notebook,
         write_notebook(notebook, 'source = "published"\n', "print(6 * 7)")
         (tmp_path / "paradox/a").mkdir(parents=True)
         a = params.Notebook("paradox/a", notebook, "A", {})
-        job = jobs.Job(a, {}, "", tmp_path, {}, attempt=tmp_path)
+        job = jobs.Job(a, {}, "", {}, folder=tmp_path, attempt=tmp_path)
         assert execute._papermill(job, tmp_path / "out.ipynb") == ""
     assert len(picked) == 10
     assert "42" in (tmp_path / "out.ipynb").read_text()

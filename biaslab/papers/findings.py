@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from math import isfinite, nan
-from string import Formatter
 from typing import TYPE_CHECKING, Any
 
-from biaslab.ground.wording import count, interval, moved, p_words, spoken
+from biaslab.ground.wording import count, interval, p_words, spoken
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 LONGEST_ANSWER = 20
 """Words that an answer may have."""
@@ -170,112 +168,3 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not isfinite(value) else value
-
-
-def from_row(
-    row,
-    question: str,
-    answer: str,
-    value: str,
-    unit: str,
-    n: str,
-    of: str,
-    *,
-    limits: tuple[str, str] = ("ci_low", "ci_high"),
-    details: Iterable[str] = (),
-    **more,
-) -> Finding:
-    """Return a finding whose model and numbers are those of a table's row, a named tuple or a Series.
-
-    ``value``, ``n`` and ``limits`` name its columns, and what there is no column of is not known; empty details are
-    left out; ``more`` are fields as they are.
-    """
-    number, size, low, high = (getattr(row, name, nan) for name in (value, n, *limits))
-    numbers = {"estimate": number, "ci_low": low, "ci_high": high, "n": size}
-    told = {"model": getattr(row, "model", ""), "details": tuple(filter(None, details))} | more
-    return Finding(question, answer, unit=unit, of=of, **numbers, **told)
-
-
-class _Words(Formatter):
-    """Writes numbers as they are spoken where no format is given."""
-
-    def format_field(self, value: object, format_spec: str) -> str:
-        return format(value, format_spec) if format_spec or isinstance(value, str) else spoken(value)
-
-
-def _lacks(text: str, row) -> bool:
-    """Return whether a number that a text has in braces is missing in a row."""
-    names = (name for _, name, *_ in _Words().parse(text) if name)
-    return any(isinstance(value := getattr(row, name), float) and value != value for name in names)
-
-
-def by_row(
-    rows: pd.DataFrame,
-    question: str,
-    answer: str | tuple[str, str, str],
-    value: str,
-    unit: str,
-    n: str,
-    of: str,
-    *,
-    limits: tuple[str, str] = ("ci_low", "ci_high"),
-    details: Iterable[str] = (),
-    p: str = "",
-    confidence: float = 0.95,
-    **more,
-) -> list[Finding]:
-    """Return a finding for each row of a table.
-
-    Texts have its columns in braces, numbers as they are spoken where no format is given; details that have a missing
-    number are left out. ``answer`` may be three, of a
-    verdict: for an estimate above 0, below 0, and where neither is shown. ``p`` names the column of its test, adjusted
-    over what it rests on, for the level 1 - ``confidence`` (0–1); without one the interval decides. The rest as in
-    :func:`from_row`.
-    """
-    found = []
-    for row in rows.itertuples(index=False):
-        said, tested = answer, {}
-        if not isinstance(answer, str) and p:
-            tested = verdict(getattr(row, value), getattr(row, p), answer, confidence)
-        elif not isinstance(answer, str):
-            ends = (getattr(row, name, nan) for name in limits)
-            tested = verdict(nan, nan, answer, confidence) | {"answer": moved(*ends, *answer)}
-        if tested:
-            said, tested["undecided"] = (
-                tested.pop("answer"),
-                _Words().vformat(tested["undecided"], (), row._asdict()),
-            )
-        whole = [text for text in details if not _lacks(text, row)]
-        asked, said, *told = (_Words().vformat(text, (), row._asdict()) for text in (question, said, *whole))
-        found.append(
-            from_row(row, asked, said, value, unit, n, of, limits=limits, details=told, **tested, **more)
-        )
-    return found
-
-
-def verdict(value: float, p: float, answers: tuple[str, str, str], confidence: float) -> dict[str, Any]:
-    """Return the fields of a finding that claims a difference at the level 1 - ``confidence`` (0–1).
-
-    ``answers`` are for a ``value`` above 0, below 0, and where neither is shown: the third where it is 0 or NaN, or has
-    no test (a ``p`` of NaN).
-    """
-    from biaslab import stats
-
-    answer = moved(value, value, *answers) if isfinite(p) else answers[2]
-    return {"answer": answer, "undecided": answers[2], "p": p, "alpha": stats.significance(confidence)}
-
-
-def each(
-    table: pd.DataFrame, by: list[str], say: Callable[..., Finding | Iterable[Finding] | None]
-) -> list[Finding]:
-    """Return what ``say(*names, rows)`` finds in each group of rows that share their values of ``by``."""
-    found: list[Finding] = []
-    for names, rows in table.groupby(by, sort=False):
-        said = say(*(names if isinstance(names, tuple) else (names,)), rows)
-        found += [said] if isinstance(said, Finding) else list(said or ())
-    return found
-
-
-def away(rows: pd.DataFrame) -> int:
-    """Return how many intervals of a table exclude 0."""
-    return int(((rows["ci_low"] > 0) | (rows["ci_high"] < 0)).sum())

@@ -17,7 +17,6 @@ without rows, or of which every value is missing, gives a figure that says so.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -60,29 +59,6 @@ class Look:
             marker = self.markers.get(value, style.MARKERS[k % len(style.MARKERS)])
             found[value] = color, marker, self.names.get(value, str(value))
         return found
-
-
-def _as_before(form: Callable[..., Figure]) -> Callable[..., Figure]:
-    """Take the names that arguments had before: for figures that are still to be rewritten."""
-
-    @functools.wraps(form)
-    def called(*given, **options) -> Figure:
-        names = dict(options.pop("names", {}) or {}) if not isinstance(options.get("names"), str) else {}
-        if isinstance(options.get("names"), str):
-            options["point"] = options.pop("names")
-        for old in ("row_names", "panel_names"):
-            names |= options.pop(old, {})
-        for old in ("floor", "band", "mark"):
-            if f"{old}_name" in options:
-                names[old] = options.pop(f"{old}_name")
-        names |= dict(zip(("filled", "hollow"), options.pop("filled_names", ()), strict=False))
-        if "hue" in options:
-            options["color"] = options.pop("hue")
-        for gone in ("inch", "even"):
-            options.pop(gone, None)
-        return form(*given, **options, **({"names": names} if names else {}))
-
-    return called
 
 
 def look(known: Mapping[str, tuple[str, ...]]) -> Look:
@@ -137,7 +113,6 @@ def panels(
     return figure, ((ax, rows) for ax, (_, rows) in zip(axes.flat, groups, strict=False))
 
 
-@_as_before
 @style.empty_without_rows
 def estimates(
     table: pd.DataFrame,
@@ -222,7 +197,6 @@ def estimates(
     return figure
 
 
-@_as_before
 @style.empty_without_rows
 def diagonal(
     table: pd.DataFrame,
@@ -298,7 +272,6 @@ def diagonal(
     return figure
 
 
-@_as_before
 @style.empty_without_rows
 def trends(
     table: pd.DataFrame,
@@ -348,7 +321,6 @@ def trends(
     return figure
 
 
-@_as_before
 @style.empty_without_rows
 def heat_map(
     table: pd.DataFrame,
@@ -411,7 +383,6 @@ def cells(ax: Axes, values: pd.DataFrame, texts: pd.DataFrame, norm: Normalize) 
     ax.spines[:].set_visible(False)
 
 
-@_as_before
 @style.empty_without_rows
 def stacked(
     table: pd.DataFrame,
