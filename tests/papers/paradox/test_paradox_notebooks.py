@@ -186,7 +186,9 @@ def test_printed_numbers_are_enough_for_what_is_printed(pytestconfig, tmp_path, 
         shown = [*row["runs"].split(), *row["reprinted_by"].split()]
         if row["notebook"] == f"paradox/{name}" and "published" in shown:
             assert row["output"] in made, row
-    assert {f["model"] for f in records["findings"]} == {"SD 1.4", "SD 1.5"}
+    # Of the approaches that lower it the paper prints no shares, so nothing is tested.
+    models = set() if name == "5_approaches" else {"SD 1.4", "SD 1.5"}
+    assert {f["model"] for f in records["findings"]} == models
     assert all(f["printed"] for f in records["findings"])
 
 
