@@ -462,7 +462,7 @@ def test_a_safety_checker_that_is_pickled_is_not_needed_where_it_is_off(hub, fol
     for name in (NAME, folder):
         refused(
             name,
-            r"safety_checker has safety_checker/pytorch_model\.bin\. .* Set generation\.safety_checker to off",
+            r"safety_checker has safety_checker/pytorch_model\.bin; .* Set generation\.safety_checker to off",
         )
     assert hub.fetched() == 0
     off = FEW.changed(safety_checker="off")
