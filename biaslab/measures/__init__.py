@@ -9,14 +9,10 @@ skin tone have modules of their own.
 
 from biaslab.measures.amplification import (
     DEFINITIONS,
-    DIRECTIONS,
     amplification,
-    bias_amp,
     directional_amplification,
-    exclusion_counts,
     exclusion_reason,
     expected_amplification,
-    expected_amplification_bounds,
     lean,
     percent_female_bounds,
 )

@@ -7,12 +7,8 @@ import pytest
 from biaslab.ground.errors import InputError, UnknownNameError
 from biaslab.measures.amplification import (
     DEFINITIONS,
-    DIRECTIONS,
-    EXCLUSION_REASONS,
     amplification,
-    bias_amp,
     directional_amplification,
-    exclusion_counts,
     exclusion_reason,
     expected_amplification,
     lean,
@@ -141,18 +137,6 @@ def test_no_replicates_give_empty_results():
     assert expected_amplification(np.empty((0, 5)), np.full(5, 30.0)).amplification.shape == (0,)
 
 
-def test_exclusion_counts_lists_every_reason():
-    frame = exclusion_counts(["a", "b", "c", "d", "e", "f"], G, T)
-    expected = pd.DataFrame(
-        {"reason": EXCLUSION_REASONS, "n": [1, 1, 1, 1], "occupations": ["f", "d", "e", "c"]}
-    )
-    pd.testing.assert_frame_equal(frame, expected, check_dtype=False)
-    empty = exclusion_counts([], [], [])
-    assert empty["n"].tolist() == [0, 0, 0, 0]
-    two = exclusion_counts(["x", "y"], [60, 70], [40, 30])
-    assert two.loc[3, "occupations"] == "x; y"
-
-
 def test_errors_name_value_and_remedy():
     with pytest.raises(InputError, match=r"^percent_training holds 130; allowed is 0 to 100 or NaN\.$"):
         amplification([20], [130])
@@ -167,94 +151,3 @@ def test_errors_name_value_and_remedy():
         expected_amplification(20, 30)
     with pytest.raises(UnknownNameError, match="Did you mean 'published'"):
         expected_amplification(G, T, "publishd")
-    with pytest.raises(InputError, match="must be of one length"):
-        exclusion_counts(["a"], G, T)
-
-
-# --- directional bias amplification from counts ---
-
-
-def _images(counts):
-    return [(t, a) for (t, a), n in np.ndenumerate(np.asarray(counts)) for _ in range(n)]
-
-
-def _bias_amp_over_images(training, generated, direction):
-    """Compute the definition image by image: one (task, attribute) record each."""
-    before, after = _images(training), _images(generated)
-    tasks, attributes = np.shape(training)
-    cells = []
-    for t in range(tasks):
-        for a in range(attributes):
-            p_both = sum(image == (t, a) for image in before) / len(before)
-            p_task = sum(image[0] == t for image in before) / len(before)
-            p_attribute = sum(image[1] == a for image in before) / len(before)
-            sign = 1 if p_both - p_task * p_attribute > 1e-12 else -1
-            shares = []
-            for images in (before, after):
-                given = [i for i in images if (i[1] == a if direction == "A->T" else i[0] == t)]
-                shares.append(sum(i == (t, a) for i in given) / len(given) if given else None)
-            if None not in shares:
-                cells.append(sign * (shares[1] - shares[0]))
-    return (np.mean(cells) if cells else np.nan), len(cells)
-
-
-@pytest.mark.parametrize("direction", DIRECTIONS)
-def test_bias_amp_equals_image_records(direction):
-    rng = np.random.default_rng(11)
-    for trial in range(40):
-        shape = (rng.integers(2, 5), rng.integers(2, 4))
-        training = rng.integers(0, 7, size=shape)
-        generated = rng.integers(0, 7, size=shape)
-        training[0, 0] += 1
-        if trial % 4 == 0:
-            generated[1] = 0  # an occupation without generated images
-        if trial % 5 == 0:
-            training[:, 1] = 0  # an attribute without training images
-        value, n = _bias_amp_over_images(training, generated, direction)
-        result = bias_amp(training, generated, direction)
-        np.testing.assert_allclose(result.value, value, atol=1e-12)
-        assert (result.n_cells, result.n_excluded) == (n, training.size - n)
-
-
-def test_bias_amp_by_hand():
-    # Training: of 20 images 10 female; task 0 has 8 of 10 female, task 1 has 2 of 10.
-    # Generated: 9 of 10 and 1 of 10. Every cell's share moves 0.1 away from balance, in both directions.
-    training, generated = [[8, 2], [2, 8]], [[9, 1], [1, 9]]
-    assert bias_amp(training, generated, "T->A") == pytest.approx((0.1, 4, 0))
-    assert bias_amp(training, generated, "A->T") == pytest.approx((0.1, 4, 0))
-    # Generating task 1 ten times as often leaves P(attribute | task) alone but not P(task | attribute).
-    assert bias_amp(training, [[9, 1], [10, 90]], "T->A").value == pytest.approx(0.1)
-    assert bias_amp(training, [[9, 1], [10, 90]], "A->T").value != pytest.approx(0.1)
-
-
-def test_bias_amp_directions_condition_on_different_margins():
-    # Task 1 has no generated image: P(a | task 1) is undefined, P(task 1 | a) is 0.
-    training, generated = [[8, 2], [2, 8]], [[9, 1], [0, 0]]
-    # T->A: task 0 alone; female share up by 0.1, male share down by 0.1 where it is under-represented
-    assert bias_amp(training, generated, "T->A") == pytest.approx((0.1, 2, 2))
-    # A->T: P(task 0 | female) 0.8 -> 1 (+0.2), P(task 0 | male) 0.2 -> 1 (-0.8), and the same for task 1
-    assert bias_amp(training, generated, "A->T") == pytest.approx(((0.2 - 0.8) / 2, 4, 0))
-
-
-@pytest.mark.parametrize("direction", DIRECTIONS)
-def test_bias_amp_of_replicates_and_of_nothing(direction):
-    rng = np.random.default_rng(3)
-    training, generated = rng.integers(1, 9, size=(3, 2)), rng.integers(1, 9, size=(6, 3, 2))
-    result = bias_amp(training, generated, direction)
-    assert result.value == pytest.approx(
-        [_bias_amp_over_images(training, g, direction)[0] for g in generated]
-    )
-    value, n, excluded = bias_amp(np.zeros((3, 2)), training, direction)
-    assert np.isnan(value)
-    assert (n, excluded) == (0, 6)
-
-
-def test_bias_amp_errors():
-    with pytest.raises(UnknownNameError, match="There is no direction of bias amplification named 'A->B'"):
-        bias_amp([[1, 2]], [[1, 2]], "A->B")
-    with pytest.raises(InputError, match="must share their last two axes"):
-        bias_amp([[1, 2]], [[1, 2], [3, 4]], "A->T")
-    with pytest.raises(InputError, match="training_counts holds -1"):
-        bias_amp([[-1, 2]], [[1, 2]], "A->T")
-    with pytest.raises(InputError, match="must be a full table of counts"):
-        bias_amp([[1, np.nan]], [[1, 2]], "A->T")
