@@ -17,6 +17,7 @@ without rows, or of which every value is missing, gives a figure that says so.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -108,7 +109,8 @@ def panels(
     for ax in axes.flat[len(groups) :]:
         ax.set_axis_off()
     for ax, (name, _) in zip(axes.flat, groups, strict=False):
-        ax.set_title(names.get(name, str(name)), fontsize=11)
+        # About nine letters to an inch, and room for the names of rows.
+        ax.set_title(textwrap.fill(names.get(name, str(name)), int(8 * WIDTH / columns)), fontsize=11)
         ax.tick_params(labelbottom=True)
     return figure, ((ax, rows) for ax, (_, rows) in zip(axes.flat, groups, strict=False))
 
