@@ -109,8 +109,10 @@ def panels(
     for ax in axes.flat[len(groups) :]:
         ax.set_axis_off()
     for ax, (name, _) in zip(axes.flat, groups, strict=False):
-        # About nine letters to an inch, and room for the names of rows.
-        ax.set_title(textwrap.fill(names.get(name, str(name)), int(8 * WIDTH / columns)), fontsize=11)
+        # About nine letters to an inch, and room for the names of rows; breaks that are in a name stay.
+        lines = names.get(name, str(name)).splitlines()
+        wrapped = "\n".join(textwrap.fill(line, int(8 * WIDTH / columns)) for line in lines)
+        ax.set_title(wrapped, fontsize=11)
         ax.tick_params(labelbottom=True)
     return figure, ((ax, rows) for ax, (_, rows) in zip(axes.flat, groups, strict=False))
 
