@@ -125,19 +125,24 @@ def names() -> tuple[str, ...]:
     return ("published", "ratings", PIPELINE, *plugins.points(plugins.MODELS))
 
 
-def resolved(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters with their paths made absolute: a notebook runs in its own folder."""
-    out = dict(parameters)
+def resolved(parameters: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
+    """Return parameters with their paths made absolute, counted from ``start``, the working folder where it is None.
+
+    Raises:
+        ParameterError: The source is neither a named one nor a folder.
+    """
+    start, out = start or Path.cwd(), dict(parameters)
     if out.get("ratings"):
-        out["ratings"] = str(Path(os.path.expanduser(out["ratings"])).resolve())
+        out["ratings"] = str((start / os.path.expanduser(out["ratings"])).resolve())
     out["source"] = "published" if out["source"] is None else out["source"]
     if makes_images(out["source"]):
         from biaslab.pipeline.checks import resolve_paths
 
-        model, settings = resolve_paths(out.get("model", "all"), out.get("settings", {}))
+        model, settings = resolve_paths(out.get("model", "all"), out.get("settings", {}), start)
         out |= {name: value for name, value in (("model", model), ("settings", settings)) if name in out}
     elif out["source"] not in names():
-        out["source"] = os.path.expanduser(out["source"])
-        Request.of({"source": out["source"]})
-        out["source"] = str(Path(out["source"]).resolve())
+        folder = start / os.path.expanduser(out["source"])
+        # What is no folder is refused by the name that was given.
+        Request.of({"source": str(folder) if folder.is_dir() else out["source"]})
+        out["source"] = str(folder.resolve())
     return out

@@ -240,3 +240,20 @@ def test_each_model_has_its_pipeline_and_figures_of_its_images(tmp_path, any_tex
     alone.show("paradox_pictures", plt.figure().add_subplot().plot([0, 1])[0].figure, model_shown="mini")
     assert "Title: " not in (tmp_path / "alone/records.json").read_text(encoding="utf-8")
     assert Study(tmp_path).pipelines == {}
+
+
+def test_paths_in_a_notebook_count_from_the_project(tmp_path, monkeypatch):
+    for folder in ("params", "notebooks/mine", "measured", "caps"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "mine.csv").write_text("occupation,gender\n")
+    monkeypatch.chdir(tmp_path / "notebooks/mine")
+    assert Study().output_dir == tmp_path / "outputs/explore"
+    study = Study("outputs/mine", source="measured")
+    assert (study.output_dir, study.source) == (tmp_path / "outputs/mine", str(tmp_path / "measured"))
+    assert Study(source="ratings", ratings="mine.csv").ratings == str(tmp_path / "mine.csv")
+    study = Study(source="pipeline", model="caps", settings={"captions": {"corpus": "caps"}})
+    assert (study.model, study.settings.captions.corpus) == (str(tmp_path / "caps"),) * 2
+    with pytest.raises(ParameterError, match="'notebooks/none'"):
+        Study(source="notebooks/none")
+    with pytest.raises(ParameterError, match="settings is 'x'"):
+        Study(source="pipeline", model="caps", settings="x")

@@ -8,6 +8,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,11 @@ captions of images, triplets, and triplets whose nouns are looked for."""
 LOOKED_AT, STREAMED = 50_000, 1000
 
 
-def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return model and settings with the paths in them made absolute: a notebook runs in its own folder."""
+def resolve_paths(
+    model: str, given: Mapping[str, Any], start: Path | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Return model and settings with the paths in them made absolute, counted from ``start`` (the working folder)."""
+    absolute_name = partial(_absolute, start=start or Path.cwd())
 
     def absolute(name: str, value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -61,31 +65,35 @@ def resolve_paths(model: str, given: Mapping[str, Any]) -> tuple[str, dict[str, 
         place = PLACES.get(name)
         if place is None or not isinstance(value, str) or not value or value in place.words:
             return value
-        return _absolute(value, always=place.always)
+        return absolute_name(value, always=place.always)
 
     whole = absolute("", given)
-    if isinstance(whole.get("models"), Mapping):
-        whole["models"] = {_absolute(name): changes for name, changes in whole["models"].items()}
-    return _absolute(model), whole
+    # What is no mapping of groups is refused when it is read.
+    if isinstance(whole, Mapping) and isinstance(whole.get("models"), Mapping):
+        whole["models"] = {absolute_name(name): changes for name, changes in whole["models"].items()}
+    return absolute_name(model), whole
 
 
-def _absolute(name: str, *, always: bool = False) -> str:
+def _absolute(name: str, *, start: Path, always: bool = False) -> str:
+    part = partial(_absolute, start=start)
     if name.startswith(GROUNDED):
-        return GROUNDED + "+".join(map(_absolute, name.removeprefix(GROUNDED).split("+")))
+        return GROUNDED + "+".join(map(part, name.removeprefix(GROUNDED).split("+")))
     named = adapters.split(name)
     if named.adapters or named.none:
-        return str(named.mapped(_absolute))
+        return str(named.mapped(part))
     # What is known, or a package brings, goes before a folder that happens to have its name.
     if not always and (name in PINNED or any(name in plugins.points(group) for group in plugins.GROUPS)):
         return name
     kind, colon, path = name.partition(":")
     prefix = f"{kind}:" if f"{kind}:" in FILES and colon else ""
-    if f"{kind}:" == VQA and colon and os.path.isdir(os.path.expanduser(path)):
+    if f"{kind}:" == VQA and colon and (start / os.path.expanduser(path)).is_dir():
         prefix = VQA
-    path = Path(os.path.expanduser(name.removeprefix(prefix)))
-    there = os.path.exists(path) or (not path.is_absolute() and glob.glob(str(path), recursive=True))
+    given = os.path.expanduser(name.removeprefix(prefix))
+    there = (start / given).exists() or (
+        not os.path.isabs(given) and glob.glob(given, root_dir=start, recursive=True)
+    )
     if always or prefix or there:
-        return prefix + str(path.absolute())
+        return prefix + str((start / given).absolute())
     return name
 
 

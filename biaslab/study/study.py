@@ -28,7 +28,7 @@ from biaslab.keep import closure, store
 from biaslab.models import registry
 from biaslab.papers.findings import Finding
 from biaslab.plots import texts
-from biaslab.request import Request
+from biaslab.request import Request, resolved
 from biaslab.study import sources
 from biaslab.study.shown import Shown, shown
 
@@ -68,7 +68,8 @@ class Study:
     """The inputs, tables and results of one notebook.
 
     Args:
-        output_dir: Where tables, figures and findings go; empty for ``outputs/explore`` of the project.
+        output_dir: Where tables, figures and findings go; empty for ``outputs/explore``. Paths count from the
+            project's folder, wherever in it the notebook stands.
         source: ``published`` (the papers' printed numbers), ``ratings`` (the file ``ratings``), ``pipeline`` (images
             are made and judged here, with the models and captions that ``model`` and ``settings`` name), the name of a
             model that an installed package brings (the same with that model and its own settings), or a folder with
@@ -100,18 +101,17 @@ class Study:
     ) -> None:
         check_draws(seed=seed, bootstrap_replicates=replicates, confidence=confidence)
         asked = {"source": source, "model": model, "ratings": ratings, "seed": seed, "settings": settings}
-        self._request = Request.of(asked)
+        root = project_root()
+        self._request = Request.of(asked := resolved(asked, root))
         self.draws = {"seed": int(seed), "replicates": int(replicates), "confidence": float(confidence)}
-        self.output_dir = Path(output_dir) if output_dir else project_root() / "outputs" / "explore"
+        self.output_dir = root / Path(output_dir or "outputs/explore").expanduser()
         # The folder of the start of a run that this process works for, where the study is a part of that run.
         attempt = Path(named) if (named := os.environ.get(ATTEMPT)) else None
         self._attempt = attempt if attempt and self.output_dir.is_relative_to(attempt.parents[1]) else None
         if self._attempt:
             # A part becomes whole under another name, and nothing that an ended run left alive can reach it.
             self.output_dir = self._attempt / self.output_dir.relative_to(self._attempt.parents[1])
-        self.source = source
-        self.model = model
-        self.ratings = str(ratings)
+        self.source, self.model, self.ratings = asked["source"], asked["model"], str(asked["ratings"])
         self.seed, self.confidence = self.draws["seed"], self.draws["confidence"]
         self._inputs: dict[str, pd.DataFrame] = {}
         self._records: dict[str, list] = {"figures": [], "tables": [], "findings": []}
