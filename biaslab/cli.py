@@ -84,8 +84,6 @@ def _parser() -> argparse.ArgumentParser:
     starts.add_argument("--dry-run", action="store_true", help=text)
     text = "with --dry-run: fetch models that are not here, to try them, too"
     starts.add_argument("--fetch", action="store_true", help=text)
-    text = "say also what that takes on many devices, such as gpus=64 or gpus=64,seconds=0.2 (an image), and stop"
-    starts.add_argument("--plan", metavar="GPUS", help=text)
     starts.add_argument("--overwrite", action="store_true", help="replace a folder that holds another run")
     text = "execute also notebooks of which nothing has changed since"
     starts.add_argument("--again", action="store_true", help=text)
@@ -192,16 +190,12 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
     """Say what a run will make, where that is wanted, and unless that is all, make it; return the exit status."""
     from biaslab.runs import execute, jobs, runner
 
-    stops, say = given.dry_run or given.plan is not None, None if given.no_progress else execute.print_aside
+    stops, say = given.dry_run, None if given.no_progress else execute.print_aside
     if stops or say_plan:
-        from biaslab.runs import planning, scaling
+        from biaslab.runs import planning
 
-        devices = None if given.plan is None else scaling.devices(given.plan)
         how = {"fetch": given.fetch or not stops, "buy": not stops, "always": stops, "time": True}
-        found = planning.rehearse(jobs.plan(checked), **how, say=say)
-        print(planning.said(found), flush=True)
-        if devices is not None:
-            print(scaling.said(found.asked, found.measured, devices), flush=True)
+        print(planning.said(planning.rehearse(jobs.plan(checked), **how, say=say)), flush=True)
     if stops:
         return 0
     how = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}

@@ -53,13 +53,6 @@ class ComputeSettings(Group):
     address: str = field(
         "", "Address of the Ray cluster; empty is `$RAY_ADDRESS`, or a cluster of this machine alone."
     )
-    timeout: float = field(
-        0,
-        "Longest time that a worker may be at one piece of work, what it loads before included; then it is ended and "
-        "the piece given to another. 0 is no limit.",
-        "seconds",
-        ge=0,
-    )
     store: Folder = field("", "Folder where stages keep results; empty is `outputs/.store`.")
 
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import socket
-import sys
 
 import pytest
 
@@ -103,79 +101,61 @@ def test_a_whole_number_serves_as_a_number(project):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("run: mine\nmodle: A\n", "'modle' is not a parameter. Did you mean 'model'? Known: "),
-        ("run: mine\nseed: many\n", "seed is 'many'; it must be a whole number, for example 0."),
-        ("run: mine\nseed: true\n", "seed is True; it must be a whole number, for example 0."),
-        ("run: mine\nseed: 1.5\n", "seed is 1.5; it must be a whole number, for example 0."),
-        ("run: mine\nseed: [1, x]\n", "seed is 'x'; it must be a whole number, for example 0."),
-        ("run: mine\nseed: []\n", "seed is []; give one value or more, each once."),
-        ("run: mine\nseed: [1, 1]\n", "seed is [1, 1]; give one value or more, each once."),
-        ("run: mine\nshow: 1\n", "show is 1; it must be true or false, for example True."),
-        ("run: mine\nmodel: {a: 1}\n", "model is {'a': 1}; it must be a text, for example 'all'."),
-        (
-            "run: mine\nsettings: 3\n",
-            "settings is 3; it must be a mapping of names to values, for example {}.",
-        ),
-        ("run: ../up\n", "run: '../up' is not a name; use letters, digits"),
-        ("run: ''\n", "run: '' is not a name; use letters, digits"),
-        ("seed: 1\n", "run: '' is not a name"),
-        ("run: mine\njobs: -1\n", "jobs is -1; allowed is 0 or more."),
-        ("run: mine\nnotebooks: ['paradx/*']\n", "No notebook matches 'paradx/*'."),
-        ("run: mine\nnotebooks: []\n", "notebooks is (); give one or more."),
-        ("run: mine\noutput_dir: x\n", "'output_dir' is set by the run itself; choose the folder with"),
-        (
-            "run: mine\nseed: 1\nseed: 2\n",
-            "(line 3, column 1): the key 'seed' is given twice.",
-        ),
+        ("modle: A", "'modle' is not a parameter. Did you mean 'model'?"),
+        ("seed: many", "seed is 'many'; it must be a whole number"),
+        ("seed: true", "seed is True; it must be a whole number"),
+        ("seed: 1.5", "seed is 1.5; it must be a whole number"),
+        ("seed: [1, x]", "seed is 'x'; it must be a whole number"),
+        ("seed: []", "seed is []; give one value"),
+        ("seed: [1, 1]", "seed is [1, 1]; give one value"),
+        ("show: 1", "show is 1; it must be true or false"),
+        ("model: {a: 1}", "model is {'a': 1}; it must be a text"),
+        ("settings: 3", "settings is 3; it must be a mapping"),
+        ("run: ../up", "'../up' is not a name"),
+        ("run: ''", "'' is not a name"),
+        ("jobs: -1", "jobs is -1;"),
+        ("notebooks: ['paradx/*']", "No notebook matches 'paradx/*'."),
+        ("notebooks: []", "notebooks is ();"),
+        ("output_dir: x", "'output_dir' is set by the run itself"),
+        ("seed: 1\nseed: 2", "(line 3, column 1): the key 'seed' is given twice."),
         # What YAML allows and no parameter is.
-        ("run: mine\nsettings: " + "[" * 700 + "]" * 700, "too many lists or mappings lie in one another"),
-        ("run: mine\n? {a: 1}\n: 2\n", "(line 2, column 3): found unhashable key"),
-        ("run: mine\nsettings: {[a]: 1}\n", "(line 2, column 12): found unhashable key"),
-        ("run: mine\nsettings: {1: 2}\n", "settings has the key 1, which is not a text; put it in quotation"),
-        ("run: mine\nseed: " + "9" * 5000, "cannot be used as YAML: a value does not fit its kind (Exceeds"),
+        ("? {a: 1}\n: 2", "(line 2, column 3): found unhashable key"),
+        ("settings: {1: 2}", "settings has the key 1, which is not a text"),
+        ("settings:\n  ~: 2", "settings has the key None, which is not a text"),
+        ("? 1.5\n: 2", "has the key 1.5, which is not a text"),
+        ("seed: " + "9" * 5000, "cannot be used as YAML: a value does not fit its kind (Exceeds"),
+        ("settings: " + "[" * 700 + "]" * 700, "a value does not fit its kind (maximum recursion"),
+        ("seed: " + "9" * 1000, "seed is a whole number beyond what is allowed"),
+        ("seed: 2026-13-45", "seed is '2026-13-45'; it must be a whole number"),
+        ("seed: !!int abc", "a value does not fit its kind"),
+        ("seed: !!timestamp abc", "a value does not fit its kind"),
+        ('title: "\\Uffffffff"', "a value does not fit its kind"),
+        ('title: "\\0"', "title is '\\x00', which holds a null byte"),
+        ('settings: {a: "\\ud800"}', "settings.a is '\\ud800', which holds a null byte or half"),
+        ("confidence: [0.9, .inf]", "confidence is inf; a number must be finite"),
+        ("settings: {a: {b: [1, -.inf]}}", "settings.a.b is -inf; a number must be finite"),
+        ("settings: &x {a: *x}", "lies 20 mappings or lists deep"),
         (
-            "run: mine\nseed: " + "9" * 1000,
-            "seed is a whole number beyond what is allowed: -9223372036854775807 to 9223372036854775807.",
+            "model: &a [x, x, x, x, x, x, x, x, x, x]\n"
+            + "".join(f"k{i}: &b{i} [{', '.join([f'*b{i - 1}' if i else '*a'] * 10)}]\n" for i in range(6)),
+            "is one of more than 100,000 values",
         ),
-        ("run: mine\nconfidence: " + "9" * 400, "confidence is a whole number beyond what is allowed"),
-        ("run: mine\nseed: 2026-13-45\n", "seed is '2026-13-45'; it must be a whole number, for example 0."),
-        ("run: mine\nseed: !!int abc\n", "a value does not fit its kind"),
-        ("run: mine\nshow: !!bool abc\n", "a value does not fit its kind"),
-        ("run: mine\nseed: !!timestamp abc\n", "a value does not fit its kind"),
-        (
-            "run: mine\nseed: !!timestamp 2026-01-01\n",
-            "seed is datetime.date(2026, 1, 1); it must be a whole",
-        ),
-        ('run: mine\ntitle: "\\Uffffffff"\n', "cannot be used as YAML: a value does not fit its kind"),
-        (
-            'run: mine\ntitle: "\\0"\n',
-            "title is '\\x00', which holds a null byte or half a character; take it out.",
-        ),
-        ('run: mine\nsettings: {a: "\\ud800"}\n', "settings.a is '\\ud800', which holds a null byte or half"),
-        ("run: mine\nconfidence: .nan\n", "confidence is nan; a number must be finite, such as 0.5."),
-        ("run: mine\nconfidence: [0.9, .inf]\n", "confidence is inf; a number must be finite, such as 0.5."),
-        ("run: mine\nsettings: {a: {b: [1, -.inf]}}\n", "settings.a.b is -inf; a number must be finite"),
-        (
-            "run: mine\nsettings: &x {a: *x}\n",
-            "lies 20 mappings or lists deep; no parameter needs that many.",
-        ),
-        (
-            "run: mine\nmodel: &a [x, x, x, x, x, x, x, x, x, x]\n"
-            + "".join(
-                f"k{i}: &b{i} [{', '.join(['*a' if i == 0 else f'*b{i - 1}'] * 10)}]\n" for i in range(6)
-            ),
-            "is one of more than 100,000 values; give fewer.",
-        ),
-        ("- a\n- b\n", "holds list; a parameters file holds keys and values"),
-        ("", "is empty; a parameters file holds keys and values"),
-        ("run: [1\n", "cannot be used as YAML (line 2, column 1)"),
-        ("run: !!python/object/apply:os.system [ls]\n", "cannot be used as YAML (line 1, column 6)"),
+        ("seed: [1", "cannot be used as YAML (line 3, column 1)"),
+        ("seed: !!python/object/apply:os.system [ls]", "cannot be used as YAML (line 2, column 7)"),
     ],
 )
 def test_what_cannot_be_used_is_named(project, text, message):
     with pytest.raises(ParameterError) as error:
-        project(text)
+        project(f"{text}\n" if text.startswith("run") else f"run: mine\n{text}\n")
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("- a\n- b\n", "holds list"), ("", "is empty"), ("seed: 1\n", "''")]
+)
+def test_a_file_that_holds_no_parameters_of_a_run_is_named(project, text, message):
+    with pytest.raises(ParameterError, match=message):
+        project(text)
 
 
 @pytest.mark.parametrize(
@@ -183,10 +163,6 @@ def test_what_cannot_be_used_is_named(project, text, message):
     [
         ("seed=" + "9" * 5000, "the value cannot be used as YAML (a value does not fit its kind"),
         ("confidence=.nan", "confidence is nan; a number must be finite"),
-        (
-            "settings=" + "[" * 700,
-            "the value cannot be used as YAML (too many lists or mappings lie in one another).",
-        ),
         ("generation.steps={[a]: 1}", "found unhashable key"),
         ("seed=2026-13-45", "seed is '2026-13-45'; it must be a whole number"),
         ("model=a\0b", "model is 'a\\x00b', which holds a null byte"),
@@ -285,46 +261,26 @@ def test_set_needs_key_and_value(project):
         project("run: mine\n", overrides=["seed"])
 
 
-# As papermill's documentation has them, and as people write them.
-@pytest.mark.parametrize(
-    "cell",
-    [
-        "seed: int = 1",
-        'seed: "int | None" = None',
-        "from typing import Final\nseed: Final = 1",
-        "from typing import Optional\nseed: Optional[int] = None",
-        "import typing\nseed: typing.Annotated[int, 'of all draws'] = 1",
-        "seed = 1  # type: int",
-        "# type: of which seeds are\nseed = None  # type: int",
-        "seed = None",
-    ],
-)
+@pytest.mark.parametrize("cell", ["seed: int = 1", 'seed: "int | None" = None', "seed = 1  # type: int"])
 def test_parameters_with_annotations_are_parameters(project, tmp_path, write_notebook, cell):
-    write_notebook(tmp_path / "notebooks/own/typed.ipynb", cell)
+    write_notebook(tmp_path / "notebooks/own/typed.ipynb", f"from typing import Final\n{cell}")
     got = project("run: mine\nnotebooks: ['own/*']\n", overrides=["seed=77"])
     assert (set(got.selected[0].parameters), dict(got.values)) == ({"seed"}, {"seed": 77})
 
 
-def test_an_annotation_says_what_a_parameter_may_be(project, tmp_path, write_notebook):
-    numbers = "rate: float = 1\nn: int = None\npair = (1, 2)\nodd = {1}\n"
-    texts = "name: 'str | None' = None\nwords: list[str] = []\nkind: Literal['a'] = 'a'\n"
-    write_notebook(tmp_path / "notebooks/own/typed.ipynb", numbers + texts)
+def test_a_default_says_what_a_parameter_may_be(project, tmp_path, write_notebook):
+    cell = "rate = 1.0\nn = None\npair = (1, 2)\nodd = {1}\nname = ''\nwords = []\n"
+    write_notebook(tmp_path / "notebooks/own/typed.ipynb", cell)
 
     def values(*overrides):
         return dict(project("run: mine\nnotebooks: ['own/*']\n", overrides=overrides).values)
 
-    assert values("rate=0.5", "name=2024", "n=null") == {"rate": 0.5, "name": "2024", "n": None}
-    assert values("name=null", "n=[1, 2]") == {"name": None, "n": [1, 2]}
+    assert values("rate=2", "name=2024", "n=null") == {"rate": 2.0, "name": "2024", "n": None}
     # A list is one value where the parameter is one.
-    assert values("pair=[3, 4]", "words=[a]", "kind=b") == {"pair": [3, 4], "words": ["a"], "kind": "b"}
-    for override, message in (
-        ("n=many", "n is 'many'; it must be a whole number or None, for example None."),
-        ("rate=x", "rate is 'x'; it must be a number or a whole number, for example 1."),
-        ("odd=3", "odd is 3; it must be left as it is, for example {1}."),
-    ):
-        with pytest.raises(ParameterError) as error:
+    assert values("pair=[3, 4]", "words=[a]", "n=[1, 2]") == {"pair": [3, 4], "words": ["a"], "n": [1, 2]}
+    for override, message in (("rate=x", "rate is 'x'; it must be a number"), ("odd=3", "left as it is")):
+        with pytest.raises(ParameterError, match=message):
             values(override)
-        assert message in str(error.value)
 
 
 # Where a run says 77 and the notebook would compute with something else.
@@ -332,10 +288,6 @@ def test_an_annotation_says_what_a_parameter_may_be(project, tmp_path, write_not
     ("cells", "message"),
     [
         (["a, seed = 1, 2"], "cell 2, line 1 (`a, seed = 1, 2`) does not: it is no assignment to one name."),
-        (["a = seed = 1"], "line 1 (`a = seed = 1`) does not: it is no assignment to one name."),
-        (["seed = 1\nseed += 2"], "line 2 (`seed += 2`) does not: it is no assignment to one name."),
-        (["a = 1\nif a:\n    seed = 2"], "line 2 (`if a:`) does not: it is no assignment to one name."),
-        (["x = {}\nx['seed'] = 2"], "line 2 (`x['seed'] = 2`) does not: it is no assignment to one name."),
         (["seed = int('1')"], "(`seed = int('1')`) does not: int('1') is none."),
         (["a = 1\nseed = a"], "line 2 (`seed = a`) does not: a is none."),
         (["seed: int"], "(`seed: int`) does not: seed has no value."),
@@ -390,63 +342,30 @@ def test_what_cannot_be_executed_costs_no_other_notebook(project, tmp_path, writ
     good = write_notebook(own / "good.ipynb", "seed = 1")
     (own / "folder.ipynb").mkdir()
     (own / "gone.ipynb").symlink_to("nowhere.ipynb")
-    (own / "itself.ipynb").symlink_to("itself.ipynb")
     (own / "cut.ipynb").write_text(good.read_text()[:200])
     (own / "list.ipynb").write_text("[]")
     (own / "latin.ipynb").write_bytes(b'{"cells": "\xe9"}')
-    for name, metadata in (("r", {"language": "R"}), ("julia", {"name": "julia-1.9"})):
-        (own / f"{name}.ipynb").write_text(
-            json.dumps(json.loads(good.read_text()) | {"metadata": {"kernelspec": metadata}})
-        )
-    expected = {
-        **{"folder": "It is a folder; give a file", "socket": "It is a socket; give a file"},
-        "pipe": "It is a named pipe; give a file, or take it away.",
-        "gone": "It cannot be read (No such file or directory).",
-        "itself": "It cannot be read (Too many levels of symbolic links).",
-        **dict.fromkeys(("cut", "list", "latin"), "It is not a whole notebook of format 4."),
-        "r": "It is written in R, and a run executes Python only.",
-        "julia": "It is written in julia-1.9, and a run executes Python only.",
-        "good": "",
-    }
+    (own / "deep.ipynb").write_text("[" * 100_000)
+    (own / "odd.ipynb").write_text('{"cells": [{"source": "", "cell_type": "", "metadata": 1}]}')
+    (own / "large.ipynb").touch()
+    os.truncate(own / "large.ipynb", reading.MOST + 1)
     # Reading one would wait for ever.
     os.mkfifo(own / "pipe.ipynb")
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(os.path.relpath(own / "socket.ipynb"))
-        if sys.platform == "linux":
-            (own / os.fsdecode(b"caf\xe9.ipynb")).write_bytes(good.read_bytes())
-            expected[r"caf\xe9"] = "Its name is not UTF-8, so no record can name it."
-        got = project("run: mine\nnotebooks: ['own/*']\nseed: 7\n")
+    no_notebook = dict.fromkeys(
+        ("cut", "list", "latin", "deep", "odd"), "It is not a whole notebook of format 4."
+    )
+    expected = no_notebook | {
+        "folder": "It is a folder;",
+        "gone": "It cannot be read (No such file or directory).",
+        "large": "It has 500,000,001 bytes; at most 500,000,000 are read",
+        "pipe": "It is a named pipe;",
+        "good": "",
+    }
+    got = project("run: mine\nnotebooks: ['own/*']\nseed: 7\n")
     told = {n.id.removeprefix("own/"): n.problem for n in got.selected}
     assert set(told) == set(expected)
     assert {name: problem[: len(expected[name])] for name, problem in told.items()} == expected
     assert (told["good"], dict(got.values)) == ("", {"seed": 7})
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        {},
-        {"kernelspec": None},
-        {"kernelspec": {"name": "conda-env-x-py"}},
-        {"language_info": {"name": "ipython"}},
-        3,
-    ],
-)
-def test_a_notebook_need_not_say_that_it_is_python(project, tmp_path, write_notebook, metadata):
-    path = write_notebook(tmp_path / "notebooks/own/x.ipynb", "seed = 1")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"metadata": metadata}))
-    assert [n.problem for n in project("run: mine\nnotebooks: ['own/*']\n").selected] == [""]
-
-
-@pytest.mark.parametrize("key", ["1", "~", "1.5", "true", "0x" + "f" * 5000])
-def test_keys_that_are_no_texts_are_named(project, key):
-    shown = {"~": "None", "true": "True"}.get(key, key) if len(key) < 9 else "of many digits"
-    with pytest.raises(
-        ParameterError, match=rf"mine\.yaml has the key {shown}, which is not a text; put it in quot"
-    ):
-        project(f"run: mine\n? {key}\n: 2\n")
-    with pytest.raises(ParameterError, match=rf"settings has the key {shown}, which is not a text"):
-        project(f"run: mine\nsettings:\n  ? {key}\n  : 2\n")
 
 
 def test_variants_are_counted_before_they_are_made(project):
@@ -464,20 +383,7 @@ def test_variants_are_counted_before_they_are_made(project):
         project(f"run: mine\nseed: {[*range(1001)]}\n").variants()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="named pipes are another thing on Windows")
-def test_a_file_that_is_none_is_not_waited_for(project, tmp_path):
-    """Neither a notebook, nor a file of parameters."""
-    os.mkfifo(tmp_path / "notebooks/paradox/pipe.ipynb")
-    (tmp_path / "notebooks/paradox/large.ipynb").touch()
-    os.truncate(tmp_path / "notebooks/paradox/large.ipynb", reading.MOST + 1)
-    (tmp_path / "notebooks/paradox/deep.ipynb").write_text("[" * 100_000)
-    (tmp_path / "notebooks/paradox/odd.ipynb").write_text(
-        '{"cells": [{"source": "", "cell_type": "", "metadata": 1}]}'
-    )
-    problems = {n.id.removeprefix("paradox/"): n.problem for n in project("run: mine\n").selected}
-    assert problems.pop("4_baseline") == problems.pop("paired/overall") == ""
-    assert set(problems) == {"pipe", "large", "deep", "odd"} and all(problems.values())
-    assert "at most 500,000,000 are read" in problems["large"]
+def test_a_file_of_parameters_that_is_none_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "pipe.yaml")
     with pytest.raises(ParameterError, match="There is no parameters file"):
         params.load(tmp_path / "pipe.yaml")
@@ -487,23 +393,12 @@ def test_a_file_that_is_none_is_not_waited_for(project, tmp_path):
         params.load(tmp_path / "large.yaml")
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["-" * 20_000 + "1", "[" * 3000 + "]" * 3000, "1" + "+1" * 50_000, "[{[]}]", "9" * 10_000, '"\0"'],
-)
-def test_literals_that_python_cannot_read_are_an_error_of_their_notebook(tmp_path, write_notebook, value):
+@pytest.mark.parametrize("value", ["-" * 20_000 + "1", "1" + "+1" * 50_000, "[{[]}]", '"\0"'])
+def test_code_that_python_cannot_read_is_an_error_of_its_notebook(tmp_path, write_notebook, value):
     write_notebook(tmp_path / "nb/paradox/a.ipynb", f"seed = {value}")
-    (found,) = params.find_notebooks(tmp_path / "nb")
+    write_notebook(tmp_path / "nb/paradox/b.ipynb", "seed = 1", f"study.load({value})")
+    found, other = params.find_notebooks(tmp_path / "nb")
     assert found.problem.startswith("The cell tagged 'parameters' must set literals only, one name each")
     assert "does not: " in found.problem and len(found.problem) < 500
-
-
-def test_cells_that_python_cannot_read_are_the_notebooks_own_matter(tmp_path, write_notebook):
-    calls = [
-        f"study.load({what})"
-        for what in ("-" * 20_000 + "1", "a." * 20_000 + "b", "a." * 400 + "b", "[{[]}]")
-    ]
-    for k, call in enumerate([*calls, "study.load(paradox.percent_female)"]):
-        write_notebook(tmp_path / f"nb/paradox/{k}.ipynb", "seed = 1", call)
-    found = params.find_notebooks(tmp_path / "nb")
-    assert len(found) == 5
+    # In any other cell it is the notebook's own matter.
+    assert other.problem == ""

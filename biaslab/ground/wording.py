@@ -68,12 +68,6 @@ def between(low: float, high: float, how: str | Callable[[float], str]) -> str:
     return " to ".join(dict.fromkeys(each))
 
 
-def duration(seconds: float) -> str:
-    """Return a time in words."""
-    hours = f"{seconds / 3600:.2g} hours"
-    return hours if seconds > 7200 else f"{hours} ({seconds / 60:.1f} minutes)"
-
-
 def durations(low: float, high: float) -> str:
     """Return the time between two times in words."""
     unit, length = ("hours", 3600) if high > 7200 else ("minutes", 60)

@@ -2,8 +2,8 @@
 
 Beyond this process the function, the items and the results travel, so they must be picklable; the function travels once
 to each worker and stays there, so what it keeps (a model, say, in a :class:`Memo`) is loaded once per worker. No worker
-has more than one item, and none is taken before a worker is free. An item whose worker was killed, or took longer than
-it may, is given to another one.
+has more than one item, and none is taken before a worker is free. An item whose worker was killed is given to
+another one.
 
 ``local`` runs in this process, or in worker processes of this machine. ``ray`` runs in actors of a Ray cluster, all
 machines of which must have biaslab installed and see the store's folder under the same path.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import os
 import pickle
 import secrets
@@ -26,7 +25,7 @@ from itertools import chain, islice
 from typing import Any
 
 from biaslab.ground import lifeline
-from biaslab.ground.errors import BiaslabError, ParameterError, RunError, name_help
+from biaslab.ground.errors import BiaslabError, ParameterError, RunError
 
 # How often an item is given to another worker after its worker was killed.
 RETRIES = 3
@@ -145,13 +144,6 @@ class _Crew:
                 due += 1
 
 
-def _hung(timeout: float) -> RunError:
-    return RunError(
-        f"Workers were at the same piece for more than {timeout:g} seconds, {RETRIES + 1} times, and were ended. "
-        "Finished pieces are kept. Set compute.timeout higher, or to 0 for no limit, if a piece can take so long."
-    )
-
-
 def _portable(error: Exception) -> Exception:
     """Return an error that can travel, with the place where it happened as a note."""
     where = "".join(traceback.format_exception(error))
@@ -197,9 +189,9 @@ class LocalEngine:
     and end with the engine or with this process, however it ends. A single item is not worth a process.
     """
 
-    def __init__(self, workers: int = 0, timeout: float = 0) -> None:
-        """Use so many processes; 0 is this one. ``timeout`` as in :func:`get`."""
-        self.workers, self.timeout = workers, timeout
+    def __init__(self, workers: int = 0) -> None:
+        """Use so many processes; 0 is this one."""
+        self.workers = workers
         self._idle: list[_Process] = []
         self._ends: object = None
 
@@ -227,7 +219,7 @@ class LocalEngine:
         payload = _pickled(function)
         team = self._team(min(self.workers, len(first)), gpu)
         try:
-            yield from _Processes(team, payload, self.timeout).run(chain(first, items), advanced)
+            yield from _Processes(team, payload).run(chain(first, items), advanced)
         except BaseException:
             _end(team)
             raise
@@ -282,14 +274,14 @@ def _pickled(function: Callable) -> bytes:
 
 
 class _Processes(_Crew):
-    """Processes of this machine; one that died, or took too long, is started again."""
+    """Processes of this machine; one that died is started again."""
 
-    def __init__(self, team: Iterable[_Process], function: bytes, timeout: float) -> None:
-        self._function, self._timeout = function, timeout
+    def __init__(self, team: Iterable[_Process], function: bytes) -> None:
+        self._function = function
         self._new, self._busy = list(team), {}
 
     def give(self, worker: _Process, item: Any) -> None:
-        self._busy[worker] = time.monotonic()
+        self._busy[worker.pipe] = worker
         worker.works = True
         worker.send(_ITEM + pickle.dumps(item))
 
@@ -303,29 +295,19 @@ class _Processes(_Crew):
                     worker.start()
                 worker.send(self._function)
             return [(worker, "ready", None) for worker in new]
-        due = min(self._busy.values()) + self._timeout if self._timeout else None
-        answered = wait([w.pipe for w in self._busy], due and max(0.0, due - time.monotonic()))
-        # One that hangs is seen while others go on, too.
-        late = time.monotonic() - self._timeout if self._timeout else 0.0
-        return [
-            self._answer(worker, since)
-            for worker, since in list(self._busy.items())
-            if worker.pipe in answered or since <= late
-        ]
+        return [self._answer(pipe) for pipe in wait([*self._busy])]
 
-    def _answer(self, worker: _Process, since: float) -> tuple[_Process, str, Any]:
+    def _answer(self, pipe: Any) -> tuple[_Process, str, Any]:
+        worker = self._busy[pipe]
         try:
-            if not worker.pipe.poll():
-                raise EOFError
-            said, value = worker.pipe.recv()
+            said, value = pipe.recv()
         except (EOFError, OSError):
-            late = self._timeout and time.monotonic() - since >= self._timeout
-            said, value = "lost", _hung(self._timeout) if late else _killed(worker.exit_code)
+            said, value = "lost", _killed(worker.exit_code)
             worker.end()
             self._new.append(worker)
         if said != "advanced":
             worker.works = False
-            del self._busy[worker]
+            del self._busy[pipe]
         return worker, said, value
 
 
@@ -434,8 +416,8 @@ class RayEngine:
     engine or with this process.
     """
 
-    def __init__(self, workers: int = 0, address: str = "", timeout: float = 0) -> None:
-        """Use so many workers; 0 is one for each processor (or GPU) of the cluster. ``timeout`` as in :func:`get`.
+    def __init__(self, workers: int = 0, address: str = "") -> None:
+        """Use so many workers; 0 is one for each processor (or GPU) of the cluster.
 
         ``address`` is as ``ray.init`` takes it; empty is ``$RAY_ADDRESS``, or without it a cluster of this machine
         alone, which ends with this process.
@@ -445,7 +427,7 @@ class RayEngine:
         """
         from importlib.util import find_spec
 
-        self.workers, self.timeout = workers, timeout
+        self.workers = workers
         # Ray ends actors that nobody can call any more.
         self._idle: tuple[dict[str, Any], list] = ({}, [])
         self.address = address or os.environ.get(_ADDRESS, "")
@@ -545,48 +527,40 @@ class RayEngine:
 
 
 class _Actors(_Crew):
-    """Actors of a Ray cluster, which starts those again that died, or took too long and are ended here."""
+    """Actors of a Ray cluster, which starts those again that died."""
 
     def __init__(self, engine: RayEngine, ray, plan: Mapping[str, Any], team: list, stored) -> None:
         self._engine, self._ray, self._plan, self._stored = engine, ray, plan, stored
-        # By what is not answered yet: the worker, and since when it is at an item, which is never for its start.
-        self._asked: dict[Any, tuple[Any, float]] = {}
-        self._late: set[Any] = set()
+        # By what is not answered yet: the worker, and whether it is at an item, not at its start.
+        self._asked: dict[Any, tuple[Any, bool]] = {}
         self._heard = time.monotonic()
         for worker in team:
             self._ask(worker)
 
     def _ask(self, worker) -> None:
         """Have a worker say when it is there, however often it must be started for that."""
-        self._asked[worker.ready.options(max_task_retries=-1).remote()] = worker, math.inf
+        self._asked[worker.ready.options(max_task_retries=-1).remote()] = worker, False
 
     def give(self, worker, item: Any) -> None:
         # In a list, Ray leaves it to the worker to fetch the function, which it does once.
-        self._asked[worker.call.remote([self._stored], item)] = worker, time.monotonic()
+        self._asked[worker.call.remote([self._stored], item)] = worker, True
 
     def answers(self) -> list[tuple[Any, str, Any]]:
-        timeout = self._engine.timeout
-        answered, _ = self._ray.wait(list(self._asked), num_returns=1, timeout=min(5.0, timeout or 5.0))
-        said = [answer for ref in answered for answer in self._answer(ref)]
-        now = time.monotonic()
-        for ref, (worker, since) in self._asked.items() if timeout else ():
-            if now - since > timeout and ref not in self._late:
-                self._late.add(ref)
-                self._ray.kill(worker, no_restart=False)
+        answered, _ = self._ray.wait(list(self._asked), num_returns=1, timeout=5.0)
         if answered:
             # Also of a loss: from then on the cluster has its time to give another worker.
-            self._heard = now
-        elif all(ref in self._late or since == math.inf for ref, (_, since) in self._asked.items()):
+            self._heard = time.monotonic()
+        elif not any(works for _, works in self._asked.values()):
             # Machines can leave a cluster, too.
             total, left = self._ray.cluster_resources(), self._ray.available_resources()
             self._engine.check_fit(self._plan, total)
-            if now - self._heard > PATIENCE:
+            if time.monotonic() - self._heard > PATIENCE:
                 raise RunError(
                     f"{self._engine.name} gave no worker within {PATIENCE:g} seconds: of its {_amounts(total)}, "
                     f"{_amounts(left)} are free. End what holds them (`ray status` tells), add machines, or set engine "
                     "to 'local'."
                 )
-        return said
+        return [answer for ref in answered for answer in self._answer(ref)]
 
     def _answer(self, ref) -> list[tuple[Any, str, Any]]:
         worker, _ = self._asked.pop(ref)
@@ -595,17 +569,14 @@ class _Actors(_Crew):
         except self._ray.exceptions.RayError as error:
             # Ray would try again at once, sooner than it knows that a machine is gone.
             self._ask(worker)
-            lost = _hung(self._engine.timeout) if ref in self._late else _gone(error)
+            lost = RunError(
+                f"Ray workers were lost at the same piece {RETRIES + 1} times, or could not start: {error}. "
+                "Finished pieces are kept. Look at the cluster's memory, and at whether biaslab is installed on all "
+                "its machines."
+            )
             lost.__cause__ = error
             return [(worker, "lost", lost)]
         return [(worker, "advanced", counted)] * bool(counted) + [(worker, said, value)]
-
-
-def _gone(error: Exception) -> RunError:
-    return RunError(
-        f"Ray workers were lost at the same piece {RETRIES + 1} times, or could not start: {error}. Finished pieces "
-        "are kept. Look at the cluster's memory, and at whether biaslab is installed on all its machines."
-    )
 
 
 def _kill(ray, team: list) -> None:
@@ -663,28 +634,17 @@ Engine = LocalEngine | RayEngine
 # -- by name ---------------------------------------------------------------------------------------------
 
 
-def get(name: str = "local", *, workers: int = 0, address: str = "", timeout: float = 0) -> Engine:
-    """Return the engine called ``name``.
-
-    Args:
-        name: ``local`` or ``ray``.
-        workers: 0 is this process for ``local``, and all that the cluster has for ``ray``.
-        address: Of a Ray cluster; see :class:`RayEngine`.
-        timeout: Longest time that a worker may be at one item, in seconds; then it is ended and the item given to
-            another one. 0 is no limit.
+def get(name: str = "local", workers: int = 0, address: str = "") -> Engine:
+    """Return the engine ``local`` or ``ray``; :class:`biaslab.settings.ComputeSettings` says what they take.
 
     Raises:
-        ParameterError: There is no such engine, it is not installed, or it has no workers or address.
+        ParameterError: Ray is not installed, or ``local`` is given an address.
     """
-    if workers < 0:
-        raise ParameterError(f"workers is {workers}; it is 0 or more.")
-    if name not in ("local", "ray"):
-        raise ParameterError(f"engine is {name!r}, which does not exist. {name_help(name, ['local', 'ray'])}")
     if name == "ray":
-        return RayEngine(workers, address, timeout)
+        return RayEngine(workers, address)
     if address:
         raise ParameterError(
             f"compute.address is {address!r} and compute.engine is 'local', which has no address. Set the engine to "
             "'ray', or the address to ''."
         )
-    return LocalEngine(workers, timeout)
+    return LocalEngine(workers)

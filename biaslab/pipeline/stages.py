@@ -674,11 +674,9 @@ class Stages:
     def engine(self):
         """What computes shards: this process, or several."""
         s = self.settings.compute
-        asked = s.engine, s.workers, s.address, s.timeout
+        asked = s.engine, s.workers, s.address
         if asked not in self._engines:
-            self._engines[asked] = engine.get(
-                s.engine, workers=s.workers, address=s.address, timeout=s.timeout
-            )
+            self._engines[asked] = engine.get(*asked)
         return self._engines[asked]
 
     def run(self, work: Callable, *given, **more):

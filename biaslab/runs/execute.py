@@ -321,7 +321,7 @@ def _take_in(job: Job, record: Mapping) -> dict:
     left = notes(folder, record)
     files = [folder / record[kind] for kind in ("notebook", "html") if record[kind]]
     files += [part / "tables" / f"{note['name']}.csv" for note in left["tables"]]
-    files += [part / "figures" / f"{note['name']}.{k}" for note in left["figures"] for k in note["kinds"]]
+    files += [part / "figures" / f"{note['name']}.{k}" for note in left["figures"] for k in ("png", "svg")]
     files += [part / "records.json"] if (part / "records.json").exists() else []
     measured = (folder / PARTS / sources.MEASURED / f"{name}.csv" for name in left["printed"])
     return {

@@ -16,7 +16,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from dataclasses import field as dataclass_field
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -47,11 +46,8 @@ _KINDS = {
     bool: "true or false",
     list: "a list",
     dict: "a mapping of names to values",
-    type(None): "None",
 }
 _UNTAGGED = "It has no cell tagged 'parameters', so a run cannot set what it computes with. Tag that cell."
-# Kernels of other languages, for notebooks that name a kernel alone.
-_FOREIGN_KERNEL = re.compile("ir|julia.*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -66,8 +62,6 @@ class Notebook:
     takes: frozenset[str] = frozenset()  # The measured tables that it takes.
     needs: frozenset[str] = frozenset()  # The tables among them that it cannot do without.
     folder: Path | None = None  # Of one that another package brings: the folder that it is executed in.
-    # What each parameter may be; no kind stands for any.
-    kinds: Mapping[str, tuple[type, ...]] = dataclass_field(default_factory=dict)
     problem: str = ""  # Why it cannot be executed, in a sentence; such a notebook has no parameters.
     is_tagged: bool = True  # Whether it has a cell of parameters; one that is just begun has none.
 
@@ -186,7 +180,7 @@ def load(
             )
     selected = [n for n in available if any(_matches(n, pattern) for pattern in run.notebooks)]
     if all(notebook.problem for notebook in selected):
-        raise ParameterError(" ".join(f"{_shown(n.path)}: {n.problem}" for n in selected))
+        raise ParameterError(" ".join(f"{n.path}: {n.problem}" for n in selected))
     more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
     checked = _notebook_values(given, selected, available, strict=set_here)
     return run.changed(**more, values=checked, selected=tuple(selected))
@@ -224,17 +218,12 @@ def find_notebooks(folder: str | Path, *brought: Path) -> list[Notebook]:
     for root in (folder, *brought):
         for path in root.rglob("*.ipynb"):
             place = path.relative_to(root)
-            name = _shown(place.with_suffix("")).replace(os.sep, "/")
+            name = place.with_suffix("").as_posix()
             if name in found or any(part.startswith(".") for part in place.parts):
                 continue
             notebook = _read_notebook(path, name)
             found[name] = notebook if root == folder else replace(notebook, folder=folder)
     return sorted(found.values(), key=lambda n: (n.id in _LAST, tables.place(n.id), n.id))
-
-
-def _shown(path: Path) -> str:
-    """Return a path that can be printed and written: of bytes that are not UTF-8, their numbers."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _read_notebook(path: Path, notebook_id: str) -> Notebook:
@@ -243,13 +232,10 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook:
     def cannot(problem: str, is_tagged: bool = True) -> Notebook:
         return Notebook(notebook_id, path, notebook_id, {}, problem=problem, is_tagged=is_tagged)
 
-    if _shown(path) != str(path):
-        return cannot("Its name is not UTF-8, so no record can name it. Rename it.")
     try:
         if not (text := reading.text(path)).strip():
             return cannot(_UNTAGGED, False)
         notebook = json.loads(text)
-        language = _language(notebook.get("metadata"))
         cells = [
             ("".join(c["source"]), c["cell_type"], set(c["metadata"].get("tags") or ()))
             for c in notebook["cells"]
@@ -260,34 +246,17 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook:
         return cannot(f"It {str(error).removeprefix(f'{path} ')}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return cannot("It is not a whole notebook of format 4. Save it again in JupyterLab, or remove it.")
-    is_tagged = any(literals.TAG in tags for _, _, tags in cells)
-    if language:
-        return cannot(f"It is written in {language}, and a run executes Python only.", is_tagged)
-    if not is_tagged:
+    if not any(literals.TAG in tags for _, _, tags in cells):
         return cannot(_UNTAGGED, False)
     try:
-        parameters, kinds = literals.parameters(cells)
+        parameters = literals.parameters(cells)
     except ParameterError as error:
         return cannot(str(error))
     prose = "\n".join(source for source, kind, _ in cells if kind == "markdown")
     heading = re.search("^# (.*)", prose, re.MULTILINE)
     code = tuple(source for source, kind, _ in cells if kind == "code")
     title = heading[1].strip() if heading else notebook_id
-    return Notebook(notebook_id, path, title, parameters, code, *_measured(code), kinds=kinds)
-
-
-def _language(metadata: Any) -> str:
-    """Return the language of a notebook; empty for Python, and where its metadata, of any shape, does not say."""
-
-    def told(*keys: str) -> str:
-        value = metadata
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-        return value if isinstance(value, str) else ""
-
-    name, kernel = told("kernelspec", "language") or told("language_info", "name"), told("kernelspec", "name")
-    name = name or (kernel if _FOREIGN_KERNEL.fullmatch(kernel) else "")
-    return "" if re.fullmatch(r"i?python[\d.]*", name.lower()) else name
+    return Notebook(notebook_id, path, title, parameters, code, *_measured(code))
 
 
 def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
@@ -342,9 +311,7 @@ def _plain_yaml(text: str) -> Any:
 
     try:
         return yaml.load(text, Loader=_plain_loader())
-    except RecursionError:
-        raise yaml.YAMLError("too many lists or mappings lie in one another") from None
-    except (ValueError, KeyError, AttributeError, OverflowError) as error:
+    except (ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         # What PyYAML does not check before it turns a text into a number, a date or a character.
         raise yaml.YAMLError(f"a value does not fit its kind ({error!s:.100})") from None
 
@@ -413,10 +380,7 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
     key = key.strip()
     if not equals or not key:
         raise ParameterError(f"--set {text!r} is not of the form key=value, for example --set seed=7.")
-    kinds = [set(n.kinds[key]) for n in available if key in n.kinds]
-    if value.strip() in ("null", "~", "None") and any(type(None) in some for some in kinds):
-        return key, None
-    is_text = any(some - {type(None)} == {str} for some in kinds)
+    is_text = any(isinstance(n.parameters.get(key), str) for n in available)
     if (is_text or key in ("run", "title", "description")) and not value.lstrip().startswith("["):
         return key, value
     try:
@@ -439,13 +403,12 @@ def _notebook_values(
 ) -> dict[str, Any]:
     """Return the values in their types; a file's key of other notebooks is passed over, one in ``strict`` is not."""
     defaults = {k: v for n in selected for k, v in n.parameters.items() if k != _RESERVED}
-    kinds = {k: v for n in selected for k, v in n.kinds.items()}
     elsewhere = {k for n in available for k in n.parameters} - set(defaults) - {_RESERVED}
     problems, typed = [], {}
     for name, value in given.items():
         if name in defaults:
             try:
-                typed[name] = _typed(name, value, defaults[name], kinds[name])
+                typed[name] = _typed(name, value, defaults[name])
             except ParameterError as error:
                 problems.append(str(error))
         elif name == _RESERVED:
@@ -456,26 +419,29 @@ def _notebook_values(
             problems.append(f"{name!r} is a parameter of other notebooks, of none that this run selects.")
     if problems:
         # What cannot be read may have had them.
-        problems += [f"{_shown(n.path)}: {n.problem}" for n in selected if n.problem]
+        problems += [f"{n.path}: {n.problem}" for n in selected if n.problem]
         raise ParameterError(" ".join(problems))
     return typed
 
 
-def _typed(name: str, value: Any, default: Any, kinds: tuple[type, ...]) -> Any:
-    """Return ``value`` in one of some kinds, any where there are none; of a list, each."""
-    if isinstance(value, list) and list not in kinds:
-        typed = [_typed(name, v, default, kinds) for v in value]
+def _typed(name: str, value: Any, default: Any) -> Any:
+    """Return ``value`` in the kind of its default, in any where that is None; of a list, each."""
+    kind = list if isinstance(default, tuple) else type(default)
+    if isinstance(value, list) and kind is not list:
+        typed = [_typed(name, v, default) for v in value]
         if not typed or len(set(map(repr, typed))) < len(typed):
             raise ParameterError(f"{name} is {value!r}; give one value or more, each once.")
         return typed
-    if kinds == (dict,) and value is None:
+    if default is None:
+        return value
+    if kind is dict and value is None:
         return {}
-    settable = [kind for kind in kinds if kind in _KINDS]
-    for kind in settable:
-        with contextlib.suppress(ValidationError):
+    try:
+        # Anything else that is a literal has no words in a file.
+        if kind in _KINDS:
             checked = TypeAdapter(Whole if kind is int else kind, config=ConfigDict(strict=True))
             return checked.validate_python(value)
-    if not kinds:
-        return value
-    words = " or ".join(_KINDS[kind] for kind in settable) or "left as it is"
+    except ValidationError:
+        pass
+    words = _KINDS.get(kind, "left as it is")
     raise ParameterError(f"{name} is {value!r}; it must be {words}, for example {default!r}.")
