@@ -159,10 +159,6 @@ def _parser() -> argparse.ArgumentParser:
     add("action", metavar="prune", nargs="?", choices=("prune",), help=text)
     add("--store", metavar="DIR", help="the store's folder (default: $BIASLAB_STORE, else outputs/.store)")
     add("--yes", action="store_true", help="with prune: delete it")
-    text = (
-        "with prune: also what cannot be compared: broken folders, results of plugins or of packages not here"
-    )
-    add("--unknown", action="store_true", help=text)
     return parser
 
 
@@ -297,28 +293,23 @@ def _store(given: argparse.Namespace) -> None:
     from biaslab.ground.errors import ParameterError
     from biaslab.keep import pruning
 
-    if not given.action and (given.yes or given.unknown):
-        raise ParameterError("--yes and --unknown say how to prune: biaslab store prune --yes")
+    if given.yes and not given.action:
+        raise ParameterError("--yes says how to prune: biaslab store prune --yes")
     root = (Path(given.store).expanduser() if given.store else places.default_root()).absolute()
     if not (results := pruning.results(root)):
         print(f"The store {root} {'holds no results' if root.is_dir() else 'is not there'}.")
         return
     if not given.action:
-        print(pruning.table(results).to_string(index=False))
-        print(pruning.listed(r for r in results if r.state == pruning.UNKNOWN), end="")
-        print(f"Store: {root}")
+        print(f"{pruning.table(results).to_string(index=False)}\nStore: {root}")
         return
-    pruned = pruning.prune(root, unknown=given.unknown, delete=given.yes)
-    if pruned.deleted:
-        print(pruning.table(pruned.deleted).drop(columns=[*pruning.STATES]).to_string(index=False))
-    print(pruning.listed(pruned.in_use, "left, a process works there"), end="")
-    print(pruning.listed(pruned.unknown), end="")
-    if pruned.unknown:
-        print("What is unknown is left; --unknown takes it, too.")
+    deleted, in_use = pruning.prune(root, delete=given.yes)
+    if deleted:
+        print(pruning.table(deleted).drop(columns=[*pruning.STATES]).to_string(index=False))
+    for result in in_use:
+        print(f"Left, a process works there: {result.stage}/{result.path.name}")
     did = "Deleted" if given.yes else "Would delete"
-    how = "" if given.yes or not pruned.deleted else " Nothing is deleted yet: add --yes."
-    print(f"{did} {pruning.summed(pruned.deleted)}, from {root}.{how}")
-    pruned.check()
+    how = "" if given.yes or not deleted else " Nothing is deleted yet: add --yes."
+    print(f"{did} {pruning.summed(deleted)}, from {root}.{how}")
 
 
 if __name__ == "__main__":
