@@ -471,46 +471,6 @@ def test_a_folder_of_tables_is_checked_before_anything_starts(project, tmp_path,
     assert not (tmp_path / "outputs").exists()
 
 
-@pytest.mark.parametrize(
-    ("deaths", "said"), [(2, ""), (3, "RuntimeError: Kernel died before replying to kernel_info")]
-)
-def test_a_kernel_that_lost_its_port_is_started_again(tmp_path, monkeypatch, deaths, said):
-    import papermill
-
-    starts = []
-
-    def start(*_, **__):
-        starts.append(1)
-        if len(starts) <= deaths:
-            raise RuntimeError("Kernel died before replying to kernel_info")
-
-    monkeypatch.setattr(papermill, "execute_notebook", start)
-    (tmp_path / "paradox/a").mkdir(parents=True)
-    a = params.Notebook("paradox/a", tmp_path / "a.ipynb", "A", {})
-    job = jobs.Job(a, {}, "", {}, folder=tmp_path, attempt=tmp_path)
-    monkeypatch.setenv(ATTEMPT, "")
-    assert execute._papermill(job, tmp_path / "out.ipynb") == said
-    assert len(starts) == 3
-
-
-def test_a_kernel_that_dies_while_it_runs_is_not_run_twice(tmp_path, monkeypatch):
-    import papermill
-
-    starts = []
-
-    def die(*_, **__):
-        starts.append(1)
-        raise RuntimeError("Kernel died")
-
-    monkeypatch.setattr(papermill, "execute_notebook", die)
-    (tmp_path / "paradox/a").mkdir(parents=True)
-    a = params.Notebook("paradox/a", tmp_path / "a.ipynb", "A", {})
-    job = jobs.Job(a, {}, "", {}, folder=tmp_path, attempt=tmp_path)
-    monkeypatch.setenv(ATTEMPT, "")
-    assert execute._papermill(job, tmp_path / "out.ipynb") == "RuntimeError: Kernel died"
-    assert len(starts) == 1
-
-
 def test_a_notebook_on_ratings_needs_no_source_in_the_file(tmp_path, write_notebook):
     cell = 'output_dir = ""\nsource = "ratings"\nratings = ""\n'
     write_notebook(tmp_path / "notebooks/paradox/r.ipynb", cell)
@@ -1055,32 +1015,6 @@ def test_wrong_settings_fail_before_anything_starts(planned, text, message):
     assert message in str(error.value)
 
 
-def test_damaged_results_of_stages_are_noted_in_the_report(tmp_path):
-    from bs4 import BeautifulSoup
-
-    from biaslab import report
-    from biaslab.keep.store import Store
-
-    units = pd.DataFrame({"x": [1, 2]})
-    stage = Store(tmp_path / "store").stage("doubles", {}, lambda rows: rows * 2)
-    stage.compute(units, shard_rows=1, progress=False)
-    shard = sorted(stage.folder.glob("*.parquet"))[1]
-    shard.write_bytes(b"damaged")
-    stage.compute(units, shard_rows=1, progress=False)
-    given = {"source": "mini", "settings": {"compute": {"store": str(tmp_path / "store")}}}
-    notes = gather.store_notes(given, "2020-01-01T00:00:00Z")
-    assert len(notes) == 1
-    assert notes[0].startswith(f"doubles: Piece {shard.name} was damaged: its checksum does not fit.")
-    # Not what was before the run, in another store, or where no stage was computed.
-    assert gather.store_notes(given, "2999-01-01T00:00:00Z") == []
-    other = {**given, "settings": [{"compute": {"store": str(tmp_path / "other")}}]}
-    assert gather.store_notes(other, "") == []
-    assert gather.store_notes({"source": "published"}, "") == []
-    (tmp_path / "run.json").write_text(json.dumps({"notes": [*notes, "<script>"]}))
-    page = BeautifulSoup(report.build(tmp_path).read_text(encoding="utf-8"), "html.parser")
-    assert [item.get_text() for item in page.find(id="notes")("li")] == [*notes, "<script>"]
-
-
 def test_a_progress_file_may_vanish_at_any_moment(tmp_path, monkeypatch):
     from biaslab.study.study import PROGRESS
 
@@ -1232,18 +1166,3 @@ def test_a_run_does_not_end_before_it_began():
     job = jobs.Job(notebook, {}, "", {}, "No.", fails=True, started="9999-01-01T00:00:00Z")
     record = execute.execute(job)
     assert (record["status"], record["ended"]) == ("failed", "9999-01-01T00:00:00Z")
-
-
-def test_a_kernel_that_died_for_want_of_file_handles_says_so(tmp_path):
-    notebook = params.Notebook("paradox/a", Path("a.ipynb"), "A", {})
-    job = jobs.Job(notebook, {}, "", {}, folder=tmp_path, attempt=tmp_path / "attempt")
-    died = RuntimeError("Kernel died before replying to kernel_info")
-    assert execute._behind(died, job) is died
-    log = tmp_path / "attempt/paradox/a/kernel.log"
-    log.parent.mkdir(parents=True)
-    log.write_text("Traceback\nOSError: [Errno 24] Too many open files\n")
-    said = execute._said(execute._behind(died, job), job)
-    assert said.startswith(
-        f"RunError: Too many files are open at once to use {tmp_path}. Finished notebooks and"
-    )
-    assert "`ulimit -n 4096`" in said

@@ -187,12 +187,7 @@ def test_a_damaged_shard_is_set_aside_and_computed_again(tmp_path, caplog, damag
     again = stage.compute(UNITS, shard_rows=3)
     pd.testing.assert_frame_equal(again, first)
     assert calls == [[3, 4, 5]]
-    notes = Store(tmp_path).notes()
-    assert len(notes) == (damage != "gone")
     if damage != "gone":
-        assert notes[0]["stage"] == "squares"
-        assert notes[0]["text"].startswith(f"Piece {shard.name} was damaged: its checksum ")
-        assert Store(tmp_path).notes("2999-01-01T00:00:00Z") == []
         assert Path(f"{shard}.damaged").read_bytes() == damaged
         assert "is damaged" in caplog.text
         assert shard.name in caplog.text
@@ -433,11 +428,3 @@ def test_a_worker_without_the_folder_or_the_code_says_so(tmp_path):
         RunError, match=r"biaslab.ground.errors on .* is not that of .*the same versions of biaslab"
     ):
         _fill_shard(square, other, (tmp_path / "a/b/c" / "000000-0.parquet", UNITS))
-
-
-def test_notes_that_were_cut_off_are_passed_over(tmp_path):
-    assert Store(tmp_path).notes() == []
-    (tmp_path / "notes.jsonl").write_text(
-        '{"time": "2026-01-02", "stage": "a", "text": "b"}\n[1]\n{"time": "20'
-    )
-    assert Store(tmp_path).notes("2026-01-01") == [{"time": "2026-01-02", "stage": "a", "text": "b"}]

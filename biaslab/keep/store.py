@@ -4,10 +4,10 @@ A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs
 (:mod:`biaslab.keep.closure`). Its result is cut into shards of rows. A shard's file name holds its number and a digest
 of the rows it was computed from, so that a stage asked for other rows never answers with wrong ones. Each is written to
 a temporary name and then renamed: a file under its own name is whole. Its SHA-256 lies beside it, is written first and
-is checked whenever the shard is read; a damaged shard is set aside as ``*.damaged``, computed again, and noted in
-``<root>/notes.jsonl``. A lock per shard lets several processes share the work of one stage, and one per process at work
-keeps the stage from being pruned (:mod:`biaslab.keep.pruning`); on several machines the folder must be one that all of
-them share under the same path.
+is checked whenever the shard is read; a damaged shard is set aside as ``*.damaged`` and computed again, with a warning.
+A lock per shard lets several processes share the work of one stage, and one per process at work keeps the stage from
+being pruned (:mod:`biaslab.keep.pruning`); on several machines the folder must be one that all of them share under the
+same path.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ _log = logging.getLogger(__name__)
 # Takes rows and returns a table.
 Work = Callable[["pd.DataFrame"], "pd.DataFrame"]
 _NAME = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
-# The file there that says which shards were damaged.
-NOTES = "notes.jsonl"
 
 
 class UnfinishedError(RunError):
@@ -115,24 +113,6 @@ class Store:
         key = {"name": name, "inputs": inputs, "code": code}
         folder = self.root / name / digest(key)[:16]
         return Stage(folder, key, work, self.share, self.engine)
-
-    def notes(self, since: str = "") -> list[dict[str, str]]:
-        """Return what was noted of damaged shards, oldest first: ``time`` (UTC), ``stage`` and ``text``.
-
-        Only what was noted at the time ``since`` or later, for example ``2026-01-31T12:00:00Z``.
-        """
-        try:
-            lines = (self.root / NOTES).read_text(encoding="utf-8", errors="replace").splitlines()
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        found = []
-        for line in lines:
-            # A line that a full disk cut off says nothing.
-            with contextlib.suppress(ValueError):
-                note = json.loads(line)
-                if isinstance(note, dict) and str(note.get("time", "")) >= since:
-                    found.append({k: str(note.get(k, "")) for k in ("time", "stage", "text")})
-        return found
 
 
 @dataclass(eq=False)
@@ -282,16 +262,7 @@ class Stage:
         with contextlib.suppress(_DamagedError, FileNotFoundError):
             return _read(path)
         with self._in_use():
-            return once(path, lambda: self.work(rows), self._note)
-
-    def _note(self, text: str) -> None:
-        note = {"time": now(), "stage": self.key["name"], "digest": self.digest, "text": text}
-        # A note that cannot be written must not keep the shard from being repaired.
-        with (
-            contextlib.suppress(OSError),
-            (self.folder.parents[1] / NOTES).open("a", encoding="utf-8") as file,
-        ):
-            file.write(json.dumps(note) + "\n")
+            return once(path, lambda: self.work(rows))
 
 
 class _DamagedError(Exception):
@@ -341,12 +312,10 @@ def _check_code(work: Work, code: Mapping[str, str]) -> None:
     _agreed.add(told)
 
 
-def once(
-    path: Path, compute: Callable[[], pd.DataFrame], note: Callable[[str], object] = lambda text: None
-) -> pd.DataFrame:
+def once(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     """Return the table at ``path``, computed and written where it is missing or damaged, by one process at a time.
 
-    A damaged one is set aside, which ``note`` is told.
+    A damaged one is set aside, with a warning.
 
     Raises:
         InputError: What is computed is no table that fits in Parquet.
@@ -361,7 +330,6 @@ def once(
             aside = path.with_name(path.name + ".damaged")
             os.replace(path, aside)
             _log.warning("%s is damaged (%s): set aside as %s, computed again.", path, error, aside.name)
-            note(f"Piece {path.name} was damaged: {error}. It is set aside and computed again.")
         _write(path, compute())
         return _read(path)
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib
 import json
 import os
-import re
 import shutil
 import signal
 import sys
@@ -29,11 +27,7 @@ from biaslab.runs.params import RunParams
 from biaslab.study import Study, sources
 from biaslab.study.study import ATTEMPT, PARTS, PROGRESS
 
-# A kernel that has ports can find one of them taken: it dies, or says nothing, before its first cell, so that it can be
-# started again.
-STARTS = 3
 _START_SECONDS = 120
-_NEVER_STARTED = re.compile("Kernel died before replying|Kernel didn't respond in")
 # The file of a part with the id of the process that executes its notebook.
 _KERNEL = "kernel.pid"
 # The file of a part with what its processes say on standard error.
@@ -234,30 +228,25 @@ def _papermill(job: Job, target: Path) -> str:
     # Said by the kernel before the first cell, in no name of the notebook's.
     note = str(job.attempt / job.slug / _KERNEL)
     follow = f"__import__('biaslab.ground.lifeline').lifeline.follow({os.getpid()}, {note!r})"
-    failure = ""
-    for _ in range(STARTS):
-        try:
-            papermill.execute_notebook(
-                _literal(job.notebook.path),
-                _literal(target),
-                parameters=dict(job.parameters),
-                # Whatever the notebook says, which may be nothing or the environment of another machine.
-                kernel_name="python3",
-                language="python",
-                progress_bar=False,
-                cwd=str(job.notebook.folder or job.notebook.path.parent),
-                start_timeout=_START_SECONDS,
-                kernel_manager_class=kernels.manager(),
-                extra_arguments=[f"--IPKernelApp.exec_lines={follow}"],
-            )
-            return ""
-        except PapermillExecutionError as error:
-            return f"{error.ename}: {_shortened(error.evalue)} (cell {error.exec_count})"
-        except Exception as error:  # a kernel that died or would not start: the other notebooks go on
-            failure = _said(_behind(error, job), job)
-            if not _NEVER_STARTED.search(str(error)):
-                break
-    return failure
+    try:
+        papermill.execute_notebook(
+            _literal(job.notebook.path),
+            _literal(target),
+            parameters=dict(job.parameters),
+            # Whatever the notebook says, which may be nothing or the environment of another machine.
+            kernel_name="python3",
+            language="python",
+            progress_bar=False,
+            cwd=str(job.notebook.folder or job.notebook.path.parent),
+            start_timeout=_START_SECONDS,
+            kernel_manager_class=kernels.manager(),
+            extra_arguments=[f"--IPKernelApp.exec_lines={follow}"],
+        )
+    except PapermillExecutionError as error:
+        return f"{error.ename}: {_shortened(error.evalue)} (cell {error.exec_count})"
+    except Exception as error:  # a kernel that died or would not start: the other notebooks go on
+        return _said(error, job)
+    return ""
 
 
 def _literal(path: Path) -> str:
@@ -269,16 +258,6 @@ def _said(error: Exception, job: Job) -> str:
     """Return an error in words; of what the system refused, what to do about it."""
     text = store.explained(error, job.folder, KEPT)
     return f"{type(error).__name__ if text == str(error) else RunError.__name__}: {_shortened(text)}"
-
-
-def _behind(error: Exception, job: Job) -> Exception:
-    """Return an error, or that of the system which a kernel died of."""
-    log = job.attempt / job.slug / _LOG
-    many = os.strerror(errno.EMFILE)
-    died = many in (
-        log.read_text(encoding="utf-8", errors="replace")[-_LONGEST_REASON:] if log.exists() else ""
-    )
-    return OSError(errno.EMFILE, many) if died else error
 
 
 def _shortened(text: str) -> str:

@@ -8,8 +8,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from biaslab import __version__
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError
-from biaslab.ground.values import dotted
 from biaslab.ground.wording import count
 from biaslab.keep import store
 from biaslab.models import hub
@@ -88,20 +86,6 @@ def gather(folder: Path, record: dict, notebooks: list[dict], public: Callable[[
     record["files"] = digests(folder, [page, *left])
     write_json(folder / records.FILE, record)
     return record
-
-
-def store_notes(given: Mapping, started: str) -> list[str]:
-    """Return what was noted of damaged pieces of stages since a run with these parameters began."""
-    if not makes_images(given.get("source")):
-        return []
-    notes = [note for one in stores(given) for note in one.notes(started)]
-    return [f"{note['stage']}: {note['text']}" for note in notes]
-
-
-def stores(given: Mapping) -> list[store.Store]:
-    """Return the stores that a run with these parameters keeps results in."""
-    roots = {str(dotted(s).get("compute.store", "")) for s in _each(given.get("settings") or {})}
-    return [store.Store(root) for root in sorted(roots)]
 
 
 def notes(folder: Path, notebook: dict) -> dict[str, list]:
@@ -279,7 +263,7 @@ def git_state(folder: Path) -> dict:
 
 def now(since: str = "") -> str:
     """Return the time in UTC as ISO 8601 has it, to the second; ``since`` where the clock was set back behind it."""
-    return max(datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"), since)
+    return max(store.now(), since)
 
 
 def write_json(path: Path, record: dict) -> None:

@@ -90,9 +90,9 @@ def run(
             return unchanged
         if any(job.makes_images for job in left):
             # Said here, and not by each notebook.
-            for one in gather.stores(params.values):
-                with store.explaining(one.root):
-                    one.root.mkdir(parents=True, exist_ok=True)
+            for root in sorted({job.request.opened.store.root for job in left if job.makes_images}):
+                with store.explaining(root):
+                    root.mkdir(parents=True, exist_ok=True)
             if rehearse and not os.environ.get(kernels.REHEARSED):
                 rehearse(planned)
         # What an earlier run has found stays until this one can begin.
@@ -120,7 +120,7 @@ def run(
             # A second Ctrl-C may cut the report off.
             note(done, "stopped")
         record |= {"ended": gather.now(record["started"]), "seconds": round(time.monotonic() - began, 1)}
-        record["notes"] = [*changed, *gather.store_notes(params.values, record["started"])]
+        record["notes"] = changed
         record = gather.gather(folder, record, [*kept, *done], public)
         report.overview(folder.parent)
     if stopped:
