@@ -396,23 +396,6 @@ def test_equal_values_of_different_measurements_keep_their_interval(two_runs):
     assert set(table["basis"]) == {"different inputs"} and table["ci_low"].notna().all()
 
 
-def test_what_runs_of_the_pipeline_share_is_said_with_the_table(two_runs):
-    for name in ("one", "two"):
-        change(
-            two_runs, name, parameters={"source": "mini"}, inputs={"mini: mini": "ab12"}, seeds={"seed": 7}
-        )
-    folder = compare.compare("one", "two", outputs=two_runs)
-    words = "Both have the same captions, prompts and models, the same noise for the same prompt (seed 7): "
-    assert words in report_of(folder)["tables"][1]["description"]
-    assert words in (folder / "index.html").read_text(encoding="utf-8")
-    change(two_runs, "two", seeds={"seed": 8})
-    said = report_of(compare.compare("one", "two", outputs=two_runs))["tables"][1]["description"]
-    assert "same captions, prompts and models: the two" in said and "the same noise" not in said
-    change(two_runs, "two", inputs={"mini: mini": "cd34"})
-    said = report_of(compare.compare("one", "two", outputs=two_runs))["tables"][1]["description"]
-    assert "not independent" not in said
-
-
 def test_a_table_of_another_version_is_named_and_the_others_compared(two_runs):
     tables.write(pd.DataFrame({"model": ["SD"]}), two_runs / "one" / "tables" / "paradox_t_tests.csv")
     tables.write(pd.DataFrame({"model": ["SD"]}), two_runs / "two" / "tables" / "paradox_t_tests.csv")

@@ -19,7 +19,6 @@ import json
 import logging
 import os
 import platform
-import re
 import sys
 import time
 import uuid
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # Takes rows and returns a table.
 Work = Callable[["pd.DataFrame"], "pd.DataFrame"]
-_NAME = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
 
 
 class UnfinishedError(RunError):
@@ -86,31 +84,16 @@ class Store:
 
         Args:
             inputs: All that the result depends on beside the rows it is computed from and the code: parameters,
-                digests of models and corpora, seeds. Must fit in JSON; the order of keys does not matter.
+                digests of models and corpora, seeds. Must fit in JSON (else TypeError); the order of keys does not
+                matter.
             work: Takes consecutive rows (index from 0) and returns a table of any number of rows. It must depend
                 on nothing but these rows and the inputs, and travels to the engine's workers. None for a stage that
                 only lends its folder.
-
-        Raises:
-            ParameterError: The name or an input does not fit.
         """
-        if not _NAME.fullmatch(name):
-            raise ParameterError(
-                f"{name!r} is no name of a stage; use lower-case words joined by '_' or '-'."
-            )
-        inputs = dict(inputs)
-        for key, value in inputs.items():
-            try:
-                json.dumps(value, allow_nan=False)
-            except (TypeError, ValueError) as error:
-                raise ParameterError(
-                    f"Input {key!r} of stage {name!r} is {value!r:.100}, which does not fit in JSON ({error}); "
-                    "give text, numbers, true or false, lists or mappings of them, for arrays a digest."
-                ) from None
         code = {} if work is None else closure.of(work)
         # Only workers elsewhere can have other code.
         _agreed.add(digest(code))
-        key = {"name": name, "inputs": inputs, "code": code}
+        key = {"name": name, "inputs": dict(inputs), "code": code}
         folder = self.root / name / digest(key)[:16]
         return Stage(folder, key, work, self.share, self.engine)
 
@@ -168,17 +151,13 @@ class Stage:
             gpu: Whether the work uses a GPU where there is one.
 
         Raises:
-            InputError: The work returned something else than a table, or one that does not fit in Parquet.
-            ParameterError: ``shard_rows`` is below 1, or the work cannot be given to the engine's workers.
+            InputError: The work returned a table that does not fit in Parquet.
+            ParameterError: The work cannot be given to the engine's workers.
             RunError: The disk is full, workers do not see the store's folder, or the engine failed.
             UnfinishedError: This store computes a share, which is done, and others are not.
         """
         from tqdm import tqdm
 
-        if self.work is None:
-            raise InputError(f"Stage {self.key['name']!r} has no work; give it to the store's stage().")
-        if shard_rows < 1:
-            raise ParameterError(f"shard_rows is {shard_rows}; a shard has at least 1 row.")
         shards = self._shards(units, shard_rows)
         missing = {path: rows for path, rows in shards.items() if not path.exists()}
         k, n = self.share or (0, 1)
@@ -377,12 +356,9 @@ def is_held(lock: Path) -> bool:
 
 def _write(path: Path, frame: pd.DataFrame) -> None:
     """Write a shard; the caller holds its lock."""
-    import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if not isinstance(frame, pd.DataFrame):
-        raise InputError(f"The work for {path} returned {type(frame).__name__}; it must return a DataFrame.")
     try:
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import base64
 import io
-import json
 import re
 import tokenize
 from functools import cache
@@ -47,7 +46,7 @@ _ACTIVE_TYPES = {"application/vnd.jupyter.widget-view+json", "application/javasc
 _ERROR_TAG = "papermill-error-cell-tag"
 # Characters of one text that a page shows. Cleaning takes time that grows with the square of a text's length.
 _LONGEST_TEXT, _LONGEST_NUMBER = 20_000, 40
-_TEXT_TYPES = ("text/plain", "text/markdown", "text/latex")
+_TEXT_TYPES = {"text/plain", "text/markdown", "text/latex"}
 
 
 def render_notebook(
@@ -74,15 +73,15 @@ def render_notebook(
 
     ipynb_path, html_path = Path(ipynb_path), Path(html_path)
     try:
-        content = json.loads(ipynb_path.read_text(encoding="utf-8"))
-        _mend(content)
         # reader.reads rather than nbformat.read: it repairs and warns about nothing, and a page needs no ids.
-        notebook = nbformat.convert(nbformat.reader.reads(json.dumps(content)), 4)
+        notebook = nbformat.reader.reads(ipynb_path.read_text(encoding="utf-8"))
+        # Only papermill's metadata are of use; nbconvert takes those of widgets to be whole.
+        python = {"name": "python", "pygments_lexer": "ipython3"}
+        told = {"language_info": python, "papermill": notebook.metadata.get("papermill", {})}
+        notebook.metadata = nbformat.from_dict(told)
+        notebook = nbformat.convert(notebook, 4)
         _prepare(notebook)
-    except (
-        *(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError),
-        nbformat.ValidationError,
-    ) as error:
+    except (OSError, ValueError, TypeError, AttributeError, KeyError, nbformat.ValidationError) as error:
         raise InputError(
             f"{ipynb_path} cannot be read as a notebook: {error!r}. Give an executed .ipynb file."
         ) from error
@@ -243,49 +242,6 @@ def _cleaner():
     return Cleaner(_TAGS, allowed, protocols, strip=True, strip_comments=True)
 
 
-def _mend(notebook: dict[str, Any]) -> None:
-    """Put metadata and outputs into the shape that pages need, in place: tools leave them out, or write anything.
-
-    Of a notebook's own metadata only papermill's is of use; nbconvert takes that of widgets to be whole.
-    """
-    papermill = _as(dict, _as(dict, notebook.get("metadata")).get("papermill"))
-    notebook["metadata"] = {
-        "language_info": {"name": "python", "pygments_lexer": "ipython3"},
-        "papermill": papermill,
-    }
-    for cell in notebook.get("cells", ()):
-        metadata = cell["metadata"] = _as(dict, cell.get("metadata"))
-        metadata["tags"] = [tag for tag in _as(list, metadata.get("tags")) if isinstance(tag, str)]
-        if cell["cell_type"] != "code":
-            continue
-        cell["execution_count"] = _count(cell)
-        cell["outputs"] = [shown for output in _as(list, cell.get("outputs")) if (shown := _mended(output))]
-
-
-def _mended(output: Any) -> dict[str, Any]:
-    """Return an output in the shape that pages need, empty where there is nothing to show."""
-    output = _as(dict, output)
-    kind = output.get("output_type")
-    if kind == "stream":
-        return output | {"name": str(output.get("name")), "text": output.get("text") or ""}
-    if kind == "error":
-        named = {key: str(output.get(key, "")) for key in ("ename", "evalue")}
-        return output | named | {"traceback": [str(line) for line in _as(list, output.get("traceback"))]}
-    if kind not in ("display_data", "execute_result") or not _as(dict, output.get("data")):
-        return {}
-    count = {"execution_count": _count(output)} if kind == "execute_result" else {}
-    return output | {"metadata": _as(dict, output.get("metadata"))} | count
-
-
-def _as(kind: type, value: Any) -> Any:
-    """Return a value that is of a kind, else an empty one."""
-    return value if isinstance(value, kind) else kind()
-
-
-def _count(one: dict[str, Any]) -> int | None:
-    return _as(int, one.get("execution_count")) or None
-
-
 def _prepare(notebook: Any) -> None:
     """Rewrite cells in place for the template: parameters as a table, images with alternative text."""
     given = [cell for cell in notebook.cells if {"parameters", "injected-parameters"} & _tags(cell)]
@@ -314,13 +270,12 @@ def _prepare(notebook: Any) -> None:
 
 def _shorten(output: Any) -> None:
     """Cut the texts of an output in place."""
-    if isinstance(output.get("text"), str):
+    if "text" in output:
         output.text = _shortened(output.text)
-    for kind in _TEXT_TYPES:
-        if isinstance(output.get("data", {}).get(kind), str):
-            output.data[kind] = _shortened(output.data[kind])
-    if isinstance(output.get("traceback"), list):
-        output.traceback = [_shortened(str(line)) for line in output.traceback]
+    for kind in output.get("data", {}).keys() & _TEXT_TYPES:
+        output.data[kind] = _shortened(output.data[kind])
+    if "traceback" in output:
+        output.traceback = list(map(_shortened, output.traceback))
 
 
 def _tags(cell: Any) -> set[str]:

@@ -18,7 +18,6 @@ _NUMBER = re.compile(
 )
 _INTEGER = re.compile(r"[-+]?\d+")
 _MISSING = {"", "nan", "na", "<na>", "null"}
-_FORMULA_STARTS = ("=", "+", "-", "@")
 # Characters of a cell that a page shows, and that a number has at most.
 _LONGEST_CELL, _LONGEST_NUMBER = 400, 40
 # Characters of a cell that are read; csv's own limit is lower than what a caption may have.
@@ -35,7 +34,6 @@ class Table:
     rows_html: str = ""  # The shown rows as ``<tr>`` elements, all text escaped.
     shown: int = 0  # Rows shown.
     total: int = 0  # Rows in the file.
-    formula_cells: int = 0  # Text cells that a spreadsheet program would run as a formula.
     problem: str = ""  # Why nothing is shown.
 
 
@@ -65,14 +63,12 @@ def read_table(path: Path | None, *, whole_up_to: int, otherwise: int) -> Table:
     rows = [row[:width] + [""] * (width - len(row)) for row in rows]
     columns = [[row[index] for row in rows] for index in range(width)]
     numeric = [_is_numeric(column) for column in columns]
-    texts = (cell for column, is_one in zip(columns, numeric, strict=True) if not is_one for cell in column)
     return Table(
         header=[clean_text(_cut(name)) for name in header],
         numeric=numeric,
         rows_html=_rows_html(header, columns, numeric),
         shown=len(rows),
         total=total,
-        formula_cells=sum(cell.startswith(_FORMULA_STARTS) for cell in texts),
     )
 
 

@@ -223,7 +223,6 @@ class _Pair:
 
     names: tuple[str, str]
     frames: dict[str, pd.DataFrame]  # By table.
-    common: str  # What the runs share, so that they are not independent.
     limits: list[str]
     confidence: float  # Level of intervals; of rows that have their own, it is the row's.
 
@@ -262,7 +261,7 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
             "models, occupations or prompts."
         )
     limits = [*_unfinished(one.name, other.name, runs), *unread, *unequal]
-    return _Pair((one.name, other.name), frames, _in_common(runs), limits, level)
+    return _Pair((one.name, other.name), frames, limits, level)
 
 
 def _over(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:
@@ -381,20 +380,6 @@ def _rows_by_model(path: Path) -> dict[str, set[frozenset]]:
     return found
 
 
-def _in_common(runs: Sequence[Mapping]) -> str:
-    """Say what two runs whose images differ have in common, so that they are not independent; empty if unknown."""
-    inputs, seeds = ([run.get(key, {}) for run in runs] for key in ("inputs", "seeds"))
-    # A pipeline's inputs are called by its source and model.
-    sources_ = [run.get("parameters", {}).get("source") for run in runs]
-    made = all(any(name.startswith(f"{s}: ") for name in of) for s, of in zip(sources_, inputs, strict=True))
-    if not made or set(inputs[0].values()) != set(inputs[1].values()):
-        return ""
-    same = "the same captions, prompts and models"
-    if seeds[0] == seeds[1] and not any("seed" in run.get("sweep", {}) for run in runs):
-        same += f", the same noise for the same prompt (seed {seeds[0].get('seed')})"
-    return f"Both have {same}: the two are not independent."
-
-
 def _unfinished(first: str, second: str, runs: Sequence[Mapping]) -> list[str]:
     """Say which run is not finished or did not execute all of its sections."""
     found = []
@@ -494,7 +479,6 @@ def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, of: str) 
         return label, told.unit if told else "", f"{words} {said.get(side, '')}".strip()
 
     words = f"{declared.description} First: {first}; second: {second}. {_in_both([frame])}"
-    words += f" {pair.common}" if pair.common and (frame["basis"] == DIFFERENT).any() else ""
     title = f"{declared.title}: {of}" if of else declared.title
     return write_table(frame, folder, _of(name, of), title, words, list(map(column, frame.columns)))
 

@@ -416,13 +416,6 @@ def test_table_head_and_column_meanings(soup):
     assert meanings["p"] == f"Two-sided p-value. {CLOSING}"
 
 
-def test_only_text_cells_count_as_formulas(soup):
-    # paired_gaps holds one text that begins with "=", and negative numbers, which are no formulas.
-    notes = [p.get_text() for p in soup("p") if "as a formula" in p.get_text()]
-    assert len(notes) == 1
-    assert notes[0].startswith("1 text cell begins with =, +, - or @:")
-
-
 def test_a_long_table_is_previewed_and_its_file_is_inside(run_dir, soup, html):
     table = soup.find(id="table-dalleval_skills")
     assert table.summary.get_text(" ", strip=True) == f"Every judged image {LARGE_ROWS:,} rows"
