@@ -1,10 +1,10 @@
 """Runs that tests kill, slowly, in many small shards: of captions, and of images.
 
 ``life(CORPUS, STORE, OUT, ENGINE, WORKERS, SECONDS)`` searches a corpus, looks for indicators, embeds and selects.
-Where CORPUS is ``images``, it makes the paradox's images and those of people alone and in pairs, and judges them: with
-the embedded models, or where CORPUS is ``drawings``, with stand-ins that need no library of models, so that processes
-start in a second. It writes OUT/tables.pickle. Every shard that is computed leaves a line in OUT/log: the stage,
-the digest in the shard's name, the process that computes it, and the node where it is Ray's.
+Where CORPUS is ``drawings``, it makes the paradox's images and those of people alone and in pairs, and judges them,
+with stand-ins that need no library of models, so that processes start in a second. It writes OUT/tables.pickle. Every
+shard that is computed leaves a line in OUT/log: the stage, the digest in the shard's name, the process that computes
+it, and the node where it is Ray's.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from biaslab.keep import store
 from biaslab.keep.store import Stage
 from biaslab.pipeline import Pipeline, Settings, stages
 
-IMAGES, DRAWINGS = "images", "drawings"
+DRAWINGS = "drawings"
 OCCUPATIONS = ("nurse", "engineer", "chef", "prime minister")
 READY, ERR = "ready", "err"
 # What a run imports, read once for all of them.
@@ -124,7 +124,7 @@ def watched(log, seconds, nodes, stage, work, rows):
     return work(rows)
 
 
-def write_corpus(path, rows=9000):
+def write_corpus(path, rows=3000):
     """Write captions as Parquet in row groups of 300."""
     import pandas as pd
 
@@ -174,7 +174,7 @@ def computed_by(root, engine, workers):
     return {"store": str(root), "engine": name, "workers": workers, "address": address}
 
 
-def images_of(root, engine="local", workers=0, of=Pipeline):
+def images_of(root, engine="local", workers=0):
     """Return a pipeline that makes and judges a few images, with everything cut into small pieces."""
     cut(OF_IMAGES)
     given = {
@@ -184,7 +184,7 @@ def images_of(root, engine="local", workers=0, of=Pipeline):
         "judging": {"batch_size": 16},
         "compute": computed_by(root, engine, workers),
     }
-    return of("mini", Settings.of(given), seed=1, progress=False)
+    return Light("mini", Settings.of(given), seed=1, progress=False)
 
 
 def main(path, root, out, engine, workers, seconds):
@@ -201,8 +201,8 @@ def main(path, root, out, engine, workers, seconds):
         return compute_iter(stage, units, **options)
 
     Stage.compute_iter = slowly
-    if path in (IMAGES, DRAWINGS):
-        run = images_of(root, engine, workers, Light if path == DRAWINGS else Pipeline)
+    if path == DRAWINGS:
+        run = images_of(root, engine, workers)
         Path(out, READY).touch()
         tables = run.judgements("generated"), *(run.people.people(kind) for kind in ("single", "paired"))
     else:

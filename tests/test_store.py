@@ -248,38 +248,13 @@ def test_an_error_of_the_work_keeps_what_is_finished(tmp_path):
     assert calls[2:] == [[3, 4, 5], [6]]
 
 
-def test_a_full_disk_is_named(tmp_path, monkeypatch):
-    calls = Calls()
-    stage = Store(tmp_path).stage("squares", {}, squares(calls))
-    written = Path.write_bytes
-
-    def full(path, data):
-        if "000001" in path.name:
-            written(path, data[:10])
-            raise OSError(28, "No space left on device")
-        return written(path, data)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
-        with pytest.raises(RunError, match=r"No space left to write .*000001.*BIASLAB_STORE"):
-            stage.compute(UNITS, shard_rows=3, progress=False)
-    assert not list(tmp_path.rglob("*.tmp"))
-    calls.clear()
-    assert stage.compute(UNITS, shard_rows=3)["x"].tolist() == list(range(7))
-    assert calls == [[3, 4, 5], [6]]
-
-
 # By number, as chmod keeps nothing from root.
 @pytest.mark.parametrize(
     ("number", "what", "fix"),
     [
-        (errno.EROFS, "{} can be read and not be written.", "make that file system writable, or"),
         (errno.EACCES, "This user may not use {}.", "let this user read and write there, or"),
-        (errno.EPERM, "This user may not use {}.", "let this user read and write there, or"),
         (errno.EDQUOT, "No space left to write {}.", "free some space, or"),
         (errno.EMFILE, "Too many files are open at once to use {}.", "allow more with `ulimit -n 4096`"),
-        (errno.ENAMETOOLONG, "The path {} is too long for this system.", "choose shorter names, or"),
-        (errno.EIO, "The disk or network behind {} does not answer.", "mend it, or"),
         (errno.ENOENT, "{} is not there and cannot be made.", "make its folder, or"),
     ],
 )
