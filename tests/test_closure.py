@@ -208,26 +208,6 @@ def test_cells_use_names_of_what_they_import(package):
     for other in ("%time hands.door()", "  !echo {hands}", "y = ("):
         assert closure.used([*cells, other]) == {*names, "biaslab.hands"}
 
-    # What is taken apart is neither used nor left unused.
-    def first(call):
-        return call.args[:1] if ast.unparse(call.func) == "ask" else []
-
-    asked = ["from biaslab import hands", "ask(hands.tool, hands.door)", "tell(hands.near)"]
-    assert closure.used(asked, apart=first) == {"biaslab.hands.door", "biaslab.hands.near"}
-    assert closure.used([*asked[:1], "ask(hands.tool)"], apart=first) == set()
-
-
-def test_some_ways_need_not_be_followed(package):
-    package()
-
-    def follow(module, name):
-        return not (module == "biaslab.stage" and name.startswith("biaslab.tools"))
-
-    assert "biaslab.tools" in closure.of("biaslab.stage")
-    assert "biaslab.tools" not in closure.of("biaslab.stage", follow=follow)
-    # Another way leads there all the same.
-    assert "biaslab.tools" in closure.of("biaslab.stage", "biaslab.tools.other", follow=follow)
-
 
 def test_what_was_found_is_kept_for_the_next_process(package, tmp_path, monkeypatch):
     def anew():

@@ -203,7 +203,7 @@ def notebook(name, source, model="all"):
     one = next(n for n in params.find_notebooks(notebooks) if n.id == name)
     given = {"source": source, "model": model, "settings": {}}
     brought = [] if source == "published" else earlier.brought(Request.of(given))
-    return closure._digest([earlier.code_of(one, source), brought])
+    return closure._digest([earlier.code_of(one), brought])
 
 def keys():
     world, file = open_corpus("mini", rows=10), open_corpus(str(folder / "captions.csv"))
@@ -244,23 +244,20 @@ OF_WORLD = {
     "search over the world's captions",
     "paradox of the world",
 }
-PUBLISHED = {"published paradox", "published triplets"}
-# A pipeline's notebook reaches all of this package.
-MADE = {"paradox of the world", "paradox of photographs"}
+OF_PARADOX = {"published paradox", "paradox of the world", "paradox of photographs"}
+NOTEBOOKS = {*OF_PARADOX, "published triplets"}
 # A line more in a file, and whose keys that changes.
 CHANGES = {
     "biaslab_world/render.py": OF_WORLD,
-    "biaslab/generation/generator.py": {"images generated", *MADE},
-    "biaslab/judging/zero_shot.py": {"judgements of a folder", *MADE},
-    "biaslab/pipeline/stages.py": MADE,
-    "biaslab/captions/search.py": {"search over a file", "search over the world's captions", *MADE},
-    "biaslab/papers/paradox/measure.py": MADE,
-    "biaslab/papers/paradox/printed.py": {"published paradox", *MADE},
-    "biaslab/papers/paradox/analysis/amplification.py": {"published paradox", *MADE},
+    "biaslab/generation/generator.py": {"images generated", *NOTEBOOKS},
+    "biaslab/judging/zero_shot.py": {"judgements of a folder", *NOTEBOOKS},
+    "biaslab/pipeline/stages.py": NOTEBOOKS,
+    "biaslab/captions/search.py": {"search over a file", "search over the world's captions", *NOTEBOOKS},
+    "biaslab/papers/paradox/measure.py": NOTEBOOKS,
+    "biaslab/papers/paradox/analysis/amplification.py": OF_PARADOX,
     "biaslab/papers/triplets/analysis.py": {"published triplets"},
-    "biaslab/stats/intervals.py": {*PUBLISHED, "judgements of a folder", *MADE},
-    "biaslab/report/notebook.py": {*PUBLISHED, *MADE},
-    "biaslab/study/study.py": {*PUBLISHED, *MADE},
+    "biaslab/stats/intervals.py": {"judgements of a folder", *NOTEBOOKS},
+    "biaslab/report/notebook.py": NOTEBOOKS,
     "biaslab/keep/store.py": set(),
     "biaslab/cli.py": set(),
 }
@@ -289,7 +286,7 @@ def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, roo
     assert {path: set(names) for path, names in changed.items()} == CHANGES
     # What lies elsewhere is the same.
     own = next(n for n in params.find_notebooks(root / "notebooks") if n.id == "paradox/4_baseline")
-    assert closure._digest([earlier.code_of(own, "published"), []]) == keys["published paradox"]
+    assert closure._digest([earlier.code_of(own), []]) == keys["published paradox"]
 
 
 # -- what counts for a notebook ----------------------------------------------------------------------------
@@ -297,50 +294,28 @@ def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, roo
 IMPORTED = "from biaslab.papers import paradox\nfrom biaslab.study import Study"
 
 
-def counted(source, *cells, takes=()):
+def counted(*cells, takes=()):
     """Return the modules that count for a notebook with some cells, without the package's name."""
     notebook = params.Notebook("paradox/x", Path("x"), "X", {}, cells=cells, takes=frozenset(takes))
-    return {name.removeprefix("biaslab.") for name in earlier.code_of(notebook, source)}
+    return {name.removeprefix("biaslab.") for name in earlier.code_of(notebook)}
 
 
-def test_what_a_study_is_asked_for_counts_where_it_is_measured():
-    asked = (IMPORTED, "study.load(paradox.percent_female)", "study.has(paradox.measure.settings)")
-    taken = {"takes": ["paradox_percent_female"]}
-    measure, printed = "papers.paradox.measure", "papers.paradox.printed"
-    for source in ("published", "ratings", "outputs/mine"):
-        found = counted(source, *asked, **taken)
-        assert printed in found and not {measure, "pipeline", "pipeline.stages"} & found, source
-        made = {name for name in found if name.split(".")[0] in ("attribution", "generation", "net")}
-        assert made == {"generation.settings", "net.settings"}, source
-    found = counted("pipeline", *asked, **taken)
-    assert {measure, printed, "pipeline.stages", "generation.generator"} <= found
-    # Otherwise than asked, what measures is given no pipeline, and leads nowhere.
-    found = counted("published", *asked, "paradox.settings(None)", **taken)
-    assert measure in found and "judging.judge" not in found and "pipeline" not in found
+def test_what_a_study_is_asked_for_counts_measured_and_printed():
+    found = counted(IMPORTED, "study.load(paradox.percent_female)", takes=["paradox_percent_female"])
+    assert {"papers.paradox.measure", "papers.paradox.printed", "pipeline.stages", "judging.judge"} <= found
 
 
-def test_printed_numbers_count_of_the_papers_that_are_taken():
+def test_papers_count_whose_tables_are_taken():
     def printed(*cells, takes=()):
-        return {
-            name.split(".")[1]
-            for name in counted("published", *cells, takes=takes)
-            if name.endswith(".printed")
-        }
+        found = counted(*cells, takes=takes)
+        return {name.split(".")[1] for name in found if name.endswith(".printed")}
 
-    assert printed() == set()
-    assert printed(takes=["paired_run_score", "dalleval_mad"]) == {"paired", "dalleval"}
+    # How images were made is a table of the paradox.
+    assert printed(takes=["paired_run_score", "dalleval_mad"]) == {"paradox", "paired", "dalleval"}
     # Nobody knows whose these are.
     everyone = {"paradox", "paired", "dalleval", "triplets"}
     assert printed(takes=["name_name"]) == everyone
     assert printed("from biaslab.measures import plugins\nplugins.load(name)") == everyone
-
-
-def test_all_counts_where_a_notebook_may_open_a_pipeline_by_itself():
-    whole = {"pipeline.stages", "generation.generator", "judging.judge"}
-    assert whole <= counted("published", "from biaslab.pipeline import Pipeline\nPipeline('a', None)")
-    assert whole <= counted("published", "import biaslab.pipeline.stages")
-    assert whole <= counted(None, IMPORTED)
-    assert not whole & counted("published", IMPORTED)
 
 
 # -- what a published notebook runs ------------------------------------------------------------------------
@@ -377,7 +352,7 @@ for notebook in params.find_notebooks(Path(sys.argv[1])):
             names |= {"output_dir": tempfile.mkdtemp(dir=sys.argv[-1])}
             names |= {"bootstrap_replicates": 100} if "bootstrap_replicates" in names else {}
     ours = {name for name in ran if name.split(".")[0] == "biaslab"} - closure._APART
-    told[notebook.id] = [sorted(ours - set(earlier.code_of(notebook, "published"))), len(ours)]
+    told[notebook.id] = [sorted(ours - set(earlier.code_of(notebook))), len(ours)]
 print(json.dumps(told))
 """
 RUN = (

@@ -293,12 +293,12 @@ def test_shares_of_an_array_make_the_run(corpus, undisturbed, tmp_path, monkeypa
     def share(i):
         return shards.compute_of(survivor.pipeline_of(corpus, tmp_path), [], (i, 3))
 
-    assert share(2) == ["search: this share is done; 20 of 30 pieces are left to the others."]
-    assert share(0) == ["search: this share is done; 10 of 30 pieces are left to the others."]
+    assert share(2) == ["search: this share is done; 7 of 10 pieces are left to the others."]
+    assert share(0) == ["search: this share is done; 3 of 10 pieces are left to the others."]
     # The last share of the search goes on with its shares of what needs it.
     assert share(1) == [
-        "indicators: this share is done; 17 of 26 pieces are left to the others.",
-        "embeddings: this share is done; 33 of 50 pieces are left to the others.",
+        "indicators: this share is done; 6 of 9 pieces are left to the others.",
+        "embeddings: this share is done; 11 of 17 pieces are left to the others.",
     ]
     share(0)
     assert share(2) == []

@@ -26,7 +26,7 @@ import re
 import sys
 import types
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -78,26 +78,25 @@ _APART = frozenset(
 )
 
 
-def of(*works: Any, follow: Callable[[str, str], bool] = lambda module, name: True) -> dict[str, str]:
+def of(*works: Any) -> dict[str, str]:
     """Return digests of the code that functions depend on, by module, and of the versions of packages.
 
     Args:
         works: Functions, methods, partial functions, classes or objects that are called; or names of modules and of
             what they hold. Of functions from elsewhere (a notebook, a test) their own code counts, with the values that
             they hold.
-        follow: Whether a module is followed to a name that it uses.
 
     Returns:
         Names of modules, ``MODULE:NAME`` for what one only hands on (with where it is from), ``package:NAME`` and, for
         functions from elsewhere, ``function:NAME``, in order.
     """
     names, found = _behind(works)
-    todo = [("", name.replace(":", ".")) for name in names]
+    todo = [name.replace(":", ".") for name in names]
     seen: set[str] = set()
     with _remembering():
         while todo:
-            module, name = todo.pop()
-            if name in seen or not (module == "" or follow(module, name)):
+            name = todo.pop()
+            if name in seen:
                 continue
             seen.add(name)
             used, handed = _resolved(name)
@@ -109,14 +108,13 @@ def of(*works: Any, follow: Callable[[str, str], bool] = lambda module, name: Tr
                     source = _source(each, path)
                     data = _data_digest(path.parent) if source["reads"] else ""
                     found[each] = _digest([source["digest"], data])[:16]
-                    todo += [(each, one) for one in source["uses"]]
-                    todo += [(each, one) for one in source["texts"] if _is_module(one)]
+                    todo += [*source["uses"], *filter(_file, source["texts"])]
     return dict(sorted(found.items()))
 
 
-def digest(*works: Any, **how: Any) -> str:
+def digest(*works: Any) -> str:
     """Return one digest of :func:`of`, and of the works' names."""
-    return _digest([[getattr(work, "__qualname__", "") for work in works], of(*works, **how)])
+    return _digest([[getattr(work, "__qualname__", "") for work in works], of(*works)])
 
 
 def brought(entry: metadata.EntryPoint) -> str:
@@ -143,13 +141,10 @@ def brought(entry: metadata.EntryPoint) -> str:
     return _digest([package, entry.value, code, weights])
 
 
-def used(cells: Iterable[str], *, apart: Callable[[ast.Call], list[ast.expr]] = lambda call: []) -> set[str]:
+def used(cells: Iterable[str]) -> set[str]:
     """Return the full names that cells of notebooks use of what they import, such as ``biaslab.stats.mean_interval``.
 
     What a magic names counts whole; where a cell is no Python, so does all that any cell imports.
-
-    Args:
-        apart: Returns those arguments of a call that do not count.
     """
     whole, magics, sound = ast.Module([], []), "", True
     for cell in cells:
@@ -166,7 +161,7 @@ def used(cells: Iterable[str], *, apart: Callable[[ast.Call], list[ast.expr]] = 
             for line in code:
                 with contextlib.suppress(*_NO_CODE):
                     whole.body += ast.parse(line.strip()).body
-    imported, names = _names(whole, "", apart)
+    imported, names = _names(whole, "")
     told = re.findall(r"\w+", magics) if sound else imported
     return names.union(*(imported.get(name, ()) for name in told))
 
@@ -339,10 +334,6 @@ def _place(package: str, path: tuple[str, ...]) -> tuple[Path | None, list[Path]
     return own, [Path(folder) for folder in spec.submodule_search_locations or ()]
 
 
-def _is_module(name: str) -> bool:
-    return _file(name) is not None
-
-
 def _module_in(name: str) -> str:
     """Return the module that a name is of, or is: of what is followed the one with a source, of others the package."""
     first = name.split(".")[0]
@@ -439,9 +430,7 @@ def _is_all(node: ast.AST) -> bool:
     return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
 
 
-def _names(
-    tree: ast.AST, package: str, apart: Callable[[ast.Call], list[ast.expr]] = lambda call: []
-) -> tuple[dict[str, set[str]], set[str]]:
+def _names(tree: ast.AST, package: str) -> tuple[dict[str, set[str]], set[str]]:
     """Return what a tree imports anywhere, by the names that it has for it, and the full names that it uses of that."""
     imported: dict[str, set[str]] = {}
     names: set[str] = set()
@@ -458,9 +447,9 @@ def _names(
                 origin = importlib.util.resolve_name(origin, package)
                 for alias in node.names:
                     imported.setdefault(alias.asname or alias.name, set()).add(f"{origin}.{alias.name}")
-    chains = _Chains(apart)
+    chains = _Chains()
     chains.visit(tree)
-    unused = [(name,) for name in imported.keys() - chains.met]
+    unused = [(name,) for name in imported.keys() - {chain[0] for chain in chains.found}]
     for name, *attributes in [*unused, *(chain for chain in chains.found if chain[0] in imported)]:
         names |= {".".join([origin, *attributes]) for origin in imported[name]}
     return imported, names
@@ -469,18 +458,8 @@ def _names(
 class _Chains(ast.NodeVisitor):
     """Collects the names that a tree reads, with the attributes that are had of them as far as these go."""
 
-    def __init__(self, apart: Callable[[ast.Call], list[ast.expr]]) -> None:
-        self._apart = apart
+    def __init__(self) -> None:
         self.found: set[tuple[str, ...]] = set()
-        self.met: set[str] = set()
-
-    def visit_Call(self, node: ast.Call) -> None:
-        apart = self._apart(node)
-        for part in ast.iter_child_nodes(node):
-            if part in apart:
-                self.met |= {each.id for each in ast.walk(part) if isinstance(each, ast.Name)}
-            else:
-                self.visit(part)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         attributes, at = [node.attr], node.value
@@ -488,17 +467,13 @@ class _Chains(ast.NodeVisitor):
             attributes.append(at.attr)
             at = at.value
         if isinstance(at, ast.Name):
-            self._meet(at.id, *reversed(attributes))
+            self.found.add((at.id, *reversed(attributes)))
         else:
             self.visit(at)
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
-            self._meet(node.id)
-
-    def _meet(self, *chain: str) -> None:
-        self.found.add(chain)
-        self.met.add(chain[0])
+            self.found.add((node.id,))
 
 
 class _Silenced(ast.NodeTransformer):

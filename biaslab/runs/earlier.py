@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import re
@@ -25,6 +24,7 @@ _NEEDS = {
     "parameters": (),
     "notebooks": ("id", "slug", "suffix", "variant", "values", "status", "reason"),
 }
+_MEASURES = "biaslab.measures.plugins"
 # Packages that only what makes images uses.
 OF_MODELS = ("torch", "diffusers", "open_clip_torch", "sentence-transformers", "datasets")
 
@@ -62,51 +62,29 @@ def fingerprint(job: Job, record: Mapping, judges: Mapping[str, str] | None = No
     images = source is None or makes_images(source)
     packages = {k: v for k, v in record["packages"].items() if images or k not in OF_MODELS}
     inputs = [record["inputs"].get(input_of(job), ""), judges]
-    code = [
-        code_of(job.notebook, source),
-        [] if job.reason or source == "published" else brought(job.request),
-    ]
-    whole = [job.slug, text, job.given, inputs, *code, declared(job.notebook), packages]
+    guests = [] if job.reason or source == "published" else brought(job.request)
+    code = [code_of(job.notebook), guests, declared(job.notebook)]
+    whole = [job.slug, text, job.given, inputs, *code, packages]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def code_of(notebook: Notebook, source: str | None) -> dict[str, str]:
+def code_of(notebook: Notebook) -> dict[str, str]:
     """Return digests of the code that a notebook's results and page come from, as :func:`biaslab.keep.closure.of` does.
 
-    A notebook names what measures a table, and the source gives it: measured here, where it makes images, and else as
-    it is printed or lies in files. So what makes and judges images counts only where it does; and where the notebook
-    opens a pipeline by itself, or takes no source (None) and may.
+    A notebook names tables, and the source says whether they are measured or printed: of the papers whose tables it
+    takes, the code of both counts.
     """
     from biaslab import report
 
-    cells = closure.used(notebook.cells)
-    images = source is None or makes_images(source) or _of_room(cells, "biaslab.pipeline")
-    cells = cells if images else closure.used(notebook.cells, apart=_asked)
+    cells, declared = closure.used(notebook.cells), tables.schemas()
     # How images were made is a table, too.
-    takes, declared = notebook.takes | ({"pipeline_settings"} if images else set()), tables.schemas()
+    takes = notebook.takes | {"pipeline_settings"}
     papers = {declared[name].paper if name in declared else "" for name in takes}
     # Measures of other packages may take any table.
-    if not papers.issubset(tables.measuring()) or _of_room(cells, "biaslab.measures.plugins"):
+    if not papers.issubset(tables.measuring()) or any(n.startswith(_MEASURES) for n in cells):
         papers = set(tables.measuring())
-    rooms = ("printed", "measure") if images else ("printed",)
-    taken = [m for m in sources.modules() if m.split(".")[2] in papers and m.endswith(rooms)]
-    follow = {} if images else {"follow": _of_tables}
-    return closure.of(Study, report.render_notebook, *taken, *sorted(cells), **follow)
-
-
-def _of_room(names: Iterable[str], room: str) -> bool:
-    """Return whether some names are of a package or module."""
-    return any(f"{name}.".startswith(f"{room}.") for name in names)
-
-
-def _asked(call: ast.Call) -> list[ast.expr]:
-    """Return what a call asks a study for."""
-    return call.args[:1] if ast.unparse(call.func) in ("study.load", "study.has") else []
-
-
-def _of_tables(module: str, name: str) -> bool:
-    """Return whether a module leads to a name where there are tables only."""
-    return not _of_room([name], "biaslab.pipeline") and not module.endswith(".measure")
+    taken = [module for module in sources.modules() if module.split(".")[2] in papers]
+    return closure.of(Study, report.render_notebook, *taken, *sorted(cells))
 
 
 def brought(request: Request | None) -> list[str]:
