@@ -68,19 +68,6 @@ def timed(found):
 MEASURED = sorted(sources._pipeline())
 
 
-@pytest.mark.parametrize("name", MEASURED)
-def test_each_table_takes_the_images_that_were_told(name, store, made):
-    told = [one.images for one in asked.of_tables(pipeline(store), [name])]
-    assert not made  # nothing is drawn to tell
-    try:
-        sources.measured(name, source="pipeline", pipeline=pipeline(store))
-    except MissingInputError:
-        # Drawings keep no attention, and URLs are fetched of no embedded caption.
-        assert not made or name.startswith("triplets_")
-        return
-    assert sorted(made) == sorted(told)
-
-
 # What is taken, found out apart from what is declared: judges are checked when they are to look at images.
 JUDGES = (*kinds.ROLES, uses.ENCODER)
 
@@ -127,13 +114,17 @@ def declared(measuring, name, *hows):
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_each_table_takes_the_judges_that_were_told(name, store, taken):
+def test_each_table_takes_the_images_and_the_judges_that_were_told(name, store, made, taken):
+    told = [one.images for one in asked.of_tables(of_all_judges(store), [name])]
+    assert not made  # nothing is drawn to tell
     whole = of_all_judges(store)
     try:
         table = sources.measured(name, source="pipeline", pipeline=whole)
     except MissingInputError:
+        # Drawings keep no attention, and URLs are fetched of no embedded caption.
         assert name.startswith("triplets_")
         return
+    assert sorted(made) == sorted(told)
     assert taken == declared(whole, name)
     assert {use.setting for use in uses.of_tables(whole, {name})} - {"model"} == taken
     # No other judge makes a difference, whether it is there or not.

@@ -219,7 +219,7 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
     record = {"inputs": {}, "packages": {"numpy": "2.0"}}
     a = params.Notebook("paradox/a", notebook, "A", {})
     job = jobs.Job(a, {}, "", {"seed": 1, "source": "published"}, request=Request(seed=1), folder=tmp_path)
-    cells = ("from biaslab import lexicons",)
+    cells = ("from biaslab.papers import triplets",)
     more = replace(job, notebook=replace(a, cells=cells))
     fingerprint = earlier.fingerprint
 
