@@ -121,24 +121,17 @@ def brought(entry: metadata.EntryPoint) -> str:
     """Return a digest of what an entry point of another package gives.
 
     Package and version count, the code that it reaches, and what lies in the package's folders ``weights``. Raises
-    ParameterError where its module is missing.
+    ParameterError where its module is missing, or has no source.
     """
-    spec = None
     if _file(entry.module) is None:
-        # A library that was compiled has no source.
-        # To find it runs the code of the packages around it, which may do anything.
-        with contextlib.suppress(Exception, SystemExit):
-            spec = importlib.util.find_spec(entry.module)
-        # Python's own have no file.
-        if spec is None or not os.path.isfile(spec.origin or ""):
-            raise ParameterError(
-                f"{entry.name} names the module {entry.module}, which is not there. Install its package again."
-            )
+        raise ParameterError(
+            f"{entry.name} names the module {entry.module}, which is not there as Python source. Install its package "
+            "again."
+        )
     package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else ""
-    code = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest() if spec else of(entry.module)
     folders = _place(entry.module.split(".")[0], tuple(sys.path))[1]
     weights = [_data_digest(found) for folder in folders for found in sorted(folder.rglob(_WEIGHTS))]
-    return _digest([package, entry.value, code, weights])
+    return _digest([package, entry.value, of(entry.module), weights])
 
 
 def used(cells: Iterable[str]) -> set[str]:
