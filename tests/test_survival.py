@@ -77,35 +77,35 @@ class Runs:
         self.store = folder / "store"
         folder.mkdir(exist_ok=True)
 
-    def start(self, *, engine="local", workers=0, seconds=0.0, name="out"):
-        out = self.folder / name
+    def start(self, *, engine="local", workers=0, seconds=0.0):
+        out = self.folder / "out"
         out.mkdir(exist_ok=True)
         words = [str(self.corpus), str(self.store), str(out), engine, workers, seconds]
         return Life(self.forks.Process(target=survivor.life, args=words), out)
 
-    def finish(self, life, name="out"):
+    def finish(self, life):
         status, said = life.end()
         assert status == 0, said
-        return self.tables(name)
+        return self.tables()
 
-    def tables(self, name="out"):
-        return pickle.loads((self.folder / name / "tables.pickle").read_bytes())
+    def tables(self):
+        return pickle.loads((self.folder / "out" / "tables.pickle").read_bytes())
 
     def finished(self):
         """Return stage and digest of each shard that is whole."""
         return {(p.parts[-3], p.stem.split("-")[1]) for p in self.store.glob("*/*/*.parquet")}
 
-    def computed(self, name="out"):
+    def computed(self):
         """Return stage, digest and process of each shard that was computed, in order."""
         # Files are made within the work that states facts.
-        return [(of, digest, int(pid)) for of, digest, pid, _ in self._log(name) if of != "generated_files"]
+        return [(of, digest, int(pid)) for of, digest, pid, _ in self._log() if of != "generated_files"]
 
     def nodes(self):
         """Return the nodes on which shards were computed."""
-        return {node for _, _, _, node in self._log("out")}
+        return {node for _, _, _, node in self._log()}
 
-    def _log(self, name):
-        log = self.folder / name / "log"
+    def _log(self):
+        log = self.folder / "out" / "log"
         lines = (line.split() for line in log.read_text().splitlines()) if log.exists() else ()
         # The last line of a process that was killed may be cut off.
         return [words for words in lines if len(words) == 4]

@@ -125,8 +125,8 @@ def brought(entry: metadata.EntryPoint) -> str:
     """
     if _file(entry.module) is None:
         raise ParameterError(
-            f"{entry.name} names the module {entry.module}, which is not there as Python source. Install its package "
-            "again."
+            f"{entry.name} names the module {entry.module}, which is not there. Install its package again, with its "
+            "Python source."
         )
     package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else ""
     folders = _place(entry.module.split(".")[0], tuple(sys.path))[1]
