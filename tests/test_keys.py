@@ -158,7 +158,6 @@ from types import SimpleNamespace
 import pandas as pd
 from PIL import Image
 from biaslab.keep import closure
-from biaslab.request import Request
 from biaslab.runs import earlier, params, runner
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
@@ -191,11 +190,9 @@ def stage(call, *given, **how):
     except AskedError:
         return asked[-1]
 
-def notebook(name, source, model="all"):
+def notebook(name, brought=()):
     one = next(n for n in params.find_notebooks(notebooks) if n.id == name)
-    given = {"source": source, "model": model, "settings": {}}
-    brought = [] if source == "published" else earlier.brought(Request.of(given))
-    return closure._digest([earlier.code_of(one), brought])
+    return closure._digest([earlier.code_of(one), list(brought)])
 
 def keys():
     world, file = open_corpus("mini", rows=10), open_corpus(str(folder / "captions.csv"))
@@ -214,10 +211,9 @@ def keys():
         "search over a file": stage(search, file, ["nurse"], per_term=1, seed=0),
         "judgements of a folder": stage(judge, pictures, by),
         "images generated": made.digest,
-        "published paradox": notebook("paradox/4_baseline", "published"),
-        "published triplets": notebook("triplets/7_1_one_prompt", "published"),
-        "paradox of the world": notebook("paradox/4_baseline", "mini"),
-        "paradox of photographs": notebook("paradox/4_baseline", "pipeline", "owner/name"),
+        "published paradox": notebook("paradox/4_baseline"),
+        "published triplets": notebook("triplets/7_1_one_prompt"),
+        "paradox of images": notebook("paradox/4_baseline", earlier.brought(images=True)),
     }
 
 first, found = keys(), {}
@@ -234,9 +230,9 @@ OF_WORLD = {
     "triplets' captions of the world",
     "images drawn",
     "search over the world's captions",
-    "paradox of the world",
+    "paradox of images",
 }
-OF_PARADOX = {"published paradox", "paradox of the world", "paradox of photographs"}
+OF_PARADOX = {"published paradox", "paradox of images"}
 NOTEBOOKS = {*OF_PARADOX, "published triplets"}
 # A line more in a file, and whose keys that changes.
 CHANGES = {

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from biaslab.ground import plugins, tables
-from biaslab.ground.errors import RunError
+from biaslab.ground.errors import ParameterError, RunError
 from biaslab.keep import closure
 from biaslab.plots import texts
 from biaslab.report import records
-from biaslab.request import Request, makes_images
+from biaslab.request import makes_images
 from biaslab.runs.jobs import Job, input_of
 from biaslab.runs.params import Notebook
 from biaslab.study import Study, sources
@@ -54,16 +54,20 @@ def read(
     return [], False
 
 
-def fingerprint(job: Job, record: Mapping, judges: Mapping[str, str] | None = None) -> str:
-    """Return a digest of all that a job's results depend on; ``record`` is the run's, ``judges`` are the job's."""
+def fingerprint(
+    job: Job, record: Mapping, judges: Mapping[str, str] | None = None, guests: Collection[str] = ()
+) -> str:
+    """Return a digest of all that a job's results depend on.
+
+    ``record`` is the run's, ``judges`` are the job's, ``guests`` are what :func:`brought` returns.
+    """
     problem = job.notebook.problem
     text = problem or hashlib.sha256(job.notebook.path.read_bytes()).hexdigest()
     source = job.request and job.request.source
     images = source is None or makes_images(source)
     packages = {k: v for k, v in record["packages"].items() if images or k not in OF_MODELS}
     inputs = [record["inputs"].get(input_of(job), ""), judges]
-    guests = [] if job.reason or source == "published" else brought(job.request)
-    code = [code_of(job.notebook), guests, declared(job.notebook)]
+    code = [code_of(job.notebook), [] if source == "published" else guests, declared()]
     whole = [job.slug, text, job.given, inputs, *code, packages]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -87,47 +91,26 @@ def code_of(notebook: Notebook) -> dict[str, str]:
     return closure.of(Study, report.render_notebook, *taken, *sorted(cells))
 
 
-def brought(request: Request | None) -> list[str]:
-    """Return what tells of installed packages that have a part in a notebook's results.
+def brought(images: bool) -> list[str]:
+    """Return what tells of installed packages that bring something: digests of it where images are made, else versions.
 
-    Where images are made these are digests of what a pipeline names, and of the truth of its pictures, and of all that
-    is brought where nobody says what is made. Tables may be of what they bring, of which they say a sentence or two:
-    there it is their versions.
+    Tables may be of what they bring, of which they say a sentence or two.
     """
-    points = [(group, *item) for group in plugins.GROUPS for item in plugins.points(group).items()]
-    if request is None:
-        return sorted({closure.brought(point) for _, _, point in points})
-    if not request.makes_images:
-        return sorted({f"{point.dist.name} {point.dist.version}" for _, _, point in points if point.dist})
-    from biaslab.models import truths
-    from biaslab.pipeline.stages import ASKED
-
-    first = request.opened
-    pipelines = (first, *first.others)
-    named = json.dumps([[one.model, one.settings.model_dump()] for one in pipelines], default=str)
-    shown = {one.image_model(asked).pictures for one in pipelines for asked in ASKED}
+    points = [point for group in plugins.GROUPS for point in plugins.points(group).values()]
+    if not images:
+        return sorted({f"{point.dist.name} {point.dist.version}" for point in points if point.dist})
     found = set()
-    for group, name, point in points:
-        # By itself, or in a name such as plugin:NAME:ARGUMENT.
-        takes_part = re.search(rf'["+:]{re.escape(name)}["+:]', named)
-        if takes_part or (group == plugins.TRUTH and truths.named(name).pictures in shown):
+    for point in points:
+        # What is broken says so where it is used.
+        with contextlib.suppress(ParameterError):
             found.add(closure.brought(point))
     return sorted(found)
 
 
-def declared(notebook: Notebook | None = None) -> str:
-    """Return a digest of what is declared as data: tables, titles and captions.
-
-    What other packages declare counts for a notebook that they bring, or that imports them; without one, all counts.
-    """
-    out = set()
-    if notebook:
-        imports = {module.split(".")[0] for module in closure.imported(notebook.cells)}
-        for package, folder in plugins.folders().items():
-            if package.split(".")[0] not in imports and not notebook.path.is_relative_to(folder):
-                out.add(package)
-    files = (*tables.files().items(), *texts.files().items())
-    return hashlib.sha256(b"".join(path.read_bytes() for path, by in files if by not in out)).hexdigest()
+def declared() -> str:
+    """Return a digest of what is declared as data: tables, titles and captions."""
+    files = (*tables.files(), *texts.files())
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def keep(

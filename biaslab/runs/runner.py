@@ -77,8 +77,9 @@ def run(
         attempts = folder / PARTS / _ATTEMPTS
         same = {"folder": folder, "folders": private, "started": record["started"]}
         same["attempt"] = attempts / uuid.uuid4().hex[:12]
+        guests = earlier.brought(any(job.request is None or job.request.makes_images for job in planned))
         planned = [
-            replace(job, fingerprint=earlier.fingerprint(job, record, judges.get(job.slug)), **same)
+            replace(job, fingerprint=earlier.fingerprint(job, record, judges.get(job.slug), guests), **same)
             for job in planned
         ]
         # What is shared names no folder of this machine, and holds none of its keys.
