@@ -177,15 +177,6 @@ def test_a_comparison_is_sent_with_its_tables(outputs):
     ]
 
 
-@pytest.mark.parametrize("text", ["{", '{"files": []}', b"\xff"])
-def test_a_damaged_record_is_told_in_a_sentence(outputs, text, capsys):
-    write(outputs / "mine" / "run.json", text)
-    assert cli.main(["export", "mine", "--outputs", str(outputs)]) == 2
-    said = capsys.readouterr().err
-    assert "mine/run.json" in said and "Start that run again with --overwrite." in said
-    assert "Traceback" not in said
-
-
 def test_links_out_of_the_run_are_left_out(outputs, tmp_path):
     (tmp_path / "secret.csv").write_text("secret", encoding="utf-8")
     (outputs / "mine" / "figures" / "a.png").unlink()

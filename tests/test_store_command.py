@@ -212,16 +212,6 @@ def test_a_run_between_two_shards_keeps_its_folder(root, monkeypatch):
     assert [r.path for r in prune(root, delete=True)[0]] == [folder]
 
 
-def test_what_goes_while_it_is_read_is_computed_again(root):
-    whole = Store(root).stage("indicators", {}, WORK)
-    expected = whole.compute(CAPTIONS, shard_rows=1, progress=False)
-    found = whole.compute_iter(CAPTIONS, shard_rows=1, progress=False)
-    first = next(found)
-    shutil.rmtree(whole.folder)
-    pd.testing.assert_frame_equal(pd.concat([first, *found], ignore_index=True), expected)
-    assert states(root) == {whole.folder: CURRENT}
-
-
 def test_what_a_stopped_prune_left_goes_with_the_next_one(root, monkeypatch):
     now, old = compute(root), compute(root, {MODULE: "0" * 16})
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

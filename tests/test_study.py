@@ -154,11 +154,6 @@ def test_tables_and_figures_of_a_readers_own_are_taken(tmp_path):
             study.save(name, frame)
 
 
-def test_a_code_digest_tells_analyses_apart():
-    assert closure.digest(paradox.overall) != closure.digest(paradox.share_intervals)
-    assert "biaslab.study" not in closure.of(paradox.overall)
-
-
 def test_it_says_where_inputs_come_from_and_no_folder_of_this_machine(tmp_path):
     (tmp_path / "tables").mkdir()
     ratings = tmp_path / "rated.csv"

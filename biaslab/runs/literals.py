@@ -80,18 +80,16 @@ def _line(source: str, number: int) -> str:
 
 def _assigned(node: ast.stmt) -> tuple[str, Any]:
     """Return name and value that an assignment of a literal to one name gives; a ValueError for all else."""
-    match node:
-        case ast.Assign(targets=[ast.Name(id=name)], value=given):
-            pass
-        case ast.AnnAssign(target=ast.Name(id=name), value=given):
-            if given is None:
-                raise ValueError(f"{name} has no value")
-        case _:
-            raise ValueError("it is no assignment to one name")
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or [*map(type, targets)] != [ast.Name]:
+        raise ValueError("it is no assignment to one name")
+    name = targets[0].id
+    if node.value is None:
+        raise ValueError(f"{name} has no value")
     try:
-        return name, ast.literal_eval(given)
+        return name, ast.literal_eval(node.value)
     except NO_CODE:
-        raise ValueError(f"{ast.unparse(given):.80} is none") from None
+        raise ValueError(f"{ast.unparse(node.value):.80} is none") from None
 
 
 def _set_again(cell: str, names: Collection[str]) -> tuple[str, int] | None:
