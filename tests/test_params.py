@@ -393,7 +393,9 @@ def test_a_file_of_parameters_that_is_none_is_not_read(tmp_path):
         params.load(tmp_path / "large.yaml")
 
 
-@pytest.mark.parametrize("value", ["-" * 20_000 + "1", "1" + "+1" * 50_000, "[{[]}]", '"\0"'])
+@pytest.mark.parametrize(
+    "value", ["-" * 20_000 + "1", "1" + "+1" * 50_000, "a." * 400 + "b", "[{[]}]", '"\0"']
+)
 def test_code_that_python_cannot_read_is_an_error_of_its_notebook(tmp_path, write_notebook, value):
     write_notebook(tmp_path / "nb/paradox/a.ipynb", f"seed = {value}")
     write_notebook(tmp_path / "nb/paradox/b.ipynb", "seed = 1", f"study.load({value})")

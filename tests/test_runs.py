@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from papermill.exceptions import PapermillExecutionError
 
 from biaslab import cli
 from biaslab.ground import tables
@@ -468,6 +469,24 @@ def test_a_folder_of_tables_is_checked_before_anything_starts(project, tmp_path,
     with pytest.raises(InputError, match=message):
         project({"paradox/a": code("ceo")}, f"run: mine\nsource: {source}\n")
     assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("Kernel died"), "RuntimeError: Kernel died"),
+        (PapermillExecutionError(3, 2, "", "ValueError", "x is 3", []), "ValueError: x is 3 (cell 2)"),
+    ],
+)
+def test_what_ends_a_notebook_is_its_reason(tmp_path, monkeypatch, error, said):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("papermill.execute_notebook", fail)
+    a = params.Notebook("paradox/a", tmp_path / "a.ipynb", "A", {})
+    job = jobs.Job(a, {}, "", {}, folder=tmp_path, attempt=tmp_path)
+    record = execute.execute(job)
+    assert (record["status"], record["reason"], record["notebook"]) == ("failed", said, None)
 
 
 def test_a_notebook_on_ratings_needs_no_source_in_the_file(tmp_path, write_notebook):

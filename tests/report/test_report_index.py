@@ -366,8 +366,10 @@ def test_figures_are_embedded_with_alternative_text_and_links(run_dir, soup):
 
 def test_a_figure_without_png_is_embedded_as_svg(tmp_path):
     (tmp_path / "f.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>", encoding="utf-8")
-    page = _minimal(tmp_path, figures=[{"name": "f", "svg": "f.svg", "png": None}])
-    assert page.img["src"].startswith("data:image/svg+xml;base64,")
+    (tmp_path / "f.png").write_bytes(b"\x89PNG\r\n\x1a\n and no picture")
+    for png in (None, "f.png"):
+        page = _minimal(tmp_path, figures=[{"name": "f", "svg": "f.svg", "png": png}])
+        assert page.img["src"].startswith("data:image/svg+xml;base64,")
 
 
 def test_a_figure_past_the_limit_is_linked_not_embedded(tmp_path, monkeypatch):
