@@ -17,7 +17,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -81,18 +80,15 @@ Wanted = Callable[[Any], "np.ndarray"]
 class Corpus(Protocol):
     """What every corpus offers. Memory stays bounded whatever its size."""
 
-    name: str
-    """What to call it in messages and tables."""
-    digest: str
-    """Hex digits that change with the captions and with the columns read."""
-    parts: int
-    """How many pieces it has that can be read apart, at least 1 unless it is empty."""
+    name: str  # What to call it in messages and tables.
+    digest: str  # Hex digits that change with the captions and with the columns read.
+    parts: int  # How many pieces it has that can be read apart, at least 1 unless it is empty.
+    # The images behind the captions, by ``caption_id`` as ``image_id``; None where there are none.
     images: Any
-    """The images behind the captions, by ``caption_id`` as ``image_id``; None where there are none."""
+    # Whether its captions are written as they are read: to search all costs little, and none of them can be wrong.
     written: bool
-    """Whether its captions are written as they are read: to search all costs little, and none of them can be wrong."""
+    # The corpus that has captions for triplets in the place of these; empty where these do.
     for_triplets: str
-    """The corpus that has captions for triplets in the place of these; empty where these do."""
 
     def batches(
         self, size: int = BATCH, part: int | None = None, wanted: Wanted | None = None
@@ -116,10 +112,9 @@ def open_corpus(
     """Open the captions called ``name``; nothing is read yet beyond what identifies them.
 
     Args:
-        name: What an installed package brings (``biaslab.corpora``); a Parquet, Arrow, CSV, TSV, JSONL or text file
-            (the last four also as ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; in text files a line is a caption), a folder
-            of such files, or a pattern such as ``"part-*.parquet"``; or a dataset of the Hugging Face Hub, streamed, as
-            ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (both may be left out; the split is ``train``).
+        name: What an installed package brings (``biaslab.corpora``); a file (:data:`_READERS`; in text files a line is
+            a caption), a folder of files or a pattern such as ``"part-*.parquet"``; or a dataset of the Hugging Face
+            Hub, streamed, as ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (the last two may be left out).
         rows: How many captions from the start; 0 for all.
         seed, skew: Seed of captions that a package writes, and what these plant; other corpora have neither.
         columns: Which of the corpus's columns holds ``text``, ``caption_id`` and ``url``, such as ``{"text": "TEXT"}``.
@@ -271,14 +266,10 @@ def _shaped(
 def _carried_as(columns: Sequence[str], taken: Collection[str] = _TAKEN) -> list[str]:
     """Return the names under which a corpus's own columns are carried along: none is taken, each comes once."""
     found: dict[str, None] = {}
-    times: dict[str, int] = {}
     for column in columns:
-        plain = f"corpus_{column}" if column in taken else str(column)
-        name = plain + "_" * times.get(plain, 0)
+        name = f"corpus_{column}" if column in taken else str(column)
         while name in found:
             name += "_"
-        # The next of this name need not try what is taken by now.
-        times[plain] = len(name) - len(plain) + 1
         found[name] = None
     return list(found)
 
@@ -305,10 +296,9 @@ def _as_id(value: object) -> str:
 
 
 class FileCorpus(_Tables):
-    """Captions in files. Each file is a part, but for Parquet files, of which some row groups are one."""
+    """Captions in files, in this order. Each file is a part, but of Parquet files some row groups are one."""
 
     def __init__(self, name: str, paths: Sequence[Path], columns: Mapping[str, str], rows: int):
-        """Read ``paths`` in this order; ``rows`` from the start, 0 for all."""
         for path in paths:
             _reader(path)
         self.name = shared.named(name)
@@ -474,19 +464,11 @@ def _read_csv(path: Path, size: int) -> _Read:
         header = next(rows, [])
         if not header:
             raise InputError(f"{path} cannot be read as CSV: it is empty.")
-        urls = [i for i, field in enumerate(header) if _URL.match(field)]
-        if urls:
-            rows, header = chain([header], rows), _headless(len(header), urls[0])
         names = _carried_as([field.strip() for field in header], taken=frozenset())
     # A cell takes memory where it is empty, too.
     for batch in _batched(rows, size, lambda row: sum(map(len, row)) + 8 * len(row)):
         columns = (pa.array(column, pa.large_string()) for column in zip(*batch, strict=True))
         yield pa.table(dict(zip(names, columns, strict=True))), {}
-
-
-def _headless(width: int, url: int) -> list[str]:
-    names = [f"column_{i + 1}" for i in range(width)] if width > 2 else ["caption"] * width
-    return [*names[:url], "url", *names[url + 1 :]]
 
 
 def _pairs(lines: Iterable[str], *, url_first: bool) -> Iterator[list[str]]:
@@ -606,10 +588,9 @@ def _reader(path: Path) -> Callable[[Path, int], _Read]:
 
 
 class HubCorpus(_Tables):
-    """A dataset of the Hugging Face Hub, streamed; its shards are parts."""
+    """A dataset of the Hugging Face Hub (``NAME:CONFIG@SPLIT``), streamed; its shards are parts."""
 
     def __init__(self, dataset: str, columns: Mapping[str, str], rows: int):
-        """Use the dataset called ``dataset``, as ``NAME:CONFIG@SPLIT``; ``rows`` from the start, 0 for all."""
         parts = re.fullmatch(r"(.+?)(?::([^:@/\\]+))?(?:@([^:@/\\]+))?", dataset)
         self._dataset, self._config, split = parts.groups("") if parts else (dataset, "", "")
         self._split = split or "train"

@@ -92,10 +92,8 @@ _REMEMBERED = 64
 class Span:
     """One place in a caption that says a gender."""
 
-    start: int
-    """Index of its first character in the caption."""
-    end: int
-    """Index after its last character."""
+    start: int  # Index of its first character in the caption.
+    end: int  # Index after its last character.
     gender: Literal["female", "male"]
     kind: Literal["word", "pronoun", "title", "name"]
 

@@ -45,8 +45,7 @@ class Encoder:
     that package's author is not the model's.
     """
 
-    name: str = DEFAULT
-    """``all-MiniLM-L6-v2``, a name on the hub or a folder."""
+    name: str = DEFAULT  # ``all-MiniLM-L6-v2``, a name on the hub or a folder.
     device: str = "auto"
     dtype: str = "auto"
     """Numbers that it computes with: ``float32`` for the exact vectors, ``bfloat16``, ``float16``, or ``auto``:

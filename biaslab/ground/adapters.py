@@ -37,8 +37,7 @@ class Named(NamedTuple):
 
     base: str
     adapters: tuple[Adapter, ...] = ()
-    none: bool = False
-    """Whether it says that a LoRA beside the model is left out."""
+    none: bool = False  # Whether it says that a LoRA beside the model is left out.
 
     def __str__(self) -> str:
         return "+".join([self.base, *[NONE] * self.none, *map(str, self.adapters)])

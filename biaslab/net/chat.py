@@ -44,17 +44,12 @@ Message = Mapping[str, Any]
 class Answer:
     """What came back for one conversation."""
 
-    text: str
-    """What the model said; empty where the outcome is not ``answered``."""
-    outcome: str
-    """One of :data:`OUTCOMES`."""
-    detail: str = ""
-    """More about an outcome without an answer, such as ``HTTP 413: too long``."""
-    prompt_tokens: int = 0
-    """As the server counts them; 0 where it does not say."""
+    text: str  # What the model said; empty where the outcome is not ``answered``.
+    outcome: str  # One of :data:`OUTCOMES`.
+    detail: str = ""  # More about an outcome without an answer, such as ``HTTP 413: too long``.
+    prompt_tokens: int = 0  # As the server counts them; 0 where it does not say.
     completion_tokens: int = 0
-    asked_without: str = ""
-    """Fields of the request that the model does not take, joined by commas, such as ``temperature``."""
+    asked_without: str = ""  # Fields of the request that the model does not take, joined by commas.
 
 
 def ask(

@@ -37,8 +37,9 @@ class Limits:
     silence: float = 10.0
     seconds: float = 30.0
     redirects: int = 5
-    opt_out: tuple[str, ...] = ()
-    """Headers that ask not to use an image and are honoured, see :func:`opted_out`."""
+    opt_out: tuple[
+        str, ...
+    ] = ()  # Headers that ask not to use an image and are honoured, see :func:`opted_out`.
     user_agent: str = f"Mozilla/5.0 (compatible; biaslab/{__version__}; image audit)"
 
 
@@ -46,15 +47,11 @@ class Limits:
 class Visit:
     """Where a URL leads, and what is known of it so far."""
 
-    at: httpx.URL
-    """Where to go next: the URL, or what it redirects to."""
+    at: httpx.URL  # Where to go next: the URL, or what it redirects to.
     redirects: int = 0
-    status: int | None = None
-    """Of the last response."""
-    n_bytes: int | None = None
-    """Of the body, as far as it was read."""
-    reached: bool = False
-    """Whether a connection was ever made."""
+    status: int | None = None  # Of the last response.
+    n_bytes: int | None = None  # Of the body, as far as it was read.
+    reached: bool = False  # Whether a connection was ever made.
 
     @property
     def host(self) -> str:

@@ -40,10 +40,8 @@ class Part:
 
     trial: Trial
     located: tuple[Located, ...] = ()
-    tried: Tried | None = None
-    """None where it was not tried: its weights are not here, and not to be fetched."""
-    words: str = ""
-    """By which settings it makes images, of what makes some."""
+    tried: Tried | None = None  # None: its weights are not here, and not to be fetched.
+    words: str = ""  # By which settings it makes images, of what makes some.
 
     @property
     def here(self) -> bool:
@@ -57,10 +55,8 @@ class Rehearsal:
 
     asked: list[Asked]
     parts: list[Part]
-    measured: Mapping[tuple, Cost] = field(default_factory=dict)
-    """What an image takes, by :attr:`biaslab.pipeline.asked.Asked.alike`, of what was tried."""
-    left_out: Sequence[str] = ()
-    """What the run does without, in sentences."""
+    measured: Mapping[tuple, Cost] = field(default_factory=dict)  # What an image takes, by ``Asked.alike``.
+    left_out: Sequence[str] = ()  # What the run does without, in sentences.
 
 
 def before(pipeline: Pipeline, table: str) -> None:

@@ -38,10 +38,8 @@ class Trial:
 
     use: Use
     request: Request
-    asked: Asked | None = None
-    """Of what makes images: which."""
-    left: int = 0
-    """How many of these, and of others that take alike, are left to be made."""
+    asked: Asked | None = None  # Of what makes images: which.
+    left: int = 0  # How many of these, and of others that take alike, are left to be made.
 
     @property
     def pipeline(self) -> Pipeline:
@@ -59,14 +57,10 @@ def of_asked(one: Asked, left: int = 0) -> Trial:
 class Tried:
     """What became of a trial."""
 
-    problem: str = ""
-    """What is wrong, and what to do; empty where it has answered."""
-    cost: Cost | None = None
-    """What an image takes, of what makes images."""
-    memory: int = 0
-    """Bytes that it took of this machine's memory, or of the GPU's, as long as it was there."""
-    device: str = ""
-    """Where it ran."""
+    problem: str = ""  # What is wrong, and what to do; empty where it has answered.
+    cost: Cost | None = None  # What an image takes, of what makes images.
+    memory: int = 0  # Bytes that it took of this machine's memory, or of the GPU's, as long as it was there.
+    device: str = ""  # Where it ran.
 
 
 def picture(side: int = 256) -> np.ndarray:

@@ -28,18 +28,12 @@ _TRAINING = "training"
 class Use(NamedTuple):
     """A model that a run uses."""
 
-    setting: str
-    """The setting that names it: ``model``, or that of a judge."""
-    name: str
-    """Empty where it is not named."""
-    kind: str = ""
-    """As for :func:`biaslab.models.registry.resolve`."""
-    pictures: str = ""
-    """What it looks at: ``drawings`` or ``photographs``; empty where it looks at nothing."""
-    of: str = ""
-    """Whose pictures these are, for messages."""
-    by: str = ""
-    """Of what compares images: by which of :data:`biaslab.measures.similarity.NETWORKS`."""
+    setting: str  # The setting that names it: ``model``, or that of a judge.
+    name: str  # Empty where it is not named.
+    kind: str = ""  # As for :func:`biaslab.models.registry.resolve`.
+    pictures: str = ""  # What it looks at: ``drawings`` or ``photographs``; empty where it looks at nothing.
+    of: str = ""  # Whose pictures these are, for messages.
+    by: str = ""  # Of what compares images: by which of :data:`biaslab.measures.similarity.NETWORKS`.
 
 
 def of_tables(pipeline: Pipeline, names: Collection[str]) -> list[Use]:

@@ -45,16 +45,11 @@ class Person(NamedTuple):
 
     phrase: str
     """As the text says it: ``nurse``, ``carpenter manager``, or ``intern`` beside somebody of that occupation."""
-    identity: str
-    """As the paper's results list it: ``nurse``, or ``carpenter, high power``."""
-    occupation: str
-    """The occupation, as the per-occupation tables name it."""
-    role: str
-    """The role within the occupation; empty where the occupation alone is asked for."""
-    level: str
-    """``high`` or ``low`` power of the role; empty without one."""
-    stereotype: str
-    """``female`` or ``male``: the gender that the identity is stereotyped as."""
+    identity: str  # As the paper's results list it: ``nurse``, or ``carpenter, high power``.
+    occupation: str  # The occupation, as the per-occupation tables name it.
+    role: str  # The role within the occupation; empty where the occupation alone is asked for.
+    level: str  # ``high`` or ``low`` power of the role; empty without one.
+    stereotype: str  # ``female`` or ``male``: the gender that the identity is stereotyped as.
 
 
 class Prompts(NamedTuple):

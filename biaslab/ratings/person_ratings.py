@@ -57,8 +57,7 @@ class PersonRatings:
     """The same rows, one column per rater: a label, missing where not rated; the form that
     :mod:`biaslab.measures.agreement` takes. With more than 30 raters the columns are a person's first, second, …
     rating."""
-    n_raters: int
-    """Raters with at least one rating of these people."""
+    n_raters: int  # Raters with at least one rating of these people.
 
 
 def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> PersonRatings:

@@ -62,27 +62,22 @@ Note = tuple[str, float, str]
 class Rated:
     """What a file of ratings or shares holds: one label per image, and shares per occupation and source."""
 
-    kind: str
-    """``wide``, ``long`` or ``shares``."""
+    kind: str  # ``wide``, ``long`` or ``shares``.
     images: pd.DataFrame
     """One row per image: image, source, occupation, model (empty: shared by all models), label (one of
     :data:`OUTCOMES`). No rows for shares."""
     ratings: pd.DataFrame | None
     """The same rows, one column per rater (of more than 30: an image's first, second, … rating): a label, missing where
     not rated. ``None`` for shares."""
-    raters: tuple[str, ...]
-    """The columns of ``ratings`` if each is one rater, else empty."""
-    n_raters: int
-    """Raters with at least one rating; 0 for shares."""
+    raters: tuple[str, ...]  # The columns of ``ratings`` if each is one rater, else empty.
+    n_raters: int  # Raters with at least one rating; 0 for shares.
     percent_female: pd.DataFrame
     """The columns of table ``paradox_percent_female``; NaN with n 0 where no image was decided."""
     outcomes: pd.DataFrame
     """The same rows: model, occupation, source, prompt, n_images, how many ended as each of :data:`OUTCOMES` (NaN for
     shares), n, percent_female, and the reason why the row cannot count for amplification, if so."""
-    notes: pd.DataFrame
-    """What was read, how it was understood and what was left aside: item, n, detail."""
-    part: bool = False
-    """Whether other models' images or shares in the file are left out."""
+    notes: pd.DataFrame  # What was read, how it was understood and what was left aside: item, n, detail.
+    part: bool = False  # Whether other models' images or shares in the file are left out.
 
     def of(self, model: str) -> Rated:
         """Return what belongs to a model and what all share; all of it for ``all``. UnknownNameError for others."""

@@ -104,12 +104,9 @@ def simulate(
 class Collected(NamedTuple):
     """Ratings and where they come from."""
 
-    rated: Rated | None
-    """The ratings; ``None`` where nothing is rated."""
-    kind: str
-    """``ratings`` of people, or ``simulated``."""
-    note: str
-    """The same in words."""
+    rated: Rated | None  # The ratings; ``None`` where nothing is rated.
+    kind: str  # ``ratings`` of people, or ``simulated``.
+    note: str  # The same in words.
 
 
 def collect(

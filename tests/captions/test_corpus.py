@@ -197,17 +197,6 @@ def test_conceptual_captions_have_no_header(tmp_path, name, url_first):
     assert read(open_corpus(str(path)))[["url", "text"]].to_numpy().tolist() == [["http://a", "a, b"]]
 
 
-def test_a_csv_without_a_header(tmp_path):
-    path = tmp_path / "own.csv"
-    path.write_text('http://a/1.jpg,"a, b"\nhttp://b,c\n')
-    assert read(open_corpus(str(path)))["text"].tolist() == ["a, b", "c"]
-    path.write_text("7,http://a/1.jpg,a nurse\n8,http://b,c\n")
-    with pytest.raises(InputError, match=r"no column 'text' .*: column_1, url, column_3\."):
-        read(open_corpus(str(path)))
-    table = read(open_corpus(str(path), columns={"text": "column_3", "caption_id": "column_1"}))
-    assert table.to_numpy().tolist() == [["7", "a nurse", "http://a/1.jpg"], ["8", "c", "http://b"]]
-
-
 # -- ids -----------------------------------------------------------------------------------------------------
 
 

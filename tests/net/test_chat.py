@@ -8,12 +8,11 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from unittest import mock
 from urllib.parse import quote
 
 import pytest
-from fake_endpoint import KEY, bytes_below, completion, failure, process, wait
+from fake_endpoint import KEY, bytes_below, completion, failure
 
 from biaslab.ground.errors import ParameterError, RunError
 from biaslab.keep.store import Store
@@ -302,53 +301,7 @@ def test_two_that_ask_the_same_pay_once(server, tmp_path):
     assert sorted(server.questions) == sorted(texts)
 
 
-def test_killed_at_any_moment_it_pays_for_no_finished_answer_again(server, tmp_path):
-    server.reply = lambda question, n: (time.sleep(0.02), completion(question))[1]
-    texts = [str(i) for i in range(40)]
-    for _ in range(2):
-        asked = len(server.requests)
-        killed = process(_ask_from, server.url, tmp_path, texts)
-        wait(lambda asked=asked: len(server.requests) >= asked + 12, killed)
-        killed.kill()
-        killed.join()
-    _ask_from(server.url, tmp_path, texts)
-    assert sorted(set(server.questions)) == sorted(texts)
-    # Only what was under way at the two kills, four at a time, was asked a second time.
-    assert len(server.questions) <= len(texts) + 2 * 4
-
-
-def test_a_full_disk_is_told(server, store, monkeypatch):
-    import errno
-
-    def full(self, *args):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Path, "open", full)
-    with pytest.raises(RunError, match=r"No space left to write .*answers\.jsonl"):
-        answers(server, ["one"], store)
-
-
 # -- the key and the URL --------------------------------------------------------------------------------------
-
-
-def test_the_key_is_in_no_file_message_or_log(server, store, caplog, capfd):
-    """A server that says the key back in every way does not get it written down."""
-    replies = [
-        completion(f"you are {KEY}"),
-        failure(400, f"bad key {KEY}"),
-        (200, {}, "x" * 190 + KEY),
-        completion(None, message={"content": "", "refusal": KEY}),
-        failure(500, f"Bearer {KEY}"),
-    ]
-    server.reply = lambda question, n: replies[int(question)]
-    with caplog.at_level(logging.DEBUG):
-        found = answers(server, list("01234"), store, attempts=2, concurrency=1)
-    assert [a.outcome for a in found] == ["answered", "rejected", "malformed", "refused", "unavailable"]
-    assert found[0].text == "you are [key]"
-    told = repr(found) + caplog.text + "".join(capfd.readouterr()) + repr(at(server))
-    # Not even half of it, where a message is cut.
-    assert KEY[:8] not in told
-    assert KEY[:8].encode() not in bytes_below(store.root)
 
 
 def test_the_key_is_blotted_in_whatever_form_a_server_says_it(server, store):
