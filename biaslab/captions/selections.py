@@ -1,100 +1,43 @@
-"""The subsets of captions that the paper compares with prompts (paradox, sections 4, 5.1, 5.2 and 5.3)."""
+"""The captions that the paper compares with prompts because they are near to them (paradox, sections 5.2 and 5.3)."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from biaslab.captions.neighbours import Encoder, embed, nearest
-from biaslab.captions.settings import SELECTED
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.captions.neighbours import nearest
 
-if TYPE_CHECKING:
-    from biaslab.keep.store import Stage
-
-# The name of the selection that serves all prompts.
-SHARED = "captions"
-COLUMNS = ("approach", "prompt", "occupation", "caption_id", "rank", "cosine")
+NEAREST = ("nearest", "nearest_no_indicators")
+"""Approaches that take the captions nearest to a prompt: of all, and of those that say no gender."""
+COLUMNS = ["approach", "prompt", "occupation", "caption_id", "rank", "cosine"]
 
 
-def select(
-    captions: pd.DataFrame,
-    prompts: pd.DataFrame,
-    *,
-    k: int = 500,
-    encoder: Encoder | None = None,
-    stage: Stage | None = None,
-    progress: bool = True,
+def nearest_captions(
+    captions: pd.DataFrame, prompts: pd.DataFrame, vectors: np.ndarray, *, k: int
 ) -> pd.DataFrame:
-    """Return the captions of each approach, occupation and prompt.
-
-    - ``naive``: the first ``k`` captions by rank, a uniform sample; one selection, prompt ``captions``, for all.
-    - ``no_indicators``: those of them that say no gender, so ``k`` or fewer; again one for all prompts.
-    - ``nearest``: the ``k`` of all captions given that are nearest to the prompt.
-    - ``nearest_no_indicators``: the ``k`` nearest of all captions given that say no gender.
+    """Return the ``k`` captions of its occupation that are nearest to each prompt, by each of :data:`NEAREST`.
 
     Args:
-        captions: What a search found, with its indicators: ``caption_id``, ``term``, ``text``, ``rank``,
-            ``indicator``. More captions than ``k`` of a term give the nearest ones something to choose from.
-        prompts: One row per prompt and occupation: ``prompt``, ``occupation``, ``text``. Occupations without a
-            prompt are left out; those without a caption give no row.
-        k: Captions to an occupation (and prompt), at least 1; 500 in the paper.
-        encoder: Model of the embeddings; the paper's where it is None.
-        stage: Where embeddings are kept; see :func:`biaslab.captions.neighbours.embedding_stage`.
-        progress: Whether to show a bar while captions are embedded.
+        captions: What a search found: ``caption_id``, ``occupation``, ``indicator``; by rank within an occupation.
+        prompts: ``prompt`` and ``occupation``, each pair once. Occupations without a caption give no row.
+        vectors: Unit vectors of the captions and, after them, of the prompts, float (captions + prompts, width).
+        k: At least 1, else a ParameterError; 500 in the paper.
 
     Returns:
-        ``approach``, ``prompt``, ``occupation``, ``caption_id``, ``rank`` (from 1 within these) and ``cosine``: the
-        similarity of caption and prompt, for prompt ``captions`` its mean over the occupation's prompts.
-
-    Raises InputError: A column is missing, a prompt is given twice for an occupation, or one is called ``captions``.
-    ParameterError: ``k`` is below 1.
+        :data:`COLUMNS`: rank from 1, and cosine, the similarity of caption and prompt.
     """
-    if k < 1:
-        raise ParameterError(f"k is {k}; select at least 1 caption.")
-    _check(captions, ("caption_id", "term", "text", "rank", "indicator"), "captions")
-    _check(prompts, ("prompt", "occupation", "text"), "prompts")
-    if prompts.duplicated(["prompt", "occupation"]).any():
-        twice = prompts.loc[prompts.duplicated(["prompt", "occupation"])].iloc[0]
-        raise InputError(f"Prompt {twice['prompt']!r} is given twice for {twice['occupation']!r}.")
-    if (prompts["prompt"] == SHARED).any():
-        raise InputError(
-            f"A prompt is called {SHARED!r}, which names the selection for all prompts; rename it."
-        )
-
-    captions = captions[captions["term"].isin(prompts["occupation"])]
-    captions = captions.sort_values(["term", "rank"], kind="stable", ignore_index=True)
-    texts = [*captions["text"], *prompts["text"]]
-    vectors = embed(texts, encoder or Encoder(), stage, progress=progress)
     of_captions, of_prompts = vectors[: len(captions)], vectors[len(captions) :]
-    rows_of = captions.groupby("term").indices
-    free = (captions["indicator"] == "none").to_numpy()
+    says_none = (captions["indicator"] == "none").to_numpy(bool)
     caption_ids = captions["caption_id"].to_numpy()
-
-    parts: list[tuple[str, str, str, np.ndarray, np.ndarray]] = []
-    for occupation, wanted in prompts.reset_index(drop=True).groupby("occupation", sort=False):
-        rows = rows_of.get(occupation, np.zeros(0, dtype=np.int64))
-        queries = of_prompts[wanted.index]
-        sample = rows[:k]
-        for approach, chosen in (("naive", sample), ("no_indicators", sample[free[sample]])):
-            parts.append(
-                (approach, SHARED, occupation, chosen, (of_captions[chosen] @ queries.T).mean(axis=1))
-            )
-        for approach, choice in (("nearest", rows), ("nearest_no_indicators", rows[free[rows]])):
-            found = zip(wanted["prompt"], *nearest(queries, of_captions[choice], k), strict=True)
-            parts += [(approach, str(prompt), occupation, choice[at], near) for prompt, at, near in found]
-    tables = []
-    # By approach, then as the prompts come.
-    for *said, at, near in sorted(parts, key=lambda part: SELECTED.index(part[0])):
-        values = (*said, caption_ids[at], np.arange(len(at)) + 1, near.astype(float))
-        tables.append(pd.DataFrame(dict(zip(COLUMNS, values, strict=True))))
-    if not tables:
-        return pd.DataFrame(columns=list(COLUMNS))
-    return pd.concat(tables, ignore_index=True).astype({"approach": object})
-
-
-def _check(frame: pd.DataFrame, columns: tuple[str, ...], what: str) -> None:
-    if missing := [c for c in columns if c not in frame.columns]:
-        raise InputError(f"The table of {what} has no column {missing[0]!r}; it needs {', '.join(columns)}.")
+    rows_of = captions.reset_index(drop=True).groupby("occupation").indices
+    tables = [pd.DataFrame(columns=COLUMNS)]
+    for approach, taken in zip(NEAREST, (np.ones_like(says_none), says_none), strict=True):
+        for occupation, wanted in prompts.reset_index(drop=True).groupby("occupation", sort=False):
+            rows = rows_of.get(occupation, np.zeros(0, dtype=np.int64))
+            rows = rows[taken[rows]]
+            places, cosines = nearest(of_prompts[wanted.index], of_captions[rows], k)
+            for prompt, at, near in zip(wanted["prompt"], places, cosines.astype(float), strict=True):
+                values = (approach, prompt, occupation, caption_ids[rows[at]], np.arange(len(at)) + 1, near)
+                tables.append(pd.DataFrame(dict(zip(COLUMNS, values, strict=True))))
+    # One without rows says nothing of the columns' types.
+    return pd.concat([table for table in tables if len(table)] or tables, ignore_index=True)

@@ -26,7 +26,7 @@ from biaslab.captions.indicators import indicate
 from biaslab.captions.neighbours import Encoder, embed, embedding_stage
 from biaslab.captions.paraphrase import paraphrases
 from biaslab.captions.search import search
-from biaslab.captions.selections import select
+from biaslab.captions.selections import COLUMNS, NEAREST, nearest_captions
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.generation.models import ImageModel, open_model
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError, unknown_name
@@ -117,7 +117,7 @@ class Stages:
         filled = settings.for_model(model).filled(registry.settings(model))
         if not filled.captions.encoder:
             # Nobody says which captions are the nearest.
-            left = [name for name in filled.captions.approaches if name not in _NEAREST]
+            left = [name for name in filled.captions.approaches if name not in NEAREST]
             filled = filled.changed(captions={"approaches": left})
         self.settings = filled
         self.seed = seed
@@ -307,22 +307,12 @@ class Stages:
         sample = sample.assign(approach="naive", prompt="captions", cosine=float("nan"))
         free = sample[sample["indicator"] == "none"].assign(approach="no_indicators")
         free["rank"] = free.groupby("occupation").cumcount() + 1
-        own = pd.concat([sample, free], ignore_index=True)[_SELECTION_COLUMNS]
+        own = pd.concat([sample, free], ignore_index=True)[COLUMNS]
         if self.asks_for_nearest:
             mean = self.cosines().groupby(["caption_id", "occupation"], as_index=False)["cosine"].mean()
             own = own.drop(columns="cosine").merge(mean, on=["caption_id", "occupation"], how="left")
-            with self.showing() as shown:
-                near = select(
-                    self.captions().rename(columns={"occupation": "term"}),
-                    self.filled(),
-                    k=s.nearest_per_prompt,
-                    encoder=self._encoder,
-                    stage=embedding_stage(self.store, self._encoder),
-                    progress=shown,
-                )
-            own = pd.concat([own, near[near["approach"].isin(_NEAREST)]], ignore_index=True)[
-                _SELECTION_COLUMNS
-            ]
+            near = nearest_captions(self.captions(), self.filled(), self._vectors(), k=s.nearest_per_prompt)
+            own = pd.concat([own, near], ignore_index=True)[COLUMNS]
         return own[own["approach"].isin(s.approaches)].reset_index(drop=True)
 
     @kept
@@ -347,7 +337,6 @@ class Stages:
 
     def _vectors(self) -> np.ndarray:
         """Return the embeddings of the captions found and, after them, of the filled templates."""
-        # The very texts that the selection of nearest captions embeds, so that the store has them once.
         texts = [*self._found.captions["text"], *self.filled()["text"]]
         stage = embedding_stage(self.store, self._encoder)
         with self.showing() as shown:
@@ -361,7 +350,7 @@ class Stages:
     @property
     def asks_for_nearest(self) -> bool:
         """Whether approaches take the captions that are nearest to prompts."""
-        return bool(set(_NEAREST).intersection(self.settings.captions.approaches))
+        return bool(set(NEAREST).intersection(self.settings.captions.approaches))
 
     @property
     def selects_captions(self) -> bool:
@@ -702,8 +691,6 @@ class Stages:
             self.progress_file.unlink(missing_ok=True)
 
 
-_NEAREST = ("nearest", "nearest_no_indicators")
-_SELECTION_COLUMNS = ["approach", "prompt", "occupation", "caption_id", "rank", "cosine"]
 _PROMPT_COLUMNS = ["prompt_id", "approach", "occupation", "prompt", "text", "n_images"]
 # More captions than any occupation has.
 _ALL = 10**12
