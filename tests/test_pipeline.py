@@ -109,67 +109,26 @@ def fake(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"generation": {"stpes": 3}}, "settings has no 'generation.stpes'. Did you mean 'generation.steps'"),
-        ({"steps": 3}, "settings has no 'steps'. Did you mean 'generation.steps'? Groups: captions, "),
+        ({"generation": {"stpes": 3}}, "no 'generation.stpes'. Did you mean 'generation.steps'"),
+        ({"steps": 3}, "no 'steps'. Did you mean 'generation.steps'? Groups: captions, "),
         ({"image_price": 3}, "or 'endpoint.price'?"),
-        ({"generatoin": {}}, "settings has no 'generatoin'. Did you mean 'generation'"),
-        ({"critic": "counts"}, "settings: critic is a group of settings: give a mapping"),
-        (
-            {"people": {"pair_images": "many"}},
-            "settings: people.pair_images is 'many'; it must be a whole number, for example",
-        ),
-        ({"generation": {"steps": True}}, "settings: generation.steps is True; it must be a whole number"),
-        ({"generation": {"steps": 0}}, "settings: generation.steps is 0; allowed is 1 to 1000 steps."),
-        ({"judging": {"threshold": 0.2}}, "settings: judging.threshold is 0.2; allowed is 0.5 to 1."),
-        (
-            {"captions": {"names": "gazeteer"}},
-            "settings: captions.names is 'gazeteer'. Did you mean 'gazetteer'?",
-        ),
-        (
-            {"captions": {"approaches": ["naiv"]}},
-            "settings: captions.approaches holds 'naiv'. Did you mean 'naive'",
-        ),
-        (
-            {"compare_with": []},
-            "settings: compare_with is (); give one or more.",
-        ),
-        (
-            {"compare_with": ["none", "mini"]},
-            "settings: compare_with is ['none', 'mini']; 'none' stands alone.",
-        ),
-        ({"captions": {"occupations": 3}}, "settings: captions.occupations holds 3; it must be a text."),
-        (
-            {"calibration": {"guidance_scales": ["1"]}},
-            "settings: calibration.guidance_scales holds '1'; it must be a number.",
-        ),
-        ({"captions": {"columns": "text"}}, "settings: captions.columns is 'text'; it must be a mapping"),
-        (
-            {"compute": {"engine": "rey"}},
-            "settings: compute.engine is 'rey'. Did you mean 'ray'? Known: local, ray.",
-        ),
-        ({"compute": {"workers": -1}}, "settings: compute.workers is -1; allowed is 0 or more processes."),
-        ([], r"settings is []; it must be a mapping"),
-        (
-            {"generation": {"guidance_scale": float("nan")}},
-            "settings.generation.guidance_scale is nan; a number must be finite",
-        ),
-        (
-            {"endpoint": {"cost_limit": float("inf")}},
-            "settings.endpoint.cost_limit is inf; a number must be finite",
-        ),
-        ({"endpoint": {"price": float("nan")}}, "settings.endpoint.price is nan; a number must be finite"),
-        (
-            {"calibration": {"guidance_scales": [1.0, float("nan")]}},
-            "settings.calibration.guidance_scales is nan; a number must be finite",
-        ),
-        (
-            {"endpoint": {"options": {"x": [float("inf")]}}},
-            "settings.endpoint.options.x is inf; a number must be finite",
-        ),
-        (
-            {"captions": {"rows": 10**400}},
-            "settings.captions.rows is a whole number beyond what is allowed",
-        ),
+        ({"generatoin": {}}, "no 'generatoin'. Did you mean 'generation'"),
+        ({"critic": "counts"}, "critic is a group of settings"),
+        ({"people": {"pair_images": "many"}}, "people.pair_images is 'many'"),
+        ({"generation": {"steps": True}}, "generation.steps is True"),
+        ({"generation": {"steps": 0}}, "generation.steps is 0; allowed is 1 to 1000 steps."),
+        ({"judging": {"threshold": 0.2}}, "judging.threshold is 0.2; allowed is 0.5 to 1."),
+        ({"captions": {"names": "gazeteer"}}, "names is 'gazeteer'. Did you mean 'gazetteer'?"),
+        ({"captions": {"approaches": ["naiv"]}}, "approaches holds 'naiv'. Did you mean 'naive'"),
+        ({"compare_with": []}, "compare_with is (); give one or more."),
+        ({"compare_with": ["none", "mini"]}, "compare_with is ['none', 'mini']"),
+        ({"captions": {"occupations": 3}}, "captions.occupations holds 3; it must be a text."),
+        ({"captions": {"columns": "text"}}, "captions.columns is 'text'; it must be a mapping"),
+        ({"compute": {"engine": "rey"}}, "compute.engine is 'rey'. Did you mean 'ray'?"),
+        ([], "settings is []; it must be a mapping"),
+        ({"endpoint": {"options": {"x": [float("inf")]}}}, "endpoint.options.x is inf"),
+        ({"calibration": {"guidance_scales": [1.0, float("nan")]}}, "calibration.guidance_scales is nan"),
+        ({"captions": {"rows": 10**400}}, "captions.rows is a whole number beyond what is allowed"),
         ({1: 2}, "settings has the key 1, which is not a text"),
     ],
 )
@@ -433,13 +392,6 @@ def test_the_truthful_model_knows_the_embedded_captions_only(fake):
         checks.check(Pipeline("world", fake().settings))
 
 
-def test_unknown_kinds_of_images_are_named(fake):
-    with pytest.raises(
-        UnknownNameError, match=r"no kind of images named 'generatd'\. Did you mean 'generated'"
-    ):
-        fake().images("generatd")
-
-
 def test_progress_goes_to_its_file_and_all_else_to_standard_error(tmp_path, monkeypatch):
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
@@ -674,44 +626,27 @@ def test_what_is_fetched_is_no_input_of_a_run(fetching, monkeypatch, pictures):
     assert checks.digest(Pipeline("owner/name", p.settings)) == before
 
 
+IMAGES = {"training_images": "images"}
+AS_PROMPTS = {"approaches": ["naive", "caption_prompts"]}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "settings", "message"),
     [
-        (
-            "a.csv",
-            "text,url\n",
-            {},
-            "The corpus 'a.csv' holds no captions; set captions.corpus to one that does.",
-        ),
-        ("a.txt", "", {}, "The corpus 'a.txt' holds no captions; set captions.corpus to one that does."),
-        (
-            "a.txt",
-            "a tree\nthe sea\n",
-            {},
-            "None of the 2 captions of the corpus 'a.txt' names one of the 1 occupations (nurse). Set "
-            "captions.occupations to words that its captions use, or captions.columns to where its captions are",
-        ),
-        (
-            "a.csv",
-            "id,text\n1,a nurse\n1,the nurse\n",
-            {"captions": {"columns": {"caption_id": "id"}}},
-            "Two captions of the corpus have the id '1'. Ids must be unique",
-        ),
+        ("a.csv", "text,url\n", {}, "The corpus 'a.csv' holds no captions"),
+        ("a.txt", "", {}, "The corpus 'a.txt' holds no captions"),
+        ("a.txt", "a tree\nthe sea\n", {}, "None of the 2 captions of the corpus 'a.txt' names one"),
+        ("a.csv", "id,text\n1,a nurse\n1,the nurse\n", {"columns": {"caption_id": "id"}}, "the id '1'"),
         ("a.csv", "a,b\n1,2\n", {}, "Its columns: a, b."),
-        ("a.txt", "a nurse", {"captions": {"occupations": ["astronaut"]}}, "None of the 1 captions"),
+        ("a.txt", "a nurse", {"occupations": ["astronaut"]}, "None of the 1 captions"),
         (
             "a.txt",
             "an astronaut",
-            {"captions": {"occupations": ["astronaut"], "training_images": "images"}},
-            "mini does not know 1 of the prompts' words: 'astronaut' (for example in 'A photo of the face of an",
+            IMAGES | {"occupations": ["astronaut"]},
+            "mini does not know .*'astronaut'",
         ),
-        (
-            "a.txt",
-            "a nurse on zanzibar",
-            {"captions": {"training_images": "images", "approaches": ["naive", "caption_prompts"]}},
-            "Captions cannot be prompts (caption_prompts): mini does not know 1 of the prompts' words: 'zanzibar'",
-        ),
-        ("a.txt", "a nurse", {"captions": {"occupations": [" "]}}, "The term ' ' cannot be searched"),
+        ("a.txt", "a nurse on zanzibar", IMAGES | AS_PROMPTS, "cannot be prompts .*know .*'zanzibar'"),
+        ("a.txt", "a nurse", {"occupations": [" "]}, "The term ' ' cannot be searched"),
     ],
 )
 def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, settings, message):
@@ -720,9 +655,8 @@ def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, setti
         "captions": {"corpus": str(tmp_path / name), "occupations": ["nurse"]},
         "compute": {"store": str(tmp_path / "store")},
     }
-    with pytest.raises((InputError, ParameterError)) as error:
-        checks.check_captions(Pipeline("mini", Settings.of(given).changed(**settings)))
-    assert message in str(error.value)
+    with pytest.raises((InputError, ParameterError), match=message):
+        checks.check_captions(Pipeline("mini", Settings.of(given).changed(captions=settings)))
     assert not (tmp_path / "store").exists()
 
 

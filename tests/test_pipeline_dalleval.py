@@ -442,16 +442,6 @@ def test_a_figure_has_a_panel_for_each_metric(captioned):
     plt.close("all")
 
 
-def test_without_weights_of_inception_there_are_clips_features_alone(captioned):
-    p, quality, _ = captioned
-    settings = p.settings.model_copy(
-        update={"dalleval": p.settings.dalleval.model_copy(update={"inception": ""})}
-    )
-    found = dalleval.measure.image_quality(Pipeline("world", settings, seed=5, progress=False))
-    rest = quality[~quality["metric"].str.contains("Inception")].reset_index(drop=True)
-    pd.testing.assert_frame_equal(found.reset_index(drop=True), rest)
-
-
 def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tmp_path, monkeypatch):
     def design(name):
         return pipeline(store, captioner=str(describer), inception=str(tmp_path / name)).settings
@@ -586,23 +576,6 @@ def test_images_without_captions_are_refused(store, describer, of_my_own, design
     p = pipeline(store, model="mini", captioner=str(describer), **design)
     with pytest.raises(ParameterError, match=r"dalleval\.captions"):
         checks.check_alignment(Pipeline("mini", p.settings))
-
-
-def test_the_seed_decides_which_captions_are_looked_at(store, describer, of_my_own):
-    folder, _ = of_my_own
-    settings = own_captions(store, describer, folder, captioned=1).settings
-    first = {
-        seed: Pipeline("mini", settings, seed=seed).dalleval.caption_prompts()["real_id"].item()
-        for seed in range(8)
-    }
-    # Of one image alone, which the seed draws, there is a file.
-    (folder / "one").mkdir()
-    shutil.copy(folder / "images" / f"{first[0]}.png", folder / "one")
-    settings = own_captions(store, describer, folder, captioned=1, images=str(folder / "one")).settings
-    other = next(seed for seed, name in first.items() if name != first[0])
-    checks.check_alignment(Pipeline("mini", settings, seed=0))
-    with pytest.raises(InputError, match=first[other]):
-        checks.check_alignment(Pipeline("mini", settings, seed=other))
 
 
 def test_without_images_behind_the_captions_distances_have_a_reason(store, describer, of_my_own):
@@ -799,19 +772,6 @@ def test_images_whose_boxes_contradict_their_scene_say_nothing_of_a_detector(sto
     assert set(renders["truth_images"]) == {dalleval.measure.truth(p)}
 
 
-def test_accuracy_is_corrected_for_any_detector(of_authors):
-    verdicts = dalleval.measure.skill_verdicts(of_authors)
-    errors = dalleval.detector_error(dalleval.measure.detector_renders(of_authors))
-    known = errors[errors["object"] == "all"].set_index(["skill", "measure"])["value"] / 100
-    found = dalleval.skill_corrected(verdicts, errors).set_index("skill")
-    for skill in SKILLS:
-        row, (right, wrong) = found.loc[skill], known[skill][["sensitivity", "specificity"]]
-        # Rogan and Gladen 1978.
-        share = (row["percent_correct"] / 100 + wrong - 1) / (right + wrong - 1)
-        assert row["percent_corrected"] == pytest.approx(100 * min(max(share, 0), 1)) and not row["reason"]
-        assert row["ci_low"] <= row["percent_true"] <= row["ci_high"]
-
-
 def test_a_gallery_shows_the_authors_images(of_authors, paintskills_folder):
     first = dalleval.measure.skill_prompts(of_authors).groupby("skill", sort=False).head(2)
     judged = dalleval.measure.render_verdicts(of_authors, first)
@@ -912,16 +872,3 @@ def test_whatever_changes_in_the_folder_is_another_run(store, describer, copied)
     picture.rename(picture.with_name("image_other.png"))
     digests.append(seen(paintskills=str(copied)))
     assert len(set(digests)) == len(digests)
-
-
-def test_a_folder_is_named_from_anywhere(copied, monkeypatch):
-    monkeypatch.chdir(copied.parent)
-    for name in (copied.name, f"./{copied.name}", str(copied)):
-        _, found = checks.resolve_paths("world", {"dalleval": {"paintskills": name, "scenes": 3}})
-        assert os.path.samefile(found["dalleval"]["paintskills"], copied)
-        assert os.path.isabs(found["dalleval"]["paintskills"]) and found["dalleval"]["scenes"] == 3
-    # A folder that is not there yet is told by the place where it was looked for.
-    _, found = checks.resolve_paths("world", {"dalleval": {"paintskills": "no-such"}})
-    assert found["dalleval"]["paintskills"] == str(copied.parent / "no-such")
-    _, found = checks.resolve_paths("world", {"dalleval": {"paintskills": ""}})
-    assert found["dalleval"]["paintskills"] == ""

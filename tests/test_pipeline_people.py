@@ -164,16 +164,6 @@ def test_everyone_asked_for_has_a_row(worlds):
     assert set(people.loc[people["setting"] == "three", "position"]) == {"left", "middle", "right"}
 
 
-def test_a_second_pipeline_finds_everything_in_the_store(worlds, monkeypatch):
-    first = worlds("default").pipeline
-    expected = measure.people(first)
-    monkeypatch.setattr(
-        "biaslab.judging.people.alone.load", lambda *_: pytest.fail("a model was loaded again")
-    )
-    again = Pipeline("world", first.settings, seed=3, progress=False)
-    pd.testing.assert_frame_equal(measure.people(again), expected)
-
-
 def test_what_is_not_asked_for_cannot_be_had(tmp_path):
     stages = Pipeline(
         "world", Settings(people={"three_prompts": 0}, critic={"rounds": 0}, compute={"store": str(tmp_path)})
@@ -182,20 +172,6 @@ def test_what_is_not_asked_for_cannot_be_had(tmp_path):
     for kind in ("three", "faircritic_1", "pair"):
         with pytest.raises(UnknownNameError, match=kind):
             stages.prompts(kind)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"people": {"control_partners": 0}}, "control_partners is 0"),
-        ({"critic": {"kind": "gpt"}}, "critic.kind is 'gpt'"),
-        ({"people": {"aspect": 0.0}}, "people.aspect is 0.0"),
-        ({"critic": {"rounds": -1}}, "critic.rounds is -1"),
-    ],
-)
-def test_settings_are_checked(given, message):
-    with pytest.raises(ParameterError, match=message):
-        Settings.of(given)
 
 
 def test_a_critic_behind_an_endpoint_needs_one():
@@ -474,17 +450,6 @@ def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     again = opened().people.people("paired")
     pd.testing.assert_frame_equal(again, people)
     assert len(server.requests) == n
-
-
-def test_nothing_is_bought_without_a_price_or_beyond_the_limit(bought):
-    server, opened = bought
-    with pytest.raises(ParameterError, match="price"):
-        opened(endpoint={"price": None}).people.images("paired")
-    assert not server.requests
-    with pytest.raises(RunError, match=r"0\.4"):
-        opened(endpoint={"cost_limit": 0.4}).people.images("paired")
-    # At 0.04 each, ten fit under 0.40.
-    assert len([r for r in server.requests if "sheriff" not in r["prompt"]]) <= 10
 
 
 def test_images_of_several_people_have_a_size_of_their_own(bought):

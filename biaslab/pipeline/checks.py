@@ -35,15 +35,9 @@ from biaslab.settings import Settings
 _log = logging.getLogger(__name__)
 # Settings that may be paths; and, in groups or by themselves, those that say what is read beside the model.
 PLACES = groups.places(Settings)
-INPUTS = tuple(
-    dict.fromkeys(
-        (
-            *(".".join(name.split(".")[:2]) for name in PLACES if not name.startswith("compute.")),
-            *(f"captions.{name}" for name in ("rows", "columns", "skew")),
-            "judging.tone",
-        )
-    )
-)
+_READ = (".".join(name.split(".")[:2]) for name in PLACES if not name.startswith("compute."))
+_MORE = ("captions.rows", "captions.columns", "captions.skew", "judging.tone")
+INPUTS = tuple(dict.fromkeys((*_READ, *_MORE)))
 PROMPTS = ("captions", "people", "scenes", "captioned", "triplets", "nouns")
 """On what prompts measured tables rest, as they declare it: templates and captions, people in pairs, DALL-Eval's,
 captions of images, triplets, and triplets whose nouns are looked for."""
@@ -182,22 +176,14 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
 
 
 def check_people(pipeline: Pipeline) -> None:
-    """Look whether the model knows the words of prompts that place people, as far as these are known before the run.
-
-    Raises:
-        ParameterError: It does not know a word.
-    """
+    """Raise ParameterError where the model does not know the words of prompts that place people, as far as known."""
     people = pipeline.people
     texts = [text for kind in people.kinds for text in people.possible(kind).texts["text"]]
     pipeline.image_model("people").check_texts(texts)
 
 
 def check_dalleval(pipeline: Pipeline) -> None:
-    """Look up PaintSkills' folder and ratings, and whether the model knows the words of DALL-Eval's prompts.
-
-    Raises:
-        ParameterError, InputError: A file cannot be read, or a word is not known.
-    """
+    """Raise where PaintSkills' folder or ratings cannot be read, or the model does not know a word of the prompts."""
     s = pipeline.settings.dalleval
     asked = {kind: pipeline.dalleval.prompts(kind) for kind in dalleval.KINDS}
     if s.paintskills:
@@ -211,11 +197,7 @@ def check_dalleval(pipeline: Pipeline) -> None:
 
 
 def check_alignment(pipeline: Pipeline) -> None:
-    """Look up what alignment and quality take beside images: captions and their images.
-
-    Raises:
-        ParameterError, InputError: A model or file cannot be used, or the model does not know a word.
-    """
+    """Raise where captions, or the images behind them, cannot be used, or the model does not know a caption's word."""
     s = pipeline.settings.dalleval
     if s.images and not os.path.isdir(s.images):
         raise ParameterError(f"dalleval.images is {s.images!r}, which is not a folder.")
@@ -264,15 +246,8 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
         return
     head, rows = _head(pipeline)
     s = settings.triplets
-    found = neutral(
-        head.triplets.corpus,
-        "",
-        filter=s.filter,
-        sample=1,
-        seed=pipeline.seed,
-        names=settings.captions.names,
-        progress=False,
-    )
+    how = {"filter": s.filter, "sample": 1, "seed": pipeline.seed, "names": settings.captions.names}
+    found = neutral(head.triplets.corpus, "", **how, progress=False)
     if groups and s.attention:
         for text in found.captions["text"]:
             named.of(text)
@@ -282,12 +257,7 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
 
 
 def check_objects(pipeline: Pipeline) -> None:
-    """Look up the vocabulary of what finds objects in images of triplets.
-
-    Raises:
-        ParameterError: It is the truth of images that have none.
-        MissingInputError, InputError: The file is not there or does not fit.
-    """
+    """Raise where what finds objects is the truth of images that have none, or its vocabulary cannot be read."""
     s = pipeline.settings.triplets
     if s.objects == TRUTH and not pipeline.image_model("triplets").truthful:
         raise ParameterError(
@@ -369,26 +339,21 @@ def digest(pipeline: Pipeline) -> str:
     """
     settings = pipeline.settings
     folder = settings.captions.training_images
-    whole = hashlib.sha256(pipeline.corpus.digest.encode() if settings.captions.corpus else b"")
-    if folder not in ("", DOWNLOAD):
-        whole.update(FolderImages(folder).digest.encode())
+    triplets, design = settings.triplets, settings.dalleval
+    digests = [pipeline.corpus.digest] if settings.captions.corpus else []
+    folders = ("" if folder == DOWNLOAD else folder, design.paintskills, design.images)
+    digests += [FolderImages(path).digest for path in folders if path]
     for one in (pipeline, *pipeline.others):
         for asked in ASKED:
             # A model that is not here makes nothing; who needs it is told before any work.
             with contextlib.suppress(MissingInputError):
-                whole.update(one.image_model(asked).digest.encode())
-    for name in settings.measures:
-        whole.update(own_measures.digest(name).encode())
-    s = settings.triplets
-    for path in filter(None, (s.vocabulary, s.ratings)):
+                digests.append(one.image_model(asked).digest)
+    digests += [own_measures.digest(name) for name in settings.measures]
+    if design.paintskills:
+        digests.append(paintskills.digest(design.paintskills))
+    if design.captions:
+        digests.append(open_corpus(design.captions).digest)
+    whole = hashlib.sha256(repr(digests).encode())
+    for path in filter(None, (triplets.vocabulary, triplets.ratings, design.ratings)):
         whole.update(reading.content(os.path.expanduser(path)))
-    s = settings.dalleval
-    if s.paintskills:
-        whole.update((FolderImages(s.paintskills).digest + paintskills.digest(s.paintskills)).encode())
-    if s.captions:
-        whole.update(open_corpus(s.captions).digest.encode())
-    if s.images:
-        whole.update(FolderImages(s.images).digest.encode())
-    if s.ratings:
-        whole.update(reading.content(os.path.expanduser(s.ratings)))
     return whole.hexdigest()

@@ -20,10 +20,8 @@ from typing import TYPE_CHECKING
 
 from biaslab.ground import wording
 from biaslab.ground.errors import ParameterError
-from biaslab.judging.names import VQA
 from biaslab.keep import kernels
 from biaslab.models import hub
-from biaslab.models.repositories import Located
 from biaslab.pipeline import asked as asked_for
 from biaslab.pipeline import checks, trials, uses
 from biaslab.pipeline.asked import Asked, Cost
@@ -35,26 +33,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A model that a run uses, and what is known of it."""
-
-    trial: Trial
-    located: tuple[Located, ...] = ()
-    tried: Tried | None = None  # None: its weights are not here, and not to be fetched.
-    words: str = ""  # By which settings it makes images, of what makes some.
-
-    @property
-    def here(self) -> bool:
-        """Whether nothing is to be fetched."""
-        return not any(located.missing for located in self.located)
-
-
-@dataclass(frozen=True)
 class Rehearsal:
     """What a run uses, and what became of its trial."""
 
     asked: list[Asked]
-    parts: list[Part]
+    parts: list[Trial]
     measured: Mapping[tuple, Cost] = field(default_factory=dict)  # What an image takes, by ``Asked.alike``.
     left_out: Sequence[str] = ()  # What the run does without, in sentences.
 
@@ -76,7 +59,7 @@ def before(pipeline: Pipeline, table: str) -> None:
         if use.setting != "model"
     ]
     # Nothing is looked up again that has answered here.
-    if _answered.issuperset(map(_known, [*made, *judged])):
+    if _answered.issuperset(trial.known for trial in [*made, *judged]):
         return
     if problems := checks.check_models(pipeline, {table}):
         raise uses.together(problems)
@@ -122,39 +105,36 @@ def rehearsed(
     # One model after the other, so that each is loaded once for all that it makes.
     of_key = {}
     for key, (one, n) in sorted(timed.items(), key=lambda item: item[1][0].made_by.alike):
-        located = tuple(one.made_by.look_up())
-        of_key[key] = Part(trials.of_asked(one, n), located, words=one.made_by.in_words())
+        of_key[key] = replace(trials.of_asked(one, n), located=tuple(one.made_by.look_up()))
         parts.append(of_key[key])
-    purchases = {one.model: Part(trials.of_asked(one)) for one in reversed(left) if one.price is not None}
-    todo: dict[str, Part] = {}
+    purchases = {one.model: trials.of_asked(one) for one in reversed(left) if one.price is not None}
+    todo: dict[str, Trial] = {}
     for part in parts if not done else ():
         # What workers of a cluster have, this machine may not.
-        compute = part.trial.request.settings.compute
+        compute = part.request.settings.compute
         if compute.engine == "ray" and (compute.address or os.environ.get("RAY_ADDRESS")):
             continue
-        if (fetch or part.here) and (time or _known(part.trial) not in _answered):
-            todo.setdefault(_known(part.trial), part)
-    bought = [part.trial for part in purchases.values()] if buy and not done else []
-    bought = [trial for trial in bought if _known(trial) not in _answered]
+        if (fetch or part.here) and (time or part.known not in _answered):
+            todo.setdefault(part.known, part)
+    bought = purchases.values() if buy and not done else ()
+    bought = [trial for trial in bought if trial.known not in _answered]
     results: dict[str, Tried] = {}
     if todo or bought:
         _check_disk(todo.values())
         if say:
             say(_under_way(todo.values(), bought))
-        found = _perform([part.trial for part in todo.values()], bought, progress=say is not None)
+        found = _perform(list(todo.values()), bought, progress=say is not None)
         results = dict(zip(todo, found, strict=True))
         if problems := [tried.problem for tried in found if tried.problem]:
             raise uses.together(problems)
         # What a model has done once, it does for all that is asked of it.
-        _answered.update((*todo, *(_known(trials.of_asked(one)) for one in left)))
-    costs = {
-        key: tried.cost for key, p in of_key.items() if (tried := results.get(_known(p.trial))) and tried.cost
-    }
-    parts = [replace(part, tried=results.get(_known(part.trial))) for part in (*parts, *purchases.values())]
+        _answered.update((*todo, *(trials.of_asked(one).known for one in left)))
+    costs = {key: tried.cost for key, p in of_key.items() if (tried := results.get(p.known)) and tried.cost}
+    parts = [replace(part, tried=results.get(part.known)) for part in (*parts, *purchases.values())]
     return Rehearsal(asked, parts, costs)
 
 
-def to_fetch(parts: Iterable[Part]) -> int:
+def to_fetch(parts: Iterable[Trial]) -> int:
     """Return how many bytes models are that are not here, each of them once."""
     return sum({at.repository.name: at.download for part in parts for at in part.located}.values())
 
@@ -165,7 +145,7 @@ def free() -> tuple[int, Path]:
     return shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free, cache
 
 
-def _check_disk(parts: Iterable[Part]) -> None:
+def _check_disk(parts: Iterable[Trial]) -> None:
     """Refuse to fetch what the disk does not hold."""
     if not (size := to_fetch(parts)):
         return
@@ -177,41 +157,15 @@ def _check_disk(parts: Iterable[Part]) -> None:
         )
 
 
-def _parts(of: Iterable[tuple[Pipeline, set[str]]]) -> list[Part]:
+def _parts(of: Iterable[tuple[Pipeline, set[str]]]) -> list[Trial]:
     """Return the judges that pipelines take for measured tables, with their files."""
-    found: dict[tuple, Part] = {}
+    found: dict[tuple, Trial] = {}
     for pipeline, tables in of:
         for use in uses.of_tables(pipeline, tables):
             trial = Trial(use, Request.of_pipeline(pipeline))
-            if use.setting != "model" and (use.setting, _known(trial)) not in found:
-                found[use.setting, _known(trial)] = Part(trial, tuple(uses.look_up(use, pipeline)))
+            if use.setting != "model" and (use.setting, trial.known) not in found:
+                found[use.setting, trial.known] = replace(trial, located=tuple(uses.look_up(use, pipeline)))
     return list(found.values())
-
-
-def _known(trial: Trial) -> str:
-    """Return what makes trials the same: the model, and what it is given."""
-    use, s = trial.use, trial.request.settings
-    if trial.asked:
-        return repr(
-            (
-                trial.asked.made_by.alike,
-                trial.asked.kept_as,
-                s.people.image_size,
-                s.endpoint,
-                trial.request.seed,
-            )
-        )
-    # Who answers questions, or judges gender, is asked alike by whatever setting.
-    asks = (
-        "vqa" if use.kind == "vqa" or use.name.startswith(VQA) else use.setting.replace("further", "gender")
-    )
-    given = (
-        s.judging.changed(gender="", further=()),
-        s.compute.device,
-        s.triplets.thresholds,
-        s.triplets.vocabulary,
-    )
-    return repr((asks, use.name.removeprefix(VQA), use.by, given))
 
 
 def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> list[Tried]:
@@ -269,7 +223,7 @@ def _shown(todo: list[Trial], number: int, log: Path) -> str:
     return f"{name} {last:.60}".strip()
 
 
-def _under_way(parts: Collection[Part], purchases: list[Trial]) -> str:
+def _under_way(parts: Collection[Trial], purchases: list[Trial]) -> str:
     """Return what is about to be done, in words."""
     size = to_fetch(parts)
     fetched = f", after {wording.megabytes(size)} of weights are fetched" if size else ""

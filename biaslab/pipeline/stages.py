@@ -96,10 +96,10 @@ class Stages:
     Args:
         model: The text-to-image model: a folder, the hub name of a diffusers pipeline, ``endpoint:NAME``, or a name
             that an installed package brings.
-        settings: What the stages do; what is not given is as the model brings it
-        (:func:`biaslab.models.registry.settings`). seed: Seed of samples of captions and of images' noise. progress:
-        Whether stages show how far they are: as bars on standard error. progress_file: A file that holds the latest bar
-        instead.
+        settings: What the stages do; what is not given is as the model brings it.
+        seed: Seed of samples of captions and of images' noise.
+        progress: Whether stages show how far they are: as bars on standard error.
+        progress_file: A file that holds the latest bar instead.
     """
 
     def __init__(
@@ -245,9 +245,7 @@ class Stages:
     def captions(self) -> pd.DataFrame:
         """Return the captions found that name an occupation, with their gender indicators.
 
-        Returns:
-            Columns caption_id, occupation, text, rank (from 1, in random order), indicator, spans, and what else
-            the corpus says of a caption.
+        Columns caption_id, occupation, text, rank (from 1, in random order), indicator, spans, and the corpus's own.
         """
         captions = self._found.captions.rename(columns={"term": "occupation"})
         check_found(self, captions, int(self._found.totals["n_corpus"].max()))
@@ -274,10 +272,8 @@ class Stages:
         """Return a pipeline like this one that computes share ``i`` of ``n`` of each stage, and so do its others.
 
         A stage of which other shares are missing raises :class:`~biaslab.keep.store.UnfinishedError` when its own is
-        done. The shares may be computed one after the other or at once, by any machines that see the store.
-
-        Raises:
-            ParameterError: ``i`` is not one of 0 to ``n`` - 1.
+        done. The shares may be computed one after the other or at once, by any machines that see the store. Raises
+        ParameterError where ``i`` is not one of 0 to ``n`` - 1.
         """
         mine = self.changed()
         mine.share = (i, n)
@@ -299,9 +295,8 @@ class Stages:
     def selections(self) -> pd.DataFrame:
         """Return which captions each approach takes for each occupation and prompt (sections 4 and 5).
 
-        Returns:
-            Columns approach, prompt (``captions`` where one selection serves all prompts), occupation, caption_id,
-            rank and cosine (with the prompt; NaN where it plays no part).
+        Columns approach, prompt (``captions`` where one selection serves all prompts), occupation, caption_id, rank and
+        cosine (with the prompt; NaN where it plays no part).
         """
         s, sample = self.settings.captions, self.sample()
         sample = sample.assign(approach="naive", prompt="captions", cosine=float("nan"))
@@ -317,10 +312,9 @@ class Stages:
 
     @kept
     def cosines(self) -> pd.DataFrame:
-        """Return how near each caption is to each prompt of its occupation.
+        """Return how near each caption is to each prompt of its occupation, as sentence embeddings.
 
-        Returns:
-            Columns caption_id, occupation, prompt (``1`` to ``4``) and cosine (of sentence embeddings).
+        Columns caption_id, occupation, prompt (``1`` to ``4``) and cosine.
         """
         captions, filled = self.captions(), self.filled()
         vectors = self._vectors()
@@ -399,13 +393,9 @@ class Stages:
         s = self.settings.generation
         if kind == "generated":
             filled = self.filled()
-            ids = [
-                f"p{prompt}-{_slug(occupation)}"
-                for prompt, occupation in zip(filled["prompt"], filled["occupation"], strict=True)
-            ]
-            return filled.assign(prompt_id=ids, approach="naive", n_images=s.images_per_prompt)[
-                _PROMPT_COLUMNS
-            ]
+            ids = "p" + filled["prompt"] + "-" + filled["occupation"].map(_slug)
+            made = filled.assign(prompt_id=ids, approach="naive", n_images=s.images_per_prompt)
+            return made[_PROMPT_COLUMNS]
         captions = self.sample()
         captions = captions[captions["rank"] <= s.caption_prompts_per_occupation]
         both = list(zip(captions["caption_id"], captions["occupation"], strict=True))
@@ -414,8 +404,7 @@ class Stages:
         else:
             # What may change depends on the occupation, so a caption that names two has two paraphrases.
             ids = [f"x-{caption}-{_slug(occupation)}" for caption, occupation in both]
-            said = self._paraphrases(captions)
-            said = said.rename(columns={"outcome": "paraphrase_outcome"})
+            said = self._paraphrases(captions).rename(columns={"outcome": "paraphrase_outcome"})
             more = {name: said[name].tolist() for name in ("text", "paraphrase_outcome", "asked_without")}
         same = {"prompt_id": ids, "approach": kind, "prompt": "captions"}
         made = captions.assign(**same, **more, n_images=s.images_per_caption)
@@ -432,11 +421,7 @@ class Stages:
         return self.run(paraphrases, *given, seed=self.seed, endpoint=endpoint, names=s.names)
 
     def endpoint(self, use: str) -> EndpointSettings:
-        """Return the endpoint for a ``use``: ``paraphraser`` or ``critic``.
-
-        Raises:
-            ParameterError: The settings do not name it.
-        """
+        """Return the endpoint for ``paraphraser`` or ``critic``; a ParameterError where the settings name none."""
         shared, critic = self.settings.endpoint, self.settings.critic
         asked, model, urls = "captions.paraphraser", "endpoint.model", "endpoint.url"
         if use == "critic":
@@ -458,11 +443,7 @@ class Stages:
 
         The table has image_id, occupation, prompt, text and, for generated images, prompt_id, index, seed and
         outcome; for training images, and where captions are prompts, caption_id and indicator. An image of a
-        caption that names two occupations has a row for each.
-
-        Raises:
-            MissingInputError: The corpus has no images.
-            UnknownNameError: There is no such kind.
+        caption that names two occupations has a row for each. Raises MissingInputError where the corpus has no images.
         """
         _check_kind(kind)
         if kind == "training":
@@ -570,11 +551,9 @@ class Stages:
     def downloads(self) -> pd.DataFrame:
         """Return what became of the URLs behind the training images, which are fetched when this is first asked for.
 
-        One row per caption of ``images("training")``; columns as :func:`biaslab.captions.downloads.download`.
-
-        Raises:
-            MissingInputError: Images are not fetched by URL, or the corpus has no URLs.
-            RunError: There is no network, or the disk is full.
+        One row per caption of ``images("training")``; columns and errors as of
+        :func:`biaslab.captions.downloads.download`. Raises MissingInputError where the settings, or the corpus, name no
+        URLs.
         """
         if (given := self.settings.captions.training_images) != DOWNLOAD:
             raise MissingInputError(
@@ -636,11 +615,7 @@ class Stages:
         return self.computed(stage, units, _SHARD_EMBEDDINGS, label, "images", gpu=device != "cpu")
 
     def text_embeddings(self, texts: Iterable[str]) -> np.ndarray:
-        """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by the same model.
-
-        Raises:
-            MissingInputError: Gender is not judged by an open_clip model.
-        """
+        """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by the same model."""
         return embedder(self._clip, self.device).text_embeddings(list(texts))
 
     @property

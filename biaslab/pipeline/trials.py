@@ -21,6 +21,7 @@ from biaslab.judging.plugins import Person
 from biaslab.judging.questions import question
 from biaslab.judging.zero_shot import ZeroShot
 from biaslab.models.images import Unreadable
+from biaslab.models.repositories import Located
 from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.pipeline.asked import Asked, Cost, cost
 from biaslab.pipeline.uses import Use
@@ -34,17 +35,44 @@ Look = Callable[[np.ndarray], object]
 
 @dataclass(frozen=True)
 class Trial:
-    """A model to be tried, with all that it takes, as another process can have it."""
+    """A model that a run uses, to be tried once, with all that it takes, as another process can have it."""
 
     use: Use
     request: Request
     asked: Asked | None = None  # Of what makes images: which.
     left: int = 0  # How many of these, and of others that take alike, are left to be made.
+    located: tuple[Located, ...] = ()  # Its files.
+    tried: Tried | None = (
+        None  # What became of it; None where its weights are not here, and not to be fetched.
+    )
 
     @property
     def pipeline(self) -> Pipeline:
         """The pipeline that it is of."""
         return self.asked.pipeline if self.asked else self.request.opened
+
+    @property
+    def words(self) -> str:
+        """By which settings it makes images, of what makes some."""
+        return self.asked.made_by.in_words() if self.asked else ""
+
+    @property
+    def here(self) -> bool:
+        """Whether nothing is to be fetched."""
+        return not any(located.missing for located in self.located)
+
+    @property
+    def known(self) -> str:
+        """The same for all trials of one model that is given the same."""
+        use, s = self.use, self.request.settings
+        if self.asked:
+            made = self.asked.made_by.alike, self.asked.kept_as
+            return repr((*made, s.people.image_size, s.endpoint, self.request.seed))
+        # Who answers questions, or judges gender, is asked alike by whatever setting.
+        asks = "vqa" if use.kind == "vqa" or use.name.startswith(VQA) else use.setting
+        judging, compute, finds = s.judging.changed(gender="", further=()), s.compute, s.triplets
+        given = judging, compute.device, finds.thresholds, finds.vocabulary
+        return repr((asks.replace("further", "gender"), use.name.removeprefix(VQA), use.by, given))
 
 
 def of_asked(one: Asked, left: int = 0) -> Trial:

@@ -15,7 +15,8 @@ from biaslab.judging import kinds
 from biaslab.judging.names import VQA
 from biaslab.pipeline import rehearsal
 from biaslab.pipeline.asked import Asked, Cost, of_captions, of_tables
-from biaslab.pipeline.rehearsal import Part, Rehearsal
+from biaslab.pipeline.rehearsal import Rehearsal
+from biaslab.pipeline.trials import Trial
 from biaslab.runs import jobs
 
 
@@ -61,9 +62,9 @@ def said(found: Rehearsal) -> str:
     told = "\n".join([*found.left_out, images(found.asked, found.measured)])
     if not found.parts:
         return told
-    same: dict[tuple, list[Part]] = {}
+    same: dict[tuple, list[Trial]] = {}
     for part in found.parts:
-        same.setdefault((part.trial.use.setting, part.trial.use.name), []).append(part)
+        same.setdefault((part.use.setting, part.use.name), []).append(part)
     rows = [_COLUMNS, *(_row(parts) for parts in same.values())]
     notes = list(dict.fromkeys(r for part in found.parts for at in part.located for r in at.remarks))
     if size := rehearsal.to_fetch(found.parts):
@@ -77,7 +78,7 @@ def said(found: Rehearsal) -> str:
         free, whole = processor.memory(device)
         notes.append(f"Memory here ({device}): {megabytes(free)} of {megabytes(whole)} free.")
     # By which settings each makes images; of one size or several.
-    notes += dict.fromkeys(f"{part.trial.use.name}: {part.words}." for part in found.parts if part.words)
+    notes += dict.fromkeys(f"{part.use.name}: {part.words}." for part in found.parts if part.words)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([*lines, "", *notes, told])
@@ -87,10 +88,10 @@ _COLUMNS = ("what", "name", "commit", "download", "memory", "seconds an image", 
 _NONE = "-"
 
 
-def _row(parts: list[Part]) -> tuple[str, ...]:
+def _row(parts: list[Trial]) -> tuple[str, ...]:
     """Return what is known of a model in one setting; of what makes images of several kinds, of all of them."""
     (use, s), located = (
-        (parts[0].trial.use, parts[0].trial.request.settings),
+        (parts[0].use, parts[0].request.settings),
         [at for p in parts for at in p.located],
     )
     # A model's own first, then of what it is made of.
@@ -106,8 +107,8 @@ def _row(parts: list[Part]) -> tuple[str, ...]:
     if costs := [one.cost for one in tried if one.cost]:
         limits = min(cost.seconds for cost in costs), max(cost.longest for cost in costs)
         seconds = between(*limits, "{:.2g}")
-    if parts[0].trial.asked:
-        made_by = parts[0].trial.asked.made_by
+    if parts[0].asked:
+        made_by = parts[0].asked.made_by
         pictures = made_by.pictures
         price = (
             _NONE

@@ -388,5 +388,5 @@ def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypat
     monkeypatch.setattr(jobs, "pipelines", lambda planned: opened)
     monkeypatch.setattr(Pipeline, "engine", None)
     found = planning.rehearse(jobs.plan(checked))
-    assert {part.trial.use.setting for part in found.parts} == {"dalleval.detector", "model"}
+    assert {part.use.setting for part in found.parts} == {"dalleval.detector", "model"}
     assert all(part.tried is None for part in found.parts) and found.measured == {}
