@@ -173,7 +173,8 @@ class Matcher:
             array = array.cast(pa.large_string())
         # Few texts are not in the form that they are compared in; in these a mark may part the words of a phrase.
         phrases: set[tuple[int, int]] = set()
-        if len(odd := _odd(array)):
+        odd = pc.indices_nonzero(pc.fill_null(pc.match_substring_regex(array, _odd()), False)).to_numpy()
+        if len(odd):
             given = array.take(pa.array(odd)).to_pylist()
             changed = [text and plain(text) for text in given]
             mask = np.zeros(len(array), dtype=bool)
@@ -205,41 +206,11 @@ class Matcher:
         return {term for form, terms in forms if form is None or form.search(text) for term in terms}
 
 
-def _odd(array: pa.Array) -> np.ndarray:
-    """Return the indices of texts that may have another plain form (:mod:`biaslab.ground.plaintext`), sorted."""
-    import pyarrow as pa
-
-    _, offsets, data = array.buffers()
-    if data is None or not len(array):
-        return np.zeros(0, np.int64)
-    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
-    offsets = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
-    begin, end = int(offsets[0]), int(offsets[-1])
-    text = np.frombuffer(data, np.uint8)[begin:end]
-    # First bytes of all that is not ASCII: mostly there are none.
-    leads = np.flatnonzero(text >= 0xC2)
-    if not len(leads):
-        return np.zeros(0, np.int64)
-    # A character's bytes lie within its text.
-    first, second, third, fourth = (
-        text[np.minimum(leads + k, len(text) - 1)].astype(np.int32) for k in range(4)
-    )
-    second, third, fourth = second & 0x3F, third & 0x3F, fourth & 0x3F
-    codes = np.select(
-        [first < 0xE0, first < 0xF0],
-        [(first & 0x1F) << 6 | second, (first & 0x0F) << 12 | second << 6 | third],
-        (first & 0x07) << 18 | second << 12 | third << 6 | fourth,
-    )
-    found = leads[_odd_codes()[codes]] + begin
-    return np.unique(np.searchsorted(offsets, found, side="right") - 1)
-
-
 @cache
-def _odd_codes() -> np.ndarray:
-    """Return which code points may change a text, or the word before them where they are accents: ``bool``."""
-    odd = np.zeros(0x200000, dtype=bool)
-    odd[[*map(ord, may_change()), *range(0x0300, 0x0370)]] = True
-    return odd
+def _odd() -> str:
+    """Return an expression of characters that may change a text (:mod:`biaslab.ground.plaintext`), accents too."""
+    codes = sorted({*map(ord, may_change()), *range(0x0300, 0x0370)})
+    return "[" + "".join(map(r"\x{{{:x}}}".format, codes)) + "]"
 
 
 def _checked(term: str) -> str:

@@ -6,9 +6,8 @@ import pandas as pd
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from biaslab import lexicons
 from biaslab.captions.indicators import INDICATORS, agreement, measured, parse_spans
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.ground.errors import ParameterError
 
 SAYS = {"none": set(), "female": {"female"}, "male": {"male"}, "both": {"female", "male"}}
 
@@ -45,67 +44,6 @@ def test_labels_point_at_words_of_the_file(root):
                 assert not caption[: int(start)][-1:].isalpha()
             for start in filter(None, row.capitals.split(";")):
                 assert caption[int(start)].isalpha() and not caption[: int(start)][-1:].isalpha()
-
-
-def table_of(**cells):
-    row = {
-        "line": 1,
-        "split": "test",
-        "label": "none",
-        "any_word": "none",
-        "names": "",
-        "stand_ins": "",
-        "capitals": "",
-    }
-    return pd.DataFrame([{**row, **cells}])
-
-
-def test_captions_are_written_with_their_capitals():
-    captions = ["in paris . i 'm the actor 's fan", "x"]
-    table = table_of(capitals="3")
-    texts = [labelled.written(captions, table, capitals=c)["text"][0] for c in labelled.CAPITALS]
-    assert texts == [
-        captions[0],
-        "In Paris . I 'm the actor 's fan",
-        "in Paris . I 'm the Actor 's Fan",
-    ]
-    with pytest.raises(ParameterError, match=r"capitals is 'headlines'. Did you mean 'headline'"):
-        labelled.written(captions, table, capitals="headlines")
-    with pytest.raises(InputError, match="There are 2 captions but line 3 is labelled"):
-        labelled.written(captions, table_of(line=3))
-
-
-def test_names_are_put_back():
-    captions = ["luann and football player with his cat and person"] * 40
-    stand_ins, names = "10:25:male;43:49:any", "0:5:female-name"
-    cells = {"stand_ins": stand_ins, "names": names, "label": "both", "any_word": "both"}
-    table = pd.concat([table_of(line=line, **cells) for line in range(1, 41)])
-    seen, genders = set(), set()
-    for row in labelled.written(captions, table, capitals="sentence", persons=True).itertuples():
-        spans = parse_spans(row.names)
-        parts = [row.text[s.start : s.end] for s in spans]
-        assert row.text == f"Luann and {parts[1]} with his cat and {parts[2]}" and parts[0] == "Luann"
-        assert [s.gender for s in spans[:2]] == ["female", "male"]
-        for part, span in zip(parts[1:], spans[1:], strict=True):
-            # The test's names are every second one of each list.
-            assert part in lexicons.load("laureates")[span.gender][1::2]
-        assert row.label == "both"
-        seen.add(parts[1])
-        genders.add(spans[2].gender)
-    assert len(seen) > 10 and genders == {"female", "male"}
-    # Without capitals the names have none, either; without names the label is the caption's own.
-    lower = labelled.written(captions, table, persons=True)["text"].iloc[0]
-    assert lower == lower.lower()
-    assert set(labelled.written(captions, table)["names"]) == {names}
-    one = table_of(stand_ins="0:6:any")
-    assert labelled.written(["person runs"], one, persons=True)["label"][0] in ("female", "male")
-    assert labelled.written(["person runs"], one)["label"][0] == "none"
-
-
-def test_dev_and_test_share_no_person():
-    for gender in ("female", "male"):
-        dev, test = (set(labelled._persons(split, gender)) for split in labelled.SPLITS)
-        assert not dev & test and len(dev) + len(test) == len(lexicons.load("laureates")[gender])
 
 
 def test_precision_and_recall_by_hand():
@@ -145,11 +83,6 @@ def test_precision_and_recall_by_hand():
         assert row["value"] == pytest.approx(100 * count / n)
         limits = proportion_confint(count, n, method="wilson")
         assert (row["ci_low"], row["ci_high"]) == pytest.approx([100 * limit for limit in limits])
-
-
-def test_nothing_to_count_is_missing():
-    rows = labelled.evaluate(["a sea"], pd.DataFrame({"label": ["none"], "names": [""]}))
-    assert (rows["n"] == 0).all() and rows[["value", "ci_low", "ci_high"]].isna().all(axis=None)
 
 
 def test_what_was_measured_is_measured_again(root):

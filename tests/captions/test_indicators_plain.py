@@ -13,24 +13,12 @@ from biaslab import lexicons
 from biaslab.captions.indicators import first_names, indicators
 from biaslab.ground.plaintext import places
 
-PARTICLES = [
-    "de",
-    "da",
-    "do",
-    "dos",
-    "di",
-    "du",
-    "del",
-    "della",
-    "der",
-    "den",
-    "von",
-    "van",
-    "la",
-    "le",
-    "el",
-]
-PARTICLES += ["al", "bin"]
+
+def words(text):
+    return text.split()
+
+
+PARTICLES = words("de da do dos di du del della der den von van la le el al bin")
 
 
 def words_of(name):
@@ -199,81 +187,34 @@ def test_captions_of_the_web(root):
 
 # What the rule looks at: names and words of every list, in every case, between every kind of gap.
 GAPS = [
+    *"-._ \n\t\x1f\xa0–3٣²\0\u200b\u0301éÉß'’",
     "",
-    " ",
     " ",
     " ",
     " ",
     "  ",
     ", ",
     ". ",
-    ".",
-    "-",
-    "'",
-    "’",
     "'s ",
     "’s ",
-    "_",
     " - ",
-    "\n",
-    "\t",
-    "\x1f",
+    " & ",
 ]
-GAPS += ["\xa0", "–", " & ", ".. ", "3", " 3 ", "٣", "²", "\0", "\u200b", "\u0301", "é", "É", "ß", "™ ", "! "]
+GAPS += [".. ", " 3 ", "™ ", "! "]
 
 
 def pool():
     names = sorted(first_names())
     rng = random.Random(2)
     some = {name: sorted(words) for name, words in LISTS.items()}
-    plain = [
-        *SAYS,
-        *TITLES,
-        *PARTICLES,
-        "A",
-        "A.",
-        "J.",
-        "I",
-        "Dr.",
-        "O'Neil",
-        "McKay",
-        "Al-Din",
-        "Kelvin",
-        "İan",
-        "mañ",
-    ]
-    plain += [
-        "Anna",
-        "Peter",
-        "Mary-Jane",
-        "Jean-Luc",
-        "Ana-María",
-        "José",
-        "Zoë",
-        "Émile",
-        "Öz",
-        "Łukasz",
-        "Ed",
-    ]
-    plain += [
-        "Smith",
-        "Novak",
-        "García",
-        "Şahin",
-        "Ñandú",
-        "iraé",
-        "gentlemane",
-        "womens",
-        "manq",
-        "Park-Smith",
-        "Young-Baker",
-        "Green-Park",
-        "X-Ray",
-        "Paris-Brown",
-        "Иван",
-        "Иванов",
-        "王伟",
-    ]
+    plain = [*SAYS, *TITLES, *PARTICLES]
+    plain += words(
+        "A A. J. I Dr. O'Neil McKay Al-Din Kelvin İan mañ Anna Peter Mary-Jane Jean-Luc Ana-María José Zoë"
+    )
+    plain += words(
+        "Émile Öz Łukasz Ed Smith Novak García Şahin Ñandú iraé gentlemane womens manq Park-Smith X-Ray"
+    )
+    plain += words("Young-Baker Green-Park Paris-Brown Иван Иванов 王伟")
 
     def draw():
         kind = rng.random()
@@ -329,13 +270,6 @@ def test_any_characters():
     rng = random.Random(3)
     letters = "aeéÉAMNRSTmnrhs  ..-'’_\0\1\x1f\u2028\ud800\u202e٣²ǅKſ😀王Жж\u0301"
     agree(["".join(rng.choices(letters, k=rng.randint(0, 40))) for _ in range(8000)])
-
-
-def test_long_captions():
-    rng, draw = pool()
-    long = " ".join(hostile(rng, draw) for _ in range(200))
-    assert len(long) > 5000
-    agree([long, long[:2000], "é" * 2000, "", *(hostile(rng, draw) for _ in range(2000))])
 
 
 def test_a_very_long_caption_takes_time_by_its_length():

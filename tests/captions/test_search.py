@@ -3,7 +3,6 @@
 import pickle
 import re
 import sys
-import time
 
 import numpy as np
 import pandas as pd
@@ -413,23 +412,6 @@ def test_captions_of_one_id_are_ordered_as_they_come():
     found = search(corpus, ["nurse"], per_term=3, progress=False).captions
     same = found[found["caption_id"] == "same"]
     assert same["text"].tolist() == ["a nurse", "nurses"] and same["rank"].diff().iloc[1] == 1
-
-
-def test_progress_shows_a_rate(capsys, texts):
-    search(Texts(texts["text"].tolist(), 100), ["nurse"])
-    shown = capsys.readouterr().err
-    assert "Searching texts" in shown
-    assert "captions/s" in shown or "? captions" in shown
-
-
-def test_speed(texts):
-    # Processor time, so that other work on the machine does not count; measured: 190,000 captions a second.
-    corpus = Texts(texts["text"].tolist() * 10, 8192)
-    terms = lexicons.load("paradox_occupations")
-    search(corpus, terms, progress=False)
-    start = time.process_time()
-    search(corpus, terms, progress=False)
-    assert 30_000 / (time.process_time() - start) > 50_000
 
 
 def test_bad_input_is_named():
