@@ -29,8 +29,7 @@ _ESCAPED = r"^'(?=[=+\-@\t\r'])"
 def located(path: str | Path) -> Path:
     """Return the path of a file of ratings, or of a folder of such files, with ``~`` as the home folder.
 
-    Raises:
-        InputError: It is neither CSV nor Parquet, or does not exist; a folder holds no such file.
+    Raises InputError: It is neither CSV nor Parquet, or does not exist; a folder holds no such file.
     """
     path = Path(os.path.expanduser(path))
     if path.is_dir():
@@ -60,9 +59,8 @@ def load(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, st
     Those are neither text nor numbers. Columns in ``known`` get their usual spelling. The files of a folder follow one
     another by their names, and so are their rows counted.
 
-    Raises:
-        InputError: A file cannot be read, has no rows, two columns of one name, or a column in ``known`` that is to be
-            left out; files of a folder have other columns.
+    Raises InputError: A file cannot be read, has no rows, two columns of one name, or a column in ``known`` that is to
+    be left out; files of a folder have other columns.
     """
     import pandas as pd
 
@@ -150,9 +148,8 @@ def decimals(column: pd.Series, path: Path | str, *, whole: bool = False) -> pd.
         path: The file, for errors.
         whole: Whether the numbers count something, so that ``1.000`` is more likely a thousand than one.
 
-    Raises:
-        InputError: A number may be read in two ways: ``1,000`` where no other tells what the comma is, ``1.000`` where
-            the column counts something or has decimals behind commas.
+    Raises InputError: A number may be read in two ways: ``1,000`` where no other tells what the comma is, ``1.000``
+    where the column counts something or has decimals behind commas.
     """
     text = column.astype(str).str.strip().str.replace("\u2212", "-")
     marked = text.str.contains(",", regex=False)

@@ -84,9 +84,8 @@ def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str
         ends: What ends a line: ``"\\n"``, or with ``""`` a carriage return, too.
         strict: Whether bytes that are none of the encoding are an error; they become U+FFFD elsewhere.
 
-    Raises:
-        InputError: A line is longer than 16 million characters, the file breaks off, is UTF-16 without a mark, or, with
-            ``strict``, it is not of its encoding.
+    Raises InputError: A line is longer than 16 million characters, the file breaks off, is UTF-16 without a mark, or,
+    with ``strict``, it is not of its encoding.
     """
     with opened(path) as file:
         file = file if hasattr(file, "peek") else io.BufferedReader(file)
@@ -147,9 +146,8 @@ def rows(
         strict: As for :func:`lines`; then a row of fewer cells than the header is an error, too, and filled elsewhere.
         fix: What is said of a file with too many columns.
 
-    Raises:
-        InputError: As for :func:`lines`; a quotation mark is not closed, a row has more cells than the header, or it
-            has more than :data:`MOST_COLUMNS`.
+    Raises InputError: As for :func:`lines`; a quotation mark is not closed, a row has more cells than the header, or it
+    has more than :data:`MOST_COLUMNS`.
     """
     # The limit is one of the process; a cell longer than that is as good as any.
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
@@ -275,8 +273,7 @@ def table(path: Path, *, usual: str = ",", fix: str = "") -> pd.DataFrame:
 
     ``fix`` is what is said of one with too many columns or cells.
 
-    Raises:
-        InputError: As for :func:`rows`; the file is empty, or it has more than :data:`MOST_CELLS` cells.
+    Raises InputError: As for :func:`rows`; the file is empty, or it has more than :data:`MOST_CELLS` cells.
     """
     import pyarrow as pa
 

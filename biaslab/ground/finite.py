@@ -34,8 +34,7 @@ def checked(numbers: _Numbers, model: str, dtype: object, *, setting: str = "") 
         dtype: The type that it computes in, by torch or by name.
         setting: What sets that type; empty where the device decides about it.
 
-    Raises:
-        InputError: A number is not finite.
+    Raises InputError: A number is not finite.
     """
     if not is_finite(numbers):
         raise InputError(f"{model} gives {not_finite(dtype, setting)}")

@@ -28,9 +28,8 @@ def files(folder: Path, endings: Sequence[str], *, deep: bool = True) -> dict[st
     warning. ``deep`` is whether folders in it count. What systems leave there does not: names that begin with a dot,
     ``__MACOSX``, ``Thumbs.db``, ``~$…`` and such.
 
-    Raises:
-        InputError: A name is not UTF-8 or holds the end of a line, so that no table can name the file; or a folder in
-            it cannot be read.
+    Raises InputError: A name is not UTF-8 or holds the end of a line, so that no table can name the file; or a folder
+    in it cannot be read.
     """
     there = {}
     for path in _walked(folder, deep):

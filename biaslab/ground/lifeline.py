@@ -58,8 +58,7 @@ def sheltered() -> Iterator[None]:
     They call :func:`begin` first. Ctrl-C reaches every process of a terminal's group; the one that started the others
     ends them, and their own tracebacks would say nothing.
 
-    Raises:
-        KeyboardInterrupt: At the end, where Ctrl-C came meanwhile.
+    Raises KeyboardInterrupt: At the end, where Ctrl-C came meanwhile.
     """
     if os.name != "posix":
         yield

@@ -77,8 +77,7 @@ def formats() -> tuple[str, ...]:
 def opened(data: bytes, most_pixels: int = MOST_PIXELS) -> Iterator[Image.Image]:
     """Open the picture in some bytes; its pixels are decoded when they are asked for.
 
-    Raises:
-        NoPictureError: It is none, here or where pixels are asked for within, or it has more than ``most_pixels``.
+    Raises NoPictureError: It is none, here or where pixels are asked for within, or it has more than ``most_pixels``.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -113,8 +112,8 @@ def shown(image: Image.Image, side: int | None = None) -> Image.Image:
         image: As Pillow opened it.
         side: Width and height that it is made to fit into, in pixels, in the same pass; None leaves its size.
 
-    Raises:
-        NoPictureError: Its numbers are negative, not finite or beyond 16 bits, so nothing says which of them is white.
+    Raises NoPictureError: Its numbers are negative, not finite or beyond 16 bits, so nothing says which of them is
+    white.
     """
     from PIL import Image
 

@@ -23,9 +23,7 @@ _OTHERS = {
 def check(path: str | Path, *, most: int | None = None) -> None:
     """Check that a path names a file, as a link may, and where ``most`` is given, that it has no more bytes than that.
 
-    Raises:
-        InputError: It names a folder, a pipe, a socket or a device; or the file is larger.
-        OSError: There is none.
+    Raises InputError: It names a folder, a pipe, a socket or a device; or the file is larger. OSError: There is none.
     """
     state = os.stat(path)
     if not stat.S_ISREG(state.st_mode):

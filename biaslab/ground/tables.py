@@ -233,8 +233,7 @@ def _columns(entry: str | dict, known: Mapping[str, dict]) -> list[Column]:
 def schema(name: str) -> Schema:
     """Return the declaration of the table ``name``; one without columns of a reader's own table, such as ``my_table``.
 
-    Raises:
-        UnknownNameError: It is named as tables of a paper are, and there is no such table.
+    Raises UnknownNameError: It is named as tables of a paper are, and there is no such table.
     """
     declared = schemas()
     if name in declared:
@@ -261,10 +260,8 @@ def check(
         more_keys: Further columns that tell rows apart, such as a parameter that a run swept.
         finite: Whether numbers must be finite.
 
-    Raises:
-        InputError: A column is missing, a number is not one or is out of its range, or two rows
-            have the same identity.
-        UnknownNameError: There is no table ``name``.
+    Raises InputError: A column is missing, a number is not one or is out of its range, or two rows have the same
+    identity. UnknownNameError: There is no table ``name``.
     """
     import pandas as pd
 
@@ -346,9 +343,8 @@ def of(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name: str) -
 
     Rows that are lists have a value for each column that every such table has, in order.
 
-    Raises:
-        InputError: A value does not fit its column, or two rows have the same identity.
-        UnknownNameError: There is no table ``name``.
+    Raises InputError: A value does not fit its column, or two rows have the same identity. UnknownNameError: There is
+    no table ``name``.
     """
     import pandas as pd
 
@@ -372,8 +368,7 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
     It may be written as spreadsheets do (:mod:`biaslab.ground.delimited`). Columns that are not declared become numbers
     where all of their cells are.
 
-    Raises:
-        InputError: The file is missing, empty, not UTF-8, or does not fit the declaration.
+    Raises InputError: The file is missing, empty, not UTF-8, or does not fit the declaration.
     """
     declared = {c.name: c for c in schema(name).columns}
     if not os.path.isfile(path):

@@ -25,8 +25,7 @@ def check(name: str, value: Any) -> None:
     Allowed are texts, true and false, nothing, whole numbers of up to 64 bits, finite numbers, and lists and mappings
     of these whose keys are texts.
 
-    Raises:
-        ParameterError: Something else is in it; the message says where.
+    Raises ParameterError: Something else is in it; the message says where.
     """
     todo = [(name, value, 0)]
     for n in itertools.count():

@@ -97,8 +97,7 @@ def check(pipeline: Pipeline) -> None:
     A corpus may have captions only: what needs no images can be had, the rest says what is missing. Judges that are not
     named are asked for where something takes them (:func:`check_judges`).
 
-    Raises:
-        ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
+    Raises ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
     """
     n_images = pipeline.people.n_images()
     for one in (pipeline, *pipeline.others):
@@ -141,10 +140,9 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
 
     With ``images``, which are generated, the model must know the words of what is known of its prompts.
 
-    Raises:
-        InputError: The corpus cannot be read, holds no captions or none that names an occupation, or two captions
-            have the same id.
-        ParameterError, UnknownNameError: An occupation cannot be searched, or the model does not know a word.
+    Raises InputError: The corpus cannot be read, holds no captions or none that names an occupation, or two captions
+    have the same id. ParameterError, UnknownNameError: An occupation cannot be searched, or the model does not know a
+    word.
     """
     Matcher(pipeline.occupations)
     settings, whole = pipeline.settings, False
@@ -226,10 +224,9 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
     With ``images``, which are made and compared, the model must know the words of captions that are written when they
     are read; with ``groups`` nouns of prompts are looked for.
 
-    Raises:
-        InputError: The corpus cannot be read, the whole of it gives no triplet, or no nouns are found in its captions.
-        ParameterError: What finds nouns is not installed, the model does not know a word, or its attention cannot be
-            seen.
+    Raises InputError: The corpus cannot be read, the whole of it gives no triplet, or no nouns are found in its
+    captions. ParameterError: What finds nouns is not installed, the model does not know a word, or its attention cannot
+    be seen.
     """
     settings = pipeline.settings
     known = not pipeline.has_captions and settings.triplets.professions

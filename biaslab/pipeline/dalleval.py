@@ -67,8 +67,7 @@ class DallEval(Part):
 
         Of PaintSkills a sample of each skill's test scenes, of professions a sample, as the settings ask.
 
-        Raises:
-            UnknownNameError: There is no such kind.
+        Raises UnknownNameError: There is no such kind.
         """
         if kind not in KINDS:
             raise unknown_name("kind of DALL-Eval's prompts", kind, KINDS)
@@ -112,8 +111,7 @@ class DallEval(Part):
         model is in a folder here and has an autoencoder, they have passed through it. Where the settings name the
         authors' folder, its images: half of them are asked for what another scene shows.
 
-        Raises:
-            MissingInputError: There is neither.
+        Raises MissingInputError: There is neither.
         """
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         rng = np.random.default_rng([pipeline.seed, 72])
@@ -199,8 +197,7 @@ class DallEval(Part):
     def caption_prompts(self) -> pd.DataFrame:
         """Return the prompts from the file of captions: prompt_id, real_id, text, references, n_images, group.
 
-        Raises:
-            InputError: The file has no column ``image_id`` or no caption.
+        Raises InputError: The file has no column ``image_id`` or no caption.
         """
         s = self._pipeline.settings.dalleval
         if not s.captions:

@@ -77,9 +77,8 @@ class Dependency(Part):
         names it), the columns of :data:`biaslab.attribution.dependency.COVERED`, and dependency_group (None where the
         object has no pixel).
 
-        Raises:
-            MissingInputError: Attention was not kept.
-            ParameterError, InputError: Nouns cannot be found, or objects do not fit.
+        Raises MissingInputError: Attention was not kept. ParameterError, InputError: Nouns cannot be found, or objects
+        do not fit.
         """
         return self._grouped(self.maps(), self._triplets.objects().objects, self.looked_at())
 
@@ -150,9 +149,8 @@ class Dependency(Part):
     def drawn_maps(self) -> NoisedImages | TrueMaps:
         """Return maps of the words of the drawings' captions, by the model; of known truth where they belong.
 
-        Raises:
-            MissingInputError: Attention is not asked for, or cannot be taken in drawings: the model is none of
-                diffusers with a U-Net and one text encoder, or makes larger images.
+        Raises MissingInputError: Attention is not asked for, or cannot be taken in drawings: the model is none of
+        diffusers with a U-Net and one text encoder, or makes larger images.
         """
         pipeline, drawings = self._pipeline, self._triplets.drawings()
         if pipeline.image_model("triplets").truthful:

@@ -92,8 +92,7 @@ class People(Part):
             kind: One of :data:`KINDS`, or ``faircritic_<round>``: the prompts of pairs, revised by the critiques of
                 the round before.
 
-        Raises:
-            UnknownNameError: There is no such kind, or the settings leave it out.
+        Raises UnknownNameError: There is no such kind, or the settings leave it out.
         """
         if kind.startswith(ROUND) and kind in self.kinds:
             critiques = self.critiques(int(kind.removeprefix(ROUND)))
@@ -215,8 +214,7 @@ class People(Part):
         Which pairs the intervention and FairCritic's rounds have can depend on the ratings, so all that they may have
         count; no image is generated for it.
 
-        Raises:
-            InputError: It rates others, whom the message names, or cannot be read.
+        Raises InputError: It rates others, whom the message names, or cannot be read.
         """
         frames = []
         for kind in self.kinds:

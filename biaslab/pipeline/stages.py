@@ -141,8 +141,7 @@ class Stages:
             model: The other model; empty is this one's.
             changes: What changes in each group, such as ``generation={"steps": 20}``.
 
-        Raises:
-            ParameterError: There is no such setting, or its value is not allowed.
+        Raises ParameterError: There is no such setting, or its value is not allowed.
         """
         progress = {"progress": self.progress, "progress_file": self.progress_file}
         made = type(self)(model or self.model, self._given.changed(**changes), seed=self.seed, **progress)
@@ -465,8 +464,7 @@ class Stages:
             of: What prompts ask for: ``captions``, ``people`` (whom the prompt places), ``dalleval`` or ``triplets``.
             several: Whether they ask for several people, who need a wider image.
 
-        Raises:
-            ParameterError: The settings do not go together.
+        Raises ParameterError: The settings do not go together.
         """
         s = self.settings
         generation, endpoint = s.generation, s.endpoint
@@ -600,9 +598,8 @@ class Stages:
         Returns:
             Columns image_id and vector (``float32``, CLIP's of length 1; None where the image cannot be read).
 
-        Raises:
-            MissingInputError: Gender is not judged by an open_clip model, or there are no images.
-            UnknownNameError: There is no such kind.
+        Raises MissingInputError: Gender is not judged by an open_clip model, or there are no images. UnknownNameError:
+        There is no such kind.
         """
         source, device = self.images(images).source if isinstance(images, str) else images, self.device
         if not name:

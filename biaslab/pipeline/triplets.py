@@ -109,9 +109,8 @@ class Triplets(Part):
             :class:`~biaslab.generation.GeneratedImages`, or where ``triplets.attention`` is set
             :class:`~biaslab.attribution.images.AttendedImages` that map each word of the prompts.
 
-        Raises:
-            ParameterError: The model cannot be loaded, does not know a word, or attention cannot be taken from it.
-            InputError, RunError: There is no triplet, or images cannot be had.
+        Raises ParameterError: The model cannot be loaded, does not know a word, or attention cannot be taken from it.
+        InputError, RunError: There is no triplet, or images cannot be had.
         """
         pipeline, (asked, kept_as) = self._pipeline, self.texts()
         if kept_as is AttendedImages:
@@ -168,10 +167,8 @@ class Triplets(Part):
     def objects(self) -> instances.Found:
         """Return the instances of objects in all images, and what became of each image (section 5.1).
 
-        Raises:
-            ParameterError: What finds objects is unknown or cannot be used; or it is ``truth``, and the images are not
-                not drawn from it.
-            InputError: A file does not fit, or names an image that there is not.
+        Raises ParameterError: What finds objects is unknown or cannot be used; or it is ``truth``, and the images are
+        not not drawn from it. InputError: A file does not fit, or names an image that there is not.
         """
         name = self._pipeline.settings.triplets.objects
         if instances.is_file(name):
