@@ -104,12 +104,6 @@ def test_long_ratings_are_the_same_as_wide_ones(write):
     assert cells(columns) == cells(a.ratings)
 
 
-def test_long_rows_of_an_image_may_stand_apart(write):
-    rated = readers.read(write(LONG))
-    assert rated.images[["image", "label"]].to_numpy().tolist() == [["a", "female"], ["b", "female"]]
-    assert rated.ratings["y"].tolist()[0] == "male" and rated.ratings["y"].isna().tolist() == [False, True]
-
-
 def test_an_image_that_nobody_rated_needs_no_rater(write):
     rated = readers.read(write(LONG + "c,generated,nurse,,\n"))
     assert rated.images["label"].tolist() == ["female", "female", "unrated"]
@@ -119,13 +113,7 @@ def test_an_image_that_nobody_rated_needs_no_rater(write):
 def test_a_crowd_of_raters_is_packed_without_changing_votes(write):
     rng = np.random.default_rng(5)
     rows = [
-        (
-            f"i{i}",
-            "training" if i % 2 else "generated",
-            "nurse",
-            f"w{w}",
-            rng.choice(["female", "male", "unsure"]),
-        )
+        (f"i{i}", readers.SOURCES[i % 2], "nurse", f"w{w}", rng.choice(["female", "male", "unsure"]))
         for i in range(60)
         for w in rng.choice(90, size=rng.integers(1, 6), replace=False)
     ]
@@ -219,31 +207,10 @@ def test_the_same_image_name_under_two_models_is_nothing_to_note(write):
     assert not readers.read(write(content)).notes["item"].str.contains("several sources").any()
 
 
-def test_names_of_repeated_images_are_counted_whole_and_listed_in_part(write):
-    rows = [f"{i},{source},nurse,female\n" for i in range(7) for source in readers.SOURCES]
-    notes = readers.read(write("image,source,occupation,r1\n" + "".join(rows))).notes.set_index("item")
-    n, detail = notes.loc["images under several sources or occupations"]
-    assert n == 7 and detail.endswith(": '0', '1', '2', '3', '4', …")
-
-
-def test_the_first_note_names_the_form_and_the_file(write):
-    for content, form in (
-        (WIDE, "ratings in wide form"),
-        (LONG, "ratings in long form"),
-        (SHARES, "shares"),
-    ):
-        item, _, detail = readers.read(write(content, "mine.csv")).notes.iloc[0]
-        assert (item, detail) == ("rows read", f"{form} from 'mine.csv'")
-
-
 def test_a_tilde_is_the_home_folder(write, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     write(WIDE, "mine.csv")
     assert len(readers.read("~/mine.csv").images) == 7
-    with pytest.raises(InputError) as error:
-        readers.read("~/none.csv")
-    missing = tmp_path / "none.csv"
-    assert str(error.value) == f"{missing} does not exist; set ratings to a CSV or Parquet file."
 
 
 # -- models and prompts ----------------------------------------------------------------------------------
@@ -270,21 +237,16 @@ def test_prompts_of_shares_are_kept_and_training_serves_all(write):
         write(head + "nurse,training,90,9,\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n")
     )
     assert rated.percent_female["prompt"].tolist() == ["1", "2", "ratings"]
-    problem = (
-        "prompt '2' has shares of one source only. Leave prompt empty for training shares that serve all"
-    )
-    with pytest.raises(InputError, match=problem):
+    with pytest.raises(InputError, match="prompt '2' has shares of one source only"):
         readers.read(write(head + "nurse,training,90,9,1\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n"))
 
 
 def test_models_that_do_not_meet_are_refused(write):
     head = "image,source,occupation,model,r1\n"
     path = write(head + "a,training,nurse,SD 1.4,female\nb,generated,nurse,SD 1.5,male\n")
-    with pytest.raises(
-        InputError, match=r"have the model 'SD 1\.4', which .*; give one of SD 1\.5, or leave it"
-    ):
+    with pytest.raises(InputError, match=r"have the model 'SD 1\.4', which .*; give one of SD 1\.5"):
         readers.read(path)
-    with pytest.raises(InputError, match="model is empty for generated images in data row 2; name the model"):
+    with pytest.raises(InputError, match="model is empty for generated images in data row 2"):
         readers.read(write(head + "a,generated,nurse,SD 1.4,female\nb,generated,nurse,,male\n"))
 
 
@@ -308,11 +270,6 @@ def test_an_occupation_without_a_decided_image_has_no_share(write):
     assert rated.outcomes["reason"].unique().tolist() == ["no training image was decided female or male"]
 
 
-def test_only_undecided_images_still_give_counts(write):
-    rated = readers.read(write("image,source,occupation,r1\na,training,nurse,unsure\n"))
-    assert rated.percent_female["n"].tolist() == [0] and rated.percent_female["percent_female"].isna().all()
-
-
 # -- hostile text ----------------------------------------------------------------------------------------
 
 
@@ -334,211 +291,75 @@ def test_names_that_cannot_be_printed_are_refused(write, name):
     path = write(f"image,source,occupation,r1\na,training,{name},female\n")
     with pytest.raises(InputError) as error:
         readers.read(path)
-    shown = repr(name)
-    assert str(error.value) == (
-        f"{path}: occupation is {shown} in data row 1; remove characters that cannot be printed."
-    )
+    assert f"occupation is {name!r} in data row 1" in str(error.value)
 
 
 # -- bad input -------------------------------------------------------------------------------------------
 
-NEEDS_WIDE = "Ratings in wide form need: image, source, occupation and one column per rater."
-NEEDS_LONG = "Ratings in long form need: image, source, occupation, rater, label."
-NEEDS_SHARES = "Shares need: occupation, source, percent_female, n."
-LABELS = "Known: female, male, unsure, or empty for not rated."
-NUMBER = "give a number such as 37.5, or leave the row out."
-
-BAD = {
-    "empty": (b"", " is empty; it needs a header and rows."),
-    "blank": (b"\n \n", " is empty; it needs a header and rows."),
-    "header only": ("image,source,occupation,r1\n", " has a header but no rows."),
-    "header without line end": ("image,source,occupation,r1", " has a header but no rows."),
-    "latin-1": (
-        "image,source,occupation,r1\na,training,caf\u00e9 owner,female\n".encode("latin-1"),
-        " is not UTF-8 (line 2: byte 0xe9); save it as UTF-8.",
-    ),
-    "utf-16 without a mark": (
-        WIDE.encode("utf-16-le"),
-        " holds null bytes (UTF-16 without a mark, or no text); save it as UTF-8.",
-    ),
-    "null byte": (
-        WIDE.replace("nurse", "nur\0se", 1),
-        ": column 'occupation' holds null bytes; remove them.",
-    ),
-    "open quote": (
-        WIDE.replace("nurse", '"nurse', 1),
-        " cannot be read as CSV: in the row that begins in line 2, unexpected end of data. Is a quotation mark not "
-        "closed, or not doubled within a cell?",
-    ),
-    "short row": (
-        "image,source,occupation,r1\na,training,nurse\n",
-        " cannot be read as CSV: line 2 has 3 cells and the first row has 4. A cell that holds a separator must stand "
-        "in quotation marks. A cell that is empty needs its separator, too.",
-    ),
-    "no format": (
-        "a,b\n1,2\n",
-        f" fits no format. It has: a, b. {NEEDS_WIDE} {NEEDS_LONG} {NEEDS_SHARES}",
-    ),
-    "two columns of a name": (
-        "image,source,Source,occupation,r1\na,training,training,nurse,female\n",
-        " has two columns named 'source'; give each its own name.",
-    ),
-    "misspelt image": (
-        "imgae,source,occupation,r1\na,training,nurse,female\n",
-        f" has no column 'image'. Rename 'imgae' to 'image'. {NEEDS_WIDE} It has: imgae, source, occupation, r1.",
-    ),
-    "misspelt source": (
-        WIDE.replace("source", "sorce"),
-        f" has no column 'source'. Rename 'sorce' to 'source'. {NEEDS_WIDE} "
-        "It has: image, sorce, occupation, r1, r2, r3.",
-    ),
-    "misspelt rater": (
-        LONG.replace("rater", "ratr"),
-        f" has no column 'rater'. Rename 'ratr' to 'rater'. {NEEDS_LONG} "
-        "It has: image, source, occupation, ratr, label.",
-    ),
-    "misspelt label": (
-        LONG.replace("label", "lable"),
-        f" has no column 'label'. Rename 'lable' to 'label'. {NEEDS_LONG} "
-        "It has: image, source, occupation, rater, lable.",
-    ),
-    "misspelt percent_female": (
-        SHARES.replace("percent_female", "percent_femal"),
-        f" has no column 'percent_female'. Rename 'percent_femal' to 'percent_female'. {NEEDS_SHARES} "
-        "It has: occupation, source, percent_femal, n.",
-    ),
-    "missing n": (
-        "occupation,source,percent_female\nnurse,training,40\n",
-        f" has no column 'n'. {NEEDS_SHARES} It has: occupation, source, percent_female.",
-    ),
-    "misspelt model": (
-        "occupation,source,percent_female,n,modle\nnurse,training,40,9,a\n",
-        " has a column 'modle'. Did you mean 'model'? Rename or remove it.",
-    ),
-    "no rater": (
-        "image,source,occupation\na,training,nurse\n",
-        f" has no column of ratings. {NEEDS_WIDE}",
-    ),
-    "misspelt source value": (
-        "image,source,occupation,r1\na,training,nurse,female\nb,genrated,nurse,male\n",
-        ": source is 'genrated' in data row 2; give training or generated.",
-    ),
-    "unknown label": (
-        "image,source,occupation,r1,r2\na,training,nurse,female,femal\n",
-        f": column 'r2' holds 'femal' in data row 1, which is not a rating. "
-        f"Did you mean 'female' or 'male'? {LABELS} If 'r2' is not a rater, remove or rename it.",
-    ),
-    "misspelt model in wide form": (
-        "image,source,occupation,modle,r1\na,training,nurse,SD 1.4,female\n",
-        f": column 'modle' holds 'SD 1.4' in data row 1, which is not a rating. {LABELS} "
-        "If 'modle' is not a rater, remove or rename it.",
-    ),
-    "unknown label in long form": (
-        LONG.replace("male\nb", "man?\nb"),
-        f": column 'label' holds 'man?' in data row 2, which is not a rating. {LABELS}",
-    ),
-    "all unrated": (
-        "image,source,occupation,r1\na,training,nurse,\n",
-        " holds no rating: every one is empty. Allowed are female, male, unsure.",
-    ),
-    "all unrated, long": (
-        "image,source,occupation,rater,label\na,training,nurse,x,\n",
-        " holds no rating: every one is empty. Allowed are female, male, unsure.",
-    ),
-    "a quote open over lines": (
-        'image,source,occupation,r1\na,training,"nurse,female\nb,training,nurse",female\n',
-        ": occupation is 'nurse,female\\nb,training,nurse' in data row 1; give a name of one line, look for a quote "
-        "left open.",
-    ),
-    "empty occupation": (
-        "image,source,occupation,r1\na,training, ,female\n",
-        ": occupation is ' ' in data row 1; fill it in or leave the row out.",
-    ),
-    "empty image": (
-        "image,source,occupation,r1\na,training,nurse,female\n ,training,nurse,female\n",
-        ": image is '', empty or of several lines in data row 2; name each image; look for a quote left open.",
-    ),
-    "two spellings": (
-        "image,source,occupation,r1\na,training,Nurse,female\nb,training,nurse,female\n",
-        ": occupation is spelt 'Nurse' and 'nurse'; spell it one way.",
-    ),
-    "an image twice": (
-        WIDE + "a,training,nurse,male,male,male\n",
-        ": image 'a' ('training', 'nurse') stands there twice, again in data row 8; give it once. "
-        "With one row for each rating, name the columns rater and label.",
-    ),
-    "a rating twice": (
-        LONG + "a,training,nurse,y,male\n",
-        ": image 'a' ('training', 'nurse') has two ratings by rater 'y', the second in data row 6; keep one.",
-    ),
-    "empty rater": (
-        LONG + "c,training,nurse,,male\n",
-        ": rater is empty in data row 6; name who gave the rating.",
-    ),
-    "share above 100": (
-        SHARES.replace("97.5", "197.5"),
-        ": percent_female is '197.5' in data row 2; give 0 to 100.",
-    ),
-    "share below 0": (
-        SHARES.replace("97.5", "-1"),
-        ": percent_female is '-1' in data row 2; give 0 to 100.",
-    ),
-    "shares as 0 to 1": (
-        "occupation,source,percent_female,n\nnurse,training,0.9,200\nnurse,generated,1,40\n",
-        ": no percent_female is above 1, so the shares seem to be given as 0 to 1; "
-        "percent_female is 0 to 100: multiply by 100.",
-    ),
-    "share that is no number": (
-        SHARES.replace("97.5", "97 or 98"),
-        f": percent_female is '97 or 98' in data row 2; {NUMBER}",
-    ),
-    "share that is empty": (
-        SHARES.replace("97.5", ""),
-        f": percent_female is '' in data row 2; {NUMBER}",
-    ),
-    "share twice": (
-        SHARES + "nurse,training,90,200\n",
-        ": 'nurse' ('training') has two shares, the second in data row 5; give one, or tell them apart "
-        "by the columns model or prompt.",
-    ),
-    **{
-        f"n is {n}": (
-            SHARES.replace(",40\n", f",{n}\n"),
-            f": n is '{n}' in data row 2; give the number of images behind the share, a whole number from 1 to "
-            "1,000,000,000; leave out rows without images.",
-        )
+HEAD = "image,source,occupation,r1\n"
+SHARE_HEAD = "occupation,source,percent_female,n\n"
+NO_NUMBER = "percent_female is {!r} in data row 2; give a number"
+BAD = [
+    (b"", "is empty"),
+    (b"\n \n", "is empty"),
+    (HEAD, "has a header but no rows"),
+    (HEAD.strip(), "has a header but no rows"),
+    (f"{HEAD}a,training,caf\u00e9 owner,female\n".encode("latin-1"), "is not UTF-8 (line 2: byte 0xe9)"),
+    (WIDE.encode("utf-16-le"), "holds null bytes (UTF-16 without a mark"),
+    (WIDE.replace("nurse", "nur\0se", 1), "column 'occupation' holds null bytes"),
+    (WIDE.replace("nurse", '"nurse', 1), "in the row that begins in line 2"),
+    (f"{HEAD}a,training,nurse\n", "line 2 has 3 cells and the first row has 4"),
+    ("a,b\n1,2\n", "fits no format. It has: a, b."),
+    ("image,source,Source,occupation,r1\na,training,training,nurse,female\n", "two columns named 'source'"),
+    (WIDE.replace("image", "imgae"), "Rename 'imgae' to 'image'."),
+    (WIDE.replace("source", "sorce"), "Rename 'sorce' to 'source'."),
+    (LONG.replace("rater", "ratr"), "Rename 'ratr' to 'rater'."),
+    (LONG.replace("label", "lable"), "Rename 'lable' to 'label'."),
+    (SHARES.replace("percent_female", "percent_femal"), "Rename 'percent_femal' to 'percent_female'."),
+    ("occupation,source,percent_female\nnurse,training,40\n", "no column 'n'. Shares need: occupation, "),
+    (SHARE_HEAD.replace("n\n", "n,modle\n") + "nurse,training,40,9,a\n", "'modle'. Did you mean 'model'?"),
+    ("image,source,occupation\na,training,nurse\n", "no column of ratings"),
+    (f"{HEAD}a,training,nurse,female\nb,genrated,nurse,male\n", "source is 'genrated' in data row 2"),
+    (f"{HEAD}a,training,nurse,femal\n", "'r1' holds 'femal' in data row 1, which is not a rating"),
+    ("image,source,occupation,modle,r1\na,training,nurse,SD 1.4,female\n", "'modle' holds 'SD 1.4'"),
+    (LONG.replace("male\nb", "man?\nb"), "column 'label' holds 'man?' in data row 2"),
+    (f"{HEAD}a,training,nurse,\n", "holds no rating"),
+    ("image,source,occupation,rater,label\na,training,nurse,x,\n", "holds no rating"),
+    (f'{HEAD}a,training,"nurse,female\nb,training,nurse",female\n', "look for a quote left open"),
+    (f"{HEAD}a,training, ,female\n", "occupation is ' ' in data row 1"),
+    (f"{HEAD}a,training,nurse,female\n ,training,nurse,female\n", "image is '', empty"),
+    (f"{HEAD}a,training,Nurse,female\nb,training,nurse,female\n", "spelt 'Nurse' and 'nurse'"),
+    (f"{WIDE}a,training,nurse,male,male,male\n", "image 'a' ('training', 'nurse') stands there twice"),
+    (f"{LONG}a,training,nurse,y,male\n", "has two ratings by rater 'y', the second in data row 6"),
+    (f"{LONG}c,training,nurse,,male\n", "rater is empty in data row 6"),
+    (SHARES.replace("97.5", "197.5"), "percent_female is '197.5' in data row 2; give 0 to 100."),
+    (SHARES.replace("97.5", "-1"), "percent_female is '-1' in data row 2; give 0 to 100."),
+    (f"{SHARE_HEAD}nurse,training,0.9,200\nnurse,generated,1,40\n", "multiply by 100"),
+    (f"{SHARES}nurse,training,90,200\n", "'nurse' ('training') has two shares, the second in data row 5"),
+    *(
+        (SHARES.replace(",40\n", f",{n}\n"), f"n is '{n}' in data row 2")
         for n in ("0", "-40", "40.5", "1e+300")
-    },
-    **{
-        f"percent_female is {value}": (
-            f"occupation,source,percent_female,n\nnurse,training,50,20\nnurse,generated,{value},20\n",
-            f": percent_female is {value!r} in data row 2; {NUMBER}",
-        )
-        for value in ("nan", "inf", "-Infinity", "1e999")
-    },
-}
+    ),
+    *(
+        (SHARES.replace("97.5", x), NO_NUMBER.format(x))
+        for x in ("97 or 98", "", "nan", "-Infinity", "1e999")
+    ),
+]
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_says_what_is_wrong_and_how_to_mend_it(write, case):
-    content, message = BAD[case]
+@pytest.mark.parametrize(("content", "message"), BAD)
+def test_bad_input_names_the_file_and_the_value(write, content, message):
     path = write(content)
     with pytest.raises(InputError) as error:
         readers.read(path)
-    assert str(error.value) == f"{path}{message}"
+    assert str(path) in str(error.value) and message in str(error.value)
 
 
 def test_files_that_cannot_be_read(write, tmp_path):
-    path = write(WIDE, "ratings.xlsx")
-    with pytest.raises(InputError) as error:
-        readers.read(path)
-    assert (
-        str(error.value)
-        == f"{path} is neither CSV nor Parquet; give a file that ends in .csv, .tsv or .parquet."
-    )
-    with pytest.raises(InputError) as error:
-        readers.read(missing := tmp_path / "no.csv")
-    assert str(error.value) == f"{missing} does not exist; set ratings to a CSV or Parquet file."
+    with pytest.raises(InputError, match=r"ratings\.xlsx is neither CSV nor Parquet"):
+        readers.read(write(WIDE, "ratings.xlsx"))
+    with pytest.raises(InputError, match=r"no\.csv does not exist"):
+        readers.read(tmp_path / "no.csv")
     with pytest.raises(InputError, match=r"no\.parquet cannot be read as Parquet: '"):
         readers.read(write(b"this is not Parquet at all", "no.parquet"))
 
@@ -584,29 +405,3 @@ def test_real_ratings_agree_with_a_count_by_hand():
         assert row["percent_female"] == pytest.approx(100 * n_female / (n_female + n_male))
     assert note(rated, "images left out: unrated") == labels.count("unrated") == 1
     assert note(rated, "occupations with one source only") == 0
-
-
-@pytest.mark.slow
-def test_many_rows_are_read_within_bounds(write):
-    import time
-    import tracemalloc
-
-    rng = np.random.default_rng(0)
-    n = 100_000
-    label = np.array(["female", "male", "unsure", ""])
-    frame = pd.DataFrame({"image": np.arange(n), "source": rng.choice(["training", "generated"], n)})
-    frame["occupation"] = rng.choice([f"occupation {k}" for k in range(60)], n)
-    frame["r1"], frame["r2"] = label[rng.integers(0, 4, n)], label[rng.integers(0, 4, n)]
-    path = write(frame.to_csv(index=False))
-    start = time.process_time()
-    rated = readers.read(path)
-    seconds = time.process_time() - start
-    tracemalloc.start()
-    readers.read(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert rated.outcomes["n_images"].sum() == n
-    # Two raters decide an image unless they differ (6 of 16 pairs), are unsure (3 of 16) or silent (1 of 16).
-    assert rated.outcomes["n"].sum() / n == pytest.approx(6 / 16, abs=0.008)
-    # 30 seconds and a gigabyte for a million.
-    assert seconds < 3 and peak < 1e8

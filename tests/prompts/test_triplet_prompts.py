@@ -15,9 +15,7 @@ from biaslab import lexicons, published
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import indicators
 from biaslab.ground.errors import ParameterError
-from biaslab.keep.store import Store
 from biaslab.prompts import triplets
-from biaslab.prompts.settings import TripletsDesign
 
 FEMININE = {"person": "woman", "people": "women", "Person": "Woman", "PEOPLE": "WOMEN", "PERSON": "WOMAN"}
 # Pronouns and adjectives.
@@ -131,19 +129,6 @@ def test_a_sample_is_drawn_by_seed_alone():
     assert len(drawn) > 190 and max(drawn.values()) <= 20
     shuffled, plain = (neutral(InMemory(c), sample=20, seed=5).captions for c in (captions[::-1], captions))
     assert set(shuffled["text"]) == set(plain["text"])
-
-
-def test_a_search_is_kept_and_found_again(tmp_path):
-    captions, store = corpus(tmp_path, CAPTIONS, parts=3), Store(tmp_path / "store")
-    first = neutral(captions, store=store)
-    shards = sorted((tmp_path / "store").rglob("*.parquet"))
-    assert len(shards) == 3
-    stamps = [path.stat().st_mtime_ns for path in shards]
-    for one, other in zip(first, neutral(captions, store=store), strict=True):
-        pd.testing.assert_frame_equal(one, other)
-    assert [path.stat().st_mtime_ns for path in shards] == stamps
-    for one, other in zip(first, neutral(captions), strict=True):
-        pd.testing.assert_frame_equal(one, other)
 
 
 def test_nothing_neutral():
@@ -313,13 +298,3 @@ def test_some_professions():
     pd.testing.assert_frame_equal(some, kept)
     assert triplets.professions(7, seed=3)["text"].equals(some["text"])
     assert set(triplets.professions(7, seed=4)["profession"]) != set(some["profession"])
-
-
-def test_settings_name_what_there_is():
-    for field, known in (("filter", ("depicted", "paper")), ("article", ("fitting", "as_printed"))):
-        for value in known:
-            assert getattr(TripletsDesign(**{field: value}), field) == value
-        with pytest.raises(ParameterError, match=field):
-            TripletsDesign(**{field: "other"})
-    with pytest.raises(ParameterError, match="professions"):
-        TripletsDesign(professions=321)
