@@ -27,13 +27,12 @@ Gender is binary here because the paper's word lists and gender-guesser are; tha
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property
 from importlib import resources
-from itertools import repeat
-from operator import itemgetter
+from itertools import repeat, takewhile
+from operator import attrgetter, itemgetter
 from typing import Literal
 
 import pandas as pd
@@ -60,7 +59,6 @@ _WORD = re.compile(r"[^\W_]+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 # A word of a name: letters with inner hyphens and apostrophes, and the dot of an abbreviation.
 _NAME_WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*\.?")
-_LAST_NAME_WORD = re.compile(rf"{_NAME_WORD.pattern}\Z")
 _SPACES = re.compile(r"\s+")
 # Of ASCII, all that is no part of a word, or no letter, as a space.
 _WORD_CHARACTERS, _LETTER_CHARACTERS = (
@@ -77,15 +75,8 @@ _PARTICLES = frozenset((
 _SPACY_MODEL = "en_core_web_lg"
 # A caption counts as a headline when it has this many words of four letters and more, nearly all capitalised.
 _HEADLINE_WORDS, _HEADLINE_SHARE = 4, 0.8
-# How far back a word is read that may be a title; no title is as long.
-_TITLE_LETTERS = 40
-# What a word is by the lists, and by how it is written, as bits.
-_NEVER, _DOUBTFUL, _SURNAME_TOO, _SURNAME_WORD, _CAPTION, _INSTITUTION, _PLACE, _ALSO_NAME = (
-    1 << i for i in range(8)
-)
-_TITLE, _OPENER, _PARTICLE, _CAPITAL, _PROPER, _INITIAL, _SHORT = (1 << i for i in range(8, 15))
-# So many letters of a word are looked at and remembered: those of names come again and again.
-_REMEMBERED = 64
+# Words of a name up to its surname at most, and those behind it that may make it a place's.
+_LONGEST_NAME, _BEHIND = 5, 2
 
 
 @dataclass(frozen=True)
@@ -203,17 +194,20 @@ def _words(text: str) -> Sequence[_Said]:
 def _names(text: str) -> Sequence[_Said]:
     if text.islower():
         return ()
-    beginnings = _beginnings()
+    # Most captions hold no first name, which is seen faster so.
     words = text.translate(_LETTER_CHARACTERS).split() if text.isascii() else _LETTERS.findall(text)
-    if beginnings.isdisjoint(words):
+    if _beginnings().isdisjoint(words):
         return ()
-    found, last = [], 0
-    for match in _NAME_WORD.finditer(text):
-        start = match.start()
-        if start >= last and _LETTERS.match(text, start)[0] in beginnings:
-            last, gender = _name_at(text, start)
-            if gender:
-                found.append((start, last, gender, "name"))
+    words = _name_words(text)
+    long = [word for word in words if len(word.text) >= 4]
+    is_headline = len(long) >= _HEADLINE_WORDS
+    is_headline = is_headline and sum(word.capital for word in long) >= _HEADLINE_SHARE * len(long)
+    found, i = [], 0
+    while i < len(words):
+        last, gender = _name_at(words, i, is_headline)
+        if gender:
+            found.append((words[i].start, words[last].end, gender, "name"))
+        i = max(i, last) + 1
     return found
 
 
@@ -232,152 +226,104 @@ def _is_title(text: str, match: re.Match, word: str) -> bool:
     return bool(after) and match[0].istitle() and after[1].isupper()
 
 
-def _joined(text: str, start: int) -> Iterator[tuple[str, int]]:
-    """Yield the word of a name at ``start`` and those after it with only spaces between, each with its end."""
-    while match := _NAME_WORD.match(text, start):
-        word = match[0]
-        # A dot ends a sentence unless the word is an abbreviation or an initial.
-        if word[-1] == "." and len(word) > 5:
-            word = word[:-1]
-        if word[-2:] in ("'s", "’s"):
-            word = word[:-2]
-        yield word, start + len(word)
-        space = _SPACES.match(text, start + len(word))
-        if not space:
-            return
-        start = space.end()
+@dataclass(frozen=True)
+class _Word:
+    """A word of a caption, as names are made of them."""
 
+    text: str
+    start: int  # Index of its first character in the caption.
+    joined: bool  # Whether only spaces stand between it and the word before.
 
-def _before(text: str, start: int) -> str:
-    """Return the word before ``start`` in lower case without its dot, where only spaces stand between, else ``""``."""
-    end = start
-    while end and text[end - 1].isspace():
-        end -= 1
-    if end == start:
-        return ""
-    match = _LAST_NAME_WORD.search(text, max(0, end - _TITLE_LETTERS), end)
-    if not match or (match[0][-1] == "." and len(match[0]) > 5) or match[0][-2:] in ("'s", "’s"):
-        return ""
-    return "" if 0 < match.start() == end - _TITLE_LETTERS else match[0].lower().rstrip(".")
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
 
+    @cached_property
+    def low(self) -> str:
+        return self.text.lower().rstrip(".")
 
-def _name_words(text: str) -> list[str]:
-    return [next(_joined(match[0], 0))[0] for match in _NAME_WORD.finditer(text)]
+    @property
+    def capital(self) -> bool:
+        return self.text[0].isupper()
 
+    @property
+    def proper(self) -> bool:
+        """Whether it begins with a capital, and holds small letters, as names do."""
+        return self.capital and any(c.islower() for c in self.text)
 
-# The last caption's answer is kept: it is asked for each name of a caption.
-@lru_cache(maxsize=1)
-def _is_headline(text: str) -> bool:
-    long = [word for word in _name_words(text) if len(word) >= 4]
-    capitals = sum(word[0].isupper() for word in long)
-    return len(long) >= _HEADLINE_WORDS and capitals >= _HEADLINE_SHARE * len(long)
+    def is_in(self, *lists: str) -> bool:
+        return any(self.low in _words_of(name) for name in lists)
 
 
 @cache
-def _lists() -> dict[str, int]:
-    """Return word to what it is by the lists, as bits."""
-    kinds = {
-        "places": _NEVER | _PLACE,
-        "words_also_names": _NEVER | _ALSO_NAME,
-        "place_openers": _NEVER | _OPENER,
-        "ambiguous_first_names": _DOUBTFUL,
-        "surnames_too": _SURNAME_TOO,
-        "surname_words": _SURNAME_WORD,
-        "caption_words": _CAPTION,
-        "institution_words": _INSTITUTION,
-        "titles": _TITLE,
-    }
-    words = [(lexicons.load(name), bit) for name, bit in kinds.items()]
-    bits: dict[str, int] = defaultdict(int)
-    for some, bit in (*words, (_titles(), _TITLE), (_PARTICLES, _PARTICLE)):
-        for word in some:
-            bits[word] |= bit
-    return dict(bits)
+def _words_of(name: str) -> frozenset[str]:
+    words = lexicons.load(name)
+    return frozenset(
+        words if not isinstance(words, Mapping) else (w for group in words.values() for w in group)
+    )
 
 
-def _kinds(word: str) -> int:
-    return _lists().get(word, 0)
+def _name_words(text: str) -> list[_Word]:
+    words, end = [], 0
+    for match in _NAME_WORD.finditer(text):
+        word = match[0]
+        # A dot ends a sentence unless the word is an abbreviation or an initial.
+        if len(word) > 5:
+            word = word.removesuffix(".")
+        if word[-2:] in ("'s", "’s"):
+            word = word[:-2]
+        words.append(_Word(word, match.start(), bool(words) and text[end : match.start()].isspace()))
+        end = words[-1].end
+    return words
 
 
-def _low(word: str) -> str:
-    return word.lower().rstrip(".")
-
-
-def _look_up(word: str) -> tuple[int, int]:
-    """Return what a word is by the lists and by how it is written, and what its part before a hyphen is, as bits."""
-    return _looked_up(word[:_REMEMBERED])
-
-
-@lru_cache(maxsize=1 << 16)
-def _looked_up(word: str) -> tuple[int, int]:
-    low = _low(word)
-    written = 0
-    if word[0].isupper():
-        # A capital first and a small letter later are a name's.
-        written = _CAPITAL | (_PROPER if any(c.islower() for c in word) else 0)
-        written |= _INITIAL if len(word.rstrip(".")) == 1 else 0
-    head = low.split("-")[0]
-    return _kinds(low) | written, _kinds(head) | written | (_SHORT if len(head) < 2 else 0)
-
-
-@lru_cache(maxsize=1 << 16)
-def _first_name(word: str) -> str | None:
-    """Return the gender of a word that may be a first name, or of its part before a hyphen, else None."""
-    is_, _ = _look_up(word)
-    if len(word) < 2 or not is_ & _PROPER or is_ & _NEVER or (len(word) == 2 and not is_ & _DOUBTFUL):
-        return None
-    known = first_names()
-    return known.get(word) or known.get(word.split("-")[0])
-
-
-def _name_at(text: str, start: int) -> tuple[int, str | None]:
-    """Return the end of the name that starts at ``start``, or 0, and its gender, None where it is no person's."""
-    words = _joined(text, start)
-    first, end = next(words)
-    gender = _first_name(first[:_REMEMBERED])
-    before = _kinds(_before(text, start)) if gender else 0
-    if not gender or before & _OPENER:
-        return 0, None
-    first_is = _kinds(_low(first))
-    after = next(words, None)
-    word = after
-    for _ in range(4):
-        if not word:
-            break
-        surname, last = word
-        is_, head_is = _look_up(surname)
-        word = next(words, None)
-        if is_ & _INITIAL or (word and is_ & _PARTICLE):
-            continue
-        if not _is_surname(head_is, bool(first_is & _DOUBTFUL), text):
-            break
-        place = word and _names_a_place(word[0], words)
-        brand = f"{_low(first)} {_low(surname)}" in lexicons.load("brand_names")
-        return last, None if brand or place else gender
-    if not before & _TITLE or first_is & (_DOUBTFUL | _SURNAME_TOO):
-        return 0, None
+def _name_at(words: Sequence[_Word], i: int, is_headline: bool) -> tuple[int, str | None]:
+    """Return the last word of the name that begins with a word, or -1, and its gender, None where it is no person's."""
+    first, known = words[i], first_names()
+    gender = known.get(first.text) or known.get(first.text.split("-")[0])
+    if not gender or not first.proper or len(first.text) < 2:
+        return -1, None
+    doubtful = first.is_in("ambiguous_first_names")
+    if first.is_in("places", "words_also_names", "place_openers") or (len(first.text) == 2 and not doubtful):
+        return -1, None
+    before = words[i - 1] if i and first.joined else None
+    if before and before.is_in("place_openers"):
+        return -1, None
+    chain = [first, *takewhile(attrgetter("joined"), words[i + 1 : i + 1 + _LONGEST_NAME + _BEHIND])]
+    j = 1
+    while j < min(_LONGEST_NAME, len(chain)) and _is_between(chain, j):
+        j += 1
+    if j < min(_LONGEST_NAME, len(chain)) and _is_surname(chain[j], doubtful, is_headline):
+        behind = takewhile(attrgetter("capital"), chain[j + 1 : j + 1 + _BEHIND])
+        brand = f"{first.low} {chain[j].low}" in _words_of("brand_names")
+        return i + j, None if brand or any(word.is_in("institution_words") for word in behind) else gender
+    titled = before and before.is_in("titles", "gender_titles")
+    if not titled or doubtful or first.is_in("surnames_too"):
+        return -1, None
     # A title before two capitalised words of which the second is no surname is rather part of another name.
-    return end, None if after and _look_up(after[0])[0] & _CAPITAL and not _is_headline(text) else gender
+    return i, None if len(chain) > 1 and chain[1].capital and not is_headline else gender
 
 
-def _is_surname(is_: int, doubtful: bool, text: str) -> bool:
-    """Whether a word after a first name is its surname."""
-    if not is_ & _PROPER or is_ & _SHORT:
+def _is_between(chain: Sequence[_Word], j: int) -> bool:
+    """Whether a word stands between first name and surname: an initial, or a particle before another word."""
+    word = chain[j]
+    is_initial = word.capital and len(word.text.rstrip(".")) == 1
+    return is_initial or (word.low in _PARTICLES and j + 1 < len(chain))
+
+
+def _is_surname(word: _Word, doubtful: bool, is_headline: bool) -> bool:
+    """Whether a word after a first name is its surname; of two with a hyphen the first one counts."""
+    low = word.low.split("-")[0]
+    if not word.proper or len(low) < 2:
         return False
-    if is_ & _SURNAME_WORD and not doubtful and not (is_ & _CAPTION and _is_headline(text)):
+    is_common = low in _words_of("caption_words")
+    if low in _words_of("surname_words") and not doubtful and not (is_headline and is_common):
         return True
-    if is_ & (_CAPTION | _INSTITUTION) or (is_ & _PLACE and not is_ & _SURNAME_TOO):
+    if is_common or low in _words_of("institution_words"):
         return False
-    return not (is_ & _ALSO_NAME and (doubtful or _is_headline(text)))
-
-
-def _names_a_place(word: str, words: Iterator[tuple[str, int]]) -> bool:
-    """Whether one of the two capitalised words after a name makes it a street's, a school's, a ware's, …"""
-    is_, _ = _look_up(word)
-    if is_ & _CAPITAL and not is_ & _INSTITUTION:
-        after = next(words, None)
-        is_ = _look_up(after[0])[0] if after else 0
-    return bool(is_ & _CAPITAL and is_ & _INSTITUTION)
+    if low in _words_of("places") and low not in _words_of("surnames_too"):
+        return False
+    return not ((doubtful or is_headline) and low in _words_of("words_also_names"))
 
 
 @cache
@@ -398,7 +344,7 @@ def _spacy(texts: Sequence[str]) -> Iterator[list[_Said]]:
     for document in _spacy_model().pipe(texts):
         found = []
         for person in (entity for entity in document.ents if entity.label_ == "PERSON"):
-            words = [word for word in _name_words(person.text) if _low(word) not in titles]
+            words = [word.text for word in _name_words(person.text) if word.low not in titles]
             gender = known.get(words[0].capitalize()) if words else None
             if gender:
                 found.append((person.start_char, person.end_char, gender, "name"))

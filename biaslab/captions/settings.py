@@ -76,7 +76,7 @@ class CaptionSettings(Group):
 
     corpus: Named = field(
         "",
-        "Captions: a file or pattern of files, the hub name of a data set, or a name that an installed package brings.",
+        "Captions: files or a pattern of them, a data set on the hub, or a name that an installed package brings.",
     )
     rows: Whole = field(0, "Captions searched; 0 is all that the corpus has.", "captions", ge=0)
     columns: dict[str, Any] = field(

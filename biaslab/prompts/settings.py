@@ -15,23 +15,14 @@ class PeopleDesign(Group):
     """Which people are asked for, alone and together (paired paper)."""
 
     occupations: Whole = field(
-        0,
-        "Occupations of each stereotyped list that stand in pairs; 0 is all (paper: 20).",
-        "occupations",
-        ge=0,
+        0, "Occupations of each list in pairs; 0 is all (paper: 20).", "occupations", ge=0
     )
     pair_images: Whole = field(1, "Images for each ordered pair of occupations (paper: 1).", "images", ge=1)
-    power_runs: Whole = field(
-        3, "Samplings of a high- and a low-power role for each occupation (paper: 3).", "samplings", ge=1
-    )
+    power_runs: Whole = field(3, "Samplings of two roles for each occupation (paper: 3).", "samplings", ge=1)
     single_images: Whole = field(3, "Images of each occupation alone (paper: 3).", "images", ge=1)
-    control_partners: Whole = field(
-        1, "Partners of the same stereotype that each occupation gets in control pairs.", "partners", ge=1
-    )
+    control_partners: Whole = field(1, "Partners of each occupation in control pairs.", "partners", ge=1)
     three_prompts: Whole = field(24, "Prompts for three people (section C.2); 0: none.", "prompts", ge=0)
-    guidance_scale: float | None = field(
-        None, "Guidance of images of people whom prompts place; null is that of all images.", ge=0, le=100
-    )
+    guidance_scale: float | None = field(None, "Guidance of these images; null is that of all.", ge=0, le=100)
     aspect: float = field(
         1.5,
         "Width over height of images of several people, as a multiple of the model's own ratio; 1 is its own shape. "
@@ -62,24 +53,16 @@ class DallEvalDesign(Group):
     """What is asked for, and who judges it (DALL-Eval)."""
 
     scenes: Whole = field(
-        120,
-        "Scenes of each skill's test split, drawn at random; 0 is all (2,325, 2,160 and 2,700).",
-        "scenes",
-        ge=0,
+        120, "Scenes of each skill's test split; 0 is all (2,325, 2,160 and 2,700).", "scenes", ge=0
     )
     paintskills: Folder = field(
         "",
         "A folder of PaintSkills as its authors distribute it: its test scenes are asked for, and the detector's error "
         "is measured on its images. Empty: the paper's templates, and pictures of known truth.",
     )
-    professions: Whole = field(
-        0, "Professions that social prompts name, drawn at random; 0 is all (83).", "professions", ge=0
-    )
+    professions: Whole = field(0, "Professions of social prompts; 0 is all (83).", "professions", ge=0)
     social_images: Whole = field(9, "Images of each social prompt (paper: 9).", "images", ge=1)
-    detector: Named = field(
-        "",
-        "Object detector: a folder or hub name of a transformers model that knows PaintSkills' 15 classes.",
-    )
+    detector: Named = field("", "Object detector: a transformers model that knows PaintSkills' 15 classes.")
     rule: Literal["paper", "released", "geneval"] = field(
         "paper",
         "What counts as correct: as printed, as in the released code, or as GenEval; tables show the others beside it.",
@@ -96,19 +79,12 @@ class DallEvalDesign(Group):
         "caption; the first of an image is the prompt, all are references. Empty: the paradox paper's caption prompts.",
     )
     images: Folder = field(
-        "",
-        "Folder of the images of `captions`, each named by its `image_id`; without it there is no FID and no KID.",
+        "", "Folder of their images, each named by its `image_id`; without it no FID or KID."
     )
     captioned: Whole = field(
-        0,
-        "Images of `captions`, at random; 0 is all (paper: 5,000 for captioning, 30,000 for FID).",
-        "images",
-        ge=0,
+        0, "Images of `captions`; 0 is all (paper: 5,000 for captioning, 30,000 for FID).", "images", ge=0
     )
-    captioner: Named = field(
-        "",
-        "Who says in a sentence what images made from captions show: a BLIP or BLIP-2 model.",
-    )
+    captioner: Named = field("", "Who says in a sentence what images show: a BLIP or BLIP-2 model.")
     inception: Named = field(
         "",
         "File of Inception-v3's weights (torch-fidelity's `weights-inception-2015-12-05-6726825d.pth`) for FID and KID "
@@ -122,8 +98,7 @@ class DallEvalDesign(Group):
     )
     failures: Failures = Field(Failures(), description="What a model that draws known truth fails at.")
     tones: Literal["uniform", "skewed"] = field(
-        "uniform",
-        "Skin tones that a model that draws known truth shows: all alike, or light ones more often.",
+        "uniform", "Skin tones that such a model shows: all alike, or light ones more often."
     )
 
 
@@ -155,37 +130,24 @@ class TripletsDesign(Group):
         2, "Images of each prompt, from noise that its triplet shares (paper: 5 or 1).", "images", ge=1
     )
     professions: Whole = field(
-        0,
-        "Rows of the paper's table of professions, drawn at random, that sentences are about; 0 leaves them out, 320 "
-        "is all (811 triplets).",
-        "professions",
-        ge=0,
-        le=320,
+        0, "Rows of the paper's table of professions; 320 is all (811 triplets).", "professions", ge=0, le=320
     )
     article: Literal["fitting", "as_printed"] = field(
-        "fitting",
-        "The article before `female` or `male`: `fitting` for a female ecologist, `as_printed` for the paper's an "
-        "female ecologist.",
+        "fitting", "`fitting` for a female ecologist, `as_printed` for the paper's an female ecologist."
     )
     one_triplet: Whole = field(
         0,
-        "Images of each prompt of one triplet that is a data set of its own, to see how its images differ from noise "
-        "to noise (paper: 1,000); 0 leaves it out.",
+        "Images of each prompt of one triplet, a data set of its own (paper: 1,000); 0: none.",
         "images",
         ge=0,
     )
-    guidance_scale: float | None = field(
-        None, "Guidance of triplets' images; null is that of all images.", ge=0, le=100
-    )
+    guidance_scale: float | None = field(None, "Guidance of these images; null is that of all.", ge=0, le=100)
     placebo: bool = field(
         False,
-        "Whether each triplet has a fourth prompt as neutral as the first, with another word for people (individual) "
-        "and the same noise: what it moves, no gender has moved.",
+        "Whether each triplet has a fourth prompt, with another neutral word: what it moves, no gender has moved.",
     )
     attention: bool = field(False, "Whether it is kept where images attend to the words of their prompts.")
-    similarity: SimilarityNetworks = Field(
-        SimilarityNetworks(), description="Which networks say how alike images are."
-    )
+    similarity: SimilarityNetworks = Field(SimilarityNetworks(), description="Which networks compare images.")
     objects: Named = field(
         "",
         "What finds objects: a folder or hub name of a semantic segmenter of transformers; "
@@ -200,9 +162,7 @@ class TripletsDesign(Group):
         300, "Pictures of known truth: for what finds objects, maps of words and groups.", "drawings", ge=1
     )
     ratings: Named = field(
-        "",
-        "A file in which people say what images show: image_id, object and shown (`yes` or `no`), with rater where "
-        "several rated.",
+        "", "A file in which people say what images show: image_id, object, shown (`yes` or `no`) and rater."
     )
     nouns: str = field(
         "nltk",

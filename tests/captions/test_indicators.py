@@ -135,6 +135,16 @@ def test_both_and_none_and_missing():
     assert indicators(texts, names="off")["indicator"].tolist()[0] == "male"
 
 
+def test_a_word_or_name_does_not_go_on_in_the_next_caption():
+    assert indicators(["wo", "man", "Anna", "Novak"])["spans"].tolist() == ["", "0:3:male-word", "", ""]
+
+
+def test_a_very_long_caption_takes_time_by_its_length():
+    """Were anything looked at again for each name, this would not end."""
+    long = ["Dr. Anna Baker,  Emma " * 5_000, " " * 300_000 + "Anna" + " " * 300_000 + "Novak"]
+    assert indicators(long)["indicator"].tolist() == ["female", "female"]
+
+
 def test_every_person_of_a_caption():
     text = "Anna Kowalska and Peter Novak with Dr. Lucy"
     spans = parse_spans(indicators([text])["spans"][0])
