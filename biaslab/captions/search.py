@@ -136,16 +136,11 @@ class Matcher:
             own = (term, *(lexicons.plurals(term) if plural else ()))
             for form in dict.fromkeys(re.sub(r"[\s-]+", " ", form.lower()) for form in own):
                 forms[form].append(i)
-        # RE2's expressions, where only ASCII has letters: what finds each mention, the longest where several begin
-        # alike, and some that are none; and what may hold more than one.
-        longest = sorted(forms, key=len, reverse=True)
-        rough = "|".join(r"\W+".join(map(re.escape, form.split(" "))) for form in longest)
-        first = "|".join({re.escape(_WORDS.match(form)[0]): None for form in forms})
-        self._mention = rf"(?i)(?P<mention>\b(?:{rough})\b)"
-        self._several = rf"(?is)\b(?:{first})\b.*\b(?:{first})\b"
+        # RE2's expression, where only ASCII has letters, of each mention, and of some that are none.
+        rough = "|".join(r"\W+".join(map(re.escape, form.split(" "))) for form in forms)
+        self._mention = rf"(?i)\b(?:{rough})\b"
         try:
-            for expression in (self._mention, self._several):
-                pc.match_substring_regex(pa.array([""]), expression)
+            pc.match_substring_regex(pa.array([""]), self._mention)
         except pa.ArrowInvalid as error:
             longest = max(self.terms, key=len)
             raise ParameterError(
@@ -185,14 +180,8 @@ class Matcher:
                     phrases |= {(at, term) for term in self._mentioned(other) & self._several_words}
         # The many without a mention go at once, in time by their length.
         rows = pc.indices_nonzero(pc.fill_null(pc.match_substring_regex(array, self._mention), False))
-        hits = array.take(rows)
-        # Of plain captions the mention is enough, and those are few; others are looked at one by one.
-        alone = pc.and_not(pc.string_is_ascii(hits), pc.match_substring_regex(hits, self._several))
-        mentions = pc.extract_regex(hits, self._mention).field(0)
-        looked = pc.if_else(alone, mentions, hits).dictionary_encode()
-        terms = [sorted(self._mentioned(text)) for text in looked.dictionary.to_pylist()]
-        found = zip(rows.to_pylist(), looked.indices.to_pylist(), strict=True)
-        pairs = [(row, term) for row, which in found for term in terms[which]]
+        hits = zip(rows.to_pylist(), array.take(rows).to_pylist(), strict=True)
+        pairs = [(row, term) for row, text in hits for term in sorted(self._mentioned(text))]
         row, term = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         if phrases:
             row, term = np.concatenate([np.stack([row, term]), np.array(sorted(phrases)).T], axis=1)
