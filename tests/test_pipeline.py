@@ -660,29 +660,6 @@ def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, setti
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.parametrize(("name", "text"), [("a.txt", "a tree\n"), ("a.csv", "text,url\n"), ("a.txt", "")])
-def test_captions_of_which_none_can_be_used_say_so_wherever_they_are_asked_for(tmp_path, name, text):
-    from biaslab.papers import paradox
-
-    (tmp_path / name).write_text(text)
-    given = {
-        "captions": {"corpus": str(tmp_path / name), "occupations": ["nurse"]},
-        "compute": {"store": str(tmp_path / "store")},
-    }
-    made = Pipeline("mini", Settings.of(given), progress=False)
-    for measure in (
-        paradox.indicators,
-        paradox.percent_female,
-        paradox.similarity,
-    ):
-        with pytest.raises(
-            InputError, match=r"holds no captions; set captions.corpus|None of the 1 captions of the corpus"
-        ):
-            measure(made)
-    # What was asked is said all the same, files by their names.
-    assert paradox.settings(made)["set_to"].str.contains(str(tmp_path)).sum() == 0
-
-
 def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("a nurse on zanzibar\na tree\n")
     given = {
@@ -748,31 +725,3 @@ def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch
     assert taking == {name for name in measured if tables.schema(name).images}
     # What is computed from a measured table that takes images takes them, too.
     assert all(name.startswith("paradox_") for name, schema in tables.schemas().items() if schema.images)
-
-
-def test_captions_without_images_still_give_indicators_and_similarities(tmp_path):
-    from biaslab.papers import paradox
-
-    texts = ["a female nurse", "a nurse at work", "the nurse and his bag", "an engineer", "he is an engineer"]
-    (tmp_path / "captions.txt").write_text("\n".join(texts))
-    settings = {
-        "captions": {
-            "corpus": str(tmp_path / "captions.txt"),
-            "occupations": ["nurse", "engineer"],
-            "approaches": ["naive", "no_indicators", "nearest"],
-        },
-        "compute": {"store": str(tmp_path / "store")},
-    }
-    checks.check(Pipeline("mini", Settings.of(settings)))
-    made = Pipeline("mini", Settings.of(settings), progress=False)
-    found = paradox.indicators(made).set_index("occupation")
-    assert found["n"].to_dict() == {"nurse": 3, "engineer": 2}
-    assert found["percent_any"].to_dict() == pytest.approx({"nurse": 200 / 3, "engineer": 50})
-    assert found["percent_female"].isna().all() and (found["n_judged"] == 0).all()
-    assert len(paradox.examples(made)) == 5
-    similar = paradox.similarity(made)
-    assert similar["text_similarity"].between(0.2, 1).all() and similar["image_similarity"].isna().all()
-    with pytest.raises(MissingInputError, match="captions and no images"):
-        paradox.percent_female(made)
-    # Nothing was generated on the way to that.
-    assert not list((tmp_path / "store").glob("generated*"))

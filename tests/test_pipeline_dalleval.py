@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -820,55 +819,3 @@ def test_skills_and_boxes_may_be_missing(store, copied):
         [name, dalleval.measure.DETECTOR, "count"] for name in ("oracle", "shuffled")
     ]
     assert set(dalleval.measure.detector_renders(p)["skill"]) == {"count"}
-
-
-def test_a_folder_that_cannot_be_used_is_refused_before_any_work(store, copied, tmp_path, monkeypatch):
-    from biaslab.judging import objects
-
-    monkeypatch.setattr(objects, "detect", lambda *_, **__: pytest.fail("looked"))
-
-    def refused(where, *named):
-        with pytest.raises(InputError) as error:
-            checks.check_dalleval(Pipeline("world", pipeline(store, paintskills=str(where)).settings))
-        assert all(name in str(error.value) for name in named)
-
-    refused(tmp_path / "no-such", "no-such")
-    refused(tmp_path, str(tmp_path))
-    boxes = copied / "spatial" / "spatial_val_bounding_boxes.json"
-    good = boxes.read_text()
-    said = json.loads(good)
-    said["annotations"][0]["image_id"] = 4321
-    boxes.write_text(json.dumps(said))
-    refused(copied, str(boxes), "4321")
-    boxes.write_text(good)
-    scenes = copied / "count" / "scenes" / "count_val.json"
-    kept = scenes.read_text()
-    scenes.write_text(kept.replace('"shape": "', '"shape": "un', 1))
-    refused(copied, str(scenes), "'un")
-    scenes.write_text(kept)
-    checks.check_dalleval(Pipeline("world", pipeline(store, paintskills=str(copied)).settings))
-    for skill in SKILLS:
-        shutil.rmtree(copied / skill / "images")
-    refused(copied, str(copied))
-
-
-def test_whatever_changes_in_the_folder_is_another_run(store, describer, copied):
-    def seen(**of):
-        return checks.digest(Pipeline("world", pipeline(store, captioner=str(describer), **of).settings))
-
-    digests = [seen(), seen(paintskills=str(copied))]
-    assert seen(paintskills=str(copied)) == digests[-1]
-    picture = next((copied / "object" / "images").iterdir())
-    picture.write_bytes(picture.read_bytes() + b"\0")
-    digests.append(seen(paintskills=str(copied)))
-    for file in ("count/scenes/count_val.json", "spatial/spatial_val_bounding_boxes.json"):
-        path = copied / file
-        state, text = path.stat(), path.read_text()
-        # As long as before, and from the same moment.
-        path.write_text(text.replace(": 0", ": 1", 1))
-        os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
-        assert path.stat().st_size == state.st_size and path.read_text() != text
-        digests.append(seen(paintskills=str(copied)))
-    picture.rename(picture.with_name("image_other.png"))
-    digests.append(seen(paintskills=str(copied)))
-    assert len(set(digests)) == len(digests)

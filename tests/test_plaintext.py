@@ -23,21 +23,7 @@ from biaslab.study import sources
 SOFT, ZERO, JOINER, NON_JOINER = "\u00ad", "\u200b", "\u200d", "\u200c"
 COMPOSED, DECOMPOSED = "infirmi\u00e8re", "infirmie\u0300re"
 # What is odd, and what stands around it, more often than chance would have it.
-ODD = [
-    SOFT,
-    ZERO,
-    JOINER,
-    NON_JOINER,
-    "\ufeff",
-    "\u2011",
-    "\u00a0",
-    "e",
-    "\u0301",
-    "\u0323",
-    "\u1112",
-    "\u1161",
-    "\u11ab",
-]
+ODD = [SOFT, ZERO, JOINER, NON_JOINER, *"\ufeff\u2011\u00a0e\u0301\u0323\u1112\u1161\u11ab"]
 TEXTS = some.text(
     some.one_of(some.sampled_from([*ODD, *"ab -\u0645\u09c7\u09be"]), some.characters()), max_size=40
 )
@@ -179,15 +165,6 @@ def test_an_occupation_in_two_forms_is_one(tmp_path):
     (tmp_path / "r.csv").write_text("\n".join(rows), encoding="utf-8")
     found = read(tmp_path / "r.csv").percent_female
     assert set(found["occupation"]) == {COMPOSED, "pilot"}
-
-
-def test_a_name_may_hold_joiners_where_its_script_needs_them(tmp_path):
-    name = f"\u0645\u06cc{NON_JOINER}\u062e"
-    (tmp_path / "r.csv").write_text(
-        f"occupation,source,percent_female,n\n{name},training,50,10\n{name},generated,80,10\n",
-        encoding="utf-8",
-    )
-    assert set(read(tmp_path / "r.csv").percent_female["occupation"]) == {name}
 
 
 @pytest.mark.parametrize(("on_disk", "asked"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)])

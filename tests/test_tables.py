@@ -29,16 +29,7 @@ def rows(**changes):
 
 def test_declared_columns_come_first_in_order_and_others_follow():
     got = tables.check(rows(judge="clip"), NAME)
-    assert list(got) == [
-        "model",
-        "approach",
-        "occupation",
-        "source",
-        "prompt",
-        "percent_female",
-        "n",
-        "judge",
-    ]
+    assert list(got) == [*tables.schema(NAME).names, "judge"]
 
 
 def test_what_is_written_is_read_again(tmp_path):
@@ -117,16 +108,10 @@ def test_files_that_cannot_be_read(tmp_path, content, message):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (
-            "inf",
-            "t.csv: percent_female is inf in row 2; give a finite number, or leave the cell empty where there",
-        ),
+        ("inf", "t.csv: percent_female is inf in row 2; give a finite number"),
         ("-1e999", "percent_female is -1e999 in row 2; give a finite number"),
         ("9" * 400, f"percent_female is {'9' * 60} in row 2; give a finite number"),
-        (
-            "NaN",
-            "percent_female holds 'NaN', which is not a number. Leave the cell empty where there is none.",
-        ),
+        ("NaN", "percent_female holds 'NaN', which is not a number"),
     ],
 )
 def test_numbers_in_files_are_finite(tmp_path, value, message):
@@ -145,13 +130,8 @@ def test_every_declaration_is_sound():
     )
     for name, schema in tables.schemas().items():
         if name in own:
-            assert name.split("_")[0] in (
-                *tables.measuring(),
-                "ratings",
-                "judging",
-                "pipeline",
-                "synthesis",
-            ), name
+            known = (*tables.measuring(), "ratings", "judging", "pipeline", "synthesis")
+            assert name.split("_")[0] in known, name
         assert len(set(schema.names)) == len(schema.names), name
         assert schema.keys, name
         assert schema.description.endswith("."), name

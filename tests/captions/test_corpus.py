@@ -8,7 +8,6 @@ import lzma
 import pickle
 import tracemalloc
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -408,26 +407,6 @@ def test_a_folder_is_all_its_files_of_known_kinds(tmp_path, caplog):
     with pytest.raises(MissingInputError, match="There is no corpus"):
         (tmp_path / "empty").mkdir()
         open_corpus(str(tmp_path / "empty"))
-
-
-def test_mini_and_its_images():
-    corpus = open_corpus("mini", rows=70_000, seed=3)
-    from biaslab_world.captions import Corpus
-
-    assert corpus.parts == 2
-    second = next(corpus.batches(10, part=1))
-    expected = Corpus(70_000, 3).rows_at(range(65_536, 65_546))
-    pd.testing.assert_frame_equal(second, expected)
-    ids = second["caption_id"].tolist()[:3]
-    images = corpus.images.read(ids[::-1])
-    np.testing.assert_array_equal(images[::-1], Corpus(70_000, 3).read(ids))
-    assert images[0].dtype == np.uint8
-    assert corpus.images.read([]) == []
-    small = open_corpus("mini", rows=50)
-    assert small.images.table["image_id"].tolist() == read(small)["caption_id"].tolist()
-    assert small.digest != corpus.digest == corpus.images.digest
-    with pytest.raises(InputError, match="is not in"):
-        small.images.read(["mini-default-0-00000050"])
 
 
 # -- datasets ------------------------------------------------------------------------------------------------

@@ -244,16 +244,8 @@ def test_some_rejected_questions_in_a_row_do_not_end_it(server):
         (failure(401, f"Incorrect API key provided: {KEY}"), ParameterError, "environment variable FAKE_KEY"),
         (failure(403, KEY), ParameterError, r"HTTP 403.*may use the model 'some-model'"),
         (failure(404, "no such model"), ParameterError, r"HTTP 404: no such model.*endpoint.model"),
-        (
-            (302, {"Location": "http://h.org/?key=x"}, ""),
-            ParameterError,
-            r"redirects .HTTP 302. to http://h.org/.key=.key",
-        ),
-        (
-            (307, {"Location": "data:,x"}, ""),
-            ParameterError,
-            "redirects .HTTP 307. to data:,x. No redirect is followed",
-        ),
+        ((302, {"Location": "http://h.org/?key=x"}, ""), ParameterError, r"302. to http://h.org/.key=.key"),
+        ((307, {"Location": "data:,x"}, ""), ParameterError, "redirects .HTTP 307. to data:,x"),
         ((302, {"Location": "http://[::1"}, ""), ParameterError, "redirects .HTTP 302. to http://.::1"),
         ((301, {}, ""), ParameterError, "redirects .HTTP 301. to nowhere"),
         (failure(402, "pay"), RunError, "wants to be paid first .HTTP 402: pay"),
