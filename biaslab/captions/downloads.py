@@ -45,36 +45,7 @@ _log = logging.getLogger(__name__)
 _KEPT = "Images that were fetched are kept and will be found again: {fix} and run again."
 
 OK = "ok"
-# Outcomes of a URL, with what they mean.
-OUTCOMES = {
-    OK: "The image was fetched and saved.",
-    "no_url": "The caption has no URL.",
-    "bad_url": "The URL, or one that it redirects to, is none that can be fetched.",
-    "refused_scheme": "It is neither http nor https.",
-    "refused_address": "It leads to an address that is not public.",
-    "refused_port": "It leads to a port that is kept for other services.",
-    "no_address": "The host's name has no address.",
-    "connection_failed": "The connection was refused, reset or cut off.",
-    "tls_failed": "The host's certificate is not valid.",
-    "timed_out": "It took longer than allowed, or nothing came.",
-    "too_many_redirects": "It redirects too often, or in a circle.",
-    "not_found": "Status 404.",
-    "gone": "Status 410.",
-    "forbidden": "Status 401, 402, 403 or 451.",
-    "rate_limited": "Status 429 until the tries were used up, or for longer than we wait.",
-    "server_error": "Status 500 or above.",
-    "http_error": "Another status than 200.",
-    "opted_out": "A header asks not to use the image.",
-    "empty": "The body is empty.",
-    "too_many_bytes": "The body is larger than allowed.",
-    "not_an_image": "The body cannot be opened as a PNG, JPEG, WebP, AVIF, GIF, BMP or TIFF.",
-    "too_large": "The image has more pixels, or a JPEG more scans, than allowed.",
-    "truncated": "The image ends too early.",
-    "damaged": "The image cannot be decoded.",
-    "no_scale": "Its numbers are negative, not finite or beyond 16 bits.",
-    "failed": "Anything else; the column detail says what.",
-}
-# Those of a machine without network.
+# Outcomes of a machine without network.
 _TEMPORARY = ("no_address", "connection_failed", "timed_out", "rate_limited", "server_error", "failed")
 # What a row holds where it does not apply, by column.
 _EMPTY = {
@@ -115,10 +86,13 @@ def download(
         progress: Whether to show a bar.
 
     Returns:
-        One row per row of ``images``, in its order, with :data:`COLUMNS`: outcome (see :data:`OUTCOMES`), status (of
-        the last response), n_bytes (of the body read), width and height (in pixels, as received), n_tries, seconds
-        (of requests, without waits between them), final_url (after redirects), sha256 (of the body), file (below
-        ``folder``), saved_bytes, saved_sha256, fetched (UTC) and detail. Numbers that do not apply are NaN.
+        One row per row of ``images``, in its order, with :data:`COLUMNS`: outcome (``ok``, or what was wrong with the
+        URL, such as ``no_url`` or ``refused_address``; the server, such as ``timed_out``, ``not_found`` (404), ``gone``
+        (410), ``forbidden`` (401, 402, 403, 451) or ``opted_out`` by a header; or the body, such as
+        ``too_many_bytes``, ``not_an_image`` or ``truncated``), status (of the last response), n_bytes (of the body
+        read), width and height (in pixels, as received), n_tries, seconds (of requests, without waits between them),
+        final_url (after redirects), sha256 (of the body), file (below ``folder``), saved_bytes, saved_sha256, fetched
+        (UTC) and detail. Numbers that do not apply are NaN.
 
     Raises InputError: A column is missing, or an id stands twice. RunError: This machine has no network, or the disk is
     full; what had an outcome keeps it.
@@ -228,7 +202,7 @@ class _Outcomes:
         self._journal = journal
         self._owners: dict[str, tuple[str, str]] = {}
         for row in journal.records():
-            if set(COLUMNS).issubset(row) and row["outcome"] in OUTCOMES:
+            if set(COLUMNS).issubset(row):
                 self._keep(row)
 
     def _keep(self, row: dict[str, Any]) -> None:

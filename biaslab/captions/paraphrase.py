@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from biaslab.net.chat import Answer
     from biaslab.net.settings import EndpointSettings
 
-# What may become of a caption's paraphrase; an endpoint's own outcomes (biaslab.net.chat.OUTCOMES) come on top.
-OUTCOMES: dict[str, str] = {
-    "by_rule": "the rules said it in other words, or found none",
-    "paraphrased": "the model said it in other words",
-    "lost_occupation": "the model left out the occupation, twice",
-    "lost_gender": "the model left out the gender that the caption says, twice",
-    "added_gender": "the model said a gender that the caption does not, twice",
-    "too_long": "the model wrote much more than the caption, twice",
-    "declined": "the model said that it would not, twice",
-    "not_asked": "the caption is too long to be asked about",
-}
 # Characters of a caption beyond which no model is asked: no alternative text of an image is that long.
 LONGEST_CAPTION = 2000
 _INSTRUCTION = (
@@ -52,13 +41,14 @@ _AGAIN = (
     '{why} Paraphrase the caption once more. The word "{occupation}" must be in your text, and it must say just as '
     "much about anybody's gender as the caption does. Answer with the paraphrase alone."
 )
-_WHY = {
+WHY = {
     "lost_occupation": "The occupation is missing.",
     "lost_gender": "Your text says less about somebody's gender than the caption.",
     "added_gender": "Your text says more about somebody's gender than the caption.",
     "too_long": "That is much longer than the caption.",
     "declined": "That is no paraphrase.",
 }
+"""What may be wrong with a paraphrase, and what the model is told of it."""
 
 _OPENER = re.compile(
     r"(?i)\b(?:photo|picture|photograph|image|portrait|headshot|shot|view|poster|close-up)\b"
@@ -106,8 +96,9 @@ def paraphrases(
         progress: Whether to show a bar while a model is asked.
 
     Returns:
-        One row a caption, in order: ``text``, ``outcome``, one of :data:`OUTCOMES` or of an endpoint's own, and
-        ``asked_without``, the fields of the request that the model did not take.
+        One row a caption, in order: ``text``, ``outcome`` (``by_rule``; ``paraphrased`` by the model; what was wrong
+        with both of its answers, a key of :data:`WHY`; ``not_asked``, as the caption is too long; or one of
+        :data:`biaslab.net.chat.OUTCOMES`), and ``asked_without``, fields of the request that the model does not take.
 
     Raises ParameterError: An occupation is empty, or the endpoint does not accept the key or the model. RunError: The
     endpoint is out of order; what it answered before is kept.
@@ -145,7 +136,7 @@ def _by_model(
         judged = _judged([pairs[i] for i in indices], answers, names)
         found.update(zip(indices, judged, strict=True))
         return [
-            _AGAIN.format(why=_WHY[outcome], occupation=pairs[i][1]) if outcome in _WHY else ""
+            _AGAIN.format(why=WHY[outcome], occupation=pairs[i][1]) if outcome in WHY else ""
             for i, (_, outcome) in zip(indices, judged, strict=True)
         ]
 

@@ -26,15 +26,10 @@ def is_finite(numbers: np.ndarray | torch.Tensor) -> bool:
 
 
 def checked(numbers: _Numbers, model: str, dtype: object, *, setting: str = "") -> _Numbers:
-    """Return what a model gives, an array or a tensor of any shape.
+    """Return numbers that a model gives, of any shape; an InputError where one is not finite.
 
-    Args:
-        numbers: Its answers.
-        model: Its name.
-        dtype: The type that it computes in, by torch or by name.
-        setting: What sets that type; empty where the device decides about it.
-
-    Raises InputError: A number is not finite.
+    ``dtype`` is the type that it computes in, by torch or by name, and ``setting`` what sets that type; empty where the
+    device decides about it.
     """
     if not is_finite(numbers):
         raise InputError(f"{model} gives {not_finite(dtype, setting)}")

@@ -386,7 +386,7 @@ class Stages:
         Returns:
             Columns prompt_id, approach, occupation, prompt, text, n_images; for captions also caption_id and
             indicator. A caption that names two occupations has a row for each, with the same prompt_id. Paraphrases
-            also have paraphrase_outcome (see :data:`biaslab.captions.paraphrase.OUTCOMES`) and asked_without.
+            also have paraphrase_outcome (see :func:`biaslab.captions.paraphrase.paraphrases`) and asked_without.
         """
         _check_kind(kind, KINDS[1:])
         s = self.settings.generation

@@ -8,7 +8,7 @@ from fake_endpoint import KEY, bytes_below, completion, failure
 
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import indicators
-from biaslab.captions.paraphrase import LONGEST_CAPTION, OUTCOMES, paraphrase, paraphrases
+from biaslab.captions.paraphrase import LONGEST_CAPTION, WHY, paraphrase, paraphrases
 from biaslab.captions.search import Matcher
 from biaslab.ground.errors import ParameterError, RunError
 from biaslab.keep.store import Store
@@ -147,7 +147,7 @@ def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, captio
     by_rule = paraphrase(caption, "prime minister", 5)
     found = by_model(server, [caption], ["prime minister"], seed=5)
     assert found[KINDS].to_numpy().tolist() == [[by_rule, outcome]]
-    assert outcome in OUTCOMES
+    assert outcome in WHY
     assert len(server.requests) == 4
 
 
