@@ -589,16 +589,11 @@ def test_tables_say_what_could_be_fetched(fetching):
 
 
 def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, monkeypatch):
-    from biaslab.captions.settings import OPT_OUT
     from biaslab.models import registry
 
     monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
     p = fetching()
     checks.check(Pipeline("owner/name", p.settings))
-    assert Settings().captions.downloads.opt_out == OPT_OUT
-    assert p.changed(captions={"downloads": {"opt_out": []}}).settings.captions.downloads.opt_out == ()
-    with pytest.raises(ParameterError, match=r"opt_out holds 'noia'\. Did you mean 'noai'"):
-        p.changed(captions={"downloads": {"opt_out": ["noia"]}})
     none = fake(captions={"training_images": "download"})
     with pytest.raises(
         MissingInputError, match=r"no column that is known to hold URLs\. Name it with captions\.columns"

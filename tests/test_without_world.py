@@ -17,15 +17,6 @@ import pytest
 
 pytestmark = pytest.mark.slow
 EXAMPLE = Path(__file__).parent / "judging" / "example_judge"
-RATINGS = """image,source,occupation,ana,ben
-a,training,nurse,female,female
-b,training,nurse,male,male
-c,generated,nurse,female,female
-d,generated,nurse,female,male
-e,training,pilot,male,male
-f,generated,pilot,male,male
-g,generated,pilot,unsure,male
-"""
 # As few people as there can be, judged by how bright their image is.
 AUDIT = {
     "notebooks": '["paired/3_2_prompts", "paired/4_4_overall"]',
@@ -127,22 +118,6 @@ def test_the_papers_numbers_are_computed(python, biaslab, root):
     plain = rows[rows["model"] == "SD 1.4"].astype({"prompt": str}).set_index("prompt")["amplification_plain"]
     # As they follow from the paper's tables by occupation.
     assert plain[["1", "2", "3", "4"]].round(2).tolist() == [10.24, 17.57, 10.77, 11.68]
-
-
-def test_ratings_are_read(python, biaslab, root):
-    (python.work / "ratings.csv").write_text(RATINGS)
-    more = ("--set", "ratings=ratings.csv", "--set", "bootstrap_replicates=100")
-    record = biaslab("ratings", "run", root / "params" / "ratings.yaml", *more)
-    assert record["status"] == "ok" and statuses(record) == {"paradox/ratings": ("ok", "")}
-    measured = python.work / "outputs/ratings/measured/paradox_percent_female.csv"
-    found = pd.read_csv(measured).set_index(["source", "occupation"])
-    # Ties say nothing (d), nor does who is unsure against one other (g).
-    assert found["percent_female"].to_dict() == {
-        ("training", "nurse"): 50.0,
-        ("generated", "nurse"): 100.0,
-        ("training", "pilot"): 0.0,
-        ("generated", "pilot"): 0.0,
-    }
 
 
 def test_a_model_in_a_folder_is_audited_by_a_judge_of_another_package(python, biaslab, monkeypatch):

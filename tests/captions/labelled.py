@@ -18,7 +18,6 @@ import pandas as pd
 
 from biaslab import lexicons
 from biaslab.captions.indicators import WAYS, indicators, parse_spans
-from biaslab.ground.errors import InputError, ParameterError, name_help
 from biaslab.stats.intervals import wilson_interval
 
 SPLITS = ("dev", "test")
@@ -38,7 +37,7 @@ def labels(split: str) -> pd.DataFrame:
     that English capitalises, but for sentences' first ones and I). Places count characters.
     """
     table = pd.read_csv(_LABELS, keep_default_na=False, dtype={"capitals": str})
-    return table[table["split"] == _checked("split", split, SPLITS)].reset_index(drop=True)
+    return table[table["split"] == split].reset_index(drop=True)
 
 
 def written(
@@ -49,27 +48,11 @@ def written(
     Names are those of Nobel laureates, other ones for each split, drawn by caption; one whose gender the caption says
     gets a name of that gender.
 
-    Args:
-        captions: All captions of the file, in order.
-        table: Rows of :func:`labels`.
-        capitals: ``none`` as in the file, ``sentence`` as English writes it, or ``headline``: every word but small
-            ones.
-        persons: Whether stand-ins are replaced by persons' names, with their capitals unless ``capitals`` is
-            ``none``.
-
-    Returns:
-        One row a row of ``table``: ``text``, ``label``, ``any_word`` and ``names`` (of the text).
-
-    Raises:
-        ParameterError: ``capitals`` is unknown.
-        InputError: ``captions`` has fewer lines than the labels name.
+    ``captions`` are all of the file, in order, ``table`` is rows of :func:`labels`. ``capitals`` is ``none`` as in the
+    file, ``sentence`` as English writes it, or ``headline``: every word but small ones. With ``persons``, stand-ins are
+    replaced by names, with their capitals unless ``capitals`` is ``none``. Columns text, label, any_word and names (of
+    the text).
     """
-    _checked("capitals", capitals, CAPITALS)
-    if len(table) and len(captions) < table["line"].max():
-        raise InputError(
-            f"There are {len(captions)} captions but line {table['line'].max()} is labelled; give all captions of "
-            "the file."
-        )
     rows = []
     for row in table.itertuples():
         text = _capitalised(captions[row.line - 1], map(int, filter(None, row.capitals.split(";"))), capitals)
@@ -85,12 +68,6 @@ def written(
 
 def evaluate(texts: Sequence[str], labels: pd.DataFrame, *, against: str = "label") -> pd.DataFrame:
     """Measure precision and recall of the gender indicators, with names by the gazetteer, against labels.
-
-    Args:
-        texts: Captions.
-        labels: A row for each: ``label`` (``none``, ``female``, ``male``, ``both``) and ``names``, spans of persons'
-            names.
-        against: The column of labels to compare with.
 
     Returns:
         Rows for each ``target`` and ``statistic`` (``precision``, ``recall``): ``value``, ``ci_low`` and ``ci_high``
@@ -121,12 +98,8 @@ def evaluate(texts: Sequence[str], labels: pd.DataFrame, *, against: str = "labe
 def agreement(captions: Sequence[str]) -> pd.DataFrame:
     """Measure the indicators against all labels, in every way of writing.
 
-    Args:
-        captions: All captions of the file, in order.
-
-    Returns:
-        :func:`evaluate`'s rows with ``split``, ``against``, ``capitals`` and ``persons`` before them. Against
-        ``any_word`` only the captions as they are in the file are measured, and no names.
+    :func:`evaluate`'s rows with ``split``, ``against``, ``capitals`` and ``persons`` before them. Against ``any_word``
+    only the captions as they are in the file are measured, and no names.
     """
     parts = []
     for split in SPLITS:
@@ -138,12 +111,6 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
             said = {"split": split, "against": against, "capitals": capitals, "persons": persons}
             parts.append(pd.DataFrame(said, index=rows.index).join(rows))
     return pd.concat(parts, ignore_index=True)
-
-
-def _checked(what: str, name: str, known: Sequence[str]) -> str:
-    if name not in known:
-        raise ParameterError(f"{what} is {name!r}. {name_help(name, known)}")
-    return name
 
 
 def _places(cell: str) -> list[tuple[int, int, str]]:

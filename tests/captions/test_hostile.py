@@ -372,13 +372,6 @@ def test_tables_come_back_as_they_were_and_run_in_no_spreadsheet(measured, tmp_p
     assert measured["paradox_paraphrases"]["caption"].str.startswith(starts).sum() > 100
 
 
-def test_what_utf8_has_no_bytes_for_is_written_as_a_replacement(tmp_path):
-    frame = pd.DataFrame({"=1+1": ["half \ud83e", "\udfff"], "text": ["a\rb", '"\r"']}, dtype=object)
-    path = tables.write(frame, tmp_path / "t.csv")
-    with path.open(encoding="utf-8", newline="") as file:
-        assert list(csv.reader(file)) == [["'=1+1", "text"], ["half \ufffd", "a\rb"], ["\ufffd", '"\r"']]
-
-
 def test_a_notebook_page_shows_the_beginning_of_what_is_very_long(tmp_path):
     long = "<" * 40_000
     cell = nbformat.v4.new_code_cell("x")

@@ -1,7 +1,5 @@
 """Paraphrases keep what they must and change what they can."""
 
-import json
-
 import pandas as pd
 import pytest
 from fake_endpoint import KEY, bytes_below, completion, failure
@@ -291,55 +289,3 @@ def test_an_endpoint_that_is_out_of_order_ends_the_run(piped, server):
     server.reply = lambda question, n: (200, {}, "<html>")
     with pytest.raises(RunError, match="does not answer: no chat completion: <html>"):
         piped().prompts("paraphrased")
-
-
-NOTEBOOK = """
-from biaslab.papers.findings import Finding
-from biaslab.study import Study
-study = Study(output_dir, source=source, model=model, seed=seed, settings=settings)
-prompts = study.pipeline.prompts("paraphrased")
-study.find(Finding("Which prompt?", "This one.", details=(text,)) for text in prompts["text"].head(3))
-"""
-CELL = 'output_dir = ""\nsource = "mini"\nmodel = "all"\nseed = 0\nsettings = {}\n'
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("works", [True, False])
-def test_a_run_leaves_the_key_nowhere(server, tmp_path, write_notebook, warm, works):
-    """Not in the store, the executed notebook, the record or the report: neither where it works nor where it fails."""
-    from biaslab.runs import params, runner
-
-    server.reply = lambda question, n: (
-        completion(f"Seen: {caption_in(question)} {KEY}") if works else failure(401, KEY)
-    )
-    write_notebook(tmp_path / "notebooks/paradox/a.ipynb", CELL, NOTEBOOK)
-    settings = {
-        "captions": {"rows": 100, "approaches": ["paraphrased"], "paraphraser": "endpoint"},
-        "generation": {"caption_prompts_per_occupation": 1},
-        "compute": {"store": str(tmp_path / "outputs/store")},
-        "endpoint": {"url": server.url, "model": "m", "key_variable": "FAKE_KEY"},
-    }
-
-    def run(**more):
-        (tmp_path / "mine.yaml").write_text(json.dumps({"run": "mine", "settings": {**settings, **more}}))
-        loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
-        return runner.run(loaded, outputs=tmp_path / "outputs", progress=False)
-
-    record = run()
-    assert record["status"] == ("ok" if works else "failed"), record["notebooks"]
-    assert KEY.encode() not in bytes_below(tmp_path / "outputs")
-    if works:
-        assert len(server.requests) >= 3 and f"Bearer {KEY}" in server.keys
-        assert "[key]" in (tmp_path / "outputs/mine/index.html").read_text(encoding="utf-8")
-    else:
-        assert "environment variable FAKE_KEY" in str(record["notebooks"])
-    # A secret where none belongs ends the run before anything is written.
-    before = bytes_below(tmp_path / "outputs")
-    for wrong in (
-        {"endpoint": {"url": f"https://me:{KEY}@127.0.0.1/v1"}},
-        {"endpoint": {"key_variable": KEY}},
-    ):
-        with pytest.raises(ParameterError) as error:
-            run(**wrong)
-        assert KEY not in str(error.value)
-    assert bytes_below(tmp_path / "outputs") == before

@@ -14,7 +14,6 @@ from biaslab.captions import corpus as corpus_module
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import Matcher, _merge, _Work, search
 from biaslab.ground.errors import ParameterError
-from biaslab.keep import engine
 from biaslab.keep.store import Store
 
 
@@ -316,24 +315,6 @@ def test_a_parquet_file_is_cut_into_parts(tmp_path, texts, monkeypatch):
     few = open_corpus(name, rows=1100)
     assert few.parts == 1
     pd.testing.assert_frame_equal(pd.concat(list(few.batches(part=0)), ignore_index=True), whole[:1100])
-
-
-def test_workers_find_the_same(tmp_path, texts, monkeypatch):
-    monkeypatch.setattr(corpus_module, "_PART_ROWS", 300)
-    name = write_parquet(tmp_path, texts["text"].tolist()[:2000])
-    told = []
-    monkeypatch.setattr("tqdm.tqdm.update", lambda bar, n=1: told.append(n))
-    terms = ["nurse", "chef"]
-    alone = search(open_corpus(name), terms, per_term=20, store=Store(tmp_path / "alone"))
-    assert sum(told) == 2000
-    two = engine.get("local", workers=2)
-    shared = search(open_corpus(name), terms, per_term=20, store=Store(tmp_path / "shared", engine=two))
-    pd.testing.assert_frame_equal(shared.captions, alone.captions)
-    pd.testing.assert_frame_equal(shared.totals, alone.totals)
-    assert sum(told) == 4000
-    # Without a store, too.
-    assert search(open_corpus(name), terms, per_term=20).totals.equals(alone.totals)
-    assert sum(told) == 6000
 
 
 def test_memory_is_bounded_by_letting_rows_go():
