@@ -333,7 +333,7 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
     for changed, message in (
         (
             {"captions": {"training_images": "gone"}},
-            "captions.training_images is 'gone', which is not a folder",
+            "captions.training_images is 'gone', not a folder",
         ),
         ({"captions": {"corpus": "gone.csv"}}, r"no corpus 'gone\.csv'"),
     ):

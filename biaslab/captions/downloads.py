@@ -494,9 +494,7 @@ class _Run:
         started = time.monotonic()
         try:
             if strikes >= _STRIKES and not task.reached:
-                raise Failed(
-                    "connection_failed", f"given up: {task.host} could not be reached {strikes} times"
-                )
+                raise Failed("connection_failed", f"given up: {task.host} was not reached {strikes} times")
             if not task.redirects:
                 task.tries += 1
             try:

@@ -98,9 +98,7 @@ def parse_spans(spans: str) -> list[Span]:
     for part in filter(None, spans.split(";")):
         match = re.fullmatch(r"(\d+):(\d+):(female|male)-(word|pronoun|title|name)", part)
         if not match:
-            raise InputError(
-                f"{part!r} is no span; a span is written start:end:gender-kind, such as 0:5:female-word."
-            )
+            raise InputError(f"{part!r} is no span, which is start:end:gender-kind: 0:5:female-word.")
         found.append(Span(int(match[1]), int(match[2]), match[3], match[4]))
     return found
 

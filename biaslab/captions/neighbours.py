@@ -191,7 +191,7 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
     query, vectors = np.atleast_2d(query), np.asarray(vectors)
     if vectors.ndim != 2 or (len(vectors) and query.shape[1] != vectors.shape[1]):
         raise InputError(
-            f"The queries have shape {query.shape} and the vectors {vectors.shape}; both are (number, width)."
+            f"queries have shape {query.shape} and the vectors {vectors.shape}; give (n, width)."
         )
     if not (np.isfinite(query).all() and np.isfinite(vectors).all()):
         raise InputError("Some vectors or queries hold values that are no numbers; embed their texts again.")
@@ -251,9 +251,7 @@ def _model(name: str, device: str, precision: str):
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
-        raise ParameterError(
-            "Embedding needs sentence-transformers; run `pip install 'biaslab[models]'`."
-        ) from None
+        raise ParameterError("Embedding needs a package: pip install 'biaslab[models]'.") from None
     import torch
 
     where = str(_checked_default().parent) if name == DEFAULT else name

@@ -74,9 +74,7 @@ def search(
     0. InputError: The corpus cannot be read.
     """
     if per_term < 1 or pool < 0:
-        raise ParameterError(
-            f"per_term is {per_term} and pool is {pool}; per_term is at least 1, pool at least 0."
-        )
+        raise ParameterError(f"per_term is {per_term}, pool is {pool}; allowed is 1 or more, 0 or more.")
     matcher = Matcher(terms, plural=plural)
     keep = max(per_term, pool)
     work = _Work(corpus, matcher, keep, seed)
@@ -206,7 +204,7 @@ def _checked(term: str) -> str:
     stripped = " ".join(plain(str(term)).split())
     if not stripped or not (stripped[0].isalnum() and stripped[-1].isalnum()):
         raise ParameterError(
-            f"The term {term!r} cannot be searched; a term begins and ends with a letter or digit."
+            f"The term {term!r} cannot be searched; begin and end it with a letter or digit."
         )
     if not (stripped.isascii() and stripped.isprintable()):
         raise ParameterError(f"The term {term!r} cannot be searched; use printable characters of ASCII.")

@@ -73,18 +73,14 @@ def check(name: Named) -> None:
     names = [one.name for one in name.adapters]
     for one in name.adapters:
         if not one.name:
-            raise ParameterError(
-                f"{name} names no LoRA after its '+'. Write NAME+LORA, such as owner/base+owner/lora."
-            )
+            raise ParameterError(f"{name} names no LoRA after its '+'. Write NAME+LORA.")
         if not 0 < abs(one.weight) <= _MOST:
             raise ParameterError(
                 f"{name} gives {one.name} the weight {one.weight:g}; it must be between -{_MOST} and "
                 f"{_MOST}, and not 0. Leave a LoRA that is to have no part out of the name."
             )
         if names.count(one.name) > 1:
-            raise ParameterError(
-                f"{name} names {one.name} twice; name it once, with the weight that it is to have."
-            )
+            raise ParameterError(f"{name} names {one.name} twice; name it once, with its weight.")
 
 
 def base(name: str) -> str:

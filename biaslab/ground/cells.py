@@ -34,14 +34,10 @@ def located(path: str | Path) -> Path:
     path = Path(os.path.expanduser(path))
     if path.is_dir():
         if not files(path):
-            raise InputError(
-                f"{path} holds no file that ends in .csv, .tsv or .parquet; put the ratings there."
-            )
+            raise InputError(f"{path} holds no file that ends in .csv, .tsv or .parquet; put them there.")
         return path
     if path.suffix.lower() not in ENDINGS:
-        raise InputError(
-            f"{path} is neither CSV nor Parquet; give a file that ends in .csv, .tsv or .parquet."
-        )
+        raise InputError(f"{path} is neither CSV nor Parquet; give one that ends in .csv, .tsv or .parquet.")
     if not os.path.isfile(path):
         raise InputError(f"{path} does not exist; set ratings to a CSV or Parquet file.")
     return path
@@ -99,9 +95,7 @@ def _usual_names(given: Sequence[str], path: Path, known: Collection[str]) -> li
     for column in given:
         name = plaintext.name(column)
         if not plaintext.is_printable(name):
-            raise InputError(
-                f"{path} has a column {column!r}; its name holds characters that cannot be printed."
-            )
+            raise InputError(f"{path} has a column {column!r}, whose name cannot be printed; rename it.")
         usual = name.lower().replace(" ", "_").replace("-", "_")
         names.append(usual if usual in known else name)
     twice = [name for name, n in Counter(names).items() if name and n > 1]

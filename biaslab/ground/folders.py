@@ -37,9 +37,7 @@ def files(folder: Path, endings: Sequence[str], *, deep: bool = True) -> dict[st
             continue
         name = path.relative_to(folder).as_posix()
         if not _is_line(name):
-            raise InputError(
-                f"{folder} holds a file called {os.fsencode(name)!r}, which no table can name; rename it."
-            )
+            raise InputError(f"{folder} holds {os.fsencode(name)!r}, which no table can name; rename it.")
         there[name] = path
     return dict(sorted(there.items()))
 

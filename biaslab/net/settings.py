@@ -110,9 +110,7 @@ class EndpointSettings(Group):
         try:
             json.dumps(self.options, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise ParameterError(
-                f"options does not fit in JSON ({error}); give texts, numbers, true or false."
-            ) from None
+            raise ParameterError(f"options does not fit in JSON: {error}.") from None
         return self
 
     @property
@@ -127,9 +125,7 @@ class EndpointSettings(Group):
         Raises ParameterError: There are not. What the environment has instead of a key is not told.
         """
         if not self.url or not self.model:
-            raise ParameterError(
-                f"endpoint.url is {self.url!r} and endpoint.model {self.model!r}; give both."
-            )
+            raise ParameterError(f"endpoint.url is {self.url!r}, endpoint.model {self.model!r}; give both.")
         if not self.key_variable:
             return ""
         key = os.environ.get(self.key_variable, "").strip()

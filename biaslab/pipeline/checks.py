@@ -130,9 +130,7 @@ def check(pipeline: Pipeline) -> None:
     if s.captions.training_images == DOWNLOAD:
         pipeline.check_urls()
     elif s.captions.training_images and not os.path.isdir(s.captions.training_images):
-        raise ParameterError(
-            f"captions.training_images is {s.captions.training_images!r}, which is not a folder."
-        )
+        raise ParameterError(f"captions.training_images is {s.captions.training_images!r}, not a folder.")
 
 
 def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:

@@ -201,9 +201,7 @@ class DallEval(Part):
         """
         s = self._pipeline.settings.dalleval
         if not s.captions:
-            raise ParameterError(
-                "dalleval.images and dalleval.captioned are of dalleval.captions, which names no file; set it, too."
-            )
+            raise ParameterError("dalleval.images and .captioned are of dalleval.captions: set it, too.")
         rows = pd.concat(open_corpus(s.captions).batches(), ignore_index=True)
         # As a corpus carries columns whose names stages use.
         if "corpus_image_id" not in rows:

@@ -619,9 +619,7 @@ class Stages:
     def _clip(self) -> str:
         name = self.settings.judging.gender
         if not name or not self.has_clip:
-            raise MissingInputError(
-                f"Similarity of images takes an open_clip model; judging.gender is {name!r}."
-            )
+            raise MissingInputError(f"Similarity takes an open_clip model; judging.gender is {name!r}.")
         return name
 
     # -- how stages run ------------------------------------------------------------------------------

@@ -68,9 +68,7 @@ def _nltk() -> Nouns:
     try:
         import nltk
     except ImportError as error:
-        raise ParameterError(
-            "triplets.nouns is 'nltk', which is not installed; run `pip install nltk`."
-        ) from error
+        raise ParameterError("triplets.nouns is 'nltk', which is not there: pip install nltk.") from error
     lemmatizer = nltk.stem.WordNetLemmatizer()
 
     def lemma(word: str) -> str:

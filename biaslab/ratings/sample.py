@@ -89,9 +89,7 @@ def simulate(
     a probability is out of its range, or together they exceed 1.
     """
     if not (0 <= error <= 1 and 0 <= unsure <= 1 and error + unsure <= 1):
-        raise ParameterError(
-            f"error is {error!r} and unsure {unsure!r}; both are 0 to 1, and so is their sum."
-        )
+        raise ParameterError(f"error is {error!r}, unsure {unsure!r}; both are 0 to 1, and so is their sum.")
     out = sampled.rename(columns={"image_id": "image"})
     shows = out["image"].map(truth.to_dict()).fillna("")
     other = shows.replace({"female": "male", "male": "female"})
