@@ -446,9 +446,8 @@ def _note_left_out(where: str, columns: Sequence[str]) -> None:
     """Say once for each source which of its columns are not carried along."""
     if where not in _told:
         _told.add(where)
-        _log.warning(
-            "%s: columns with lists, objects or bytes are not carried along: %s.", where, _listed(columns)
-        )
+        names = _listed(columns)
+        _log.warning("%s: columns with lists, objects or bytes are not carried along: %s.", where, names)
 
 
 def _read_csv(path: Path, size: int) -> _Read:

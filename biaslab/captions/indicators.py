@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
-from itertools import repeat, takewhile
+from itertools import chain, repeat, takewhile
 from operator import attrgetter, itemgetter
 from typing import Literal
 
@@ -256,9 +256,7 @@ class _Word:
 @cache
 def _words_of(name: str) -> frozenset[str]:
     words = lexicons.load(name)
-    return frozenset(
-        words if not isinstance(words, Mapping) else (w for group in words.values() for w in group)
-    )
+    return frozenset(chain.from_iterable(words.values()) if isinstance(words, Mapping) else words)
 
 
 def _name_words(text: str) -> list[_Word]:
@@ -287,26 +285,26 @@ def _name_at(words: Sequence[_Word], i: int, is_headline: bool) -> tuple[int, st
     before = words[i - 1] if i and first.joined else None
     if before and before.is_in("place_openers"):
         return -1, None
-    chain = [first, *takewhile(attrgetter("joined"), words[i + 1 : i + 1 + _LONGEST_NAME + _BEHIND])]
+    joined = [first, *takewhile(attrgetter("joined"), words[i + 1 : i + 1 + _LONGEST_NAME + _BEHIND])]
     j = 1
-    while j < min(_LONGEST_NAME, len(chain)) and _is_between(chain, j):
+    while j < min(_LONGEST_NAME, len(joined)) and _is_between(joined, j):
         j += 1
-    if j < min(_LONGEST_NAME, len(chain)) and _is_surname(chain[j], doubtful, is_headline):
-        behind = takewhile(attrgetter("capital"), chain[j + 1 : j + 1 + _BEHIND])
-        brand = f"{first.low} {chain[j].low}" in _words_of("brand_names")
+    if j < min(_LONGEST_NAME, len(joined)) and _is_surname(joined[j], doubtful, is_headline):
+        behind = takewhile(attrgetter("capital"), joined[j + 1 : j + 1 + _BEHIND])
+        brand = f"{first.low} {joined[j].low}" in _words_of("brand_names")
         return i + j, None if brand or any(word.is_in("institution_words") for word in behind) else gender
     titled = before and before.is_in("titles", "gender_titles")
     if not titled or doubtful or first.is_in("surnames_too"):
         return -1, None
     # A title before two capitalised words of which the second is no surname is rather part of another name.
-    return i, None if len(chain) > 1 and chain[1].capital and not is_headline else gender
+    return i, None if len(joined) > 1 and joined[1].capital and not is_headline else gender
 
 
-def _is_between(chain: Sequence[_Word], j: int) -> bool:
+def _is_between(joined: Sequence[_Word], j: int) -> bool:
     """Whether a word stands between first name and surname: an initial, or a particle before another word."""
-    word = chain[j]
+    word = joined[j]
     is_initial = word.capital and len(word.text.rstrip(".")) == 1
-    return is_initial or (word.low in _PARTICLES and j + 1 < len(chain))
+    return is_initial or (word.low in _PARTICLES and j + 1 < len(joined))
 
 
 def _is_surname(word: _Word, doubtful: bool, is_headline: bool) -> bool:
@@ -358,10 +356,8 @@ def without_gender(texts: Iterable[str], *, names: str = "gazetteer") -> list[st
     What is taken for a word of gender is what :func:`indicators` finds. Source: dalleval paper, appendix C.1.
     """
     texts = list(texts)
-    return [
-        _neutral(text, spans)
-        for text, spans in zip(texts, indicators(texts, names=names)["spans"], strict=True)
-    ]
+    spans = indicators(texts, names=names)["spans"]
+    return [_neutral(text, said) for text, said in zip(texts, spans, strict=True)]
 
 
 def _neutral(text: str, spans: str) -> str:

@@ -50,9 +50,7 @@ WHY = {
 }
 """What may be wrong with a paraphrase, and what the model is told of it."""
 
-_OPENER = re.compile(
-    r"(?i)\b(?:photo|picture|photograph|image|portrait|headshot|shot|view|poster|close-up)\b"
-)
+_OPENER = re.compile(r"(?i)\b(?:photo(?:graph)?|picture|image|portrait|(?:head)?shot|view|poster|close-up)\b")
 # What a caption of one plain phrase may be put behind.
 _OPENERS = ("A photo of", "A picture of", "An image of")
 _SMILES = ("with a smile",)
@@ -156,9 +154,8 @@ def _judged(pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], names: 
         for some in ([caption for caption, _ in pairs], texts)
     )
     found = []
-    for (caption, occupation), answer, text, said, now in zip(
-        pairs, answers, texts, before, after, strict=True
-    ):
+    each = zip(pairs, answers, texts, before, after, strict=True)
+    for (caption, occupation), answer, text, said, now in each:
         if not text:
             outcome = "empty" if answer.outcome == "answered" else answer.outcome
         elif _DECLINES.match(text) and not _DECLINES.match(caption):
@@ -252,9 +249,8 @@ def _phrases() -> re.Pattern:
     longest = sorted(lexicons.load("paraphrases"), key=len, reverse=True)
     # Only after its noun can "smiling" give way: a smiling nurse stays one.
     smiling = r"(?<!\ba )(?<!\bthe )smiling(?=\s*(?:$|[,.;:]|(?:at|in|on|for)\b))"
-    return re.compile(
-        rf"(?i)(?:\b(?P<article>an?)\s+)?\b(?P<phrase>{'|'.join(map(re.escape, longest))}|{smiling})\b"
-    )
+    either = "|".join(map(re.escape, longest))
+    return re.compile(rf"(?i)(?:\b(?P<article>an?)\s+)?\b(?P<phrase>{either}|{smiling})\b")
 
 
 @cache
@@ -269,8 +265,7 @@ def _kept(occupation: str) -> re.Pattern:
 @cache
 def _named(occupation: str) -> re.Pattern:
     """Return what finds an occupation as the search does: whole words, in any case, in the singular or plural."""
-    forms = [
-        re.split(r"[\s-]+", form) for form in (occupation.strip(), *lexicons.plurals(occupation.strip()))
-    ]
+    occupation = occupation.strip()
+    forms = [re.split(r"[\s-]+", form) for form in (occupation, *lexicons.plurals(occupation))]
     either = "|".join(r"[\s-]+".join(map(re.escape, words)) for words in forms)
     return re.compile(rf"(?i)\b(?:{either})\b")

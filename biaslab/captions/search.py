@@ -203,9 +203,7 @@ def _odd() -> str:
 def _checked(term: str) -> str:
     stripped = " ".join(plain(str(term)).split())
     if not stripped or not (stripped[0].isalnum() and stripped[-1].isalnum()):
-        raise ParameterError(
-            f"The term {term!r} cannot be searched; begin and end it with a letter or digit."
-        )
+        raise ParameterError(f"The term {term!r} cannot be searched; begin and end it with letter or digit.")
     if not (stripped.isascii() and stripped.isprintable()):
         raise ParameterError(f"The term {term!r} cannot be searched; use printable characters of ASCII.")
     return stripped

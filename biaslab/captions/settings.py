@@ -60,14 +60,8 @@ class DownloadSettings(Group):
 
         What was fetched once is found by it, in stores of any version: it never changes.
         """
-        which = (
-            self.size,
-            self.format,
-            self.quality,
-            sorted(self.opt_out),
-            self.most_bytes,
-            self.most_pixels,
-        )
+        which = (self.size, self.format, self.quality, sorted(self.opt_out))
+        which += (self.most_bytes, self.most_pixels)
         return hashlib.sha256(repr(which).encode()).hexdigest()[:16]
 
 

@@ -49,9 +49,8 @@ class Named(NamedTuple):
 
     def mapped(self, work: Callable[[str], str]) -> Named:
         """Return it with what ``work`` makes of each name in it."""
-        return Named(
-            work(self.base), tuple(Adapter(work(one.name), one.weight) for one in self.adapters), self.none
-        )
+        adapters = tuple(Adapter(work(one.name), one.weight) for one in self.adapters)
+        return Named(work(self.base), adapters, self.none)
 
 
 def split(name: str) -> Named:

@@ -92,9 +92,7 @@ def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str
         start = file.peek(4)[:4]
         encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8")
         if encoding == "utf-8" and start[:2].count(0) == 1:
-            raise InputError(
-                f"{path} holds null bytes (UTF-16 without a mark, or no text): save it as UTF-8."
-            )
+            raise InputError(f"{path} holds null bytes (UTF-16 without a mark, or no text): save as UTF-8.")
         text = io.TextIOWrapper(file, encoding, errors="strict" if strict else "replace", newline=ends)
         number, readline = 0, text.readline
         try:

@@ -112,9 +112,8 @@ class Group(BaseModel):
         found = []
         for name, known in _fields(type(self)):
             value = _named(attrgetter(name)(self))
-            found.append(
-                (name, value if isinstance(value, str) else json.dumps(value), known.description or "")
-            )
+            text = value if isinstance(value, str) else json.dumps(value)
+            found.append((name, text, known.description or ""))
         return found
 
 

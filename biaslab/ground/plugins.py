@@ -28,9 +28,8 @@ from pathlib import Path
 from biaslab.ground.errors import ParameterError, unknown_name
 
 # Put together, for they name no modules: biaslab.keep.closure would take them for such.
-GROUPS = tuple(
-    f"biaslab.{what}" for what in ("models", "corpora", "judges", "truth", "notebooks", "measures")
-)
+_GIVEN = ("models", "corpora", "judges", "truth", "notebooks", "measures")
+GROUPS = tuple(f"biaslab.{what}" for what in _GIVEN)
 MODELS, CORPORA, JUDGES, TRUTH, NOTEBOOKS, MEASURES = GROUPS
 
 

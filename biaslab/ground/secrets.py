@@ -92,11 +92,8 @@ def held(values: Any = None) -> dict[str, str]:
     (``endpoint.key_variable``).
     """
     named = set(_variables(values))
-    found = {
-        value.strip(): name
-        for name, value in os.environ.items()
-        if name in named or _VARIABLE.fullmatch(name)
-    }
+    items = ((name, value.strip()) for name, value in os.environ.items())
+    found = {value: name for name, value in items if name in named or _VARIABLE.fullmatch(name)}
     return {key: name for key, name in found.items() if len(key) >= _SHORTEST}
 
 

@@ -227,12 +227,9 @@ class _Buying(Requests):
     def out_of_order(self, last: Bought) -> RunError:
         mend = "see that it runs and takes such requests, and run again."
         if last.outcome == "not_fetched":
-            mend = (
-                "the next run fetches what is paid for; response_format b64_json has them come with replies."
-            )
-        return RunError(
-            f"{self.where} gives no images: {last.detail or OUTCOMES[last.outcome]}. {STAYS}; {mend}"
-        )
+            mend = "the next run fetches what is paid for; response_format b64_json sends them with replies."
+        why = last.detail or OUTCOMES[last.outcome]
+        return RunError(f"{self.where} gives no images: {why}. {STAYS}; {mend}")
 
 
 def _decoded(text: str) -> bytes:

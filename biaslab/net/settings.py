@@ -66,9 +66,7 @@ class EndpointSettings(Group):
     Raises ParameterError: A value is not allowed. A URL or a variable that seems to hold a secret is not repeated.
     """
 
-    url: Url = field(
-        "", "Base URL, such as `http://localhost:8000/v1`, without user and password.", secret=True
-    )
+    url: Url = field("", "Base URL, such as `http://localhost:8000/v1`, without a password.", secret=True)
     model: str = field("", "Language model there that says captions in other words (paper: gpt-3.5-turbo).")
     key_variable: Variable = field(
         "OPENAI_API_KEY",
@@ -92,9 +90,7 @@ class EndpointSettings(Group):
     concurrency: Whole = field(4, "Requests under way at a time.", "requests", ge=1)
     attempts: Whole = field(8, "How often a request is sent that meets a busy server.", "requests", ge=1)
     timeout: float = field(180.0, "Time in which a reply, or a picture, is whole.", "seconds", ge=0.01)
-    first_wait: float = field(
-        1.0, "Pause before a request is sent again, doubled each time.", "seconds", ge=0
-    )
+    first_wait: float = field(1.0, "Pause before a request is sent again, then doubled.", "seconds", ge=0)
     longest_wait: float = field(60.0, "What a pause takes at most.", "seconds", ge=0)
     most_bytes: Whole = field(50_000_000, "Larger files of pictures are not taken.", "bytes", ge=1)
     most_pixels: Whole = field(25_000_000, "Pictures with more pixels are not decoded.", "pixels", ge=1)

@@ -121,9 +121,8 @@ def check(pipeline: Pipeline) -> None:
     for name in s.measures:
         own_measures.load(name)
     _ = pipeline.engine, s.captions.corpus and pipeline.corpus.digest
-    if s.captions.paraphraser == "endpoint" and any(
-        a.startswith("paraphrased") for a in s.captions.approaches
-    ):
+    paraphrased = any(name.startswith("paraphrased") for name in s.captions.approaches)
+    if s.captions.paraphraser == "endpoint" and paraphrased:
         pipeline.endpoint("paraphraser").check_key()
     if s.critic.kind == "endpoint" and s.critic.rounds:
         pipeline.endpoint("critic").check_key()
@@ -147,10 +146,8 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
     if not pipeline.corpus.written:
         head, rows = _head(pipeline)
         found = search(head.corpus, pipeline.occupations, per_term=rows, seed=pipeline.seed, progress=False)
-        n, captions = (
-            int(found.totals["n_corpus"].max()),
-            found.captions.rename(columns={"term": "occupation"}),
-        )
+        n = int(found.totals["n_corpus"].max())
+        captions = found.captions.rename(columns={"term": "occupation"})
         whole = n < rows or n == settings.captions.rows
         if whole or len(captions):
             check_found(pipeline, captions, n)

@@ -119,10 +119,8 @@ class DallEval(Part):
         asked = _drawn(whole.assign(n_images=1), s.detector_renders, rng).reset_index(drop=True)
         if s.paintskills:
             return _authors_images(s.paintskills, paintskills.swapped(asked, whole, rng))
-        truth, vae = (
-            pipeline.truth("the detector's error", "dalleval"),
-            pipeline.image_model("dalleval").autoencoder,
-        )
+        truth = pipeline.truth("the detector's error", "dalleval")
+        vae = pipeline.image_model("dalleval").autoencoder
         failures = dict.fromkeys(truth.ways_of_failing, 0.5 / len(truth.ways_of_failing))
         made = truth.scenes(asked, seed=pipeline.seed + 2, failures=failures, decoded=vae)
         return _described(made, asked)
@@ -220,9 +218,8 @@ class DallEval(Part):
         if known.empty:
             raise InputError(f"{s.captions} holds no caption with an image_id.")
         if len(known) < len(rows):
-            _log.warning(
-                "%s: left out for want of text or image_id: %d captions.", s.captions, len(rows) - len(known)
-            )
+            left_out = len(rows) - len(known)
+            _log.warning("%s: left out for want of text or image_id: %d captions.", s.captions, left_out)
         of = known.groupby("real_id", sort=False)
         found = of.agg(references=("text", list), group=("group", "first")).reset_index()
         if s.captioned and s.captioned < len(found):

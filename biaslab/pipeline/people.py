@@ -50,9 +50,8 @@ class People(Part):
         if "people" in words:
             return list(self.kinds)
         criticised = ["paired", *[kind for kind in self.kinds if kind.startswith(ROUND)][:-1]]
-        return [
-            kind for kind in self.kinds if kind in words or ("criticised" in words and kind in criticised)
-        ]
+        wanted = {*words, *(criticised if "criticised" in words else ())}
+        return [kind for kind in self.kinds if kind in wanted]
 
     def _faces(self, judges: Collection[str]) -> tuple[str, ...]:
         """Return the settings of who looks for faces and skin: for who answers questions about positions, none."""
@@ -163,9 +162,8 @@ class People(Part):
         Images that were never made (:data:`biaslab.net.images.NEVER_MADE`) are left out: no failure of the model's.
         """
         table = self.images(kind).table
-        table = table.loc[
-            ~table["outcome"].isin(NEVER_MADE), ["image_id", "prompt_id", "aspect", "setting", "run"]
-        ]
+        columns = ["image_id", "prompt_id", "aspect", "setting", "run"]
+        table = table.loc[~table["outcome"].isin(NEVER_MADE), columns]
         # The judge's own column says whether people stand where their role is asked for.
         whom = self.prompts(kind).people.rename(columns={"role": "asked_role"})
         return table.merge(whom, on="prompt_id").reset_index(drop=True)

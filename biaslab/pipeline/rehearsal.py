@@ -226,9 +226,6 @@ def _under_way(parts: Collection[Trial], purchases: list[Trial]) -> str:
     """Return what is about to be done, in words."""
     size = to_fetch(parts)
     fetched = f", after {wording.megabytes(size)} of weights are fetched" if size else ""
-    bought = (
-        f"; then one image of {' and '.join(t.request.model for t in purchases)} is bought"
-        if purchases
-        else ""
-    )
+    names = " and ".join(trial.request.model for trial in purchases)
+    bought = f"; then one image of {names} is bought" if names else ""
     return f"Rehearsal: {len(parts)} models are tried on one picture{fetched}{bought}."

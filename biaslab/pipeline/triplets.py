@@ -154,9 +154,8 @@ class Triplets(Part):
         given, pipeline = (self.images().source, pairs), self._pipeline
         for by, name in self.networks.items():
             if name:
-                pipeline.check_judge(
-                    "triplets.similarity", given[0], name, "clip" if by == "clip" else "features"
-                )
+                kind = "clip" if by == "clip" else "features"
+                pipeline.check_judge("triplets.similarity", given[0], name, kind)
         found = [
             pipeline.run(similarity.compare, *given, by, name, device=pipeline.device)
             for by, name in self.networks.items()

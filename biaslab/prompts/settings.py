@@ -14,9 +14,7 @@ from biaslab.judging.settings import Thresholds
 class PeopleDesign(Group):
     """Which people are asked for, alone and together (paired paper)."""
 
-    occupations: Whole = field(
-        0, "Occupations of each list in pairs; 0 is all (paper: 20).", "occupations", ge=0
-    )
+    occupations: Whole = field(0, "Occupations of each list in pairs; 0 is all (20).", "occupations", ge=0)
     pair_images: Whole = field(1, "Images for each ordered pair of occupations (paper: 1).", "images", ge=1)
     power_runs: Whole = field(3, "Samplings of two roles for each occupation (paper: 3).", "samplings", ge=1)
     single_images: Whole = field(3, "Images of each occupation alone (paper: 3).", "images", ge=1)
@@ -52,9 +50,7 @@ class Failures(Group):
 class DallEvalDesign(Group):
     """What is asked for, and who judges it (DALL-Eval)."""
 
-    scenes: Whole = field(
-        120, "Scenes of each skill's test split; 0 is all (2,325, 2,160 and 2,700).", "scenes", ge=0
-    )
+    scenes: Whole = field(120, "Scenes of each skill; 0 is all (2,325, 2,160 and 2,700).", "scenes", ge=0)
     paintskills: Folder = field(
         "",
         "A folder of PaintSkills as its authors distribute it: its test scenes are asked for, and the detector's error "
@@ -78,9 +74,7 @@ class DallEvalDesign(Group):
         "Captions of images by which alignment and quality are measured: a file of `image_id` and `text`, one row a "
         "caption; the first of an image is the prompt, all are references. Empty: the paradox paper's caption prompts.",
     )
-    images: Folder = field(
-        "", "Folder of their images, each named by its `image_id`; without it no FID or KID."
-    )
+    images: Folder = field("", "Folder of their images, each named by its `image_id`; else no FID or KID.")
     captioned: Whole = field(
         0, "Images of `captions`; 0 is all (paper: 5,000 for captioning, 30,000 for FID).", "images", ge=0
     )
@@ -113,7 +107,7 @@ class SimilarityNetworks(Group):
     clip: Named = field("paper", "CLIP model (paper: ViT-B/32).")
     dino: Named = field("paper", "Network trained without labels (paper: DINO ViT-S/16).")
     split_product: Named = field(
-        "paper", "Network whose features are compared place by place (paper: DINO ViT-B/8)."
+        "paper", "Network whose features are compared by place (paper: DINO ViT-B/8)."
     )
 
 
@@ -126,9 +120,7 @@ class TripletsDesign(Group):
         "indicator that seem to show the person or people they name.",
     )
     triplets: Whole = field(60, "Triplets of a data set, drawn at random; 0 is all.", "triplets", ge=0)
-    seeds: Whole = field(
-        2, "Images of each prompt, from noise that its triplet shares (paper: 5 or 1).", "images", ge=1
-    )
+    seeds: Whole = field(2, "Images of each prompt, from shared noise (paper: 5 or 1).", "images", ge=1)
     professions: Whole = field(
         0, "Rows of the paper's table of professions; 320 is all (811 triplets).", "professions", ge=0, le=320
     )

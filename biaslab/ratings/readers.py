@@ -219,9 +219,8 @@ def votes_on(
     few = len(names) <= MOST_COLUMNS
     columns = names if few else [str(k + 1) for k in range(codes.shape[1])]
     kind = pd.CategoricalDtype(list(LABELS))
-    ratings = {
-        c: pd.Categorical.from_codes(codes[:, k], dtype=kind) for k, c in enumerate(columns) if given[k]
-    }
+    given_by = [(k, c) for k, c in enumerate(columns) if given[k]]
+    ratings = {c: pd.Categorical.from_codes(codes[:, k], dtype=kind) for k, c in given_by}
     table, empty = pd.DataFrame(ratings, index=items.index), [c for c in columns if c not in ratings]
     n_raters = int(given.sum()) if raters else len(names)
     by_label = ", ".join(f"{(codes == k).sum()} {label}" for k, label in enumerate(LABELS))
@@ -238,9 +237,8 @@ def _spread(
     """Return items, their ratings side by side (items, columns), and who rated."""
     given = label >= 0
     # An image that nobody rated has no rater either.
-    cells.refuse(
-        given & (frame["rater"].str.strip() == ""), path, "rater is empty", "name who gave the rating"
-    )
+    unnamed = given & (frame["rater"].str.strip() == "")
+    cells.refuse(unnamed, path, "rater is empty", "name who gave the rating")
     rater = cells.names(frame["rater"], path, empty=True)
     item = frame.groupby(keys, sort=False, observed=True).ngroup().to_numpy()
     again = given & frame.assign(item=item, rater=rater, given=given).duplicated(["item", "rater", "given"])
@@ -313,9 +311,8 @@ def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
     prompt = frame["prompt"].astype(object) if "prompt" in frame else pd.Series("", index=frame.index)
     frame = frame.assign(percent_female=percent, n=n, prompt=prompt.where(prompt != "", "ratings"))
     fix = "give one, or tell them apart by the columns model or prompt"
-    cells.refuse(
-        frame.duplicated(_CELL), path, "{occupation} ({source}) has two shares, the second", fix, frame
-    )
+    twice = frame.duplicated(_CELL)
+    cells.refuse(twice, path, "{occupation} ({source}) has two shares, the second", fix, frame)
     # Generated and training shares must be told which belong together.
     generated, training = (set(frame.loc[frame["source"] == s, "prompt"]) for s in ("generated", "training"))
     lone = sorted(training - generated - set(_SHARED)) if generated else []
@@ -403,9 +400,7 @@ def _models(frame: pd.DataFrame, path: Path) -> pd.Categorical:
     cells.refuse(generated & (model == ""), path, "model is empty for generated images", fix)
     known = set(model[generated])
     strange = ~generated & (model != "") & ~model.isin(known)
-    fix = (
-        f"give one of {', '.join(sorted(known))}, or leave it empty for training images that all models share"
-    )
+    fix = f"give one of {', '.join(sorted(known))}, or leave it empty for training images of all models"
     problem = "training images have the model {}, which has no generated images"
     cells.refuse(strange & bool(known), path, problem, fix, model)
     return pd.Categorical(model)
@@ -431,9 +426,8 @@ def _label_codes(columns: pd.DataFrame, path: Path) -> tuple[np.ndarray, list[No
             if label != text:
                 read_as[text, label] += int((codes == j).sum())
         out[:, k] = np.array([position[label] for label in labels], np.int8)[codes]
-    return out, [
-        (f"read {a!r} as {b or 'not rated'}", n, "another spelling") for (a, b), n in read_as.items()
-    ]
+    notes = [(f"read {a!r} as {b or 'not rated'}", n, "another spelling") for (a, b), n in read_as.items()]
+    return out, notes
 
 
 def _numbers(column: pd.Series, path: Path, *, whole: bool = False) -> pd.Series:

@@ -189,9 +189,8 @@ def agreement(
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
     pairs = judged_and_voted(rated, judgements)
     rows = []
-    for statistic, subset, labels in product(
-        ("krippendorff_alpha", "judge_agreement"), ("all", *SOURCES), LABEL_SETS
-    ):
+    statistics = ("krippendorff_alpha", "judge_agreement")
+    for statistic, subset, labels in product(statistics, ("all", *SOURCES), LABEL_SETS):
         found = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
         if rated is not None:
             here, rows_of = ((t["source"] == subset) | (subset == "all") for t in (pairs, rated.images))
