@@ -356,8 +356,8 @@ def without_gender(texts: Iterable[str], *, names: str = "gazetteer") -> list[st
     What is taken for a word of gender is what :func:`indicators` finds. Source: dalleval paper, appendix C.1.
     """
     texts = list(texts)
-    spans = indicators(texts, names=names)["spans"]
-    return [_neutral(text, said) for text, said in zip(texts, spans, strict=True)]
+    columns = indicators(texts, names=names)
+    return [_neutral(text, spans) for text, spans in zip(texts, columns["spans"], strict=True)]
 
 
 def _neutral(text: str, spans: str) -> str:

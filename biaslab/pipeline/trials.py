@@ -42,9 +42,7 @@ class Trial:
     asked: Asked | None = None  # Of what makes images: which.
     left: int = 0  # How many of these, and of others that take alike, are left to be made.
     located: tuple[Located, ...] = ()  # Its files.
-    tried: Tried | None = (
-        None  # What became of it; None where its weights are not here, and not to be fetched.
-    )
+    tried: Tried | None = None  # None where its weights are not here, and not to be fetched.
 
     @property
     def pipeline(self) -> Pipeline:
@@ -64,15 +62,16 @@ class Trial:
     @property
     def known(self) -> str:
         """The same for all trials of one model that is given the same."""
-        use, s = self.use, self.request.settings
+        use, settings = self.use, self.request.settings
         if self.asked:
-            made = self.asked.made_by.alike, self.asked.kept_as
-            return repr((*made, s.people.image_size, s.endpoint, self.request.seed))
+            model = self.asked.made_by.alike, self.asked.kept_as
+            return repr((*model, settings.people.image_size, settings.endpoint, self.request.seed))
         # Who answers questions, or judges gender, is asked alike by whatever setting.
-        asks = "vqa" if use.kind == "vqa" or use.name.startswith(VQA) else use.setting
-        judging, compute, finds = s.judging.changed(gender="", further=()), s.compute, s.triplets
-        given = judging, compute.device, finds.thresholds, finds.vocabulary
-        return repr((asks.replace("further", "gender"), use.name.removeprefix(VQA), use.by, given))
+        is_vqa = use.kind == "vqa" or use.name.startswith(VQA)
+        role = "vqa" if is_vqa else use.setting.replace("further", "gender")
+        judging = settings.judging.changed(gender="", further=())
+        finder = settings.triplets.thresholds, settings.triplets.vocabulary
+        return repr((role, use.name.removeprefix(VQA), use.by, judging, settings.compute.device, finder))
 
 
 def of_asked(one: Asked, left: int = 0) -> Trial:
