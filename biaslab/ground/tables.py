@@ -48,9 +48,8 @@ class Column:
     allowed: tuple[str, ...] = ()  # The texts that may occur; any where it is empty.
     optional: bool = False  # Whether a table may come without it, for example measurements without intervals.
     of: str = ""  # Of a limit of an interval: the estimate's column; the lower limit stands first.
-    labels: Mapping[str, str] = field(
-        default_factory=dict, compare=False
-    )  # Values in words, as answers have them.
+    # Values in words, as answers have them.
+    labels: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 # Whether a table is nothing without a judge, needs one of several, or says less where one is not named.
@@ -62,13 +61,10 @@ class Look:
     """What looks at images when a table is measured."""
 
     by: str  # The setting that names the judge, or the pipeline's property that gives several, who look together.
-    at: str = (
-        ""  # What the images are made for, ``training`` or ``paintskills``; empty where none are looked at.
-    )
+    # What the images are made for, ``training`` or ``paintskills``; empty where none are looked at.
+    at: str = ""
     how: str = NEEDED  # One of the words above.
-    when: tuple[
-        str, ...
-    ] = ()  # Properties of the pipeline that must hold, or not where ``not`` stands before one.
+    when: tuple[str, ...] = ()  # Properties of the pipeline that must hold, or not behind ``not``.
     instead_of: str = ""  # The setting that is empty on purpose, so that others look.
 
 
@@ -79,9 +75,7 @@ class Paper:
     order: int = 99  # Its place in reports.
     title: str = ""  # What limits of a run call it; empty for what is no paper.
     prompts: str = ""  # On which prompts its measured tables rest (:data:`biaslab.pipeline.checks.PROMPTS`).
-    rated: str = (
-        ""  # The kind of its images that show one person at an occupation, so that people can rate them.
-    )
+    rated: str = ""  # The kind of its images that show one person at an occupation, for people to rate.
     rests_on: str = ""  # The paper on whose measurements it rests.
 
 
