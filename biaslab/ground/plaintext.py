@@ -44,12 +44,9 @@ def plain(text: str) -> str:
 
     Zero-width joiners stay in scripts that need them. A text that is so already is returned itself.
     """
-    if _is_plain(text):
+    if text.isascii() or (may_change().isdisjoint(text) and unicodedata.is_normalized("NFC", text)):
         return text
-    if any(joiner in text for joiner in _JOINERS):
-        return "".join(one for one, _, _ in _pieces(text))
-    # Which others are left out depends on nothing around them.
-    return unicodedata.normalize("NFC", text.translate(_changes()))
+    return "".join(one for one, _, _ in _pieces(text))
 
 
 def parted(text: str) -> str:
@@ -89,16 +86,6 @@ def may_change() -> frozenset[str]:
     """Return the characters that are left out or changed wherever they stand; accents join what is before them."""
     every = map(chr, range(128, sys.maxunicode + 1))
     return frozenset((*_HYPHENS, *(one for one in every if unicodedata.category(one) in ("Cf", "Zs"))))
-
-
-@cache
-def _changes() -> dict[int, str]:
-    """Return what characters become, but for joiners, as :meth:`str.translate` takes it."""
-    return {ord(one): _one(one, "") for one in may_change() if one not in _JOINERS}
-
-
-def _is_plain(text: str) -> bool:
-    return text.isascii() or (may_change().isdisjoint(text) and unicodedata.is_normalized("NFC", text))
 
 
 def _pieces(text: str) -> Iterator[tuple[str, int, int]]:

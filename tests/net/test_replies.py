@@ -220,7 +220,7 @@ JSON = some.recursive(
             max_size=4,
         )
     ),
-    max_leaves=12,
+    max_leaves=6,
 )
 
 
