@@ -530,18 +530,15 @@ def _read_parquet(path: Path, size: int, groups: Sequence[int] | None = None) ->
     try:
         with pq.ParquetFile(path) as file:
             names, left_out = _flat_columns(file.schema_arrow, str(path))
-            some = {"batch_size": _rows_at_once(file, size), "row_groups": groups and list(groups)}
+            # Fewer rows at a time where they are large.
+            all_groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+            largest = max((g.total_byte_size / max(g.num_rows, 1) for g in all_groups), default=0)
+            n = max(1, min(size, int(_BATCH_BYTES / max(largest, 1))))
+            some = {"batch_size": n, "row_groups": groups and list(groups)}
             for batch in file.iter_batches(columns=names, **some):
                 yield from _plain(batch, names, left_out)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path} cannot be read as Parquet: {error}") from None
-
-
-def _rows_at_once(file: Any, size: int) -> int:
-    """Return how many rows of a Parquet file to read at a time: up to ``size``, fewer where rows are large."""
-    groups = (file.metadata.row_group(i) for i in range(file.num_row_groups))
-    largest = max((g.total_byte_size / max(g.num_rows, 1) for g in groups), default=0)
-    return max(1, min(size, int(_BATCH_BYTES / max(largest, 1))))
 
 
 def _read_arrow(path: Path, size: int) -> _Read:

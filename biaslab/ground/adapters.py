@@ -55,7 +55,9 @@ class Named(NamedTuple):
 
 def split(name: str) -> Named:
     """Return what a name says; whether it names something that is there is not looked at."""
-    if not isinstance(name, str) or "+" not in name or _KIND.match(name) or _is_one(name):
+    if not isinstance(name, str) or "+" not in name or _KIND.match(name):
+        return Named(name)
+    if _there(name) or name in plugins.points(plugins.MODELS):
         return Named(name)
     parts, found = name.split("+"), []
     while parts:
@@ -90,10 +92,6 @@ def base(name: str) -> str:
 def _adapter(text: str) -> Adapter:
     found = None if _there(text) else _WEIGHT.fullmatch(text)
     return Adapter(found[1], float(found[2])) if found else Adapter(text)
-
-
-def _is_one(name: str) -> bool:
-    return _there(name) or name in plugins.points(plugins.MODELS)
 
 
 def _there(name: str) -> bool:

@@ -403,8 +403,12 @@ class Stages:
         else:
             # What may change depends on the occupation, so a caption that names two has two paraphrases.
             ids = [f"x-{caption}-{_slug(occupation)}" for caption, occupation in both]
-            said = self._paraphrases(captions).rename(columns={"outcome": "paraphrase_outcome"})
-            more = {name: said[name].tolist() for name in ("text", "paraphrase_outcome", "asked_without")}
+            texts, by = captions["text"].tolist(), self.settings.captions
+            endpoint = self.endpoint("paraphraser") if by.paraphraser == "endpoint" else None
+            how = {"seed": self.seed, "endpoint": endpoint, "names": by.names}
+            made = self.run(paraphrases, texts, captions["occupation"].tolist(), **how)
+            made = made.rename(columns={"outcome": "paraphrase_outcome"})
+            more = {name: made[name].tolist() for name in ("text", "paraphrase_outcome", "asked_without")}
         same = {"prompt_id": ids, "approach": kind, "prompt": "captions"}
         made = captions.assign(**same, **more, n_images=s.images_per_caption)
         columns = [*_PROMPT_COLUMNS, "caption_id", "indicator", *(c for c in more if c != "text")]
@@ -413,11 +417,6 @@ class Stages:
     def texts(self, kind: str = "generated") -> pd.DataFrame:
         """Return the prompts of a kind as the model is asked, each once: of :meth:`prompts` the first row of each."""
         return self.prompts(kind).drop_duplicates("prompt_id").reset_index(drop=True)
-
-    def _paraphrases(self, captions: pd.DataFrame) -> pd.DataFrame:
-        s, given = self.settings.captions, (captions[c].tolist() for c in ("text", "occupation"))
-        endpoint = self.endpoint("paraphraser") if s.paraphraser == "endpoint" else None
-        return self.run(paraphrases, *given, seed=self.seed, endpoint=endpoint, names=s.names)
 
     def endpoint(self, use: str) -> EndpointSettings:
         """Return the endpoint for ``paraphraser`` or ``critic``; a ParameterError where the settings name none."""

@@ -17,7 +17,6 @@ from biaslab.captions.corpus import open_corpus
 from biaslab.captions.neighbours import Encoder
 from biaslab.ground import tables
 from biaslab.pipeline import Pipeline, Settings
-from biaslab.report.pages import clean_text
 from biaslab.study import sources
 
 N = 10_000
@@ -508,21 +507,3 @@ def test_in_a_browser_nothing_runs_and_nothing_spills(browser, run_dir, path):
         assert wide == []
         context.close()
     assert [entry[:200] for entry in seen if not entry.startswith(("file:", "data:"))] == []
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-def test_every_caption_stands_in_a_cell_of_its_own(browser, run_dir):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto((run_dir / "index.html").as_uri())
-    for first in range(0, N, 2000):
-        name = f"paradox_hostile_{first}"
-        shown = page.locator(f"#table-{name} tbody td:nth-child(2)").all_text_contents()
-        written = pd.read_csv(run_dir / f"tables/{name}.csv", keep_default_na=False, dtype=str)["caption"]
-        assert len(shown) == len(written) == 2000
-        for cell, text in zip(shown, written, strict=True):
-            plain = clean_text(text if len(text) <= 400 else text[:400] + " …")
-            # HTML has one kind of line end.
-            assert cell.strip("\n") == re.sub("\r\n?", "\n", plain).strip("\n")
-    context.close()
