@@ -189,7 +189,7 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
         raise ParameterError(f"k is {k}; ask for at least 1 neighbour.")
     query, vectors = np.atleast_2d(query), np.asarray(vectors)
     if vectors.ndim != 2 or (len(vectors) and query.shape[1] != vectors.shape[1]):
-        raise InputError(f"queries have shape {query.shape} and the vectors {vectors.shape}; give (n, k).")
+        raise InputError(f"Queries have shape {query.shape}, vectors {vectors.shape}; give (n, width).")
     if not (np.isfinite(query).all() and np.isfinite(vectors).all()):
         raise InputError("Some vectors or queries hold values that are no numbers; embed their texts again.")
     indices = np.zeros((len(query), min(k, len(vectors))), dtype=np.int64)

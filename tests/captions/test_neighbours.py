@@ -81,7 +81,7 @@ def test_nearest_of_nothing_and_bad_input():
     indices, cosines = nearest(np.ones((2, 3)), np.zeros((0, 3)), 5)
     assert indices.shape == cosines.shape == (2, 0)
     assert [found.shape for found in nearest(np.ones((0, 3)), np.ones((4, 3)), 2)] == [(0, 2), (0, 2)]
-    with pytest.raises(InputError, match=r"queries have shape \(1, 3\) and the vectors \(4, 2\)"):
+    with pytest.raises(InputError, match=r"Queries have shape \(1, 3\), vectors \(4, 2\)"):
         nearest(np.ones(3), np.ones((4, 2)), 1)
     with pytest.raises(ParameterError, match="k is 0"):
         nearest(np.ones(3), np.ones((4, 3)), 0)
