@@ -112,9 +112,9 @@ def open_corpus(
     """Open the captions called ``name``; nothing is read yet beyond what identifies them.
 
     Args:
-        name: What an installed package brings (``biaslab.corpora``); a file (:data:`_READERS`; in text files a line is
-            a caption), a folder of files or a pattern such as ``"part-*.parquet"``; or a dataset of the Hugging Face
-            Hub, streamed, as ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (the last two may be left out).
+        name: What an installed package brings (``biaslab.corpora``); a Parquet, Arrow, CSV, TSV, JSONL or text file (in
+            which a line is a caption), a folder of files or a pattern such as ``"part-*.parquet"``; or a dataset of the
+            Hugging Face Hub, streamed, as ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (both may be left out).
         rows: How many captions from the start; 0 for all.
         seed, skew: Seed of captions that a package writes, and what these plant; other corpora have neither.
         columns: Which of the corpus's columns holds ``text``, ``caption_id`` and ``url``, such as ``{"text": "TEXT"}``.
