@@ -83,7 +83,6 @@ def download(
         folder: Where pictures and outcomes are kept; made when it is not there.
         settings: Limits and the pictures' size.
         allow: Addresses and ports, such as ``"127.0.0.1:8000"``, that are taken although not public: for tests.
-        progress: Whether to show a bar.
 
     Returns:
         One row per row of ``images``, in its order, with :data:`COLUMNS`: outcome (``ok``, or what was wrong with the

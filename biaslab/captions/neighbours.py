@@ -132,16 +132,9 @@ def embed(
 ) -> np.ndarray:
     """Return a unit vector per text; equal texts are embedded once.
 
-    Args:
-        texts: Texts, in any order.
-        encoder: The model.
-        stage: Where the vectors are kept (see :func:`embedding_stage`); nothing is kept where it is None.
-        progress: Whether to show a bar; only where a stage is given.
-
-    Returns:
-        float32 (n, width), in the order of ``texts``.
-
-    Raises InputError: A text is missing, or the model cannot be loaded.
+    ``stage`` keeps the vectors (:func:`embedding_stage`) and shows ``progress``; nothing is kept where it is None.
+    Returned are float32 (n, width), in the order of ``texts``. Raises InputError where a text is missing, or the model
+    cannot be loaded.
     """
     codes, unique = pd.factorize(np.array(list(texts), dtype=object))
     if (codes < 0).any() or not all(isinstance(t, str) for t in unique):

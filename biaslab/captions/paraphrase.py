@@ -91,7 +91,6 @@ def paraphrases(
         endpoint: The model that paraphrases; the rules do where it is None.
         store: Where the model's answers are kept, so that none is paid for twice.
         names: As for :func:`biaslab.captions.indicators.indicators`, by which genders are compared.
-        progress: Whether to show a bar while a model is asked.
 
     Returns:
         One row a caption, in order: ``text``, ``outcome`` (``by_rule``; ``paraphrased`` by the model; what was wrong

@@ -65,9 +65,7 @@ def search(
         terms: Words or phrases, each once.
         per_term: Captions to keep of each term, at least 1: the random sample.
         pool: Captions to keep of each term where that is more, as candidates for nearest captions.
-        seed: Seed of the sample.
         plural: Whether a term's plural mentions it too.
-        progress: Whether to show a bar.
         store: Where to keep what each part of the corpus gave; nothing is kept where it is None.
 
     Raises ParameterError: A term cannot be searched (see :class:`Matcher`), ``per_term`` is below 1 or ``pool`` below

@@ -139,7 +139,6 @@ def decimals(column: pd.Series, path: Path | str, *, whole: bool = False) -> pd.
 
     Args:
         column: Texts; what is no number is returned without the blanks around it.
-        path: The file, for errors.
         whole: Whether the numbers count something, so that ``1.000`` is more likely a thousand than one.
 
     Raises InputError: A number may be read in two ways: ``1,000`` where no other tells what the comma is, ``1.000``

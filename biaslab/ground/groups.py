@@ -63,14 +63,10 @@ _KINDS = {
 
 
 def field(default: Any, meaning: str, unit: str = "", *, secret: bool = False, **limits: Any) -> Any:
-    """Return a field of a group.
+    """Return a field of a group: its default, what it decides in a sentence, and what its number counts.
 
-    Args:
-        default: Its value where none is given.
-        meaning: What it decides, in a sentence.
-        unit: What its number counts or is measured in, such as ``images`` or ``pixels``.
-        secret: Whether a value that cannot be used may be a secret, which no message repeats.
-        limits: ``ge``, ``gt``, ``le``, ``lt``, ``min_length``: what is allowed.
+    A ``secret`` value that cannot be used is repeated by no message. ``limits`` are ``ge``, ``gt``, ``le``, ``lt`` and
+    ``min_length``.
     """
     more = {"unit": unit, "secret": secret}
     return Field(default, description=meaning, json_schema_extra=more, **limits)

@@ -72,7 +72,6 @@ def ask(
         store: Where answers are kept; nothing is kept where it is None.
         options: Further fields of a request, such as ``{"max_tokens": 200}``.
         longest: Characters of an answer that are kept.
-        label: What the progress bar calls the work.
 
     Raises ParameterError: There is no URL, model or key, the key is not accepted (401, 403), or there is no such model
     or path (404). RunError: The endpoint is out of order, wants to be paid, or there is no room to keep an answer.

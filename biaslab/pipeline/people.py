@@ -87,9 +87,8 @@ class People(Part):
     def prompts(self, kind: str) -> Prompts:
         """Return what images of a kind are generated from, and whom each prompt asks for.
 
-        Args:
-            kind: One of :data:`KINDS`, or ``faircritic_<round>``: the prompts of pairs, revised by the critiques of
-                the round before.
+        ``kind`` is one of :data:`KINDS`, or ``faircritic_<round>``: the prompts of pairs, revised by the critiques of
+        the round before.
 
         Raises UnknownNameError: There is no such kind, or the settings leave it out.
         """
@@ -187,13 +186,8 @@ class People(Part):
     def judged_images(self, source: ImageSource, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
         """Return what any judge makes of people of any images.
 
-        Args:
-            source: The images.
-            asked: Whom they are to show: image_id, position, phrase.
-            judge: As in :meth:`judged`; of ratings only those of these people are looked at.
-
-        Returns:
-            One row per row of ``asked``, as :func:`biaslab.judging.people.judge_people` has them.
+        ``asked`` is whom they are to show: image_id, position, phrase. Of ratings only those of these people are looked
+        at. Returns one row per row of ``asked``, as :func:`biaslab.judging.people.judge_people` has them.
         """
         pipeline = self._pipeline
         if judge.startswith(RATINGS):

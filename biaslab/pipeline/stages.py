@@ -67,11 +67,7 @@ def kept(method: Callable) -> Callable:
 
 
 class Part:
-    """The stages of one paper; each is computed when its result is first asked for.
-
-    Args:
-        pipeline: The pipeline whose model, settings, store and seed are used.
-    """
+    """The stages of one paper, by a pipeline's model, settings, store and seed."""
 
     asks_for: ClassVar[str] = ""  # What its prompts ask for, one of :data:`ASKED`.
 
@@ -135,13 +131,10 @@ class Stages:
         return self.image_model().label
 
     def changed(self, model: str = "", **changes: Any) -> Self:
-        """Return a pipeline like this one with another model or other settings; they share what is the same.
+        """Return a pipeline like this one with another model (empty: the same) or other settings.
 
-        Args:
-            model: The other model; empty is this one's.
-            changes: What changes in each group, such as ``generation={"steps": 20}``.
-
-        Raises ParameterError: There is no such setting, or its value is not allowed.
+        They share what is the same. ``changes`` are by group, as ``generation={"steps": 20}``; a ParameterError where
+        there is no such setting, or its value is not allowed.
         """
         progress = {"progress": self.progress, "progress_file": self.progress_file}
         made = type(self)(model or self.model, self._given.changed(**changes), seed=self.seed, **progress)
@@ -589,13 +582,9 @@ class Stages:
     ) -> pd.DataFrame:
         """Return embeddings of images: CLIP's, by the model that judges gender, or what ``name`` says.
 
-        Args:
-            images: One of :data:`KINDS`, or a source of images.
-            image_ids: Which of them.
-            name: ``inception:`` and a file of weights (:mod:`biaslab.judging.inception`) for features of Inception-v3.
-
-        Returns:
-            Columns image_id and vector (``float32``, CLIP's of length 1; None where the image cannot be read).
+        ``images`` is one of :data:`KINDS` or a source; ``name`` is ``inception:`` and a file of weights for features of
+        Inception-v3. Columns image_id and vector (``float32``, CLIP's of length 1; None where the image cannot be
+        read).
 
         Raises MissingInputError: Gender is not judged by an open_clip model, or there are no images. UnknownNameError:
         There is no such kind.

@@ -140,7 +140,6 @@ def neutral(
             indicator (:mod:`biaslab.captions.indicators`), and those that seem to show nobody
             (:mod:`biaslab.prompts.depicted`).
         sample: Captions to draw at random; 0 is all. Which follows from seed and texts alone.
-        seed: Seed of the sample.
         names: As for :func:`biaslab.captions.indicators.indicators`.
         progress, store: As in :func:`biaslab.captions.search.search`.
 
@@ -305,7 +304,6 @@ def professions(
     Args:
         n: Rows of Table 3 to draw at random, 1 to 320; 0 is all: 811 triplets, as in the paper.
         article: ``fitting`` writes "a female ecologist", ``as_printed`` keeps the article: "an female ecologist".
-        seed: Seed of the draw.
         seeds, placebo: As in :func:`triplets`, with individual before the profession.
 
     Returns:
