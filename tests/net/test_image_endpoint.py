@@ -481,42 +481,7 @@ def _buy_from(url, root, n, die_at=""):
     return bought(asked(n), settings, Store(root))
 
 
-def n_kept(root):
-    return sum(path.read_bytes().count(b'"kept"') for path in root.rglob("bought.jsonl"))
-
-
 posix = pytest.mark.skipif(os.name != "posix", reason="kills with a signal")
-
-
-@posix
-def test_killed_midway_it_buys_each_image_once(server, tmp_path):
-    """Five are sold; then the server keeps four waiting, and the process is killed."""
-    sold, dead = [], threading.Event()
-
-    def reply(text, n):
-        if n > 5 and not dead.is_set():
-            dead.wait()
-            return "hang up"
-        sold.append(text)
-        return drawn(picture(of(text)), revised=text.upper())
-
-    server.reply = reply
-    killed = process(_buy_from, server.url, tmp_path, 12)
-    try:
-        wait(lambda: len(server.requests) == 9 and n_kept(tmp_path) == 5, killed)
-    finally:
-        killed.kill()
-        killed.join()
-        dead.set()
-    images = _buy_from(server.url, tmp_path, 12)
-    assert set(images.table["outcome"]) == {"ok"}
-    assert sorted(sold) == sorted(f"photo {i}" for i in range(12))
-    assert images.table["revised_prompt"].tolist() == [f"PHOTO {i}" for i in range(12)]
-    assert [tuple(i[0, 0]) for i in images.read(list(images.table["image_id"]))] == [
-        of(str(i)) for i in range(12)
-    ]
-    # The four that nobody answered may have been charged.
-    assert images.spent == (12 + 4) * 0.25
 
 
 @posix
