@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -819,3 +820,25 @@ def test_skills_and_boxes_may_be_missing(store, copied):
         [name, dalleval.measure.DETECTOR, "count"] for name in ("oracle", "shuffled")
     ]
     assert set(dalleval.measure.detector_renders(p)["skill"]) == {"count"}
+
+
+def test_whatever_changes_in_the_folder_is_another_run(store, describer, copied):
+    def seen(**of):
+        return checks.digest(Pipeline("world", pipeline(store, captioner=str(describer), **of).settings))
+
+    digests = [seen(), seen(paintskills=str(copied))]
+    assert seen(paintskills=str(copied)) == digests[-1]
+    picture = next((copied / "object" / "images").iterdir())
+    picture.write_bytes(picture.read_bytes() + b"\0")
+    digests.append(seen(paintskills=str(copied)))
+    for file in ("count/scenes/count_val.json", "spatial/spatial_val_bounding_boxes.json"):
+        path = copied / file
+        state, text = path.stat(), path.read_text()
+        # As long as before, and from the same moment.
+        path.write_text(text.replace(": 0", ": 1", 1))
+        os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+        assert path.stat().st_size == state.st_size and path.read_text() != text
+        digests.append(seen(paintskills=str(copied)))
+    picture.rename(picture.with_name("image_other.png"))
+    digests.append(seen(paintskills=str(copied)))
+    assert len(set(digests)) == len(digests)

@@ -73,3 +73,21 @@ def test_a_device_is_chosen_by_what_is_there(monkeypatch, system, cuda, mps, fou
     monkeypatch.setattr(processor, "has_cuda", lambda: cuda)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
     assert processor.accelerator() == found
+
+
+@pytest.mark.parametrize(
+    ("files", "vendors", "asks"),
+    [([], ["0x8086"], False), (["gpu0"], [], True), ([], ["0x8086", "0x10de"], True), ([], ["0x1002"], True)],
+)
+def test_torch_is_asked_where_a_gpu_may_be(monkeypatch, tmp_path, files, vendors, asks):
+    torch = pytest.importorskip("torch", reason="models need the extra 'models'")
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    for name, text in (
+        *((name, "") for name in files),
+        *((f"pci{i}", f"{v}\n") for i, v in enumerate(vendors)),
+    ):
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(processor, "_GPU_FILES", (str(tmp_path / "gpu*"),))
+    monkeypatch.setattr(processor, "_PCI_VENDORS", str(tmp_path / "pci*"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert processor.has_cuda() == asks

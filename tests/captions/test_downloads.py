@@ -685,6 +685,13 @@ def test_pictures_are_made_smaller_and_keep_their_shape():
     assert saved(encoded(Image.new("RGB", (4000, 1))), size=100)[0].shape == (1, 100, 3)
 
 
+def test_transparency_of_a_palette_is_put_on_white():
+    spots = Image.new("P", (8, 8), 1)
+    spots.putpalette([0, 0, 0, 10, 20, 30])
+    assert (saved(encoded(spots, transparency=1))[0] == 255).all()
+    assert (saved(encoded(spots))[0] == [10, 20, 30]).all()
+
+
 def test_no_metadata_is_kept():
     exif = Image.Exif()
     exif[0x010E] = "who and where"
