@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fake_endpoint import KEY, completion, failure
+from fake_endpoint import KEY, bytes_below, completion, failure
 
 from biaslab.ground.errors import ParameterError, RunError
 from biaslab.keep.store import Store
@@ -322,3 +322,23 @@ def test_what_is_kept_is_what_was_said(server, store):
         "completion_tokens": 3,
         "asked_without": "",
     }
+
+
+def test_the_key_is_in_no_file_message_or_log(server, store, caplog, capfd):
+    """A server that says the key back in every way does not get it written down."""
+    replies = [
+        completion(f"you are {KEY}"),
+        failure(400, f"bad key {KEY}"),
+        (200, {}, "x" * 190 + KEY),
+        completion(None, message={"content": "", "refusal": KEY}),
+        failure(500, f"Bearer {KEY}"),
+    ]
+    server.reply = lambda question, n: replies[int(question)]
+    with caplog.at_level(logging.DEBUG):
+        found = answers(server, list("01234"), store, attempts=2, concurrency=1)
+    assert [a.outcome for a in found] == ["answered", "rejected", "malformed", "refused", "unavailable"]
+    assert found[0].text == "you are [key]"
+    told = repr(found) + caplog.text + "".join(capfd.readouterr()) + repr(at(server))
+    # Not even half of it, where a message is cut.
+    assert KEY[:8] not in told
+    assert KEY[:8].encode() not in bytes_below(store.root)

@@ -1,9 +1,13 @@
 """What counts as a public address, and which headers ask not to use an image."""
 
+import socket
+
+import httpcore
 import httpx
 import pytest
 
 from biaslab.captions.settings import OPT_OUT
+from biaslab.net.connection import Backend
 from biaslab.net.fetch import is_public, opted_out
 
 PUBLIC = """
@@ -49,3 +53,14 @@ def test_rights_that_are_reserved_are_honoured():
     assert opted_out(httpx.Headers({"TDM-Reservation": "1"}), OPT_OUT) == "TDM-Reservation: 1"
     assert not opted_out(httpx.Headers({"TDM-Reservation": "0"}), OPT_OUT)
     assert not opted_out(httpx.Headers({"TDM-Reservation": "1"}), ("noai",))
+
+
+def test_the_next_address_is_tried_where_one_takes_no_connection():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        # Nothing listens at the first address.
+        backend = Backend(lambda host, port: ["127.0.0.2", "127.0.0.1"], lambda: 10)
+        backend.connect_tcp("h.org", port).close()
+        assert backend.connected
+    with pytest.raises(httpcore.ConnectError):
+        Backend(lambda host, port: ["127.0.0.2", "127.0.0.1"], lambda: 10).connect_tcp("h.org", port)
