@@ -272,9 +272,10 @@ class EndpointModel(ImageModel):
         self.label, self.digest = name.removeprefix(ENDPOINT), name
         self.pictures = pictures or registry.PHOTOGRAPHS
         self.price, self.cost_limit = settings.price, settings.cost_limit
-        if not settings.url:
+        if not (settings.url or settings.service):
             raise ParameterError(
-                f"model is {name!r}, which needs endpoint.url, such as 'https://api.openai.com/v1'; it is empty."
+                f"model is {name!r}, which needs endpoint.url, such as 'https://api.openai.com/v1', or "
+                "endpoint.service; both are empty."
             )
         self._settings = settings.changed(model=self.label)
 

@@ -5,6 +5,7 @@ group                  what an entry point gives
 =====================  ==============================================================================================
 ``biaslab.models``     a :class:`biaslab.models.registry.Brought`: what makes images under this name
 ``biaslab.judges``     the same of what looks at images, or a factory (:mod:`biaslab.judging.plugins`)
+``biaslab.images``     a factory of what buys images elsewhere (:class:`biaslab.net.services.Service`)
 ``biaslab.corpora``    a function of rows, seed and skew that opens captions (:class:`biaslab.captions.corpus.Corpus`)
 ``biaslab.truth``      a :class:`biaslab.models.truths.Truth`: pictures of which it is known what they show
 ``biaslab.notebooks``  a package with ``notebooks/<paper>/<section>.ipynb``, and ``tables.yaml`` and ``texts.yaml`` of
@@ -28,9 +29,9 @@ from pathlib import Path
 from biaslab.ground.errors import ParameterError, unknown_name
 
 # Put together, for they name no modules: biaslab.keep.closure would take them for such.
-_GIVEN = ("models", "corpora", "judges", "truth", "notebooks", "measures")
+_GIVEN = ("models", "images", "corpora", "judges", "truth", "notebooks", "measures")
 GROUPS = tuple(f"biaslab.{what}" for what in _GIVEN)
-MODELS, CORPORA, JUDGES, TRUTH, NOTEBOOKS, MEASURES = GROUPS
+MODELS, IMAGES, CORPORA, JUDGES, TRUTH, NOTEBOOKS, MEASURES = GROUPS
 
 
 def points(group: str) -> dict[str, metadata.EntryPoint]:

@@ -46,9 +46,12 @@ class Bought:
     detail: str = ""
     revised_prompt: str = ""
     request_id: str = ""
-    time: str = ""  # When the reply came, UTC.
-    ending: str = ""  # Of the picture's file; empty where there is none.
-    sha256: str = ""  # Of that file.
+    time: str = ""
+    """When the reply came, UTC."""
+    ending: str = ""
+    """Of the picture's file; empty where there is none."""
+    sha256: str = ""
+    """Of that file."""
 
 
 class LimitError(Exception):
@@ -129,6 +132,12 @@ class Ledger:
             self._changed.notify_all()
             if not charged:
                 self._write("free", key, cost=str(-self._price), time=now())
+
+    def refund(self, key: str) -> None:
+        """Take back the price of a request that ended long ago, and turns out to have cost nothing."""
+        with self._changed:
+            self._write("free", key, cost=str(-self._price), time=now())
+            self._changed.notify_all()
 
     def _write(self, event: str, key: str, **more: Any) -> None:
         self.journal.write({"event": event, "image": key, **more, "line": self._lines + 1}, sync=True)

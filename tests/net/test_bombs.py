@@ -52,6 +52,10 @@ ATTACKS = {
         lambda: [plain("Content-Encoding: gzip, gzip, gzip", body=THRICE)],
         "gzip, gzip, gzip, which was not",
     ),
+    "stacked lines": (
+        lambda: [plain(*["Content-Encoding: gzip"] * 3, body=THRICE)],
+        "gzip, gzip, gzip, which was",
+    ),
     "stacked, hidden": (
         lambda: [plain("content-encoding: Identity, GZIP", "CONTENT-ENCODING: x-gzip", body=THRICE)],
         "gzip, x-gzip, which was not asked for",
@@ -59,6 +63,10 @@ ATTACKS = {
     "gzip": (lambda: [plain("Content-Encoding: gzip", body=ONCE)], f"more than {MOST} bytes"),
     "deflate": (lambda: [plain("Content-Encoding: deflate", body=DEFLATED)], f"more than {MOST} bytes"),
     "brotli": (lambda: [plain("Content-Encoding: br", body=b"\x1b\xff\xff")], "br, which was not asked for"),
+    "zstd": (
+        lambda: [plain("Content-Encoding: zstd", body=b"\x28\xb5\x2f\xfd")],
+        "zstd, which was not asked for",
+    ),
     "no gzip": (lambda: [plain("Content-Encoding: gzip", body=b"plain")], "Content-Encoding gzip: Error -3"),
     "stated": (
         lambda: [b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n"],

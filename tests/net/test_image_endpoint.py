@@ -109,6 +109,15 @@ def test_images_come_as_from_any_other_generator(server, store):
         images.read(["p9/0"])
 
 
+def test_prompts_that_share_noise_have_one_seed(server, store):
+    table = made(server, store, asked(3, images=2).assign(noise_id=["t", "t", "u"])).table
+    # No endpoint takes noise: the seed says which images would share it.
+    assert list(table["image_id"]) == ["p0/0", "p1/0", "p0/1", "p1/1", "p2/0", "p2/1"]
+    assert list(table["seed"]) == [
+        image_seed(7, *key) for key in zip("ttttuu", (0, 0, 1, 1, 0, 1), strict=True)
+    ]
+
+
 def test_a_request_holds_what_is_set_and_nothing_else(server, store):
     made(server, store, asked(1))
     assert server.requests[0] == {
@@ -143,7 +152,8 @@ def test_what_was_bought_is_not_bought_again(server, store, monkeypatch):
     assert other.spent == 18 * 0.25
 
 
-@pytest.mark.parametrize(("kind", "way"), [("PNG", "b64_json"), ("JPEG", "url"), ("WEBP", "data")])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+@pytest.mark.parametrize("way", ["b64_json", "url", "data"])
 def test_pictures_are_taken_in_three_formats_and_ways(server, store, kind, way):
     data = picture((200, 60, 20), kind)
     server.files["/a?sig=1"] = 200, {"Content-Type": "text/plain"}, data
@@ -198,6 +208,16 @@ def test_two_faults_and_then_an_image(server, store, trouble, charged):
     assert images.spent == 0.25 * (1 + charged)
 
 
+def test_a_slow_drip_is_given_up_and_stays_counted(server, store):
+    server.drip = 0.02
+    with pytest.raises(RunError, match=r"gives no images: ReadTimeout: the reply took longer than 0\.3 sec"):
+        made(server, store, asked(1), timeout=0.3, attempts=2)
+    assert len(server.requests) == 2
+    server.drip = 0.0
+    # The two that broke off may have been charged.
+    assert made(server, store, asked(1)).spent == 0.75
+
+
 def test_where_nobody_listens_nothing_is_spent(server, store):
     silent = EndpointSettings(
         model="m",
@@ -239,6 +259,13 @@ def test_a_refusal_is_kept_with_code_and_message_and_never_asked_again(server, s
     server.reply = lambda text, n: drawn(picture(of(text)))
     assert made(server, store, asked(3)).table["outcome"].tolist() == ["ok", "refused", "ok"]
     assert len(server.requests) == 3
+
+
+def test_an_endpoint_that_refuses_all_is_no_endpoint_out_of_order(server, store):
+    server.reply = lambda text, n: REFUSAL
+    images = made(server, store, asked(12))
+    assert set(images.table["outcome"]) == {"refused"}
+    assert len(server.requests) == 12 and images.spent == 0
 
 
 @pytest.mark.parametrize(
@@ -355,6 +382,40 @@ def test_addresses_that_fail_lead_astray_or_have_nothing(server, store):
 # -- faults that end it ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("reply", "kind", "message"),
+    [
+        (failure(401, f"Incorrect API key: {KEY}"), ParameterError, "variable FAKE_KEY.*HTTP 401"),
+        (failure(403, KEY), ParameterError, "HTTP 403.*may use the model 'painter-3'"),
+        (
+            failure(404, "no such model"),
+            ParameterError,
+            r"has no images for the model 'painter-3' \(HTTP 404",
+        ),
+        (failure(402, "pay"), RunError, "wants to be paid first"),
+        (failure(429, "quota", "insufficient_quota"), RunError, "wants to be paid first"),
+        (failure(400, "limit", "billing_hard_limit_reached"), RunError, "wants to be paid first"),
+    ],
+)
+def test_what_no_request_can_mend_ends_it_at_once_and_keeps_what_is_paid(server, store, reply, kind, message):
+    server.reply = lambda text, n: reply if n == 4 else drawn(picture(of(text)))
+    with pytest.raises(kind, match=message) as error:
+        made(server, store, asked(9), concurrency=1)
+    assert "Images bought before are kept" in str(error.value) and KEY not in str(error.value)
+    assert len(server.requests) == 4
+    images = made(server, store, asked(9))
+    assert set(images.table["outcome"]) == {"ok"}
+    # Three were bought before; the request that failed cost nothing.
+    assert len(server.requests) == 4 + 6 and images.spent == 9 * 0.25
+
+
+def test_a_missing_key_is_told_before_anything_is_done(server, store, monkeypatch):
+    monkeypatch.delenv("FAKE_KEY")
+    with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key"):
+        made(server, store, asked(1))
+    assert server.requests == [] and not store.root.exists()
+
+
 def test_the_key_is_in_no_file_table_message_or_log(server, store, caplog, capfd):
     replies = [
         drawn(picture((1, 1, 1)), revised=f"for {KEY}", x_request_id=KEY),
@@ -432,6 +493,13 @@ def test_tenths_add_up(server, store):
     assert images.spent == 0.3 and len(server.requests) == 3
 
 
+def test_faults_that_may_have_been_charged_count_towards_the_limit(server, store):
+    server.reply = lambda text, n: "hang up"
+    with pytest.raises(RunError, match=r"0\.5 of cost_limit 0\.6 is spent.*set cost_limit to 0\.75 or more"):
+        made(server, store, asked(1), cost_limit=0.6)
+    assert len(server.requests) == 2
+
+
 def test_a_request_waits_for_those_under_way_that_may_cost_nothing(server, store):
     ledger = EndpointImages(asked(3), at(server, cost_limit=0.5), seed=0, store=store)._ledger
     running, ended = (lambda: False), []
@@ -497,6 +565,17 @@ def test_killed_while_an_answer_is_written_it_does_not_buy_it_again(server, tmp_
     assert images.table[columns].values.tolist() == [["ok", "as told", "r1"]]
     assert tuple(images.read(["p0/0"])[0][0, 0]) == (0, 100, 200)
     assert not list(tmp_path.rglob("replies/*"))
+
+
+def test_two_processes_at_once_buy_each_image_once(server, tmp_path):
+    server.reply = lambda text, n: time.sleep(0.02) or drawn(picture(of(text)))
+    started = [process(_buy_from, server.url, tmp_path, 20) for _ in range(2)]
+    for one in started:
+        one.join(60)
+    assert [one.exitcode for one in started] == [0, 0]
+    assert sorted(r["prompt"] for r in server.requests) == sorted(f"photo {i}" for i in range(20))
+    assert _buy_from(server.url, tmp_path, 20).spent == 20 * 0.25
+    assert len(server.requests) == 20
 
 
 @posix

@@ -1,0 +1,243 @@
+"""Services that are not shaped like OpenAI's: an example package, which orders an image and asks until it is there."""
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from loopback import served
+from PIL import Image
+
+from biaslab.generation.image_endpoint import EndpointImages
+from biaslab.ground.errors import ParameterError, RunError, UnknownNameError
+from biaslab.models.images import Unreadable
+from biaslab.net.services import ServiceError
+from biaslab.net.settings import EndpointSettings
+from biaslab.study import Study
+
+EXAMPLE = Path(__file__).with_name("queue_service")
+KEY = "queue-key-5f0e1d2c3b4a"
+
+
+class Shop:
+    """A server that draws each order when it is asked for the second time; ``does`` says otherwise, by prompt."""
+
+    def __init__(self):
+        self.orders, self.asked, self.keys, self.does, self.busy = [], [], set(), {}, 0
+        self.mutex = threading.Lock()
+
+    @contextlib.contextmanager
+    def running(self):
+        shop = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with shop.mutex:
+                    shop.keys.add(self.headers.get("Authorization"))
+                    if shop.busy:
+                        shop.busy -= 1
+                        return self.send(503, "drawing for others")
+                    if shop.does.get(order["prompt"]) == "reject":
+                        return self.send(422, f"no such size, {KEY}")
+                    shop.orders.append(order)
+                    return self.send(200, {"id": str(len(shop.orders) - 1)})
+
+            def do_GET(self):
+                number = int(self.path.rpartition("/")[2])
+                prompt = shop.orders[number]["prompt"]
+                with shop.mutex:
+                    shop.asked.append(number)
+                    times = shop.asked.count(number)
+                told = shop.does.get(prompt, "draw")
+                if told in ("policy", "gone"):
+                    return self.send(200, {"state": "failed", "reason": told})
+                if told == "wait" or times < 2:
+                    return self.send(200, {"state": "waiting"})
+                file = BytesIO()
+                Image.new("RGB", (6, 4), (number, 100, 200)).save(file, "PNG")
+                picture = base64.b64encode(file.getvalue()).decode()
+                return self.send(200, {"state": "done", "picture": picture, "drew": f"a detailed {prompt}"})
+
+            def send(self, status, said):
+                data = (said if isinstance(said, str) else json.dumps(said)).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    self.wfile.write(data)
+
+            def log_message(self, *args):
+                pass
+
+        with served(Handler) as server:
+            self.url = f"http://127.0.0.1:{server.server_port}"
+            yield self
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    """Return such a server, with the example installed, for processes too."""
+    package = tmp_path / "package"
+    (told := package / "biaslab_queue-1.dist-info").mkdir(parents=True)
+    shutil.copy(EXAMPLE / "queue_service.py", package)
+    entry = "[biaslab.images]\nqueue = queue_service:Queue\nbroken = queue_service:Picture\n"
+    (told / "entry_points.txt").write_text(entry)
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: biaslab-queue\nVersion: 1\n")
+    monkeypatch.syspath_prepend(str(package))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("QUEUE_KEY", KEY)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Shop().running() as running:
+        yield running
+    sys.modules.pop("queue_service", None)
+
+
+def bought(shop, store, n=2, **more):
+    fast = {"first_wait": 0.01, "longest_wait": 0.02, "timeout": 5.0, "key_variable": "QUEUE_KEY"}
+    paid = {"price": 0.25, "cost_limit": 100}
+    given = {"model": "kiln-2", "url": shop.url, "service": "queue", **fast, **paid, **more}
+    texts = [f"photo {i}" for i in range(n)]
+    prompts = pd.DataFrame({"prompt_id": [f"p{i}" for i in range(n)], "text": texts, "n_images": 1})
+    images = EndpointImages(prompts, EndpointSettings(**given), seed=7, store=store)
+    return images.complete(progress=False)
+
+
+def test_the_example_is_what_its_metadata_say():
+    import tomllib
+
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["biaslab.images"] == {"queue": "queue_service:Queue"}
+
+
+def test_images_are_ordered_once_and_collected_when_they_are_there(shop, store):
+    images = bought(shop, store, size="512x512", concurrency=1)
+    assert [order["prompt"] for order in shop.orders] == ["photo 0", "photo 1"]
+    assert shop.orders[0] == {"model": "kiln-2", "n": 1, "size": "512x512", "prompt": "photo 0"}
+    assert shop.asked == [0, 0, 1, 1] and shop.keys == {f"Bearer {KEY}"}
+    table = images.table
+    assert table["outcome"].tolist() == ["ok", "ok"] and table["request_id"].tolist() == ["0", "1"]
+    assert table["revised_prompt"].tolist() == ["a detailed photo 0", "a detailed photo 1"]
+    assert [image[0, 0].tolist() for image in images.read(["p0/0", "p1/0"])] == [[0, 100, 200], [1, 100, 200]]
+    assert images.spent == 0.5
+    # Another run finds them.
+    assert bought(shop, store, size="512x512").spent == 0.5 and len(shop.orders) == 2
+
+
+def test_what_has_no_image_is_counted_and_paid_as_the_service_says(shop, store):
+    shop.does = {"photo 0": "policy", "photo 1": "gone", "photo 2": "reject"}
+    images = bought(shop, store, 4, concurrency=1)
+    assert images.table["outcome"].tolist() == ["refused", "lost", "rejected", "ok"]
+    assert images.table["detail"].tolist()[2] == "HTTP 422: no such size, [key]"
+    assert images.read(["p0/0"]) == [Unreadable("blocked")]
+    # A refusal costs nothing there, what is lost does, and nothing was asked of what was rejected.
+    assert images.spent == 0.5
+    again = bought(shop, store, 4)
+    assert again.table["outcome"].tolist() == images.table["outcome"].tolist() and again.spent == 0.5
+    assert [order["prompt"] for order in shop.orders] == ["photo 0", "photo 1", "photo 3"]
+
+
+def test_a_busy_service_is_asked_again(shop, store):
+    shop.busy = 3
+    assert bought(shop, store).table["outcome"].tolist() == ["ok", "ok"]
+    assert len(shop.orders) == 2
+
+
+def test_what_takes_too_long_is_collected_by_the_next_run(shop, store):
+    bought(shop, store, 1)
+    shop.does = {"photo 1": "wait"}
+    images = bought(shop, store, timeout=0.05)
+    assert images.table["outcome"].tolist() == ["ok", "not_fetched"]
+    assert images.table["detail"].tolist()[1] == "not ready after 0.05 seconds"
+    with pytest.raises(RunError, match=r"kiln-2 has not delivered 1 of 2 images \(1 not_fetched"):
+        images.check_delivered()
+    shop.does = {}
+    assert bought(shop, store).table["outcome"].tolist() == ["ok", "ok"]
+    assert len(shop.orders) == 2 and images.spent == 0.5
+
+
+BUY = """
+import sys
+from biaslab.keep.store import Store
+from test_services import Shop, bought
+
+shop = Shop()
+shop.url = sys.argv[1]
+bought(shop, Store(sys.argv[2]), concurrency=1)
+"""
+
+
+def test_a_killed_run_collects_what_it_ordered(shop, store):
+    shop.does = {"photo 0": "wait"}
+    where = os.pathsep.join([os.environ["PYTHONPATH"], *sys.path])
+    command = [sys.executable, "-c", BUY, shop.url, str(store.root)]
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": where}) as running:
+        end = time.monotonic() + 60
+        while len(shop.asked) < 2:
+            assert running.poll() is None and time.monotonic() < end
+            time.sleep(0.01)
+        running.kill()
+    shop.does = {}
+    images = bought(shop, store, concurrency=1)
+    assert images.table["outcome"].tolist() == ["ok", "ok"]
+    assert [order["prompt"] for order in shop.orders] == ["photo 0", "photo 1"] and images.spent == 0.5
+
+
+def test_the_limit_of_cost_holds(shop, store):
+    with pytest.raises(RunError, match=r"kiln-2 at http://127.*: 0\.25 of cost_limit 0\.4 is spent"):
+        bought(shop, store, cost_limit=0.4, concurrency=1)
+    assert len(shop.orders) == 1
+
+
+def test_a_service_that_breaks_off_ends_the_run_and_stays_counted(shop, store, monkeypatch):
+    import queue_service
+
+    monkeypatch.setattr(queue_service.Queue, "submit", lambda *_: 1 / 0)
+    with pytest.raises(RunError, match=r"The service 'queue' broke off in submit: ZeroDivisionError"):
+        bought(shop, store, concurrency=1)
+    assert bought(shop, store, 0).spent == 0.25
+
+
+def test_what_is_no_service_is_told_before_anything_is_asked(shop, store, tmp_path):
+    with pytest.raises(
+        UnknownNameError, match=r"no service of images .* named 'qeue'. Did you mean 'queue'\?"
+    ):
+        bought(shop, store, service="qeue")
+    with pytest.raises(
+        ParameterError, match=r"queue_service:Picture makes is no service of images: .* 'submit'"
+    ):
+        bought(shop, store, service="broken")
+    assert not shop.orders and not shop.keys
+    with pytest.raises(ValueError, match="outcome is 'sold out'; allowed are refused, "):
+        ServiceError("sold out")
+    with pytest.raises(ParameterError, match=r"needs endpoint\.url.* or endpoint\.service; both are empty"):
+        Study(
+            tmp_path / "out", source="pipeline", model="endpoint:kiln-2", settings={}
+        ).pipeline.image_model()
+
+
+def test_a_pipeline_buys_from_a_service(shop, store, tmp_path):
+    endpoint = {
+        "url": shop.url,
+        "service": "queue",
+        "key_variable": "QUEUE_KEY",
+        "price": 0.01,
+        "cost_limit": 9,
+    }
+    settings = {"endpoint": endpoint | {"first_wait": 0.01}, "compute": {"store": str(store.root)}}
+    study = Study(tmp_path / "out", source="pipeline", model="endpoint:kiln-2", settings=settings)
+    model = study.pipeline.image_model()
+    prompts = pd.DataFrame({"prompt_id": ["a"], "text": ["a nurse"], "n_images": [1]})
+    images = model.generate(prompts, progress=False, seed=1, store=store)
+    assert isinstance(images.read(["a/0"])[0], np.ndarray) and len(shop.orders) == 1
