@@ -20,6 +20,7 @@ import numpy as np
 from biaslab import lexicons
 from biaslab.judging import people
 from biaslab.judging.judge import Judge, JudgeSettings, load
+from biaslab.judging.person import Person, head_and_shoulders, wider
 from biaslab.judging.zero_shot import GENDER_TEXTS
 from biaslab.models import registry
 from biaslab_world.pairs import held_out_pairs
@@ -28,10 +29,8 @@ from biaslab_world.pairs import held_out_pairs
 class GenderOnly:
     """A model of gender that is not asked who is who."""
 
-    sees = "image"
-
     def __init__(self, inner) -> None:
-        self.side, self.p_female = inner.side, inner.p_female
+        self.answers = inner.answers
 
 
 def one_at_a_time(ids, phrases, images, judges: Judge, transform, *, roles: bool) -> list[tuple]:
@@ -68,17 +67,12 @@ def one_at_a_time(ids, phrases, images, judges: Judge, transform, *, roles: bool
                 out.append(())
                 continue
             strips = people.parts(faces, picture.width)
-            genders = [
-                float(scores(people.head_and_shoulders(image, *at), GENDER_TEXTS).softmax(0)[1])
-                for at in zip(faces, strips, strict=True)
-            ]
+            there = [Person(image, face[:4], part=part) for face, part in zip(faces, strips, strict=True)]
+            genders = [float(scores(head_and_shoulders(one), GENDER_TEXTS).softmax(0)[1]) for one in there]
             here = float("nan")
             if roles and len(set(told)) > 1:
                 texts = [lexicons.fill(people.ROLE_TEXT, phrase) for phrase in told]
-                logits = [
-                    scores(people.wider(image, *at), texts).double().numpy()
-                    for at in zip(faces, strips, strict=True)
-                ]
+                logits = [scores(wider(one), texts).double().numpy() for one in there]
                 here = people.order(np.stack(logits), told)[0]
             out.append((*genders, here))
     return out

@@ -16,8 +16,8 @@ import numpy as np
 
 from biaslab.ground import finite
 from biaslab.judging import pinned
+from biaslab.judging.person import Person
 from biaslab.judging.pinned import DLIB
-from biaslab.judging.plugins import Person, whole
 
 SIDE = 32
 """Pixels a side of what the network takes."""
@@ -36,8 +36,6 @@ _FINEST = 16
 class DlibGender:
     """Perceived gender of people's faces; errors as of :func:`biaslab.judging.pinned.look_up`."""
 
-    sees = "face"
-
     def __init__(self) -> None:
         with pinned.opencv(DLIB) as cv2:
             self._network = cv2.dnn.readNetFromONNX(np.frombuffer(pinned.content(DLIB), np.uint8))
@@ -53,10 +51,6 @@ class DlibGender:
         self._network.setInput(((faces - np.float32(_MEANS)) / 256).transpose(0, 3, 1, 2))
         found = finite.checked(self._network.forward(), DLIB, "float32")
         return [(float(p), "") for p in found[:, 0]]
-
-    def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the probability of perceived as female, ``float64 (images,)``, of faces that fill their images."""
-        return np.array([p for p, _ in self.answers([whole(image) for image in images])], float)
 
 
 def aligned(person: Person) -> np.ndarray:

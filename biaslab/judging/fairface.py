@@ -15,6 +15,7 @@ from biaslab.ground import finite
 from biaslab.ground.errors import MissingInputError, ParameterError, loading
 from biaslab.judging import loaded
 from biaslab.judging.loaded import Pixels
+from biaslab.judging.person import Person, face_of
 from biaslab.models import safety
 
 FAIRFACE = "fairface:"
@@ -42,8 +43,6 @@ class FairFaceGender:
     network's.
     """
 
-    sees = "face"
-
     def __init__(
         self, file: str | Path, *, device: str = "auto", dtype: str = "auto", batch_size: int = 0
     ) -> None:
@@ -65,6 +64,10 @@ class FairFaceGender:
             self._model.load_state_dict(load_file(path))
         self._model.eval().to(self._device, self._dtype)
 
+    def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
+        """Return for each the probability of perceived as female, 0 to 1, and no reason."""
+        return [(float(p), "") for p in self.p_female([face_of(person) for person in people])]
+
     def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the probability of perceived as female against as male, ``float32 (images,)``, of faces cut out.
 
@@ -81,20 +84,3 @@ class FairFaceGender:
         outputs = self._model(_PIXELS(images, self._device, self._dtype)).float()
         finite.checked(outputs, self.name, self._dtype, setting="judging.dtype")
         return outputs[:, [_MALE, _FEMALE]].softmax(dim=1)[:, 1].cpu().numpy()
-
-
-def cut_out(image: np.ndarray, box: Sequence[float], within: tuple[int, int] | None = None) -> np.ndarray:
-    """Return the square around a face, widened by a quarter of its longer side all around; black beyond the image.
-
-    The box is (x0, y0, x1, y1) in pixels; ``within`` are the first column that may be seen and the one after the last.
-    """
-    x0, y0, x1, y1 = box
-    half = max(1, round(max(x1 - x0, y1 - y0) * 0.75))
-    left, top = round((x0 + x1) / 2) - half, round((y0 + y1) / 2) - half
-    out = np.zeros((2 * half, 2 * half, 3), np.uint8)
-    height, width = image.shape[:2]
-    first, last = within or (0, width)
-    rows = slice(max(top, 0), min(top + 2 * half, height))
-    columns = slice(max(left, first), min(left + 2 * half, last))
-    out[rows.start - top : rows.stop - top, columns.start - left : columns.stop - left] = image[rows, columns]
-    return out

@@ -6,8 +6,6 @@ Source: triplets paper, section 5.1, which joins RAM, Grounding DINO and Segment
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -17,8 +15,7 @@ from biaslab.ground.errors import ParameterError
 from biaslab.judging import loaded
 from biaslab.judging.segmenters import NONE, Instance, folded
 from biaslab.judging.settings import Thresholds
-from biaslab.judging.zero_shot import ZeroShot
-from biaslab.models import registry as named
+from biaslab.models import registry
 
 TOKENS = 256
 """Tokens of tags, with what stands around them, that Grounding DINO is asked about at a time: its longest text."""
@@ -32,8 +29,8 @@ class Grounded:
     """A tagger, a detector and a segmenter.
 
     Args:
-        tagger: Florence-2, which lists what it sees; or a zero-shot model (SigLIP and CLIP of transformers, any of
-            open_clip) that is asked about the ``vocabulary``.
+        tagger: Florence-2, which lists what it sees; or a zero-shot model of transformers (SigLIP, CLIP) that is asked
+            about the ``vocabulary``.
         detector: Grounding DINO, which is asked about each image's tags; of overlapping boxes the best stays, whatever
             they are called.
         segmenter: SAM, or its kind, which is given the boxes; or ``none``.
@@ -75,11 +72,8 @@ class Grounded:
 
 def located(tagger: str, detector: str, segmenter: str) -> list[str]:
     """Return the folders or hub names behind the three names, without loading any; ParameterError for unknown ones."""
-    kinds = ((tagger, "tagger"), (detector, "grounding"), (segmenter, "masks"))
-    return [
-        name if name == NONE or (kind == "tagger" and of_open_clip(name)) else named.resolve(name, kind)
-        for name, kind in kinds
-    ]
+    kinds = {"tagger": tagger, "grounding": detector, "masks": segmenter}
+    return [name if name == NONE else registry.resolve(name, kind) for kind, name in kinds.items()]
 
 
 class _Ready:
@@ -97,18 +91,9 @@ class _Ready:
 # -- tags --------------------------------------------------------------------------------------------------
 
 
-def of_open_clip(name: str) -> bool:
-    """Return whether open_clip has the model: an embedded one, an architecture with weights, or a folder of its own."""
-    if named.brought(name, "clip") or (":" in name and "/" not in name):
-        return True
-    return (Path(name).expanduser() / "open_clip_config.json").is_file()
-
-
 def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], device: str):
     """Return what says the tags of images."""
-    kind = "open_clip"
-    if not of_open_clip(name):
-        where, kind = loaded.of_transformers(name, "tagger", "a tagger")
+    where, kind = loaded.of_transformers(name, "tagger", "a tagger")
     if kind == "florence2":
         return _Florence("ImageTextToText", name, where, "a Florence-2 model", device)
     if not vocabulary:
@@ -116,38 +101,29 @@ def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], device
             f"The tagger {name} says how well words fit; set triplets.vocabulary to a file with the names of objects, "
             "one a line, or choose Florence-2, which needs none."
         )
-    if kind == "open_clip":
-        classifier = ZeroShot(name, device=device)
-        texts = [_text(word) for word in vocabulary]
-        return partial(_fitting, partial(classifier.probabilities, texts=texts), vocabulary, thresholds.tag)
-    return partial(_fitting, _ZeroShot(name, where, vocabulary, device), vocabulary, thresholds.tag)
-
-
-def _fitting(probabilities, vocabulary: Sequence[str], least: float, images: Sequence[np.ndarray]):
-    fit = probabilities(images) >= least if len(images) else []
-    return [[vocabulary[k] for k in np.flatnonzero(row)] for row in fit]
-
-
-def _text(word: str) -> str:
-    return f"A photo of {lexicons.article(word)} {word}"
+    return _ZeroShot(name, where, vocabulary, thresholds.tag, device)
 
 
 class _ZeroShot(_Ready):
-    """SigLIP and CLIP of transformers: how probable each word of a vocabulary is, ``(images, words)``."""
+    """SigLIP and CLIP of transformers: the words of a vocabulary that are at least so probable."""
 
-    def __init__(self, name: str, where: str, vocabulary: Sequence[str], device: str) -> None:
+    def __init__(self, name: str, where: str, vocabulary: Sequence[str], least: float, device: str) -> None:
         super().__init__("ZeroShotImageClassification", name, where, "a zero-shot tagger", device)
         # SigLIP was trained on texts of one length, and says of each text by itself how well it fits.
         self._alone = hasattr(self._model, "logit_bias")
         padding = "max_length" if self._alone else True
         tokens = self._processor.tokenizer(
-            [_text(word) for word in vocabulary], padding=padding, truncation=True, return_tensors="pt"
+            [f"A photo of {lexicons.article(word)} {word}" for word in vocabulary],
+            padding=padding,
+            truncation=True,
+            return_tensors="pt",
         )
-        self._tokens = tokens.to(self._device)
+        self._tokens, self._vocabulary, self._least = tokens.to(self._device), vocabulary, least
         self._batches = loaded.Batches(self._device, 16)
 
-    def __call__(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        return np.stack(self._batches.run(images, self._same_size))
+    def __call__(self, images: Sequence[np.ndarray]) -> list[list[str]]:
+        probabilities = self._batches.run(images, self._same_size)
+        return [[self._vocabulary[k] for k in np.flatnonzero(row >= self._least)] for row in probabilities]
 
     def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
         pixels = self._processor.image_processor(images=loaded.writable(images), return_tensors="pt")
@@ -185,7 +161,7 @@ class _Boxes(_Ready):
         if kind not in GROUNDING_DINO:
             raise ParameterError(
                 f"{name} is a model of the kind {kind!r}, and tags are asked of {' or '.join(GROUNDING_DINO)}, such as "
-                f"{named.HUB['grounding'][0]}."
+                f"{registry.HUB['grounding'][0]}."
             )
         super().__init__("ZeroShotObjectDetection", name, where, "a detector", device)
         self._thresholds = thresholds

@@ -20,10 +20,10 @@ from biaslab.judging import loaded, plugins
 from biaslab.judging.dlib_gender import DlibGender
 from biaslab.judging.faces import gate, large_enough
 from biaslab.judging.faces import load as load_faces
-from biaslab.judging.fairface import FAIRFACE, FairFaceGender, cut_out
+from biaslab.judging.fairface import FAIRFACE, FairFaceGender
 from biaslab.judging.names import files_digest
+from biaslab.judging.person import Person
 from biaslab.judging.pinned import DLIB
-from biaslab.judging.plugins import Person
 from biaslab.judging.settings import JudgeSettings
 from biaslab.judging.words import BLOCKED, JUDGED, OUTCOMES
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
@@ -39,11 +39,9 @@ _TYPES |= {"position": int, "people": int, "boxes": object}
 _SHARD_ROWS = 1024
 
 
-# A model of gender has ``p_female(images)``, which returns the probability of perceived as female against perceived as
-# male, (images,) of 0 to 1, and ``sees``: "image" where it takes whole images, "face" where it takes faces cut out of
-# them. One that has ``answers`` (judging.plugins.AnsweringJudge) is asked about people instead. Of images of several,
-# people are cut out at ``side`` pixels where there is one; a ``classifier`` (judging.zero_shot.ZeroShot) is also asked
-# which of them is who.
+# A model of gender has ``answers(people)``, which returns of each (judging.person.Person) the probability of perceived
+# as female against perceived as male, 0 to 1 or NaN, and a reason where it is unsure. A ``classifier``
+# (judging.zero_shot.ZeroShot) of it is also asked which of several people is who.
 
 
 class Judge(NamedTuple):
@@ -214,21 +212,17 @@ def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], j
     rows, found = look(image_ids, images, judges.faces.faces)
     for row in rows:
         row["boxes"] = []
-    shown, asked = {}, {}
+    asked = {}
     for k, faces in found.items():
         boxes = [float(v) for face in faces for v in face[:4]]
         rows[k].update(outcome=gate(faces), n_faces=len(faces), boxes=boxes)
         if len(faces) == 1:
             rows[k].update(zip(BOX, faces[0][:4], strict=True))
         if len(faces) == 1 and judges.gender:
-            shown[k] = cut_out(images[k], faces[0][:4]) if judges.gender.sees == "face" else images[k]
             asked[k] = Person(images[k], faces[0][:4], faces[0].landmarks)
-    if asked and hasattr(judges.gender, "answers"):
+    if asked:
         for k, (p, reason) in zip(asked, judges.gender.answers(list(asked.values())), strict=True):
             rows[k].update(p_female=p, reason=reason)
-    elif shown:
-        for k, p in zip(shown, judges.gender.p_female(list(shown.values())), strict=True):
-            rows[k]["p_female"] = float(p)
     return rows
 
 

@@ -41,7 +41,7 @@ ROLES = {
 }
 """The settings that name what looks at images."""
 # Which kinds of models the parts of what finds objects by their tags are.
-_GROUNDED = ("clip", "detector", "segmenter")
+_GROUNDED = ("tagger", "detector", "segmenter")
 
 
 def of_images(images: ImageSource) -> str:

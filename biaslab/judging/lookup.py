@@ -61,7 +61,7 @@ def look_up(name: str, kind: str) -> list[Located]:
     # Whoever brings a model says of which kind it is.
     if registry.brought(name, kind):
         return [repositories.look_up(name, kind).with_weights()]
-    if kind == "clip" or (kind == "tagger" and grounded.of_open_clip(name)):
+    if kind == "clip":
         return [look_up_clip(name)]
     repository = repositories.look_up(name, kind, features.find(name) if kind == "features" else "")
     _check_kind(repository)

@@ -23,19 +23,14 @@ from biaslab import lexicons
 from biaslab.ground.errors import ParameterError
 from biaslab.judging import judge as alone
 from biaslab.judging.faces import Face
-from biaslab.judging.fairface import cut_out
 from biaslab.judging.judge import BOX, NUMBERS, Judge, JudgeSettings
-from biaslab.judging.plugins import Person
+from biaslab.judging.person import Person, wider
 from biaslab.judging.words import RIGHT, SWAPPED, UNCLEAR
 from biaslab.judging.zero_shot import ZeroShot
 from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
 from biaslab.models.images import ImageSource, Unreadable
 
-# Of the square cut out for a person, the share of its height that the face's box takes (it shows head and shoulders, as
-# a picture of one person does), and where the middle of the face is, from 0 (top) to 1. Where the square leaves the
-# person's part of the image, the last column or row is repeated.
-FACE_SHARE, FACE_HEIGHT = 0.3, 0.43
 SHARED = 0.1
 """Faces are ``overlapping`` where two boxes share more than this part of the narrower one's columns: they cover each
 other, or stand one above the other, and left and right are not clear."""
@@ -125,39 +120,30 @@ def _look(
 ) -> list[dict]:
     """Return the images' people: faces, the probability of perceived as female, and of the order."""
     whole, found = alone.look(image_ids, images, judges.faces.faces)
-    standing: dict[int, list[tuple[Face, tuple[int, int]]]] = {}
+    standing: dict[int, list[Person]] = {}
     for k, faces in found.items():
         whole[k].update(outcome=gate(faces, len(phrases[k])), n_faces=len(faces))
         if not whole[k]["outcome"]:
             faces = sorted(faces, key=lambda face: face.x0 + face.x1)
-            standing[k] = list(zip(faces, parts(faces, images[k].shape[1]), strict=True))
+            placed = zip(faces, parts(faces, images[k].shape[1]), phrases[k], strict=True)
+            standing[k] = [
+                Person(images[k], face[:4], face.landmarks, at, len(faces), phrase, part)
+                for at, (face, part, phrase) in enumerate(placed, start=1)
+            ]
     out = [
         [{**row, "position": at + 1, "people": len(told)} for at in range(len(told))]
         for row, told in zip(whole, phrases, strict=True)
     ]
-    shown, of, asked = [], [], []
-    answers = getattr(judges.gender, "answers", None)
-    for k, placed in standing.items():
-        for row, (face, part), phrase in zip(out[k], placed, phrases[k], strict=True):
-            row.update(zip(BOX, face[:4], strict=True))
-            asked.append(Person(images[k], face[:4], face.landmarks, row["position"], len(placed), phrase))
-            if answers is None and judges.gender.sees == "face":
-                shown.append(cut_out(images[k], face[:4], part))
-            elif answers is None:
-                side = getattr(judges.gender, "side", 0)
-                one = len(placed) == 1
-                shown.append(images[k] if one else head_and_shoulders(images[k], face, part, side=side))
-            of.append(row)
-    if answers and asked:
-        for row, (p, reason) in zip(of, answers(asked), strict=True):
-            row.update(p_female=p, reason=reason)
-    elif shown:
-        for row, p in zip(of, judges.gender.p_female(shown), strict=True):
-            row["p_female"] = float(p)
+    asked = [
+        (row, person) for k, people in standing.items() for row, person in zip(out[k], people, strict=True)
+    ]
+    answers = judges.gender.answers([person for _, person in asked]) if asked else []
+    for (row, person), (p, reason) in zip(asked, answers, strict=True):
+        row.update(zip(BOX, person.box, strict=True), p_female=p, reason=reason)
     classifier = getattr(judges.gender, "classifier", None)
     told = {k: phrases[k] for k in standing if len(set(phrases[k])) > 1}
     if classifier is not None and told:
-        for k, facts in _orders(told, images, standing, classifier).items():
+        for k, facts in _orders(told, standing, classifier).items():
             for row in out[k]:
                 row.update(facts)
     return list(chain.from_iterable(out))
@@ -192,60 +178,18 @@ def parts(faces: Sequence[Face], width: int) -> list[tuple[int, int]]:
     return [(start, max(end, start + 1)) for start, end in zip(starts, [*ends, width], strict=True)]
 
 
-def head_and_shoulders(
-    image: np.ndarray, face: Face, within: tuple[int, int], *, side: int = 0
-) -> np.ndarray:
-    """Return the square around a face that shows what a picture of that person alone would, ``uint8 (side, side, 3)``.
-
-    Beyond the columns ``within`` the last one is repeated; a side of 0 leaves the pixels as they are cut.
-    """
-    size = max(1, round((face.y1 - face.y0) / FACE_SHARE))
-    left = round((face.x0 + face.x1) / 2 - size / 2)
-    top = round((face.y0 + face.y1) / 2 - FACE_HEIGHT * size)
-    return _square(image, left, top, size, within, side)
-
-
-def wider(image: np.ndarray, face: Face, within: tuple[int, int], *, side: int = 0) -> np.ndarray:
-    """Return the square as wide as a person's part of the image, at most as high as that: what is worn and held, too.
-
-    Arguments and result as for :func:`head_and_shoulders`; nothing is repeated.
-    """
-    height, (first, last) = image.shape[0], within
-    size = min(height, last - first)
-    left = min(max(round((face.x0 + face.x1 - size) / 2), first), last - size)
-    top = min(max(round((face.y0 + face.y1) / 2 - FACE_HEIGHT * size), 0), height - size)
-    return _square(image, left, top, size, within, side)
-
-
-def _square(
-    image: np.ndarray, left: int, top: int, size: int, within: tuple[int, int], side: int
-) -> np.ndarray:
-    columns = np.clip(np.arange(left, left + size), within[0], within[1] - 1)
-    rows = np.clip(np.arange(top, top + size), 0, image.shape[0] - 1)
-    out = image[rows[:, None], columns[None, :]]
-    if not side or side == size:
-        return out
-    from PIL import Image
-
-    # To the size that the model takes: people are cut out at many sizes, and go through it together.
-    return np.asarray(Image.fromarray(out).resize((side, side), Image.Resampling.BICUBIC))
-
-
 def _orders(
-    phrases: dict[int, Sequence[str]],
-    images: Sequence[np.ndarray],
-    standing: dict[int, list[tuple[Face, tuple[int, int]]]],
-    classifier: ZeroShot,
+    phrases: dict[int, Sequence[str]], standing: dict[int, list[Person]], classifier: ZeroShot
 ) -> dict[int, dict]:
     """Return role_p and role_other of the images in ``phrases``, or the reason why there are none."""
     texts = {p: lexicons.fill(ROLE_TEXT, p) for told in phrases.values() for p in told}
     unknown = _unknown(texts, classifier)
     why = {k: next((unknown[p] for p in told if p in unknown), "") for k, told in phrases.items()}
     found = {k: {"reason": reason} for k, reason in why.items() if reason}
-    side, shown, at = getattr(classifier, "side", 0), [], {}
+    shown, at = [], {}
     for k in (k for k, reason in why.items() if not reason):
         at[k] = slice(len(shown), len(shown) + len(phrases[k]))
-        shown += [wider(images[k], *of, side=side) for of in standing[k]]
+        shown += [wider(person, side=classifier.side) for person in standing[k]]
     known = [p for p in texts if p not in unknown]
     logits = classifier.logits(shown, [texts[p] for p in known]) if shown else None
     for k, rows in at.items():

@@ -3,9 +3,8 @@
 A package declares ``[project.entry-points."biaslab.judges"]`` with ``name = "module:factory"``; the setting
 ``judging.gender: plugin:name`` or ``plugin:name:ARGUMENT`` calls ``factory(ARGUMENT, device=…, batch_size=…)``. What it
 returns is asked about people whom the gate has let pass, by ``judge(people)``, which returns an :class:`Answer` to each
-:class:`Person`, or by ``p_female(images)``, which returns a probability of each picture (``NaN`` where there is none),
-whole or of faces as ``sees`` says (``image`` or ``face``). ``judging.tone: plugin:name`` asks ``tones(people)``
-instead, which returns a :class:`Tone` of each.
+:class:`biaslab.judging.person.Person`. ``judging.tone: plugin:name`` asks ``tones(people)`` instead, which returns a
+:class:`Tone` of each.
 
 The factory may have ``knows``, which says which pictures its judge knows (``drawings``, ``photographs`` where there is
 none, or ``any``), and ``files(ARGUMENT)``, which returns the files and folders, such as weights, whose content is part
@@ -21,11 +20,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from biaslab.ground import plugins, reading
 from biaslab.ground.errors import BiaslabError, InputError, ParameterError, loading
 from biaslab.ground.genders import GENDERS
+from biaslab.judging.person import Person
 from biaslab.keep import closure
 from biaslab.models import registry
 
@@ -33,28 +31,6 @@ PLUGIN = "plugin:"
 """How the names of such judges begin."""
 UNCLEAR = "unclear"
 """What a judge answers that sees somebody of no clear gender."""
-_SEES = ("image", "face")
-
-
-class Person(NamedTuple):
-    """Somebody in an image, ``uint8 (height, width, 3)`` RGB, whom a judge is asked about.
-
-    The face's box is left, top, right and bottom in pixels, and all of the image where no face was looked for; its
-    points, x and y, are in the detector's own order. The position counts from the left, beginning with 1, among the
-    people that the prompt asks for; the phrase says who stands there, such as ``carpenter``, where it asks for several.
-    """
-
-    image: np.ndarray
-    box: tuple[float, float, float, float]
-    landmarks: tuple[tuple[float, float], ...] = ()
-    position: int = 1
-    people: int = 1
-    phrase: str = ""
-
-
-def whole(image: np.ndarray) -> Person:
-    """Return whoever an image shows, whose face is all of it."""
-    return Person(image, (0.0, 0.0, float(image.shape[1]), float(image.shape[0])))
 
 
 class Answer(NamedTuple):
@@ -142,7 +118,7 @@ def knows(name: str) -> str:
     return told
 
 
-def load(name: str, *, device: str, batch_size: int) -> CheckedJudge | AnsweringJudge:
+def load(name: str, *, device: str, batch_size: int) -> AnsweringJudge:
     """Return the judge that a name means, whose answers are checked; a batch size of 0 leaves it to the judge.
 
     Raises ParameterError where it cannot be had or is no judge, InputError where its factory fails, else as
@@ -151,12 +127,7 @@ def load(name: str, *, device: str, batch_size: int) -> CheckedJudge | Answering
     point, model = _model(name, device, batch_size)
     if callable(getattr(model, "judge", None)):
         return AnsweringJudge(name, model)
-    if getattr(model, "sees", None) not in _SEES or not callable(getattr(model, "p_female", None)):
-        raise ParameterError(
-            f"{name} is no judge: what {point.value} returns needs `judge(people)`, or `sees` "
-            f"({' or '.join(map(repr, _SEES))}) and `p_female(images)`."
-        )
-    return CheckedJudge(name, model)
+    raise ParameterError(f"{name} is no judge: what {point.value} returns needs `judge(people)`.")
 
 
 def load_tones(name: str, *, device: str, batch_size: int) -> ToneJudge:
@@ -183,9 +154,6 @@ class _Asked:
 
     def __init__(self, name: str, model) -> None:
         self._name, self._model = name, model
-        self.sees: str = getattr(model, "sees", "image")
-        if hasattr(model, "side"):
-            self.side = model.side
 
     def _answers(self, kind: type, ask: Callable, people: Sequence[Person]) -> list:
         with _told(self._name):
@@ -214,28 +182,8 @@ class ToneJudge(_Asked):
         return float(tone), ""
 
 
-class CheckedJudge(_Asked):
-    """A judge of another package whose answers are probabilities, one an image."""
-
-    def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the probability of perceived as female, ``float64 (images,)``, 0 to 1; NaN where there is none."""
-        with _told(self._name):
-            p = np.asarray(self._model.p_female(images), dtype=float)
-        if p.shape != (len(images),):
-            raise InputError(
-                f"{self._name} gives answers of shape {p.shape} to {len(images)} images; it must give one each."
-            )
-        if len(wrong := p[(p < 0) | (p > 1)]):
-            raise InputError(f"{self._name} gives {wrong[0]:g}; a probability lies from 0 to 1.")
-        return p
-
-
 class AnsweringJudge(_Asked):
     """A judge of another package that is asked about people."""
-
-    def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the probability for whoever whole images show, as :meth:`answers`."""
-        return np.array([p for p, _ in self.answers([whole(image) for image in images])], float)
 
     def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
         """Return for each the probability of perceived as female (NaN where nothing is said), and a reason.

@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.judging import plugins
-from biaslab.judging.plugins import Person
+from biaslab.judging.person import Person
 from biaslab.judging.words import NOT_READ, PIXELS, TONE_BY_PIXELS
 from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store

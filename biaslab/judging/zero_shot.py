@@ -16,6 +16,7 @@ from biaslab.ground import finite
 from biaslab.ground.errors import ParameterError, loading, name_help
 from biaslab.judging import loaded
 from biaslab.judging.loaded import Pixels
+from biaslab.judging.person import Person, head_and_shoulders
 from biaslab.judging.words import GENDER_TEXTS
 from biaslab.models import hub, registry, repositories, safety
 from biaslab.models.repositories import Located, Repository
@@ -126,18 +127,22 @@ class ZeroShot:
 
 
 class ZeroShotGender:
-    """Perceived gender by a zero-shot model and two texts, for perceived as male and as female, on the whole image.
+    """Perceived gender by a zero-shot model and two texts, for perceived as male and as female.
 
-    Source: paradox paper, section 3; texts and their use on the whole image from its released code.
+    It is shown the whole image of one person, and of several the head and shoulders of each. Source: paradox paper,
+    section 3; texts and their use on the whole image from its released code.
     """
-
-    sees = "image"
 
     def __init__(self, model: ZeroShot, texts: Sequence[str] = GENDER_TEXTS) -> None:
         self.classifier = model
         self.side = model.side
         self._texts = tuple(texts)
         model.text_embeddings(self._texts)
+
+    def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
+        """Return for each the probability of perceived as female, 0 to 1, and no reason."""
+        shown = [p.image if p.people == 1 else head_and_shoulders(p, side=self.side) for p in people]
+        return [(float(p), "") for p in self.p_female(shown)]
 
     def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the probability of perceived as female against perceived as male, ``float32 (images,)``."""
@@ -201,20 +206,11 @@ def _of_tag(name: str, located: Located, options: dict) -> _Parts:
     import open_clip
 
     config = open_clip.get_model_config(name.partition(":")[0])
-    text, repository, words = config["text_cfg"], located.repository, None
+    repository, words = located.repository, None
     weights = repository.file(located.weights[0])
-    if text.get("hf_tokenizer_name"):
-        own = _has_words(repository)
-        words = hub.fetched(
-            *((repository.on_hub, located.weights) if own else (text["hf_tokenizer_name"], ()))
-        )
-    if text.get("hf_model_name"):
-        text["hf_model_name"] = str(hub.fetched(text["hf_model_name"], ()))
+    if config["text_cfg"].get("hf_tokenizer_name"):
+        words = hub.fetched(repository.on_hub, located.weights)
     return {"model_cfg": config}, weights, words, options
-
-
-def _has_words(repository: Repository) -> bool:
-    return not set(safety.TOKENIZERS).isdisjoint(repository.files)
 
 
 def _lay_out(place: Path, config: dict, weights: Path, words: Path | None, options: dict) -> dict:
@@ -253,9 +249,13 @@ def _tagged(name: str) -> tuple[Located, dict] | None:
     # another activation than open_clip's architecture of that name has.
     options = {f"image_{k}": settings.get(k) for k in ("mean", "std", "interpolation", "resize_mode")}
     located = found.with_weights([safe])
-    for key, other in hub.others_of_tag(name).items():
-        if key == "hf_model_name" or not _has_words(found):
-            repositories.look_up(other, "clip", other)
+    text = open_clip.get_model_config(architecture)["text_cfg"]
+    elsewhere = text.get("hf_model_name") or text.get("hf_tokenizer_name")
+    if text.get("hf_model_name") or (elsewhere and set(safety.TOKENIZERS).isdisjoint(found.files)):
+        raise ParameterError(
+            f"{name} takes its words from {elsewhere}, and not from {where}, where its weights are. Choose a model "
+            "that is whole."
+        )
     # open_clip has the rest.
     located = replace(located, files=located.weights)
     return located, options | {"force_quick_gelu": bool(settings.get("quick_gelu"))}

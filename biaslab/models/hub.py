@@ -87,29 +87,11 @@ def repository_of_tag(name: str) -> str:
     return os.path.split(get_pretrained_cfg(architecture, tag).get("hf_hub") or "")[0]
 
 
-def others_of_tag(name: str) -> dict[str, str]:
-    """Return the repositories of text model and tokenizer that open_clip's architecture names elsewhere, by entry."""
-    try:
-        from open_clip import get_model_config
-    except ImportError:
-        return {}
-    text = (get_model_config(name.partition(":")[0]) or {}).get("text_cfg", {})
-    own = repository_of_tag(name)
-    return {
-        key: text[key]
-        for key in ("hf_model_name", "hf_tokenizer_name")
-        if text.get(key) not in (None, "", own)
-    }
-
-
 def digest_of_tag(name: str) -> str:
-    """Return a digest of open_clip's ``ARCHITECTURE:TAG``: its name with the commits of its repositories, if known."""
+    """Return a digest of open_clip's ``ARCHITECTURE:TAG``: its name with the commit of its repository, if known."""
     if name not in _commits and (found := commit(repository_of_tag(name))):
         _commits[name] = found
-    others = {other: commit(other) for other in sorted(set(others_of_tag(name).values()))}
-    return " ".join(
-        [f"{name}@{_commits[name]}" if name in _commits else name, *map("@".join, others.items())]
-    )
+    return f"{name}@{_commits[name]}" if name in _commits else name
 
 
 def described(name: str):

@@ -17,7 +17,7 @@ from biaslab.ground.errors import BiaslabError
 from biaslab.judging import blip, faces, features, inception, instances, judge, objects, plugins
 from biaslab.judging.instances import TRUTH
 from biaslab.judging.names import RATINGS, VQA
-from biaslab.judging.plugins import Person
+from biaslab.judging.person import whole
 from biaslab.judging.questions import question
 from biaslab.judging.zero_shot import ZeroShot
 from biaslab.models.images import Unreadable
@@ -223,7 +223,7 @@ def _looking(trial: Trial) -> Look | None:
         return lambda image: found.faces([image])
     if use.setting == "judging.tone":
         tones = plugins.load_tones(use.name, device=device, batch_size=s.judging.batch_size).tones
-        return lambda image: tones([_whole(image)])
+        return lambda image: tones([whole(image)])
     if use.setting == "dalleval.detector":
         classes = {name: dalleval.OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
         detector = objects.Detector(use.name, classes, device=device)
@@ -256,11 +256,4 @@ def _answering(use: Use, s: Settings, device: str) -> Look | None:
         model = blip.load(use.name, kind, device=device)
         return lambda image: model.ask([image], [0], [question("person", 1, 1)])
     gender = judge.load_gender(s.judging.changed(gender=use.name), device)
-    if answers := getattr(gender, "answers", None):
-        return lambda image: answers([_whole(image)])
-    return lambda image: gender.p_female([image])
-
-
-def _whole(image: np.ndarray) -> Person:
-    """Return somebody who fills an image."""
-    return Person(image, (0.0, 0.0, *map(float, image.shape[1::-1])))
+    return lambda image: gender.answers([whole(image)])

@@ -259,40 +259,19 @@ def test_words_of_open_clips_names_come_from_the_repository_of_the_weights_where
     assert asked and all(f"/{SIGLIP}/resolve/{commit}/" in path for path in asked)
 
 
-def test_words_of_another_repository_are_looked_through_and_of_one_commit(hub, siglip):
-    name = "ViT-L-16-SigLIP-256:webli"
-    siglip(SIGLIP_L, words=False)
-    with pytest.raises(ParameterError, match=rf"The hub has no model '{SIGLIP}'"):
-        zero_shot.look_up(name)
-    commit = siglip(SIGLIP, words=True)
-    assert zero_shot.ZeroShot(name, device="cpu").text_embeddings(["a woman"]).shape == (1, 128)
-    # With other words the results are others.
-    assert hub_names.digest_of_tag(name).endswith(f" {SIGLIP}@{commit}")
-    # Weights of it nobody needs.
-    assert hub.fetched(of=SIGLIP) == 0 < hub.fetched(of=SIGLIP_L)
-    folder = hub_names.cached(SIGLIP) / "snapshots" / commit
-    (folder / "words.py").write_text("raise SystemExit")
-    with pytest.raises(ParameterError, match=r"holds words\.py, which could be run"):
-        zero_shot.ZeroShot(name, device="cpu")
-
-
-def test_a_text_model_of_another_repository_is_made_by_the_configuration_at_one_commit(
-    hub, tmp_path, monkeypatch
-):
+def test_words_of_another_repository_are_refused(hub, siglip, tmp_path, monkeypatch):
     from open_clip import factory
 
+    siglip(SIGLIP_L, words=False)
+    with pytest.raises(ParameterError, match=f"takes its words from {SIGLIP}, and not from {SIGLIP_L}"):
+        zero_shot.look_up("ViT-L-16-SigLIP-256:webli")
     name, config = "roberta-ViT-B-32:laion2b_s12b_b32k", {"text_cfg": {"hf_model_name": TEXT}}
     monkeypatch.setitem(factory._MODEL_CONFIGS, name.partition(":")[0], config)
-    for repository, file in ((ROBERTA, "open_clip_model.safetensors"), (TEXT, "config.json")):
-        (tmp_path / repository).mkdir(parents=True)
-        (tmp_path / repository / file).write_text("{}")
-    weights = hub.serve(ROBERTA, tmp_path / ROBERTA).commit
-    with pytest.raises(ParameterError, match=f"The hub has no model '{TEXT}'"):
+    (tmp_path / "roberta").mkdir()
+    (tmp_path / "roberta" / "open_clip_model.safetensors").write_text("{}")
+    hub.serve(ROBERTA, tmp_path / "roberta")
+    with pytest.raises(ParameterError, match=f"takes its words from {TEXT}, and not from {ROBERTA}"):
         zero_shot.look_up(name)
-    text = hub.serve(TEXT, tmp_path / TEXT).commit
-    made = zero_shot._parts(name)[0]["model_cfg"]["text_cfg"]["hf_model_name"]
-    assert Path(made).parts[-2:] == ("snapshots", text) and (Path(made) / "config.json").is_file()
-    assert hub_names.digest_of_tag(name) == f"{name}@{weights} {TEXT}@{text}"
 
 
 def test_they_see_what_open_clip_sees_by_its_own_name(hub, repositories, monkeypatch):

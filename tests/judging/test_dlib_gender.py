@@ -8,7 +8,7 @@ from biaslab.judging import judge
 from biaslab.judging.dlib_gender import POINTS, SIDE, DlibGender, aligned, similarity
 from biaslab.judging.faces import Face
 from biaslab.judging.judge import Judge, JudgeSettings
-from biaslab.judging.plugins import Person
+from biaslab.judging.person import Person, whole
 
 cv2 = pytest.importorskip("cv2", reason="judging needs the extra 'models'")
 
@@ -83,9 +83,9 @@ def test_it_answers_a_probability_about_everybody():
     assert isinstance(network, DlibGender) and network.answers([]) == []
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (h, w, 3), dtype=np.uint8) for h, w in ((40, 30), (32, 32), (64, 200))]
-    found = network.p_female(images)
+    found = np.array([p for p, _ in network.answers(list(map(whole, images)))])
     assert found.shape == (3,) and ((found >= 0) & (found <= 1)).all()
     # Each by itself, however many are asked about.
-    np.testing.assert_allclose([network.p_female([image])[0] for image in images], found, atol=1e-5)
+    np.testing.assert_allclose([network.answers([whole(image)])[0][0] for image in images], found, atol=1e-5)
     rows = judge.judge_images(list("abc"), images, Judge(OneFace(), network), JudgeSettings(gender="dlib"))
     np.testing.assert_allclose(rows["p_female"].astype(float), found, atol=1e-6)

@@ -106,7 +106,7 @@ def test_segmenters(tiny, image, name, part):
 def test_zero_shot_taggers(tiny, image, name):
     model = grounded._tagger(tiny(name), LOW, ("dog", "cup"), "cpu")
     assert len(model([image])) == 1
-    spoil(model.args[0]._model, "vision", "post_layernorm.weight")
+    spoil(model._model, "vision", "post_layernorm.weight")
     with pytest.raises(InputError, match=DAMAGED):
         model([image])
 

@@ -217,14 +217,6 @@ def test_tags_of_siglip_are_of_each_word_alone_and_those_of_clip_of_all(tiny, ph
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_an_open_clip_tagger_is_asked_about_the_vocabulary(clip_folder, tiny, photos):
-    names = (str(clip_folder), tiny("grounding_dino"), "none")
-    found = grounded.Grounded(*names, LOW, ("nurse", "man"), device="cpu")
-    tags = list(found._tags(photos))
-    assert tags == [["nurse", "man"]] * 3
-
-
-@pytest.mark.usefixtures("one_thread")
 def test_florence_lists_what_it_detects(tiny, photos, monkeypatch):
     from transformers import Florence2Processor
 

@@ -147,17 +147,6 @@ def test_a_truncated_file_is_labelled_and_counted(told, tmp_path, picture):
     assert list(found["outcome"]) == ["unreadable", "face_too_small", "unreadable"]
 
 
-def test_a_model_that_sees_faces_gets_them_cut_out(told, picture):
-    told.gender.sees = "face"
-    seen = []
-    told.gender.p_female = lambda images: seen.extend(images) or np.full(len(images), 0.95)
-    image = np.arange(400, dtype=np.int64).reshape(20, 20, 1).repeat(3, axis=2).astype(np.uint8)
-    image[0, 0] = (18, 0, 0)  # one face of 8 x 8 at (1, 2): its middle is (5, 6), half a side 6
-    row = judge_images(["a"], [image], told, JudgeSettings()).iloc[0]
-    assert row["gender"] == "female" and seen[0].shape == (12, 12, 3)
-    np.testing.assert_array_equal(seen[0][:, 1:], image[0:12, 0:11])
-
-
 @pytest.mark.parametrize(
     ("p", "expected"),
     [

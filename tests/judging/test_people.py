@@ -10,18 +10,20 @@ from array_images import ArrayImages
 from biaslab.ground.errors import ParameterError
 from biaslab.judging import judge as single
 from biaslab.judging import people as module
+from biaslab.judging import person
 from biaslab.judging.faces import Face
+from biaslab.judging.fairface import FairFaceGender
 from biaslab.judging.judge import Judge, JudgeSettings, judge
 from biaslab.judging.people import (
     gate,
-    head_and_shoulders,
     judge_people,
     judge_people_images,
     order,
     parts,
-    wider,
 )
+from biaslab.judging.person import Person, head_and_shoulders, wider
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE
+from biaslab.judging.zero_shot import ZeroShotGender
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
 
@@ -34,6 +36,10 @@ WIDTH, HEIGHT = 60, 40
 
 def box(x, y=10, width=10, height=12):
     return Face(float(x), float(y), float(x + width), float(y + height), 0.9)
+
+
+def stands(image, face, part):
+    return Person(image, face[:4], part=part)
 
 
 class PaintedFaces:
@@ -50,14 +56,18 @@ class PaintedFaces:
 class PaintedGender:
     """Says the green of a crop's reddest pixels in percent, as the told gender."""
 
-    def __init__(self, sees="image", side=0):
-        self.sees, self.shown = sees, []
-        if side:
-            self.side = side
+    answers = ZeroShotGender.answers
+
+    def __init__(self, side=0):
+        self.side, self.shown = side, []
 
     def p_female(self, images):
         self.shown += list(images)
         return np.array([image[image[..., 0] == 255][:, 1].mean() / 100 for image in images])
+
+
+class PaintedFace(PaintedGender):
+    answers = FairFaceGender.answers
 
 
 class PaintedRoles:
@@ -306,9 +316,9 @@ def test_parts_end_between_faces():
     assert parts([box(0), box(24), box(46)], 60) == [(0, 17), (17, 40), (40, 60)]
 
 
-@pytest.mark.parametrize("sees", ["image", "face"])
+@pytest.mark.parametrize("kind", [PaintedGender, PaintedFace])
 @pytest.mark.parametrize("case", [0, 3, 5, 7, 8, 9, 10])
-def test_no_crop_shows_a_neighbours_face(sees, case):
+def test_no_crop_shows_a_neighbours_face(kind, case):
     """Faces of a made-up detector, each painted in its own blue, are looked for in what the gender model is shown."""
     faces, _ = CASES[case]
     standing = sorted(faces, key=lambda f: f.x0)
@@ -318,7 +328,7 @@ def test_no_crop_shows_a_neighbours_face(sees, case):
     # Shared columns belong to both faces and to neither crop.
     for a, b in pairwise(standing):
         image[:, int(b.x0) : int(a.x1)] = (255, 255, 99)
-    gender = PaintedGender(sees)
+    gender = kind()
     gender.p_female = lambda images: gender.shown.extend(images) or np.full(len(images), 0.5)
     gender.classifier = PaintedRoles({})
     gender.classifier.logits = lambda images, texts: (
@@ -340,27 +350,27 @@ def test_a_crop_shows_what_a_picture_of_one_person_shows(monkeypatch):
     # square begins at -1. Columns 13 +- 20 begin at -7. What is beyond the columns 0 to 28 repeats the last.
     image = np.zeros((40, 60, 3), np.uint8)
     image[..., 0], image[..., 1] = np.arange(60)[None, :], np.arange(40)[:, None]
-    crop = head_and_shoulders(image, box(8), (0, 29))
+    crop = head_and_shoulders(stands(image, box(8), (0, 29)))
     assert crop.shape == (40, 40, 3)
     assert crop[0, :, 0].tolist() == [0] * 7 + list(range(29)) + [28] * 4
     assert crop[:, 0, 1].tolist() == [0, *range(39)]
-    assert head_and_shoulders(image, box(8), (0, 29), side=16).shape == (16, 16, 3)
+    assert head_and_shoulders(stands(image, box(8), (0, 29)), side=16).shape == (16, 16, 3)
     # Half the share, twice the square.
-    monkeypatch.setattr(module, "FACE_SHARE", 0.15)
-    assert head_and_shoulders(image, box(8), (0, 29)).shape == (80, 80, 3)
+    monkeypatch.setattr(person, "FACE_SHARE", 0.15)
+    assert head_and_shoulders(stands(image, box(8), (0, 29))).shape == (80, 80, 3)
 
 
 def test_who_is_who_is_seen_in_the_whole_of_a_persons_part():
     image = np.zeros((40, 60, 3), np.uint8)
     image[..., 0], image[..., 1] = np.arange(60)[None, :], np.arange(40)[:, None]
     # 29 columns of its own; the middle of the face, row 16, is 0.43 * 29 = 12.5 rows below the top, row 4.
-    crop = wider(image, box(8), (0, 29))
+    crop = wider(stands(image, box(8), (0, 29)))
     assert crop[0, :, 0].tolist() == list(range(29)) and crop[:, 0, 1].tolist() == list(range(4, 33))
     # A part of 50 columns in an image of 40 rows: a square of 40 around the face's middle, column 43, kept inside.
-    crop = wider(image, box(38), (10, 60))
+    crop = wider(stands(image, box(38), (10, 60)))
     assert crop[0, :, 0].tolist() == list(range(20, 60)) and crop[:, 0, 1].tolist() == list(range(40))
     # A face near the lower edge: the square ends with the image.
-    assert wider(image, box(8, 28), (0, 29))[:, 0, 1].tolist() == list(range(11, 40))
+    assert wider(stands(image, box(8, 28), (0, 29)))[:, 0, 1].tolist() == list(range(11, 40))
 
 
 def test_crops_of_all_sizes_come_in_the_size_that_the_model_takes():

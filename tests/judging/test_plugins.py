@@ -13,6 +13,7 @@ from biaslab.judging import people, plugins
 from biaslab.judging.faces import Face
 from biaslab.judging.judge import Judge, JudgeSettings, judge
 from biaslab.judging.names import WHOLE, files_digest
+from biaslab.judging.person import whole
 from biaslab.judging.skin_tone import judge_skin_tones
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
@@ -48,9 +49,9 @@ def test_answers_that_are_no_probabilities_are_refused(installed, tmp_path):
     with pytest.raises(InputError, match=r"plugin:brightness:2 gives 2; a probability"):
         judged("plugin:brightness:2", tmp_path, [255])
     model = plugins.load("plugin:brightness", device="cpu", batch_size=0)
-    model._model.p_female = lambda images: np.zeros(1)
-    with pytest.raises(InputError, match=r"shape \(1,\) to 2 images"):
-        model.p_female([grey(0), grey(0)])
+    model._model.judge = lambda people: []
+    with pytest.raises(InputError, match="0 answers about 1 people"):
+        model.answers([whole(grey(0))])
 
 
 def test_what_is_kept_depends_on_the_judges_code_and_argument(installed):
@@ -67,7 +68,7 @@ def test_what_is_kept_depends_on_the_judges_code_and_argument(installed):
 def test_unknown_and_unfit_judges_are_refused_with_the_reason(installed):
     with pytest.raises(UnknownNameError, match="brightness"):
         plugins.digest("plugin:brightnes")
-    with pytest.raises(ParameterError, match=r"no judge.*p_female"):
+    with pytest.raises(ParameterError, match=r"no judge.*judge\(people\)"):
         plugins.load("plugin:nothing", device="cpu", batch_size=0)
     with pytest.raises(InputError, match="much fails: ValueError: could not convert string to float"):
         plugins.load("plugin:brightness:much", device="cpu", batch_size=0)
@@ -255,7 +256,7 @@ def test_a_judge_that_no_package_holds_is_named(broken, point, told):
     with pytest.raises(ParameterError, match=rf"odd {told}\. Install its package again"):
         plugins.digest("plugin:odd")
     with pytest.raises(BiaslabError, match="plugin:odd"):
-        plugins.load("plugin:odd", device="cpu", batch_size=0).p_female([grey(0)])
+        plugins.load("plugin:odd", device="cpu", batch_size=0).answers([whole(grey(0))])
 
 
 def test_a_judge_that_exits_fails(broken):

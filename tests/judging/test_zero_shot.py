@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError
-from biaslab.judging.fairface import FairFaceGender, cut_out
+from biaslab.judging.fairface import FairFaceGender
 from biaslab.judging.loaded import Batches, Pixels
+from biaslab.judging.person import Person, face_of
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
 
 torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
@@ -265,8 +266,8 @@ def test_fairface_says_what_is_missing_or_wrong(tmp_path):
 def test_a_face_is_cut_out_as_a_square_with_a_margin():
     image = np.arange(40 * 60 * 3, dtype=np.int64).reshape(40, 60, 3).astype(np.uint8)
     # 8 wide, 12 high around (30, 20): half of the side is 12 * 0.75 = 9.
-    np.testing.assert_array_equal(cut_out(image, (26, 14, 34, 26)), image[11:29, 21:39])
+    np.testing.assert_array_equal(face_of(Person(image, (26, 14, 34, 26))), image[11:29, 21:39])
     # At the corner, 10 x 10 around (5, 5): half a side is 7.5, rounded to 8; three rows and columns lie outside.
-    cut = cut_out(image, (0, 0, 10, 10))
+    cut = face_of(Person(image, (0, 0, 10, 10)))
     assert cut.shape == (16, 16, 3) and not cut[:3].any() and not cut[:, :3].any()
     np.testing.assert_array_equal(cut[3:, 3:], image[:13, :13])

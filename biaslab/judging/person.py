@@ -1,0 +1,94 @@
+"""Somebody in an image whom judges are asked about, and the part of the image that is cut out to show them alone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+# Of the square cut out for a person, the share of its height that the face's box takes (it shows head and shoulders, as
+# a picture of one person does), and where the middle of the face is, from 0 (top) to 1. Where the square leaves the
+# person's part of the image, the last column or row is repeated.
+FACE_SHARE, FACE_HEIGHT = 0.3, 0.43
+
+
+class Person(NamedTuple):
+    """Somebody in an image, ``uint8 (height, width, 3)`` RGB, whom a judge is asked about.
+
+    The face's box is left, top, right and bottom in pixels, and all of the image where no face was looked for; its
+    points, x and y, are in the detector's own order. The position counts from the left, beginning with 1, among the
+    people that the prompt asks for; the phrase says who stands there, such as ``carpenter``, where it asks for several.
+    The part is the columns of the image that are theirs, the first and the one after the last; None is all.
+    """
+
+    image: np.ndarray
+    box: tuple[float, float, float, float]
+    landmarks: tuple[tuple[float, float], ...] = ()
+    position: int = 1
+    people: int = 1
+    phrase: str = ""
+    part: tuple[int, int] | None = None
+
+    @property
+    def columns(self) -> tuple[int, int]:
+        """The columns that are theirs."""
+        return self.part or (0, self.image.shape[1])
+
+
+def whole(image: np.ndarray) -> Person:
+    """Return whoever an image shows, whose face is all of it."""
+    return Person(image, (0.0, 0.0, float(image.shape[1]), float(image.shape[0])))
+
+
+def face_of(person: Person) -> np.ndarray:
+    """Return the square around a face, widened by a quarter of its longer side all around.
+
+    It is black beyond the image and the person's part of it.
+    """
+    x0, y0, x1, y1 = person.box
+    half = max(1, round(max(x1 - x0, y1 - y0) * 0.75))
+    left, top = round((x0 + x1) / 2) - half, round((y0 + y1) / 2) - half
+    out = np.zeros((2 * half, 2 * half, 3), np.uint8)
+    first, last = person.columns
+    rows = slice(max(top, 0), min(top + 2 * half, person.image.shape[0]))
+    columns = slice(max(left, first), min(left + 2 * half, last))
+    pixels = person.image[rows, columns]
+    out[rows.start - top : rows.stop - top, columns.start - left : columns.stop - left] = pixels
+    return out
+
+
+def head_and_shoulders(person: Person, *, side: int = 0) -> np.ndarray:
+    """Return the square around a face that shows what a picture of that person alone would, ``uint8 (side, side, 3)``.
+
+    Beyond the person's columns the last one is repeated; a side of 0 leaves the pixels as they are cut.
+    """
+    x0, y0, x1, y1 = person.box
+    size = max(1, round((y1 - y0) / FACE_SHARE))
+    left, top = round((x0 + x1) / 2 - size / 2), round((y0 + y1) / 2 - FACE_HEIGHT * size)
+    return _square(person, left, top, size, side)
+
+
+def wider(person: Person, *, side: int = 0) -> np.ndarray:
+    """Return the square as wide as a person's part of the image, at most as high as that: what is worn and held, too.
+
+    Result as for :func:`head_and_shoulders`; nothing is repeated.
+    """
+    x0, y0, x1, y1 = person.box
+    height, (first, last) = person.image.shape[0], person.columns
+    size = min(height, last - first)
+    left = min(max(round((x0 + x1 - size) / 2), first), last - size)
+    top = min(max(round((y0 + y1) / 2 - FACE_HEIGHT * size), 0), height - size)
+    return _square(person, left, top, size, side)
+
+
+def _square(person: Person, left: int, top: int, size: int, side: int) -> np.ndarray:
+    first, last = person.columns
+    columns = np.clip(np.arange(left, left + size), first, last - 1)
+    rows = np.clip(np.arange(top, top + size), 0, person.image.shape[0] - 1)
+    out = person.image[rows[:, None], columns[None, :]]
+    if not side or side == size:
+        return out
+    from PIL import Image
+
+    # To the size that the model takes: people are cut out at many sizes, and go through it together.
+    return np.asarray(Image.fromarray(out).resize((side, side), Image.Resampling.BICUBIC))
