@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items):
     """Begin with the files that hold the slowest tests, so that no worker is left alone with one at the end."""
     first = (
         *("test_mini_run", "test_survival", "test_runs", "test_published_run", "test_engine"),
-        *("test_audits_through_hub", "test_pipeline_people", "test_families_run", "test_kernels"),
+        *("test_audits_through_hub", "test_pipeline_people", "test_kernels"),
     )
     place = {name: i for i, name in enumerate(first)}
     items.sort(key=lambda item: place.get(item.path.stem, len(first)))

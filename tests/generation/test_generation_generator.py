@@ -175,16 +175,6 @@ def test_small_numbers_change_little_in_every_family(folders, family):
     assert 0 < difference.mean() < 4
 
 
-def test_numbers_that_are_not_finite_are_an_error(folders):
-    import torch
-
-    model = load(*settings(folders("sd1")))
-    with torch.no_grad():
-        model.pipe.unet.conv_out.bias.fill_(float("nan"))
-    with pytest.raises(RunError, match=r"not finite in float32\. No type holds more"):
-        images(model, 1)
-
-
 def test_size_is_the_models_own_or_fits_it(folders):
     own = load(*settings(folders("sd1"), height=0, width=0))
     # 16 latents a side, each of 2 x 2 pixels in the tiny autoencoder.

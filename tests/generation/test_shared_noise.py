@@ -61,14 +61,6 @@ def test_first_latents_of_a_triplet_are_equal_bit_by_bit(folders, tmp_path, batc
     assert (one != other).any()
 
 
-def test_each_image_is_the_one_of_its_noise(folders, tmp_path):
-    given = settings(folders("sd1"))
-    made = GeneratedImages(triplets(2), *given, seed=4, store=Store(tmp_path)).complete(progress=False)
-    alone = generator.load(*given).images(["a photo of a woman"], [("t1", 0)], seed=4)[0]
-    (read,) = made.read(["t1-woman/0"])
-    assert np.abs(read.astype(int) - alone).max() <= 2
-
-
 def test_a_triplet_stays_in_one_batch_and_one_shard(folders, tmp_path, batches):
     given = settings(folders("sd1"), batch_size=8, steps=1)
     made = GeneratedImages(triplets(23), *given, seed=4, store=Store(tmp_path)).complete(progress=False)
@@ -99,16 +91,6 @@ def test_a_triplet_stays_together_when_memory_is_short(folders):
     assert len(model.images(units["text"].tolist(), noise_keys(units), seed=1)) == 12
     # Two triplets of eight fail; half of six are three, and a batch of three is one triplet.
     assert tried == [6, 3, 3, 3, 3]
-
-
-def test_a_batch_smaller_than_a_triplet_parts_it(folders, batches):
-    units = units_of(triplets(2))
-    made = generator.load(*settings(folders("sd1"), batch_size=2, steps=1)).images(
-        units["text"].tolist(), noise_keys(units), seed=1
-    )
-    assert len(made) == 6 and [len(noise) for noise in batches] == [2, 1, 2, 1]
-    whole = np.concatenate(batches).reshape(2, 3, -1)
-    assert (whole == whole[:, :1]).all()
 
 
 def test_prompts_without_shared_noise_are_as_before():

@@ -171,24 +171,6 @@ def test_no_images_and_damaged_weights(tmp_path, images):
         Features(str(tmp_path), device="cpu").image_embeddings(images[:1])
 
 
-@pytest.mark.parametrize(
-    "name", ["resnet50.nope", "resnet50.", "resnet50.tv_in1k.more", "vit_small_patch16_224.dinner"]
-)
-def test_weights_that_timm_does_not_list_are_named_whoever_asks(name):
-    from biaslab.judging import lookup, similarity
-
-    for ask in (
-        find,
-        Features,
-        lambda n: lookup.look_up(n, "features"),
-        lambda n: similarity.weights("dino", n),
-    ):
-        with pytest.raises(
-            ParameterError, match=rf"timm lists no weights '{name}'\. Did you mean '{name[:5]}"
-        ):
-            ask(name)
-
-
 @pytest.mark.parametrize("size", [10**9, 0, -224, 1.5, None])
 def test_a_size_that_no_image_has_is_told_before_any_image(tmp_path, size):
     save(tmp_path, "resnet10t", num_classes=7, pretrained_cfg_overlay={"input_size": (3, 32, 32)})

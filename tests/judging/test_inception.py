@@ -128,12 +128,6 @@ def test_weights_that_are_not_those_of_fid_are_told(tmp_path, monkeypatch, caplo
     assert check_weights(tmp_path / "mine.pth") == digest and not caplog.messages
 
 
-def test_weights_under_their_digest_are_taken(weights, tmp_path):
-    named = tmp_path / f"weights-inception-2015-12-05-{check_weights(weights)[:8]}.pth"
-    named.symlink_to(weights)
-    assert Inception(named, device="cpu")
-
-
 @pytest.mark.parametrize("at", ["no-such.pth", ".", "no-such-folder/weights.pth"])
 def test_a_missing_file_is_said(tmp_path, at):
     with pytest.raises(ParameterError, match=r"no file .*dalleval\.inception"):

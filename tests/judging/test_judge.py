@@ -13,7 +13,7 @@ from biaslab.judging.judge import JudgeSettings, decide, judge, judge_images, ou
 from biaslab.judging.names import WHOLE, files_digest
 from biaslab.keep.store import Store
 from biaslab.models import hub
-from biaslab.models.images import FolderImages, Unreadable
+from biaslab.models.images import Unreadable
 from biaslab.ratings.person_ratings import judge_images as by_raters
 
 
@@ -125,26 +125,6 @@ def test_other_limits_decide_on_the_same_answers(cases, told, tmp_path):
     assert outcome[7] == "judged" and gender[7] == "female"
     outcome, gender = look(min_face=0.2)
     assert outcome[8] == "face_too_small" and gender[8] == ""
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_a_truncated_file_is_labelled_and_counted(told, tmp_path, picture):
-    from PIL import Image
-
-    folder = tmp_path / "images"
-    folder.mkdir()
-    for name in ("good", "cut"):
-        Image.fromarray(np.tile(picture(15, 97), (9, 9, 1))).save(folder / f"{name}.png")
-    data = (folder / "cut.png").read_bytes()
-    (folder / "cut.png").write_bytes(data[: len(data) // 2])
-    (folder / "page.jpg").write_text("<html>not found</html>")
-    found = run(FolderImages(folder), told, tmp_path / "store")
-    assert dict(zip(found["image_id"], found["reason"], strict=True)) == {
-        "cut.png": "truncated",
-        "good.png": "",
-        "page.jpg": "not an image",
-    }
-    assert list(found["outcome"]) == ["unreadable", "face_too_small", "unreadable"]
 
 
 @pytest.mark.parametrize(

@@ -171,19 +171,6 @@ def test_boxes_and_labels_are_those_of_the_librarys_own_steps(kind, folders, pho
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("kind", ["Detr", "Yolos", "RTDetr"])
-def test_a_batch_changes_nothing_but_the_last_digits(kind, folders, photos):
-    looks = [
-        Detector(str(folders[kind]), CLASSES, device="cpu", batch_size=size).look(photos)
-        for size in (1, 2, 0)
-    ]
-    for one, two, all_ in zip(*looks, strict=True):
-        for other in (two, all_):
-            np.testing.assert_allclose(other[0], one[0], atol=1e-5)
-            np.testing.assert_allclose(other[1], one[1], atol=1e-5)
-
-
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
     ("said", "others", "place"),
     [
@@ -207,11 +194,6 @@ def test_labels_match_in_any_case_and_by_other_names(said, others, place, folder
 def test_a_class_that_the_detector_lacks_is_named(folders):
     with pytest.raises(ParameterError, match=r"'airplane'.* dog, fire hydrant, bicycle"):
         Detector(str(folders["Yolos"]), {"dog": [], "airplane": ["aeroplane", "plane"]}, device="cpu")
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_no_images_are_looked_at_without_a_word(folders):
-    assert Detector(str(folders["Yolos"]), CLASSES, device="cpu").look([]) == []
 
 
 # -- the stage ---------------------------------------------------------------------------------------------
@@ -310,27 +292,6 @@ def test_a_score_of_just_the_least_is_kept(look, named, tmp_path, monkeypatch):
     assert found["label"].tolist() == ["bicycle"]
 
 
-def test_few_images_are_in_memory_at_a_time(look, named, tmp_path):
-    images = [picture(k % 5) for k in range(300)]
-    images[150] = Unreadable("truncated")
-    source, read, told = ArrayImages(images), [], Told()
-
-    class Counted:
-        name, digest, table = source.name, source.digest, source.table
-
-        def read(self, ids):
-            read.append(len(ids))
-            return source.read(ids)
-
-    found, looked = look(Counted(), named, tmp_path, told, device="cpu")
-    assert max(read) == 128 and sum(read) == 300
-    assert told.looked == [k % 5 for k in range(300) if k != 150]
-    assert looked["outcome"].tolist() == [""] * 150 + ["unreadable"] + [""] * 149
-    # Of 0 to 4 queries 0, 1, 2, 2 and 3 see something.
-    of = found.groupby("image_id").size().reindex(source.table["image_id"], fill_value=0)
-    assert of.tolist() == [0 if k == 150 else (0, 1, 2, 2, 3)[k % 5] for k in range(300)]
-
-
 def test_images_are_looked_at_once(look, shown, named, tmp_path):
     first = look(shown, named, tmp_path, Told())
     unused = Told()
@@ -407,21 +368,3 @@ def test_unknown_names_are_refused(name, said, look, shown, tmp_path):
     with pytest.raises(ParameterError, match=said):
         look(shown, name, tmp_path, told)
     assert told.loaded == []
-
-
-def test_pickled_weights_are_refused(look, shown, folders, tmp_path):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    for file in folders["Yolos"].iterdir():
-        if file.suffix != ".safetensors":
-            (folder / file.name).write_bytes(file.read_bytes())
-    (folder / "pytorch_model.bin").write_bytes(b"\x80\x02")
-    with pytest.raises(ParameterError, match=r"pytorch_model\.bin"):
-        look(shown, folder, tmp_path, Told())
-    with pytest.raises(ParameterError, match=r"pytorch_model\.bin"):
-        Detector(str(folder), CLASSES)
-
-
-def test_another_kind_of_model_is_refused_by_name(clip_folder):
-    with pytest.raises(ParameterError, match=f"{clip_folder}.*object detector"):
-        Detector(str(clip_folder), CLASSES)

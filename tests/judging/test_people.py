@@ -495,35 +495,3 @@ def test_people_of_renders_are_judged_right(renders, tmp_path, monkeypatch):
     )
     looked = found.loc[found["role"] != "", "role"]
     assert (looked == "swapped").mean() >= 0.95 and "right" not in set(looked)
-
-
-def test_batches_of_the_embedded_models_change_nothing_beyond_rounding(renders, monkeypatch):
-    monkeypatch.undo()
-    ids = list(dict.fromkeys(renders.table["image_id"]))[:12]
-    told = renders.table.groupby("image_id")["phrase"].agg(list)
-    models, settings = single.load(OF_DRAWINGS), OF_DRAWINGS
-    images = renders.read(ids)
-    phrases = [told[k] for k in ids]
-    whole = judge_people_images(ids, phrases, images, models, settings)
-    each = pd.concat(
-        [
-            judge_people_images([k], [p], [image], models, settings)
-            for k, p, image in zip(ids, phrases, images, strict=True)
-        ],
-        ignore_index=True,
-    )
-    pd.testing.assert_frame_equal(whole, each, atol=1e-3, rtol=1e-3)
-
-
-def test_alone_the_embedded_models_say_what_judge_says(tmp_path, monkeypatch):
-    monkeypatch.undo()
-    from biaslab_world.truthful import held_out
-
-    images = held_out(12, seed=3)
-    expected = judge(images, OF_DRAWINGS, store=Store(tmp_path), progress=False)
-    found = judge_people(
-        images, ask(images.table["image_id"], "nurse"), OF_DRAWINGS, store=Store(tmp_path), progress=False
-    )
-    for column in ("image_id", "outcome", "gender"):
-        assert found[column].tolist() == expected[column].tolist()
-    np.testing.assert_allclose(found["p_female"], expected["p_female"], atol=1e-6)

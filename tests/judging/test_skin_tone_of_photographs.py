@@ -87,19 +87,6 @@ def test_a_mask_is_no_skin(tone, mask):
         assert found["reason"] == "not the colour of skin" and np.isnan(found["tone"]), upper
 
 
-def test_a_mask_alone_is_no_skin():
-    for mask in ((235, 240, 246), (120, 170, 215), (120, 185, 160)):
-        flat = np.full((64, 64, 3), mask, np.uint8)
-        assert face_tones([flat], [(0, 0, 64, 64)], [0])["reason"][0] == "not the colour of skin"
-
-
-def test_what_is_before_a_face_is_no_skin():
-    for dark in ((20, 20, 22), (70, 72, 75)):
-        image = photograph(5)
-        image[(np.abs(ACROSS) < 0.45) & (np.abs(DOWN) < 0.5)] = dark
-        assert read(image)["reason"] == "not the colour of skin"
-
-
 HALVES = {"left": ACROSS < 0.05, "right": ACROSS > -0.05, "top": DOWN < 0.05, "bottom": DOWN > -0.05}
 
 
@@ -111,16 +98,6 @@ def test_a_face_half_in_shadow_has_no_tone(tone, light, half):
     image[half] = (image[half] * light).astype(np.uint8)
     found = read(image)
     assert found["reason"] == "mixed light" and np.isnan(found["tone"])
-
-
-@pytest.mark.parametrize("half", HALVES.values(), ids=HALVES)
-@pytest.mark.parametrize("tone", [6, 7, 8, 9, 10])
-def test_half_in_shadow_dark_skin_is_refused_or_read_within_two_tones(tone, half):
-    image = photograph(tone)
-    image[half] = (image[half] * 0.45).astype(np.uint8)
-    found = read(image)
-    # In tones the same shadow hides less of dark skin.
-    assert found["reason"] in ("mixed light", "not the colour of skin") or abs(found["tone"] - tone) <= 2
 
 
 LIGHTS = {
@@ -143,13 +120,6 @@ def test_coloured_light_is_not_read(tone, light):
     # Where the face still has the colour of skin, what is beside it tells.
     if light[0] > 1.2 and light[2] < 1:
         assert found["reason"] == "coloured light"
-
-
-def test_a_blue_face_alone_is_not_read():
-    # Tone 5 under blue light fills the picture: nothing beside it could tell.
-    blue = (np.array([215, 189, 150]) * (0.8, 1, 1.45)).clip(0, 255).astype(np.uint8)
-    flat = np.broadcast_to(blue, (64, 64, 3)).copy()
-    assert face_tones([flat], [(0, 0, 64, 64)], [0])["reason"][0] == "not the colour of skin"
 
 
 @pytest.mark.parametrize("tone", [3, 4, 5, 6, 7, 8, 9, 10])

@@ -174,11 +174,6 @@ def test_answers_are_kept(run, images, folder, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(run(images, ASKED, folder, tmp_path, Told()), first)
 
 
-def test_nobody_asked_for_is_an_empty_table(run, images, folder, tmp_path):
-    found = run(images, ASKED[:0], folder, tmp_path, None)
-    assert list(found) == list(vqa.COLUMNS) and found.empty
-
-
 # -- questions of any kind ---------------------------------------------------------------------------------
 
 
@@ -240,26 +235,6 @@ def test_an_image_is_shown_once_for_all_its_questions(ask, images, folder, tmp_p
     pd.testing.assert_frame_equal(ask(images, units, folder, tmp_path, None), found)
 
 
-def test_more_images_than_are_read_at_a_time(ask, folder, tmp_path):
-    shown = [picture(k) for k in range(150)]
-    for k in (3, 64, 149):
-        shown[k] = Unreadable("truncated")
-    source = ArrayImages(shown)
-    rows = [(str(k), q) for k in range(150) for q in ("a hat?", "a tie?")]
-    # Every other image's second question comes last of all.
-    rows = [r for r in rows if int(r[0]) % 2 or "hat" in r[1]] + [
-        r for r in rows if not int(r[0]) % 2 and "tie" in r[1]
-    ]
-    units, told = put(*rows), Echo()
-    found = ask(source, units, folder, tmp_path, told)
-    lost = {"3", "64", "149"}
-    assert found["answer"].tolist() == ["" if k in lost else f"{k} {q}" for k, q in rows]
-    assert found["outcome"].tolist() == ["unreadable" if k in lost else "" for k, _ in rows]
-    # 64 images at a time, less those that cannot be read, each shown once.
-    assert [len(some) for some in told.shown] == [63, 63, 21]
-    assert [k for some in told.shown for k in some] == [k for k in range(150) if str(k) not in lost]
-
-
 def test_nothing_readable_needs_no_model(ask, folder, tmp_path):
     source = ArrayImages([Unreadable("truncated"), Unreadable("blocked")])
     found = ask(source, put(("0", "a hat?"), ("1", "a hat?")), folder, tmp_path, None)
@@ -285,13 +260,6 @@ def test_no_questions_are_an_empty_table(ask, images, folder, tmp_path):
 def test_unknown_names_are_errors(images, tmp_path, name, message):
     with pytest.raises(ParameterError, match=message):
         judge_people_vqa(images, ASKED, name, store=Store(tmp_path), progress=False)
-
-
-def test_pickled_weights_are_refused(images, tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "pytorch_model.bin").write_bytes(b"pickle")
-    with pytest.raises(ParameterError, match=r"holds only pytorch_model\.bin"):
-        judge_people_vqa(images, ASKED, f"vqa:{tmp_path / 'model'}", store=Store(tmp_path), progress=False)
 
 
 # -- the models: tiny random ones in the formats of the real ones (tiny_blip) ------------------------------
@@ -349,36 +317,6 @@ def test_a_tiny_blip_judges_end_to_end(blip, photos, tmp_path):
     direct = blips.load(str(blip), device="cpu").ask(photos, OF[:3], QUESTIONS[:3])
     assert list(found["answer"]) == direct
     assert list(found["gender"]) == [read_answer(text)[0] for text in direct]
-
-
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize(("which", "kind"), [("blip", "_Questions"), ("opt", "_Blip2")])
-def test_an_image_is_encoded_once_for_all_its_questions(which, kind, photos, request, tmp_path, monkeypatch):
-    made, encoded = request.getfixturevalue(which), []
-    see = getattr(blips, kind)._see
-
-    def counted(self, pixels):
-        encoded.append(len(pixels))
-        return see(self, pixels)
-
-    monkeypatch.setattr(getattr(blips, kind), "_see", counted)
-    rows = [(name, q) for name in "abcde" for q in dict.fromkeys(QUESTIONS)]
-    found = ask_about(
-        ArrayImages(photos, list("abcde")),
-        put(*rows),
-        f"vqa:{made}",
-        store=Store(tmp_path),
-        device="cpu",
-        progress=False,
-    )
-    # Five images of three sizes, six questions about each.
-    assert sum(encoded) == 5 and len(encoded) == 3 and len(rows) == 30
-    model = blips.load(str(made), device="cpu")
-    for name, photo in zip("abcde", photos, strict=True):
-        some = found["image_id"] == name
-        questions = [q for image_id, q in rows if image_id == name]
-        told = model.ask([photo], [0] * 6, questions)
-        assert found.loc[some, "answer"].tolist() == [" ".join(text.split()) for text in told]
 
 
 def test_models_for_something_else_are_refused(caption_blip, detector_folder, tmp_path):

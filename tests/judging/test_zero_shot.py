@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError
+from biaslab.ground.errors import MissingInputError, ParameterError
 from biaslab.judging.fairface import FairFaceGender
 from biaslab.judging.loaded import Batches, Pixels
 from biaslab.judging.person import Person, face_of
@@ -86,14 +86,6 @@ def test_words_that_the_tokenizer_lacks_are_named(model):
         model.text_embeddings(["A photo of a zeppelin"])
     with pytest.raises(ParameterError, match="is empty"):
         model.text_embeddings([" "])
-
-
-def test_embeddings_that_are_not_finite_are_refused(clip_folder, images):
-    broken = ZeroShot(str(clip_folder), dtype="bfloat16")
-    with torch.no_grad():
-        broken._model.visual.proj.fill_(float("inf"))
-    with pytest.raises(InputError, match=r"not finite in bfloat16\. Set judging\.dtype to float32"):
-        broken.image_embeddings(images)
 
 
 @pytest.mark.parametrize("mode", ["shortest", "squash"])
