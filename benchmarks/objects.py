@@ -95,11 +95,11 @@ def main() -> None:
     import torch
     import transformers
 
-    from biaslab.models.registry import without_bars
+    from biaslab.models.registry import quiet
 
     torch.set_num_threads(options.threads)
     images = scenes(options.images)
-    with tempfile.TemporaryDirectory() as folder, without_bars():
+    with tempfile.TemporaryDirectory() as folder, quiet():
         where = options.model or folder
         if not options.model:
             make(Path(folder))

@@ -102,7 +102,7 @@ def main() -> None:
     import torch
     import transformers
 
-    from biaslab.models.registry import without_bars
+    from biaslab.models.registry import quiet
 
     torch.set_num_threads(options.threads)
     transformers.logging.set_verbosity_error()
@@ -112,7 +112,7 @@ def main() -> None:
         image[: SIZE // 2] //= rng.integers(1, 9, dtype=np.uint8)
     of = [k for k in range(len(images)) for _ in QUESTIONS]
     few = min(options.peer_images, len(images))
-    with tempfile.TemporaryDirectory() as folder, without_bars():
+    with tempfile.TemporaryDirectory() as folder, quiet():
         make(Path(folder), options.layers, options.width)
         asked = blip.load(folder, device="cpu")
         model = transformers.BlipForQuestionAnswering.from_pretrained(folder).eval()

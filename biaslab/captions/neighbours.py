@@ -250,7 +250,7 @@ def _model(name: str, device: str, precision: str):
             safety.check_folder(where)
         elif name != DEFAULT:
             where = str(hub.fetched(_on_hub(name)))
-        with registry.without_bars(), unasked():
+        with registry.quiet(), unasked():
             model = SentenceTransformer(
                 where,
                 device=None if device == "auto" else device,

@@ -12,7 +12,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +38,9 @@ class Family:
     """Which one of the class, where the table has several."""
     denoiser: str = ""
     """The pipeline's attribute with the denoising network; empty of one that is given its prompts as text."""
-    parts: tuple[str, ...] = ()
+    parts: Sequence[str] = ()
     """What the pipeline takes of an encoded prompt; with ``negative_`` before it, of a negative one."""
-    columns: tuple[tuple[str, ...], ...] = ()
+    columns: Sequence[Sequence[str]] = ()
     """Its text as the network reads it, part after part: the tokenizers whose tokens stand in the same columns. Empty
     where that is not known."""
     latents: str = "grid"
@@ -197,10 +197,7 @@ class Family:
             if isinstance(rows[0], list):
                 given[before + part] = [value.float() for row in rows for value in row]
                 continue
-            if rows[0].ndim > 1:
-                longest = max(row.shape[1] for row in rows)
-                rows = [_padded(row, longest) for row in rows]
-            whole = torch.cat(rows)
+            whole = torch.nn.utils.rnn.pad_sequence([row[0] for row in rows], batch_first=True)
             given[before + part] = whole.float() if whole.is_floating_point() else whole
         return given
 
@@ -263,14 +260,6 @@ def _shared(pipeline: type) -> dict[str, Any]:
     }
 
 
-def _padded(row, longest: int):
-    """Return a row of tokens ``(1, tokens, …)`` with zeros at its end."""
-    import torch
-
-    end = (0, longest - row.shape[1])
-    return torch.nn.functional.pad(row, (0, 0, *end) if row.ndim > 2 else end)
-
-
 # -- which one a model is ------------------------------------------------------------------------------------
 
 
@@ -322,8 +311,7 @@ def of(pipeline: type, configs: Mapping[str, Mapping], name: str = "") -> Family
     entry.setdefault("dtype", "float16" if "unet" in configs else "bfloat16")
     entry["sized"] = {"height", "width"} <= set(takes)
     entry |= _shape(entry, configs, own)
-    listed = {f.name for f in fields(Family) if f.type.startswith("tuple")}
-    return Family(pipeline.__name__, **{k: _tuples(v) if k in listed else v for k, v in entry.items()})
+    return Family(pipeline.__name__, **entry)
 
 
 def _shape(entry: dict[str, Any], configs: Mapping[str, Mapping], own: Mapping[str, Any]) -> dict[str, int]:
@@ -358,10 +346,6 @@ def _fits(configs: Mapping[str, Mapping], when: Mapping[str, Any], named: str, n
         return True
     last = re.split(r"[/\\]", name.partition("@")[0].rstrip("/\\"))[-1]
     return bool(named) and re.search(named, last, re.IGNORECASE) is not None
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 # -- what a network takes and gives ----------------------------------------------------------------------------
@@ -465,25 +449,20 @@ def cast_inputs(denoiser, dtype) -> None:
     names = {"sample", "hidden_states", "encoder_hidden_states", "pooled_projections"}
     names |= {"timestep_cond", "text_embeds"}
 
-    def small(value):
+    def cast(value, to):
         if isinstance(value, list):
-            return [small(one) for one in value]
-        return value.to(dtype) if torch.is_tensor(value) and value.is_floating_point() else value
-
-    def large(value):
-        if isinstance(value, list):
-            return [large(one) for one in value]
-        return value.float() if torch.is_tensor(value) else value
+            return [cast(one, to) for one in value]
+        return value.to(to) if torch.is_tensor(value) and value.is_floating_point() else value
 
     def before(module, args, kwargs):
-        kwargs = {k: small(v) if k in names else v for k, v in kwargs.items()}
+        kwargs = {k: cast(v, dtype) if k in names else v for k, v in kwargs.items()}
         if added := kwargs.get("added_cond_kwargs"):
-            kwargs["added_cond_kwargs"] = {k: small(v) if k in names else v for k, v in added.items()}
+            kwargs["added_cond_kwargs"] = {k: cast(v, dtype) if k in names else v for k, v in added.items()}
         # The sample may be given without its name, with the time after it and then the text.
-        return (tuple(v if i == 1 else small(v) for i, v in enumerate(args)), kwargs)
+        return (tuple(v if i == 1 else cast(v, dtype) for i, v in enumerate(args)), kwargs)
 
     def after(module, args, output):
-        return tuple(large(v) for v in output)
+        return tuple(cast(v, torch.float32) for v in output)
 
     denoiser.to(dtype)
     denoiser.register_forward_pre_hook(before, with_kwargs=True)

@@ -81,7 +81,7 @@ class GeneratedImages(MadeImages):
             noise_id, which stands in for prompt_id there. Of those that share noise latents are kept, too.
         load: What loads the model once an image must be generated, as :func:`biaslab.generation.generator.load` does.
 
-    Raises InputError: The prompts lack a column or hold values that do not fit. ParameterError: The model is unknown.
+    Raises InputError: The prompts hold texts that do not fit. ParameterError: The model is unknown.
     MissingInputError: The package that brings it has lost its weights.
     """
 
@@ -260,16 +260,13 @@ def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return one row per image: prompt_id, text, index_; prompts in their order, images of each in theirs.
 
     With a column noise_id, which the rows then have too, an image's noise depends on that and not on its prompt_id. Of
-    neighbours with one noise_id, the images of an index stand side by side. Raises InputError where a column is missing
-    or holds values that do not fit.
+    neighbours with one noise_id, the images of an index stand side by side.
+
+    Raises InputError: A text does not fit.
     """
     import pandas as pd
 
-    needed = ("prompt_id", "text", "n_images")
-    for column in needed:
-        if column not in prompts:
-            raise InputError(f"The prompts have no column {column!r}; they need {', '.join(needed)}.")
-    texts = [*needed[:2], *({NOISE} & set(prompts))]
+    texts = ["prompt_id", "text", *({NOISE} & set(prompts))]
     for column in texts:
         for value in prompts[column]:
             if not isinstance(value, str) or not value.strip():
@@ -279,12 +276,8 @@ def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
     twice = prompts.loc[prompts["prompt_id"].duplicated(), "prompt_id"]
     if len(twice):
         raise InputError(f"prompt_id {twice.iloc[0]!r} stands for two prompts; it must be unique.")
-    n = pd.to_numeric(prompts["n_images"], errors="coerce")
-    wrong = prompts.loc[~((n >= 0) & (n % 1 == 0)), "n_images"].tolist()
-    if wrong:
-        raise InputError(f"n_images holds {wrong[0]!r}; it must hold whole numbers from 0.")
     units = prompts.loc[:, texts].astype(object).reset_index(drop=True)
-    units = units.loc[units.index.repeat(n.to_numpy(np.int64))].reset_index(drop=True)
+    units = units.loc[units.index.repeat(prompts["n_images"].to_numpy(np.int64))].reset_index(drop=True)
     units = units.assign(index_=units.groupby("prompt_id").cumcount().to_numpy(np.int64))
     if NOISE not in units:
         return units

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import inspect
 import json
@@ -10,8 +9,7 @@ import logging
 import re
 import shutil
 import tempfile
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from importlib.util import find_spec
@@ -22,6 +20,7 @@ from biaslab.ground import adapters, processor, reading
 from biaslab.ground.adapters import Adapter
 from biaslab.ground.errors import BiaslabError, ParameterError, loading, name_help
 from biaslab.models import checkpoints, hub, registry, repositories, safety
+from biaslab.models.registry import quiet
 from biaslab.models.repositories import Located, Repository
 
 _log = logging.getLogger(__name__)
@@ -90,7 +89,7 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
     named = checkpoints.find(name)
     given = adapters.split(name)
     repository = repositories.look_up(given.base, "text-to-image", named.base)
-    if checkpoints.is_file(named.base):
+    if checkpoints.file_of(named.base):
         found = _one_file(repository, named.base)
     elif checkpoints.INDEX not in repository.files:
         raise checkpoints.no_pipeline(repository)
@@ -428,28 +427,3 @@ def set_scheduler(pipe, name: str) -> None:
         raise ParameterError(f"scheduler is {name!r}, which this model cannot take. {name_help(name, known)}")
     with quiet():
         pipe.scheduler = wanted.from_config(pipe.scheduler.config)
-
-
-@contextlib.contextmanager
-def quiet(*, bars: bool = False) -> Iterator[None]:
-    """Keep the libraries' remarks, and bars unless asked for, out of the output: biaslab says what matters."""
-    import diffusers.utils.logging as diffusers_logging
-    import transformers.utils.logging as transformers_logging
-
-    libraries = {"diffusers": diffusers_logging, "transformers": transformers_logging}
-    kept = {name: (logging.getLogger(name).level, said._tqdm_active) for name, said in libraries.items()}
-    try:
-        for name, said in libraries.items():
-            logging.getLogger(name).setLevel(logging.ERROR)
-            if not bars:
-                said.disable_progress_bar()
-        with warnings.catch_warnings():
-            # They warn of settings that model files hold, of their own next releases and of numpy's.
-            for category in (FutureWarning, DeprecationWarning):
-                warnings.simplefilter("ignore", category)
-            yield
-    finally:
-        for name, (level, shown) in kept.items():
-            logging.getLogger(name).setLevel(level)
-            if shown and not bars:
-                libraries[name].enable_progress_bar()

@@ -37,8 +37,8 @@ class DlibGender:
     """Perceived gender of people's faces; errors as of :func:`biaslab.judging.pinned.look_up`."""
 
     def __init__(self) -> None:
-        with pinned.opencv(DLIB) as cv2:
-            self._network = cv2.dnn.readNetFromONNX(np.frombuffer(pinned.content(DLIB), np.uint8))
+        with pinned.opencv(DLIB) as (cv2, network):
+            self._network = cv2.dnn.readNetFromONNX(network)
 
     def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
         """Return for each the probability of perceived as female, 0 to 1, and no reason.

@@ -153,10 +153,9 @@ class YuNetFaces:
 
     def __init__(self, *, min_score: float = MIN_SCORE) -> None:
         self.min_score = float(min_score)
-        with pinned.opencv(YUNET) as cv2:
-            model, config = np.frombuffer(pinned.content(YUNET), np.uint8), np.empty(0, np.uint8)
-            how = (SIDE, SIDE), self.min_score, _YUNET_COVERS
-            self._detector = cv2.FaceDetectorYN.create("onnx", model, config, *how)
+        how = (SIDE, SIDE), self.min_score, _YUNET_COVERS
+        with pinned.opencv(YUNET) as (cv2, network):
+            self._detector = cv2.FaceDetectorYN.create("onnx", network, np.empty(0, np.uint8), *how)
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         """Return each image's faces, best first; InputError where a number is not finite."""

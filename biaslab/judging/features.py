@@ -62,7 +62,7 @@ class Features:
 
     def __init__(self, name: str, *, device: str = "auto") -> None:
         where = find(name)
-        with loading(name, "a network of timm or transformers"), registry.without_bars():
+        with loading(name, "a network of timm or transformers"), registry.quiet():
             folder = hub.local(where)
             if not (folder / "config.json").is_file():
                 raise ParameterError(no_config(name))

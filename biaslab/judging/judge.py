@@ -93,12 +93,9 @@ def judge(
         (NaN where not looked for), x0, y0, x1, y1 (the one face, else NaN), image_width, image_height (all in pixels),
         reason (of unreadable and unrated images), boxes (all faces: x0, y0, x1, y1, x0, …).
     """
-    if images.table.empty:
-        return frame([])
     ready, inputs = partial(models, settings, device), inputs_of(images, settings)
-    return decided(
-        _seen(images, settings, "judgements", inputs, COLUMNS, ready, store, device, progress), settings
-    )
+    how = {"store": store, "device": device, "progress": progress}
+    return decided(_seen(images, settings, "judgements", inputs, COLUMNS, ready, **how), settings)
 
 
 def find_faces(
@@ -113,9 +110,6 @@ def find_faces(
 
     Returns a row an image, in the table's order: image_id, n_faces, x0, y0, x1, y1 (the one face, else NaN) and boxes.
     """
-    columns = ("image_id", "n_faces", *BOX, "boxes")
-    if images.table.empty:
-        return frame([], columns)
     place = {"device": device, "batch_size": settings.batch_size}
 
     def models() -> Judge:
@@ -123,7 +117,8 @@ def find_faces(
 
     inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_score}
     inputs["weights"] = files_digest(settings.faces, "detector")
-    return _seen(images, settings, "faces", inputs, columns, models, store, device, progress)
+    columns, how = ("image_id", "n_faces", *BOX, "boxes"), {"store": store, "device": device}
+    return _seen(images, settings, "faces", inputs, columns, models, progress=progress, **how)
 
 
 def _seen(
@@ -133,6 +128,7 @@ def _seen(
     inputs: dict,
     columns: Sequence[str],
     models: Callable[[], Judge],
+    *,
     store: Store,
     device: str,
     progress: bool,
@@ -146,7 +142,7 @@ def _seen(
         return frame((row for ids, read in batches for row in _look(ids, read, ready())), columns)
 
     bar = {"label": f"{stage} of {images.name}", "progress": progress, "gpu": device != "cpu"}
-    return store.stage(stage, inputs, work).compute(units, shard_rows=_SHARD_ROWS, **bar)
+    return frame(store.stage(stage, inputs, work).compute(units, shard_rows=_SHARD_ROWS, **bar), columns)
 
 
 def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:

@@ -177,7 +177,7 @@ def ready(
     """
     import transformers
 
-    with loading(name, what), registry.without_bars():
+    with loading(name, what), registry.quiet():
         model, info = pretrained(getattr(transformers, auto), folder)
     # Single weights too many are an old release's buffers.
     parts, missing = dict(model.named_children()), sorted(info["missing_keys"])

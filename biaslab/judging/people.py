@@ -71,8 +71,7 @@ def judge_people(
         InputError: ``asked`` names an image that the source does not have.
         ParameterError, MissingInputError: As for one person.
     """
-    if not (by_image := phrases_of(asked)):
-        return alone.frame([], COLUMNS)
+    by_image = phrases_of(asked)
     phrases = [json.dumps(told) for told in by_image.values()]
     ready = Memo(partial(models, settings, device))
 
@@ -87,6 +86,7 @@ def judge_people(
     seen = store.stage("people", alone.inputs_of(images, settings), work).compute(
         units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
+    seen = alone.frame(seen, _SEEN)
     order = pd.MultiIndex.from_arrays([asked["image_id"].astype(str), asked["position"].astype(int)])
     return _decided(seen.set_index(["image_id", "position"]).loc[order].reset_index(), settings)
 

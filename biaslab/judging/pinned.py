@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from biaslab.ground import reading
 from biaslab.ground.errors import BiaslabError, MissingInputError, ParameterError
 from biaslab.models import repositories
@@ -75,7 +77,9 @@ def look_up(name: str) -> Located:
     file is not to be had.
     """
     if find_spec("cv2") is None:
-        raise _without_opencv(name)
+        raise MissingInputError(
+            f"{name!r} needs the package opencv-python-headless: pip install opencv-python-headless."
+        )
     pin = PINNED[name]
     if (folder := _installed(pin)) is not None:
         _content(name, folder / pin.path)
@@ -124,20 +128,13 @@ def _content(name: str, file: Path) -> bytes:
 
 @contextmanager
 def opencv(name: str) -> Iterator:
-    """Give OpenCV, which warns of nothing meanwhile; MissingInputError where it is not installed."""
-    try:
-        import cv2
-    except ImportError:
-        raise _without_opencv(name) from None
+    """Give OpenCV, which warns of nothing meanwhile, and the bytes of the file of a name; errors as :func:`look_up`."""
+    data = content(name)
+    import cv2
+
     log = cv2.utils.logging
     level = log.setLogLevel(log.LOG_LEVEL_ERROR)
     try:
-        yield cv2
+        yield cv2, np.frombuffer(data, np.uint8)
     finally:
         log.setLogLevel(level)
-
-
-def _without_opencv(name: str) -> MissingInputError:
-    return MissingInputError(
-        f"{name!r} needs the package opencv-python-headless: pip install opencv-python-headless."
-    )

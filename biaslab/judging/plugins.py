@@ -118,94 +118,73 @@ def knows(name: str) -> str:
     return told
 
 
-def load(name: str, *, device: str, batch_size: int) -> AnsweringJudge:
+def load(name: str, *, device: str, batch_size: int) -> Asked:
     """Return the judge that a name means, whose answers are checked; a batch size of 0 leaves it to the judge.
 
     Raises ParameterError where it cannot be had or is no judge, InputError where its factory fails, else as
     :func:`digest`.
     """
-    point, model = _model(name, device, batch_size)
-    if callable(getattr(model, "judge", None)):
-        return AnsweringJudge(name, model)
-    raise ParameterError(f"{name} is no judge: what {point.value} returns needs `judge(people)`.")
+    return Asked(name, _method(name, "judge", "a judge", device, batch_size), _gender)
 
 
-def load_tones(name: str, *, device: str, batch_size: int) -> ToneJudge:
+def load_tones(name: str, *, device: str, batch_size: int) -> Asked:
     """Return the judge of skin tone that a name means, whose answers are checked; arguments and errors as of `load`."""
-    point, model = _model(name, device, batch_size)
-    if callable(getattr(model, "tones", None)):
-        return ToneJudge(name, model)
-    raise ParameterError(
-        f"{name} is no judge of skin tone: what {point.value} returns needs `tones(people)`."
-    )
+    return Asked(name, _method(name, "tones", "a judge of skin tone", device, batch_size), _tone)
 
 
-def _model(name: str, device: str, batch_size: int) -> tuple[metadata.EntryPoint, object]:
-    """Return the entry point that a name means, and what its factory makes."""
+def _method(name: str, method: str, what: str, device: str, batch_size: int) -> Callable:
+    """Return a method of what the factory of a name makes."""
     point, argument = _named(name)
     with loading(name, "a judge"):
         factory = point.load()
     with _told(name):
-        return point, factory(argument, device=device, batch_size=batch_size)
+        model = factory(argument, device=device, batch_size=batch_size)
+    if not callable(getattr(model, method, None)):
+        raise ParameterError(f"{name} is not {what}: what {point.value} returns needs `{method}(people)`.")
+    return getattr(model, method)
 
 
-class _Asked:
+class Asked:
     """A judge of another package, whose answers are checked: an InputError where it fails, or they are of no form."""
 
-    def __init__(self, name: str, model) -> None:
-        self._name, self._model = name, model
+    def __init__(self, name: str, ask: Callable, read: Callable) -> None:
+        self._name, self._ask, self._read = name, ask, read
 
-    def _answers(self, kind: type, ask: Callable, people: Sequence[Person]) -> list:
+    def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
+        """Return a number for each (NaN where nothing is said), and a reason.
+
+        Of gender it is the probability of perceived as female, where a word alone counts as sure and ``unclear`` as
+        even; of skin tone the tone on the Monk scale, 1 to 10.
+        """
         with _told(self._name):
-            answers = [kind(*answer) for answer in ask(people)]
+            answers = list(map(tuple, self._ask(people)))
         if len(answers) != len(people):
             raise InputError(
                 f"{self._name} gives {len(answers)} answers about {len(people)} people; it must give one each."
             )
-        return answers
+        return [self._read(self._name, *answer) for answer in answers]
 
 
-class ToneJudge(_Asked):
-    """A judge of another package that is asked about the skin tone of people."""
-
-    def tones(self, people: Sequence[Person]) -> list[tuple[float, str]]:
-        """Return for each the tone on the Monk scale, 1 to 10 (NaN where nothing is said), and why there is none."""
-        return [self._read(*answer) for answer in self._answers(Tone, self._model.tones, people)]
-
-    def _read(self, tone: float | None, reason: str) -> tuple[float, str]:
-        if tone is None or tone != tone:
-            return float("nan"), str(reason) or "the judge says nothing"
-        if isinstance(tone, bool) or tone not in range(1, 11):
-            raise InputError(
-                f"{self._name} answers {tone!r}; a tone is a whole number from 1 to 10, or None with a reason."
-            )
-        return float(tone), ""
+def _gender(name: str, gender: str, p: float | None = None, reason: str = "") -> tuple[float, str]:
+    sure = {GENDERS[0]: 1.0, GENDERS[1]: 0.0, UNCLEAR: 0.5, "": float("nan")}
+    if gender not in sure:
+        raise InputError(f"{name} answers {gender!r}; an answer is one of {', '.join(map(repr, sure))}.")
+    if p is not None and not 0 <= p <= 1:
+        raise InputError(f"{name} gives {p:g}; a probability lies from 0 to 1.")
+    if not gender:
+        return sure[gender], str(reason) or "the judge says nothing"
+    if p is None or gender == UNCLEAR:
+        return sure[gender], str(reason)
+    if (p >= 0.5) != (gender == GENDERS[0]):
+        raise InputError(f"{name} answers {gender!r} with a probability of {p:g} of being seen as female.")
+    return float(p), str(reason)
 
 
-class AnsweringJudge(_Asked):
-    """A judge of another package that is asked about people."""
-
-    def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
-        """Return for each the probability of perceived as female (NaN where nothing is said), and a reason.
-
-        A gender without a probability counts as sure, ``unclear`` as even.
-        """
-        return [self._read(*answer) for answer in self._answers(Answer, self._model.judge, people)]
-
-    def _read(self, gender: str, p: float | None, reason: str) -> tuple[float, str]:
-        sure = {GENDERS[0]: 1.0, GENDERS[1]: 0.0, UNCLEAR: 0.5, "": float("nan")}
-        if gender not in sure:
-            raise InputError(
-                f"{self._name} answers {gender!r}; an answer is one of {', '.join(map(repr, sure))}."
-            )
-        if p is not None and not 0 <= p <= 1:
-            raise InputError(f"{self._name} gives {p:g}; a probability lies from 0 to 1.")
-        if not gender:
-            return sure[gender], str(reason) or "the judge says nothing"
-        if p is None or gender == UNCLEAR:
-            return sure[gender], str(reason)
-        if (p >= 0.5) != (gender == GENDERS[0]):
-            raise InputError(
-                f"{self._name} answers {gender!r} with a probability of {p:g} of being seen as female."
-            )
-        return float(p), str(reason)
+def _tone(name: str, tone: float | None, reason: str = "") -> tuple[float, str]:
+    if tone is None or tone != tone:
+        return float("nan"), str(reason) or "the judge says nothing"
+    if isinstance(tone, bool) or tone not in range(1, 11):
+        raise InputError(
+            f"{name} answers {tone!r}; a tone is a whole number from 1 to 10, or None with a reason."
+        )
+    return float(tone), ""

@@ -330,5 +330,5 @@ def _asked(
         elif not np.isnan(box).any():
             shown[k] = Person(image, box, position=row.get("position", 1), phrase=row.get("phrase", ""))
     if shown:
-        found.loc[list(shown), ["tone", "reason"]] = judge().tones(list(shown.values()))
+        found.loc[list(shown), ["tone", "reason"]] = judge().answers(list(shown.values()))
     return found

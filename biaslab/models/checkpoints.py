@@ -9,7 +9,8 @@ import glob
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,8 @@ PIPELINE, LORA = "a whole model", "a LoRA"
 # Names that libraries give to the LoRA that a repository is made of.
 _OWN_LORAS = ("pytorch_lora_weights.safetensors", "adapter_model.safetensors")
 _OF_LORAS = re.compile(r"lora|hada_w|lokr_w|oft_", re.IGNORECASE)
+# What may go wrong in a card or configuration: whoever wrote it wrote what they liked.
+_UNREADABLE = (OSError, ValueError, TypeError, LookupError, RuntimeError, yaml.YAMLError)
 _QUANTISED = ("scaled_fp8", ".scale_weight", ".quant_state.", "quant_map")
 # What names of tensors begin with in a checkpoint in one file, by its parts.
 _PARTS = {
@@ -91,7 +94,7 @@ def digest(name: str) -> str:
     """
     named = find(name)
     whole = registry.digest(named.base)
-    if is_file(named.base):
+    if file_of(named.base):
         if whole not in _read_by:
             _read_by[whole] = configurations(repositories.look_up(named.base, KIND), named.base)
         whole += f" by {registry.digest(_read_by[whole])}"
@@ -102,9 +105,11 @@ def digest(name: str) -> str:
 _read_by: dict[str, str] = {}
 
 
-def is_file(where: str) -> bool:
-    """Return whether what :func:`biaslab.models.registry.resolve` returned is one file, here or on the hub."""
-    return os.path.isfile(where) or (not os.path.isdir(where) and bool(hub.file_on_hub(where)))
+def file_of(where: str) -> str:
+    """Return the path of one file that :func:`.registry.resolve` returned in its repository; empty where it is none."""
+    if os.path.isfile(where):
+        return Path(where).name
+    return "" if os.path.isdir(where) else hub.file_on_hub(where)
 
 
 # -- what files are ----------------------------------------------------------------------------------------
@@ -158,11 +163,6 @@ def configurations(repository: Repository, where: str) -> str:
             f"{repository.name} is a checkpoint of a kind that diffusers does not know. Put it into a folder with the "
             f"{INDEX} and the configurations of its base model, or name its pipeline."
         ) from None
-
-
-def file_of(where: str) -> str:
-    """Return the path in its repository of one file that :func:`biaslab.models.registry.resolve` returned."""
-    return Path(where).name if os.path.isfile(where) else hub.file_on_hub(where)
 
 
 # -- LoRAs -------------------------------------------------------------------------------------------------
@@ -228,8 +228,12 @@ def _refuse_others(repository: Repository) -> None:
     own = [path for path in ours if path in _OWN_LORAS or "lora" in path.lower()]
     if own or "adapter_config.json" in top:
         raise _lora_alone(repository, repository.name)
-    if len(ours) == 1 and what_is(_quietly(lambda: repository.tensors(ours[0])) or ()) == LORA:
-        raise _lora_alone(repository, repository.name)
+    if len(ours) == 1:
+        tensors: Collection[str] = ()
+        with suppress(ParameterError):
+            tensors = repository.tensors(ours[0])
+        if what_is(tensors) == LORA:
+            raise _lora_alone(repository, repository.name)
     if gguf := [path for path in repository.files if path.lower().endswith(".gguf")]:
         base = base_of(repository)
         raise ParameterError(
@@ -257,27 +261,17 @@ def _lora_alone(repository: Repository, name: str) -> ParameterError:
 
 def base_of(repository: Repository) -> str:
     """Return the name of the model that a LoRA, or a copy of a model, says it was made of, there or on its card."""
-    said: Any = None
     if repository.folder:
         # Of a file, those that lie beside it.
         repository = repositories.of_folder(repository.folder, repository.name)
+    base: Any = None
     if "adapter_config.json" in repository.files:
         file = repository.file("adapter_config.json")
-        said = _quietly(lambda: json.loads(reading.text(file))["base_model_name_or_path"])
-    if not said and "README.md" in repository.files:
-        said = _quietly(lambda: _front(repository.file("README.md"))["base_model"])
-    said = said[0] if isinstance(said, list) and said else said
-    return said if isinstance(said, str) and hub.is_on_hub(said) else ""
-
-
-def _front(card: Path) -> Mapping[str, Any]:
-    text = reading.text(card)
-    return yaml.safe_load(text.split("---", 2)[1]) if text.startswith("---") else {}
-
-
-def _quietly(work) -> Any:
-    # Whoever wrote it wrote what they liked. A RecursionError is a RuntimeError.
-    try:
-        return work()
-    except (OSError, ValueError, TypeError, LookupError, RuntimeError, yaml.YAMLError):
-        return None
+        with suppress(*_UNREADABLE):
+            base = json.loads(reading.text(file))["base_model_name_or_path"]
+    if not base and "README.md" in repository.files:
+        card = repository.file("README.md")
+        with suppress(*_UNREADABLE):
+            base = yaml.safe_load(reading.text(card).split("---", 2)[1])["base_model"]
+    base = base[0] if isinstance(base, list) and base else base
+    return base if isinstance(base, str) and hub.is_on_hub(base) else ""

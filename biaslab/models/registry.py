@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -290,14 +292,28 @@ def installed() -> pd.DataFrame:
 
 
 @contextmanager
-def without_bars() -> Iterator[None]:
-    """Keep transformers from drawing bars for weights that load in a moment."""
-    from transformers.utils import logging
+def quiet(*, bars: bool = False) -> Iterator[None]:
+    """Keep remarks of transformers and diffusers, and bars unless asked for, out of the output: biaslab says what
+    matters.
+    """
+    import transformers.utils.logging as of_transformers
 
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    # What nobody has imported says nothing.
+    of_diffusers = sys.modules.get("diffusers.utils.logging")
+    logs = [of_transformers, *([of_diffusers] if of_diffusers else [])]
+    kept = [(log, log.get_verbosity(), log._tqdm_active) for log in logs]
     try:
-        yield
+        for log in logs:
+            log.set_verbosity_error()
+            if not bars:
+                log.disable_progress_bar()
+        with warnings.catch_warnings():
+            # They warn of settings that model files hold, of their own next releases and of numpy's.
+            for category in (FutureWarning, DeprecationWarning):
+                warnings.simplefilter("ignore", category)
+            yield
     finally:
-        if shown:
-            logging.enable_progress_bar()
+        for log, level, shown in kept:
+            log.set_verbosity(level)
+            if shown and not bars:
+                log.enable_progress_bar()

@@ -278,16 +278,10 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def check_type(repository: Repository, known: Collection[str], what: str, example: str) -> dict[str, Any]:
-    """Return the configuration of a model of transformers.
+    """Return the configuration of a model of transformers; ParameterError where it has none, or is of another type.
 
-    Args:
-        repository: The model.
-        known: The values of its ``model_type`` that can be used; where they are names of, as which class of
-            transformers: what was saved as another one was trained for something else.
-        what: What it is to be, for messages.
-        example: One that is.
-
-    Raises ParameterError: It has none, or is of another type.
+    ``known`` are the values of its ``model_type`` that can be used; where they name a class of transformers, what was
+    saved as another one was trained for something else. ``what`` it is to be, and an ``example``, are for messages.
     """
     if "config.json" not in repository.files:
         raise ParameterError(

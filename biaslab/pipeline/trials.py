@@ -222,7 +222,7 @@ def _looking(trial: Trial) -> Look | None:
         found = faces.load(use.name, min_score=s.judging.min_score, device=device)
         return lambda image: found.faces([image])
     if use.setting == "judging.tone":
-        tones = plugins.load_tones(use.name, device=device, batch_size=s.judging.batch_size).tones
+        tones = plugins.load_tones(use.name, device=device, batch_size=s.judging.batch_size).answers
         return lambda image: tones([whole(image)])
     if use.setting == "dalleval.detector":
         classes = {name: dalleval.OTHER_NAMES.get(name, ()) for name in asking.CLASSES}

@@ -239,9 +239,6 @@ def test_no_images_are_an_empty_table(folders, tmp_path):
         ({"text": ["a", None]}, r"'text' holds (None|nan)"),
         ({"prompt_id": ["a", " "]}, r"'prompt_id' holds ' '"),
         ({"prompt_id": ["a", "a"]}, r"'a' stands for two prompts"),
-        ({"n_images": [1, -1]}, r"n_images holds -1"),
-        ({"n_images": [1, 1.5]}, r"n_images holds 1\.5"),
-        ({"n_images": [1, "many"]}, r"n_images holds 'many'"),
     ],
 )
 def test_prompts_that_do_not_fit_are_refused(folders, tmp_path, changes, message):
@@ -251,10 +248,6 @@ def test_prompts_that_do_not_fit_are_refused(folders, tmp_path, changes, message
             *settings(folders("sd1")),
             seed=4,
             store=Store(tmp_path),
-        )
-    with pytest.raises(InputError, match=r"no column 'text'; they need prompt_id, text, n_images"):
-        generate(
-            prompts(nurse=1).drop(columns="text"), *settings(folders("sd1")), seed=4, store=Store(tmp_path)
         )
 
 

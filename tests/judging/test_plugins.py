@@ -49,7 +49,7 @@ def test_answers_that_are_no_probabilities_are_refused(installed, tmp_path):
     with pytest.raises(InputError, match=r"plugin:brightness:2 gives 2; a probability"):
         judged("plugin:brightness:2", tmp_path, [255])
     model = plugins.load("plugin:brightness", device="cpu", batch_size=0)
-    model._model.judge = lambda people: []
+    model._ask = lambda people: []
     with pytest.raises(InputError, match="0 answers about 1 people"):
         model.answers([whole(grey(0))])
 
@@ -68,7 +68,7 @@ def test_what_is_kept_depends_on_the_judges_code_and_argument(installed):
 def test_unknown_and_unfit_judges_are_refused_with_the_reason(installed):
     with pytest.raises(UnknownNameError, match="brightness"):
         plugins.digest("plugin:brightnes")
-    with pytest.raises(ParameterError, match=r"no judge.*judge\(people\)"):
+    with pytest.raises(ParameterError, match=r"not a judge.*judge\(people\)"):
         plugins.load("plugin:nothing", device="cpu", batch_size=0)
     with pytest.raises(InputError, match="much fails: ValueError: could not convert string to float"):
         plugins.load("plugin:brightness:much", device="cpu", batch_size=0)
@@ -111,7 +111,7 @@ def test_it_is_told_whom_it_is_asked_about(installed, tmp_path):
     judges = Judge(types.SimpleNamespace(faces=lambda images: [faces for _ in images]), model)
     image, phrases = np.zeros((24, 48, 3), np.uint8), ["nurse", "pilot"]
     found = people.judge_people_images(["i"], [phrases], [image], judges, JudgeSettings(min_face=0.1))
-    first, second = model._model.asked
+    first, second = model._ask.__self__.asked
     assert (first.box, first.landmarks, first.position, first.phrase) == ((10, 4, 20, 14), eyes, 1, "nurse")
     assert (second.box, second.landmarks, second.position, second.people) == ((30, 4, 40, 14), (), 2, 2)
     assert first.image is image and found["gender"].tolist() == ["female", "male"]
@@ -171,10 +171,10 @@ def test_tones_of_another_form_and_its_own_errors_are_told(installed, tmp_path, 
 
 def test_a_judge_of_gender_says_no_tones_and_the_other_way_round(installed, tmp_path):
     with pytest.raises(
-        ParameterError, match=r"plugin:asked is no judge of skin tone.*needs `tones\(people\)`"
+        ParameterError, match=r"plugin:asked is not a judge of skin tone.*needs `tones\(people\)`"
     ):
         toned("plugin:asked", tmp_path, [grey(255)])
-    with pytest.raises(ParameterError, match=r"plugin:tones is no judge"):
+    with pytest.raises(ParameterError, match=r"plugin:tones is not a judge"):
         judged("plugin:tones", tmp_path, [255])
 
 
