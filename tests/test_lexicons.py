@@ -17,17 +17,8 @@ def test_the_paper_s_lists():
     printed = {"male", "female", "man", "woman", "gent", "gentleman", "lady", "boy", "girl"}
     words = {w for group in lexicons.load("gender_words").values() for w in group}
     assert printed <= words
-    assert words - printed == {
-        "males",
-        "females",
-        "men",
-        "women",
-        "gents",
-        "gentlemen",
-        "ladies",
-        "boys",
-        "girls",
-    }
+    plurals = {w + "s" for w in ("male", "female", "gent", "boy", "girl")}
+    assert words - printed == plurals | {"men", "women", "gentlemen", "ladies"}
     pronouns = lexicons.load("gender_pronouns")
     assert set(pronouns["female"]) == {"she", "her", "hers", "herself"}
     assert set(pronouns["male"]) == {"he", "him", "his", "himself"}
@@ -74,35 +65,12 @@ def test_templates_without_article_or_with_it_first():
 @pytest.mark.parametrize(
     ("article", "phrases"),
     [
-        (
-            "an",
-            [
-                "architect",
-                "entrepreneur",
-                "intern",
-                "usher",
-                "umpire",
-                "honest broker",
-                "x-ray technician",
-                "heir",
-            ],
-        ),
-        (
-            "a",
-            [
-                "baker",
-                "university teacher",
-                "european chef",
-                "one-man band",
-                "useful tool",
-                "unicorn",
-                "house",
-            ],
-        ),
+        ("an", "architect, entrepreneur, intern, usher, umpire, honest broker, x-ray technician, heir"),
+        ("a", "baker, university teacher, european chef, one-man band, useful tool, unicorn, house"),
     ],
 )
 def test_articles(article, phrases):
-    assert {phrase: lexicons.article(phrase) for phrase in phrases} == dict.fromkeys(phrases, article)
+    assert {lexicons.article(phrase) for phrase in phrases.split(", ")} == {article}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pandas as pd
 from biaslab.ground import finite
 from biaslab.ground.errors import ParameterError
 from biaslab.judging import judge, loaded
+from biaslab.judging.segmenters import folded
 from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
 from biaslab.models import registry as named
@@ -103,9 +104,9 @@ def table(
 
 def columns(known: Mapping, classes: Mapping[str, Sequence[str]], name: str) -> list[int]:
     """Return the number of each class among a detector's ``id2label``; ParameterError where it does not know one."""
-    labels, found = {_folded(str(v)): int(k) for k, v in known.items()}, []
+    labels, found = {folded(str(v)): int(k) for k, v in known.items()}, []
     for one, others in classes.items():
-        there = [labels[folded] for folded in map(_folded, (one, *others)) if folded in labels]
+        there = [labels[name] for name in map(folded, (one, *others)) if name in labels]
         if not there:
             raise ParameterError(
                 f"{name} does not detect {one!r}: its labels are {', '.join(labels):.300}. Choose a detector "
@@ -149,7 +150,3 @@ class Detector:
         middle, half = boxes[..., :2], boxes[..., 2:] / 2
         corners = torch.cat([middle - half, middle + half], dim=-1).clamp(0, 1)
         return list(zip(scores.cpu().numpy(), corners.cpu().numpy(), strict=True))
-
-
-def _folded(label: str) -> str:
-    return label.casefold().replace("_", " ")

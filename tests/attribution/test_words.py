@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tiny_pipelines
 
 from biaslab.attribution.words import ABSENT, CUT, check_tokenizers, columns
 from biaslab.ground.errors import ParameterError
@@ -96,23 +97,9 @@ def test_a_word_is_no_part_of_another(clip):
     assert not found.weights[0].any()
 
 
-def whole_words(words: str, length: int):
-    """Return a tokenizer of whole words, with a token for the text's start and one for its end."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
-    names = ["[pad]", "[unk]", "[bos]", "[eos]", *words.split()]
-    made = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    special = [("[bos]", 2), ("[eos]", 3)]
-    made.post_processor = processors.TemplateProcessing(single="[bos] $A [eos]", special_tokens=special)
-    named = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
-    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=length, **named)
-
-
 def test_two_tokenizers_share_columns_of_sdxl(clip):
     text = "a mountaineeress dog"
-    other = whole_words("a mountaineeress dog", 77)
+    other = tiny_pipelines.tokenizer(("a", "mountaineeress", "dog"), 77)
     pipe = StableDiffusionXLPipeline(tokenizer=clip, tokenizer_2=other, text_encoder=1, text_encoder_2=1)
     found = columns(pipe, [text], [["mountaineeress", "dog"]])
     # A column holds what both tokenizers put there: the second has the dog in column 3, the first in column 5.

@@ -4,21 +4,33 @@ from pathlib import Path
 
 WORDS = ("a", "photo", "of", "the", "face", "nurse", "pilot", "woman", "man", "person", ",", "blurry")
 LENGTH = 12
+# Sizes of networks that read or see; and of those that read, their words.
+TINY = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+VISION = TINY | {"image_size": 32, "patch_size": 8}
+# Blocks of autoencoders and U-Nets.
+_BLOCKS = {"block_out_channels": (8, 16), "layers_per_block": 1, "norm_num_groups": 4}
+_CODED = _BLOCKS | {
+    "down_block_types": ("DownEncoderBlock2D",) * 2,
+    "up_block_types": ("UpDecoderBlock2D",) * 2,
+    "sample_size": 32,
+    "mid_block_add_attention": False,
+}
+_JOINT = {"num_attention_heads": 2, "attention_head_dim": 16, "num_layers": 1}
 
 
-def tokenizer():
+def tokenizer(words=WORDS, length=LENGTH):
+    """Return a tokenizer of whole words, with the marks of a beginning and an end around each text."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    names = ["[pad]", "[unk]", "[bos]", "[eos]", *WORDS]
-    words = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
-    words.normalizer = normalizers.Lowercase()
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    words.post_processor = processors.TemplateProcessing(
-        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
-    )
-    special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
-    return PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=LENGTH, **special)
+    names = ["[pad]", "[unk]", "[bos]", "[eos]", *words]
+    made = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
+    made.normalizer = normalizers.Lowercase()
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = [("[bos]", 2), ("[eos]", 3)]
+    made.post_processor = processors.TemplateProcessing(single="[bos] $A [eos]", special_tokens=special)
+    named = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
+    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=length, **named)
 
 
 def _clip(hidden: int, projection: bool):
@@ -51,17 +63,7 @@ def _t5(hidden: int):
 def _vae(channels: int, **more):
     from diffusers import AutoencoderKL
 
-    return AutoencoderKL(
-        block_out_channels=(8, 16),
-        down_block_types=("DownEncoderBlock2D",) * 2,
-        up_block_types=("UpDecoderBlock2D",) * 2,
-        layers_per_block=1,
-        latent_channels=channels,
-        norm_num_groups=4,
-        sample_size=32,
-        mid_block_add_attention=False,
-        **more,
-    )
+    return AutoencoderKL(latent_channels=channels, **_CODED, **more)
 
 
 def _unet(cross: int, sample_size: int = 16, **more):
@@ -71,13 +73,11 @@ def _unet(cross: int, sample_size: int = 16, **more):
         sample_size=sample_size,
         in_channels=4,
         out_channels=4,
-        block_out_channels=(8, 16),
-        layers_per_block=1,
         down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
         up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
         cross_attention_dim=cross,
         attention_head_dim=2,
-        norm_num_groups=4,
+        **_BLOCKS,
         **more,
     )
 
@@ -92,16 +92,8 @@ def _schedule(**more):
 def _checker():
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPTextConfig, CLIPVisionConfig
 
-    vision = CLIPVisionConfig(
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        image_size=32,
-        patch_size=8,
-    )
-    text = CLIPTextConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
-    config = CLIPConfig(text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=8)
+    text, vision = CLIPTextConfig(**TINY).to_dict(), CLIPVisionConfig(**VISION).to_dict()
+    config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=8)
     from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
 
     size = {"height": 32, "width": 32}
@@ -165,9 +157,7 @@ def sd3(**more):
         patch_size=2,
         in_channels=8,
         out_channels=8,
-        num_layers=1,
-        attention_head_dim=8,
-        num_attention_heads=2,
+        **_JOINT | {"attention_head_dim": 8},
         joint_attention_dim=32,
         caption_projection_dim=16,
         pooled_projection_dim=32,
@@ -193,10 +183,8 @@ def flux(guidance_embeds: bool = True):
     transformer = FluxTransformer2DModel(
         patch_size=1,
         in_channels=16,
-        num_layers=1,
         num_single_layers=1,
-        attention_head_dim=16,
-        num_attention_heads=2,
+        **_JOINT,
         joint_attention_dim=32,
         pooled_projection_dim=16,
         guidance_embeds=guidance_embeds,
@@ -237,13 +225,7 @@ def sd35_large():
 
 
 # Sizes of language models.
-_READS = {
-    "hidden_size": 16,
-    "intermediate_size": 16,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 4096,
-}
+_READS = TINY | {"num_key_value_heads": 2, "max_position_embeddings": 4096}
 
 
 def _chatting():
@@ -259,9 +241,8 @@ def _chatting():
 def _qwen3(layers: int, head: bool):
     from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3Model
 
-    config = Qwen3Config(
-        vocab_size=len(WORDS) + 4, num_hidden_layers=layers, head_dim=8, pad_token_id=0, **_READS
-    )
+    read = _READS | {"vocab_size": len(WORDS) + 4, "num_hidden_layers": layers}
+    config = Qwen3Config(head_dim=8, pad_token_id=0, **read)
     return (Qwen3ForCausalLM if head else Qwen3Model)(config)
 
 
@@ -301,9 +282,7 @@ def qwen():
         patch_size=2,
         in_channels=16,
         out_channels=4,
-        num_layers=1,
-        attention_head_dim=16,
-        num_attention_heads=2,
+        **_JOINT,
         joint_attention_dim=16,
         axes_dims_rope=(4, 6, 6),
     )
@@ -376,25 +355,14 @@ def _flux2(text_width: int, **more) -> dict:
     transformer = Flux2Transformer2DModel(
         patch_size=1,
         in_channels=16,
-        num_layers=1,
         num_single_layers=1,
-        attention_head_dim=16,
-        num_attention_heads=2,
+        **_JOINT,
         joint_attention_dim=text_width,
         timestep_guidance_channels=16,
         axes_dims_rope=(4, 4, 4, 4),
         **more,
     )
-    vae = AutoencoderKLFlux2(
-        block_out_channels=(8, 16),
-        down_block_types=("DownEncoderBlock2D",) * 2,
-        up_block_types=("UpDecoderBlock2D",) * 2,
-        layers_per_block=1,
-        latent_channels=4,
-        norm_num_groups=4,
-        sample_size=32,
-        mid_block_add_attention=False,
-    )
+    vae = AutoencoderKLFlux2(latent_channels=4, **_CODED)
     vae.bn.running_mean.copy_(torch.linspace(-1, 1, 16))
     vae.bn.running_var.copy_(torch.linspace(0.5, 2, 16))
     scheduler = FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True)
@@ -419,15 +387,7 @@ def flux2():
 
     layers = {"vocab_size": len(WORDS) + 4, "num_hidden_layers": 31, "head_dim": 8}
     read = _READS | layers | {"model_type": "mistral", "pad_token_id": 0}
-    seen = {
-        "model_type": "pixtral",
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "image_size": 32,
-        "patch_size": 8,
-    }
+    seen = VISION | {"model_type": "pixtral"}
     config = Mistral3Config(text_config=read, vision_config=seen, image_token_index=1)
     read = tokenizer()
     read.chat_template = (

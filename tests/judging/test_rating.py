@@ -63,17 +63,6 @@ def test_an_image_of_two_occupations_is_drawn_once(judgements):
     assert len(found) == 34 and found["image_id"].is_unique
 
 
-def test_draws_are_even_over_many_seeds(judgements):
-    # 6 of 29 training images of three occupations (10, 10, 9): two of each, so 2/10 and 2/9 of them.
-    training = candidates(judgements)
-    training = training[training["source"] == "training"]
-    drawn = Counter(i for s in range(120) for i in draw(training, 6, seed=s)["image_id"])
-    share = {k: drawn[k] / 120 for k in training["image_id"]}
-    expected = {k: 2 / (9 if int(k[1:]) % 3 == 2 else 10) for k in share}
-    # Five standard deviations of a share of 120.
-    assert all(abs(share[k] - expected[k]) < 5 * np.sqrt(0.18 / 120) for k in share)
-
-
 def test_nothing_to_draw(judgements):
     with pytest.raises(ParameterError, match="n is 0"):
         draw(candidates(judgements), 0, seed=0)
@@ -178,21 +167,3 @@ def test_nothing_rated_gives_rows_with_a_reason(drawn, judgements, tmp_path):
     rated = write(tmp_path / "r.csv", ",".join([*drawn.loc[0, ["image_id", "source", "occupation"]], "f,,"]))
     counts = sample.outcomes(drawn, rated).groupby("vote")["n"].sum()
     assert counts["female"] == 1 and counts["unrated"] == 11
-
-
-def test_ratings_feed_the_judges_error(judgements, tmp_path):
-    from biaslab.judging.error import judge_error
-
-    rated = write(
-        tmp_path / "r.csv",
-        "t0,training,nurse,female,female,female",
-        "t1,training,pilot,male,male,male",
-        "t2,training,baker,male,male,female",
-        "t3,training,nurse,unsure,unsure,unsure",
-    )
-    found = judge_error(judgements["training"], sample.votes(rated))
-    found = found[found["group"] == "all"].set_index("measure")
-    # Women by the vote: t0, judged female. Men: t1 judged male, t2 judged female.
-    assert found.loc["sensitivity", ["value", "n"]].tolist() == [100, 1]
-    assert found.loc["specificity", ["value", "n"]].tolist() == [50, 2]
-    assert found.loc["judged_neither", ["value", "n"]].tolist() == [100, 1]

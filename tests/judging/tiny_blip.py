@@ -1,49 +1,19 @@
 """Random BLIP and BLIP-2 of one layer, in the formats of the real ones, and images that they tell apart."""
 
 import numpy as np
+import tiny_pipelines
 
-WORDS = (
-    *(
-        "what",
-        "gender",
-        "is",
-        "the",
-        "nurse",
-        "pilot",
-        "carpenter",
-        "manager",
-        "on",
-        "left",
-        "right",
-        "middle",
-    ),
-    *("in", "picture", "?", "female", "male", "woman", "man", "question", ":", "answer", "a", "no", "person"),
+_SPOKEN = (
+    "what gender is the nurse pilot carpenter manager on left right middle in picture ? female male woman man "
+    "question : answer a no person"
 )
-_VISION = {
-    "hidden_size": 16,
-    "intermediate_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "image_size": 32,
-    "patch_size": 16,
-}
+WORDS = (*_SPOKEN.split(),)
+_VISION = tiny_pipelines.VISION | {"patch_size": 16}
 _SIZE = {"height": 32, "width": 32}
 
 
 def tokenizer(words=WORDS, length=40):
-    """Return a tokenizer of whole words, with the marks of a beginning and an end around each text."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
-    names = ["[pad]", "[unk]", "[bos]", "[eos]", *words]
-    made = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
-    made.normalizer = normalizers.Lowercase()
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.post_processor = processors.TemplateProcessing(
-        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
-    )
-    special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
-    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=length, **special)
+    return tiny_pipelines.tokenizer(words, length)
 
 
 def _spread(model, by):
@@ -62,13 +32,9 @@ def save_blip(folder, kind="BlipForQuestionAnswering"):
     import torch
     import transformers
 
-    text = {
+    text = tiny_pipelines.TINY | {
         "vocab_size": len(WORDS) + 4,
-        "hidden_size": 16,
         "encoder_hidden_size": 16,
-        "intermediate_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
         "max_position_embeddings": 64,
         "bos_token_id": 2,
         "eos_token_id": 3,
@@ -116,15 +82,8 @@ def save_blip2(folder, language):
     import torch
     from transformers import Blip2Config, Blip2ForConditionalGeneration, Blip2Processor, BlipImageProcessor
 
-    qformer = {
-        "vocab_size": 4,
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-        "encoder_hidden_size": 16,
-        "cross_attention_frequency": 1,
-    }
+    qformer = {"vocab_size": 4, "encoder_hidden_size": 16, "cross_attention_frequency": 1}
+    qformer |= tiny_pipelines.TINY
     processor = Blip2Processor(BlipImageProcessor(size=_SIZE), tokenizer(), num_query_tokens=3)
     image_token = processor.tokenizer.convert_tokens_to_ids("<image>")
     torch.manual_seed(5)

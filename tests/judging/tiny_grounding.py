@@ -1,6 +1,7 @@
 """Random models of one layer that tag, detect and segment, in the formats of the real ones."""
 
 import tiny_blip
+from tiny_pipelines import TINY, VISION
 
 WORDS = ("dog", "cup", "red", "skate", "##board", "hat", "person")
 SIZE = {"height": 32, "width": 32}
@@ -99,14 +100,7 @@ def grounding_dino(folder):
     """Save a Grounding DINO of five queries."""
     import transformers
 
-    text = transformers.BertConfig(
-        vocab_size=1030 + len(WORDS),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=300,
-    )
+    text = transformers.BertConfig(vocab_size=1030 + len(WORDS), max_position_embeddings=300, **TINY)
     config = transformers.GroundingDinoConfig(
         backbone_config=_swin([1, 2]),
         text_config=text,
@@ -127,18 +121,10 @@ def grounding_dino(folder):
     return _saved(folder, transformers.GroundingDinoForObjectDetection, config, processor, by=0.2)
 
 
-_VISION = {
-    "hidden_size": 16,
-    "intermediate_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "image_size": 32,
-    "patch_size": 8,
-}
 _CLIP_WORDS = ("a", "photo", "of", "dog", "cup", "red", "hat", "person", "skateboard")
 
 
-_TEXT = {key: _VISION[key] for key in list(_VISION)[:4]} | {
+_TEXT = TINY | {
     "vocab_size": len(_CLIP_WORDS) + 4,
     "max_position_embeddings": 16,
     "pad_token_id": 0,
@@ -151,7 +137,7 @@ def _two_towers(folder, name, kind, *, by, size=SIZE, text=_TEXT, **more):
     """Save a model that sees images and texts, of the transformers' classes of a name."""
     import transformers
 
-    config = getattr(transformers, f"{name}Config")(text_config=text, vision_config=_VISION, **more)
+    config = getattr(transformers, f"{name}Config")(text_config=text, vision_config=VISION, **more)
     crop = {"crop_size": SIZE} if size is not SIZE else {}
     images = getattr(transformers, f"{name}ImageProcessor")(size=size, **crop)
     words = tiny_blip.tokenizer(_CLIP_WORDS, length=16)
