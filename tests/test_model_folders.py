@@ -376,18 +376,6 @@ def test_what_is_fetched_from_the_hub_brings_no_code(tmp_path, monkeypatch, code
     assert (name, patterns) == ("owner/name", ["*.json", "*.txt", "*.model", "*.jinja", weights])
 
 
-def test_a_clip_model_of_the_hub_loads_like_its_folder(tmp_path, monkeypatch):
-    folder = whole("clip", tmp_path / "model")
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **more: str(folder))
-    texts = ["a woman", "a man"]
-    assert (
-        ZeroShot("owner/name").text_embeddings(texts) == ZeroShot("mini-clip").text_embeddings(texts)
-    ).all()
-    (folder / "open_clip_model.safetensors").rename(folder / "open_clip_pytorch_model.bin")
-    with pytest.raises(ParameterError, match=r"holds only open_clip_pytorch_model\.bin"):
-        ZeroShot("owner/name")
-
-
 def test_a_pickle_beside_safetensors_of_another_name_is_not_read(tmp_path, code):
     """open_clip prefers it to safetensors that it does not know, and no digest tells of it."""
     import pickle

@@ -317,29 +317,6 @@ def test_a_revision_is_part_of_the_name(hub):
             registry.resolve(name, "text-to-image")
 
 
-def test_without_a_network_the_copy_here_says_its_commit(hub):
-    refs = hub.cache / "models--owner--name" / "refs"
-    refs.mkdir(parents=True)
-    (refs / "main").write_text("d" * 40)
-    assert hub_names.commit("owner/name") == "d" * 40 and hub_names.commit("owner/name@other") == ""
-
-
-def test_what_is_fetched_is_that_commit(hub, monkeypatch, tmp_path):
-    import huggingface_hub
-
-    hub.said["owner/name", "v1"] = "e" * 40
-    fetched = []
-
-    def snapshot_download(repository, **how):
-        fetched.append((repository, how["revision"]))
-        return str(tmp_path)
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
-    hub_names.fetched("owner/name@v1")
-    hub_names.fetched("owner/gone@v2")
-    assert fetched == [("owner/name", "e" * 40), ("owner/gone", "v2")]
-
-
 def test_a_runs_notebooks_take_its_commits(monkeypatch):
     """Theirs are other processes, which start later."""
     import subprocess

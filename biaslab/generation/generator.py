@@ -407,16 +407,17 @@ class Generator:
     def embeddings(self, prompts: Sequence[str]) -> list[Received]:
         """Return texts as the denoising network receives them, before it casts them; shorter ones end in zeros.
 
-        Raises ParameterError: The pipeline has no network that reads text, or not one row of it for each prompt.
-        RunError: The numbers overflow.
+        Raises ParameterError: How the pipeline encodes a text is not known. RunError: The numbers overflow.
         """
-        whole, n = list(prompts), self.batch_size
         if not self.family.denoiser:
-            return [r for start in range(0, len(whole), n) for r in self._seen(whole[start : start + n])]
+            raise ParameterError(
+                f"{self.model} is a {self.family.pipeline}, of which it is not known how it reads a text, so prompts "
+                "cannot be compared there."
+            )
         import torch
 
         with torch.no_grad(), loading.quiet():
-            rows = [self.family.tokens(self._text(text)) for text in whole]
+            rows = [self.family.tokens(self._text(text)) for text in prompts]
         longest = max((len(tokens) for tokens, _ in rows), default=0)
         return [
             Received(
@@ -425,34 +426,6 @@ class Generator:
             )
             for tokens, pooled in rows
         ]
-
-    def _seen(self, prompts: list[str]) -> list[Received]:
-        """Return what a network receives of a pipeline that encodes texts itself: its first call ends the work."""
-        network = getattr(self.pipe, "unet", None) or getattr(self.pipe, "transformer", None)
-        tokens = pooled = None
-
-        def see(module, args, kwargs):
-            nonlocal tokens, pooled
-            tokens = kwargs.get("encoder_hidden_states")
-            pooled = kwargs.get("pooled_projections")
-            if pooled is None:
-                pooled = (kwargs.get("added_cond_kwargs") or {}).get("text_embeds")
-            raise _SeenError
-
-        # Negative prompts, where there are any, stand in front.
-        n = len(prompts)
-        if network is not None:
-            hook = network.register_forward_pre_hook(see, prepend=True, with_kwargs=True)
-            with hook, contextlib.suppress(_SeenError):
-                self._batch(prompts, list(range(n)))
-        if tokens is None or tokens.ndim != 3 or len(tokens) not in (n, 2 * n):
-            raise ParameterError(
-                f"{self.model} is a {type(self.pipe).__name__}, whose network does not receive a text as one row of "
-                "tokens, so prompts cannot be compared where it reads them."
-            )
-        tokens = self.check_finite(tokens[-n:].float().cpu().numpy())
-        pooled = [None] * n if pooled is None else pooled[-n:].float().cpu().numpy()
-        return [Received(*both) for both in zip(tokens, pooled, strict=True)]
 
     def _batch(
         self, prompts: list[str], seeds: list[int], steps: int = 0, follow: Follow | None = None
@@ -559,7 +532,7 @@ class Generator:
         # Guidance apart from the network has none without a negative prompt.
         if negative or (self.family.argument == "true_cfg_scale" and self.family.guides(self.settings)):
             given["negative_prompt"] = [negative or " "] * len(prompts)
-        with families.finite_decoding(self.pipe, self.check_finite):
+        with families.checked_decoding(self.pipe, self.check_finite):
             # Some write into what they are given.
             found = self.pipe(prompt=[*prompts], output_type="np", **given)
         blocked = getattr(found, "nsfw_content_detected", None) or [False] * len(prompts)

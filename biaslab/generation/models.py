@@ -20,7 +20,7 @@ from biaslab.generation.settings import GenerationSettings
 from biaslab.ground import adapters
 from biaslab.ground.errors import BiaslabError, ParameterError
 from biaslab.keep.store import Store
-from biaslab.models import checkpoints, registry, repositories
+from biaslab.models import checkpoints, registry
 from biaslab.models.images import ImageSource
 from biaslab.models.repositories import Located
 from biaslab.net.settings import EndpointSettings
@@ -203,12 +203,6 @@ class DiffusersModel(ImageModel):
     def in_words(self) -> str:
         """Say by which settings images are made, of its own and asked for."""
         return self._family.in_words(self._settings, self.label)
-
-    def check(self, occupations: Sequence[str], n_images: int) -> None:
-        """Look it up; a folder must hold a pipeline."""
-        folder = Path(checkpoints.find(self._name).base)
-        if folder.is_dir() and not (folder / checkpoints.INDEX).is_file():
-            raise checkpoints.no_pipeline(repositories.of_folder(folder, self._name))
 
     def own(self) -> dict[str, object]:
         """Return its makers' steps and guidance; none of a model that is not to be reached."""

@@ -43,7 +43,8 @@ def confusion(judgements: pd.DataFrame, truth: pd.Series) -> pd.DataFrame:
         group, truth, judged (``female``, ``male``, or the outcome of an image that was not judged), n: one row per
         combination that occurs, for ``all`` and then for each occupation.
     """
-    known = _labels(truth)
+    known = truth.dropna().astype(str)
+    known = known.where(known.isin(GENDERS), "neither")
     rows = judgements[judgements["image_id"].isin(known.index)]
     rows = rows.assign(
         truth=rows["image_id"].map(known),
@@ -160,8 +161,3 @@ def correct_by_source(
         else:
             out.append(correct(rows, there.loc[[best]], confidence=confidence))
     return pd.concat([shares[:0], *out], ignore_index=True).reindex(columns=[*shares, *_CORRECTED])
-
-
-def _labels(truth: pd.Series) -> pd.Series:
-    labels = truth.dropna().astype(str)
-    return labels.where(labels.isin(GENDERS), "neither")

@@ -59,21 +59,15 @@ class Grounded:
         """
         import torch
 
+        instances = []
         with torch.inference_mode():
-            return [self._instances(*seen) for seen in zip(images, self._tags(images), strict=True)]
-
-    def _instances(self, image: np.ndarray, tags: Sequence[str]) -> list[Instance]:
-        height, width = image.shape[:2]
-        names, scores, boxes = self._boxes(image, tags) if tags else ([], [], np.empty((0, 4)))
-        masks = self._masks(image, boxes) if self._masks and len(boxes) else [None] * len(boxes)
-        sides = boxes / [width, height, width, height]
-        return list(map(Instance, names, scores, map(tuple, sides.tolist()), masks))
-
-
-def located(tagger: str, detector: str, segmenter: str) -> list[str]:
-    """Return the folders or hub names behind the three names, without loading any; ParameterError for unknown ones."""
-    kinds = {"tagger": tagger, "grounding": detector, "masks": segmenter}
-    return [name if name == NONE else registry.resolve(name, kind) for kind, name in kinds.items()]
+            for image, tags in zip(images, self._tags(images), strict=True):
+                height, width = image.shape[:2]
+                names, scores, boxes = self._boxes(image, tags) if tags else ([], [], np.empty((0, 4)))
+                masks = self._masks(image, boxes) if self._masks and len(boxes) else [None] * len(boxes)
+                sides = boxes / [width, height, width, height]
+                instances.append(list(map(Instance, names, scores, map(tuple, sides.tolist()), masks)))
+        return instances
 
 
 class _Ready:

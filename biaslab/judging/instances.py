@@ -32,6 +32,8 @@ TRUTH = "truth"
 """The name of what finds objects without error, in images that are drawn from known truth."""
 GROUNDED = "grounded:"
 """How the name of a tagger, a detector and a segmenter begins, which are joined by ``+``."""
+KINDS = ("tagger", "grounding", "masks")
+"""The kinds of its parts, as of :data:`biaslab.models.registry.HUB`."""
 _FILES = (".csv", ".parquet", ".pq")
 _SHARD_ROWS = 512
 _OUTCOMES = ("image_id", "outcome", "reason")
@@ -144,7 +146,8 @@ def digest(name: str) -> str:
         return file_digest(path)
     if not name.startswith(GROUNDED):
         return named.digest(named.resolve(name, "segmenter"))
-    return " ".join(map(str, map(named.digest, grounded.located(*parts(name)))))
+    found = zip(parts(name), KINDS, strict=True)
+    return " ".join(named.digest(part if part == NONE else named.resolve(part, kind)) for part, kind in found)
 
 
 def words(path: str) -> tuple[str, ...]:

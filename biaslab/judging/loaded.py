@@ -145,13 +145,11 @@ def detector(name: str, where):
     """Return an object detector of transformers on a device, and its processor; ParameterError where it is none."""
     import torch
 
-    with loading(name, "an object detector"):
-        folder = str(hub.local(registry.resolve(name, "detector")))
-    loaded = ready(
-        "AutoModelForObjectDetection", name, folder, "an object detector", where, "AutoImageProcessor"
-    )
+    what = "an object detector"
+    folder, _ = of_transformers(name, "detector", what)
+    model, processor = ready("AutoModelForObjectDetection", name, folder, what, where, "AutoImageProcessor")
     # Convolutions are a quarter faster so, on a CPU too.
-    return loaded[0].to(memory_format=torch.channels_last), loaded[1]
+    return model.to(memory_format=torch.channels_last), processor
 
 
 def writable(images: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -54,7 +54,7 @@ def look_up(name: str, kind: str) -> list[Located]:
         instances.read(name)
         return []
     if name.startswith(GROUNDED):
-        parts = zip(instances.parts(name), ("tagger", "grounding", "masks"), strict=True)
+        parts = zip(instances.parts(name), instances.KINDS, strict=True)
         return [located for part, of in parts for located in look_up(part, of)]
     if name.startswith(VQA):
         name, kind = name.removeprefix(VQA), "vqa"

@@ -249,9 +249,3 @@ def test_prompts_that_do_not_fit_are_refused(folders, tmp_path, changes, message
             seed=4,
             store=Store(tmp_path),
         )
-
-
-def test_progress_shows_images_a_second(folders, tmp_path, capsys):
-    generate(prompts(nurse=2), *settings(folders("sd1")), seed=4, store=Store(tmp_path))
-    assert "generating with sd1:" in (shown := capsys.readouterr().err)
-    assert "images/s" in shown or "s/ images" in shown

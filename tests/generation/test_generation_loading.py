@@ -26,20 +26,6 @@ def load_from(folder: Path):
     return load(str(folder), GenerationSettings(steps=2))
 
 
-def test_a_pipeline_without_safetensors_is_refused_with_the_reason(folders, tmp_path):
-    folder = copy(folders("sd1"), tmp_path / "pickled")
-    weights = folder / "unet" / "diffusion_pytorch_model.safetensors"
-    weights.rename(weights.with_suffix(".bin"))
-    with pytest.raises(
-        ParameterError, match=r"unet holds only diffusion_pytorch_model\.bin; .* can run code"
-    ):
-        load_from(folder)
-    # A checkpoint in one file beside complete parts is no matter: nobody opens it.
-    weights.with_suffix(".bin").rename(weights)
-    (folder / "v1-4.ckpt").write_bytes(b"no pickle is opened")
-    assert type(load_from(folder).pipe).__name__ == "StableDiffusionPipeline"
-
-
 # One takes an image, one makes a video, one sounds, one takes no text, and one is of text to image but for its control.
 OTHERS = "StableDiffusionImg2Img StableVideoDiffusion TextToVideoSD AudioLDM2 DDPM FluxControl"
 
@@ -87,17 +73,6 @@ def test_folders_that_hold_no_pipeline(folders, tmp_path):
     (folder / "model_index.json").write_text("{")
     with pytest.raises(ParameterError, match=r"cannot be read as the index of a pipeline"):
         load_from(folder)
-
-
-def test_a_hub_name_without_a_network(monkeypatch, tmp_path):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(
-        ParameterError, match=r"CompVis/stable-diffusion-v1-4 is not on this machine.*Run once with a network"
-    ):
-        load("CompVis/stable-diffusion-v1-4", GenerationSettings())
 
 
 TEXTS, PLACES = "tokenizer/tokenizer_config.json", "unet/config.json"

@@ -138,16 +138,6 @@ def test_of_the_hub_only_what_is_needed_is_fetched(hub, files):
     }
 
 
-def test_code_that_lies_in_the_cache_already_is_found_before_the_model_is_loaded(hub, files):
-    snapshot = loaded(hub, files)._folder
-    (snapshot / "unet" / "diffusers.py").write_text("raise SystemExit")
-    with pytest.raises(
-        ParameterError,
-        match=r"holds unet/diffusers\.py, which could be run .* Move the file out of the folder",
-    ):
-        load(NAME, GenerationSettings(steps=2))
-
-
 @pytest.mark.parametrize("other", ["bin", "non_ema.safetensors"])
 def test_a_part_on_the_hub_without_weights_that_are_read(hub, files, other):
     (files / UNET).rename(files / UNET.replace("safetensors", other))

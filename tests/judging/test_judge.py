@@ -85,17 +85,6 @@ def test_every_image_has_its_outcome(cases, told, tmp_path):
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_batches_and_shards_change_nothing(cases, told, tmp_path, monkeypatch):
-    whole = run(cases, told, tmp_path / "a")
-    monkeypatch.setattr(module, "_SHARD_ROWS", 4)
-    parts = run(cases, told, tmp_path / "b", JudgeSettings(batch_size=3))
-    pd.testing.assert_frame_equal(whole.drop(columns="boxes"), parts.drop(columns="boxes"), check_dtype=False)
-    assert [list(b) for b in whole["boxes"]] == [list(b) for b in parts["boxes"]]
-    # Shards of 4, 4 and 3 (two unreadable) images in batches of 3: 3 + 1, 3 + 1, 1.
-    assert told.faces.batches[-5:] == [3, 1, 3, 1, 1]
-
-
-@pytest.mark.usefixtures("one_thread")
 def test_what_is_judged_is_not_judged_again(cases, told, tmp_path):
     first = run(cases, told, tmp_path)
     settings = JudgeSettings(batch_size=7)  # how fast does not matter
