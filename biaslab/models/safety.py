@@ -14,6 +14,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from biaslab.ground import reading
 from biaslab.ground.errors import InputError, ParameterError
 
@@ -21,43 +23,11 @@ from biaslab.ground.errors import InputError, ParameterError
 OTHER_WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".pkl", ".msgpack", ".h5")
 # Names of files that a loader, or whoever lies in wait for one, could run.
 _RUNS = re.compile(r"\.(py[cdow]?|so(\.\d+)*|dll|dylib|exe|sh|pkl|pickle|dill|joblib)$", re.IGNORECASE)
-# Entries of configurations that name code to be loaded with the model, or ask for it to be trusted.
-_CODE_ENTRIES = ("auto_map", "custom_pipeline", "custom_pipelines", "trust_remote_code")
-# Entries that name another model, which a library would fetch or open with this one: in which file, the files of which
-# the folder must hold one, so that they are its own, and what to do where it holds none.
-TOKENIZERS = (
-    "tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model",
-)  # fmt: skip
-_ELSEWHERE = {
-    "hf_model_name": (
-        "open_clip_config.json",
-        ("config.json",),
-        "Put the config.json of its text model into the folder.",
-    ),
-    "hf_tokenizer_name": (
-        "open_clip_config.json",
-        TOKENIZERS,
-        "Put the files of its tokenizer into the folder.",
-    ),
-    "tokenizer_name_or_path": (
-        "sentence_*_config.json",
-        (),
-        "Put the files of its tokenizer into the folder and take this entry out.",
-    ),
-    "base_model_name_or_path": (
-        "adapter_config.json",
-        (),
-        "Merge the adapter into its model and save that with save_pretrained(folder).",
-    ),
-}
-# Entries that name a part as the library has it installed; with one of these signs it is fetched or opened.
-_INSTALLED = (
-    "timm_model_name", "architecture", "backbone",
-    "attn_implementation", "_attn_implementation", "experts_implementation",
-)  # fmt: skip
+# Entries of configurations that name code, or another model, and files that are another's or the folder's own.
+_KNOWN = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+TOKENIZERS = tuple(_KNOWN["tokenizers"])
+# With one of these signs, what names an installed part names a place.
 _PLACE = re.compile(r"[/\\:]")
-# Vocabularies: nobody looks for such entries in them, and they are large.
-_VOCABULARIES = ("tokenizer.json", "vocab.json", "added_tokens.json")
 # What is fetched of a model on the hub: configurations, vocabularies and weights.
 CONFIGURATIONS = ("*.json", "*.txt", "*.model", "*.jinja")
 _NEVER_RUN = "Code that comes with a model is never run."
@@ -102,7 +72,7 @@ def _why_refused(file: Path, inside: Sequence[Path]) -> str:
         return f"which cannot be read: {error}"
     if _RUNS.search(file.name):
         return f"which could be run when the model is loaded. {_NEVER_RUN} Move the file out of the folder."
-    if file.suffix.lower() != ".json" or file.name in _VOCABULARIES:
+    if file.suffix.lower() != ".json" or file.name in _KNOWN["vocabularies"]:
         return ""
     try:
         said = json.loads(reading.text(file))
@@ -110,7 +80,7 @@ def _why_refused(file: Path, inside: Sequence[Path]) -> str:
         # No library can read it either, and what it says about it is clearer than what could be said here.
         return ""
     for key, value in _entries(said):
-        if key in _CODE_ENTRIES and value:
+        if key in _KNOWN["code"] and value:
             return f"which names code to be loaded with the model ({key}). {_NEVER_RUN} Take this entry out."
     if why := names_elsewhere(said, file.name, os.listdir(file.parent)):
         return why
@@ -138,14 +108,16 @@ def names_elsewhere(said: Any, name: str, files: Collection[str]) -> str:
     ``name`` is that of its file, and ``files`` are those beside it: what is there is used, whatever it is called.
     """
     for key, value in _entries(said):
-        file, own, fix = _ELSEWHERE.get(key, ("", (), ""))
-        elsewhere = fnmatch(name, file) and value and set(own).isdisjoint(files)
-        installed = key in _INSTALLED and name.endswith("config.json")
+        other = _KNOWN["elsewhere"].get(
+            key, {"file": "", "own": (), "fix": "Name a part that its library has."}
+        )
+        elsewhere = fnmatch(name, other["file"]) and value and set(other["own"]).isdisjoint(files)
+        installed = key in _KNOWN["installed"] and name.endswith("config.json")
         texts = [value, *(text for _, text in _entries(value))]
         if elsewhere or (installed and any(isinstance(t, str) and _PLACE.search(t) for t in texts)):
             return (
                 f"which names {json.dumps(value):.100} ({key}), another model that would be fetched or opened with it; "
-                f"a model's folder names nothing outside of it. {fix or 'Name a part that its library has.'}"
+                f"a model's folder names nothing outside of it. {other['fix']}"
             )
     return ""
 
