@@ -106,7 +106,6 @@ def load(
     loading.pipeline_class(files.folder, model)
     name = adapters.split(model).base
     family = families.of_files(repositories.of_folder(files.folder, name), name)
-    family.check(settings, model)
     dtype = settings.dtype
     if dtype == "auto" and not on_cpu:
         emulated = where.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from biaslab.ground import finite, reading
-from biaslab.ground.errors import MissingInputError, ParameterError
+from biaslab.ground.errors import ParameterError
 from biaslab.judging import loaded, pinned
 from biaslab.judging.names import WHOLE
 from biaslab.judging.pinned import YUNET
@@ -78,8 +78,8 @@ def load(
     ``mediapipe:FILE`` with the model file of MediaPipe's face detector, or ``whole image``. Faces below ``min_score``,
     0 to 1, do not count; None is the detector's own.
 
-    Raises ParameterError where the model is unknown, no object detector, or knows no faces, MissingInputError where a
-    file or a package is not there.
+    Raises ParameterError where the model is unknown, no object detector, or knows no faces. That a file or a package is
+    there :func:`biaslab.judging.lookup.look_up` checks.
     """
     least = {} if min_score is None else {"min_score": min_score}
     if name == WHOLE:
@@ -193,15 +193,9 @@ class MediaPipeFaces:
     """
 
     def __init__(self, file: str | Path, *, min_score: float = 0.5) -> None:
-        if not str(file) or not Path(file).expanduser().is_file():
-            raise MissingInputError(f"faces is '{MEDIAPIPE}{file}', but there is no such file. {WHERE}")
-        try:
-            import mediapipe
-            from mediapipe.tasks import python as tasks
-        except ImportError:
-            raise MissingInputError(
-                f"faces is '{MEDIAPIPE}{file}', which needs the package mediapipe: pip install mediapipe."
-            ) from None
+        import mediapipe
+        from mediapipe.tasks import python as tasks
+
         self._mediapipe = mediapipe
         self.min_score = float(min_score)
         # The file's bytes, so that a path is never resolved again by the library's own rules.

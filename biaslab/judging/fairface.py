@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from biaslab.ground import finite
-from biaslab.ground.errors import MissingInputError, ParameterError, loading
+from biaslab.ground.errors import ParameterError, loading
 from biaslab.judging import loaded
 from biaslab.judging.loaded import Pixels
 from biaslab.judging.person import Person, face_of
@@ -37,20 +37,12 @@ def not_converted(path: str | Path) -> ParameterError:
 
 
 class FairFaceGender:
-    """FairFace's perceived gender of a face, from its state dict as safetensors.
-
-    Raises MissingInputError where there is no such file, ParameterError where it is not safetensors, or not this
-    network's.
-    """
+    """FairFace's perceived gender of a face, from its state dict as safetensors; ParameterError where it is none."""
 
     def __init__(
         self, file: str | Path, *, device: str = "auto", dtype: str = "auto", batch_size: int = 0
     ) -> None:
         path = Path(file).expanduser()
-        if not str(file) or not path.is_file():
-            raise MissingInputError(f"gender is '{FAIRFACE}{file}', but there is no such file. {WHERE}")
-        if path.suffix != ".safetensors":
-            raise not_converted(path)
         import torch
         from safetensors.torch import load_file
         from torchvision.models import resnet34

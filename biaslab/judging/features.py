@@ -49,14 +49,6 @@ def find(name: str) -> str:
     return registry.resolve(name, "features")
 
 
-def no_config(name: str) -> str:
-    """Return what is wrong with a network without a configuration."""
-    return (
-        f"{name} holds no config.json; give a folder that timm or transformers saved, or a name that timm lists, such "
-        "as vit_small_patch16_224.dino."
-    )
-
-
 class Features:
     """A network, its preprocessing, and the features that it has of images; errors as for :func:`find`."""
 
@@ -64,8 +56,6 @@ class Features:
         where = find(name)
         with loading(name, "a network of timm or transformers"), registry.quiet():
             folder = hub.local(where)
-            if not (folder / "config.json").is_file():
-                raise ParameterError(no_config(name))
             config = json.loads(reading.text(folder / "config.json"))
             timm = "architecture" in config
             self._network = _OfTimm(name, folder) if timm else _Encoder(name, folder, config)

@@ -15,7 +15,6 @@ from biaslab.ground.errors import ParameterError
 from biaslab.judging import loaded
 from biaslab.judging.segmenters import NONE, Instance, folded
 from biaslab.judging.settings import Thresholds
-from biaslab.models import registry
 
 TOKENS = 256
 """Tokens of tags, with what stands around them, that Grounding DINO is asked about at a time: its longest text."""
@@ -151,12 +150,7 @@ class _Boxes(_Ready):
     """A detector that is asked about tags: their names, scores, and boxes in pixels."""
 
     def __init__(self, name: str, thresholds: Thresholds, device: str) -> None:
-        where, kind = loaded.of_transformers(name, "grounding", "a detector")
-        if kind not in GROUNDING_DINO:
-            raise ParameterError(
-                f"{name} is a model of the kind {kind!r}, and tags are asked of {' or '.join(GROUNDING_DINO)}, such as "
-                f"{registry.HUB['grounding'][0]}."
-            )
+        where, _ = loaded.of_transformers(name, "grounding", "a detector")
         super().__init__("ZeroShotObjectDetection", name, where, "a detector", device)
         self._thresholds = thresholds
 

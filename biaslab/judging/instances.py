@@ -120,7 +120,7 @@ def parts(name: str) -> tuple[str, str, str]:
         raise ParameterError(
             f"triplets.objects is {name!r}; give a tagger, a detector and a segmenter as "
             f"{GROUNDED}TAGGER+DETECTOR+SEGMENTER, such as "
-            f"{GROUNDED}{'+'.join(named.HUB[kind][0] for kind in ('tagger', 'grounding', 'masks'))}, the last of them "
+            f"{GROUNDED}{'+'.join(named.HUB[kind][0] for kind in KINDS)}, the last of them "
             f"{NONE!r} for boxes alone."
         )
     return names[0], names[1], names[2]
@@ -146,8 +146,8 @@ def digest(name: str) -> str:
         return file_digest(path)
     if not name.startswith(GROUNDED):
         return named.digest(named.resolve(name, "segmenter"))
-    found = zip(parts(name), KINDS, strict=True)
-    return " ".join(named.digest(part if part == NONE else named.resolve(part, kind)) for part, kind in found)
+    kinds = zip(parts(name), KINDS, strict=True)
+    return " ".join(named.digest(part if part == NONE else named.resolve(part, kind)) for part, kind in kinds)
 
 
 def words(path: str) -> tuple[str, ...]:

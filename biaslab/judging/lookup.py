@@ -103,7 +103,10 @@ def _check_kind(repository: Repository) -> None:
         blip.check_config(repository)
     elif kind == "features":
         if "config.json" not in repository.files:
-            raise ParameterError(features.no_config(repository.name))
+            raise ParameterError(
+                f"{repository.name} holds no config.json; give a folder that timm or transformers saved, or a name "
+                "that timm lists, such as vit_small_patch16_224.dino."
+            )
     else:
         from transformers.models.auto import modeling_auto as auto
 

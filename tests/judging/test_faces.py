@@ -8,7 +8,7 @@ import pytest
 from photographed import needs
 
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError
-from biaslab.judging import faces, pinned
+from biaslab.judging import faces, lookup, pinned
 from biaslab.judging.faces import DetectorFaces, Face, MediaPipeFaces, YuNetFaces, gate, large_enough
 
 
@@ -168,13 +168,11 @@ def test_a_file_that_says_nothing_of_pixels_is_refused_with_what_to_take_instead
 
 
 def test_mediapipe_says_what_is_missing(tflite, monkeypatch):
-    with pytest.raises(MissingInputError, match=r"no such file.*blaze_face_short_range\.tflite"):
-        faces.load("mediapipe:" + str(tflite) + "x")
-    with pytest.raises(MissingInputError, match="no such file"):
-        faces.load("mediapipe:")
-    monkeypatch.setitem(sys.modules, "mediapipe", None)
+    with pytest.raises(ParameterError, match=r"no file .*blaze_face_short_range\.tflite"):
+        lookup.look_up(f"mediapipe:{tflite}x", "detector")
+    monkeypatch.setattr(lookup, "find_spec", lambda name: None)
     with pytest.raises(MissingInputError, match="pip install mediapipe"):
-        faces.load(f"mediapipe:{tflite}")
+        lookup.look_up(f"mediapipe:{tflite}", "detector")
 
 
 # -- YuNet --------------------------------------------------------------------------------------------------

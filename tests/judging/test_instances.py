@@ -9,7 +9,7 @@ import tiny_grounding
 from array_images import ArrayImages
 
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError
-from biaslab.judging import grounded, instances, segmenters
+from biaslab.judging import grounded, instances, lookup, segmenters
 from biaslab.judging.segmenters import Instance
 from biaslab.judging.settings import Thresholds
 from biaslab.keep.store import Store
@@ -303,17 +303,21 @@ def test_a_box_is_of_the_tag_whose_words_name_it(text, tag):
 
 
 @pytest.mark.parametrize(
-    ("parts", "words", "said"),
+    ("parts", "message"),
     [
-        (("siglip", "grounding_dino", "none"), (), "vocabulary"),
-        (("siglip", "segformer", "none"), WORDS, "'segformer'"),
-        (("siglip", "grounding_dino", "segformer"), WORDS, "segmenter that is asked about boxes"),
+        (("siglip", "segformer", "none"), "'segformer', which is no detector that is asked about words"),
+        (("siglip", "grounding_dino", "segformer"), "segmenter that is asked about boxes"),
     ],
 )
-def test_parts_of_another_kind_are_refused_by_name(parts, words, said, tiny):
+def test_parts_of_another_kind_are_refused_by_name(parts, message, tiny):
     names = [tiny(n) if n != "none" else n for n in parts]
-    with pytest.raises(ParameterError, match=said):
-        grounded.Grounded(*names, LOW, words, device="cpu")
+    with pytest.raises(ParameterError, match=message):
+        lookup.look_up(f"grounded:{'+'.join(names)}", "segmenter")
+
+
+def test_a_zero_shot_tagger_needs_a_vocabulary(tiny):
+    with pytest.raises(ParameterError, match="vocabulary"):
+        grounded.Grounded(tiny("siglip"), tiny("grounding_dino"), "none", LOW, device="cpu")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
-from biaslab.ground.errors import MissingInputError, ParameterError
+from biaslab.ground.errors import ParameterError
+from biaslab.judging import lookup
 from biaslab.judging.fairface import FairFaceGender
 from biaslab.judging.loaded import Batches, Pixels
 from biaslab.judging.person import Person, face_of
@@ -242,11 +243,11 @@ def test_fairface_reads_gender_from_its_outputs_seven_and_eight(tmp_path):
 def test_fairface_says_what_is_missing_or_wrong(tmp_path):
     from safetensors.torch import save_file
 
-    with pytest.raises(MissingInputError, match=r"res34_fair_align_multi_7_20190809\.pt"):
-        FairFaceGender(tmp_path / "none.safetensors")
+    with pytest.raises(ParameterError, match=r"res34_fair_align_multi_7_20190809\.pt"):
+        lookup.look_up(f"fairface:{tmp_path / 'none.safetensors'}", "clip")
     (tmp_path / "a.pt").write_bytes(b"\x80")
     with pytest.raises(ParameterError, match=r"is not \.safetensors.*save_file"):
-        FairFaceGender(tmp_path / "a.pt")
+        lookup.look_up(f"fairface:{tmp_path / 'a.pt'}", "clip")
     (tmp_path / "b.safetensors").write_bytes(b"junk")
     with pytest.raises(ParameterError, match="cannot be loaded as FairFace's ResNet-34"):
         FairFaceGender(tmp_path / "b.safetensors")
