@@ -5,6 +5,7 @@ import logging
 
 import numpy as np
 import pytest
+from tiny_pipelines import settings
 
 from biaslab.generation import generator
 from biaslab.generation.generator import fitting, image_seed, load
@@ -13,11 +14,6 @@ from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.models.images import Unreadable
 
 PROMPT = "a photo of the face of a nurse"
-
-
-def settings(folder: str, **more) -> tuple[str, GenerationSettings]:
-    given = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": "float32"}
-    return folder, GenerationSettings(**given | more)
 
 
 def images(model: generator.Generator, n: int, prompt: str = PROMPT) -> list:

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from tiny_pipelines import settings
 
 from biaslab.generation import generator
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages
-from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
@@ -55,11 +55,6 @@ def prompts(**n_images: int) -> pd.DataFrame:
             "n_images": list(n_images.values()),
         }
     )
-
-
-def settings(folder: str, **more) -> tuple[str, GenerationSettings]:
-    given = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": "float32"}
-    return folder, GenerationSettings(**given | more)
 
 
 def loading(allowed: bool):

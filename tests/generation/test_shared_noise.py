@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from tiny_pipelines import settings
 
 from biaslab.generation import generator
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages, noise_keys, units_of
-from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError
 from biaslab.keep.store import Store, _rows_digest
 
@@ -17,11 +17,6 @@ MEMBERS = ("person", "woman", "man")
 def triplets(n: int, n_images: int = 1) -> pd.DataFrame:
     rows = [(f"t{k}-{m}", f"a photo of a {m}", f"t{k}", n_images, "ours") for k in range(n) for m in MEMBERS]
     return pd.DataFrame(rows, columns=["prompt_id", "text", "noise_id", "n_images", "dataset"])
-
-
-def settings(folder: str, **more) -> tuple[str, GenerationSettings]:
-    given = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": "float32"}
-    return folder, GenerationSettings(**given | more)
 
 
 @pytest.fixture

@@ -18,6 +18,14 @@ _CODED = _BLOCKS | {
 _JOINT = {"num_attention_heads": 2, "attention_head_dim": 16, "num_layers": 1}
 
 
+def settings(folder: str, **more) -> tuple:
+    """Return a model's folder, and how it makes small images in few steps."""
+    from biaslab.generation.settings import GenerationSettings
+
+    given = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": "float32"}
+    return folder, GenerationSettings(**given | more)
+
+
 def tokenizer(words=WORDS, length=LENGTH):
     """Return a tokenizer of whole words, with the marks of a beginning and an end around each text."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors

@@ -49,12 +49,8 @@ class Repository:
     """Files by commit, each by its path in the repository."""
     closed: str = ""
     """Its files are ``gated``, or nobody may know of it, as it is ``private``."""
-    renamed: str = ""
-    """The name that it has now."""
     refusals: int = 0
     """How many of the next requests are answered that there are too many."""
-    breaks: int = 0
-    """How many of the next files of weights break off in their middle."""
 
     @property
     def commit(self) -> str:
@@ -106,19 +102,16 @@ class Hub:
             def do_GET(self):
                 # A client that has gone wants no answer.
                 with contextlib.suppress(ConnectionError):
-                    hub._answer(self, b"")
+                    hub._answer(self)
 
             do_HEAD = do_GET
-
-            def do_POST(self):
-                hub._answer(self, self.rfile.read(int(self.headers["Content-Length"])))
 
         with served(Handler) as self._server:
             yield self
 
     # -- answers -------------------------------------------------------------------------------------------
 
-    def _answer(self, asked: BaseHTTPRequestHandler, body: bytes) -> None:
+    def _answer(self, asked: BaseHTTPRequestHandler) -> None:
         address = urlsplit(asked.path)
         parts = unquote(address.path).strip("/").split("/")
         described = parts[:2] == ["api", "models"]
@@ -129,10 +122,7 @@ class Hub:
         if repository is None or repository.closed == PRIVATE:
             # Nobody is logged in here, and is not told whether there is one.
             _refuse(self, asked, 401, "RepoNotFound", "Repository not found")
-        elif repository.renamed:
-            place = asked.path.replace(name, repository.renamed, 1)
-            self._send(asked, 307, b"", {"Location": place})
-        elif self._one_less(repository, "refusals"):
+        elif self._refuses(repository):
             self._send(asked, 429, b"", {"Retry-After": "0"})
         else:
             what, revision, path = [*rest[:2], *["", ""][len(rest[:2]) :], "/".join(rest[2:])]
@@ -141,13 +131,13 @@ class Hub:
                 _refuse(self, asked, 404, "RevisionNotFound", f"Invalid rev id: {revision}")
             elif described:
                 sizes = parse_qs(address.query).get("blobs", [""])[0].lower() == "true"
-                self._describe(asked, name, repository, what, commit, path, body, sizes)
+                self._describe(asked, name, repository, what, commit, path, sizes)
             elif what == "resolve":
                 self._resolve(asked, repository, commit, path)
             else:
                 _refuse(self, asked, 404, "", "Not found")
 
-    def _describe(self, asked, name, repository, what, commit, at, body, sizes) -> None:
+    def _describe(self, asked, name, repository, what, commit, at, sizes) -> None:
         files = repository.commits[commit]
         if what in ("", "revision"):
             siblings = [
@@ -164,13 +154,9 @@ class Hub:
                 "siblings": siblings,
             }
             return self._send(asked, 200, json.dumps(told).encode())
-        if what == "tree":
-            within = [path for path in files if path.startswith(f"{at}/" if at else "")]
-        elif what == "paths-info":
-            wanted = json.loads(body)["paths"] if body[:1] == b"{" else parse_qs(body.decode())["paths"]
-            within = [path for path in files if path in wanted]
-        else:
+        if what != "tree":
             return _refuse(self, asked, 404, "", "Not found")
+        within = [path for path in files if path.startswith(f"{at}/" if at else "")]
         told = [self._entry(path, files[path]) for path in within]
         return self._send(asked, 200, json.dumps(told).encode())
 
@@ -200,29 +186,25 @@ class Hub:
             size, data = len(data), data[int(start) : int(end) + 1 if end else None]
             headers["Content-Range"] = f"bytes {start}-{int(start) + len(data) - 1}/{size}"
             status = 206
-        whole = True
-        if asked.command == "GET" and path.endswith(WEIGHTS):
-            whole = not self._one_less(repository, "breaks")
-        return self._send(asked, status, data, headers, whole=whole)
+        return self._send(asked, status, data, headers)
 
-    def _one_less(self, repository: Repository, what: str) -> bool:
-        """Count one down of what a repository is to do a number of times; return whether it was to."""
+    def _refuses(self, repository: Repository) -> bool:
+        """Count one of the next refusals down; return whether there was one."""
         with self._mutex:
-            left = getattr(repository, what)
-            setattr(repository, what, max(0, left - 1))
+            left = repository.refusals
+            repository.refusals = max(0, left - 1)
         return left > 0
 
-    def _send(self, asked, status: int, body: bytes, headers=(), *, whole: bool = True) -> None:
+    def _send(self, asked, status: int, body: bytes, headers=()) -> None:
         asked.send_response(status)
         for key, value in {**dict(headers), "Content-Length": str(len(body))}.items():
             asked.send_header(key, value)
         asked.end_headers()
-        sent = b"" if asked.command == "HEAD" else body if whole else body[: len(body) // 2]
+        sent = b"" if asked.command == "HEAD" else body
         # Before the client can have read it and looked.
         with self._mutex:
             self.log.append(Request(asked.command, urlsplit(asked.path).path, status, len(sent)))
         asked.wfile.write(sent)
-        asked.close_connection = asked.close_connection or not whole
 
 
 def _refuse(hub: Hub, asked, status: int, code: str, text: str) -> None:
