@@ -87,11 +87,8 @@ def load(
 ) -> Generator:
     """Load a model, ready to generate: a diffusers pipeline or a checkpoint in one file, also with LoRAs on it.
 
-    Args:
-        model: Its name, as for :func:`biaslab.models.checkpoints.find`.
-        settings: How it is to generate.
-        device: ``cpu``, ``cuda``, … or ``auto``: a GPU where there is one.
-        offload: As the setting ``compute.offload``.
+    ``model`` is a name as for :func:`biaslab.models.checkpoints.find`, ``device`` is ``cpu``, ``cuda``, … or ``auto``
+    (a GPU where there is one), ``offload`` as the setting ``compute.offload``.
 
     Raises ParameterError: The model is unknown, not text-to-image, cannot be loaded, or cannot do what is asked.
     MissingInputError: The package that brings the model has lost its weights.

@@ -33,14 +33,10 @@ _OPTIONS = ("clean", "strip_sep_token", "language", "reduction_mask", "additiona
 class ZeroShot:
     """An open_clip model, its preprocessing and its tokenizer; ``side`` is how many pixels a side it takes.
 
-    Args:
-        name: A model that an installed package brings; a folder with ``open_clip_config.json`` and safetensors;
-            ``ARCHITECTURE:TAG`` as open_clip lists them; or a hub name in open_clip's format.
-        device, dtype: As of :mod:`biaslab.judging.loaded`; the type is that of the image tower, texts are float32.
-        batch_size: Images at a time; 0 finds it.
-
-    Raises:
-        ParameterError: The name is unknown, the model cannot be loaded, or its weights are not safetensors.
+    ``name`` is a model that an installed package brings; a folder with ``open_clip_config.json`` and safetensors;
+    ``ARCHITECTURE:TAG`` as open_clip lists them; or a hub name in open_clip's format. Device and dtype are as of
+    :mod:`biaslab.judging.loaded`; the type is that of the image tower, texts are float32. Raises ParameterError where
+    the name is unknown, the model cannot be loaded, or its weights are not safetensors.
     """
 
     def __init__(self, name: str, *, device: str = "auto", dtype: str = "auto", batch_size: int = 0) -> None:

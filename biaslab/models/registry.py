@@ -141,11 +141,10 @@ _LOADED = (".json", ".safetensors", ".txt", ".model", ".jinja")
 def resolve(name: str, kind: str) -> str:
     """Return the folder or file of the model ``name``, or ``name`` itself if it is one on the hub.
 
-    Args:
-        name: A name that an installed package brings, a folder, or a name on the hub: ``owner/name``, or
-            ``owner/name@revision``. A text-to-image model may also be one file of safetensors, here or as
-            ``owner/name/FILE.safetensors@revision``; of ``NAME+LORA`` this is NAME (:mod:`biaslab.models.checkpoints`).
-        kind: One of :data:`HUB`.
+    ``name`` is one that an installed package brings, a folder, or a name on the hub: ``owner/name``, or
+    ``owner/name@revision``. A text-to-image model may also be one file of safetensors, here or as
+    ``owner/name/FILE.safetensors@revision``; of ``NAME+LORA`` this is NAME (:mod:`biaslab.models.checkpoints`).
+    ``kind`` is one of :data:`HUB`.
 
     Raises ParameterError: The name is unknown or stands for another kind of model, a folder that it names does not
     exist, brings code or holds no safetensors. MissingInputError: The package that brings the model has lost its

@@ -167,15 +167,10 @@ class Located:
 
 
 def look_up(name: str, kind: str, where: str = "") -> Repository:
-    """Return the files of a model; nothing is fetched.
+    """Return the files of a model, by name and kind as for :func:`biaslab.models.registry.resolve`; nothing is fetched.
 
-    Args:
-        name: As for :func:`biaslab.models.registry.resolve`.
-        kind: One of :data:`biaslab.models.registry.HUB`.
-        where: Its folder or name on the hub, where that is known otherwise.
-
-    Raises ParameterError: There is no such model, as far as can be known from here. MissingInputError,
-    UnknownNameError: As for :func:`biaslab.models.registry.resolve`.
+    ``where`` is its folder or name on the hub, where that is known otherwise. Raises ParameterError where there is no
+    such model, as far as can be known from here, else as :func:`biaslab.models.registry.resolve`.
     """
     where = where or registry.resolve(name, kind)
     if os.path.isdir(where):
