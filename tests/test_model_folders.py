@@ -79,9 +79,7 @@ def test_files_that_could_be_run(tmp_path, file):
     safety.check_folder(folder)
     (folder / file).parent.mkdir(parents=True, exist_ok=True)
     (folder / file).write_text("raise SystemExit")
-    with pytest.raises(
-        ParameterError, match=rf"holds {file}, which could be run .*{NEVER} Move the file out"
-    ):
+    with pytest.raises(ParameterError, match=rf"holds {file}, which could be run .*{NEVER}"):
         registry.resolve(str(folder), "text-to-image")
     (folder / file).unlink()
     assert registry.resolve(str(folder), "text-to-image") == str(folder)
@@ -92,9 +90,7 @@ def test_configurations_that_name_code(tmp_path, file):
     folder = pipeline(tmp_path / "model")
     (folder / file).parent.mkdir(parents=True, exist_ok=True)
     (folder / file).write_text(json.dumps(ENTRIES[file]))
-    with pytest.raises(
-        ParameterError, match=rf"holds {file}, which names code .*{NEVER} Take this entry out"
-    ):
+    with pytest.raises(ParameterError, match=rf"holds {file}, which names code .*{NEVER}"):
         registry.resolve(str(folder), "text-to-image")
     # Saying that nothing is trusted is no harm, and neither is a word of a vocabulary.
     (folder / file).write_text(json.dumps({"trust_remote_code": False, "auto_map": None, "a": "auto_map"}))
@@ -108,10 +104,7 @@ OTHERS = {
         "open_clip_config.json",
         {"model_cfg": {"text_cfg": {"hf_model_name": "roberta-base"}}},
     ),
-    "hf_tokenizer_name": (
-        "open_clip_config.json",
-        {"text_cfg": {"hf_tokenizer_name": "/srv/model"}},
-    ),
+    "hf_tokenizer_name": ("open_clip_config.json", {"text_cfg": {"hf_tokenizer_name": "/srv/model"}}),
     "timm_model_name": ("open_clip_config.json", {"vision_cfg": {"timm_model_name": "hf-hub:owner/name"}}),
     "backbone": ("config.json", {"backbone_config": {"backbone": "local-dir:../other"}}),
     "architecture": ("config.json", {"architecture": "hf-hub:owner/name", "num_classes": 1}),
@@ -129,10 +122,7 @@ def test_configurations_that_name_another_model(tmp_path, entry):
     """Which no check has seen, and a library would fetch or open, whoever sits there being asked or not."""
     folder, (file, said) = pipeline(tmp_path / "model"), OTHERS[entry]
     (folder / file).write_text(json.dumps(said))
-    with pytest.raises(
-        ParameterError,
-        match=rf"holds {file}, which names .* \({entry}\), another model .* nothing outside of it\.",
-    ):
+    with pytest.raises(ParameterError, match=rf"holds {file}, .* \({entry}\), another model"):
         registry.resolve(str(folder), "text-to-image")
     (folder / file).write_text(json.dumps({entry: None, "backbone": "resnet50", "architecture": "resnet50"}))
     safety.check_folder(folder)
@@ -161,9 +151,7 @@ def test_modules_of_encoders_lie_in_their_folder(tmp_path):
     (folder / "modules.json").write_text(
         json.dumps([{"path": "../other", "type": "sentence_transformers.X"}])
     )
-    with pytest.raises(
-        ParameterError, match=r"names '\.\./other'; a model's folder names nothing outside of it"
-    ):
+    with pytest.raises(ParameterError, match=r"names '\.\./other'"):
         safety.check_folder(folder)
     # One of them that has a pickle alone, which the library would read.
     (folder / "modules.json").write_text(json.dumps([{"path": "2_Dense", "type": "sentence_transformers.X"}]))
@@ -241,9 +229,7 @@ def test_parts_that_a_model_does_without_and_settings_are_no_code(tmp_path):
 def test_libraries_that_are_none_of_the_two(tmp_path, library):
     """Also what can be reached as a name in diffusers.pipelines and is no module with such a class."""
     folder = pipeline(tmp_path / "model", unet=[library, "exec"])
-    with pytest.raises(
-        ParameterError, match=rf"needs code that diffusers .* does not have \({library}\)\. {NEVER}"
-    ):
+    with pytest.raises(ParameterError, match=rf"needs code .* \({library}\)\. {NEVER}"):
         pipeline_class(folder, "it")
 
 
@@ -258,9 +244,7 @@ def test_links_that_lead_out_of_the_folder(tmp_path):
         else:
             (folder / name).unlink()
         (folder / name).symlink_to(other / name)
-        with pytest.raises(
-            ParameterError, match=rf"holds {name}, a link that leads out of the folder.*Put a copy"
-        ):
+        with pytest.raises(ParameterError, match=rf"holds {name}, a link that leads out"):
             registry.resolve(str(folder), "text-to-image")
         shutil.rmtree(folder)
     # Inside it links are as good as files, and the folder itself may be one.
@@ -309,9 +293,7 @@ def encoder(folder, kind="sentence_transformers.models.Transformer"):
 
 def test_modules_of_encoders_are_the_librarys_own(tmp_path):
     safety.check_folder(encoder(tmp_path / "good"))
-    with pytest.raises(
-        BiaslabError, match=rf"names the module 'mine\.Mine', none of sentence_trans.*{NEVER}"
-    ):
+    with pytest.raises(BiaslabError, match=rf"the module 'mine\.Mine'.*{NEVER}"):
         Encoder(str(encoder(tmp_path / "bad", "mine.Mine"))).encode(["a nurse"])
 
 
@@ -393,9 +375,7 @@ def test_a_pickle_beside_safetensors_of_another_name_is_not_read(tmp_path, code)
     assert registry.digest(folder) != digest
     # Of two files whose names say nothing none is chosen.
     shutil.copy(folder / "decoy.safetensors", folder / "other.safetensors")
-    with pytest.raises(
-        ParameterError, match=r"holds decoy\.safetensors, other\.safetensors, .* keep one of them"
-    ):
+    with pytest.raises(ParameterError, match=r"decoy\.safetensors, other\.safetensors"):
         ZeroShot(str(folder))
     # One by open_clip's own name is the model's.
     (folder / "decoy.safetensors").rename(folder / "open_clip_model.safetensors")
@@ -426,9 +406,7 @@ def test_options_of_a_tokenizer_open_no_files(tmp_path):
     config = json.loads((folder / "open_clip_config.json").read_text())
     config["model_cfg"]["text_cfg"]["tokenizer_kwargs"] = {"clean": "lower", "vocab_file": "/etc/hostname"}
     (folder / "open_clip_config.json").write_text(json.dumps(config))
-    with pytest.raises(
-        ParameterError, match=r"gives its tokenizer 'vocab_file', which may open files elsewhere"
-    ):
+    with pytest.raises(ParameterError, match="gives its tokenizer 'vocab_file'"):
         ZeroShot(str(folder))
 
 

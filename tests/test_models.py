@@ -79,9 +79,7 @@ def test_what_packages_bring_by_name_and_by_kind(installed):
     assert registry.instead("owner/other", "text-to-image") == "owner/other"
     with pytest.raises(ParameterError, match=r"'house-clip' is a clip model, and a detector model is needed"):
         registry.resolve("house-clip", "detector")
-    with pytest.raises(
-        ParameterError, match=r"'house-drawn' has no weights, and a text-to-image model is needed"
-    ):
+    with pytest.raises(ParameterError, match="'house-drawn' has no weights"):
         registry.resolve("house-drawn", "text-to-image")
     with pytest.raises(MissingInputError, match=r"'house-sd-pairs' is not in .*install its package again"):
         registry.resolve("house-sd-pairs", "text-to-image")
@@ -143,10 +141,7 @@ def test_folders_and_names_on_the_hub(installed, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (
-            "house-ds",
-            r"no text-to-image model named 'house-ds'\. Did you mean 'house-sd'.*owner and name, such as",
-        ),
+        ("house-ds", r"named 'house-ds'\. Did you mean 'house-sd'"),
         ("house-sd-pair", r"Did you mean 'house-sd-pairs'"),
         ("stable-diffusion-v1-4", r"Did you mean 'CompVis/stable-diffusion-v1-4'"),
         ("zzz", r"no text-to-image model named 'zzz'\. Give 'house', a folder, or"),

@@ -52,9 +52,7 @@ def test_what_cannot_be_set_of_one_model_is_refused(given, message):
 
 def test_a_model_that_is_not_in_the_run_is_refused():
     settings = Settings.of({"models": {"mni": TURBO}})
-    with pytest.raises(
-        ParameterError, match=r"models sets 'mni', which is no model of this run\. Did you mean 'mini'"
-    ):
+    with pytest.raises(ParameterError, match=r"models sets 'mni'.* Did you mean 'mini'"):
         checks.check(Pipeline("mini", settings))
 
 

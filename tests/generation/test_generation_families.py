@@ -124,9 +124,7 @@ def test_a_pipeline_of_no_known_family_makes_the_same_images(folders, monkeypatc
 
 def test_guidance_that_changes_no_pixel_of_an_unknown_pipeline_is_refused(folders, monkeypatch):
     monkeypatch.setattr(families, "table", dict)
-    with pytest.raises(
-        ParameterError, match=r"guidance_scale is 4, but .* guidance of 9 gives the same pixels"
-    ):
+    with pytest.raises(ParameterError, match=r"guidance_scale is 4, .* guidance of 9"):
         load(*settings(folders("schnell")))
     # Its own settings are taken as they are, and no guidance is what it has.
     for own in (None, 1.0):

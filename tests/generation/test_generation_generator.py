@@ -65,9 +65,7 @@ def test_one_image_that_does_not_fit_says_what_to_do(folders):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
     model.pipe.unet.register_forward_pre_hook(no_memory)
-    with pytest.raises(
-        RunError, match=r"does not fit in memory for one image of 32 x 32 pixels.*smaller size"
-    ):
+    with pytest.raises(RunError, match=r"one image of 32 x 32 pixels.*smaller size"):
         images(model, 2)
 
 
@@ -112,16 +110,12 @@ def test_few_images_are_decoded_at_a_time_on_a_cpu(folders, monkeypatch):
 def test_a_scheduler_that_draws_shared_noise_is_refused(folders):
     model = load(*settings(folders("flux")))
     model.pipe.scheduler.register_to_config(stochastic_sampling=True)
-    with pytest.raises(
-        ParameterError, match=r"FlowMatchEulerDiscreteScheduler.*cannot be seeded for each image"
-    ):
+    with pytest.raises(ParameterError, match=r"FlowMatchEulerDiscreteScheduler.*seeded"):
         images(model, 1)
 
 
 def test_unknown_schedulers_are_named_with_near_ones(folders):
-    with pytest.raises(
-        ParameterError, match=r"scheduler is 'EulerAncestral'.*'EulerAncestralDiscreteScheduler'"
-    ):
+    with pytest.raises(ParameterError, match=r"'EulerAncestral'.*'EulerAncestralDiscreteScheduler'"):
         load(*settings(folders("sd1"), scheduler="EulerAncestral"))
     with pytest.raises(ParameterError, match=r"scheduler is 'DDIMScheduler', which this model cannot take"):
         load(*settings(folders("flux"), scheduler="DDIMScheduler"))
@@ -193,9 +187,7 @@ def test_negative_prompts_that_would_do_nothing_are_refused(folders):
 def test_words_that_a_tokenizer_lacks_are_named(folders):
     model = load(*settings(folders("sd1")))
     model.check(["a Photo of the face of a NURSE, a pilot"])
-    with pytest.raises(
-        ParameterError, match=r"does not know 2 .*: 'plumber', 'Zürich' .*'a photo of a plumber'"
-    ):
+    with pytest.raises(ParameterError, match=r"'plumber', 'Zürich' .*'a photo of a plumber'"):
         model.check(["a photo of a nurse", "a photo of a plumber", "a plumber of Zürich"])
     with pytest.raises(ParameterError, match="'ugly'"):
         load(*settings(folders("sd1"), negative_prompt="ugly")).check(["a nurse"])

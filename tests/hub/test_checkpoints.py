@@ -123,10 +123,7 @@ def test_a_repository_with_a_pipeline_tells_what_its_files_are_read_by(hub, file
 @pytest.mark.parametrize(
     ("tensors", "message"),
     [
-        (
-            ["lora_unet_down_blocks_0.lora_down.weight"],
-            r"is a LoRA, which is no model by itself.* Write BASE\+",
-        ),
+        (["lora_unet_down_blocks_0.lora_down.weight"], r"is a LoRA.* Write BASE\+"),
         (["first_stage_model.encoder.weight"], "holds no denoising network and no text encoder"),
         (["model.diffusion_model.input_blocks.0.0.weight"], "holds no autoencoder and no text encoder"),
         (["model.diffusion_model.a", "scaled_fp8"], "is a quantised network"),
@@ -252,16 +249,8 @@ def spoilt(tensors, how):
         ("one layer that is not there", r"1 of the 3 layers .* such as unet\.down_blocks\.1.*to_z", False),
         ("nothing", "changes no weight of this model", False),
         ("another shape", "cannot be loaded as a LoRA on .* size mismatch", False),
-        (
-            "another width",
-            r"is a LoRA for another model .* rows of 99 numbers, and here they have 16\. Its card",
-            True,
-        ),
-        (
-            "another network",
-            r"is a LoRA for a model with a transformer.* has a unet\. Its card says .* owner/its-base",
-            True,
-        ),
+        ("another width", r"rows of 99 numbers, .* 16\. Its card", True),
+        ("another network", r"a transformer.* has a unet\..* owner/its-base", True),
     ],
 )
 def test_a_lora_that_is_none_for_the_model_is_refused(hub, files, tmp_path, how, message, before):
@@ -500,16 +489,8 @@ def quantised(folder: Path, method: str) -> None:
 @pytest.mark.parametrize(
     ("method", "missing", "message"),
     [
-        (
-            "bitsandbytes",
-            True,
-            r"quantised \(unet: bitsandbytes\), which needs the package bitsandbytes, .*pip install bits",
-        ),
-        (
-            "bitsandbytes",
-            False,
-            r"quantised \(unet: bitsandbytes\), which needs a GPU, and there is none here",
-        ),
+        ("bitsandbytes", True, r"\(unet: bitsandbytes\).*pip install bits"),
+        ("bitsandbytes", False, r"\(unet: bitsandbytes\).* a GPU"),
         ("quanto", True, r"needs the package optimum-quanto, .*pip install optimum-quanto"),
         ("awq", False, r"quantised \(unet: awq\) in a way that diffusers does not read"),
     ],
@@ -559,10 +540,7 @@ def test_gguf_is_named_as_what_it_is(hub, tmp_path):
 
 @pytest.mark.parametrize("offload", ["model", "sequential"])
 def test_where_models_run_on_the_cpu_there_is_nothing_to_offload(files, offload):
-    with pytest.raises(
-        ParameterError,
-        match=rf"compute\.offload is '{offload}'.* has no effect\. Set compute\.offload to none",
-    ):
+    with pytest.raises(ParameterError, match=rf"compute\.offload is '{offload}'"):
         DiffusersModel(str(files), FEW, device="cpu", offload=offload).load()
 
 

@@ -40,10 +40,7 @@ def rename_class(folder: Path, **changes) -> None:
     ("fault", "message"),
     [
         ("gated", r"is open only to those who accept its terms"),
-        (
-            "private",
-            r"has no model 'CompVis/stable-difusion-v1-4'.*Did you mean 'CompVis/stable-diffusion-v1-4'",
-        ),
+        ("private", r"stable-difusion-v1-4'.* 'CompVis/stable-diffusion-v1-4'"),
         ("no index", r"is no diffusers pipeline: it holds no model_index\.json"),
     ],
 )
@@ -60,9 +57,7 @@ def test_without_the_hub_what_was_fetched_before_is_loaded(hub, files, monkeypat
     assert len(commit) == 40
     monkeypatch.setattr(hub_names, "described", unreachable)
     assert load(NAME, GenerationSettings(steps=2)).description()["revision"] == commit
-    with pytest.raises(
-        ParameterError, match=r"owner/other is not on this machine and cannot be fetched .*\(no way"
-    ):
+    with pytest.raises(ParameterError, match=r"owner/other is not on this machine .*\(no way"):
         loading.fetch("owner/other")
 
 
@@ -141,19 +136,14 @@ def test_of_the_hub_only_what_is_needed_is_fetched(hub, files):
 @pytest.mark.parametrize("other", ["bin", "non_ema.safetensors"])
 def test_a_part_on_the_hub_without_weights_that_are_read(hub, files, other):
     (files / UNET).rename(files / UNET.replace("safetensors", other))
-    with pytest.raises(
-        ParameterError,
-        match=rf"owner/tiny has no weights as \.safetensors.*unet has unet/.*\.{other};",
-    ):
+    with pytest.raises(ParameterError, match=rf"owner/tiny .*unet has unet/.*\.{other};"):
         loaded(hub, files)
     assert hub.fetched() == 0
 
 
 def test_a_pipeline_on_the_hub_that_names_code_is_refused_by_its_index_alone(hub, files):
     rename_class(files, unet=[None, "Mine"])
-    with pytest.raises(
-        ParameterError, match=r"says 'unet' is \[null, \"Mine\"\].*Code that comes with a model"
-    ):
+    with pytest.raises(ParameterError, match=r"'unet' is \[null, \"Mine\"\]"):
         loaded(hub, files)
     assert {r.path.rpartition("/")[2] for r in hub.log if "/resolve/" in r.path} == {"model_index.json"}
 
@@ -233,9 +223,7 @@ def test_a_model_of_the_hub_that_names_another_is_refused_before_its_weights_are
     (tmp_path / "open_clip_model.safetensors").write_bytes(b"weights")
     (tmp_path / file).write_text(json.dumps(said))
     hub.serve(NAME, tmp_path)
-    with pytest.raises(
-        ParameterError, match=rf"{NAME} holds {file}, which names .*, another model that would be fetched"
-    ):
+    with pytest.raises(ParameterError, match=rf"{NAME} holds {file}, .*, another model"):
         lookup.look_up(NAME, kind)
     assert hub.fetched() == 0 and not any("owner/other" in request.path for request in hub.log)
 

@@ -118,13 +118,7 @@ def test_other_limits_decide_on_the_same_answers(cases, told, tmp_path):
 
 @pytest.mark.parametrize(
     ("p", "expected"),
-    [
-        (0.9, "female"),
-        (0.1, "male"),
-        (0.8999, "unsure"),
-        (0.1001, "unsure"),
-        (float("nan"), "unsure"),
-    ],
+    [(0.9, "female"), (0.1, "male"), (0.8999, "unsure"), (0.1001, "unsure"), (float("nan"), "unsure")],
 )
 def test_the_threshold_holds_on_both_sides(p, expected):
     assert decide(p, 0.9) == expected

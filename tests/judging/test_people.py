@@ -14,13 +14,7 @@ from biaslab.judging import person
 from biaslab.judging.faces import Face
 from biaslab.judging.fairface import FairFaceGender
 from biaslab.judging.judge import Judge, JudgeSettings, judge
-from biaslab.judging.people import (
-    gate,
-    judge_people,
-    judge_people_images,
-    order,
-    parts,
-)
+from biaslab.judging.people import gate, judge_people, judge_people_images, order, parts
 from biaslab.judging.person import Person, head_and_shoulders, wider
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE
 from biaslab.judging.zero_shot import ZeroShotGender
@@ -224,11 +218,7 @@ def test_one_person_is_judged_as_judge_does(tmp_path):
     images = source([Unreadable("truncated"), Unreadable("blocked")])
     made = judges()
     expected = judge(
-        images,
-        JudgeSettings(),
-        store=Store(tmp_path / "one"),
-        progress=False,
-        models=lambda *_: made,
+        images, JudgeSettings(), store=Store(tmp_path / "one"), progress=False, models=lambda *_: made
     )
     found = run(ask(images.table["image_id"], "nurse"), tmp_path, images=images)
     same = ["image_id", "gender", "p_female", "n_faces", "x0", "y0", "x1", "y1", "reason"]
@@ -471,11 +461,7 @@ def test_people_of_renders_are_judged_right(renders, tmp_path, monkeypatch):
     monkeypatch.undo()
     truth = renders.table
     found = judge_people(
-        renders,
-        truth[["image_id", "position", "phrase"]],
-        OF_DRAWINGS,
-        store=Store(tmp_path),
-        progress=False,
+        renders, truth[["image_id", "position", "phrase"]], OF_DRAWINGS, store=Store(tmp_path), progress=False
     )
     passed = found["outcome"].isin(["judged", "uncertain"])
     assert passed.mean() >= 0.85

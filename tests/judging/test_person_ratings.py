@@ -10,12 +10,7 @@ from biaslab.ground import tables
 from biaslab.ground.errors import InputError
 from biaslab.judging.people import COLUMNS
 from biaslab.measures import agreement
-from biaslab.ratings.person_ratings import (
-    AGREEMENT_COLUMNS,
-    agreement_tables,
-    judge_people,
-    read,
-)
+from biaslab.ratings.person_ratings import AGREEMENT_COLUMNS, agreement_tables, judge_people, read
 
 # Image a shows one person, b two, c three, d one whom nobody rates, e one whom the file lacks.
 ASKED = pd.DataFrame(

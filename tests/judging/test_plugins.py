@@ -153,10 +153,7 @@ def test_what_a_judge_said_of_tones_is_read_again(installed, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("says", "message"),
     [
-        (
-            "eleven",
-            "plugin:tones:eleven answers 11; a tone is a whole number from 1 to 10, or None with a reason",
-        ),
+        ("eleven", "plugin:tones:eleven answers 11"),
         ("zero", "answers 0; a tone"),
         ("half", "answers 4.5; a tone"),
         ("word", "answers 'light'; a tone"),
@@ -170,9 +167,7 @@ def test_tones_of_another_form_and_its_own_errors_are_told(installed, tmp_path, 
 
 
 def test_a_judge_of_gender_says_no_tones_and_the_other_way_round(installed, tmp_path):
-    with pytest.raises(
-        ParameterError, match=r"plugin:asked is not a judge of skin tone.*needs `tones\(people\)`"
-    ):
+    with pytest.raises(ParameterError, match=r"plugin:asked .*`tones\(people\)`"):
         toned("plugin:asked", tmp_path, [grey(255)])
     with pytest.raises(ParameterError, match=r"plugin:tones is not a judge"):
         judged("plugin:tones", tmp_path, [255])
@@ -272,7 +267,5 @@ def test_an_entry_point_that_names_nothing_is_said_with_its_package(broken, poin
         with pytest.raises(BiaslabError, match="odd"):
             plugins.load("plugin:odd", device="cpu", batch_size=0)
         return
-    with pytest.raises(
-        ParameterError, match=rf"brings 'odd' .* as '{point}', which is no MODULE:NAME\. Uninstall broken"
-    ):
+    with pytest.raises(ParameterError, match=rf"'odd' .* as '{point}'.* Uninstall broken"):
         plugins.digest("plugin:odd")

@@ -34,7 +34,7 @@ def test_no_skin_is_left_out_more_than_another(rows):
     for one, other in (("light", "dark"), ("light", "medium"), ("medium", "dark")):
         assert fisher_exact(counts.loc[[one, other]]).pvalue > 0.5, (one, other)
     assert set(rows.loc[rows["tone"].isna(), "reason"]) <= {
-        *("no face", "not the colour of skin", "mixed light", "coloured light"),
+        *("no face", "not the colour of skin", "mixed light", "coloured light")
     }
 
 

@@ -141,12 +141,7 @@ def test_every_person_has_a_row_in_the_order_asked(run, images, folder, tmp_path
     assert list(found["gender"]) == ["male", "male", "female", "unsure", "unsure", "", ""]
     # The raw text is kept, on one line.
     assert list(found["answer"]) == ["a man", "a man", "female", "male and female", "two people", "", ""]
-    assert list(found["reason"][3:]) == [
-        "answer says both genders",
-        "answer says no gender",
-        "truncated",
-        "",
-    ]
+    assert list(found["reason"][3:]) == ["answer says both genders", "answer says no gender", "truncated", ""]
     np.testing.assert_array_equal(found["image_width"], [9] * 5 + [np.nan] * 2)
     assert found[["p_female", "n_faces", "x0", "y0", "x1", "y1", "role_p"]].isna().all(axis=None)
     # Each image is shown once, whatever number of people it is asked about.

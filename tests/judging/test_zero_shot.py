@@ -172,9 +172,7 @@ def test_names_that_cannot_be_loaded(clip_folder, tmp_path):
         ZeroShot(str(bare))
     pickled = shutil.copytree(clip_folder, tmp_path / "pickled")
     (pickled / "open_clip_model.safetensors").rename(pickled / "open_clip_pytorch_model.bin")
-    with pytest.raises(
-        ParameterError, match=r"holds only open_clip_pytorch_model\.bin; weights are read from"
-    ):
+    with pytest.raises(ParameterError, match=r"only open_clip_pytorch_model\.bin"):
         ZeroShot(str(pickled))
     wrong = shutil.copytree(clip_folder, tmp_path / "wrong")
     config = json.loads((wrong / "open_clip_config.json").read_text())
