@@ -80,24 +80,13 @@ def _scaled(values):
 
 def packed(maps: WordMaps) -> dict[str, str | bytes]:
     """Return the maps of an image as a table keeps them, by column of :data:`PACKED`."""
-    said = json.dumps({"words": maps.words, "missing": maps.missing})
-    return {"mapped": said, "maps": zipped({"maps": maps.maps})}
+    file = BytesIO()
+    np.savez_compressed(file, maps=maps.maps)
+    return {"mapped": json.dumps({"words": maps.words, "missing": maps.missing}), "maps": file.getvalue()}
 
 
 def unpacked(row: Mapping) -> WordMaps:
     """Return the maps that a row of such a table keeps."""
-    said = json.loads(row["mapped"])
-    return WordMaps(tuple(said["words"]), unzipped(row["maps"])["maps"], said["missing"])
-
-
-def zipped(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Return named arrays as a compressed file."""
-    file = BytesIO()
-    np.savez_compressed(file, **arrays)
-    return file.getvalue()
-
-
-def unzipped(file: bytes) -> dict[str, np.ndarray]:
-    """Return the arrays of such a file, in their order."""
-    with np.load(BytesIO(file), allow_pickle=False) as opened:
-        return dict(opened)
+    mapped = json.loads(row["mapped"])
+    with np.load(BytesIO(row["maps"]), allow_pickle=False) as opened:
+        return WordMaps(tuple(mapped["words"]), opened["maps"], mapped["missing"])
