@@ -121,7 +121,7 @@ def test_what_was_generated_is_found_again_without_the_model(folders, tmp_path):
 def two_shards(folder: str, root: Path):
     """Generate 96 images: shards of 64 and 32 in batches of at most 24, that is 3 and 2."""
     asked = prompts(nurse=90, pilot=6)
-    given = settings(folder, batch_size=24)
+    given = settings(folder, batch_size=24, steps=1)
     return generate(asked, *given, seed=11, store=Store(root), progress=False)
 
 

@@ -111,7 +111,8 @@ def test_zero_shot_taggers(tiny, image, name):
         model([image])
 
 
-def test_a_tagger_that_writes(tiny, image):
+def test_a_tagger_that_writes(tiny, image, monkeypatch):
+    monkeypatch.setattr(grounded, "_LONGEST", 8)
     model = grounded._tagger(tiny("florence2"), LOW, (), "cpu")
     assert len(list(model([image]))) == 1
     spoil(model._model, "decoder", "final_layer_norm.weight")

@@ -16,7 +16,6 @@ from torchmetrics.image.fid import FrechetInceptionDistance  # noqa: E402
 from biaslab.ground.errors import InputError, ParameterError  # noqa: E402
 from biaslab.judging import inception  # noqa: E402
 from biaslab.judging.inception import Inception, check_weights  # noqa: E402
-from biaslab.measures.retrieval import frechet_distance  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -73,13 +72,6 @@ def test_features_are_torchmetrics_own(features, images, metric):
         np.testing.assert_allclose(found, own, rtol=1e-4, atol=1e-5 * own.std())
     both = np.concatenate(features)
     assert np.linalg.matrix_rank(both - both.mean(axis=0)) == 8, "the network must tell images apart"
-
-
-def test_distances_of_features_are_torchmetrics_fid(features, images, metric):
-    # It takes features in single precision and adds up in double; its result is in single precision again.
-    metric.update(batch(images[0]), real=True)
-    metric.update(batch(images[1]), real=False)
-    assert frechet_distance(*features) == pytest.approx(float(metric.compute()), rel=1e-3)
 
 
 def test_images_of_any_shape_come_back_in_order(model, images, features):
@@ -185,7 +177,7 @@ def test_weights_of_another_network_are_refused(weights, tmp_path):
     whole = torch.load(weights, weights_only=True)
     fewer = {k: v for k, v in whole.items() if k != "Mixed_7c.branch_pool.conv.weight"}
     wider = whole | {"fc.bias": torch.zeros(1000)}
-    for other in ({"conv1.weight": torch.zeros(64, 3, 7, 7)}, torch.zeros(3), [], fewer, wider):
+    for other in ([], fewer, wider):
         torch.save(other, path)
         with pytest.raises(ParameterError, match=r"cannot be loaded as Inception-v3's weights"):
             Inception(path, device="cpu")
