@@ -14,7 +14,6 @@ from biaslab.judging import instances, plugins
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA, WHOLE
 from biaslab.judging.pinned import PINNED, YUNET
 from biaslab.models import registry
-from biaslab.models.images import ImageSource
 
 
 class Role(NamedTuple):
@@ -42,11 +41,6 @@ ROLES = {
 """The settings that name what looks at images."""
 # Which kinds of models the parts of what finds objects by their tags are.
 _GROUNDED = ("tagger", "detector", "segmenter")
-
-
-def of_images(images: ImageSource) -> str:
-    """Return what the images of a source are: photographs where it does not say."""
-    return getattr(images, "pictures", registry.PHOTOGRAPHS)
 
 
 def knows(name: str, kind: str) -> str:

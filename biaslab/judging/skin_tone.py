@@ -33,7 +33,7 @@ from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
 from biaslab.measures.skin_tone import monk_tone, srgb_to_lab, typology_angle
 from biaslab.models import registry
-from biaslab.models.images import ImageSource, Unreadable, check_image
+from biaslab.models.images import ImageSource, Unreadable, check_image, pictures_of
 
 MIDDLE = 0.6
 NEAR = 12.0
@@ -228,11 +228,7 @@ def judge_of(images: ImageSource, name: str = "") -> str:
     Where they name nothing, pixels do of drawings, and nothing does of photographs
     (:data:`biaslab.judging.words.TONE_ON_PHOTOGRAPHS` says why).
     """
-    return name or (PIXELS if _pictures(images) == registry.DRAWINGS else NOT_READ)
-
-
-def _pictures(images: ImageSource) -> str:
-    return getattr(images, "pictures", registry.PHOTOGRAPHS)
+    return name or (PIXELS if pictures_of(images) == registry.DRAWINGS else NOT_READ)
 
 
 def called(judge: str) -> str:
@@ -279,7 +275,7 @@ def _looked_at(
     images: ImageSource, units: pd.DataFrame, judge: str, store: Store, device: str, progress: bool
 ):
     """Return the columns of :func:`face_tones` for units, by pixels or by a judge of another package."""
-    pictures = _pictures(images)
+    pictures = pictures_of(images)
     ready = Memo(lambda: plugins.load_tones(judge, device=device, batch_size=0))
 
     def look(shard: pd.DataFrame) -> pd.DataFrame:

@@ -39,6 +39,11 @@ class ImageSource(Protocol):
         """Return the images in the order asked for."""
 
 
+def pictures_of(images: ImageSource) -> str:
+    """Return what the images of a source are: photographs where it does not say."""
+    return getattr(images, "pictures", registry.PHOTOGRAPHS)
+
+
 class FolderImages:
     """The images in a folder, at any depth; an image's id is its path below the folder, with forward slashes.
 
@@ -94,7 +99,7 @@ class DescribedImages:
     def __init__(self, source: ImageSource, table: pd.DataFrame) -> None:
         self.source, self.table = source, table
         self.name, self.digest, self.read = source.name, source.digest, source.read
-        self.pictures = getattr(source, "pictures", registry.PHOTOGRAPHS)
+        self.pictures = pictures_of(source)
 
 
 class Subset(DescribedImages):

@@ -37,7 +37,7 @@ from biaslab.judging.pinned import PINNED
 from biaslab.keep import engine
 from biaslab.keep.store import Store
 from biaslab.models import registry, truths
-from biaslab.models.images import CaptionImages, DescribedImages, ImageSource, Subset
+from biaslab.models.images import CaptionImages, DescribedImages, ImageSource, Subset, pictures_of
 from biaslab.models.truths import Truth
 from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline.work import embed_images, embedder, weights_digest
@@ -168,7 +168,7 @@ class Stages:
         Raises ParameterError where it is not named, or knows another kind of pictures.
         """
         name = name or attrgetter(setting)(self.settings)
-        kinds.check(setting, name, kinds.of_images(images), images.name, kind)
+        kinds.check(setting, name, pictures_of(images), images.name, kind)
 
     def unnamed(self, *settings: str) -> tuple[str, ...]:
         """Return which of some settings, by their dotted names, name nothing."""
@@ -507,7 +507,7 @@ class Stages:
         """What images behind captions are: drawings or photographs."""
         if folder := self.settings.captions.training_images:
             return registry.PHOTOGRAPHS if folder == DOWNLOAD else registry.pictures(folder)
-        return kinds.of_images(self.corpus.images) if self.has_captions else registry.PHOTOGRAPHS
+        return pictures_of(self.corpus.images) if self.has_captions else registry.PHOTOGRAPHS
 
     def check_gate(self, judge: str, images: ImageSource) -> None:
         """Refuse a gender judge, or the face detector before it, that does not know images (:meth:`check_judge`)."""

@@ -9,7 +9,7 @@ import pytest
 from biaslab.ground.errors import ParameterError
 from biaslab.judging import kinds
 from biaslab.models import registry
-from biaslab.models.images import CaptionImages, DescribedImages, FolderImages, Subset
+from biaslab.models.images import CaptionImages, DescribedImages, FolderImages, Subset, pictures_of
 from biaslab.models.registry import ANY, DRAWINGS, PHOTOGRAPHS
 from biaslab.pipeline import Pipeline, Settings, uses
 
@@ -181,12 +181,12 @@ def test_a_folder_of_pictures_is_of_photographs_unless_it_says_otherwise(tmp_pat
     from PIL import Image
 
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "a.png")
-    assert kinds.of_images(FolderImages(tmp_path)) == PHOTOGRAPHS
+    assert pictures_of(FolderImages(tmp_path)) == PHOTOGRAPHS
     (tmp_path / registry.DECLARED).write_text('{"pictures": "drawings"}')
     drawn = CaptionImages(tmp_path, ["a"])
     table = pd.DataFrame({"image_id": ["a"]})
     for source in (drawn, DescribedImages(drawn, table), Subset(DescribedImages(drawn, table), ["a"])):
-        assert kinds.of_images(source) == DRAWINGS
+        assert pictures_of(source) == DRAWINGS
 
 
 def test_a_notebook_is_refused_what_a_run_is_refused(tmp_path):
