@@ -26,19 +26,19 @@ def settings(folder: str, **more) -> tuple:
     return folder, GenerationSettings(**given | more)
 
 
-def tokenizer(words=WORDS, length=LENGTH):
+def tokenizer(words=(), length=0):
     """Return a tokenizer of whole words, with the marks of a beginning and an end around each text."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    names = ["[pad]", "[unk]", "[bos]", "[eos]", *words]
+    names = ["[pad]", "[unk]", "[bos]", "[eos]", *(words or WORDS)]
     made = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
     made.normalizer = normalizers.Lowercase()
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     special = [("[bos]", 2), ("[eos]", 3)]
     made.post_processor = processors.TemplateProcessing(single="[bos] $A [eos]", special_tokens=special)
     named = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
-    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=length, **named)
+    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=length or LENGTH, **named)
 
 
 def _clip(hidden: int, projection: bool):
