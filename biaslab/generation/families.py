@@ -415,12 +415,12 @@ def checked_decoding(pipe, check: Callable) -> Iterator[None]:
         if isinstance(part, torch.nn.Module) and callable(getattr(part, "decode", None))
     ]
 
-    def checked(own):
+    def checked(plain):
         def decode(*args, **kwargs):
-            found = own(*args, **kwargs)
+            decoded = plain(*args, **kwargs)
             # Images are first, in a tuple as in an output by name.
-            check(found[0])
-            return found
+            check(decoded[0])
+            return decoded
 
         return decode
 
