@@ -109,7 +109,11 @@ def test_two_tokenizers_share_columns_of_sdxl(clip):
 
 def test_parts_of_a_text_count_alike(clip):
     given = {f"text_encoder{k}": True for k in ("", "_2", "_3")}
-    tokenizers = {"tokenizer": clip, "tokenizer_2": clip, "tokenizer_3": whole_words("a mountaineeress", 99)}
+    tokenizers = {
+        "tokenizer": clip,
+        "tokenizer_2": clip,
+        "tokenizer_3": tiny_pipelines.tokenizer(("a", "mountaineeress"), 99),
+    }
     found = columns(
         StableDiffusion3Pipeline(**tokenizers, **given), ["a mountaineeress"], [["mountaineeress"]]
     )
@@ -132,7 +136,9 @@ def test_parts_of_a_text_count_alike(clip):
         False,
     )
     # Flux reads T5 alone as words.
-    pipe = FluxPipeline(tokenizer=clip, tokenizer_2=whole_words("a", 99), text_encoder=1, text_encoder_2=1)
+    pipe = FluxPipeline(
+        tokenizer=clip, tokenizer_2=tiny_pipelines.tokenizer(("a",), 99), text_encoder=1, text_encoder_2=1
+    )
     found = columns(pipe, ["a"], [["a"]])
     assert (found.weights.shape, places(found)) == ((1, 1, 20), {"a": [1]})
 
