@@ -91,7 +91,7 @@ def cards(rng, studies: int, n: int, metrics: int, alike: float, over: str) -> d
     table = pd.DataFrame(gap | percent).assign(
         model="A", dataset=np.repeat(np.arange(studies).astype(str), metrics), unit="1", sample="triplets",
         metric=np.tile([f"metric {k}" for k in range(metrics)], studies), n_cases=n, n_datasets=n, n_cells=n,
-        n_masculine=0, n_feminine=0, p_flips=p.ravel(), p_datasets_holm=p.ravel(), smallest_p_datasets=2 * 0.5**n,
+        n_masculine=0, n_feminine=0,
         p_holm=np.concatenate([stats.adjust(study) for study in p]),
     )  # fmt: skip
     if over == "triplets":

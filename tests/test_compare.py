@@ -430,18 +430,6 @@ def test_any_table_can_be_compared_with_one_that_lacks_columns_or_rows(name):
                 assert got[f"{estimate}_difference"].isna().all()
 
 
-def test_a_column_that_one_run_lacks_is_missing_there():
-    scores = declared_rows("triplets_bias_score", value=0.5)
-    plain = scores.drop(columns=[c for c in scores if c.startswith("corrected")])
-    plain = plain.assign(bias_score=0.25)
-    got = compare.side_by_side(scores, plain, "triplets_bias_score")
-    assert got["bias_score_difference"].tolist() == [-0.25] * 2
-    assert (got["corrected_score_first"] == 0.5).all() and got["corrected_score_second"].isna().all()
-    assert "corrected_ci_low" not in got
-    other = compare.side_by_side(plain, scores, "triplets_bias_score")
-    assert other["bias_score_difference"].tolist() == [0.25] * 2
-
-
 # -- units that both runs have -----------------------------------------------------------------------------
 
 

@@ -32,7 +32,6 @@ from biaslab.stats.hypothesis import (
     fewest_units,
     least_binomial_p,
     least_fisher_p,
-    least_sign_flip_p,
     needed,
     one_sample_t,
     paired_difference,

@@ -214,12 +214,6 @@ def least_fisher_p(first, second) -> np.ndarray:
     return np.vectorize(least, otypes=[float])(*(checks.counts(0, n)[1] for n in (first, second)))[()]
 
 
-def least_sign_flip_p(n: int, replicates: int = 10_000) -> float:
-    """Return the least p of :func:`sign_flip` with ``n`` values other than 0, whatever others are 0; 1 without any."""
-    n, replicates = int(checks.whole(n, "n")), checks.replicate_count(replicates)
-    return min(1.0, 2 * 0.5**n) if n <= EXACT_UP_TO else 1 / (replicates + 1)
-
-
 def fewest_units(level: float = 0.05) -> int:
     """Return the fewest units (occupations, prompts, people, …) that a verdict at a ``level`` (0–1) rests on.
 

@@ -26,20 +26,6 @@ def test_no_table_has_a_smaller_p_by_fisher(first, second):
     assert stats.least_fisher_p(first, second) == pytest.approx(least)
 
 
-@pytest.mark.parametrize("n", [1, 3, 5])
-def test_no_signs_have_a_smaller_p(n):
-    values = np.arange(1, n + 1)
-    every = [stats.sign_flip(values * signs, seed=0).p for signs in product((-1, 1), repeat=n)]
-    assert stats.least_sign_flip_p(n) == pytest.approx(min(every))
-    assert stats.least_sign_flip_p(40, 999) == 1 / 1000
-    # Zeros add nothing: with four of them no signs have a smaller p than without.
-    every = [
-        stats.sign_flip(np.r_[values * signs, np.zeros(4)], seed=0).p for signs in product((-1, 1), repeat=n)
-    ]
-    assert stats.least_sign_flip_p(n) == pytest.approx(min(every))
-    assert stats.least_sign_flip_p(0) == stats.sign_flip(np.zeros(4), seed=0).p == 1
-
-
 @pytest.mark.parametrize("method", ["holm", "benjamini_hochberg"])
 def test_no_outcome_of_several_tests_has_a_smaller_corrected_p(method):
     # Three tests with 1, 3 and 6 observations: every outcome of all; k and n - k have the same p.

@@ -4,9 +4,9 @@ Whether neutral prompts and their images are nearer to masculine or to feminine 
 objects go with which gender (section 5), and how objects depend on the prompt (sections 6 and 7).
 
 ``confidence`` (0–1) is the level of intervals, ``seed`` and ``replicates`` are those of sign flips and permutations
-that are too many to be counted out. A gap's p is that of its interval, Student's t; ``p_flips`` stands beside it.
-``counts`` has rows of ``triplets_object_counts``, or ``triplets_group_object_counts`` where it is of groups; where they
-are told by ``case``, intervals and tests take cases as independent, not occurrences.
+that are too many to be counted out. A gap's p is that of its interval, Student's t. ``counts`` has rows of
+``triplets_object_counts``, or ``triplets_group_object_counts`` where it is of groups; where they are told by ``case``,
+intervals and tests take cases as independent, not occurrences.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from itertools import product
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from scipy.special import expit, logit
 from scipy.stats import binom, norm
 from scipy.stats import t as t_distribution
 
@@ -155,27 +154,18 @@ def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     return tables.of(rows, "triplets_disparity")
 
 
-def disparity_gap(
-    similarity: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
-) -> pd.DataFrame:
+def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_disparity_gap`` of ``triplets_similarity``: how much nearer neutral is to masculine.
 
     Masculine minus feminine closeness by model, dataset and metric, in the metric's unit (section 4.2): above 0 where
     neutral is nearer to masculine, a tie where it is not above one unit of the last printed digit. Intervals and errors
     are those of :func:`disparity`; p is adjusted over the metrics of a model and dataset.
     """
-    found = _gaps(similarity, "triplets_similarity", [*_CELL, *_METRIC], seed, replicates, confidence)
+    found = _gaps(similarity, "triplets_similarity", [*_CELL, *_METRIC], confidence)
     return _adjusted(tables.of(found, "triplets_disparity_gap"), _CELL)
 
 
-def floor(
-    similarity: pd.DataFrame,
-    references: pd.DataFrame,
-    *,
-    seed: int = 0,
-    replicates: int = PERMUTATIONS,
-    confidence: float = 0.95,
-) -> pd.DataFrame:
+def floor(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_floor``: how alike are what differs in no gender, and how much more alike gendered pairs are.
 
     Of ``triplets_similarity`` and ``triplets_reference_similarity``, in the unit of each metric. Of
@@ -183,7 +173,7 @@ def floor(
     Of ``neutral-placebo`` at the same noise, what changing a word does that says nothing of gender.
 
     The difference is the closeness of a gendered pair less that of the reference, over the cases that have both, with
-    the tests of :func:`disparity_gap`, adjusted over the metrics and pairs of a model, dataset and reference.
+    the test of :func:`disparity_gap`, adjusted over the metrics and pairs of a model, dataset and reference.
     """
     cell = [*_CELL, *_METRIC]
     rows, of_cell = [], dict(iter(similarity.groupby(cell, sort=False)))
@@ -202,20 +192,18 @@ def floor(
                     | mean
                     | {"reference": reference, "pair": pair, "n": len(difference)}
                     | {f"difference{of}": far.get(of.removeprefix("_")) for of in ("", "_ci_low", "_ci_high")}
-                    | _tests(difference, replicates, seed)
+                    | _test(difference)
                 )
     return _adjusted(tables.of(rows, "triplets_floor"), [*_CELL, "reference"])
 
 
-def where(
-    steps: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
-) -> pd.DataFrame:
+def where(steps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_where`` of ``triplets_step_similarity``: the gap in latents after each denoising step.
 
     As :func:`disparity_gap` (section 4.2), which is of the last step alone; p is adjusted over a model's and data set's
     steps.
     """
-    rows = _gaps(steps, "triplets_step_similarity", [*_CELL, *_METRIC], seed, replicates, confidence)
+    rows = _gaps(steps, "triplets_step_similarity", [*_CELL, *_METRIC], confidence)
     rows["denoising_step"] = rows["metric"].str.removeprefix("z_").astype(int)
     return _adjusted(tables.of(rows, "triplets_where"), _CELL)
 
@@ -238,9 +226,7 @@ def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -
     return ends.rename(columns={"case": "triplet_id"})
 
 
-def gap_summary(
-    gap: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
-) -> pd.DataFrame:
+def gap_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_gap_summary`` of ``triplets_disparity_gap``: the mean gap over datasets by metric.
 
     For all models together (first) and for each, in the unit of each metric and in % of the distance of neutral and
@@ -259,28 +245,22 @@ def gap_summary(
     frames = []
     for model, cells in (pooled | models).items():
         rows = [
-            dict(zip(_METRIC, names, strict=True)) | _over_datasets(rows, seed, replicates, confidence)
+            dict(zip(_METRIC, names, strict=True)) | _over_datasets(rows, confidence)
             for names, rows in cells.groupby(_METRIC, sort=False)
         ]
         frame = pd.DataFrame(rows).assign(model=model)
-        for p in ("p_gap", "p_percent", "p_datasets", "p_cells"):
-            frame[f"{p}_holm"] = stats.adjust(frame[p].to_numpy(float), "holm")
-        frames.append(frame)
+        frames.append(frame.assign(p_percent_holm=stats.adjust(frame["p_percent"].to_numpy(float))))
     return tables.joined(frames, "triplets_gap_summary")
 
 
-def co_occurrence_told(
-    gap: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
-) -> pd.DataFrame:
+def co_occurrence_told(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the rows of ``triplets_co_occurrence`` over many triplets that have an interval, and one over datasets.
 
     That one comes first, as :func:`gap_summary` has it for all models together, its datasets counted as cases and its
     test that of the gap in %. Where there are too few datasets for it, rows without an interval follow as well.
     """
     cells = gap[(gap["sample"] == "triplets") & gap["gap"].notna()]
-    summary = gap_summary(
-        gap.assign(space="image", metric="objects"), seed=seed, replicates=replicates, confidence=confidence
-    )
+    summary = gap_summary(gap.assign(space="image", metric="objects"), confidence=confidence)
     over = together(summary).dropna(subset="percent_ci_low")
     names = {"p_percent": "p", "n_datasets": "n_cases"}
     over = over.rename(columns=names).assign(dataset=ALL_DATASETS, sample="triplets")
@@ -288,9 +268,8 @@ def co_occurrence_told(
     return tables.of(pd.concat([over, known], ignore_index=True), "triplets_co_occurrence")
 
 
-def _over_datasets(rows: pd.DataFrame, seed: int, replicates: int, confidence: float) -> dict:
+def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
     by = rows.groupby("dataset", sort=False)[["gap", "percent_nearer"]].mean()
-    cells, means = (of.dropna().to_numpy() for of in (rows["gap"], by["gap"]))
     gap, percent = (stats.mean_interval(by[c], confidence, skip_nan=True) for c in by)
     return {
         "gap": gap.value,
@@ -299,17 +278,11 @@ def _over_datasets(rows: pd.DataFrame, seed: int, replicates: int, confidence: f
         "percent_nearer": percent.value,
         "percent_ci_low": percent.ci_low,
         "percent_ci_high": percent.ci_high,
-        "p_gap": stats.one_sample_t(means).p,
         "p_percent": stats.one_sample_t(by["percent_nearer"], skip_nan=True).p,
         "n_datasets": gap.n,
-        "n_cells": len(cells),
+        "n_cells": int(rows["gap"].notna().sum()),
         **{f"n_{word}": int((rows["nearer"] == word).sum()) for word in ("masculine", "tie", "feminine")},
         "n_missing": int(rows["gap"].isna().sum()),
-        "p_datasets": stats.sign_flip(means, replicates, seed=seed).p,
-        "smallest_p_datasets": stats.least_sign_flip_p(np.count_nonzero(means), replicates)
-        if gap.n
-        else np.nan,
-        "p_cells": stats.sign_flip(cells, replicates, seed=seed).p,
         "unit": rows["unit"].iloc[0],
         "reason": "" if gap.n > 1 else "an interval needs two datasets",
     }
@@ -353,10 +326,9 @@ def _mean(name: str, values: pd.Series, cases: pd.Series, missing: str, confiden
     return {name: mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high, "reason": ""}
 
 
-def _tests(differences: pd.Series, replicates: int, seed: int) -> dict:
-    """Return the tests of a mean against 0: that of its Student's t interval, and by flipped signs."""
-    flipped = stats.sign_flip(differences, replicates, seed=seed)
-    return {"p": stats.one_sample_t(differences).p, "p_flips": flipped.p, "n_cases": flipped.n}
+def _test(differences: pd.Series) -> dict:
+    """Return the test of a mean against 0 that belongs to its Student's t interval."""
+    return {"p": stats.one_sample_t(differences).p, "n_cases": len(differences)}
 
 
 def _reason(rows: pd.DataFrame) -> str:
@@ -367,9 +339,7 @@ def _worst_reading(rows: pd.DataFrame) -> str:
     return next((r for r in ("missing", "reconstructed", "clear") if r in set(rows["reading"])), "")
 
 
-def _gaps(
-    similarity: pd.DataFrame, name: str, cell: list[str], seed: int, replicates: int, confidence: float
-) -> pd.DataFrame:
+def _gaps(similarity: pd.DataFrame, name: str, cell: list[str], confidence: float) -> pd.DataFrame:
     """Return each cell's two means and the gap between them, positive where neutral is nearer to masculine."""
     found, rows = [], _checked(similarity, name, cell)
     for _, group in rows.groupby(cell, sort=False):
@@ -383,7 +353,7 @@ def _gaps(
         missing = _reason(group) or "one of the two values is missing"
         row |= _mean("gap", difference, wide.index, missing, confidence)
         if list(wide.index) != [MEAN]:
-            row |= _tests(difference.dropna(), replicates, seed)
+            row |= _test(difference.dropna())
         row |= {"feminine": feminine, "masculine": masculine, "reading": _worst_reading(group)}
         # A similarity of unit 1 becomes the distance 1 - similarity; other similarities have no distance.
         far, near = (1 - feminine, 1 - masculine) if higher else (feminine, masculine)
@@ -413,16 +383,14 @@ def _adjusted(frame: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFr
 # -- objects (section 5) -----------------------------------------------------------------------------
 
 
-def co_occurrence(
-    similarity: pd.DataFrame, *, seed: int = 0, replicates: int = PERMUTATIONS, confidence: float = 0.95
-) -> pd.DataFrame:
+def co_occurrence(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_co_occurrence`` of ``triplets_object_similarity``, as :func:`disparity_gap` of cosines (0–1).
 
     How much more the objects of neutral images are like those of masculine than of feminine ones (sections 5.1 and 7.1,
     eq. 4, table 6). Images without objects have no cosine; they are counted.
     """
     cosines = similarity.assign(unit="1", higher_is_closer=1.0)
-    found = _gaps(cosines, "triplets_object_similarity", _CELL, seed, replicates, confidence)
+    found = _gaps(cosines, "triplets_object_similarity", _CELL, confidence)
     if "n_without" in similarity:
         without = similarity.groupby(_CELL)["n_without"].sum(min_count=1)
         found = found.merge(without.reset_index(), on=_CELL, how="left")
@@ -477,7 +445,6 @@ def decisive(tests: pd.DataFrame) -> pd.Series:
 def bias_score(
     counts: pd.DataFrame,
     truth: pd.DataFrame | None = None,
-    detections: pd.DataFrame | None = None,
     *,
     minimum_count: int = 0,
     seed: int = 0,
@@ -491,16 +458,13 @@ def bias_score(
     cases stands for, and the test swaps both genders of whole cases, exactly where both sets are of one size.
     Percentiles of resampled cases cover less near 0 and 1 (``benchmarks/coverage_triplets.py``). Objects are kept whose
     larger count reaches ``minimum_count``; 0 takes the paper's: 10 in GCC, 5 in Profession, 20 in COCO, TextCaps and
-    Flickr30k, and 10 elsewhere. ``truth`` has rows of ``triplets_object_truth``, of which true scores follow;
-    ``detections`` of ``triplets_detections``, of which scores corrected for recall follow. Of counts by group
-    ``triplets_group_bias_score``: the same for each group (section 6.3, figures 7 and 8). Raises InputError where
-    n_images differs within a set of prompts, or only some counts are told by case.
+    Flickr30k, and 10 elsewhere. ``truth`` has rows of ``triplets_object_truth``, of which true scores follow. Of counts
+    by group ``triplets_group_bias_score``: the same for each group (section 6.3, figures 7 and 8). Raises InputError
+    where n_images differs within a set of prompts, or only some counts are told by case.
     """
     counts, of = _counts(counts)
     rows = _scores(counts, _GROUP if of else _CELL, minimum_count, seed, replicates, confidence)
     scores = tables.of(rows, f"triplets_{of}bias_score")
-    if detections is not None and len(detections):
-        scores = _recall_corrected(scores, detections, confidence)
     if truth is None or truth.empty:
         return scores
     wide = truth.pivot(index=[*_CELL, "object"], columns="prompt_gender", values="expected")
@@ -534,71 +498,6 @@ def planted(scores: pd.DataFrame, *, most: int = 5, confidence: float = 0.95) ->
         numbers = (held.sum(), len(rows), far.value, far.ci_low, far.ci_high, r.r, r.ci_low, r.ci_high)
         frames.append(strongest(rows, most).assign(**dict(zip(PLANTED, numbers, strict=True))))
     return pd.concat(frames) if frames else known.assign(**dict.fromkeys(("true_score", *PLANTED), np.nan))
-
-
-def _recall_corrected(scores: pd.DataFrame, detections: pd.DataFrame, confidence: float) -> pd.DataFrame:
-    """Return scores as they would be were objects found as easily beside both genders.
-
-    An object's counts are divided by its recall in images that show women, for feminine prompts, or men: by ratings of
-    the images themselves where ``triplets_detections`` has some, else on drawings. Found counts as many of its name as
-    are shown, wherever their masks lie. Limits hold those of the score and of both recalls, as if prompts' women and
-    men were those of the reference. Not corrected are objects found where there are none.
-
-    Source: Zou and Donner (2008), https://doi.org/10.1002/sim.3095, on the scale of logarithms of odds.
-    """
-    recall, asked = _recalls(detections, confidence), scores[["model", "object"]]
-    women, men = (
-        recall.reindex(pd.MultiIndex.from_frame(asked.assign(gender_shown=gender))).to_numpy()
-        for gender in GENDERS
-    )
-    known = (women[:, 0] > 0) & (men[:, 0] > 0)
-    of_women, of_men = (np.log(np.where(known[:, None], side, np.nan)).T for side in (women, men))
-    shift, far = of_men[0] - of_women[0], stats.difference_interval(*of_women, *of_men)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        odds, *ends = logit(scores[["bias_score", *_ENDS]].to_numpy(float)).T
-        found = {"corrected_score": expit(odds - shift)}
-        # Where all are of one gender the odds have no size, and the limits move as far as the recalls allow.
-        sized = np.isfinite(odds)
-        for name, end, other, side in zip(_ENDS, ends, (far.high, far.low), (-1, 1), strict=True):
-            by = np.hypot(np.where(sized, odds - end, 0), shift - other)
-            found[f"corrected_{name}"] = expit(np.where(sized, odds, end) - shift + side * by)
-    found |= {"recall_feminine": women[:, 0], "recall_masculine": men[:, 0]}
-    reason = np.where(known, "", "its recall beside women and men is not known")
-    # On that scale 0.5 is 0; a score of 0 or 1 is on it nowhere.
-    scale = np.array([found[c] for c in ("corrected_score", "corrected_ci_low", "corrected_ci_high")])
-    scale = np.where(sized, logit(np.where(sized, scale, 0.5)), scale - 0.5)
-    found["corrected_p"] = _p_of_interval(*scale, confidence)
-    scores = _adjusted(scores.assign(**found), ["model"], "corrected_p")
-    return tables.of(scores.assign(corrected_reason=reason), "triplets_bias_score")
-
-
-def _p_of_interval(value, low, high, confidence: float) -> np.ndarray:
-    """Return the two-sided p that an interval about 0 has, below 1 - confidence exactly where it excludes 0.
-
-    As if the half of it towards 0 were that of a normal distribution: for intervals that no test goes with.
-    """
-    value, low, high = (np.asarray(x, float) for x in (value, low, high))
-    half = np.where(value > 0, value - low, high - value)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = norm.ppf((1 + confidence) / 2) * np.abs(value) / half
-    p = np.where(value == 0, 1.0, 2 * norm.sf(z))
-    return np.where(np.isfinite(low) & np.isfinite(high), p, np.nan)
-
-
-def _recalls(detections: pd.DataFrame, confidence: float) -> pd.DataFrame:
-    """Return the share (%) of each object that is found by its name, with limits, by model, object and gender shown."""
-    shown = detections["both"] + detections["reference_only"]
-    hits = np.minimum(shown, detections["both"] + detections["finder_only"])
-    rows = detections.assign(both=hits, reference_only=shown - hits)
-    # Of ratings and drawings, ratings are of the images themselves.
-    rows = rows.sort_values("reference", ascending=False, kind="stable")
-    keys = ["model", "object", "gender_shown"]
-    found = [
-        dict(zip(keys, names[1:], strict=True)) | _share_found(of, "reference_only", confidence)
-        for names, of in rows.groupby(["reference", *keys], sort=False)
-    ]
-    recalls = pd.DataFrame(found).reindex(columns=[*keys, "n", "value", *_ENDS])
-    return recalls[recalls["n"] > 0].drop_duplicates(keys).set_index(keys)[["value", *_ENDS]]
 
 
 def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.95) -> pd.DataFrame:
@@ -927,6 +826,19 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     errors = errors.assign(**beside, p_difference=p)
     adjusted = errors["p_difference"].groupby(family).transform(stats.adjust, "holm")
     return tables.of(errors.assign(p_difference_holm=adjusted), "triplets_detector_error")
+
+
+def _p_of_interval(value, low, high, confidence: float) -> np.ndarray:
+    """Return the two-sided p that an interval about 0 has, below 1 - confidence exactly where it excludes 0.
+
+    As if the half of it towards 0 were that of a normal distribution: for intervals that no test goes with.
+    """
+    value, low, high = (np.asarray(x, float) for x in (value, low, high))
+    half = np.where(value > 0, value - low, high - value)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = norm.ppf((1 + confidence) / 2) * np.abs(value) / half
+    p = np.where(value == 0, 1.0, 2 * norm.sf(z))
+    return np.where(np.isfinite(low) & np.isfinite(high), p, np.nan)
 
 
 def _share_found(rows: pd.DataFrame, missed: str, confidence: float) -> dict:

@@ -126,24 +126,6 @@ def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> F
     )
 
 
-@style.empty_without_rows
-def recall_corrected(scores: pd.DataFrame, *, most: int = 8) -> Figure:
-    """Draw scores as found beside those corrected for recall, one panel a dataset, of each model where several are.
-
-    Of ``triplets_bias_score``: on each side of a panel the ``most`` objects that lean most. Black marks are true
-    scores, where they are known.
-    """
-    if "corrected_score" not in scores or scores["corrected_score"].isna().all():
-        return style.nothing("How easily objects are found beside women and men is not known.")
-    known, by = _leaning(scores.assign(panel=scores["dataset"]), most)
-    known = known.dropna(subset="corrected_score")
-    columns = {f"corrected_{c}": c for c in ("ci_low", "ci_high")} | {"corrected_score": "bias_score"}
-    corrected = known.drop(columns=list(columns.values())).rename(columns=columns)
-    both = pd.concat([known.assign(how="as found"), corrected.assign(how="corrected for recall")])
-    names, mark = {"mark": "planted"}, _planted(scores)
-    return forms.estimates(both, row="object", color="how", panel=by, names=names, mark=mark, **_SCORES)
-
-
 def _leaning(scores: pd.DataFrame, most: int) -> tuple[pd.DataFrame, str]:
     """Return the objects of each panel that lean most, and the column that names panels."""
     scores, by = forms.by_model(scores, "panel")

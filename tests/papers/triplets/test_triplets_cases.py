@@ -101,10 +101,6 @@ def test_similarity_feeds_gaps_with_tests_over_triplets():
         assert gap.loc[metric, "gap"] == pytest.approx(each.mean())
         low, high = scipy_stats.t.interval(0.95, 11, each.mean(), scipy_stats.sem(each))
         assert gap.loc[metric, ["ci_low", "ci_high"]].tolist() == pytest.approx([low, high])
-        # All 2^12 patterns of signs.
-        signs = np.array(list(itertools.product([1, -1], repeat=12)))
-        exact = np.mean(np.abs(signs @ each.to_numpy()) >= abs(each.sum()) - 1e-12)
-        assert gap.loc[metric, "p_flips"] == pytest.approx(exact)
         assert gap.loc[metric, "p"] == pytest.approx(scipy_stats.ttest_1samp(each, 0).pvalue)
     assert gap["n_cases"].tolist() == [12] * 5
     assert gap["p_holm"].tolist() == pytest.approx(stats.adjust(gap["p"], "holm"))
@@ -377,9 +373,7 @@ def test_the_floor_sets_gendered_pairs_beside_pairs_of_one_gender():
         assert row[["difference_ci_low", "difference_ci_high"]].tolist() == pytest.approx(list(ends))
         ends = scipy_stats.t.interval(0.95, 5, means[reference].mean(), scipy_stats.sem(means[reference]))
         assert row[["ci_low", "ci_high"]].tolist() == pytest.approx(list(ends))
-        signs = np.array(list(itertools.product([1, -1], repeat=6)))
-        exact = np.mean(np.abs(signs @ difference.to_numpy()) >= abs(difference.sum()) - 1e-12)
-        assert row["p_flips"] == pytest.approx(exact) and row["n"] == 6 and row["reason"] == ""
+        assert row["n"] == 6 and row["reason"] == ""
         assert row["p"] == pytest.approx(scipy_stats.ttest_1samp(difference, 0).pvalue)
     for _, rows in found.groupby(level="reference"):
         assert rows["p_holm"].tolist() == pytest.approx(stats.adjust(rows["p"], "holm"))
