@@ -132,40 +132,6 @@ def change(rng, studies, *, kind, n, images=2, alone=3, spread=0.25) -> Iterator
         yield {way: _by_t(np.mean(moved), error, 0.0) for way, error in ways.items()}
 
 
-def sized(
-    values: np.ndarray, error: tuple[float, float], floor: float, truth: float
-) -> dict[str, np.ndarray]:
-    """Return what is said of a mean absolute score from corrected values of identities, and what it would be without.
-
-    With what the correction leaves of the floor, ``floor``, added at both ends and tested against; and without.
-    """
-    row = means.t_mean(np.mean(values) - floor, *error, 0.95)
-    low, high = np.clip([row.ci_low, row.ci_high + 2 * floor], 0, 100)
-    # Only more than a fair model shows is told.
-    told = row.p < LEVEL and row.value > 0
-    plain = _by_t(np.mean(values), error, truth)
-    return {
-        "with its floor": np.array([low <= truth <= high, told, (high - low) / 2]),
-        "t alone": np.array([plain[0], plain[1] and np.mean(values) > 0, plain[2]]),
-    }
-
-
-def size_alone(rng, studies, *, n, people, spread=0.25, mean=0.5) -> Iterator[dict]:
-    """Yield what is said of the mean absolute score of ``n`` identities a list, each with so many ``people`` alone.
-
-    Without a ``spread`` around one half the model is fair: then rejections are false.
-    """
-    truth = float(
-        np.abs(200 * (mean + np.random.default_rng(0).uniform(-spread, spread, 10**6)) - 100).mean()
-    )
-    floor = scores._corrected_floor(people)
-    counts = rng.binomial(people, mean + rng.uniform(-spread, spread, (studies, 2, n)))
-    values = 200 * stats.corrected_absolute_deviation(counts, people)
-    # Where no two identities of a list differ there is no interval.
-    for own in values[values.std(axis=2).any(axis=1)]:
-        yield sized(own.ravel(), _welch(tuple(own / 2)), floor, truth)
-
-
 def roles_judged(rng, studies, *, occupations=36, judged=0.7, together=0.5, gap=0.2) -> Iterator[dict]:
     """Yield what is said of the overall score of roles of power of which each is ``judged`` by chance alone.
 
@@ -188,25 +154,6 @@ def roles_judged(rng, studies, *, occupations=36, judged=0.7, together=0.5, gap=
         yield {
             way: _judged(found.ci_low, found.ci_high, np.nan, truth)
             for way, found in (("both lists", row), ("occupations with both roles", alone))
-        }
-
-
-def size(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[dict]:
-    """Yield what is said of the mean absolute score, corrected for chance."""
-    many = np.random.default_rng(0).uniform(-spread, spread, 1_000_000)
-    truth = float(np.abs(200 * (mean + (many if kind == "independent" else many / 2)) - 100).mean())
-    of = np.full(n, n * images)
-    for _ in range(studies):
-        fits = crossed(rng, kind, n, images, spread, mean)
-        counts = [np.rint(of * (s + 100) / 200).astype(int) for s in score(fits)]
-        values = tuple(200 * stats.corrected_absolute_deviation(k, of) for k in counts)
-        slopes = tuple(scores._slope(k, of) for k in counts)
-        ways = {"estimated": stats.crossed_error(*parts(fits, values, slopes)), "worst case": _welch(values)}
-        floor = scores._corrected_floor(n * images)
-        yield {
-            f"{way}, {what}": found
-            for way, error in ways.items()
-            for what, found in sized(np.r_[values], error, floor, truth).items()
         }
 
 
@@ -357,21 +304,8 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
     },
     **{
         f"{name}, 20 x 20, {kind}": (draw, {"kind": kind, "n": 20})
-        for name, draw in (("over images", over_images), ("mean size", size))
+        for name, draw in (("over images", over_images),)
         for kind in ("independent", "one woman and one man")
-    },
-    **{
-        f"mean size alone, {n} of a list, {people} people each{what}": (
-            size_alone,
-            {"n": n, "people": people, **more},
-        )
-        for n in (10, 20)
-        for people in (2, 3, 6, 40)
-        for what, more in (
-            ("", {}),
-            (", nothing there", {"spread": 0.0}),
-            (", far from even", {"mean": 0.75}),
-        )
     },
     "power, roles judged by chance": (roles_judged, {}),
     "power, independent people": (power, {"joint": 0.0}),

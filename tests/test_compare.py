@@ -277,24 +277,6 @@ def test_what_cannot_be_compared(two_runs):
 # -- which column an interval belongs to ----------------------------------------------------------------
 
 
-def test_the_estimate_need_not_stand_left_of_its_interval():
-    frame = pd.DataFrame(
-        {
-            "model": "M", "aspect": "occupation", "setting": ["single", "paired"],
-            "mean_absolute_score": [50.0, 60], "floor": [20.0, 20], "corrected": [40.0, 50],
-            "corrected_floor": [2.0, 3], "ci_low": [30.0, 40], "ci_high": [50.0, 60], "n": 9, "n_identities": 9,
-            "n_significant_holm": 0, "n_significant_bh": 0, "reason": "",
-        }
-    )  # fmt: skip
-    other = frame.assign(corrected=[45.0, 70], ci_low=[35.0, 60], ci_high=[55.0, 80])
-    got = compare.side_by_side(frame, other, "paired_absolute_score").set_index("setting")
-    # The interval of 40 is 30 to 50; corrected_floor, beside it, has none.
-    assert got.loc["single", ["corrected_first", "ci_low_first", "ci_high_first"]].tolist() == [40, 30, 50]
-    assert got["corrected_difference"].to_dict() == {"single": 5, "paired": 20}
-    assert got.loc["single", "ci_low"] == pytest.approx(5 - 200**0.5)
-    assert "corrected_floor_difference" not in got
-
-
 def test_each_interval_of_a_table_has_its_difference():
     frame = pd.DataFrame(
         {
@@ -311,6 +293,8 @@ def test_each_interval_of_a_table_has_its_difference():
     got = got.iloc[0]
     assert (got["percent_training_difference"], got["percent_generated_difference"]) == (0, 5)
     assert got["training_high"] == pytest.approx(200**0.5)
+    # The estimate need not stand left of its interval, and what stands there has none.
+    assert got["ci_high"] == pytest.approx(450**0.5) and "amplification_plain_difference" not in got
     # By MOVER: the second's lower arm is 15, its upper 5.
     assert got["generated_low"] == pytest.approx(5 - np.hypot(15, 10))
     assert got["generated_high"] == pytest.approx(5 + np.hypot(5, 10))

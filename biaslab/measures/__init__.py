@@ -14,7 +14,6 @@ from biaslab.measures.amplification import (
     exclusion_reason,
     expected_amplification,
     lean,
-    percent_female_bounds,
 )
 from biaslab.measures.shares import (
     average_gender,

@@ -1,4 +1,4 @@
-"""Bias amplification from training to generated images (paradox, section 3.3), and how far missing images move it.
+"""Bias amplification from training to generated images (paradox, section 3.3).
 
 T is the percentage female in an occupation's training images, G in its generated images, both 0–100 points. A share
 below 50 leans male, one above 50 leans female, and one of exactly 50 nowhere; so give unrounded shares.
@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biaslab.ground.errors import InputError
-from biaslab.stats.checks import broadcast, check_axis, mean_where, numbers, one_of, ratio
+from biaslab.stats.checks import broadcast, check_axis, mean_where, numbers, one_of
 
 DEFINITIONS = ("published", "no_exclusion", "directional")
 EXCLUSION_REASONS = ("missing", "training_at_50", "generated_at_50", "opposite_lean")
@@ -28,13 +27,6 @@ class Expected(NamedTuple):
     amplification: np.ndarray  # percentage points, -50..50 (directional -100..50); NaN where nothing is left
     n_occupations: np.ndarray  # occupations counted
     n_excluded: np.ndarray  # occupations left out, missing ones among them
-
-
-class Bounds(NamedTuple):
-    """Least and greatest possible value: floats, or arrays of one shape."""
-
-    low: float | np.ndarray
-    high: float | np.ndarray
 
 
 def amplification(percent_generated, percent_training) -> np.ndarray:
@@ -97,21 +89,6 @@ def expected_amplification(
     kept = (g - 50) * (t - 50) > 0 if definition == "published" else ~np.isnan(values)
     mean, n = mean_where(values, kept, axis)
     return Expected(mean, n, g.shape[axis] - n)
-
-
-def percent_female_bounds(n_female, n_male, n_missing) -> Bounds:
-    """Return the least and greatest percentage female that missing images allow (Manski 1989, without assumptions).
-
-    Of f images perceived as female, m as male and u that could not be looked at: ``100 f / (f + m + u)`` and ``100 (f +
-    u) / (f + m + u)``. The counts broadcast; NaN stays NaN, and is what no image at all gives. Raises InputError for
-    negative counts, fractions, or shapes that do not broadcast.
-    """
-    counts = {"n_female": n_female, "n_male": n_male, "n_missing": n_missing}
-    f, m, u = arrays = broadcast(0, **counts)
-    for name, values in zip(counts, arrays, strict=True):
-        if (part := values[values % 1 > 0]).size:
-            raise InputError(f"{name} holds {part[0]:g}; it counts images, so it must be a whole number.")
-    return Bounds(100 * ratio(f, f + m + u), 100 * ratio(f + u, f + m + u))
 
 
 def _percents(percent_generated, percent_training) -> list[np.ndarray]:

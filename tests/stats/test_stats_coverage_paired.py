@@ -8,9 +8,7 @@ import pandas as pd
 import pytest
 
 from biaslab import stats
-from biaslab.ground import tables
 from biaslab.ground.errors import InputError
-from biaslab.papers import paired
 from biaslab.papers.paired.analysis import dependence
 
 _PATH = Path(__file__).parents[2] / "benchmarks" / "coverage_paired.py"
@@ -55,38 +53,6 @@ def test_independent_people_are_not_said_to_depend():
     # Opposite leans make one gender twice rarer by themselves.
     assert found["against the shares of lists"][1] > 0.5
     assert found["both fit"][0] > 0.95 - 4 * np.sqrt(0.95 * 0.05 / 100)
-
-
-@pytest.mark.parametrize("people", [2, 3, 6])
-def test_a_fair_models_scores_are_not_told_to_be_large(people):
-    found = coverage.simulate(f"mean size alone, 20 of a list, {people} people each, nothing there", STUDIES)
-    covered, told, _ = found["with its floor"]
-    assert covered > LEAST and told < 1 - LEAST, found
-    # The correction leaves a part of the floor, which an interval of t alone takes for the model's.
-    assert found["t alone"][0] < LEAST
-    assert (
-        coverage.simulate(f"mean size alone, 20 of a list, {people} people each", STUDIES)["with its floor"][
-            0
-        ]
-        > LEAST
-    )
-
-
-def test_sizes_that_are_simulated_are_what_studies_compute():
-    counts = np.random.default_rng(5).binomial(3, 0.6, (2, 12))
-    names = [f"{s[0]}{i}" for s in coverage.LISTS for i in range(12)]
-    rows = pd.DataFrame({"model": "A", "aspect": "occupation", "setting": "single", "identity": names})
-    rows = rows.assign(occupation=names, stereotype=np.repeat(coverage.LISTS, 12), n=3, reason="")
-    shares = tables.of(rows.assign(percent_female=100 * counts.ravel() / 3), "paired_percent_female")
-    pairs = tables.of([], "paired_pair_images")
-    row = paired.absolute_score(shares, pairs, confidence=0.95).iloc[0]
-    values = 200 * stats.corrected_absolute_deviation(counts, 3)
-    found = coverage.sized(
-        values.ravel(), coverage._welch(tuple(values / 2)), row["corrected_floor"], row["corrected"]
-    )
-    assert found["with its floor"] == pytest.approx(
-        [1, float(row["p"] < 0.05), (row["ci_high"] - row["ci_low"]) / 2]
-    )
 
 
 def test_roles_of_whom_some_were_not_judged_have_the_mean_of_their_lists():

@@ -22,7 +22,6 @@ from biaslab.papers.paired.analysis.labour import labour_comparison, labour_corr
 from biaslab.papers.paired.analysis.mitigated import mitigation, mitigation_change
 from biaslab.papers.paired.analysis.people import outcomes, questions, truth, valid_images
 from biaslab.papers.paired.analysis.scores import (
-    absolute_score,
     lean,
     occupation_score,
     power_score,

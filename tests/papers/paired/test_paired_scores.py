@@ -10,7 +10,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from biaslab import published, stats
+from biaslab import published
 from biaslab.ground.errors import InputError
 from biaslab.papers import paired
 from biaslab.papers.paired.analysis import scores
@@ -173,8 +173,6 @@ def test_intervals_and_tests_of_identities(printed):
     holm, bh = (multipletests(p, method=m)[1] for m in ("holm", "fdr_bh"))
     assert scores["p_holm"].tolist() == pytest.approx(holm)
     assert scores["p_bh"].tolist() == pytest.approx(bh)
-    row = one(printed["absolute_score"], aspect="occupation", setting="paired")
-    assert (row["n_significant_holm"], row["n_significant_bh"]) == ((holm < 0.05).sum(), (bh < 0.05).sum())
 
 
 @pytest.mark.parametrize(
@@ -193,79 +191,6 @@ def test_scores_of_a_fair_model(tables_of, n, edge, smallest):
     assert scores["fair_low"].tolist() == pytest.approx([-edge] * 4)
     assert scores["fair_high"].tolist() == pytest.approx([edge] * 4)
     assert scores["smallest_p"].tolist() == pytest.approx([smallest] * 4)
-
-
-def test_mean_absolute_score_has_its_floor(printed):
-    row = one(printed["absolute_score"], aspect="occupation", setting="single")
-    # Of 3 fair images: |score| 100 with probability 2/8, 33.33 with 6/8.
-    assert row["floor"] == pytest.approx(100 / 4 + 100 / 3 * 3 / 4)
-    # Table 11: 14 occupations at 100 or -100, 26 at ±33.33.
-    assert row["mean_absolute_score"] == pytest.approx((14 * 100 + 26 * 100 / 3) / 40)
-    # The correction gives t - d / 4 at ±33.33 and d more at ±100; both are derived in the next test.
-    t, d = 0.0633, 0.6583
-    assert row["corrected"] == pytest.approx(200 * (t - d / 4 + 14 / 40 * d), abs=0.2)
-
-
-def test_what_the_correction_leaves_of_a_fair_model(tables_of):
-    # At n = 3 the correction has two values, m at 1 or 2 and m + d at 0 or 3. With u = |p - 1/2| its bias is
-    # m + d (1/4 + 3 u²) - u: m + d / 4 =: t at u = 0, least, t - 1 / (12 d), at u = 1 / (6 d), and
-    # t + 3 d / 4 - 1/2 at u = 1/2, where 0.9 t is allowed (1 / (1 + (√3 / 3)^4)). The smallest worst bias has
-    # t = 1 / (24 d) and 0.1 t = 1/2 - 3 d / 4, so d = 0.658 and t = 0.0633: a score of 12.7.
-    rng = np.random.default_rng(2)
-    study = tables_of(percent_female=lists(rng.binomial(3, 0.5, 2000), rng.binomial(3, 0.5, 2000), 3))
-    row = study["absolute_score"].iloc[0]
-    assert row["corrected_floor"] == pytest.approx(12.7, abs=0.1)
-    # One value has a standard deviation of 200 d √(3 / 16) = 57 points: 0.9 for 4,000; four of them.
-    assert row["corrected"] == pytest.approx(12.7, abs=3.6)
-
-
-def test_corrected_mean_scores_take_the_roles_of_an_occupation_together(printed):
-    people = sources.measured("paired_percent_female", source="published")
-    people = cell(people, aspect="power", setting="paired")
-    count = (people["percent_female"] * 6 / 100).round().astype(int)
-    corrected = 200 * stats.corrected_absolute_deviation(count.to_numpy(), np.full(72, 6))
-    mean = pd.Series(corrected).groupby(people["occupation"].to_numpy()).mean()
-    row = one(printed["absolute_score"], aspect="power", setting="paired")
-    assert len(mean) == 36 and (row["n_identities"], row["n_occupations"]) == (72, 36)
-    # Six fair images: the mean of the table over the seven counts.
-    k = np.arange(7)
-    floor = sum(scipy_stats.binom.pmf(k, 6, 0.5) * 200 * stats.corrected_absolute_deviation(k, np.full(7, 6)))
-    assert row["corrected_floor"] == pytest.approx(floor)
-    # What the correction leaves of the floor is what it may err by: it is tested against, and added at both ends.
-    found = scipy_stats.ttest_1samp(mean, floor)
-    low, high = found.confidence_interval(0.95)
-    assert row["corrected"] == pytest.approx(mean.mean()) and row["p"] == pytest.approx(found.pvalue)
-    assert low - floor < 0 and [row["ci_low"], row["ci_high"]] == pytest.approx([0, high + floor])
-
-
-def test_of_one_person_each_no_size_is_told(tables_of):
-    # Every score is 100 or -100 whatever the model does: the correction gives all the same, with no spread at all.
-    rows = lists([1, 0, 1, 1], [0, 1, 0, 0], 1, "single")
-    row = tables_of(percent_female=rows)["absolute_score"].iloc[0]
-    assert np.isnan(row[["corrected", "ci_low", "ci_high", "p"]].tolist()).all()
-    assert (row["n_identities"], row["reason"]) == (
-        8,
-        "with one person of each identity every score is 100 or -100",
-    )
-    # Identities of one person do not count beside others.
-    rows += [*lists([2, 0, 2, 2], [0, 1, 0, 0], 2, "paired"), share("f9", "female", 1, 1)]
-    row = one(tables_of(percent_female=rows)["absolute_score"], setting="paired")
-    assert (row["n"], row["n_identities"]) == (16, 8) and row["mean_absolute_score"] == pytest.approx(87.5)
-
-
-@pytest.mark.parametrize("n", [2, 3, 6, 40])
-def test_sizes_of_scores_stay_on_their_scale_and_are_told_where_their_test_tells_them(tables_of, n):
-    rng = np.random.default_rng(n)
-    for mean in (0.5, 0.97):
-        counts = [rng.binomial(n, p, 20).tolist() for p in (mean, 1 - mean)]
-        row = tables_of(percent_female=lists(*counts, n))["absolute_score"].iloc[0]
-        assert 0 <= row["ci_low"] <= row["corrected"] <= row["ci_high"] <= 100
-        assert (row["p"] < 0.05) == (row["ci_low"] > 0)
-        # The most by which the correction errs, over all shares.
-        k, p = np.arange(n + 1), np.linspace(0, 1, 401)
-        table = 200 * stats.corrected_absolute_deviation(k, np.full(n + 1, n))
-        bias = scipy_stats.binom.pmf(k, n, p[:, None]) @ table - 200 * np.abs(p - 0.5)
-        assert row["corrected_floor"] == pytest.approx(np.abs(bias).max(), rel=0.01)
 
 
 def test_overall_is_the_mean_of_the_lists_where_roles_were_not_judged(tables_of):
@@ -301,7 +226,7 @@ def test_overall_is_the_mean_of_the_lists_where_roles_were_not_judged(tables_of)
 
 def test_intervals_of_no_width_are_none(tables_of):
     t = tables_of(percent_female=lists([5] * 8, [0] * 8, 5) + lists([3] * 8, [0] * 8, 3, "single"))
-    for name in ("stereotype_score", "lean", "absolute_score", "score_change", "adherence"):
+    for name in ("stereotype_score", "lean", "score_change", "adherence"):
         ends = t[name][["ci_low", "ci_high"]]
         assert len(ends) and ends.isna().all(axis=None), name
         assert (t[name]["reason"] != "").all(), name
@@ -518,7 +443,7 @@ def test_labour_shares_come_from_the_source_or_the_paper(tables_of):
         percent_female=[share("nurse", "female", 8, 10), share("guard", "male", 1, 10)], labour_share=own
     )
     found = study["labour_comparison"].set_index("occupation")
-    assert found.loc["nurse", ["percent_female_labour", "amplification_plain"]].tolist() == [60, 20]
+    assert found.loc["nurse", "percent_female_labour"] == 60
     assert found.loc["guard", "reason"] == "no labour share is given"
 
 

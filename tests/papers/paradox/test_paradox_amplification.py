@@ -109,7 +109,6 @@ def test_equal_shares_against_scipy(variation):
     # Table 6: 36.4, 12.2, 17.6 and 3.6 % of 500.
     female = np.array([182, 61, 88, 18])
     expected = scipy.stats.chi2_contingency(np.stack([female, 500 - female]), correction=False)
-    assert row["chi_square"] == pytest.approx(expected.statistic)
     assert row["p"] == pytest.approx(expected.pvalue)
     pooled = female.sum() / 2000
     assert row["sd_noise"] == pytest.approx(100 * (3 / 4 * pooled * (1 - pooled) / 500) ** 0.5)

@@ -9,7 +9,6 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.ground import tables
-from biaslab.measures import amplification, directional_amplification, exclusion_reason
 from biaslab.papers.paired import printed
 from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.analysis.means import percent_of
@@ -26,19 +25,11 @@ def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence:
     against = frame["occupation"].map(labour.set_index("occupation")["percent_female_labour"]).to_numpy(float)
     generated, n = frame["percent_female"].to_numpy(), frame["n"].to_numpy()
     limits = percent_of(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
-    both = np.isfinite(against) & np.isfinite(generated)
-    floor = np.full(len(frame), np.nan)
-    expected = stats.expected_absolute_deviation(against[both] / 100, n[both])
-    floor[both] = 100 * expected - np.abs(against[both] - 50)
     reason = np.where(np.isnan(against), "no labour share is given", "")
     frame = frame.assign(
         ci_low=limits["ci_low"],
         ci_high=limits["ci_high"],
         percent_female_labour=against,
-        amplification_plain=amplification(generated, against),
-        directional=directional_amplification(generated, against),
-        floor=floor,
-        excluded=exclusion_reason(generated, against),
         reason=np.where(frame["reason"] != "", frame["reason"], reason),
     )
     return tables.of(frame, "paired_labour_comparison")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from math import isfinite, sqrt
 
 import numpy as np
@@ -16,9 +15,7 @@ from biaslab.papers.paired.analysis import dependence, means
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, strata
 
-_CORRECTED = ("holm", "bh")
 _NO_VALUES = "the paper prints no values per identity"
-_ONE_PERSON = "with one person of each identity every score is 100 or -100"
 
 
 def stereotype_score(
@@ -145,70 +142,6 @@ def adjusted(frame: pd.DataFrame) -> pd.DataFrame:
             for rows in frame.groupby(CELL).groups.values():
                 frame.loc[rows, f"{p}_{end}"] = stats.adjust(frame.loc[rows, p].to_numpy(), method)
     return frame
-
-
-def absolute_score(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the mean absolute score over identities, corrected for what chance alone gives it.
-
-    Of one person a score is 100 or -100 whatever the model does, so identities count from two people on. The correction
-    errs by its own floor at most, either way: the interval has that added at both ends, and ends at 0 and 100; ``p``
-    is that of no more than a fair model's floor, below 1 - ``confidence`` exactly where the interval excludes 0 above
-    it. 1 - ``confidence`` is also the level of the tests that are counted.
-    """
-    tested = {tuple(c.values()): rows for c, rows in by_cell(both_aspects(shares, confidence=confidence))}
-    people = counted(shares)
-    images, rows = pair_scores(pairs, people), []
-    for cell, group in by_cell(people):
-        every = group.dropna(subset=["score"])
-        known = every[every["n"] > 1]
-        part = every if known.empty else known
-        row = {**cell, "n": int(part["n"].sum()), "n_identities": len(part)}
-        if known.empty:
-            rows.append(row | {"reason": _ONE_PERSON if len(every) else "no identity has a value"})
-            continue
-        count, n = known["count"].to_numpy(int), known["n"].to_numpy(int)
-        floor = np.array([_corrected_floor(int(k)) for k in n])
-        known = known.assign(
-            mean_absolute_score=known["score"].abs(),
-            floor=200 * stats.absolute_deviation_floor(n),
-            corrected_floor=floor,
-            beyond=200 * stats.corrected_absolute_deviation(count, n) - floor,
-            # Scores are twice shares, and those of the male list fall as the share of women rises.
-            slope=_slope(count, n) * np.where(known["stereotype"] == "female", 1, -1),
-        )
-        added, two = images.get(tuple(cell.values())), cell["setting"] != "single"
-        added, effect = deviations(added, known, "score", "slope"), "beyond" if two else ""
-        *lists, both = strata(known, "beyond", confidence, effect=effect, images=added, two_people=two)
-        mean, part = next(estimate for estimate in (both, *lists) if isfinite(estimate[0]["beyond"]))
-        # As the mean is: over occupations within each list, then over lists.
-        columns = ["mean_absolute_score", "floor", "corrected_floor"]
-        each = part.groupby(["stereotype", "occupation"])[columns].mean()
-        row = mean | row | each.groupby("stereotype").mean().mean().to_dict()
-        left = row["corrected_floor"]
-        within = {"corrected": left, "ci_low": row["ci_low"], "ci_high": row["ci_high"] + 2 * left}
-        within["corrected"] += row["beyond"]
-        row |= {name: float(np.clip(value, 0, 100)) for name, value in within.items()}
-        # Less than a fair model shows is no bias.
-        row["p"] = row["p"] if row["beyond"] > 0 else min(1.0, 2 - row["p"])
-        tests = tested[tuple(cell.values())]
-        row |= {f"n_significant_{m}": int((tests[f"p_{m}"] < 1 - confidence).sum()) for m in _CORRECTED}
-        rows.append(row | {f"smallest_p_{m}": tests[f"smallest_p_{m}"].min() for m in _CORRECTED})
-    return tables.of(rows, "paired_absolute_score")
-
-
-def _slope(count: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Return by how much the corrected absolute score changes with the share of women, both in points."""
-    low, high = np.maximum(count - 1, 0), np.minimum(count + 1, n)
-    rise = stats.corrected_absolute_deviation(high, n) - stats.corrected_absolute_deviation(low, n)
-    # Between the counts on either side.
-    return rise * n / (high - low)
-
-
-@cache
-def _corrected_floor(n: int) -> float:
-    """Return the mean corrected absolute score, in points, of a fair model at ``n`` people."""
-    k = np.arange(n + 1)
-    return float(200 * binom.pmf(k, n, 0.5) @ stats.corrected_absolute_deviation(k, n))
 
 
 def lean(

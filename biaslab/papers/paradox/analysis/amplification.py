@@ -380,8 +380,6 @@ def _known_variation(group: Group, confidence: float) -> pd.DataFrame:
     flips = (np.nanmin(g, axis=1) < 50) & (np.nanmax(g, axis=1) > 50)
     low, high = wilson_percent(g * n / 100, n, confidence)
     certain = (high < 50).any(axis=1) & (low > 50).any(axis=1)
-    # Two prompts whose intervals could lie on either side of 50, if all of their images showed one gender.
-    possible = (wilson_percent(n, n, confidence)[0] > 50).sum(axis=1) > 1
     female, total = np.rint(np.nan_to_num(g * n / 100)), np.nan_to_num(n)
     below, above = (scipy.stats.binom.cdf(count, total, 0.5) for count in (female, total - female))
     # Both have to be there, so the larger p counts.
@@ -396,8 +394,6 @@ def _known_variation(group: Group, confidence: float) -> pd.DataFrame:
             "lowest": np.nanmin(g, axis=1),
             "highest": np.nanmax(g, axis=1),
             "lean_flips": np.where(certain, "beyond intervals", np.where(flips, "yes", "no")),
-            "flip_possible": np.where(possible, "yes", "no"),
-            "chi_square": [t.statistic for t in tests],
             "p": p,
             "p_holm": stats.adjust(p, "holm"),
             "p_lean": stats.adjust(lean, "holm"),

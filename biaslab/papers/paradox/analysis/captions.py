@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from biaslab import lexicons, measures, published, stats
+from biaslab import lexicons, published, stats
 from biaslab.captions.indicators import indicators as indicators_of
 from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import APPROACHES
@@ -72,13 +72,14 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     rows["n_not_fetched"] = missing.groupby(keys)["n"].sum().reindex(rows.index).fillna(0)
     rows["most_missing"] = most.reindex(rows.index)
     rows = rows.reset_index()
-    judged = rows["n_female"] + rows["n_male"]
-    bounds = measures.percent_female_bounds(rows["n_female"], rows["n_male"], rows["n_not_fetched"])
+    judged, missing = rows["n_female"] + rows["n_male"], rows["n_not_fetched"]
+    # Of all that were judged or could not be fetched (Manski 1989, without assumptions).
+    every = (judged + missing).where(judged + missing > 0)
     rows = rows.assign(
-        **percents(rows["n"] - rows["n_not_fetched"], rows["n"], confidence),
+        **percents(rows["n"] - missing, rows["n"], confidence),
         percent_female=100 * rows["n_female"] / judged.where(judged > 0),
-        percent_least=bounds.low,
-        percent_most=bounds.high,
+        percent_least=100 * (rows["n_female"] / every),
+        percent_most=100 * ((rows["n_female"] + missing) / every),
         reason=_nothing(np.minimum(rows["n"], judged)),
     )
     return tables.of(rows, "paradox_image_survival")
