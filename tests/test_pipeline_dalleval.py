@@ -425,21 +425,10 @@ def test_what_is_measured_here_shares_no_rank_with_printed_values(captioned):
     assert alignment["value"].tolist() == generated["value"].tolist()
 
 
-def test_a_figure_has_a_panel_for_each_metric(captioned):
-    import matplotlib.pyplot as plt
-
-    _, quality, alignment = captioned
-    figure = dalleval.figures.image_quality(quality)
-    titles = [ax.get_title() or ax.get_title(loc="left") for ax in figure.axes if ax.axison]
-    of = {name: [t for t in titles if t.startswith((f"{name}\n", f"{name},"))] for name in ("CIDEr", "FID")}
-    assert len(of["CIDEr"]) == 1 and "higher" in of["CIDEr"][0]
-    assert len(of["FID"]) == 2 and all("lower" in t for t in of["FID"])
-    assert not any("METEOR" in t for t in titles)
-    ranks = dalleval.figures.metric_ranks(
-        dalleval.alignment_quality(alignment), dalleval.printed.references()
-    )
+def test_metrics_of_one_model_rank_nothing(captioned):
+    alignment = dalleval.alignment_quality(captioned[2])
+    ranks = dalleval.figures.metric_ranks(alignment, dalleval.printed.references())
     assert not any(ax.axison for ax in ranks.axes)
-    plt.close("all")
 
 
 def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tmp_path, monkeypatch):

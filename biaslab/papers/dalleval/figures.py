@@ -171,21 +171,6 @@ def attribute_corrected(corrected: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-def skill_accuracy(accuracy: pd.DataFrame, references: pd.DataFrame) -> Figure:
-    """Draw the detector's accuracy on all test scenes by skill (``dalleval_skill_accuracy``), and real images'."""
-    whole = (accuracy["images"] == "test") & (accuracy["evaluator"] != HUMAN)
-    ends = references.pivot(index=["judge", "measure"], columns="reference", values="value")
-    ends = ends.reindex(columns=["oracle", "shuffled"])
-    rows = accuracy[whole & (accuracy["training_percent"] == "100")]
-    beside = ends.reindex(pd.MultiIndex.from_frame(rows[["evaluator", "skill"]]))
-    rows = rows.assign(oracle=beside["oracle"].to_numpy(), shuffled=beside["shuffled"].to_numpy())
-    return forms.estimates(
-        rows, "percent_correct", row="skill", color="model", look=MODELS, xlim=(-1, 101), reference=None,
-        label="Images judged correct by the detector (%)", mark="oracle", floor="shuffled",
-        names={"mark": "images that show it", "floor": "images of other scenes"},
-    )  # fmt: skip
-
-
 def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
     """Draw people's accuracy against the detector's on the same images (``dalleval_skill_agreement``)."""
     keys, rows = ["model", "skill"], agreement
@@ -219,19 +204,6 @@ def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
     return forms.heat_map(
         rows, "rank", row="name", column="model", text="shown", label="Rank (1 is best)",
         ends=(1, max(2, quality["model"].nunique())),
-    )  # fmt: skip
-
-
-@style.empty_without_rows
-def image_quality(quality: pd.DataFrame) -> Figure:
-    """Draw alignment and distances with what chance gives (``dalleval_image_quality``)."""
-    distance = quality["metric"].str.startswith(("FID", "KID"))
-    better = np.where(distance, "lower", "higher")
-    unit = np.where(quality["metric"] == "R-precision", ", %", "")
-    named = quality.assign(panel=quality["metric"] + unit + "\n(" + better + " is better)")
-    return forms.estimates(
-        named.dropna(subset="value"), "value", row="images", panel="panel", columns=3, reference=None,
-        label="Value of the metric", floor="floor", names={"floor": "by chance; of distances, two halves"},
     )  # fmt: skip
 
 

@@ -42,7 +42,6 @@ def every(tables):
         ),
         "attribute_presence": figures.attribute_presence(tables["attribute_presence"]),
         "attribute_difference": figures.attribute_difference(tables["attribute_difference"]),
-        "skill_accuracy": figures.skill_accuracy(tables["skill_accuracy"], tables["references"]),
         "skill_agreement": figures.skill_agreement(tables["skill_agreement"], tables["skill_accuracy"]),
         "metric_ranks": figures.metric_ranks(tables["alignment_quality"], tables["references"]),
     }
