@@ -6,6 +6,9 @@ Functions here take tables and return tables. :mod:`printed` has the measurement
 
 # ruff: noqa: F401 (what is imported here is what this package offers)
 
+from pathlib import Path
+
+from biaslab.papers.answers import read
 from biaslab.papers.dalleval import figures, measure, printed
 from biaslab.papers.dalleval.analysis.attributes import (
     attribute_corrected,
@@ -39,4 +42,5 @@ from biaslab.papers.dalleval.analysis.skills import (
     skill_accuracy,
     skill_agreement,
 )
-from biaslab.papers.dalleval.words import answers
+
+answers = read(Path(__file__).parent)

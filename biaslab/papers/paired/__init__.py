@@ -7,6 +7,9 @@ Analysed: :mod:`.analysis`, frames in, frames out. Shown: :mod:`.figures` and ``
 
 # ruff: noqa: F401 (what is imported here is what this package offers)
 
+from pathlib import Path
+
+from biaslab.papers.answers import read
 from biaslab.papers.paired import figures, measure, printed
 from biaslab.papers.paired.analysis.changes import adherence, changed_cases, identity_change, score_change
 from biaslab.papers.paired.analysis.controls import control_score
@@ -40,5 +43,6 @@ from biaslab.papers.paired.measure import (
     run_score,
     seen,
 )
-from biaslab.papers.paired.words import answers
 from biaslab.prompts import paired as prompts
+
+answers = read(Path(__file__).parent)

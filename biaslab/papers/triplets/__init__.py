@@ -6,6 +6,9 @@ tables, ``answers`` say what they show, and ``cases`` makes measured tables of w
 
 # ruff: noqa: F401 (what is imported here is what this package offers)
 
+from pathlib import Path
+
+from biaslab.papers.answers import read
 from biaslab.papers.triplets import cases, figures, measure, printed
 from biaslab.papers.triplets.analysis import (
     bias_score,
@@ -33,4 +36,5 @@ from biaslab.papers.triplets.analysis import (
     top_objects,
     where,
 )
-from biaslab.papers.triplets.words import answers
+
+answers = read(Path(__file__).parent)

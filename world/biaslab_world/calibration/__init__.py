@@ -5,6 +5,9 @@
 
 # ruff: noqa: F401 (what is imported here is what this package offers)
 
+from pathlib import Path
+
+from biaslab.papers.answers import read
 from biaslab_world.calibration import figures, knobs
 from biaslab_world.calibration.analysis import (
     amplification,
@@ -17,4 +20,5 @@ from biaslab_world.calibration.analysis import (
     shares,
 )
 from biaslab_world.calibration.measure import Calibration, work
-from biaslab_world.calibration.words import answers
+
+answers = read(Path(__file__).parent)
