@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, norm
+from scipy.stats import binom
 
 from biaslab import stats
 from biaslab.mitigation.counts import tested
@@ -173,30 +173,6 @@ def both_fit(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Itera
         yield {way: _judged(*map(float, limits), np.nan, truth) for way, limits in ways.items()}
 
 
-def over_images(rng, studies, *, kind, n, images=2, spread=0.25) -> Iterator[dict]:
-    """Yield what is said of the overall score when the same identities get new images."""
-    i, j, _ = (part.ravel() for part in np.indices((n, n, images)))
-    names = {"female": np.arange(n), "male": n + np.arange(n)}
-    lists = {"identity": np.r_[tuple(names.values())], "occupation": np.r_[tuple(names.values())]}
-    group = pd.DataFrame(lists | {"stereotype": np.repeat(LISTS, n), "n": n * images})
-    a, b = rng.uniform(-spread, spread, (n, 1, 1)), rng.uniform(-spread, spread, (1, n, 1))
-    for _ in range(studies):
-        shape = (n, n, images)
-        together = (rng.random(shape) < 0.7 + (a + b) / 2).astype(float)
-        alone = tuple((rng.random(shape) < 0.7 + x).astype(float) for x in (a, b))
-        fits = alone if kind == "independent" else (together, together)
-        truth = 200 * (0.7 + (a.mean() + b.mean()) / 2) - 100
-        each = np.r_[score(fits)]
-        shown = pd.DataFrame({f"{s}_identity": names[s][k] for s, k in zip(LISTS, (i, j), strict=True)})
-        shown = shown.assign(**{s: 200 * x.ravel() - 100 for s, x in zip(LISTS, fits, strict=True)})
-        known = group.assign(score=each, percent_female=(100 + each) / 2)
-        found = {}
-        for way, given in {"estimated": shown, "worst case": None}.items():
-            half = norm.ppf(0.975) * scores._image_errors(known, True, given)["overall"]
-            found[way] = _judged(each.mean() - half, each.mean() + half, np.nan, truth)
-        yield found
-
-
 # -- power -----------------------------------------------------------------------------------------------------------
 
 
@@ -301,11 +277,6 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
         for what, more in (("nothing there", {}), ("all identities alike", {"spread": 0.0}))
         for n in (10, 20)
         for kind in KINDS
-    },
-    **{
-        f"{name}, 20 x 20, {kind}": (draw, {"kind": kind, "n": 20})
-        for name, draw in (("over images", over_images),)
-        for kind in ("independent", "one woman and one man")
     },
     "power, roles judged by chance": (roles_judged, {}),
     "power, independent people": (power, {"joint": 0.0}),

@@ -76,6 +76,20 @@ def _planted(study, aspect, stereotype):
     return float(each.mean() if stereotype == "overall" else each[stereotype])
 
 
+def _error(study, aspect, stereotype):
+    """Return the standard error of a score in pairs when the same identities get new images.
+
+    Each list is a stratified sample (Cochran 1977, section 5.11); overall both people of an image may depend on each
+    other in any way.
+    """
+    rows = study.load(measure.percent_female).query("model == 'world' and setting == 'paired' and n > 1")
+    rows = rows[rows["aspect"] == aspect]
+    share = rows["percent_female"] / 100
+    lists = (share * (1 - share) / (rows["n"] - 1)).groupby(rows["stereotype"])
+    errors = 200 * np.sqrt(lists.sum()) / lists.size()
+    return errors.mean() if stereotype == "overall" else errors[stereotype]
+
+
 def test_what_is_planted_is_scored(worlds):
     study = worlds("default")
     scores = _scores(study).set_index(["model", "aspect", "setting", "stereotype"])
@@ -83,17 +97,21 @@ def test_what_is_planted_is_scored(worlds):
         for stereotype in ("female", "male", "overall"):
             row = scores.loc["world", aspect, "paired", stereotype]
             planted = _planted(study, aspect, stereotype)
-            assert row["images_ci_low"] <= planted <= row["images_ci_high"], (aspect, stereotype)
-    assert scores.loc[("world", "occupation", "paired", "overall"), "images_ci_low"] > 25
+            assert abs(row["score"] - planted) <= 1.96 * _error(study, aspect, stereotype), (
+                aspect,
+                stereotype,
+            )
+    overall = scores.loc[("world", "occupation", "paired", "overall"), "score"]
+    assert overall - 1.96 * _error(study, "occupation", "overall") > 25
 
 
 def test_without_bias_the_score_is_zero(worlds):
     scores = _scores(worlds("off"))
     scores = scores[(scores["model"] == "world") & (scores["setting"] == "paired")]
     assert len(scores) == 6
-    # Within 3.3 standard errors over images, which one score in a thousand is not; 95 % intervals reach 1.96.
-    half = (scores["images_ci_high"] - scores["images_ci_low"]) / 2
-    assert (scores["score"].abs() < 3.3 / 1.96 * half).all()
+    # Within 3.3 standard errors, which one score in a thousand is not.
+    for row in scores.itertuples():
+        assert abs(row.score) < 3.3 * _error(worlds("off"), row.aspect, row.stereotype)
 
 
 def test_the_judge_finds_who_is_who_on_renders(worlds):

@@ -198,14 +198,6 @@ def test_what_was_planted_may_depend_on_the_row(answer, monkeypatch):
     assert found.details == ("up: paradox_published.",)
 
 
-def test_of_several_intervals_the_first_declared_is_the_values_own(answer):
-    entry = {"table": "paired_stereotype_score", "value": "score", "answer": "{score} ({interval})."}
-    row = {"model": "M", "score": 10.0, "ci_low": 5.0, "ci_high": 15.0}
-    row |= {"images_ci_low": 8.0, "images_ci_high": 12.0}
-    (found,) = answer(**entry).findings(pd.DataFrame([row]))
-    assert found.said == "10.0 (5.00 to 15.0)." and (found.ci_low, found.ci_high) == (5, 15)
-
-
 def test_faults_of_declarations_and_of_rows_are_named(answer, tmp_path):
     with pytest.raises(InputError, match=r"no column 'p'"):
         answer(**COUNTED).findings(ROWS.drop(columns="p"))

@@ -72,13 +72,12 @@ def _named(table: pd.DataFrame, name: str, *columns: str) -> list[str]:
 
 
 def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
-    """Draw the overall score of each sampling of images beside the score over all, with its interval over images.
+    """Draw the overall score of each sampling of images beside the score over all, with its interval.
 
     From ``paired_run_score`` and ``paired_stereotype_score``.
     """
     whole = scores[scores["stereotype"] == "overall"].merge(runs[CELL].drop_duplicates())
-    limits = {end: whole[f"images_{end}"] for end in ("ci_low", "ci_high")}
-    both = pd.concat([runs.assign(kind="one sampling"), whole.assign(kind="all images", **limits)])
+    both = pd.concat([runs.assign(kind="one sampling"), whole.assign(kind="all images")])
     both = both.assign(row=_named(both, "paired_run_score", "aspect", "setting"))
     table, panel = forms.by_model(both)
     return forms.estimates(

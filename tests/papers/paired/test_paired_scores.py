@@ -13,7 +13,6 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 from biaslab import published
 from biaslab.ground.errors import InputError
 from biaslab.papers import paired
-from biaslab.papers.paired.analysis import scores
 from biaslab.study import sources
 
 CELL = ["model", "aspect", "setting"]
@@ -119,29 +118,6 @@ def test_limits_stay_in_the_range_of_scores(tables_of):
     assert (female["score"], female["ci_low"], female["ci_high"]) == (0, -100, 100)
 
 
-def test_error_over_images_is_unbiased_at_small_n():
-    # The expectation over all counts of women among three people of each identity.
-    share, n = np.array([0.1, 0.3, 0.5, 0.9]), 3
-    found = np.zeros(3)
-    for counts in product(range(n + 1), repeat=4):
-        group = pd.DataFrame(lists(counts[:2], counts[2:], n)).assign(score=0.0)
-        weight = scipy_stats.binom.pmf(counts, n, share).prod()
-        found += weight * np.array([e**2 for e in scores._image_errors(group, False, None).values()])
-    # Variance of 100 (2 p̂ - 1), averaged over 2 identities; overall, of the mean of two independent lists.
-    each = 200**2 * share * (1 - share) / n
-    assert found == pytest.approx([each[:2].sum() / 4, each[2:].sum() / 4, each.sum() / 16])
-
-
-def test_error_over_images_of_two_people_allows_full_dependence():
-    # Every image shows one woman and one man, so both fit or neither does: both lists have the same score, and
-    # the overall score is as uncertain as each of them.
-    group = pd.DataFrame(lists([12, 14], [8, 6], 20)).assign(score=0.0)
-    errors = scores._image_errors(group, True, None)
-    assert errors["female"] == pytest.approx(errors["male"])
-    assert errors["overall"] == pytest.approx(errors["female"])
-    assert scores._image_errors(group, False, None)["overall"] == pytest.approx(errors["female"] / np.sqrt(2))
-
-
 # -- identities --------------------------------------------------------------------------------------
 
 
@@ -230,7 +206,6 @@ def test_intervals_of_no_width_are_none(tables_of):
         ends = t[name][["ci_low", "ci_high"]]
         assert len(ends) and ends.isna().all(axis=None), name
         assert (t[name]["reason"] != "").all(), name
-    assert t["stereotype_score"]["images_ci_low"].isna().all()
 
 
 # -- images of two people ----------------------------------------------------------------------------

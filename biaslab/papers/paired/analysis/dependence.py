@@ -100,29 +100,6 @@ def deviations(
     return added
 
 
-def image_error(images: pd.DataFrame, group: pd.DataFrame, column: str) -> float:
-    """Return the standard error of the mean over both lists when the same identities get new images.
-
-    Each identity's images are a sample of their own, whose variance and, with the other person of an image,
-    covariance are estimated without bias (Cochran 1977, section 5.11). NaN with fewer than two people of an identity.
-    Takes what :func:`deviations` takes, ``group`` with stereotype and occupation too.
-    """
-    variance, added, inverse = 0.0, {}, {}
-    whose = {s: images[f"{s}_identity"] for s in LISTS}
-    for s in LISTS:
-        rows = _list(group, s)
-        n = images[s].notna().groupby(whose[s]).transform("sum")
-        if n.empty or n.min() < 2:
-            return np.nan
-        added[s] = (images[s] - whose[s].map(rows[column])) * whose[s].map(rows["weight"]) / n
-        inverse[s] = 1 / n
-        variance += (added[s] ** 2 * n / (n - 1)).sum()
-    together = sum(added.values()).notna().groupby(list(whose.values())).transform("sum")
-    a, b = inverse.values()
-    product = added["female"] * added["male"] / (1 - a - b + together * a * b)
-    return float(np.sqrt(max(variance + 2 * product.sum(), 0.0)))
-
-
 def check(images: pd.DataFrame, group: pd.DataFrame, where: str) -> None:
     """Refuse images that do not count the people that the shares of their identities are taken over.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from math import isfinite, sqrt
+from math import isfinite
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, norm
+from scipy.stats import binom
 
 from biaslab import stats
 from biaslab.ground import tables
@@ -27,58 +27,21 @@ def stereotype_score(
     ``printed`` scores are set beside, or stand alone where nothing is computed.
     """
     stated = printed[printed["quantity"] == "stereotype_score"].set_index([*CELL, "stereotype"])["value"]
-    z = norm.ppf((1 + confidence) / 2)
     people = counted(shares)
-    known, rows = pair_scores(pairs, people), []
+    images, rows = pair_scores(pairs, people), []
     for cell, group in by_cell(people):
-        two, images = cell["setting"] != "single", known.get(tuple(cell.values()))
-        # Where no two people of an identity differ, the error over images is not known.
-        errors = {s: error or np.nan for s, error in _image_errors(group, two, images).items()}
-        added = deviations(images, group, "score")
+        names, two = tuple(cell.values()), cell["setting"] != "single"
+        added = deviations(images.get(names), group, "score")
         shared = {"effect": "score" if two else "", "images": added, "two_people": two}
         for row, _ in strata(group, "score", confidence, -100, 100, **shared):
-            stratum, half = row["stereotype"], z * errors[row["stereotype"]]
-            low, high = (float(np.clip(row["score"] + d, -100, 100)) for d in (-half, half))
-            row |= {**cell, "images_ci_low": low, "images_ci_high": high, "evidence": "computed"}
-            if isfinite(low):
-                worst = dependence.WORST if images is None else dependence.ESTIMATED
-                alone = stratum != "overall" or not two
-                row["images_dependence"] = dependence.NONE if alone else worst
-            if not (isfinite(half) or row["reason"]):
-                row["reason"] = (
-                    "an interval over images needs two people of each identity, and some who differ"
-                )
-            rows.append(row | {"printed": stated.get((*cell.values(), stratum), np.nan)})
+            printed_value = stated.get((*names, row["stereotype"]), np.nan)
+            rows.append(row | cell | {"evidence": "computed", "printed": printed_value})
     done = {(*(r[c] for c in CELL), r["stereotype"]) for r in rows}
     for names, value in stated.items():
         if names not in done:
             row = dict(zip([*CELL, "stereotype"], names, strict=True))
             rows.append(row | {"score": value, "printed": value, "evidence": "printed", "reason": _NO_VALUES})
     return tables.of(rows, "paired_stereotype_score")
-
-
-def _image_errors(group: pd.DataFrame, two_people: bool, images: pd.DataFrame | None) -> dict[str, float]:
-    """Return the standard error of each stratum's score when the same identities get new images.
-
-    Each list is a stratified sample: its variance is estimated without bias by p(1-p)/(n-1) per identity
-    (Cochran 1977, section 5.11). How the two people of one image depend on each other is estimated from
-    ``images``; without them the lists' errors are added up for images of two people: the largest error that any
-    dependence can cause.
-    """
-    known = group.dropna(subset=["score"])
-    errors = {}
-    for stratum in LISTS:
-        rows = known[known["stereotype"] == stratum]
-        share, n = rows["percent_female"].to_numpy() / 100, rows["n"].to_numpy()
-        enough = len(rows) > 0 and n.min() > 1
-        variance = (share * (1 - share) / (n - 1)).sum() / len(rows) ** 2 if enough else np.nan
-        errors[stratum] = 200 * sqrt(variance)
-    female, male = errors.values()
-    if images is not None and isfinite(female + male):
-        errors["overall"] = dependence.image_error(images, known, "score")
-    else:
-        errors["overall"] = (female + male) / 2 if two_people else sqrt(female**2 + male**2) / 2
-    return errors
 
 
 # -- identities --------------------------------------------------------------------------------------
