@@ -28,11 +28,11 @@ from biaslab.stats.floors import (
 from biaslab.stats.hypothesis import (
     PairedDifference,
     adjust,
+    adjusted,
     attainable,
     fewest_units,
     least_binomial_p,
     least_fisher_p,
-    needed,
     one_sample_t,
     paired_difference,
     sign_flip,

@@ -6,13 +6,12 @@ p = 0.031, and with 72 such tests Holm's correction leaves no outcome below 0.05
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable
 from functools import reduce
 from math import comb, remainder
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import stdtrit
@@ -24,7 +23,6 @@ ADJUSTMENTS = ("holm", "benjamini_hochberg")
 EXACT_UP_TO = 16  # values, that is 2**16 = 65 536 patterns
 CELLS_PER_BATCH = 1_000_000
 MOST_COUNTED = 50_000  # total, in steps that values share, up to which their sums are counted out
-_MOST_NEEDED = 100_000  # beyond this many nobody wants to know how many it takes
 _LEAST_LOG = float(np.log(1e-15))  # of p: below, quantiles of Student's t are not to be had
 
 
@@ -191,6 +189,16 @@ def adjust(p_values, method: str = "holm") -> np.ndarray:
     return adjusted
 
 
+def adjusted(table: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFrame:
+    """Return ``table`` with a column of p-values adjusted within each family of rows: ``p_holm`` and ``p_bh``.
+
+    A family is the rows that have the same values in the columns ``family``; both ways are those of :func:`adjust`.
+    """
+    of_family = table.groupby(family)[p]
+    ways = {"holm": "holm", "bh": "benjamini_hochberg"}
+    return table.assign(**{f"{p}_{way}": of_family.transform(adjust, method) for way, method in ways.items()})
+
+
 def least_binomial_p(n, share: float = 0.5) -> np.ndarray:
     """Return the least p of an exact binomial test of ``share`` with ``n`` observations; NaN where n is 0.
 
@@ -219,7 +227,7 @@ def fewest_units(level: float = 0.05) -> int:
 
     With fewer no outcome of a sign-flip test reaches the level: 6 at 5 %, 8 at 1 %.
     """
-    return needed(lambda n: 2 * 0.5**n, 1, level)
+    return int(np.log2(2 / level)) + 1
 
 
 def attainable(least_p, level: float = 0.05, method: str = "holm") -> bool:
@@ -227,16 +235,3 @@ def attainable(least_p, level: float = 0.05, method: str = "holm") -> bool:
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, for example 0.05, got {level!r}.")
     return bool((adjust(least_p, method) < level).any())
-
-
-def needed(least_p: Callable[[int], float], tests: int, level: float = 0.05) -> int | None:
-    """Return the fewest observations a test at which one of ``tests`` could be significant at ``level`` after Holm's.
-
-    ``least_p`` gives the least p of one test with so many observations. None where it takes more than 100,000.
-    """
-    checks.whole(tests, "tests", least=1)
-
-    def enough(n: int) -> bool:
-        return float(least_p(n)) * tests < level
-
-    return bisect_left(range(_MOST_NEEDED), True, lo=1, key=enough) if enough(_MOST_NEEDED) else None

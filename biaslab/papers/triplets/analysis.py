@@ -162,7 +162,7 @@ def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     are those of :func:`disparity`; p is adjusted over the metrics of a model and dataset.
     """
     found = _gaps(similarity, "triplets_similarity", [*_CELL, *_METRIC], confidence)
-    return _adjusted(tables.of(found, "triplets_disparity_gap"), _CELL)
+    return stats.adjusted(tables.of(found, "triplets_disparity_gap"), _CELL)
 
 
 def floor(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -194,7 +194,7 @@ def floor(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: flo
                     | {f"difference{of}": far.get(of.removeprefix("_")) for of in ("", "_ci_low", "_ci_high")}
                     | _test(difference)
                 )
-    return _adjusted(tables.of(rows, "triplets_floor"), [*_CELL, "reference"])
+    return stats.adjusted(tables.of(rows, "triplets_floor"), [*_CELL, "reference"])
 
 
 def where(steps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -205,7 +205,7 @@ def where(steps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """
     rows = _gaps(steps, "triplets_step_similarity", [*_CELL, *_METRIC], confidence)
     rows["denoising_step"] = rows["metric"].str.removeprefix("z_").astype(int)
-    return _adjusted(tables.of(rows, "triplets_where"), _CELL)
+    return stats.adjusted(tables.of(rows, "triplets_where"), _CELL)
 
 
 def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -> pd.DataFrame:
@@ -370,16 +370,6 @@ def _gaps(similarity: pd.DataFrame, name: str, cell: list[str], confidence: floa
     return pd.DataFrame(found, columns=None if found else cell)
 
 
-def _adjusted(frame: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFrame:
-    """Return a table with a column of p-values adjusted within each family of tests, by Holm's and Benjamini's ways."""
-    of = frame.groupby(family)[p]
-    adjusted = {
-        "holm": of.transform(stats.adjust, "holm"),
-        "bh": of.transform(stats.adjust, "benjamini_hochberg"),
-    }
-    return frame.assign(**{f"{p}_{way}": values for way, values in adjusted.items()})
-
-
 # -- objects (section 5) -----------------------------------------------------------------------------
 
 
@@ -394,7 +384,7 @@ def co_occurrence(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     if "n_without" in similarity:
         without = similarity.groupby(_CELL)["n_without"].sum(min_count=1)
         found = found.merge(without.reset_index(), on=_CELL, how="left")
-    return _adjusted(tables.of(found, "triplets_co_occurrence"), ["sample"])
+    return stats.adjusted(tables.of(found, "triplets_co_occurrence"), ["sample"])
 
 
 def chi_square(
@@ -433,8 +423,8 @@ def chi_square(
     frame = frame.sort_values([c for c in _GROUP if c in frame], key=place, ignore_index=True)
     # What is printed and what is measured are two studies.
     family = ["sample", "evidence"]
-    frame = _adjusted(frame.assign(p_decisive=decisive(frame)), family, "p_decisive")
-    return _adjusted(frame.drop(columns="p_decisive"), family)
+    frame = stats.adjusted(frame.assign(p_decisive=decisive(frame)), family, "p_decisive")
+    return stats.adjusted(frame.drop(columns="p_decisive"), family)
 
 
 def decisive(tests: pd.DataFrame) -> pd.Series:
@@ -633,7 +623,7 @@ def _scores(
         count_feminine=feminine, count_masculine=masculine, n=n, n_cases=np.nan,
     )  # fmt: skip
     rows = _clustered(rows, counts, cell, seed, replicates, confidence)
-    rows = _adjusted(rows, [name for name in cell if name != "dataset"])
+    rows = stats.adjusted(rows, [name for name in cell if name != "dataset"])
     # Cells in the order of the counts, objects within them by their lean.
     rows = rows.sort_values(["bias_score", "n"], ascending=False)
     return counts[cell].drop_duplicates().merge(rows, on=cell)

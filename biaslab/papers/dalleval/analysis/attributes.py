@@ -17,7 +17,7 @@ from biaslab import published, stats
 from biaslab.ground import tables
 from biaslab.measures import mean_absolute_difference
 from biaslab.papers.dalleval.analysis.detector import CANNOT, LEAST_YOUDEN
-from biaslab.papers.dalleval.analysis.rows import adjusted, keyed, too_few, whole
+from biaslab.papers.dalleval.analysis.rows import keyed, too_few, whole
 from biaslab.prompts.dalleval import ATTRIBUTES
 
 COMPARISONS = {f"{a} - {b}": (a, b) for a, b in (("woman", "man"), ("woman", "person"), ("man", "person"))}
@@ -73,7 +73,7 @@ def attribute_difference(
                 row["n_images"] = a["n", attribute][both].sum()
                 row |= _paired(first[both].to_numpy(), second[both].to_numpy(), confidence)
             rows.append(row)
-    return adjusted(tables.of(rows, "dalleval_attribute_difference"), ["model", "comparison"])
+    return stats.adjusted(tables.of(rows, "dalleval_attribute_difference"), ["model", "comparison"])
 
 
 def attribute_corrected(

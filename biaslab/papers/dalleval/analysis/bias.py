@@ -22,7 +22,7 @@ from biaslab.ground.errors import InputError
 from biaslab.measures import average_gender as signed_average
 from biaslab.measures import mean_absolute_deviation, skin_tone
 from biaslab.papers.dalleval.analysis.detector import LEAST_YOUDEN
-from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, adjusted, keyed, too_few, whole
+from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, keyed, too_few, whole
 from biaslab.papers.dalleval.printed import IMAGES_PER_PROMPT, NOT_PRINTED
 
 TONES = tuple(range(1, 11))
@@ -54,7 +54,7 @@ def average_gender(averages: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
         reason=np.where(np.isnan(female), "no image perceived as female or male", ""),
         **({"judge": averages["judge"]} if "judge" in averages else {}),
     )
-    tested = adjusted(out.assign(p=np.where(out["profession"] == NO_PROFESSION, np.nan, p)), ["model"])
+    tested = stats.adjusted(out.assign(p=np.where(out["profession"] == NO_PROFESSION, np.nan, p)), ["model"])
     return tables.of(tested.assign(p=p), "dalleval_average_gender")
 
 

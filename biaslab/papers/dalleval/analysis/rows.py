@@ -30,15 +30,6 @@ def whole(share: np.ndarray, n: np.ndarray, table: str, column: str) -> np.ndarr
     return count
 
 
-def adjusted(table: pd.DataFrame, family: list[str], **methods: str) -> pd.DataFrame:
-    """Return a table with its p-values adjusted within each family of rows."""
-    methods = methods or {"p_holm": "holm", "p_bh": "benjamini_hochberg"}
-    p = table.groupby(family)["p"] if len(table) else table["p"]
-    return table.assign(
-        **{c: p.transform(lambda group, m=m: stats.adjust(group, m)) for c, m in methods.items()}
-    )
-
-
 def too_few(n: int, confidence: float | None = None) -> str:
     """Say why so few professions have no interval; empty where they have one.
 

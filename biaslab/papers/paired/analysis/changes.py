@@ -10,7 +10,7 @@ from biaslab import published, stats
 from biaslab.ground import tables
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, percent_of, strata
-from biaslab.papers.paired.analysis.scores import adjusted, identities, score_limits
+from biaslab.papers.paired.analysis.scores import identities, score_limits, with_corrected_p
 
 
 def _beside_single(shares: pd.DataFrame) -> pd.DataFrame:
@@ -59,7 +59,7 @@ def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     least = np.where(known, stats.least_fisher_p(frame["n"], frame["n_single"]), np.nan)
     reason = np.where(known, "", "not judged in both settings")
     frame = frame.assign(ci_low=low, ci_high=high, p=p, smallest_p=least, reason=reason)
-    return tables.of(adjusted(frame), "paired_identity_change")
+    return tables.of(with_corrected_p(frame), "paired_identity_change")
 
 
 def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: float) -> pd.DataFrame:

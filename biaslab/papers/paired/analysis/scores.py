@@ -79,7 +79,7 @@ def _identity_scores(shares: pd.DataFrame, aspect: str, confidence: float) -> pd
     # At one half the binomial is symmetric: both tails are twice the nearer one.
     frame["p"] = np.minimum(1, 2 * binom.cdf(np.minimum(count, n - count), n, 0.5))
     frame["smallest_p"] = stats.least_binomial_p(people)
-    return tables.of(adjusted(frame), f"paired_{aspect}_score")
+    return tables.of(with_corrected_p(frame), f"paired_{aspect}_score")
 
 
 def identities(shares: pd.DataFrame, aspect: str) -> pd.DataFrame:
@@ -97,14 +97,9 @@ def score_limits(shares: stats.Interval, stereotype: pd.Series) -> tuple[np.ndar
     return np.fmin(*ends), np.fmax(*ends)
 
 
-def adjusted(frame: pd.DataFrame) -> pd.DataFrame:
+def with_corrected_p(frame: pd.DataFrame) -> pd.DataFrame:
     """Add p, and the smallest that it could be, corrected for the identities of the same model, aspect and setting."""
-    for end, method in (("holm", "holm"), ("bh", "benjamini_hochberg")):
-        for p in ("p", "smallest_p"):
-            frame[f"{p}_{end}"] = np.nan
-            for rows in frame.groupby(CELL).groups.values():
-                frame.loc[rows, f"{p}_{end}"] = stats.adjust(frame.loc[rows, p].to_numpy(), method)
-    return frame
+    return stats.adjusted(stats.adjusted(frame, CELL), CELL, "smallest_p")
 
 
 def lean(
