@@ -30,7 +30,6 @@ from biaslab.papers.triplets.analysis import (
     group_share,
     group_truth,
     intersection,
-    planted,
     professions,
     together,
     top_objects,

@@ -45,8 +45,6 @@ TESTED = {
     "triplet": PROMPT_GENDERS,
 }
 """The sets of prompts that tests compare, by their name in the column ``pair``."""
-PLANTED = ("n_held", "n_objects", "distance", "distance_low", "distance_high", "r", "r_low", "r_high")
-"""What :func:`planted` adds to scores."""
 MACRO = "macro"
 """The mean over dependency groups."""
 ALL_MODELS = "all models"
@@ -471,23 +469,6 @@ def strongest(scores: pd.DataFrame, most: int) -> pd.DataFrame:
         feminine = rows[rows["bias_score"] < 0.5].nsmallest(most, ["ci_high", "bias_score"])
         frames += [masculine, feminine.iloc[::-1]]
     return pd.concat(frames) if frames else scores
-
-
-def planted(scores: pd.DataFrame, *, most: int = 5, confidence: float = 0.95) -> pd.DataFrame:
-    """Return the objects of each model and dataset that lean most, with how far all its scores are from planted ones.
-
-    Of ``triplets_bias_score`` where planted scores are known: ``n_held`` of ``n_objects`` intervals hold them,
-    ``distance`` is the mean distance, ``r`` the correlation, each with its limits.
-    """
-    known = scores[scores["true_score"].notna()] if "true_score" in scores else scores[:0]
-    frames = []
-    for _, rows in known.groupby(_CELL, sort=False):
-        held = rows["true_score"].between(rows["ci_low"], rows["ci_high"])
-        far = stats.mean_interval((rows["bias_score"] - rows["true_score"]).abs(), confidence)
-        r = stats.pearson_r(rows["true_score"], rows["bias_score"])
-        numbers = (held.sum(), len(rows), far.value, far.ci_low, far.ci_high, r.r, r.ci_low, r.ci_high)
-        frames.append(strongest(rows, most).assign(**dict(zip(PLANTED, numbers, strict=True))))
-    return pd.concat(frames) if frames else known.assign(**dict.fromkeys(("true_score", *PLANTED), np.nan))
 
 
 def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.95) -> pd.DataFrame:

@@ -748,6 +748,4 @@ def test_a_misspelt_model_and_a_source_without_measurements_are_refused(run, tmp
 def test_a_study_reads_what_the_paper_does_not_print_as_no_rows(tmp_path):
     counts = Study(tmp_path).load(triplets.printed.object_counts)
     scores = triplets.bias_score(counts)
-    assert scores.empty and answers.leaning.findings(scores) == [] == answers.planted.findings(
-        triplets.planted(scores)
-    )
+    assert scores.empty and answers.leaning.findings(scores) == []
