@@ -188,47 +188,6 @@ def test_paradox_shares_against_the_stated_number_of_images(name, odd):
     assert any(f"{odd} of the 248" in note for note in published.describe(name).notes)
 
 
-@pytest.mark.parametrize(
-    ("shares", "sd"),
-    [("paradox_table_6", "paradox_arxiv_table_5"), ("paradox_table_7", "paradox_arxiv_table_6")],
-)
-def test_paradox_sd_over_prompts_is_the_population_sd(shares, sd):
-    generated = wide(shares)[PROMPTS]
-    printed = published.load(sd).set_index("occupation")["sd_prompts"].reindex(generated.index)
-    # Each share is off by at most 0.05, so the standard deviation is; its own rounding adds 0.05.
-    assert (generated.std(axis=1, ddof=0) - printed).abs().max() <= 2 * HALF_TENTH + EPS
-    # The sample form is 15 % larger: 0.3 points or more away where the spread is 2 points.
-    clear = printed >= 2
-    assert clear.sum() > 40
-    assert ((generated.std(axis=1, ddof=1) - printed)[clear] > 2 * HALF_TENTH).all()
-
-
-def naive_amplification(model: str, prompt: str) -> float:
-    """Mean of |G - 50| - |T - 50| over occupations with both shares on one side of 50, by a plain loop."""
-    sizes = []
-    for _, row in wide(SHARES[model]).iterrows():
-        generated, training = row[prompt], row["captions"]
-        if (generated > 50 and training > 50) or (generated < 50 and training < 50):
-            sizes.append(abs(generated - 50) - abs(training - 50))
-    return sum(sizes) / len(sizes)
-
-
-@pytest.mark.parametrize(
-    ("model", "computed"),
-    [("SD 1.4", [10.24, 17.57, 10.77, 11.68]), ("SD 1.5", [10.86, 16.36, 11.14, 9.91])],
-)
-def test_paradox_naive_amplification_follows_from_the_shares(model, computed):
-    table = published.load("paradox_table_3")
-    naive = table[(table["model"] == model) & (table["approach"] == "naive")].set_index("prompt")
-    for prompt, value in zip(PROMPTS, computed, strict=True):
-        amplification = naive_amplification(model, prompt)
-        assert amplification == pytest.approx(value, abs=HALF_HUNDREDTH)
-        # Training shares are exact (multiples of 0.2); each generated share is off by 0.05 at most, and
-        # the mean over some 50 of them by far less: 0.05 / sqrt(3 x 50) = 0.004 is one standard error;
-        # three are allowed.
-        assert amplification == pytest.approx(naive["amplification"][prompt], abs=HALF_HUNDREDTH + 0.012)
-
-
 def test_paradox_amplification_averages():
     table = published.load("paradox_table_3")
     assert len(table) == 40
@@ -270,24 +229,6 @@ def test_paradox_stated_reductions():
     assert stated("cosine_similarity_increase", "nearest") == pytest.approx(100 * (similarity - 1), abs=0.8)
 
 
-@pytest.mark.parametrize(
-    ("quantity", "approach", "value"),
-    [
-        ("amplification", "caption_prompts", 0.68),
-        ("amplification", "caption_prompts_no_indicators", 2.05),
-        ("amplification", "paraphrased", 0.69),
-        ("amplification", "paraphrased_no_indicators", 2.49),
-        ("pearson_r", "naive", -0.458),
-        ("captions_with_indicators", "naive", 59.5),
-        ("krippendorff_alpha", "", 0.948),
-        ("classifier_agreement", "", 98),
-        ("generated_as_captioned", "caption_prompts", 98.41),
-    ],
-)
-def test_paradox_stated_numbers(quantity, approach, value):
-    assert stated(quantity, approach) == value
-
-
 # -- paired ----------------------------------------------------------------------------------------------
 
 
@@ -322,17 +263,6 @@ def test_paired_names_are_canonical():
     assert set(paired(13)["occupation"]) == names - {"manager", "supervisor", "ceo", "assistant"}
     roles = paired(4).groupby(["power_level", "stereotype"]).size().to_dict()
     assert roles == {("high", "male"): 4, ("low", "female"): 4}
-
-
-def test_paired_scores_follow_from_shares():
-    frame = paired(11)
-    assert frame.groupby("setting").size().to_dict() == {"labour_statistics": 40, "paired": 40, "single": 40}
-    assert frame["percent_female"].dropna().between(0, 100).all()
-    generated = frame[frame["setting"] != "labour_statistics"]
-    sign = generated["occupation"].map(stereotypes()).map({"female": 1, "male": -1})
-    # 2 x a share off by 0.005, and the score's own rounding.
-    away = generated["score"] - sign * (2 * generated["percent_female"] - 100)
-    assert away.abs().max() <= 3 * HALF_HUNDREDTH + EPS
 
 
 @pytest.mark.parametrize(

@@ -21,20 +21,16 @@ SHARED_TRAINING = ("captions", "ratings", "")
 LEAST_IMAGES = 6
 """Images a share (the median occupation's) below which intervals of captions as prompts are too narrow.
 
-In simulations of 62 occupations with one image a caption, of which 97.8 % show the gender of the caption's own image,
-nominal 95 % intervals of the three definitions hold the truth in 81 to 84 % of studies at 2 images, 88 to 92 % at 3, 90
-to 93 % at 4, and 94 to 96 % at 6 and 8 (2,000 studies at 4 and 8, else 500; ``benchmarks/coverage.py``, ``captions``):
-resamples of so few images cannot show how little the two shares differ.
+Nominal 95 % ones hold the truth in 81 to 84 % of studies at 2 images, 90 to 93 % at 4, and 94 to 96 % at 6 and 8
+(``benchmarks/coverage.py``, ``captions``).
 """
 RANGES = {"published": (-50, 50), "no_exclusion": (-50, 50), "directional": (-100, 50)}
 """Least and most amplification that can be, in points."""
 TOLD_FROM_HALF = 0.05
 """Level at which shares must differ from one half for an interval of what folds there.
 
-In simulations of 40 occupations, all of whose shares are one half, intervals of the three definitions hold the truth in
-as few as 30 to 90 % of studies; where the shares are tested first, 0 is rejected in 6 % at most, and in 9 % at most
-where they hardly differ from it (Beta(12, 13)). Of U-shaped shares of 20 occupations 87 % pass at 3 images, all of 62
-(``benchmarks/coverage.py``, ``half`` and ``few``).
+Where all shares are one half, intervals hold the truth in as few as 30 % of studies; where shares are tested first, 0 is
+rejected in 6 to 9 % at most (``benchmarks/coverage.py``, ``half`` and ``few``).
 """
 NO_PAIRS = (
     "Training and generated images come from the same captions, and which belong together is not given, so there is "
