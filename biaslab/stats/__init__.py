@@ -52,6 +52,7 @@ from biaslab.stats.intervals import (
     mean_interval,
     pearson_r,
     percent,
+    percents,
     rivals,
     significance,
     wilson_interval,

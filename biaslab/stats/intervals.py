@@ -90,6 +90,13 @@ def percent(count, n, confidence: float = 0.95) -> tuple:
     return (100 * np.asarray(count, float) / size)[()], 100 * low, 100 * high
 
 
+def percents(
+    count, n, confidence: float = 0.95, names: tuple[str, str, str] = ("percent", "ci_low", "ci_high")
+) -> dict[str, np.ndarray]:
+    """Return what :func:`percent` does, by the names of columns."""
+    return dict(zip(names, percent(count, n, confidence), strict=True))
+
+
 def exact_interval(count, n, confidence: float = 0.95) -> Interval:
     """Return the exact interval of each share ``count / n`` (Clopper & Pearson 1934, Biometrika 26, 404–413).
 

@@ -21,7 +21,6 @@ from biaslab.ground import tables
 from biaslab.judging.error import correct, judge_error
 from biaslab.judging.judge import JUDGED
 from biaslab.measures import DEFINITIONS
-from biaslab.papers.paradox.analysis.groups import percents
 from biaslab.stats.bootstrap import LEVELS
 from biaslab.stats.checks import ratio
 from biaslab_world.calibration.measure import MATCHED, WORLD
@@ -110,7 +109,7 @@ def judge(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             ceiling = 100 * best if truth == "all" else np.nan
             rows.append([cues, truth, answers, right, len(answered), len(some), ceiling])
     frame = pd.DataFrame(rows, columns=["cues", "truth", "answers", "count", "n", "n_images", "ceiling"])
-    found = percents(frame["count"], frame["n"], confidence, ("accuracy", "ci_low", "ci_high"))
+    found = stats.percents(frame["count"], frame["n"], confidence, ("accuracy", "ci_low", "ci_high"))
     return tables.of(frame.assign(**found), "calibration_judge")
 
 
@@ -170,7 +169,7 @@ def shares(
         frame = pd.DataFrame({"occupation": wide.index, "percent_true": wide.to_numpy(float).mean(axis=1)})
         for labels, counted, size in (("truth_gender", "drawn", "n_drawn"), ("gender", "judged", "n")):
             female, n = _pooled(count(once, wide.index, labels))[..., 0]
-            frame = frame.assign(**percents(female, n, confidence, COUNTED[counted]), **{size: n})
+            frame = frame.assign(**stats.percents(female, n, confidence, COUNTED[counted]), **{size: n})
         frame = correct(frame, errors[source], confidence=confidence)
         frames.append(frame.assign(source=source, skew=skew, approach=approach))
     return tables.of(pd.concat(frames, ignore_index=True), "calibration_shares")
@@ -410,7 +409,7 @@ def met_by(value: float, low: float, high: float, least: float, most: float) -> 
 
 
 def _share_row(metric: str, hits: int, n: int, confidence: float, reason: str = "") -> list:
-    values = [float(v) for v in percents(hits, n, confidence).values()]
+    values = [float(v) for v in stats.percents(hits, n, confidence).values()]
     return _row(metric, values, n, reason=reason or ("" if n else "No image was judged."))
 
 

@@ -9,7 +9,7 @@ from scipy.stats import fisher_exact
 from biaslab import published, stats
 from biaslab.ground import tables
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
-from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, percent_of, strata
+from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, strata
 from biaslab.papers.paired.analysis.scores import identities, score_limits, with_corrected_p
 
 
@@ -127,7 +127,7 @@ def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: f
             for stratum in LISTS:
                 part = moved[moved["stereotype"] == stratum]
                 row = {**cell, "direction": direction, "stereotype": stratum, "n": len(moved)}
-                row |= {"n_identities": len(part), **percent_of(len(part), len(moved), confidence)}
+                row |= {"n_identities": len(part), **stats.percents(len(part), len(moved), confidence)}
                 row |= {"percent_of_cases": row["percent"], "points": part["change"].sum() if code else 0.0}
                 row["percent_of_points"] = 100 * part["change"].abs().sum() / points if points else np.nan
                 row["printed"] = stated.get((f"percent_of_{direction}", *cell.values(), stratum), np.nan)

@@ -11,7 +11,6 @@ from biaslab import stats
 from biaslab.ground import tables
 from biaslab.papers.paired import printed
 from biaslab.papers.paired.analysis.dependence import LISTS
-from biaslab.papers.paired.analysis.means import percent_of
 from biaslab.papers.paired.analysis.scores import identities
 
 
@@ -24,7 +23,7 @@ def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence:
     labour = labour if len(labour) else printed.labour_share()
     against = frame["occupation"].map(labour.set_index("occupation")["percent_female_labour"]).to_numpy(float)
     generated, n = frame["percent_female"].to_numpy(), frame["n"].to_numpy()
-    limits = percent_of(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
+    limits = stats.percents(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
     reason = np.where(np.isnan(against), "no labour share is given", "")
     frame = frame.assign(
         ci_low=limits["ci_low"],

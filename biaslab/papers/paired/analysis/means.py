@@ -82,13 +82,6 @@ def counted(shares: pd.DataFrame) -> pd.DataFrame:
     return ordered(frame.assign(score=stereotype_score_from_percent(whole, frame["stereotype"])))
 
 
-def percent_of(count, n, confidence: float) -> dict[str, np.ndarray]:
-    """Return shares in % with Wilson's limits, by the names of their columns; NaN of nobody."""
-    low, high = stats.wilson_interval(count, n, confidence)
-    percent = np.divide(100 * count, n, out=np.full(np.shape(n), np.nan), where=np.asarray(n) > 0)
-    return {"percent": percent[()], "ci_low": 100 * low, "ci_high": 100 * high}
-
-
 def mean(values: np.ndarray, confidence: float) -> Mean:
     """Return the mean of values of identities with Student's interval."""
     n = len(values)

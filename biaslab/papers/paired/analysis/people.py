@@ -11,7 +11,7 @@ from biaslab.judging.questions import question
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE as OUTCOMES
 from biaslab.judging.words import ROLES
 from biaslab.papers.paired.analysis.dependence import LISTS
-from biaslab.papers.paired.analysis.means import CELL, by_cell, percent_of
+from biaslab.papers.paired.analysis.means import CELL, by_cell
 from biaslab.prompts import paired as prompts
 
 FAILED = ("no_face", "one_face", "too_many_faces", "overlapping", "face_too_small", "unreadable", "blocked")
@@ -66,7 +66,7 @@ def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
             part = group[group["outcome"] == outcome]
             row = {**cell, "outcome": outcome, "n": len(part), "n_images": len(group)}
             row |= {f"n_{order}": (part["order"] == order).sum() for order in ROLES}
-            rows.append(row | percent_of(len(part), len(group), confidence))
+            rows.append(row | stats.percents(len(part), len(group), confidence))
     return tables.of(rows, "paired_outcomes")
 
 
@@ -85,11 +85,11 @@ def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
             before = _valid(other[(other["setting"] == "paired") & other["asked"].isin(group["asked"])])
         for measure, (n, of, reason) in _valid(group).items():
             row = {**cell, "measure": measure, "n_images": of}
-            now = percent_of(n, of, confidence)
+            now = stats.percents(n, of, confidence)
             row |= {**now, "reason": "" if of else reason}
             k, total, _ = before.get(measure, (0, 0, ""))
             if of and total:
-                then = percent_of(k, total, confidence)
+                then = stats.percents(k, total, confidence)
                 row["change"] = now["percent"] - then["percent"]
                 limits = stats.difference_interval(*then.values(), *now.values())
                 row["change_ci_low"], row["change_ci_high"] = limits
@@ -148,7 +148,7 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         }
         for measure, (k, n) in counts.items():
             row = {"judge": judge, "measure": measure, "n": int(n)}
-            rows.append(row | percent_of(int(k), int(n), confidence))
+            rows.append(row | stats.percents(int(k), int(n), confidence))
     return tables.of(rows, "paired_truth")
 
 

@@ -17,7 +17,6 @@ from biaslab.captions.indicators import indicators as indicators_of
 from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import APPROACHES
 from biaslab.ground import tables
-from biaslab.papers.paradox.analysis.groups import percents
 
 TOO_FEW = "Too few occupations for an interval."
 NOTHING = "Nothing was measured."
@@ -35,7 +34,7 @@ def outcomes(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     keys = ["model", "source", "approach", "prompt"]
     rows = counts.groupby([*keys, "outcome"], sort=False, as_index=False)["n"].sum()
     rows["n_images"] = rows.groupby(keys)["n"].transform("sum")
-    found = percents(rows["n"], rows["n_images"], confidence)
+    found = stats.percents(rows["n"], rows["n_images"], confidence)
     return tables.of(rows.assign(**found, reason=_nothing(rows["n_images"])), "paradox_outcomes")
 
 
@@ -49,7 +48,7 @@ def gate_rates(outcomes: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     passed = outcomes[outcomes["outcome"].isin(PASSED)]
     rows = passed.groupby(keys, sort=False, as_index=False)["n"].sum()
     judged = passed[passed["outcome"] == "judged"][[*keys, "percent"]].rename(columns={"percent": "judged"})
-    return rows.assign(**percents(rows["n"], rows["n_images"], confidence)).merge(judged, "left", keys)
+    return rows.assign(**stats.percents(rows["n"], rows["n_images"], confidence)).merge(judged, "left", keys)
 
 
 def _nothing(n: pd.Series) -> np.ndarray:
@@ -76,7 +75,7 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     # Of all that were judged or could not be fetched (Manski 1989, without assumptions).
     every = (judged + missing).where(judged + missing > 0)
     rows = rows.assign(
-        **percents(rows["n"] - missing, rows["n"], confidence),
+        **stats.percents(rows["n"] - missing, rows["n"], confidence),
         percent_female=100 * rows["n_female"] / judged.where(judged > 0),
         percent_least=100 * (rows["n_female"] / every),
         percent_most=100 * ((rows["n_female"] + missing) / every),
@@ -218,7 +217,7 @@ def gender_word_accuracy(words: pd.DataFrame, *, confidence: float) -> pd.DataFr
     whole = pd.concat([every.assign(indicator="all"), each], ignore_index=True)
     counted = {"training image": ("n_same", "n_pairs"), "indicator": ("n_followed", "n_judged")}
     frames = [
-        whole.assign(against=against, n=whole[n], **percents(whole[count], whole[n], confidence))
+        whole.assign(against=against, n=whole[n], **stats.percents(whole[count], whole[n], confidence))
         for against, (count, n) in counted.items()
     ]
     found = pd.concat(frames, ignore_index=True).sort_values(["model", "approach"], kind="stable")
@@ -252,7 +251,7 @@ def paraphrase_check(
         }
         rows += [[corpus, check, count, len(some)] for check, count in checks.items()]
     frame = pd.DataFrame(rows, columns=["corpus", "check", "count", "n"])
-    found = percents(frame["count"], frame["n"], confidence)
+    found = stats.percents(frame["count"], frame["n"], confidence)
     return tables.of(frame.assign(**found, reason=_nothing(frame["n"])), "paradox_paraphrase_check")
 
 

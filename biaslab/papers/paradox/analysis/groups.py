@@ -29,8 +29,8 @@ RANGES = {"published": (-50, 50), "no_exclusion": (-50, 50), "directional": (-10
 TOLD_FROM_HALF = 0.05
 """Level at which shares must differ from one half for an interval of what folds there.
 
-Where all shares are one half, intervals hold the truth in as few as 30 % of studies; where shares are tested first, 0 is
-rejected in 6 to 9 % at most (``benchmarks/coverage.py``, ``half`` and ``few``).
+Where all shares are one half, intervals hold the truth in as few as 30 % of studies; where shares are tested first, 0
+is rejected in 6 to 9 % at most (``benchmarks/coverage.py``, ``half`` and ``few``).
 """
 NO_PAIRS = (
     "Training and generated images come from the same captions, and which belong together is not given, so there is "
@@ -204,13 +204,6 @@ def with_limits(shares: pd.DataFrame, table: str, confidence: float) -> pd.DataF
     n = shares["n"].to_numpy(float)
     low, high = wilson_percent(shares["percent_female"].to_numpy(float) * n / 100, n, confidence)
     return tables.check(shares.assign(ci_low=low, ci_high=high), table)
-
-
-def percents(
-    count, n, confidence: float, names: tuple[str, str, str] = ("percent", "ci_low", "ci_high")
-) -> dict[str, np.ndarray]:
-    """Return shares of ``n`` in per cent and their Wilson limits, by the names of their columns; NaN without any."""
-    return dict(zip(names, stats.percent(count, n, confidence), strict=True))
 
 
 def expected(group: Group, training: np.ndarray, generated: np.ndarray, definition: str) -> np.ndarray:
