@@ -23,7 +23,6 @@ from biaslab.papers.dalleval.analysis.bias import (
     mad,
     overall_average,
     skin_tone_check,
-    skin_tone_methods,
 )
 from biaslab.papers.dalleval.analysis.detector import (
     detector_error,

@@ -14,7 +14,6 @@ from biaslab import published, stats
 from biaslab.ground.errors import InputError, UnknownNameError
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval.analysis.attributes import pooled_difference_floor
-from biaslab.papers.dalleval.analysis.bias import only_n
 from biaslab.papers.dalleval.analysis.skills import SKILLS
 from biaslab.study import Study, sources
 
@@ -245,20 +244,6 @@ def test_check_of_the_swatches(printed):
     assert right.to_dict() == {"cielab": 10, "released": 1, "released_signed": 1}
 
 
-def test_number_of_rated_images_follows_from_percentages(printed):
-    # 2, 15, 30 and 56 of 59; 6, 24 and 37 of 65 are 9.2, 36.9 and 56.9.
-    assert only_n(pd.Series([100 * k / 59 for k in (2, 15, 30, 56)])) == 59
-    assert only_n(pd.Series([0, 9.2, 36.9, 56.9])) == 65
-    # Every even n up to 78, and none.
-    assert np.isnan([only_n(pd.Series([50.0])), only_n(pd.Series([50.0, 0.3]))]).all()
-    table = printed["skin_tone_methods"]
-    assert set(table.query("scoring == 'average albedo ITA'")["n"]) == {59}
-    row = table.query("scoring == 'average albedo ITA' and measure == 'within_0'").iloc[0]
-    low, high = proportion_confint(2, 59, method="wilson")
-    assert (row["ci_low"], row["ci_high"]) == pytest.approx((100 * low, 100 * high))
-    assert table.query("measure == 'mean_difference'")["ci_low"].isna().all()
-
-
 # -- attributes --------------------------------------------------------------------------------------
 
 
@@ -454,17 +439,12 @@ def test_people_against_detector(printed):
         counts = round(row["percent_human"] / 2), 50, round(row["percent_detr"] / 2), 50
         low, high = confint_proportions_2indep(*counts, method="newcomb", compare="diff")
         assert (row["ci_low"], row["ci_high"]) == pytest.approx((100 * low, 100 * high), abs=1e-6)
-    # DALL-E Small, count: 17 of 50 in the sample, 18.2 % on all test scenes.
-    expected = scipy_stats.binomtest(17, 50, 0.182).pvalue
-    assert table.loc[("DALL-E Small", "count"), "p_sample"] == pytest.approx(expected)
     # Of as many images: people's share less the detector's over √(2 · pooled · (1 - pooled) / 50).
     human, detr = (table[f"percent_{who}"] / 100 for who in ("human", "detr"))
     pooled = (human + detr) / 2
     z = (human - detr) / np.sqrt(2 * pooled * (1 - pooled) / 50)
     np.testing.assert_allclose(table["p"], 2 * scipy_stats.norm.sf(abs(z)))
-    for name in ("p", "p_sample"):
-        holm = multipletests(table[name], method="holm")[1]
-        np.testing.assert_allclose(table[f"{name}_holm"], holm)
+    np.testing.assert_allclose(table["p_holm"], multipletests(table["p"], method="holm")[1])
 
 
 def test_ranks_put_the_better_first(printed):

@@ -29,8 +29,6 @@ TONES = tuple(range(1, 11))
 ASKED = "VQA"
 """What tables call a judge of gender that is asked questions: the paper's."""
 BINS = {"gender": 2, "skin_tone": len(TONES)}
-ANNOTATED_IMAGES = 78
-"""Images whose tone people estimated (appendix C.2); some have no tone by some methods."""
 
 
 def average_gender(averages: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -248,32 +246,3 @@ def skin_tone_check() -> pd.DataFrame:
     right = whole["nearest_tone"] == whole["swatch"].astype(int)
     whole["swatches_right"] = right.groupby(whole["computation"]).transform("sum")
     return tables.of(whole, "dalleval_skin_tone_check")
-
-
-def skin_tone_methods(methods: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_skin_tone_methods``: how close methods of estimating skin tone come to people (Table 18).
-
-    Percentages of images (0–100) with Wilson intervals, and mean differences in tones. Takes rows of that table as a
-    source has them; without ``n`` it is inferred, where only one number of images gives the percentages.
-    """
-    out = methods.copy()
-    share = out["measure"].str.startswith("within_")
-    if "n" not in out:
-        percentages = out["value"].where(share).groupby([out["segmentation"], out["scoring"]])
-        out["n"] = percentages.transform(only_n)
-        inferred = f"n is not printed: the only number up to {ANNOTATED_IMAGES} that gives these percentages"
-        out["reason"] = np.where(out["n"].notna(), inferred, "n is not printed")
-    n = out["n"].where(share)
-    low, high = stats.wilson_interval(np.rint(out["value"] / 100 * n), n, confidence)
-    return tables.of(out.assign(ci_low=100 * low, ci_high=100 * high), "dalleval_skin_tone_methods")
-
-
-def only_n(percentages: pd.Series) -> float:
-    """Return the only n up to :data:`ANNOTATED_IMAGES` of which all percentages (0–100, one decimal) are a count.
-
-    NaN where there is none, or more than one.
-    """
-    values, n = percentages.dropna().to_numpy()[:, None], np.arange(1, ANNOTATED_IMAGES + 1)
-    off = np.abs(values - 100 * np.rint(values / 100 * n) / n)
-    fitting = n[(off <= 0.05 + 1e-9).all(axis=0)]
-    return fitting[0] if len(fitting) == 1 else np.nan

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest, norm
+from scipy.stats import norm
 
 from biaslab import stats
 from biaslab.ground import tables
@@ -48,15 +48,13 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
 def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
     """Return ``dalleval_skill_agreement``: how far people and detector differ on the same images (points; Table 3).
 
-    With Newcombe's limits and pooled z-tests as of separate images, and exact binomial tests of that sample against all
-    test scenes.
+    With Newcombe's limits and pooled z-tests as of separate images.
     """
     shares = accuracy[(accuracy["training_percent"] == "100") & (accuracy["skill"] != "average")]
     shares, people = shares.set_index(["model", "skill"]), (shares["evaluator"] == HUMAN).to_numpy()
     human, detr = (shares[(shares["images"] == "sample") & (people == rates)] for rates in (True, False))
     both = human.index.intersection(detr.index, sort=False)
     human, detr = human.loc[both], detr.loc[both]
-    test = shares.loc[(shares["images"] == "test") & ~people, "percent_correct"].reindex(both)
     low, high = _difference_limits(human, detr)
     out = detr[["n"]].assign(
         difference=human["percent_correct"] - detr["percent_correct"],
@@ -64,15 +62,10 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
         ci_high=high,
         percent_human=human["percent_correct"],
         percent_detr=detr["percent_correct"],
-        percent_detr_test=test,
         p=_p_of_difference(human, detr),
-        p_sample=[
-            np.nan if np.isnan(rate) else binomtest(round(percent * n / 100), int(n), rate / 100).pvalue
-            for percent, n, rate in zip(detr["percent_correct"], detr["n"], test, strict=True)
-        ],
     )
     out = tables.of(out.reset_index(), "dalleval_skill_agreement")
-    return out.assign(**{f"{name}_holm": stats.adjust(out[name], "holm") for name in ("p", "p_sample")})
+    return out.assign(p_holm=stats.adjust(out["p"]))
 
 
 def _difference_limits(first: pd.DataFrame, second: pd.DataFrame) -> stats.Interval:
