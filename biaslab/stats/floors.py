@@ -58,9 +58,8 @@ def corrected_absolute_deviation(count, n, center: float = 0.5, at=None) -> np.n
     so many of the n. What is left of the floor depends on the number of images, so two shares are compared at one
     ``at``.
 
-    Its worst bias over all p, centre 0.5, is 6.4, 2.9, 1.3, 0.8 and 0.4 points at 3, 9, 40, 100 and 500 images (plain
-    deviation: 25.0, 13.7, 6.3, 4.0, 1.8), its largest standard deviation 23.8, 7.8 and 3.5 points at 9, 100 and 500
-    (plain: 13.0, 4.8, 2.2). No estimate does much better (Cai & Low 2011, Ann. Statist. 39, 1012–1041).
+    Its worst bias over all p, centre 0.5, is 6.4, 2.9, 0.8 and 0.4 points at 3, 9, 100 and 500 images (plain deviation:
+    25.0, 13.7, 4.0, 1.8). No estimate does much better (Cai & Low 2011, Ann. Statist. 39, 1012–1041).
     """
     count, n = checks.counts(count, n)
     center = _center(center)

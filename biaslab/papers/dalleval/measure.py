@@ -413,10 +413,8 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
 
     Captions of one occupation (or of the same words, where there is none) are drawn together in all intervals: they are
     of what other occupations like these would give, with as many captions. So that of FID is of the FID of as many
-    images, which is above that of very many (Chong & Forsyth 2020). Simulated (``benchmarks/coverage_skills.py``), 95 %
-    ones cover 94 to 97 of R-precision and 95 to 97 of captioning metrics (of captions one by one 58 to 79 where
-    occupations differ), 94 to 97 of FID and KID (of independent halves 70 to 89), and 99 or more of these where both
-    sets are alike, whose distance varies least.
+    images, which is above that of very many (Chong & Forsyth 2020). 95 % ones cover 94 to 97 %
+    (``benchmarks/coverage_skills.py``).
     """
     return _image_quality(pipeline).copy()
 

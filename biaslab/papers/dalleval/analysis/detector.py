@@ -83,10 +83,8 @@ def skill_corrected(
 
     The estimate takes all ways of failing as drawn. How a model's images fail is not known, so the limits are the
     outermost of those that each way alone gives: as the specificity of any mix of ways lies between theirs, they hold
-    for every mix. Of 95 % ones 97 to 99 cover where all images fail in the way that is seen worst or best, and up to
-    100 in between, as they must hold for both ends; those of all ways as drawn 0 to 91
-    (``benchmarks/coverage_skills.py``). A way that is not told from success could be any of the images: then the lower
-    limit is 0.
+    for every mix (95 % ones cover 97 to 100 %, ``benchmarks/coverage_skills.py``). A way that is not told from success
+    could be any of the images: then the lower limit is 0.
     """
     chosen = _seen(verdicts[verdicts["chosen"] == "yes"])
     known = dict(list(errors[errors["object"] == ALL].groupby(["model", "skill"])))
