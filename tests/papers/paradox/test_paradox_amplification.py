@@ -199,7 +199,7 @@ def test_two_occupations_with_two_images_each_give_no_verdict():
     assert all(one.said.startswith("Not told apart from 0") for one in found)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_limits_stay_where_amplification_can_be(seed):
     table = paradox.amplification(few_images(7, 3, 2, seed), **DRAWS).set_index("definition")
     # Distances from 50 differ by 50 at most; along the lean 100 points can be lost and 50 gained.
@@ -344,7 +344,7 @@ def test_no_row_contradicts_itself_in_the_published_numbers(amplified):
     np.testing.assert_allclose(known["amplification"], known["amplification_plain"] - known["noise"])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_row_contradicts_itself_with_few_images(seed):
     rng = np.random.default_rng(seed)
     rows = []
