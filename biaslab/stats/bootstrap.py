@@ -7,7 +7,7 @@ pulled towards their mean until what is left is the variance between occupations
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from biaslab.ground.errors import InputError
 from biaslab.stats import checks
 from biaslab.stats.drawing import Drawing, OneByOne, SideBySide
 
-LEVELS = ("occupation", "image")
 CELLS_PER_BATCH = 250_000  # bounds memory: some ten arrays of this size exist at a time
 # Always the same draws, so that an estimate is one number whatever the replicates and the seed.
 NOISE_DRAWS, NOISE_SEED = 1000, 20231
@@ -60,8 +59,7 @@ def hierarchical_bootstrap(
     replicates: int = 10_000,
     seed,
     confidence: float = 0.95,
-    levels: Sequence[str] = LEVELS,
-    with_n: bool = False,
+    fixed: bool = False,
     drawing: Drawing | list[Drawing] | None = None,
 ) -> Bootstrap:
     r"""Return ``statistic`` of the shares ``counts / n`` with an interval for its value in the population.
@@ -70,25 +68,22 @@ def hierarchical_bootstrap(
         counts: Whole numbers (groups, cells), for example 62 occupations by training images and four prompts.
         n: Images behind each. 0 or NaN: a cell without images; a group without any is left out.
         statistic: Takes shares 0–1 of shape (..., groups, cells), NaN where there are no images, and returns (...) or
-            (..., k). With ``with_n`` it is called with (shares, n), n resampled alongside.
-        replicates: How many (where images are drawn, two of each resample of the occupations). At 10 000 the standard
-            error is good to 1–3 %.
+            (..., k).
+        replicates: How many, two of each resample of the occupations. At 10 000 the standard error is good to 1–3 %.
         seed: One explicit seed, of the standard error; the bias is drawn by the same numbers always.
         confidence: Level of the interval, 0–1.
-        levels: Both: these occupations and images stand for others like them. ``("image",)``: for these occupations
-            alone. ``("occupation",)``: for occupations at these numbers of images; the bias of image noise stays in.
-        with_n: See ``statistic``.
+        fixed: Whether the interval is for these occupations alone, whatever others like them would show.
         drawing: How the images of the cells are drawn, by default one by one (:class:`OneByOne`); :class:`ByCaption`
             keeps images of the same caption together. Several stand for neighbouring cells, from left to right.
 
     Returns:
-        ``value`` is the plain statistic, as the papers define it; the interval is Student's t (normal for images alone)
+        ``value`` is the plain statistic, as the papers define it; the interval is Student's t (normal where ``fixed``)
         around value - bias. Where the bias is large, ``value`` lies outside it: that is the finding. A replicate for
         which the statistic is NaN is left out. Limits are NaN where no variance is left, and, with a ``reason``, with
-        fewer than 3 groups where others like them are meant, or 2 images a cell where images are drawn.
+        fewer than 3 groups where others like them are meant, or 2 images a cell.
 
     Raises InputError for counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1,
-    other levels, a statistic of another shape, or a drawing of other cells.
+    a statistic of another shape, or a drawing of other cells.
 
     Each resample of the occupations is a study of its own. Its shares a are pulled to b, so that the covariance of the
     cells between occupations loses what image noise explains (method of moments), and images are drawn from b twice, q
@@ -105,9 +100,6 @@ def hierarchical_bootstrap(
         raise InputError(
             f"counts and n must be (groups, cells) with at least one image, got shape {n.shape}."
         )
-    if not levels or set(levels) - set(LEVELS):
-        raise InputError(f"levels is {levels!r}; name one or both of {LEVELS}.")
-    among, redrawn = (level in levels for level in LEVELS)
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     confidence = checks.confidence_level(confidence)
     drawing = OneByOne(n.shape[1]) if drawing is None else drawing
@@ -118,46 +110,42 @@ def hierarchical_bootstrap(
     counts, n, drawing = counts[filled], n[filled], drawing.only(filled)
     groups = len(n)
 
-    def f(shares: np.ndarray, size: np.ndarray) -> np.ndarray:
-        return np.asarray(statistic(shares, size) if with_n else statistic(shares), dtype=float)
+    def f(shares: np.ndarray) -> np.ndarray:
+        return np.asarray(statistic(shares), dtype=float)
 
     observed = checks.ratio(counts, n)
-    value = f(observed, n)
+    value = f(observed)
     if value.ndim > 1:
         raise InputError(
             f"statistic must return (...) or (..., k) of (..., groups, cells), got {value.shape}."
         )
-    draws = 2 if redrawn else 1
-    first, second = np.zeros((2, -(-replicates // draws), *value.shape))
+    first, second = np.zeros((2, -(-replicates // 2), *value.shape))
     every, start = np.arange(groups), 0
-    base = observed if among else drawing.pull(observed, n, every)
+    base = drawing.pull(observed, n, every) if fixed else observed
     for size in _batches(first.shape[0], groups * drawing.width):
         here = slice(start, start := start + size)
-        rows = rng.integers(groups, size=(size, groups)) if among else np.broadcast_to(every, (size, groups))
+        rows = np.broadcast_to(every, (size, groups)) if fixed else rng.integers(groups, size=(size, groups))
         shares, images = base.take(rows, axis=0), n.take(rows, axis=0)
-        if not among:
+        if fixed:
             shares = drawing.draw(shares, images, rows, rng)
-        estimate = f(shares, images)
+        estimate = f(shares)
         if estimate.shape != (size, *value.shape):
             raise InputError(
                 f"statistic must keep leading axes: it made {value.shape} of {n.shape} "
                 f"and {estimate.shape} of {shares.shape}."
             )
-        first[here] = second[here] = estimate
-        if redrawn:
-            pulled = drawing.pull(shares, images, rows)
-            truth = f(pulled, images)
-            drawn, again = (f(drawing.draw(pulled, images, rows, rng), images) for _ in range(2))
-            first[here] += truth - drawn
-            second[here] += truth - again
+        pulled = drawing.pull(shares, images, rows)
+        truth = f(pulled)
+        drawn, again = (f(drawing.draw(pulled, images, rows, rng)) for _ in range(2))
+        first[here], second[here] = estimate + (truth - drawn), estimate + (truth - again)
 
-    shift = _noise(f, drawing, observed, n) if redrawn else np.zeros(value.shape)
+    shift = _noise(f, drawing, observed, n)
     variance, usable = _covariance(first, second)
     df, reason = np.inf, ""
     # A cell of one image says nothing about its own noise.
-    if redrawn and (n.sum(axis=0) < LEAST_IMAGES * (n > 0).sum(axis=0)).any():
+    if (n.sum(axis=0) < LEAST_IMAGES * (n > 0).sum(axis=0)).any():
         reason = FEW_IMAGES
-    if among:
+    if not fixed:
         reason = FEW_GROUPS if groups < LEAST_GROUPS else reason
         # The variance between resamples of g groups falls short by (g - 1) / g.
         variance = variance * (groups / (groups - 1) if groups > 1 else np.nan)
@@ -167,7 +155,7 @@ def hierarchical_bootstrap(
     half = stats.t.ppf((1 + confidence) / 2, df) * se
     low, high = value - shift - half, value - shift + half
     return Bootstrap(
-        value[()], low[()], high[()], groups, int(n.sum()), draws * int(usable), shift[()], se[()], df, reason
+        value[()], low[()], high[()], groups, int(n.sum()), 2 * int(usable), shift[()], se[()], df, reason
     )
 
 
@@ -178,9 +166,9 @@ def _noise(f: Callable, drawing: Drawing, observed: np.ndarray, n: np.ndarray) -
     drawn = []
     for size in _batches(NOISE_DRAWS, len(n) * drawing.width):
         shares, images, rows = (np.broadcast_to(a, (size, *a.shape)) for a in (pulled, n, every))
-        drawn.append(f(drawing.draw(shares, images, rows, rng), images))
+        drawn.append(f(drawing.draw(shares, images, rows, rng)))
     drawn = np.concatenate(drawn)
-    return checks.mean_where(drawn, np.isfinite(drawn), 0)[0] - f(pulled, n)
+    return checks.mean_where(drawn, np.isfinite(drawn), 0)[0] - f(pulled)
 
 
 def _covariance(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, int]:

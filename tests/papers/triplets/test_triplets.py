@@ -713,7 +713,7 @@ def test_notebooks_of_one_model_say_what_is_printed_for_it(run):
 
 
 def test_a_misspelt_model_and_a_source_without_measurements_are_refused(run, tmp_path):
-    for name in ("4_disparities", "5_co_occurrence", "6_dependency_groups"):
+    for name in ("4_disparities", "6_dependency_groups"):
         with pytest.raises(UnknownNameError, match=r"'SD v2'\. Did you mean"):
             run(name, model="SD v2")
         with pytest.raises(MissingInputError, match=r"holds no triplets_\w+\.csv"):

@@ -21,7 +21,6 @@ from biaslab.ground import tables
 from biaslab.judging.error import correct, judge_error
 from biaslab.judging.judge import JUDGED
 from biaslab.measures import DEFINITIONS
-from biaslab.stats.bootstrap import LEVELS
 from biaslab.stats.checks import ratio
 from biaslab_world.calibration.measure import MATCHED, WORLD
 from biaslab_world.scene import GENDERS
@@ -61,15 +60,12 @@ def expected(training: np.ndarray, generated: np.ndarray, definition: str) -> np
 
 
 def _bootstrap(
-    parts: Sequence[np.ndarray], statistic: Callable[..., np.ndarray], draws: dict, *levels: str
+    parts: Sequence[np.ndarray], statistic: Callable[..., np.ndarray], draws: dict, *, fixed: bool = False
 ) -> stats.Bootstrap:
-    """Resample several counts of the same occupations together; ``statistic`` takes the percentages of each.
-
-    Without ``levels`` occupations and images are resampled.
-    """
+    """Resample several counts of the same occupations together; ``statistic`` takes the percentages of each."""
     ends = np.cumsum([part.shape[-1] for part in parts])[:-1]
     female, n = np.concatenate(parts, axis=-1)
-    draws = draws | {"replicates": min(draws["replicates"], _MOST_REPLICATES), "levels": levels or LEVELS}
+    draws = draws | {"replicates": min(draws["replicates"], _MOST_REPLICATES), "fixed": fixed}
     if not n.any():
         # Nobody was judged: as many values as there would be, all of them missing.
         values = statistic(*np.split(np.full(n.shape, np.nan), ends, axis=-1))
@@ -80,13 +76,15 @@ def _bootstrap(
     )
 
 
-def _amplified(training: np.ndarray, generated: np.ndarray, draws: dict, *levels: str) -> stats.Bootstrap:
+def _amplified(
+    training: np.ndarray, generated: np.ndarray, draws: dict, *, fixed: bool = False
+) -> stats.Bootstrap:
     """Return expected amplification of counts by all definitions, with intervals and floors, in points."""
 
     def statistic(t: np.ndarray, g: np.ndarray) -> np.ndarray:
         return np.stack([expected(t, g, d) for d in DEFINITIONS], axis=-1)
 
-    return _bootstrap((training, generated), statistic, draws, *levels)
+    return _bootstrap((training, generated), statistic, draws, fixed=fixed)
 
 
 def _there(*parts: np.ndarray) -> np.ndarray:
@@ -246,7 +244,7 @@ def amplification(
 def _amplification_rows(
     training: np.ndarray, generated: np.ndarray, truth: Sequence[np.ndarray], draws: dict
 ) -> Iterator[list]:
-    boot, fixed = _amplified(training, generated, draws), _amplified(training, generated, draws, "image")
+    boot, fixed = (_amplified(training, generated, draws, fixed=fixed) for fixed in (False, True))
     there = _there(training, generated)
     sizes = training[1].mean(axis=1), generated[1].sum(axis=1)
     medians = [float(np.median(size[there])) if there.any() else np.nan for size in sizes]
