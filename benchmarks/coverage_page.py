@@ -135,7 +135,7 @@ def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dic
     by_prompt = dalleval.attribute_prompt_difference(shown)
     printed = none["dalleval_printed_attributes"]
     attributes = dalleval.attribute_mean_difference(of(shown), of(by_prompt), printed, **draws)
-    gap = triplets.disparity_gap(of(similar), **draws)
+    gap = triplets.disparity_gap(of(similar), **level)
     units = synthesis.units(
         shares=asked,
         genders=averages,
