@@ -103,9 +103,13 @@ def _parser() -> argparse.ArgumentParser:
     add = command("audit", _audit, text, values, starts, outputs, bars, kept=_GOES_ON)
     text = (
         "a folder or hub name of diffusers, or a .safetensors file, each also as NAME+LORA:WEIGHT; 'endpoint:NAME', "
-        "or a name that an installed package brings"
+        "'images:FOLDER' (pictures that are there), or a name that an installed package brings"
     )
     add("models", metavar="MODEL", nargs="+", help=text)
+    text = "prompts of your own, in place of the papers': a file with prompt, and perhaps group, n and people"
+    add("--prompts", metavar="FILE", default="", help=text)
+    text = "shares to hold yours against, such as labour statistics: group, percent_female, and perhaps n"
+    add("--benchmark", metavar="FILE", default="", help=text)
     add("--size", metavar="SIZE", default="standard", help="how much: quick, standard (default) or paper")
     add("--name", metavar="NAME", default="", help="name of the run (default: of models and size)")
     text = "captions, for the paradox too: files, or a name that an installed package brings"
@@ -174,7 +178,9 @@ def _run(given: argparse.Namespace) -> int:
 def _audit(given: argparse.Namespace) -> int:
     from biaslab.runs import audit, params, runner
 
-    how = {name: getattr(given, name) for name in ("size", "name", "corpus", "papers")}
+    how = {
+        name: getattr(given, name) for name in ("size", "name", "corpus", "papers", "prompts", "benchmark")
+    }
     asked = audit.params_of(given.models, **how)
     checked = params.load(
         runner.PARAMS, given=asked, overrides=given.overrides, notebooks_dir=given.notebooks_dir

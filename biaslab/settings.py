@@ -15,7 +15,7 @@ from biaslab.ground.groups import Folder, Group, Numbers, Place, Texts, Whole, f
 from biaslab.judging.settings import JudgeSettings
 from biaslab.mitigation.settings import CriticSettings
 from biaslab.net.settings import EndpointSettings
-from biaslab.prompts.settings import DallEvalDesign, PeopleDesign, TripletsDesign
+from biaslab.prompts.settings import CustomDesign, DallEvalDesign, PeopleDesign, TripletsDesign
 
 # What may be set of a single model: how its images are made, and not what is asked for or how often.
 _COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")
@@ -83,6 +83,7 @@ class Settings(Group):
     captions: CaptionSettings = CaptionSettings()
     generation: GenerationSettings = GenerationSettings()
     judging: JudgeSettings = JudgeSettings()
+    custom: CustomDesign = CustomDesign()
     people: PeopleDesign = PeopleDesign()
     critic: CriticSettings = CriticSettings()
     dalleval: DallEvalDesign = DallEvalDesign()

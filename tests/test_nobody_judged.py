@@ -1,17 +1,19 @@
 """Where nobody can be judged every notebook finishes, draws nothing of people, and claims nothing.
 
-Images are made once, by the embedded models; what is shown in their place is black, withheld or unreadable, or judges
-answer neither.
+Images are made once, by the embedded models; what is shown in their place is black, withheld or unreadable, each of a
+third, or judges answer neither.
 """
 
 import json
 import shutil
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import yaml
 
 from biaslab.generation.images import GeneratedImages
 from biaslab.ground import tables
@@ -52,7 +54,7 @@ OF_NO_IMAGES = {
     "triplets/beyond_noise",
     "dalleval/5_2_skills",
 }
-OUTCOMES = {"black": "no_face", "blocked": "blocked", "unreadable": "unreadable", "neither": "uncertain"}
+OUTCOMES = {"unseen": {"no_face", "blocked", "unreadable"}, "neither": {"uncertain"}}
 
 
 @pytest.fixture(scope="module")
@@ -61,26 +63,37 @@ def made_once(tmp_path_factory):
     return tmp_path_factory.mktemp("made")
 
 
-def show(monkeypatch, case, instead, *, behind=True):
-    """Let each image that is made, and each ``behind`` a caption, be what ``instead`` makes of it."""
-    complete, image, training = GeneratedImages.complete, GeneratedImages._image, Stages._training_source
+def unseen(image_id, image):
+    """Return what stands in the place of an image: black, damaged or withheld."""
+    return (np.zeros_like(image), Unreadable("damaged"), Unreadable("blocked"))[
+        zlib.crc32(image_id.encode()) % 3
+    ]
+
+
+def show(monkeypatch, case, instead):
+    """Let each image that is made, and each behind a caption, be what ``instead`` makes of it."""
+    complete, read, training = GeneratedImages.complete, GeneratedImages.read, Stages._training_source
+
+    def shown(ids, images):
+        return [instead(one, image) for one, image in zip(ids, images, strict=True)]
 
     def completed(self, **how):
         complete(self, **how).digest += case
-        if case == "blocked":
-            self.table["outcome"] = "blocked"
+        withheld = [
+            getattr(instead(one, np.zeros(1)), "reason", "") == "blocked" for one in self.table["image_id"]
+        ]
+        self.table["outcome"] = self.table["outcome"].mask(withheld, "blocked")
         return self
 
     def replaced(self, caption_ids):
         found = training(self, caption_ids)
         other = DescribedImages(found, found.table)
-        other.digest, other.read = found.digest + case, lambda ids: [instead(i) for i in found.read(ids)]
+        other.digest, other.read = found.digest + case, lambda ids: shown(ids, found.read(ids))
         return other
 
     monkeypatch.setattr(GeneratedImages, "complete", completed)
-    monkeypatch.setattr(GeneratedImages, "_image", lambda self, place: instead(image(self, place)))
-    if behind:
-        monkeypatch.setattr(Stages, "_training_source", replaced)
+    monkeypatch.setattr(GeneratedImages, "read", lambda self, ids: shown(ids, read(self, ids)))
+    monkeypatch.setattr(Stages, "_training_source", replaced)
 
 
 def answer_neither(monkeypatch):
@@ -110,24 +123,30 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
         store = tmp_path / "store"
         for stage in made_once.glob("generated*"):
             shutil.copytree(stage, store / stage.name)
-    if case == "black":
-        show(monkeypatch, case, np.zeros_like)
-    elif case == "blocked":
-        show(monkeypatch, case, lambda image: Unreadable("blocked"), behind=False)
-    elif case == "unreadable":
-        show(monkeypatch, case, lambda image: Unreadable("damaged"))
-    else:
-        show(monkeypatch, case, lambda image: image)
+    show(monkeypatch, case, unseen if case == "unseen" else lambda _, image: image)
+    if case == "neither":
         answer_neither(monkeypatch)
     # Few images decide nothing by themselves: here verdicts must be undecided whatever they rest on.
     monkeypatch.setattr(Finding, "least", 0)
     # Figures are drawn and not saved: what a run writes is tested with runs.
     monkeypatch.setattr("biaslab.study.study._save_png", lambda figure, path, page: path.touch())
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
+    prompts = tmp_path / "own.csv"
+    prompts.write_text(
+        "prompt,group,n\n" + "".join(f"a photo of the face of a {o},{o},2\n" for o in ("nurse", "chef"))
+    )
+    file = root / "world" / "params" / "mini.yaml"
+    listed = [*yaml.safe_load(file.read_text(encoding="utf-8"))["notebooks"], "custom/*"]
     loaded = params.load(
-        root / "world" / "params" / "mini.yaml",
+        file,
         overrides=[
-            *("run=nobody", "bootstrap_replicates=200", f"compute.store={store}"),
+            *(
+                "run=nobody",
+                "bootstrap_replicates=200",
+                f"compute.store={store}",
+                f"custom.prompts={prompts}",
+                f"notebooks={json.dumps(listed)}",
+            ),
             *(f"{name}={value}" for name, value in SMALL.items()),
         ],
     )
@@ -141,19 +160,19 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
         folder, name = Path(job.parameters["output_dir"]), job.notebook.id
         records = json.loads((folder / "records.json").read_text(encoding="utf-8"))
         for found in records["findings"]:
-            # What the world draws by itself passes through no model, and nothing blocks it.
-            others = name in OF_NO_IMAGES or (case == "blocked" and found["model"] == "world")
-            assert found["printed"] or not found["decided"] or others, (name, found)
+            assert found["printed"] or not found["decided"] or name in OF_NO_IMAGES, (name, found)
             assert "nan" not in json.dumps(found).lower().replace("-", " ").split(), (name, found)
     measured = tmp_path / "outputs/.parts/measured"
     for name in ("paradox_percent_female", "paired_percent_female"):
         shares = tables.read(measured / f"{name}.csv", name)
         shares = shares[shares["source"] == "generated"] if "source" in shares else shares
         assert len(shares) and shares["percent_female"].isna().all() and (shares["n"] == 0).all()
-    # The reason is counted: all images have it.
+    # Reasons are counted: every image has one.
     counted = tables.read(measured / "paradox_judgement_outcomes.csv", "paradox_judgement_outcomes")
     there = counted[(counted["n"] > 0) & (counted["source"] == "generated")]
-    assert set(there["outcome"]) == {OUTCOMES[case]} and (there["n"] == there["n_images"]).all()
+    assert set(there["outcome"]) == OUTCOMES[case]
+    by = there.groupby(["approach", "prompt", "occupation"])
+    assert (by["n"].sum() == by["n_images"].first()).all()
     said = capsys.readouterr().out
     assert "or nobody could be judged" in said and "Every value is missing" in said
 

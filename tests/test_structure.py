@@ -138,13 +138,15 @@ _OF_PAPERS = (
     "papers",
     "prompts",
     "published",
-    *(f"pipeline.{n}" for n in ("people", "dalleval", "triplets")),
+    *(f"pipeline.{n}" for n in ("people", "dalleval", "triplets", "custom")),
 )
 # What prompts ask for, which gives a group of settings its name; lexicons of words.
 _NAMED = {
     "biaslab.pipeline.stages": {"dalleval", "triplets", "paradox_occupations", "paradox_prompts"},
-    **{f"biaslab.pipeline.{n}": {"triplets"} for n in ("asked", "checks", "dependency")},
+    **{f"biaslab.pipeline.{n}": {"triplets"} for n in ("checks", "dependency")},
+    "biaslab.pipeline.asked": {"triplets", "custom"},
     "biaslab.settings": {"triplets"},
+    "biaslab.runs.audit": {"custom"},
 }
 
 
@@ -234,8 +236,9 @@ def first_text(call: ast.Call) -> str | None:
 
 # What a notebook saves, shows, answers and explains at most; one of ours, beyond a paper, at most twice that.
 LIMITS = {"save": 5, "show": 4, "answer": 2, "words": 500}
-# Of all notebooks together.
+# Of all notebooks together, and of those on prompts and pictures of one's own.
 TABLES, FIGURES = 120, 100
+CUSTOM = 10
 
 
 def test_notebooks_can_be_read_in_one_sitting():
@@ -250,13 +253,15 @@ def test_notebooks_can_be_read_in_one_sitting():
     over = {
         f"{notebook}: {n} of {kind}, allowed {allowed * times}"
         for notebook, found in counts.items()
-        for times in (2 if notebook.startswith("synthesis/") or "/beyond_" in notebook else 1,)
+        for times in (2 if notebook.startswith(("synthesis/", "custom/")) or "/beyond_" in notebook else 1,)
         for kind, allowed in LIMITS.items()
         if (n := found[kind]) > allowed * times
     }
     assert over == set()
-    assert len({first_text(call) for _, call in calls("save")}) <= TABLES
-    assert len({first_text(call) for _, call in calls("show")}) <= FIGURES
+    for kind, most in (("save", TABLES), ("show", FIGURES)):
+        names = {first_text(call) for _, call in calls(kind)}
+        own = {name for name in names if name and name.startswith("custom_")}
+        assert len(names - own) <= most and len(own) <= CUSTOM
 
 
 def test_notebooks_ask_for_settings_that_there_are():

@@ -15,13 +15,15 @@ import pandas as pd
 from biaslab.captions.corpus import Corpus
 from biaslab.generation import families, generator, loading, spaces, texts
 from biaslab.generation.generator import Generator
-from biaslab.generation.images import GeneratedImages
+from biaslab.generation.images import OK, GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 from biaslab.ground import adapters
-from biaslab.ground.errors import BiaslabError, ParameterError
+from biaslab.ground.errors import BiaslabError, MissingInputError, ParameterError
+from biaslab.ground.plaintext import same_text
 from biaslab.keep.store import Store
 from biaslab.models import checkpoints, registry
-from biaslab.models.images import ImageSource
+from biaslab.models.images import DescribedImages, ImageSource
+from biaslab.models.picture_folder import IMAGES, PictureFolder
 from biaslab.models.repositories import Located
 from biaslab.net.settings import EndpointSettings
 from biaslab.prompts.settings import DallEvalDesign
@@ -122,6 +124,53 @@ class ImageModel:
         return (self.label,)
 
 
+class FolderModel(ImageModel):
+    """Pictures that are there, in place of a model that makes them: of a prompt those that were asked for it."""
+
+    def __init__(self, name: str, *, pictures: str = "") -> None:
+        self.folder = PictureFolder(name.removeprefix(IMAGES))
+        self.label, self.digest = self.folder.name, self.folder.digest
+        self.pictures = pictures or self.folder.pictures
+
+    def check(self, occupations: Sequence[str], n_images: int) -> None:
+        """Read what tells its pictures apart."""
+        _ = self.folder.people
+
+    def check_attention(self) -> None:
+        """Refuse: nothing is known of how pictures came about."""
+        raise ParameterError(
+            f"{self.label} is a folder of pictures, so what they attend to cannot be seen; set triplets.attention to "
+            "false."
+        )
+
+    def generate(self, prompts: pd.DataFrame, **_: Any) -> ImageSource:
+        """Return the pictures of prompts, of each ``n_images`` at most.
+
+        Raises MissingInputError: None was asked for any of them.
+        """
+        table = self._of(prompts)
+        if table.empty:
+            raise MissingInputError(
+                f"{self.label} has no picture of any of these prompts, such as {prompts['text'].iloc[0]!r}."
+            )
+        source = DescribedImages(self.folder, table)
+        source.pictures = self.pictures
+        return source
+
+    def n_there(self, prompts: pd.DataFrame, **_: Any) -> int:
+        """Count them: all that there are."""
+        return len(self._of(prompts))
+
+    def _of(self, prompts: pd.DataFrame) -> pd.DataFrame:
+        shown = self.folder.people.drop_duplicates("image_id")
+        shown = shown.assign(same=shown["prompt"].map(same_text))[["image_id", "same"]]
+        asked = prompts.assign(same=prompts["text"].map(same_text)).drop_duplicates("same")
+        table = shown.merge(asked[["prompt_id", "same", "n_images"]], on="same")
+        table["index"] = table.groupby("prompt_id").cumcount()
+        table = table[table["index"] < table["n_images"]].reset_index(drop=True)
+        return table.drop(columns=["same", "n_images"]).assign(seed=0, outcome=OK)
+
+
 def open_model(
     name: str,
     settings: GenerationSettings,
@@ -137,7 +186,8 @@ def open_model(
 
     Args:
         name: A folder or the hub name of a diffusers pipeline, or a checkpoint in one file, also with LoRAs on it
-            (:mod:`biaslab.ground.adapters`); ``endpoint:NAME``; or what an installed package brings.
+            (:mod:`biaslab.ground.adapters`); ``endpoint:NAME``; ``images:FOLDER`` of pictures that are there; or what
+            an installed package brings.
         corpus: Opens the captions, for what draws what is true of them.
         of: What prompts ask for: ``captions``, ``people``, ``dalleval`` or ``triplets``.
         design: What is shown for DALL-Eval's prompts, by what draws it.
@@ -147,6 +197,8 @@ def open_model(
     one = registry.brought(name, "text-to-image", of)
     if one and one.draws:
         return one.draws(name=name, corpus=corpus(), height=settings.height, of=of, design=design)
+    if name.startswith(IMAGES):
+        return FolderModel(name, pictures=settings.pictures)
     if name.startswith(ENDPOINT):
         return EndpointModel(name, endpoint, pictures=settings.pictures)
     # Tables call it by the name that was given.

@@ -76,6 +76,11 @@ def name(text: str) -> str:
     return " ".join(plain(text).split())
 
 
+def same_text(text: str) -> str:
+    """Return a prompt as it is compared with others: in its plain form, without case, blanks and a last point."""
+    return " ".join(plain(text).casefold().split()).rstrip(".")
+
+
 def is_printable(text: str) -> bool:
     """Return whether a text can be shown: joiners can where a script needs them."""
     return all(one.isprintable() or one in _JOINERS for one in plain(text))

@@ -1,7 +1,9 @@
-"""The stages connected: captions → selections → prompts → images → judgements; people in pairs; DALL-Eval; triplets."""
+"""The stages connected: captions → selections → prompts → images → judgements; people in pairs; DALL-Eval; triplets;
+prompts and pictures of one's own."""
 
 from functools import cached_property
 
+from biaslab.pipeline.custom import Custom
 from biaslab.pipeline.dalleval import DallEval
 from biaslab.pipeline.people import People
 from biaslab.pipeline.stages import KINDS, Stages
@@ -26,6 +28,11 @@ class Pipeline(Stages):
     def dalleval(self) -> DallEval:
         """The stages for PaintSkills' scenes and for people by profession (dalleval paper)."""
         return DallEval(self)
+
+    @cached_property
+    def custom(self) -> Custom:
+        """The stages for prompts of one's own, and for pictures that are there already."""
+        return Custom(self)
 
     @cached_property
     def triplets(self) -> Triplets:

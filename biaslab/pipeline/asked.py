@@ -108,6 +108,9 @@ def of_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Asked]:
             if kind in wanted:
                 prompts = pipeline.dalleval.prompts(kind)
                 yield _asked(pipeline, paper, kind, prompts, of=pipeline.dalleval.asks_for)
+        if "custom" in wanted:
+            prompts = pipeline.custom.prompts()
+            yield _asked(pipeline, paper, "custom", prompts, several=bool((prompts["people"] > 1).any()))
         if "triplets" in wanted:
             yield _of_triplets(pipeline, paper)
 
@@ -122,9 +125,10 @@ def _asked(
     known: bool = True,
     at_most: int | None = None,
     kept_as: type[GeneratedImages] | None = None,
+    several: bool = False,
 ) -> Asked:
     """Return what is asked; which images are there can be told only where the very texts are ``known``."""
-    several = of == "people" and kind != "single"
+    several = several or (of == "people" and kind != "single")
     made_by = pipeline.image_model(of, several=several)
     n, there = int(prompts["n_images"].sum()) if at_most is None else at_most, 0
     if known and at_most is None:

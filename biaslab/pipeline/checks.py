@@ -24,6 +24,7 @@ from biaslab.judging.names import FILES, VQA
 from biaslab.judging.pinned import PINNED
 from biaslab.measures import plugins as own_measures
 from biaslab.models.images import CaptionImages, FolderImages
+from biaslab.models.picture_folder import IMAGES, MIXED
 from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.pipeline.stages import ASKED, check_found
 from biaslab.pipeline.triplets import check_neutral
@@ -72,6 +73,9 @@ def _absolute(name: str, *, start: Path, always: bool = False) -> str:
     part = partial(_absolute, start=start)
     if name.startswith(GROUNDED):
         return GROUNDED + "+".join(map(part, name.removeprefix(GROUNDED).split("+")))
+    if name.startswith(IMAGES):
+        folder, mixed, model = name.removeprefix(IMAGES).partition(MIXED)
+        return IMAGES + str((start / os.path.expanduser(folder)).absolute()) + mixed + model
     named = adapters.split(name)
     if named.adapters or named.none:
         return str(named.mapped(part))

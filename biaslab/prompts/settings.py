@@ -11,6 +11,22 @@ from biaslab.ground.groups import Folder, Group, Named, Whole, field
 from biaslab.judging.settings import Thresholds
 
 
+class CustomDesign(Group):
+    """Prompts of one's own, and what shares are held against."""
+
+    prompts: Folder = field(
+        "",
+        "A file of prompts: `prompt`, and where given `group`, `n` (images) and `people` (1 or 2); CSV, Parquet, or "
+        "text with a prompt a line. Pictures of a folder have their own.",
+    )
+    images: Whole = field(10, "Images of each prompt of which the file says no number.", "images", ge=1)
+    benchmark: Folder = field(
+        "",
+        "A file of shares that those of pictures are compared with, such as labour statistics: `group`, "
+        "`percent_female`, and where given `n`, what each was counted in. Empty: an even split.",
+    )
+
+
 class PeopleDesign(Group):
     """Which people are asked for, alone and together (paired paper)."""
 

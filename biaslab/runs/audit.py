@@ -14,6 +14,7 @@ from biaslab.generation.models import ENDPOINT
 from biaslab.ground import adapters, plugins, tables
 from biaslab.ground.errors import ParameterError, name_help
 from biaslab.models import checkpoints, registry
+from biaslab.models.picture_folder import IMAGES, MIXED, PictureFolder
 from biaslab.runs.params import run_name
 
 _PRESETS = Path(__file__).with_name("presets")
@@ -31,9 +32,13 @@ def params_of(
     name: str = "",
     corpus: str = "",
     papers: Sequence[str] = (),
+    prompts: str = "",
+    benchmark: str = "",
 ) -> dict[str, Any]:
     """Return what a parameters file holds that audits models side by side: all else is the same for each.
 
+    Pictures that are there (``images:FOLDER``), and models that are asked ``prompts`` of one's own, a file, have the
+    notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
     ``corpus`` are captions for the paradox, as the setting ``captions.corpus``; empty leaves it out. The run's ``name``
     is made of models and size where it is empty; without ``papers`` the notebooks of all are executed.
 
@@ -45,8 +50,15 @@ def params_of(
         raise ParameterError(f"--size is {size!r}. {name_help(size, SIZES)}")
     if not names:
         raise ParameterError("Name a model to audit: a folder, a hub name or 'endpoint:NAME'.")
+    names = [one for name in names for one in _each_model(name)]
     for one in names:
         _check_model(one)
+    folders = [one for one in names if one.startswith(IMAGES)]
+    if benchmark and not (prompts or folders):
+        raise ParameterError(
+            f"--benchmark is {benchmark!r}, and shares are of prompts or pictures of one's own: name them with "
+            "--prompts, or a folder of pictures as images:FOLDER."
+        )
     # All names of one model are alike.
     known = [
         os.path.realpath(path) if os.path.exists(path := os.path.expanduser(one)) else one for one in names
@@ -64,16 +76,30 @@ def params_of(
     preset = _merged(
         *(yaml.safe_load((_PRESETS / f"{n}.yaml").read_text(encoding="utf-8")) for n in ("all", size))
     )
-    photographs, with_corpus, without = (preset.pop(key) for key in ("photographs", "corpus", "no_corpus"))
+    parts = ("photographs", "pictures", "custom", "corpus", "no_corpus")
+    photographs, pictures, alone, with_corpus, without = (preset.pop(key) for key in parts)
     notebooks = [*preset["notebooks"], *(with_corpus["notebooks"] if corpus else ())]
     known = dict.fromkeys(one.split("/")[0] for one in notebooks if one.split("/")[0] in tables.measuring())
+    own = bool(prompts or folders) and not papers
+    if own:
+        notebooks = list(alone["notebooks"])
     for paper in papers:
         if paper not in known:
             needs = any(one.startswith(f"{paper}/") for one in with_corpus["notebooks"])
             more = " It needs captions: name them with --corpus." if needs else ""
             raise ParameterError(f"--paper is {paper!r}. {name_help(paper, known)}{more}")
     chosen = (with_corpus if corpus else without)["settings"]
-    settings = _merged(preset["settings"], chosen, {} if drawn else photographs)
+    judges = {} if drawn else photographs
+    if own:
+        # What the papers ask is not asked.
+        judges = {name: judges[name] for name in ("judging",) if name in judges}
+        preset["settings"] = {}
+    settings = _merged(preset["settings"], chosen, judges)
+    if len(folders) == len(names) and not drawn:
+        settings = _merged(settings, pictures)
+    files = {"prompts": prompts, "benchmark": benchmark}
+    if files := {name: value for name, value in files.items() if value}:
+        settings["custom"] = files
     if corpus:
         # Captions that a package brings have their images; those behind others are fetched.
         brought = corpus in plugins.points(plugins.CORPORA)
@@ -84,11 +110,7 @@ def params_of(
     return {
         "run": run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[:80]),
         "title": f"Audit of {listed}",
-        "description": (
-            f"The same prompts were asked of {listed}, and the images judged by the same models: people alone and in "
-            "pairs, scenes, people by profession, and triplets of prompts that differ in a gender word"
-            + (", and captions with the images behind them." if corpus else ".")
-        ),
+        "description": _described(listed, bool(corpus), own=own, pictures=bool(folders)),
         "source": "pipeline",
         "model": names[0],
         **preset,
@@ -96,6 +118,27 @@ def params_of(
         "notebooks": [one for one in notebooks if not papers or one.split("/")[0] in papers],
         "jobs": 0,
     }
+
+
+def _described(listed: str, corpus: bool, *, own: bool, pictures: bool) -> str:
+    """Return what a run does, for its page."""
+    if own and pictures:
+        return f"Pictures of {listed}, whose people were judged by the same models, by group and over all."
+    if own:
+        return f"Prompts of one's own were asked of {listed}, and the images judged by the same models."
+    return (
+        f"The same prompts were asked of {listed}, and the images judged by the same models: people alone and in "
+        "pairs, scenes, people by profession, and triplets of prompts that differ in a gender word"
+        + (", and captions with the images behind them." if corpus else ".")
+    )
+
+
+def _each_model(name: str) -> list[str]:
+    """Return the names of the models that a name stands for: of a folder with pictures of several, each."""
+    if not name.startswith(IMAGES) or MIXED in name:
+        return [name]
+    several = PictureFolder(name.removeprefix(IMAGES)).models
+    return [f"{name}{MIXED}{model}" for model in several] or [name]
 
 
 def _merged(first: dict, *others: dict) -> dict:
@@ -113,6 +156,10 @@ def _merged(first: dict, *others: dict) -> dict:
 
 def _check_model(name: str) -> None:
     """Refuse a name that cannot be a model's, before anything is written under it."""
+    if name.startswith(IMAGES):
+        # Its pictures are told apart before anything is written.
+        _ = PictureFolder(name.removeprefix(IMAGES)).people
+        return
     # Of a folder what tables call it counts, wherever it lies.
     here = any(map(os.path.exists, map(os.path.expanduser, adapters.split(name).names)))
     shown = _shown(name)
@@ -128,6 +175,8 @@ def _check_model(name: str) -> None:
 
 def _pictures(name: str) -> str:
     """Return what a model's images are, as far as it says so."""
+    if name.startswith(IMAGES):
+        return PictureFolder(name.removeprefix(IMAGES)).pictures
     one = registry.brought(name, "text-to-image")
     if one and one.draws:
         return one.pictures
@@ -136,4 +185,6 @@ def _pictures(name: str) -> str:
 
 def _shown(name: str) -> str:
     """Return a model's name as tables have it: of a folder its own name."""
+    if name.startswith(IMAGES):
+        return PictureFolder(name.removeprefix(IMAGES)).name
     return checkpoints.label(name).removeprefix(ENDPOINT)

@@ -57,3 +57,4 @@ from biaslab.stats.intervals import (
     significance,
     wilson_interval,
 )
+from biaslab.stats.strata import mean_deviation, strata_mean

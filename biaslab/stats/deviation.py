@@ -98,7 +98,7 @@ def mean_mad(counts, units=None, confidence: float = 0.95) -> Deviation:
     rows = np.arange(len(n)) if units is None else np.asarray(units)[filled]
     _, unit = np.unique(rows, return_inverse=True)
     largest = 2 * (bins - 1) / bins**2
-    limits = np.array([_of_size(int(k), bins) for k in n]).reshape(-1, 3)
+    limits = np.array([deviation_limits(int(k), bins) for k in n]).reshape(-1, 3)
     bias, *ends = limits.mean(axis=0) if n.size else (np.nan,) * 3
     size = int(unit.max(initial=-1)) + 1
     if not size or bias > UNTOLD * largest:
@@ -128,7 +128,7 @@ def judged_deviation(
     count, n = count[n > 0], n[n > 0]
     youden = _youden(sensitivity, specificity)
     center = (1 + sensitivity - specificity) / 2
-    tables = [_of_size(int(k), 2, center) for k in n]
+    tables = [deviation_limits(int(k), 2, center) for k in n]
     bias, *ends = np.mean(tables, axis=0) / youden if len(tables) else (np.nan,) * 3
     if not len(tables) or bias > UNTOLD / 2:
         return Deviation(np.nan, np.nan, np.nan, np.nan, len(tables), float(bias))
@@ -175,12 +175,12 @@ def _error(share: float, n: int) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _of_size(n: int, bins: int, center: float | None = None) -> tuple[float, float, float]:
+def deviation_limits(n: int, bins: int, center: float | None = None) -> tuple[float, float, float]:
     """Return the worst bias of the correction at ``n`` images, and the least and the largest that a row can give."""
     center = 1 / bins if center is None else center
     if n > SOLVED_UP_TO:
         # Beyond, the correction is that of SOLVED_UP_TO in units of the standard error.
-        bias = 1.07 * _of_size(SOLVED_UP_TO, bins, center)[0] * np.sqrt(SOLVED_UP_TO / n)
+        bias = 1.07 * deviation_limits(SOLVED_UP_TO, bins, center)[0] * np.sqrt(SOLVED_UP_TO / n)
     else:
         p = np.union1d(np.linspace(0, 1, 401), center)
         mean = stats.binom.pmf(np.arange(n + 1), n, p[:, None]) @ corrected_absolute_deviation(
@@ -242,7 +242,7 @@ def folded_means(
     slope = np.where(errors > 0, (_folded(z + step) - _folded(z - step)) / (2 * step), np.sign(means))
     corrected = np.where(errors > 0, errors * _folded(z), np.abs(means)).mean()
     error = ((values - means) * slope).mean(axis=1).std(ddof=1) / np.sqrt(n)
-    bias = _of_size(SOLVED_UP_TO, 2)[0] / _UNIT * errors.mean()
+    bias = deviation_limits(SOLVED_UP_TO, 2)[0] / _UNIT * errors.mean()
     high = bias_aware_interval(corrected, error, bias, n - 1, confidence)[1] if error > 0 else corrected
     # The largest of random values that p still counts as too many.
     most = int(np.ceil(alpha * (1 + replicates) - 1))

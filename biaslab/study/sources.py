@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable
 from functools import cache, partial
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -304,7 +305,9 @@ _published, _pipeline = partial(_functions, "printed"), partial(_functions, "mea
 
 
 def _modules_of(room: str) -> list[str]:
-    return [f"biaslab.papers.{paper}.{room}" for paper in tables.measuring()]
+    # Of what is no paper nothing is printed.
+    named = (f"biaslab.papers.{paper}.{room}" for paper in tables.measuring())
+    return [name for name in named if find_spec(name)]
 
 
 def modules() -> list[str]:

@@ -433,8 +433,9 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
         missing = {"images": "generated", "n": 0, "reason": "judging.gender names no open_clip model"}
         rows += [missing | {"metric": name} for name in ("R-precision", *_named_distances("CLIP"))]
     for name, (found, seen) in vectors.items():
-        if not len(found):
-            rows.append({"images": name, "metric": "R-precision", "n": 0, "reason": _UNREAD})
+        if len(found) < 2:
+            why = "there is no other caption" if len(found) else _UNREAD
+            rows.append({"images": name, "metric": "R-precision", "n": len(found), "reason": why})
             continue
         others = min(DISTRACTORS, len(found) - 1)
         each = r_precision(found @ texts[seen].T, distractors=others)
@@ -537,6 +538,10 @@ def alignment_quality(pipeline: Pipeline) -> pd.DataFrame:
     return tables.of(rows, "dalleval_alignment_quality")
 
 
+# Of how many images that come first the bias is told; of fewer in all there is none.
+_FIRST = (1, 5, 10)
+
+
 def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
     """Return bias and recall of CLIP in retrieving captioned images, with and without words for a gender (Table 14).
 
@@ -546,14 +551,14 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
     """
     table = pipeline.images("training").table.drop_duplicates("caption_id")
     table = table[table["truth_gender"].isin(GENDERS)] if "truth_gender" in table else table.iloc[:0]
-    if len(table) < 10:
+    if len(table) < max(_FIRST):
         return tables.of([], "dalleval_gender_judges")
     rng = np.random.default_rng([pipeline.seed, 74])
     table = table.iloc[np.sort(rng.permutation(len(table))[:CAPTIONED])]
     found = pipeline.image_embeddings("training", table["image_id"]).set_index("image_id")["vector"]
     found = found.reindex(table["image_id"])
     table = table[found.notna().to_numpy()]
-    if table.empty:
+    if len(table) < max(_FIRST):
         return tables.of([], "dalleval_gender_judges")
     images = np.stack(list(found.dropna()))
     female, rows = (table["truth_gender"] == "female").to_numpy(), []
@@ -565,7 +570,7 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
 
     for captions, texts in (("original", table["text"]), ("ungendered", without_gender(table["text"]))):
         similarity = pipeline.text_embeddings(texts) @ images.T
-        for k in (1, 5, 10):
+        for k in _FIRST:
             row(captions, f"bias_at_{k}", retrieval_bias(similarity, female, k), -1, 1)
             row(captions, f"recall_at_{k}", 100 * recall_at(similarity, k), 0, 100)
         row(captions, "bias_at_all", 1 - 2 * female, -1, 1)

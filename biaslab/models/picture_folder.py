@@ -1,0 +1,230 @@
+"""A folder of pictures that are there already: what each was asked for, and for whom it is counted.
+
+It is told by one of three, the first that there is: a table in the folder (CSV or Parquet with a column ``file``), the
+texts that tools write into pictures (Stable Diffusion web UI, ComfyUI, InvokeAI), subfolders, a group each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from biaslab.ground import cells, folders
+from biaslab.ground.errors import InputError
+from biaslab.ground.pictures import formats
+from biaslab.ground.plaintext import plain
+from biaslab.models.images import FolderImages
+
+IMAGES = "images:"
+"""What the name of a model begins with that is a folder of its pictures."""
+COLUMNS = ("file", "prompt", "group", "model", "position")
+_SIDES = {"left": "1", "right": "2"}
+_MOST_PEOPLE = 9
+MIXED = "::"
+"""What stands between a folder and one of the models whose pictures it holds."""
+_TABLES = (".csv", ".tsv", ".parquet")
+_NEEDS = "The table of a folder of pictures needs file, and prompt or group; it may have model and position."
+# Where texts in pictures are kept: of EXIF the comment, and its description.
+_EXIF, _USER_COMMENT, _DESCRIPTION = 0x8769, 0x9286, 0x010E
+_MOST_LINKS = 20
+
+
+class PictureFolder(FolderImages):
+    """The pictures of a folder, with what tells them apart.
+
+    Args:
+        path: The folder, or ``FOLDER::MODEL`` where its table has several models.
+
+    Raises:
+        InputError: There is no such folder; nothing tells its pictures apart; its table names a file that is not
+            there, or one twice; or has no picture of the model.
+    """
+
+    def __init__(self, path: str) -> None:
+        folder, _, model = str(path).partition(MIXED)
+        super().__init__(folder)
+        self._folder, self.model = Path(folder).expanduser(), model
+        if model:
+            self.name = model
+
+    @cached_property
+    def people(self) -> pd.DataFrame:
+        """Whom pictures show.
+
+        A row for each: image_id, prompt, group, position (1 is the leftmost) and model (empty where the folder is
+        one model's).
+        """
+        whole = self._told
+        if not self.model:
+            return whole
+        own = whole[whole["model"] == self.model].reset_index(drop=True)
+        if own.empty:
+            raise InputError(
+                f"{self._folder} has no pictures of {self.model!r}; it has {cells.listed(self.models)}."
+            )
+        return own
+
+    @cached_property
+    def models(self) -> list[str]:
+        """The models whose pictures the folder holds; empty where it is one model's."""
+        return sorted({*self._told["model"]} - {""})
+
+    @property
+    def unnamed(self) -> list[str]:
+        """The pictures that the folder's table does not name: nobody looks at them."""
+        return sorted(set(self._files) - set(self._told["image_id"]))
+
+    @cached_property
+    def told_by(self) -> str:
+        """What tells pictures apart: ``table``, ``texts`` or ``subfolders``."""
+        if self._table is not None:
+            return "table"
+        return "texts" if any(self._texts.values()) else "subfolders"
+
+    @cached_property
+    def _told(self) -> pd.DataFrame:
+        if self._table is not None:
+            return _of_table(self._table, self._files)
+        groups = {image_id: image_id.rpartition("/")[0].partition("/")[0] for image_id in self._files}
+        rows = pd.DataFrame({"image_id": list(self._files), "prompt": list(self._texts.values())})
+        rows["group"] = rows["image_id"].map(groups)
+        rows = rows.assign(position=1, model="")
+        bare = (rows["prompt"] == "") & (rows["group"] == "")
+        if bare.any():
+            raise InputError(
+                f"Nothing says what {rows.loc[bare, 'image_id'].iloc[0]} in {self._folder} was asked for, nor of "
+                f"{bare.sum() - 1:,} more. Put pictures into a folder for each group, or a table beside them, such as "
+                "prompts.csv with the columns file, prompt and group."
+            )
+        # Of pictures that say nothing of a prompt, all of a group are alike.
+        rows["prompt"] = rows["prompt"].where(rows["prompt"] != "", rows["group"])
+        rows["group"] = rows["group"].where(rows["group"] != "", rows["prompt"])
+        return rows
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        return {image_id: prompt_in(path) for image_id, path in self._files.items()}
+
+    @cached_property
+    def _table(self) -> Path | None:
+        tables = list(folders.files(self._folder, _TABLES, deep=False).values())
+        if len(tables) > 1:
+            names = ", ".join(sorted(path.name for path in tables))
+            raise InputError(
+                f"{self._folder} has several tables: {names}. Leave the one that names its pictures."
+            )
+        return tables[0] if tables else None
+
+
+def _of_table(path: Path, files: Mapping[str, Path]) -> pd.DataFrame:
+    frame, _ = cells.load(path, set(COLUMNS))
+    cells.require(frame, ("file",), path, _NEEDS, set(COLUMNS))
+    if not {"prompt", "group"} & set(frame):
+        raise InputError(f"{path} has neither prompt nor group. {_NEEDS}")
+    for name in COLUMNS[1:]:
+        frame[name] = cells.names(frame[name], path, empty=True).astype(object) if name in frame else ""
+    places = frame["position"].str.lower().replace(_SIDES).replace("", "1")
+    strange = ~places.isin([str(k) for k in range(1, _MOST_PEOPLE + 1)])
+    fix = "give left, right, or a number from 1 for the leftmost, or leave it empty"
+    cells.refuse(strange, path, "position is {}", fix, frame["position"])
+    frame["position"] = places.astype(int)
+    for name, other in (("prompt", "group"), ("group", "prompt")):
+        frame[name] = frame[name].where(frame[name] != "", frame[other])
+    cells.refuse(
+        frame["prompt"] == "", path, "file {} has neither prompt nor group", "give one", frame["file"]
+    )
+    known = {plain(image_id): image_id for image_id in files}
+    ids = frame["file"].str.strip().str.replace("\\", "/").str.removeprefix("./").map(plain).map(known)
+    there = f"it is not in {path.parent.name}; paths count from there"
+    cells.refuse(ids.isna(), path, "file is {}", there, frame["file"])
+    frame["image_id"] = ids
+    twice = frame.duplicated(["image_id", "position"])
+    cells.refuse(twice, path, "file {} stands twice", "keep one row, or say left and right", frame["file"])
+    frame = frame.sort_values(["image_id", "position"], kind="stable", ignore_index=True)
+    counted = frame.groupby("image_id").cumcount() + 1
+    gap = (counted != frame["position"]).set_axis(frame.index)
+    cells.refuse(
+        gap, path, "file {} has people at some positions only", "name all of a picture", frame["image_id"]
+    )
+    return frame[["image_id", "prompt", "group", "position", "model"]]
+
+
+# -- texts in pictures -----------------------------------------------------------------------------------
+
+
+def prompt_in(path: Path) -> str:
+    """Return the prompt that a tool wrote into a picture, in one line; empty where none is found.
+
+    Known are the Stable Diffusion web UI (``parameters``, in JPEG and WebP the comment of EXIF), ComfyUI (``prompt``,
+    a graph) and InvokeAI (``invokeai_metadata``). Pixels are not decoded.
+    """
+    from PIL import Image
+
+    # A text that is too long, or no text, is none: the picture itself may still be read.
+    with suppress(Exception), Image.open(path, formats=formats()) as image:
+        found = image.info
+        exif = image.getexif()
+        comment = exif.get_ifd(_EXIF).get(_USER_COMMENT, b"")
+        texts = (
+            _of_web_ui(found.get("parameters")),
+            _of_graph(found.get("prompt")),
+            _of_invoke(found.get("invokeai_metadata")),
+            _of_web_ui(_decoded(comment)),
+            _of_graph(str(exif.get(_DESCRIPTION, "")).partition("Workflow:")[2]),
+        )
+        return " ".join(next(filter(None, texts), "").split())
+    return ""
+
+
+def _of_web_ui(text: object) -> str:
+    if not isinstance(text, str) or "Steps: " not in text:
+        return ""
+    return text.partition("\nNegative prompt:")[0].partition("\nSteps: ")[0]
+
+
+def _decoded(comment: object) -> str:
+    """Return the text of an EXIF comment, whose first eight bytes name its encoding."""
+    if not isinstance(comment, bytes):
+        return ""
+    if comment.startswith(b"UNICODE\0"):
+        text = comment[8:]
+        return text.decode("utf-16-le" if text[1:2] == b"\0" else "utf-16-be", "ignore")
+    return comment.removeprefix(b"ASCII\0\0\0").decode("utf-8", "ignore")
+
+
+def _of_invoke(text: object) -> str:
+    known = json.loads(text) if isinstance(text, str) else {}
+    return str(known.get("positive_prompt", "")) if isinstance(known, dict) else ""
+
+
+def _of_graph(text: object) -> str:
+    """Return the text that a ComfyUI graph's sampler takes as positive; empty where samplers take several."""
+    graph = json.loads(text) if isinstance(text, str) and text.lstrip().startswith("{") else {}
+    asked = {
+        _followed(graph, node["inputs"]["positive"])
+        for node in graph.values()
+        if isinstance(node, dict) and "positive" in node.get("inputs", {})
+    }
+    return asked.pop() if len(asked) == 1 else ""
+
+
+def _followed(graph: dict, link: object) -> str:
+    """Return the text at the end of links between nodes, such as ``["6", 0]``."""
+    for _ in range(_MOST_LINKS):
+        if isinstance(link, str):
+            return link
+        inputs = graph.get(str(link[0]), {}).get("inputs", {}) if isinstance(link, list) and link else {}
+        link = next(
+            (
+                inputs[k]
+                for k in ("text", "text_g", "string", "value", "conditioning", "positive")
+                if k in inputs
+            ),
+            None,
+        )
+    return ""

@@ -1,0 +1,19 @@
+"""Pictures and prompts of one's own: perceived gender by group, beside shares of one's choice and other models.
+
+No paper's: what an auditor asks of any model, or of pictures that are there. Functions take tables and return tables.
+"""
+
+# ruff: noqa: F401
+from biaslab.papers.custom import figures
+from biaslab.papers.custom.analysis import (
+    agreement,
+    answers_of,
+    differences,
+    distance,
+    intersections,
+    outcomes,
+    shares,
+    tones,
+)
+from biaslab.papers.custom.measure import benchmark, judges, people, pictures
+from biaslab.papers.custom.words import answers

@@ -1,0 +1,77 @@
+"""What a pipeline measures on prompts or pictures of one's own: one function a table, each takes the pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from biaslab.ground import shared, tables
+from biaslab.ground.errors import InputError
+from biaslab.judging.names import RATINGS
+from biaslab.prompts import custom as asking
+
+if TYPE_CHECKING:
+    from biaslab.pipeline import Pipeline
+
+_TONES = {"skin_tone": "tone", "tone_reason": "reason", "tone_judge": "judge"}
+EVEN = 50.0
+"""The share that groups are compared with where no benchmark is named, in percent."""
+
+
+def people(pipeline: Pipeline) -> pd.DataFrame:
+    """Return each person whom images were to show, with what gate and judge made of them, and their skin tone."""
+    rows = pipeline.custom.people()
+    tones = pipeline.skin_tones(pipeline.custom.images().source, rows)
+    tones = {name: tones[column].to_numpy() for name, column in _TONES.items()}
+    return tables.of(rows.assign(prompt=rows["text"], model=pipeline.label, **tones), "custom_people")
+
+
+def judges(pipeline: Pipeline) -> pd.DataFrame:
+    """Return what each judge of gender says of each person; of raters those that they rated."""
+    frames = []
+    for judge in pipeline.custom.judges:
+        named = "raters" if judge.startswith(RATINGS) else shared.named(judge)
+        frames.append(pipeline.custom.judged_by(judge).assign(judge=named, model=pipeline.label))
+    return tables.joined(frames, "custom_judges")
+
+
+def benchmark(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the share that each group is compared with: the file's, or an even split.
+
+    Raises:
+        InputError: The file has none of the groups.
+    """
+    groups = pd.DataFrame({"group": pipeline.custom.groups()})
+    if not (file := pipeline.settings.custom.benchmark):
+        return tables.of(
+            groups.assign(percent_female=EVEN, n=np.nan, named="an even split"), "custom_benchmark"
+        )
+    shares = asking.benchmark(file)
+    known = groups.merge(shares, on="group")
+    if known.empty:
+        raise InputError(
+            f"{file} has shares of {', '.join(map(repr, shares['group'][:5]))}, and none of the groups here: "
+            f"{', '.join(map(repr, groups['group'][:5]))}. Write them alike."
+        )
+    return tables.of(known.assign(named="the benchmark"), "custom_benchmark")
+
+
+def pictures(
+    pipeline: Pipeline, people: pd.DataFrame, most: int, seed: int
+) -> tuple[list, list[pd.DataFrame]]:
+    """Return some images of each group of a model, at random, and the rows of the people in each.
+
+    Args:
+        pipeline: What has them.
+        people: Rows of ``custom_people``, of which those of its model count.
+        most: Images of a group.
+        seed: Of the choice.
+    """
+    own = people[people["model"] == pipeline.label]
+    images = own.drop_duplicates("image_id")
+    drawn = images.sample(frac=1, random_state=seed).groupby("group", sort=False).head(most)
+    chosen = drawn.sort_values(["group", "image_id"])["image_id"].tolist()
+    by_image = dict(tuple(own.groupby("image_id", sort=False)))
+    return pipeline.custom.images().read(chosen), [by_image[one] for one in chosen]

@@ -1,0 +1,127 @@
+"""The pipeline's stages for prompts of one's own, or pictures that are there: prompts → images → each person."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import pandas as pd
+
+from biaslab.ground.errors import MissingInputError
+from biaslab.ground.plaintext import same_text
+from biaslab.judging.names import RATINGS
+from biaslab.models.images import DescribedImages, ImageSource
+from biaslab.models.picture_folder import PictureFolder
+from biaslab.pipeline.stages import Part, kept
+from biaslab.prompts import custom as asking
+from biaslab.ratings import person_ratings
+
+
+class Custom(Part):
+    """The stages for prompts of one's own; of a folder of pictures, its own prompts."""
+
+    asks_for = "captions"
+
+    @cached_property
+    def folder(self) -> PictureFolder | None:
+        """The folder whose pictures stand for a model; None where a model makes images."""
+        return getattr(self._pipeline.image_model(), "folder", None)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether there are prompts of one's own, or pictures."""
+        return self.folder is not None or bool(self._pipeline.settings.custom.prompts)
+
+    @kept
+    def prompts(self) -> pd.DataFrame:
+        """Return what images are asked for: as :func:`biaslab.prompts.custom.prompts`.
+
+        Of a folder of pictures what it says of them; the file of prompts, where it is given, says to which group a
+        prompt belongs, and which prompts count.
+
+        Raises:
+            MissingInputError: There are neither prompts nor pictures.
+            InputError: The file cannot be used, or no picture was asked for what it has.
+        """
+        s = self._pipeline.settings.custom
+        file = asking.prompts(s.prompts, s.images) if s.prompts else None
+        if self.folder is None:
+            if file is None:
+                raise MissingInputError(
+                    "There are no prompts of one's own: set custom.prompts to a file, or model to 'images:FOLDER'."
+                )
+            return file
+        asked = prompts_of(self.folder)
+        if file is None:
+            return asked
+        known = asked.assign(text_plain=asked["text"].map(same_text)).drop(columns=["text", "group"])
+        rows = file.assign(text_plain=file["text"].map(same_text))[["text", "group", "text_plain"]]
+        return rows.merge(known, on="text_plain").drop(columns="text_plain")[list(asked)]
+
+    def groups(self) -> list[str]:
+        """Return the groups that prompts belong to, in order."""
+        if self.folder is not None and not self._pipeline.settings.custom.prompts:
+            return list(dict.fromkeys(self.folder.people["group"]))
+        return list(dict.fromkeys(self.prompts()["group"]))
+
+    @kept
+    def images(self) -> ImageSource:
+        """Return the images, with a table of one row per image and the columns of its prompt."""
+        asked = self.prompts()
+        made = self._pipeline.made(asked, several=bool((asked["people"] > 1).any()))
+        table = made.table.merge(asked.drop(columns="n_images"), on="prompt_id")
+        return DescribedImages(made, table)
+
+    @kept
+    def people(self) -> pd.DataFrame:
+        """Return what gate and judge made of each person whom images are to show.
+
+        Returns:
+            A row for each: the columns of :meth:`images`, position (1 is the leftmost) and the judge's
+            (:func:`biaslab.judging.people.judge_people`).
+        """
+        pipeline, images = self._pipeline, self.images()
+        if bare := pipeline.unnamed(*pipeline.gate):
+            raise MissingInputError(f"Nobody is judged, as nothing is named by {' and '.join(bare)}.")
+        table = images.table.drop(columns="outcome", errors="ignore")
+        asked = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
+        asked["position"] = asked.groupby("image_id").cumcount() + 1
+        if self.folder is not None:
+            # Whom a picture shows may be of several groups.
+            group = self.folder.people.set_index(["image_id", "position"])["group"]
+            at = pd.MultiIndex.from_frame(asked[["image_id", "position"]])
+            asked["group"] = asked["group"].where(asked["people"] == 1, group.reindex(at).to_numpy())
+        return self._judged(asked, pipeline.settings.judging.gender)
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Who judges gender: who does, and further ones whose agreement is told."""
+        s = self._pipeline.settings.judging
+        return tuple(dict.fromkeys(filter(None, (s.gender, *s.further))))
+
+    def judged_by(self, judge: str) -> pd.DataFrame:
+        """Return :meth:`people` as another judge says, such as ``ratings:FILE``."""
+        people = self.people()
+        if judge == self._pipeline.settings.judging.gender:
+            return people
+        return self._judged(people[["image_id", "group", "position"]], judge)
+
+    def _judged(self, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
+        """Return people with what a judge makes of them."""
+        whom = asked[["image_id", "position"]].assign(phrase="person")
+        if judge.startswith(RATINGS):
+            judged = person_ratings.judge_people(whom, judge.removeprefix(RATINGS))
+        else:
+            judged = self._pipeline.people.judged_images(self.images().source, whom, judge)
+        return asked.join(judged[[c for c in judged if c not in asked]].set_axis(asked.index))
+
+
+def prompts_of(folder: PictureFolder) -> pd.DataFrame:
+    """Return what a folder says that its pictures were asked for, as :func:`biaslab.prompts.custom.prompts`."""
+    people = folder.people
+    pictures = people.groupby("image_id", sort=False).agg(
+        text=("prompt", "first"), group=("group", "first"), people=("position", "size")
+    )
+    keys = ["text", "group", "people"]
+    asked = pictures.groupby(keys, sort=False).size().rename("n_images").reset_index()
+    ids = [f"custom-{k:05d}" for k in range(len(asked))]
+    return asked.assign(prompt_id=ids)[["prompt_id", "text", "group", "n_images", "people"]]

@@ -1,0 +1,109 @@
+"""Prompts of one's own, and shares that pictures are held against: files that a user writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from biaslab.ground import cells, reading
+from biaslab.ground.errors import InputError
+from biaslab.ground.plaintext import is_printable, same_text
+
+COLUMNS = ("prompt", "group", "n", "people")
+ALL = "all"
+"""What the mean over groups is called; no group has this name."""
+_NEEDS = "Prompts of one's own need prompt; they may have group, n (images of it) and people (1 or 2)."
+_SHARES = ("group", "percent_female", "n")
+_NEEDS_SHARES = (
+    "Shares to compare with need group and percent_female; they may have n, what the share was counted in."
+)
+_MOST_PEOPLE, _MOST_IMAGES = 2, 10_000
+_MOST_BYTES = 100_000_000
+
+
+def prompts(path: str, images: int) -> pd.DataFrame:
+    """Return the prompts of a file: CSV, TSV or Parquet, or text with a prompt a line (``.txt``).
+
+    Args:
+        path: The file.
+        images: Images of each prompt of which the file says no number.
+
+    Returns:
+        A row a prompt: prompt_id, text, group (the prompt itself where none is given), n_images, people.
+
+    Raises:
+        InputError: It cannot be read, has no prompt, or one twice, or a number is out of range.
+    """
+    file = Path(path).expanduser()
+    if file.suffix.lower() == ".txt":
+        lines = [line.strip() for line in reading.text(file, "utf-8-sig", most=_MOST_BYTES).splitlines()]
+        frame = pd.DataFrame({"prompt": [line for line in lines if line]}, dtype=object)
+    else:
+        frame, _ = cells.load(cells.located(path), set(COLUMNS))
+        cells.require(frame, ("prompt",), file, _NEEDS, set(COLUMNS))
+    if frame.empty:
+        raise InputError(f"{path} holds no prompt. {_NEEDS}")
+    texts = frame["prompt"].str.strip()
+    cells.refuse(texts == "", file, "prompt is {}, empty", "give one, or leave the row out", frame["prompt"])
+    cells.refuse(~texts.map(is_printable), file, "prompt is {}", "use printable characters", frame["prompt"])
+    same = texts.map(same_text)
+    cells.refuse(same.duplicated(), file, "prompt {} stands twice", "keep one row, with n", frame["prompt"])
+    groups = cells.names(frame["group"], file, empty=True).astype(object) if "group" in frame else ""
+    rows = pd.DataFrame({"text": texts, "group": groups})
+    rows["group"] = rows["group"].where(rows["group"] != "", rows["text"])
+    _check_groups(rows["group"], file)
+    rows["n_images"] = _whole(frame, "n", images, _MOST_IMAGES, file)
+    rows["people"] = _whole(frame, "people", 1, _MOST_PEOPLE, file)
+    return rows.assign(prompt_id=[f"custom-{k:05d}" for k in range(len(rows))])
+
+
+def benchmark(path: str) -> pd.DataFrame:
+    """Return the shares of a file: group, percent_female (0–100) and n (infinite where it says none).
+
+    Raises:
+        InputError: It cannot be read; a share is given as 0–1 or lies outside 0–100; a group stands twice.
+    """
+    file = cells.located(path)
+    frame, _ = cells.load(file, set(_SHARES))
+    cells.require(frame, _SHARES[:2], file, _NEEDS_SHARES, set(_SHARES))
+    groups = pd.Series(cells.names(frame["group"], file), frame.index).astype(object)
+    cells.refuse(groups.duplicated(), file, "group {} stands twice", "keep one row", frame["group"])
+    shares = cells.numbers(frame["percent_female"], file)
+    strange = shares.isna() | (shares < 0) | (shares > 100)
+    cells.refuse(
+        strange, file, "percent_female is {}", "give a number from 0 to 100", frame["percent_female"]
+    )
+    if len(shares) and shares.max() <= 1 and (shares > 0).any():
+        raise InputError(
+            f"{path}: every percent_female is 1 or less, as if given as 0–1; multiply it by 100."
+        )
+    n = pd.Series(np.inf, frame.index)
+    if "n" in frame:
+        n = cells.numbers(frame["n"], file).where(frame["n"].str.strip() != "", np.inf)
+        cells.refuse(
+            ~(n >= 1),
+            file,
+            "n is {}",
+            "give how many the share was counted in, or leave it empty",
+            frame["n"],
+        )
+    return pd.DataFrame({"group": groups, "percent_female": shares, "n": n})
+
+
+def _check_groups(groups: pd.Series, file: Path) -> None:
+    cells.refuse(
+        groups == ALL, file, "group is {}", "name it otherwise: this is the mean over groups", groups
+    )
+
+
+def _whole(frame: pd.DataFrame, name: str, default: int, most: int, file: Path) -> pd.Series:
+    """Return a column of whole numbers of 1 to ``most``, those that are empty the default."""
+    if name not in frame:
+        return pd.Series(default, frame.index)
+    given = frame[name].str.strip() != ""
+    values = cells.numbers(frame[name].where(given, str(default)), file, whole=True)
+    strange = ~((values >= 1) & (values <= most) & (values % 1 == 0))
+    cells.refuse(strange, file, f"{name} is {{}}", f"give a whole number of 1 to {most:,}", frame[name])
+    return values.astype(int)

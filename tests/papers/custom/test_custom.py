@@ -1,0 +1,182 @@
+"""Shares by group, their distance from a benchmark, models on the same prompts: by hand and by SciPy."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+
+from biaslab.papers import custom
+
+# By model, group and prompt: people judged female, male, uncertain, and without a face.
+CELLS = {
+    ("A", "chef", "a chef"): (2, 6, 1, 1),
+    ("A", "chef", "a cook"): (0, 4, 0, 0),
+    ("A", "nurse", "a nurse"): (9, 1, 0, 0),
+    ("B", "chef", "a chef"): (6, 2, 2, 0),
+    ("B", "nurse", "a nurse"): (8, 2, 0, 2),
+    ("B", "pilot", "a pilot"): (1, 3, 0, 0),
+}
+SAID = (("judged", "female"), ("judged", "male"), ("uncertain", "unsure"), ("no_face", ""))
+
+
+@pytest.fixture
+def people():
+    rows = []
+    for (model, group, prompt), counts in CELLS.items():
+        for (outcome, gender), n in zip(SAID, counts, strict=True):
+            rows += [[model, group, prompt, outcome, gender]] * n
+    frame = pd.DataFrame(rows, columns=["model", "group", "prompt", "outcome", "gender"])
+    tones = np.where(frame["outcome"] == "no_face", np.nan, np.where(frame["group"] == "nurse", 2.0, 8.0))
+    return frame.assign(skin_tone=tones, tone_judge="tone by pixels")
+
+
+def test_shares_are_of_people_seen_and_their_mean_counts_groups_alike(people):
+    table = custom.shares(people).set_index(["model", "group", "answer"]).sort_index()
+    # Of A's chefs 2 of 13 are female, 10 male and 1 unclear; of its nurses 9 and 1 of 10.
+    assert table.loc["A", "chef"]["percent"].tolist() == pytest.approx(
+        [100 * 2 / 13, 100 * 10 / 13, 100 / 13]
+    )
+    assert table.loc[("A", "chef", "female"), ["n", "n_prompts"]].tolist() == [13, 2]
+    assert table.loc[("A", "all", "female"), "percent"] == pytest.approx(100 * (2 / 13 + 9 / 10) / 2)
+    known = scipy_stats.binomtest(2, 13).proportion_ci(method="wilson")
+    assert table.loc[("A", "chef", "female"), ["ci_low", "ci_high"]].tolist() == pytest.approx(
+        [100 * k for k in known]
+    )
+    assert table.groupby(level=["model", "group"])["percent"].sum().tolist() == pytest.approx([100] * 7)
+
+
+def test_distance_from_an_even_split_is_of_people_judged(people):
+    even = pd.DataFrame(
+        {"group": ["chef", "nurse", "pilot"], "percent_female": 50.0, "n": np.nan, "named": "even"}
+    )
+    table = custom.distance(people, even).set_index(["model", "group"])
+    row = table.loc[("A", "chef")]
+    # 2 of 12, without the one that is unclear.
+    assert row["percent_female"] == pytest.approx(100 / 6) and row["n"] == 12
+    assert row["difference"] == pytest.approx(100 / 6 - 50) and row["distance_plain"] == pytest.approx(
+        50 - 100 / 6
+    )
+    p = [scipy_stats.binomtest(k, n).pvalue for k, n in ((2, 12), (9, 10))]
+    assert table.loc[("A", "chef"), "p"] == pytest.approx(p[0])
+    # Holm: the smaller twice, the larger at least that.
+    assert table.loc["A"]["p_holm"].loc[["chef", "nurse"]].tolist() == pytest.approx(
+        [max(2 * min(p), p[0]), 2 * min(p)]
+    )
+    # What chance gives a model that is even, of 12 images.
+    chance = scipy_stats.binom.pmf(np.arange(13), 12, 0.5) @ np.abs(np.arange(13) / 12 - 0.5)
+    assert row["floor"] == pytest.approx(100 * chance)
+    whole = table.loc[("A", "all")]
+    assert whole["percent_female"] == pytest.approx(100 * (1 / 6 + 9 / 10) / 2)
+    # Of two groups no verdict on the mean distance is possible.
+    assert whole["n_groups"] == 2 and np.isnan(whole["distance_ci_low"]) and np.isnan(whole["distance_p"])
+
+
+def test_a_benchmark_that_is_a_sample_is_counted_in(people):
+    table = pd.DataFrame({"group": ["chef"], "percent_female": [25.0], "n": [40.0], "named": "survey"})
+    known = custom.distance(people, table.assign(n=np.nan)).set_index(["model", "group"]).loc[("A", "chef")]
+    sampled = custom.distance(people, table).set_index(["model", "group"]).loc[("A", "chef")]
+    # 2 of 12 beside 10 of 40.
+    assert sampled["p"] == pytest.approx(scipy_stats.fisher_exact([[2, 10], [10, 30]]).pvalue)
+    assert sampled["difference"] == known["difference"] == pytest.approx(100 / 6 - 25)
+    assert sampled["ci_high"] - sampled["ci_low"] > known["ci_high"] - known["ci_low"]
+
+
+def test_many_groups_far_from_the_benchmark_are_told(people):
+    rows = [["A", f"g{k}", f"g{k}", "judged", "female"] for k in range(12) for _ in range(10)]
+    people = pd.DataFrame(rows, columns=["model", "group", "prompt", "outcome", "gender"])
+    even = pd.DataFrame(
+        {"group": [f"g{k}" for k in range(12)], "percent_female": 50.0, "n": np.nan, "named": "even"}
+    )
+    whole = custom.distance(people, even).set_index("group").loc["all"]
+    assert 48 < whole["distance"] <= 50 and whole["distance_p"] < 0.001
+    assert whole["distance_ci_low"] > 25
+
+
+def test_models_are_compared_on_the_prompts_that_both_have(people):
+    table = custom.differences(people, seed=3).set_index("group")
+    assert table["model"].eq("B").all() and table["other"].eq("A").all()
+    # a chef: 6 of 8 less 2 of 8; a nurse: 8 of 10 less 9 of 10. Cooks and pilots have one model alone.
+    assert table["difference"].to_dict() == pytest.approx({"all": 20, "chef": 50, "nurse": -10})
+    assert table.loc["chef", ["n_prompts", "n", "n_other"]].tolist() == [1, 8, 8]
+    # One prompt: the test is Fisher's.
+    p = scipy_stats.fisher_exact([[6, 2], [2, 6]]).pvalue
+    assert table.loc["chef", "p"] == pytest.approx(p, abs=0.015)
+    assert table.loc["chef", "p_holm"] == pytest.approx(2 * table.loc["chef", "p"])
+    assert custom.differences(people[people["model"] == "A"]).empty
+
+
+def test_a_difference_weighs_prompts_by_what_both_have():
+    counts = {("A", "x"): (1, 3), ("B", "x"): (9, 3), ("A", "y"): (5, 5), ("B", "y"): (5, 5)}
+    rows = [
+        [model, "g", prompt, "judged", gender]
+        for (model, prompt), n in counts.items()
+        for gender, k in zip(("female", "male"), n, strict=True)
+        for _ in range(k)
+    ]
+    people = pd.DataFrame(rows, columns=["model", "group", "prompt", "outcome", "gender"])
+    found = custom.differences(people).set_index("group").loc["g", "difference"]
+    # 4 * 12 / 16 = 3 of prompt x, where it is 0.75 - 0.25; 10 * 10 / 20 = 5 of y, where it is 0.
+    assert found == pytest.approx(100 * 3 * 0.5 / 8)
+
+
+def test_outcomes_add_up_in_each_group_and_over_all(people):
+    table = custom.outcomes(people).set_index(["model", "group", "outcome"])
+    assert table.loc[("A", "all", "judged"), ["n", "n_people"]].tolist() == [22, 24]
+    assert table.loc[("A", "chef", "no_face"), "percent"] == pytest.approx(100 / 14)
+    assert table.groupby(level=["model", "group"])["percent"].sum().tolist() == pytest.approx([100] * 7)
+
+
+def test_tones_count_who_is_not_read(people):
+    table = custom.tones(people).set_index(["model", "group"])
+    # 13 chefs of 8 and 10 nurses of 2.
+    assert table.loc[("A", "all"), "mean"] == pytest.approx((13 * 8 + 10 * 2) / 23)
+    assert table.loc[("A", "chef"), ["n", "n_people"]].tolist() == [13, 14]
+    assert table.loc[("B", "nurse"), "percent_unread"] == pytest.approx(100 * 2 / 12)
+
+
+def test_cells_of_few_people_are_pooled_and_said():
+    answers = pd.DataFrame({"model": "A", "one": ["f"] * 13 + ["m"] * 3, "two": [*"aaaaaabbbcccc", *"aab"]})
+    table = custom.intersections(answers, "one", "two")
+    found = table[["first", "second", "n", "n_people", "n_cells"]].to_numpy().tolist()
+    assert found == [["f", "a", 6, 13, 1], ["f", "fewer than 5", 7, 13, 2], ["m", "fewer than 5", 3, 3, 2]]
+
+
+def test_answers_have_a_range_of_tones_where_one_was_read(people):
+    found = custom.answers_of(people)
+    assert set(found["tone_range"]) == {"light (1–3)", "dark (7–10)"} and set(found["answer"]) == set(
+        custom.analysis.ANSWERS
+    )
+    assert custom.answers_of(people.assign(skin_tone=np.nan))["tone_range"].eq("").all()
+
+
+def test_agreement_is_of_people_whom_both_call_female_or_male():
+    # By what the judge and raters say, and how many people of each group.
+    said = {
+        ("g", "female", "female"): 6,
+        ("g", "female", "male"): 3,
+        ("h", "male", "male"): 8,
+        ("h", "male", "female"): 1,
+    }
+    said |= {("h", "unsure", "male"): 2, ("g", "female", "unsure"): 1, ("g", "", ""): 4}
+    rows, k = [], 0
+    for (group, *both), n in said.items():
+        for _ in range(n):
+            k += 1
+            rows += [
+                ["A", judge, group, f"{k}", 1, gender]
+                for judge, gender in zip(("dlib", "raters"), both, strict=True)
+            ]
+    columns = ["model", "judge", "group", "image_id", "position", "gender"]
+    judges = pd.DataFrame(rows, columns=columns)
+    table = custom.agreement(judges).set_index("group")
+    assert table["percent"].to_dict() == pytest.approx(
+        {"all": 100 * 14 / 18, "g": 100 * 6 / 9, "h": 100 * 8 / 9}
+    )
+    # Three more are of one judge alone; of four nobody says anything.
+    assert table.loc["all", ["n", "n_people"]].tolist() == [18, 21]
+    assert table.loc["all", ["percent_female", "percent_female_other"]].tolist() == pytest.approx(
+        [50, 100 * 7 / 18]
+    )
+    # McNemar: of the four whom they call otherwise, three are female to the judge.
+    assert table.loc["all", "p"] == pytest.approx(scipy_stats.binomtest(3, 4).pvalue)
+    assert custom.agreement(judges[judges["judge"] == "dlib"]).empty

@@ -1,0 +1,74 @@
+"""Files of prompts of one's own, and of shares that pictures are held against."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.ground.errors import InputError
+from biaslab.prompts import custom
+
+
+def file(folder, text, name="own.csv"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_prompts_with_all_columns_and_with_the_first_alone(tmp_path):
+    found = custom.prompts(
+        file(tmp_path, "prompt;group;n;people\nEine Bäckerin;Bäckerin;3;\ntwo chefs;chef;;2\n"), 5
+    )
+    assert found.drop(columns="prompt_id").to_numpy().tolist() == [
+        ["Eine Bäckerin", "Bäckerin", 3, 1],
+        ["two chefs", "chef", 5, 2],
+    ]
+    assert found["prompt_id"].is_unique
+    alone = custom.prompts(file(tmp_path, "a chef\n\n  a nurse \n", "own.txt"), 5)
+    assert alone[["text", "group", "n_images"]].to_numpy().tolist() == [
+        ["a chef", "a chef", 5],
+        ["a nurse", "a nurse", 5],
+    ]
+
+
+def test_prompts_of_parquet(tmp_path):
+    pd.DataFrame({"prompt": ["a chef"], "n": [7]}).to_parquet(tmp_path / "own.parquet")
+    assert custom.prompts(str(tmp_path / "own.parquet"), 5)["n_images"].tolist() == [7]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("prompt,n\na chef,0\n", "'0'"),
+        ("prompt,n\na chef,1.5\n", "'1.5'"),
+        ("prompt,people\na chef,3\n", "'3'"),
+        ("prompt\na chef\nA  chef\n", "'A  chef' stands twice"),
+        ("prompt,group\n,chef\n", "empty"),
+        ("prompt,group\na chef,all\n", "'all'"),
+        ("prompt\n", "no prompt|no rows|empty"),
+        ("text\na chef\n", "no column 'prompt'"),
+    ],
+)
+def test_prompts_that_cannot_be_used(tmp_path, text, names):
+    with pytest.raises(InputError, match=names):
+        custom.prompts(file(tmp_path, text), 5)
+
+
+def test_a_benchmark_with_and_without_its_sample(tmp_path):
+    found = custom.benchmark(file(tmp_path, "group,percent_female,n\nchef,23.5,1200\nnurse,87,\n"))
+    assert found["percent_female"].tolist() == [23.5, 87] and found["n"].tolist() == [1200, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("group,percent_female\nchef,0.2\nnurse,0.9\n", "0–1"),
+        ("group,percent_female\nchef,120\n", "'120'"),
+        ("group,percent_female\nchef,many\n", "'many'"),
+        ("group,percent_female\nchef,20\nchef,30\n", "'chef' stands twice"),
+        ("group,percent_female,n\nchef,20,0\n", "'0'"),
+        ("group,share\nchef,20\n", "no column 'percent_female'"),
+    ],
+)
+def test_benchmarks_that_cannot_be_used(tmp_path, text, names):
+    with pytest.raises(InputError, match=names):
+        custom.benchmark(file(tmp_path, text))

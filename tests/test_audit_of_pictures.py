@@ -1,0 +1,93 @@
+"""`biaslab audit images:FOLDER`: drawings of known truth as two models' pictures, from the command to the page."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from biaslab import cli
+from biaslab.ground.errors import InputError, ParameterError
+from biaslab.runs import audit
+
+pytest.importorskip("torch", reason="models need the extra 'models'")
+truth = pytest.importorskip("biaslab_world.truth")
+
+JUDGES = ["faces=mini-detector", "gender=mini-clip"]
+# Women of ten drawings, by model and group.
+WOMEN = {("first", "nurse"): 9, ("first", "pilot"): 2, ("second", "nurse"): 9, ("second", "pilot"): 8}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Return a folder with one of each model, whose subfolders are groups."""
+    root = tmp_path_factory.mktemp("pictures")
+    asked = pd.DataFrame({"prompt": ["person"], "profession": ["(none)"], "text": ["a photo of a person"]})
+    drawn = truth.people(asked.assign(prompt_id="p", n_images=1), 60, seed=3, decoded=None)
+    left = {gender: list(ids) for gender, ids in drawn.table.groupby("truth_gender")["image_id"]}
+    for (model, group), women in WOMEN.items():
+        (root / model / group).mkdir(parents=True, exist_ok=True)
+        (root / model / "biaslab.json").write_text(json.dumps({"pictures": "drawings"}))
+        for k in range(10):
+            (array,) = drawn.read([left["female" if k < women else "male"].pop()])
+            Image.fromarray(array).save(root / model / group / f"{k}.png")
+    return root
+
+
+@pytest.mark.slow
+def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_path, capsys):
+    names = [f"images:{folders / model}" for model in ("first", "second")]
+    how = [
+        "--notebooks-dir",
+        str(root / "notebooks"),
+        "--outputs",
+        str(tmp_path),
+        "--name",
+        "mine",
+        "--no-progress",
+    ]
+    sets = [f"settings.judging.{judge}" for judge in JUDGES] + ["bootstrap_replicates=1000"]
+    status = cli.main(["audit", *names, *how, *(text for one in sets for text in ("--set", one))])
+    assert status == 0, capsys.readouterr().err
+    shares = pd.read_csv(tmp_path / "mine/tables/custom_shares.csv").set_index(["model", "group", "answer"])
+    for (model, group), women in WOMEN.items():
+        rows = shares.sort_index().loc[(model, group)]
+        female, male, unclear = (rows["percent"] * rows["n"] / 100).loc[["female", "male", "unclear"]]
+        # Who is not seen, or unclear, may be either; the judge takes one of ten at most for the other.
+        assert female < women + 1.5 and male < 10 - women + 1.5 and female + male + unclear >= 8
+    changes = pd.read_csv(tmp_path / "mine/tables/custom_differences.csv").set_index("group")
+    assert changes.loc["pilot", "ci_low"] <= 60 <= changes.loc["pilot", "ci_high"]
+    record = json.loads((tmp_path / "mine/run.json").read_text())
+    assert [n["slug"] for n in record["notebooks"]] == ["custom/people", "custom/shares"]
+    page = (tmp_path / "mine/index.html").read_text()
+    assert "How many of the people in pictures of first are perceived as women?" in page
+
+
+def test_a_folder_of_several_models_is_audited_as_each(tmp_path):
+    for file in ("a.png", "b.png"):
+        Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / file)
+    (tmp_path / "t.csv").write_text("file,group,model\na.png,chef,B\nb.png,chef,A\n")
+    found = audit.params_of([f"images:{tmp_path}"])
+    assert found["model"] == f"images:{tmp_path}::A"
+    assert found["settings"]["compare_with"] == [f"images:{tmp_path}::B"]
+    assert found["notebooks"] == ["custom/*"] and found["title"] == "Audit of A, B"
+
+
+def test_prompts_of_ones_own_are_asked_in_place_of_the_papers(tmp_path):
+    given = {"prompts": "mine.csv", "benchmark": "labour.csv"}
+    found = audit.params_of(["mini"], **given)
+    assert found["settings"]["custom"] == given and found["notebooks"] == ["custom/*"]
+    # The papers' are asked, too, where they are named.
+    both = audit.params_of(["mini"], papers=["paired"], **given)
+    assert both["settings"]["custom"] == given and all(one.startswith("paired/") for one in both["notebooks"])
+    with pytest.raises(ParameterError, match=r"'labour\.csv'"):
+        audit.params_of(["mini"], benchmark="labour.csv")
+
+
+def test_a_folder_that_nothing_tells_apart_is_refused_before_anything_is_written(tmp_path):
+    Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / "a.png")
+    with pytest.raises(InputError, match=r"a\.png"):
+        audit.params_of([f"images:{tmp_path}"])
+    with pytest.raises(InputError, match="nowhere"):
+        audit.params_of([f"images:{tmp_path / 'nowhere'}"])

@@ -1,0 +1,211 @@
+"""Pictures that are there already: what tells them apart, and what is refused."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from biaslab.generation.models import open_model
+from biaslab.generation.settings import GenerationSettings
+from biaslab.ground.errors import InputError, MissingInputError
+from biaslab.ground.plaintext import same_text
+from biaslab.models.picture_folder import PictureFolder, prompt_in
+from biaslab.net.settings import EndpointSettings
+from biaslab.pipeline.custom import prompts_of
+
+PROMPT = "a photo of a nurse"
+
+
+def draw(path, **how):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((8, 8, 3), 200, np.uint8)).save(path, **how)
+    return path
+
+
+def written(**texts):
+    info = PngInfo()
+    for name, text in texts.items():
+        info.add_text(name, text)
+    return {"pnginfo": info}
+
+
+def table(folder, text, name="pictures.csv"):
+    for file in ("a.png", "b.png", "deep/c.png"):
+        draw(folder / file)
+    (folder / name).write_text(text)
+    return PictureFolder(str(folder))
+
+
+# -- what tells pictures apart ---------------------------------------------------------------------------
+
+
+def test_subfolders_are_groups_and_what_they_hold_is_alike(tmp_path):
+    for file in ("nurse/1.png", "nurse/deeper/2.png", "chef/1.png"):
+        draw(tmp_path / file)
+    folder = PictureFolder(str(tmp_path))
+    assert folder.told_by == "subfolders" and folder.models == []
+    assert folder.people.to_dict("list") == {
+        "image_id": ["chef/1.png", "nurse/1.png", "nurse/deeper/2.png"],
+        "prompt": ["chef", "nurse", "nurse"],
+        "group": ["chef", "nurse", "nurse"],
+        "position": [1, 1, 1],
+        "model": ["", "", ""],
+    }
+
+
+def test_a_table_goes_before_subfolders_and_counts_what_it_does_not_name(tmp_path):
+    folder = table(tmp_path, f"file;prompt;group\na.png;{PROMPT};nurse\n./deep\\c.png;a chef;\n")
+    assert folder.told_by == "table" and folder.unnamed == ["b.png"]
+    assert folder.people[["image_id", "prompt", "group"]].to_numpy().tolist() == [
+        ["a.png", PROMPT, "nurse"],
+        ["deep/c.png", "a chef", "a chef"],
+    ]
+
+
+def test_a_table_may_be_of_several_models_and_of_people_by_position(tmp_path):
+    text = "file,group,model,position\na.png,chef,B,right\na.png,nurse,B,left\nb.png,chef,A,\n"
+    assert table(tmp_path, text).models == ["A", "B"]
+    folder = PictureFolder(f"{tmp_path}::B")
+    assert folder.name == "B" and folder.people["group"].tolist() == ["nurse", "chef"]
+    asked = prompts_of(folder)
+    assert asked[["text", "n_images", "people"]].to_numpy().tolist() == [["nurse", 1, 2]]
+    with pytest.raises(InputError, match=r"'C'.*'A', 'B'"):
+        _ = PictureFolder(f"{tmp_path}::C").people
+
+
+GRAPH = {
+    "3": {"class_type": "KSampler", "inputs": {"positive": ["6", 0], "negative": ["7", 0]}},
+    "6": {"class_type": "CLIPTextEncode", "inputs": {"text": ["9", 0], "clip": ["4", 1]}},
+    "7": {"class_type": "CLIPTextEncode", "inputs": {"text": "ugly"}},
+    "9": {"class_type": "PrimitiveString", "inputs": {"value": PROMPT}},
+}
+WEB_UI = f"{PROMPT}\nNegative prompt: ugly\nSteps: 20, Sampler: Euler a, CFG scale: 7, Seed: 1"
+
+
+@pytest.mark.parametrize(
+    ("texts", "prompt"),
+    [
+        ({"parameters": WEB_UI}, PROMPT),
+        ({"parameters": f"{PROMPT},\nsmiling\nSteps: 20, Seed: 1"}, f"{PROMPT}, smiling"),
+        ({"parameters": "a text without settings"}, ""),
+        ({"prompt": json.dumps(GRAPH)}, PROMPT),
+        # Two samplers that are asked for different things: nobody knows which made it.
+        (
+            {
+                "prompt": json.dumps(
+                    GRAPH | {"8": {"class_type": "KSampler", "inputs": {"positive": ["7", 0]}}}
+                )
+            },
+            "",
+        ),
+        # A graph that leads nowhere, or in a circle.
+        ({"prompt": json.dumps({"3": {"inputs": {"positive": ["3", 0]}}})}, ""),
+        ({"prompt": "{"}, ""),
+        ({"invokeai_metadata": json.dumps({"positive_prompt": PROMPT})}, PROMPT),
+        ({}, ""),
+    ],
+)
+def test_texts_of_tools_in_png(tmp_path, texts, prompt):
+    assert prompt_in(draw(tmp_path / "a.png", **written(**texts))) == prompt
+
+
+@pytest.mark.parametrize("ending", ["jpg", "webp"])
+@pytest.mark.parametrize(
+    "comment",
+    [
+        b"UNICODE\0" + WEB_UI.encode("utf-16-be"),
+        b"UNICODE\0" + WEB_UI.encode("utf-16-le"),
+        b"ASCII\0\0\0" + WEB_UI.encode(),
+    ],
+)
+def test_texts_of_the_web_ui_in_exif(tmp_path, ending, comment):
+    exif = Image.Exif()
+    exif.get_ifd(0x8769)[0x9286] = comment
+    assert prompt_in(draw(tmp_path / f"a.{ending}", exif=exif)) == PROMPT
+
+
+def test_pictures_with_texts_need_no_table_and_damaged_ones_none_either(tmp_path):
+    draw(tmp_path / "one.png", **written(parameters=WEB_UI))
+    draw(tmp_path / "chef/two.png")
+    (tmp_path / "chef/three.png").write_bytes(b"no picture")
+    folder = PictureFolder(str(tmp_path))
+    assert folder.told_by == "texts"
+    assert folder.people[["prompt", "group"]].to_numpy().tolist() == [
+        ["chef", "chef"],
+        ["chef", "chef"],
+        [PROMPT, PROMPT],
+    ]
+
+
+# -- what is refused ---------------------------------------------------------------------------------------
+
+
+def test_pictures_that_nothing_tells_apart(tmp_path):
+    for k in range(3):
+        draw(tmp_path / f"{k}.png")
+    with pytest.raises(InputError, match=r"0\.png.* 2 more.*prompts\.csv"):
+        _ = PictureFolder(str(tmp_path)).people
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("file,prompt\nno.png,a chef\n", "'no.png'"),
+        ("file,prompt\na.png,a chef\na.png,a nurse\n", "'a.png' stands twice"),
+        ("file,prompt,position\na.png,a chef,middle\n", "'middle'"),
+        ("file,prompt,position\na.png,a chef,2\n", "'a.png'"),
+        ("file,prompt\na.png,\n", "'a.png'"),
+        ("file,style\na.png,oil\n", "neither prompt nor group"),
+        ("picture,prompt\na.png,a chef\n", "no column 'file'"),
+    ],
+)
+def test_tables_that_cannot_be_used(tmp_path, text, names):
+    folder = table(tmp_path, text)
+    with pytest.raises(InputError, match=names):
+        _ = folder.people
+
+
+def test_two_tables_in_a_folder(tmp_path):
+    (tmp_path / "other.csv").write_text("file,prompt\na.png,a chef\n")
+    with pytest.raises(InputError, match=r"other\.csv, pictures\.csv"):
+        _ = table(tmp_path, "file,prompt\na.png,a chef\n").people
+
+
+# -- in the place of a model ---------------------------------------------------------------------------------
+
+
+def opened(path):
+    return open_model(
+        f"images:{path}",
+        GenerationSettings(),
+        endpoint=EndpointSettings(),
+        corpus=lambda: pytest.fail("read"),
+    )
+
+
+def asked(*texts, n=2):
+    ids = [f"p{k}" for k in range(len(texts))]
+    return pd.DataFrame({"prompt_id": ids, "text": texts, "n_images": n})
+
+
+def test_a_model_gives_the_pictures_that_a_prompt_asks_for(tmp_path):
+    for k in range(3):
+        draw(tmp_path / f"{k}.png", **written(parameters=WEB_UI))
+    model, prompts = opened(tmp_path), asked("A photo of  a nurse.", "a chef")
+    assert model.n_there(prompts, seed=1, store=None) == 2
+    images = model.generate(prompts, seed=1, store=None)
+    assert images.table[["image_id", "prompt_id", "index"]].to_numpy().tolist() == [
+        ["0.png", "p0", 0],
+        ["1.png", "p0", 1],
+    ]
+    assert images.read(["1.png"])[0].shape == (8, 8, 3)
+    with pytest.raises(MissingInputError, match="'a chef'"):
+        model.generate(asked("a chef"), seed=1, store=None)
+
+
+def test_prompts_are_the_same_whatever_their_case_blanks_and_last_point():
+    assert same_text("A  Photo of\na nurse. ") == same_text("a photo of a nurse")
+    assert same_text("a nurse") != same_text("a nurse?")
