@@ -9,7 +9,9 @@ from PIL import Image
 
 from biaslab import cli
 from biaslab.ground.errors import InputError, ParameterError
+from biaslab.pipeline import Pipeline, checks
 from biaslab.runs import audit
+from biaslab.settings import Settings
 
 pytest.importorskip("torch", reason="models need the extra 'models'")
 truth = pytest.importorskip("biaslab_world.truth")
@@ -93,3 +95,31 @@ def test_a_folder_that_nothing_tells_apart_is_refused_before_anything_is_written
         audit.params_of([f"images:{tmp_path}"])
     with pytest.raises(InputError, match="nowhere"):
         audit.params_of([f"images:{tmp_path / 'nowhere'}"])
+
+
+def test_what_cannot_be_compared_is_told_before_anybody_is_judged(folders, tmp_path):
+    file = tmp_path / "labour.csv"
+    file.write_text("group,percent_female\ndentist,40\n")
+    settings = Settings.of({"custom": {"benchmark": str(file)}, "captions": {"approaches": []}})
+    with pytest.raises(InputError, match=r"'dentist'.*'nurse', 'pilot'"):
+        checks.check(Pipeline(f"images:{folders / 'first'}", settings, progress=False))
+
+
+def test_a_changed_table_or_file_is_another_run(tmp_path):
+    for name in ("a.png", "b.png"):
+        Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / name)
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("a chef\n")
+    (tmp_path / "t.csv").write_text("file,prompt\na.png,a chef\n")
+    settings = Settings.of({"custom": {"prompts": str(prompts)}, "captions": {"approaches": []}})
+
+    def digest():
+        return checks.digest(Pipeline(f"images:{tmp_path}", settings, progress=False))
+
+    found = [digest()]
+    assert digest() == found[0]
+    (tmp_path / "t.csv").write_text("file,prompt\na.png,a chef\nb.png,a chef\n")
+    found.append(digest())
+    prompts.write_text("a chef\na nurse\n")
+    found.append(digest())
+    assert len(set(found)) == 3

@@ -129,7 +129,7 @@ class FolderModel(ImageModel):
 
     def __init__(self, name: str, *, pictures: str = "") -> None:
         self.folder = PictureFolder(name.removeprefix(IMAGES))
-        self.label, self.digest = self.folder.name, self.folder.digest
+        self.label, self.digest = self.folder.name, self.folder.told_digest
         self.pictures = pictures or self.folder.pictures
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:

@@ -6,6 +6,7 @@ texts that tools write into pictures (Stable Diffusion web UI, ComfyUI, InvokeAI
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from biaslab.ground import cells, folders
+from biaslab.ground import cells, folders, reading
 from biaslab.ground.errors import InputError
 from biaslab.ground.pictures import formats
 from biaslab.ground.plaintext import plain
@@ -73,6 +74,12 @@ class PictureFolder(FolderImages):
     def models(self) -> list[str]:
         """The models whose pictures the folder holds; empty where it is one model's."""
         return sorted({*self._told["model"]} - {""})
+
+    @cached_property
+    def told_digest(self) -> str:
+        """Tells pictures, and what is told of them, from others; :attr:`digest` is of the pictures alone."""
+        table = reading.content(self._table) if self._table is not None else b""
+        return hashlib.sha256(f"{self.digest} {self.model} ".encode() + table).hexdigest()
 
     @property
     def unnamed(self) -> list[str]:

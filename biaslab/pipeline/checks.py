@@ -121,6 +121,9 @@ def check(pipeline: Pipeline) -> None:
             f"Two models are both called {twice[0]!r} in tables. Name each model once; give a copy in another folder a "
             "folder of another name."
         )
+    for one in (pipeline, *pipeline.others):
+        if one.custom.is_asked:
+            one.custom.benchmark()
     s = pipeline.settings
     for name in s.measures:
         own_measures.load(name)
@@ -350,6 +353,8 @@ def digest(pipeline: Pipeline) -> str:
     if design.captions:
         digests.append(open_corpus(design.captions).digest)
     whole = hashlib.sha256(repr(digests).encode())
-    for path in filter(None, (triplets.vocabulary, triplets.ratings, design.ratings)):
+    custom = settings.custom
+    files = (triplets.vocabulary, triplets.ratings, design.ratings, custom.prompts, custom.benchmark)
+    for path in filter(None, files):
         whole.update(reading.content(os.path.expanduser(path)))
     return whole.hexdigest()

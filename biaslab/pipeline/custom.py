@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import numpy as np
 import pandas as pd
 
-from biaslab.ground.errors import MissingInputError
+from biaslab.ground.errors import InputError, MissingInputError
 from biaslab.ground.plaintext import same_text
 from biaslab.judging.names import RATINGS
 from biaslab.models.images import DescribedImages, ImageSource
@@ -14,6 +15,9 @@ from biaslab.models.picture_folder import PictureFolder
 from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
+
+EVEN = 50.0
+"""The share that groups are compared with where no benchmark is named, in percent."""
 
 
 class Custom(Part):
@@ -62,6 +66,28 @@ class Custom(Part):
         if self.folder is not None and not self._pipeline.settings.custom.prompts:
             return list(dict.fromkeys(self.folder.people["group"]))
         return list(dict.fromkeys(self.prompts()["group"]))
+
+    @kept
+    def benchmark(self) -> pd.DataFrame:
+        """Return the share that each group is compared with: the file's, or an even split.
+
+        Returns:
+            Columns group, percent_female (0–100), n (missing where it is no sample) and named (what it is called).
+
+        Raises:
+            InputError: The prompts or the file cannot be used, or it has none of the groups.
+        """
+        groups = pd.DataFrame({"group": self.groups()})
+        if not (file := self._pipeline.settings.custom.benchmark):
+            return groups.assign(percent_female=EVEN, n=np.nan, named="an even split")
+        shares = asking.benchmark(file)
+        known = groups.merge(shares, on="group")
+        if known.empty:
+            raise InputError(
+                f"{file} has shares of {', '.join(map(repr, shares['group'][:5]))}, and none of the groups here: "
+                f"{', '.join(map(repr, groups['group'][:5]))}. Write them alike."
+            )
+        return known.assign(named="the benchmark")
 
     @kept
     def images(self) -> ImageSource:

@@ -15,5 +15,5 @@ from biaslab.papers.custom.analysis import (
     shares,
     tones,
 )
-from biaslab.papers.custom.measure import benchmark, judges, people, pictures
+from biaslab.papers.custom.measure import benchmark, judges, people, pictures, unnamed
 from biaslab.papers.custom.words import answers

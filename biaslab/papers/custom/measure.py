@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 from biaslab.ground import shared, tables
-from biaslab.ground.errors import InputError
 from biaslab.judging.names import RATINGS
-from biaslab.prompts import custom as asking
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
 _TONES = {"skin_tone": "tone", "tone_reason": "reason", "tone_judge": "judge"}
-EVEN = 50.0
-"""The share that groups are compared with where no benchmark is named, in percent."""
 
 
 def people(pipeline: Pipeline) -> pd.DataFrame:
@@ -38,24 +33,14 @@ def judges(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def benchmark(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the share that each group is compared with: the file's, or an even split.
+    """Return the share that each group is compared with: the file's, or an even split."""
+    return tables.of(pipeline.custom.benchmark(), "custom_benchmark")
 
-    Raises:
-        InputError: The file has none of the groups.
-    """
-    groups = pd.DataFrame({"group": pipeline.custom.groups()})
-    if not (file := pipeline.settings.custom.benchmark):
-        return tables.of(
-            groups.assign(percent_female=EVEN, n=np.nan, named="an even split"), "custom_benchmark"
-        )
-    shares = asking.benchmark(file)
-    known = groups.merge(shares, on="group")
-    if known.empty:
-        raise InputError(
-            f"{file} has shares of {', '.join(map(repr, shares['group'][:5]))}, and none of the groups here: "
-            f"{', '.join(map(repr, groups['group'][:5]))}. Write them alike."
-        )
-    return tables.of(known.assign(named="the benchmark"), "custom_benchmark")
+
+def unnamed(pipeline: Pipeline) -> list[str]:
+    """Return the pictures of a folder that its table does not name, so that nobody looks at them."""
+    folder = pipeline.custom.folder
+    return folder.unnamed if folder else []
 
 
 def pictures(
