@@ -440,12 +440,14 @@ def key(color: str, marker: str, label: str, *, hollow: bool = False, line: str 
     return Line2D([], [], color=color, marker=marker, ls=line, label=label, mfc="white" if hollow else color)
 
 
-def legend(figure: Figure, handles: Sequence, columns: int = 4) -> None:
-    """Put one legend above all panels, in as many columns as its longest entry leaves room for."""
-    if handles:
-        longest = 0.6 + 0.075 * max(len(str(handle.get_label())) for handle in handles)
-        columns = max(1, min(columns, len(handles), int(WIDTH / longest)))
-        figure.legend(handles=list(handles), loc="outside upper center", ncols=columns)
+def legend(figure: Figure, handles: Sequence, columns: int = 4, width: float = WIDTH) -> int:
+    """Put one legend above all panels, in as many columns as its longest entry leaves room for; return its lines."""
+    if not handles:
+        return 0
+    longest = 0.6 + 0.075 * max(len(str(handle.get_label())) for handle in handles)
+    columns = max(1, min(columns, len(handles), int(width / longest)))
+    figure.legend(handles=list(handles), loc="outside upper center", ncols=columns)
+    return -(-len(handles) // columns)
 
 
 def name_axes(figure: Figure, x: str = "", y: str = "") -> None:

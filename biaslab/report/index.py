@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import csv
 import gzip
-import io
 import json
 import re
+import struct
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
-from PIL import Image
 
 from biaslab.ground import reading
 from biaslab.ground.errors import InputError
@@ -44,6 +43,7 @@ _MODELS_TABLE = "synthesis_models"
 _MODELS_NUMBERS = ("estimate", "ci_low", "ci_high", "floor")
 # Findings of a paper that the page shows unfolded, at most.
 _MAIN = 3
+_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def build(run_dir: str | Path) -> Path:
@@ -255,6 +255,9 @@ def _figures(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
         source, size, taken = _embedded(run_dir, entry, min(left, FIGURE_BYTES))
         left -= taken
+        alone = entry | {"png": entry["tall"], "svg": ""}
+        tall, _, taken = _embedded(run_dir, alone, min(left, FIGURE_BYTES))
+        left -= taken
         figures.append(
             entry
             | {
@@ -270,6 +273,7 @@ def _figures(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any
                 "svg": href(run_dir, entry["svg"]),
                 "source": source,
                 "size": size,
+                "tall": tall,
             }
         )  # fmt: skip
     return figures
@@ -282,25 +286,25 @@ def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, 
         if path is None or path.stat().st_size > allowed:
             continue
         data = path.read_bytes()
-        size = _shown_size(data) if key == "png" else None
-        if key == "png" and size is None:
+        if key == "png" and (not data.startswith(_PNG) or len(data) < 24):
             continue
+        size = _shown_size(data) if key == "png" else None
         return f"data:{kind};base64,{base64.b64encode(data).decode()}", size, len(data)
     return "", None, 0
 
 
-def _shown_size(png: bytes) -> tuple[int, int] | None:
-    """Return the size in CSS px at which a PNG's text has about the size of the page's; None for what is no PNG.
+def _shown_size(png: bytes) -> tuple[int, int]:
+    """Return the size in CSS px at which a PNG's text has about the size of the page's, from its resolution.
 
     A figure of 7 inches is shown 7 × 110 px wide whether it was saved at 100 or at 300 dpi.
     """
-    try:
-        with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
-            dpi = image.info.get("dpi", (110,))[0]
-            scale = 110 / dpi if 50 <= dpi <= 1200 else 1
-            return round(image.width * scale), round(image.height * scale)
-    except (OSError, ValueError, Image.DecompressionBombError):
-        return None
+    width, height = struct.unpack(">II", png[16:24])
+    at = png.find(b"pHYs", 24, 2000)
+    if at > 0 and len(png) >= at + 13 and png[at + 12] == 1:
+        dpi = struct.unpack(">I", png[at + 4 : at + 8])[0] * 0.0254
+        if 50 <= dpi <= 1200:
+            return round(width * 110 / dpi), round(height * 110 / dpi)
+    return width, height
 
 
 def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
