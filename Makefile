@@ -22,7 +22,7 @@ SELDOM := /(tests?|testing|rllib|transformers/models|diffusers/pipelines)/
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup report worlds test docs lab lint format benchmark simulate clean
+.PHONY: help setup report worlds test quick docs lab lint format benchmark simulate clean
 
 help:  ## Show what can be done
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -52,6 +52,9 @@ worlds: $(STAMP)  ## Build reports of three papers on renders whose truth is kno
 # One thread each: there is a process for each processor, and threads of several that wait for one another cost more.
 test: $(STAMP)  ## Run the test suite, on the reports among others, which it builds where they are not there
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+quick: $(STAMP)  ## Run the tests without whole runs, kernels, training and browsers: what one runs while at work
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow and not browser"
 
 docs: $(STAMP)  ## Build the site of README, notebooks and docstrings -> site/index.html
 	$(BIN)/python -m mkdocs build --strict --quiet

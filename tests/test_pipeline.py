@@ -328,8 +328,8 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
     monkeypatch.setattr(registry, "resolve", resolve)
     good = fake().settings
     checks.check(Pipeline("owner/name", good))
-    # Judges are not named, and nobody asks for them before it is known what is measured.
-    assert asked == [("owner/name", "text-to-image")] * 2
+    # Models are looked up by who tries them, once it is known what is measured.
+    assert asked == []
     for changed, message in (
         (
             {"captions": {"training_images": "gone"}},

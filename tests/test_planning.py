@@ -91,7 +91,10 @@ def taken(monkeypatch):
 def of_all_judges(store, **changes):
     """Return a pipeline that is given a judge in every role."""
     similarity = {"similarity": SMALL["triplets"]["similarity"] | {"dino": "mini"}}
-    judges = {"judging": {"further": ["vqa:mini-vqa"]}, "triplets": similarity}
+    prompts = Path(store) / "own.csv"
+    prompts.write_text("prompt,group,n\na photo of the face of a nurse,nurse,2\n")
+    custom = {"prompts": str(prompts)}
+    judges = {"judging": {"further": ["vqa:mini-vqa"]}, "triplets": similarity, "custom": custom}
     for group, values in changes.items():
         judges[group] = judges.get(group, {}) | values
     return pipeline(store, **judges)

@@ -204,7 +204,7 @@ def test_more_bytes_than_a_page_holds_are_refused_with_what_to_do(save, tmp_path
     ("names", "told"),
     [
         (["b/a.png", "b/a.jpg"], "two images named 'b/a'"),
-        (["of\ntwo.png"], r"called b'of\\ntwo.png'"),
+        (["of\ntwo.png"], r"holds b'of\\ntwo.png'"),
         (["Nurse/a.png", "nurse/b.png"], "spell it one way"),
     ],
 )

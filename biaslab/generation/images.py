@@ -267,6 +267,8 @@ def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     texts = ["prompt_id", "text", *({NOISE} & set(prompts))]
+    if lacking := {*texts, "n_images"} - set(prompts):
+        raise InputError(f"The prompts have no column {min(lacking)!r}.")
     for column in texts:
         for value in prompts[column]:
             if not isinstance(value, str) or not value.strip():

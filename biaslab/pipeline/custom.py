@@ -93,7 +93,8 @@ class Custom(Part):
     def images(self) -> ImageSource:
         """Return the images, with a table of one row per image and the columns of its prompt."""
         asked = self.prompts()
-        made = self._pipeline.made(asked, several=bool((asked["people"] > 1).any()))
+        named = asked.assign(occupation=asked["group"])
+        made = self._pipeline.made(named, several=bool((asked["people"] > 1).any()))
         table = made.table.merge(asked.drop(columns="n_images"), on="prompt_id")
         return DescribedImages(made, table)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,8 @@ def over() -> dict[str, tuple[Callable[[Read], Iterator[pd.DataFrame]], tuple[st
     Units come with the table's own keys, ``unit`` and ``value``; limits are the lower ones. Intervals of other kinds,
     over the images of one unit, are not paired.
     """
-    rooms = (import_module(f"biaslab.papers.{paper}.units") for paper in tables.measuring())
+    names = (f"biaslab.papers.{paper}.units" for paper in tables.measuring())
+    rooms = (import_module(name) for name in names if find_spec(name))
     return {name: units for room in rooms for name, units in room.OVER.items()}
 
 
