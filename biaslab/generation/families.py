@@ -405,8 +405,11 @@ def in_float32(network) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def checked_decoding(pipe, check: Callable) -> Iterator[None]:
-    """Call ``check`` with what a pipeline that decodes by itself decodes: later, what is infinite is black or white."""
+def finite_decoding(pipe, check: Callable) -> Iterator[None]:
+    """Let a pipeline that decodes by itself decode a batch once more in float32 where its images are not finite.
+
+    ``check`` is called with what is decoded.
+    """
     import torch
 
     decoders = [
@@ -415,17 +418,20 @@ def checked_decoding(pipe, check: Callable) -> Iterator[None]:
         if isinstance(part, torch.nn.Module) and callable(getattr(part, "decode", None))
     ]
 
-    def checked(plain):
-        def decode(*args, **kwargs):
-            decoded = plain(*args, **kwargs)
+    def twice(part, plain):
+        def decode(latents, *args, **kwargs):
+            decoded = plain(latents, *args, **kwargs)
             # Images are first, in a tuple as in an output by name.
+            if not decoded[0].isfinite().all() and part.dtype != torch.float32:
+                with in_float32(part):
+                    decoded = plain(latents.float(), *args, **kwargs)
             check(decoded[0])
             return decoded
 
         return decode
 
     for part in decoders:
-        part.decode = checked(part.decode)
+        part.decode = twice(part, part.decode)
     try:
         yield
     finally:

@@ -528,7 +528,7 @@ class Generator:
         # Guidance apart from the network has none without a negative prompt.
         if negative or (self.family.argument == "true_cfg_scale" and self.family.guides(self.settings)):
             given["negative_prompt"] = [negative or " "] * len(prompts)
-        with families.checked_decoding(self.pipe, self.check_finite):
+        with families.finite_decoding(self.pipe, self.check_finite):
             # Some write into what they are given.
             found = self.pipe(prompt=[*prompts], output_type="np", **given)
         blocked = getattr(found, "nsfw_content_detected", None) or [False] * len(prompts)

@@ -19,6 +19,9 @@ PEOPLE = frozenset(
     ("person", "people", "woman", "women", "man", "men", "female", "male", "girl", "boy", "individual")
 )
 """Words for people: those that the paper leaves out where it compares objects (section 6.3.1), and the placebo's."""
+SPACY = "spacy:"
+NAMES = ("nltk", f"{SPACY}MODEL")
+"""Who finds nouns: NLTK as in the paper, or a pipeline of spaCy; and what packages bring (:mod:`.models.truths`)."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +44,17 @@ class Nouns:
 
 
 def load(name: str) -> Nouns:
-    """Return who finds nouns, ready to work: ``nltk``, or the name of a truth that a package brings.
+    """Return who finds nouns, ready to work: ``nltk``, ``spacy:MODEL``, as ``spacy:en_core_web_sm``, or a truth's name.
 
-    Raises ParameterError where there is no such name, or NLTK or its data are not installed.
+    Raises ParameterError where there is no such name, or its package, model or data are not installed.
     """
     if name in plugins.points(plugins.TRUTH):
         return Nouns(partial(_of_captions, name, truths.named(name)), str)
     if name == "nltk":
         return _nltk()
-    known = ("nltk", *plugins.points(plugins.TRUTH))
+    if name.startswith(SPACY) and name != SPACY:
+        return _spacy(name.removeprefix(SPACY))
+    known = (*NAMES, *plugins.points(plugins.TRUTH))
     raise ParameterError(f"triplets.nouns is {name!r}. {name_help(name, known)}")
 
 
@@ -60,7 +65,7 @@ def _of_captions(name: str, truth: truths.Truth, text: str) -> list[str]:
     except (InputError, UnknownNameError) as error:
         raise InputError(
             f"triplets.nouns is {name!r}, which finds nouns in the captions {truth.corpus!r} and in no others: {error} "
-            "For others set triplets.nouns to 'nltk'."
+            "For others set triplets.nouns to 'nltk' or 'spacy:en_core_web_sm'."
         ) from error
 
 
@@ -68,7 +73,9 @@ def _nltk() -> Nouns:
     try:
         import nltk
     except ImportError as error:
-        raise ParameterError("triplets.nouns is 'nltk', which is not there: pip install nltk.") from error
+        raise ParameterError(
+            "triplets.nouns is 'nltk', which is not installed; run `pip install nltk`, or set it to 'spacy:MODEL'."
+        ) from error
     lemmatizer = nltk.stem.WordNetLemmatizer()
 
     def lemma(word: str) -> str:
@@ -85,3 +92,21 @@ def _nltk() -> Nouns:
             "averaged_perceptron_tagger_eng wordnet`."
         ) from error
     return Nouns(find, lemma)
+
+
+def _spacy(model: str) -> Nouns:
+    try:
+        import spacy
+
+        read = spacy.load(model, exclude=["ner"])
+    except (ImportError, OSError) as error:
+        raise ParameterError(
+            f"triplets.nouns is {SPACY + model!r}, but spaCy or that model is not installed; run `pip install spacy` "
+            f"and `python -m spacy download {model}`."
+        ) from error
+
+    def find(text: str) -> list[str]:
+        return [token.lemma_.lower() for token in read(text) if token.pos_ in ("NOUN", "PROPN")]
+
+    # A word alone may be taken for a verb.
+    return Nouns(find, lambda word: read(f"the {word}")[-1].lemma_.lower())

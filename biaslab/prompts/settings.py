@@ -174,6 +174,6 @@ class TripletsDesign(Group):
     )
     nouns: str = field(
         "nltk",
-        "Who finds the nouns of prompts: `nltk` (as the paper), or the name of a truth that a package brings, which "
-        "knows its own captions alone.",
+        "Who finds the nouns of prompts: `nltk` (as the paper), `spacy:MODEL`, or the name of a truth that a package "
+        "brings, which knows its own captions alone.",
     )

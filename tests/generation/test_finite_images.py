@@ -1,5 +1,7 @@
 """Numbers of a model that are not finite: decoded once more in float32, else an error, and no image is kept."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -107,6 +109,26 @@ def overflow(vae):
             # What float16 holds exactly, so that both types have the same weights.
             weights.copy_(weights.half())
         vae.decoder.conv_in.weight.copy_((vae.decoder.conv_in.weight * 2**15).clamp(-60000, 60000).half())
+
+
+def test_a_pipeline_that_decodes_by_itself_gets_the_images_of_float32(folders, monkeypatch):
+    monkeypatch.setattr(families, "table", dict)
+    model = loaded(folders("sd1"), "float16")
+    overflow(model.pipe.vae)
+    whole, decode, given = copy.deepcopy(model.pipe.vae).float(), type(model.pipe.vae).decode, []
+
+    def seen(self, latents, *args, **how):
+        given.append(latents)
+        return decode(self, latents, *args, **how)
+
+    monkeypatch.setattr(type(model.pipe.vae), "decode", seen)
+    made = images(model)
+    assert [latents.dtype for latents in given] == [torch.float16, torch.float32]
+    with torch.no_grad():
+        expected = decode(whole, given[0].float())[0]
+    levels = ((expected / 2 + 0.5).clamp(0, 1) * 255).round().permute(0, 2, 3, 1).numpy().astype(np.uint8)
+    assert np.array_equal(np.stack(made), levels) and np.ptp(levels) > 50
+    assert model.pipe.vae.dtype == torch.float16 and "decode" not in vars(model.pipe.vae)
 
 
 @pytest.mark.parametrize("family", ["sd1", "sd3", "flux"])

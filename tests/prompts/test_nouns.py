@@ -1,5 +1,6 @@
 """Nouns of prompts: how each tool is asked, and what names and nouns have in common."""
 
+import builtins
 import sys
 from types import SimpleNamespace
 
@@ -8,7 +9,14 @@ import pytest
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.prompts import nouns
 
-TAGS = {"women": "NNS", "umbrellas": "NNS", "knives": "NNS", "Paris": "NNP", "person": "NN", "running": "VBG"}
+TAGS = {
+    "women": "NNS",
+    "umbrellas": "NNS",
+    "Paris": "NNP",
+    "knives": "NNS",
+    "park": "NN",
+    "running": "VBG",
+} | {"person": "NN"}
 LEMMAS = {"women": "woman", "umbrellas": "umbrella", "knives": "knife"}
 
 
@@ -30,9 +38,29 @@ def nltk(has_data=True):
     )
 
 
-def test_nouns_and_names_meet_as_lemmas(monkeypatch):
+def spacy():
+    """Return what stands in for spaCy; a word alone is a verb to it, as some are to its models."""
+
+    def read(text):
+        words = text.split()
+        tags = [{"N": "NOUN", "V": "VERB"}.get(TAGS.get(w, "DT")[0], "DET") for w in words]
+        tags = [*tags[:-1], "VERB"] if len(words) == 1 else tags
+        lemmas = [LEMMAS.get(w, w) if t == "NOUN" else "a verb" for w, t in zip(words, tags, strict=True)]
+        return [SimpleNamespace(pos_=t, lemma_=m) for t, m in zip(tags, lemmas, strict=True)]
+
+    def load(model, exclude):
+        if model != "en_core_web_sm":
+            raise OSError(f"[E050] Can't find model '{model}'.")
+        return read
+
+    return SimpleNamespace(load=load)
+
+
+@pytest.mark.parametrize("name", ["nltk", "spacy:en_core_web_sm"])
+def test_nouns_and_names_meet_as_lemmas(monkeypatch, name):
     monkeypatch.setitem(sys.modules, "nltk", nltk())
-    finder = nouns.load("nltk")
+    monkeypatch.setitem(sys.modules, "spacy", spacy())
+    finder = nouns.load(name)
     assert finder.of("women running with umbrellas and umbrellas") == ("person", "umbrella")
     assert finder.of("a person in Paris") == ("person", "paris")
     names = ["Umbrellas", "umbrellas", "bread_knives", "Women"]
@@ -40,16 +68,29 @@ def test_nouns_and_names_meet_as_lemmas(monkeypatch):
 
 
 def test_what_is_not_installed_is_told_before_any_work(monkeypatch):
-    # None in place of a module makes its import fail, whether it is installed or not.
-    monkeypatch.setitem(sys.modules, "nltk", None)
-    with pytest.raises(ParameterError, match="pip install nltk"):
-        nouns.load("nltk")
+    real = builtins.__import__
+
+    def without(name, *given, **options):
+        if name in ("nltk", "spacy"):
+            raise ImportError(name)
+        return real(name, *given, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(builtins, "__import__", without)
+        for name, fix in (("nltk", "pip install nltk"), ("spacy:en_core_web_sm", "pip install spacy")):
+            with pytest.raises(ParameterError, match=fix):
+                nouns.load(name)
     monkeypatch.setitem(sys.modules, "nltk", nltk(has_data=False))
-    with pytest.raises(ParameterError, match=r"nltk\.downloader punkt_tab"):
+    with pytest.raises(
+        ParameterError, match=r"nltk\.downloader punkt_tab averaged_perceptron_tagger_eng wordnet"
+    ):
         nouns.load("nltk")
+    monkeypatch.setitem(sys.modules, "spacy", spacy())
+    with pytest.raises(ParameterError, match="python -m spacy download other"):
+        nouns.load("spacy:other")
 
 
-@pytest.mark.parametrize("name", ["", "ntlk", "spacy:x", "World"])
+@pytest.mark.parametrize("name", ["", "ntlk", "spacy:", "World"])
 def test_other_names_are_refused(name):
     with pytest.raises(ParameterError, match=f"triplets.nouns is {name!r}"):
         nouns.load(name)
