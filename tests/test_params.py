@@ -404,3 +404,33 @@ def test_code_that_python_cannot_read_is_an_error_of_its_notebook(tmp_path, writ
     assert "does not: " in found.problem and len(found.problem) < 500
     # In any other cell it is the notebook's own matter.
     assert other.problem == ""
+
+
+@pytest.mark.parametrize(
+    ("metadata", "problem"),
+    [
+        ({"kernelspec": {"name": "ir", "language": "R"}}, "It is written in R,"),
+        ({"language_info": {"name": "julia"}}, "It is written in julia,"),
+        ({"kernelspec": {"name": "python3"}}, ""),
+        ({"language_info": {"name": "ipython"}}, ""),
+        ({}, ""),
+        (3, ""),
+    ],
+)
+def test_notebooks_of_other_languages_are_not_executed(project, tmp_path, write_notebook, metadata, problem):
+    good = write_notebook(tmp_path / "notebooks/own/good.ipynb", "seed = 1")
+    other = json.loads(good.read_text()) | {"metadata": metadata}
+    (tmp_path / "notebooks/own/other.ipynb").write_text(json.dumps(other))
+    told = {n.id: n.problem for n in project("run: mine\nnotebooks: ['own/*']\n").selected}
+    assert told["own/other"].startswith(problem) and bool(told["own/other"]) == bool(problem)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names are bytes on POSIX alone")
+def test_a_name_that_is_not_utf_8_is_told(project, tmp_path, write_notebook):
+    good = write_notebook(tmp_path / "notebooks/own/good.ipynb", "seed = 1")
+    os.link(good, os.fsencode(good.parent) + b"/b\xffad.ipynb")
+    told = {n.id: n.problem for n in project("run: mine\nnotebooks: ['own/*']\n").selected}
+    assert told == {
+        "own/good": "",
+        r"own/b\xffad": "Its name is not UTF-8, so no record can name it. Rename it.",
+    }

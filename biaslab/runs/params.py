@@ -180,7 +180,7 @@ def load(
             )
     selected = [n for n in available if any(_matches(n, pattern) for pattern in run.notebooks)]
     if all(notebook.problem for notebook in selected):
-        raise ParameterError(" ".join(f"{n.path}: {n.problem}" for n in selected))
+        raise ParameterError(" ".join(f"{_shown(n.path)}: {n.problem}" for n in selected))
     more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
     checked = _notebook_values(given, selected, available, strict=set_here)
     return run.changed(**more, values=checked, selected=tuple(selected))
@@ -218,12 +218,17 @@ def find_notebooks(folder: str | Path, *brought: Path) -> list[Notebook]:
     for root in (folder, *brought):
         for path in root.rglob("*.ipynb"):
             place = path.relative_to(root)
-            name = place.with_suffix("").as_posix()
+            name = _shown(place.with_suffix("")).replace(os.sep, "/")
             if name in found or any(part.startswith(".") for part in place.parts):
                 continue
             notebook = _read_notebook(path, name)
             found[name] = notebook if root == folder else replace(notebook, folder=folder)
     return sorted(found.values(), key=lambda n: (n.id in _LAST, tables.place(n.id), n.id))
+
+
+def _shown(path: Path) -> str:
+    """Return a path that can be printed and written: of bytes that are not UTF-8, their numbers."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _read_notebook(path: Path, notebook_id: str) -> Notebook:
@@ -232,10 +237,13 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook:
     def cannot(problem: str, is_tagged: bool = True) -> Notebook:
         return Notebook(notebook_id, path, notebook_id, {}, problem=problem, is_tagged=is_tagged)
 
+    if _shown(path) != str(path):
+        return cannot("Its name is not UTF-8, so no record can name it. Rename it.")
     try:
         if not (text := reading.text(path)).strip():
             return cannot(_UNTAGGED, False)
         notebook = json.loads(text)
+        language = _language(notebook.get("metadata"))
         cells = [
             ("".join(c["source"]), c["cell_type"], set(c["metadata"].get("tags") or ()))
             for c in notebook["cells"]
@@ -246,7 +254,10 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook:
         return cannot(f"It {str(error).removeprefix(f'{path} ')}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return cannot("It is not a whole notebook of format 4. Save it again in JupyterLab, or remove it.")
-    if not any(literals.TAG in tags for _, _, tags in cells):
+    is_tagged = any(literals.TAG in tags for _, _, tags in cells)
+    if language:
+        return cannot(f"It is written in {language}, and a run executes Python only.", is_tagged)
+    if not is_tagged:
         return cannot(_UNTAGGED, False)
     try:
         parameters = literals.parameters(cells)
@@ -257,6 +268,16 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook:
     code = tuple(source for source, kind, _ in cells if kind == "code")
     title = heading[1].strip() if heading else notebook_id
     return Notebook(notebook_id, path, title, parameters, code, *_measured(code))
+
+
+def _language(metadata: Any) -> str:
+    """Return the language of a notebook; empty for Python, and where its metadata, of any shape, does not say."""
+    told = ""
+    for part, key in (("language_info", "name"), ("kernelspec", "language")):
+        inner = metadata.get(part) if isinstance(metadata, dict) else None
+        value = inner.get(key) if isinstance(inner, dict) else None
+        told = value if isinstance(value, str) and value else told
+    return "" if re.fullmatch(r"(i?python[\d.]*)?", told.lower()) else told
 
 
 def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
