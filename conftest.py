@@ -34,12 +34,47 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# What `make quick` leaves out beside tests that say so themselves: files, and folders of files, most of which load or
+# train models, start processes or simulate.
+_LONG = (
+    *(
+        "test_stats_coverage",
+        "test_stats_attainable",
+        "test_planning",
+        "test_pipeline",
+        "test_kernels",
+        "test_engine",
+    ),
+    *("test_generation", "test_families", "test_latents", "test_attention", "test_train", "test_compare"),
+    *(
+        "test_inception",
+        "test_finite",
+        "test_photographs",
+        "test_skin_tone",
+        "test_paintskills",
+        "test_paired_notebooks",
+    ),
+    *(
+        "test_neighbours",
+        "test_downloads",
+        "test_long_texts",
+        "test_models_side_by_side",
+        "test_store",
+        "test_rate",
+    ),
+)
+_LONG_FOLDERS = ("hub", "calibration")
+
+
 def pytest_collection_modifyitems(items):
     """Begin with the files that hold the slowest tests, so that no worker is left alone with one at the end."""
     first = (
         *("test_mini_run", "test_survival", "test_runs", "test_published_run", "test_engine"),
         *("test_audits_through_hub", "test_pipeline_people", "test_kernels"),
     )
+    for item in items:
+        if item.path.stem.startswith(_LONG) or item.path.parent.name in _LONG_FOLDERS:
+            item.add_marker(pytest.mark.slow)
     place = {name: i for i, name in enumerate(first)}
     items.sort(key=lambda item: place.get(item.path.stem, len(first)))
 
