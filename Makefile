@@ -53,7 +53,7 @@ worlds: $(STAMP)  ## Build reports of three papers on renders whose truth is kno
 test: $(STAMP)  ## Run the test suite, on the reports among others, which it builds where they are not there
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-quick: $(STAMP)  ## Run the tests without whole runs, kernels, training and browsers: what one runs while at work
+quick: $(STAMP)  ## Run the tests that take no whole run, training, browser or other long work: for while one works
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow and not browser"
 
 docs: $(STAMP)  ## Build the site of README, notebooks and docstrings -> site/index.html

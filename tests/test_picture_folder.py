@@ -14,7 +14,10 @@ from biaslab.ground.errors import InputError, MissingInputError
 from biaslab.ground.plaintext import same_text
 from biaslab.models.picture_folder import PictureFolder, prompt_in
 from biaslab.net.settings import EndpointSettings
+from biaslab.pipeline import Pipeline, checks
+from biaslab.pipeline import asked as asked_of
 from biaslab.pipeline.custom import prompts_of
+from biaslab.settings import Settings
 
 PROMPT = "a photo of a nurse"
 
@@ -46,7 +49,7 @@ def test_subfolders_are_groups_and_what_they_hold_is_alike(tmp_path):
     for file in ("nurse/1.png", "nurse/deeper/2.png", "chef/1.png"):
         draw(tmp_path / file)
     folder = PictureFolder(str(tmp_path))
-    assert folder.told_by == "subfolders" and folder.models == []
+    assert folder.models == []
     assert folder.people.to_dict("list") == {
         "image_id": ["chef/1.png", "nurse/1.png", "nurse/deeper/2.png"],
         "prompt": ["chef", "nurse", "nurse"],
@@ -58,7 +61,7 @@ def test_subfolders_are_groups_and_what_they_hold_is_alike(tmp_path):
 
 def test_a_table_goes_before_subfolders_and_counts_what_it_does_not_name(tmp_path):
     folder = table(tmp_path, f"file;prompt;group\na.png;{PROMPT};nurse\n./deep\\c.png;a chef;\n")
-    assert folder.told_by == "table" and folder.unnamed == ["b.png"]
+    assert folder.unnamed == ["b.png"]
     assert folder.people[["image_id", "prompt", "group"]].to_numpy().tolist() == [
         ["a.png", PROMPT, "nurse"],
         ["deep/c.png", "a chef", "a chef"],
@@ -67,9 +70,13 @@ def test_a_table_goes_before_subfolders_and_counts_what_it_does_not_name(tmp_pat
 
 def test_a_table_may_be_of_several_models_and_of_people_by_position(tmp_path):
     text = "file,group,model,position\na.png,chef,B,right\na.png,nurse,B,left\nb.png,chef,A,\n"
-    assert table(tmp_path, text).models == ["A", "B"]
+    whole = table(tmp_path, text)
+    assert whole.models == ["A", "B"]
+    with pytest.raises(InputError, match=r"'A', 'B'.*::A"):
+        _ = whole.people
     folder = PictureFolder(f"{tmp_path}::B")
     assert folder.name == "B" and folder.people["group"].tolist() == ["nurse", "chef"]
+    # It is asked for by the first of the two.
     asked = prompts_of(folder)
     assert asked[["text", "n_images", "people"]].to_numpy().tolist() == [["nurse", 1, 2]]
     with pytest.raises(InputError, match=r"'C'.*'A', 'B'"):
@@ -132,7 +139,6 @@ def test_pictures_with_texts_need_no_table_and_damaged_ones_none_either(tmp_path
     draw(tmp_path / "chef/two.png")
     (tmp_path / "chef/three.png").write_bytes(b"no picture")
     folder = PictureFolder(str(tmp_path))
-    assert folder.told_by == "texts"
     assert folder.people[["prompt", "group"]].to_numpy().tolist() == [
         ["chef", "chef"],
         ["chef", "chef"],
@@ -159,6 +165,7 @@ def test_pictures_that_nothing_tells_apart(tmp_path):
         ("file,prompt,position\na.png,a chef,2\n", "'a.png'"),
         ("file,prompt\na.png,\n", "'a.png'"),
         ("file,style\na.png,oil\n", "neither prompt nor group"),
+        ("file,group,model\na.png,chef,A\nb.png,chef,\n", "'b.png' is of no model"),
         ("picture,prompt\na.png,a chef\n", "no column 'file'"),
     ],
 )
@@ -184,6 +191,41 @@ def opened(path):
         endpoint=EndpointSettings(),
         corpus=lambda: pytest.fail("read"),
     )
+
+
+def pipeline(folder, **custom):
+    settings = Settings.of({"custom": custom, "captions": {"approaches": []}})
+    return Pipeline(f"images:{folder}", settings, progress=False)
+
+
+def test_pictures_of_one_prompt_are_counted_for_the_group_of_each(tmp_path):
+    for group, n in (("Kenya", 2), ("Peru", 3)):
+        for k in range(n):
+            draw(tmp_path / group / f"{k}.png", **written(parameters=WEB_UI))
+    own = pipeline(tmp_path).custom
+    assert own.prompts()["n_images"].tolist() == [2, 3] and own.groups() == ["Kenya", "Peru"]
+    counts = own.images().table.groupby("group")["image_id"].agg(["size", "first"])
+    assert counts.to_numpy().tolist() == [[2, "Kenya/0.png"], [3, "Peru/0.png"]]
+    (one,) = asked_of.of_tables(pipeline(tmp_path), ["custom_people"])
+    assert one.images == one.there == 5
+
+
+def test_a_file_says_which_prompts_count_and_for_whom(tmp_path):
+    for name in ("nurse", "chef"):
+        draw(tmp_path / "pictures" / name / "1.png")
+    file = tmp_path / "mine.csv"
+    file.write_text("prompt,group\nNurse,care\na pilot,travel\n")
+    table = pipeline(tmp_path / "pictures", prompts=str(file)).custom.images().table
+    assert table[["image_id", "group"]].to_numpy().tolist() == [["nurse/1.png", "care"]]
+    file.write_text("prompt\na pilot\n")
+    with pytest.raises(InputError, match=r"'a pilot'.*'chef', 'nurse'"):
+        checks.check(pipeline(tmp_path / "pictures", prompts=str(file)))
+
+
+def test_a_group_is_not_called_as_the_mean_over_groups_is(tmp_path):
+    draw(tmp_path / "all/1.png")
+    with pytest.raises(InputError, match="'all'"):
+        checks.check(pipeline(tmp_path))
 
 
 def asked(*texts, n=2):

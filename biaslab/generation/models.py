@@ -23,7 +23,7 @@ from biaslab.ground.plaintext import same_text
 from biaslab.keep.store import Store
 from biaslab.models import checkpoints, registry
 from biaslab.models.images import DescribedImages, ImageSource
-from biaslab.models.picture_folder import IMAGES, PictureFolder
+from biaslab.models.picture_folder import IMAGES, TOLD, PictureFolder
 from biaslab.models.repositories import Located
 from biaslab.net.settings import EndpointSettings
 from biaslab.prompts.settings import DallEvalDesign
@@ -162,10 +162,13 @@ class FolderModel(ImageModel):
         return len(self._of(prompts))
 
     def _of(self, prompts: pd.DataFrame) -> pd.DataFrame:
-        shown = self.folder.people.drop_duplicates("image_id")
-        shown = shown.assign(same=shown["prompt"].map(same_text))[["image_id", "same"]]
-        asked = prompts.assign(same=prompts["text"].map(same_text)).drop_duplicates("same")
-        table = shown.merge(asked[["prompt_id", "same", "n_images"]], on="same")
+        # Of its own prompts it knows for whom and how many each was; those of others are told by their text alone.
+        own = [name for name in TOLD if name in prompts]
+        keys = ["same", *own]
+        shown = self.folder.pictures_told
+        shown = shown.assign(same=shown["prompt"].map(same_text))[["image_id", *keys]]
+        asked = prompts.assign(same=prompts["text"].map(same_text)).drop_duplicates(keys)
+        table = shown.merge(asked[["prompt_id", "n_images", *keys]], on=keys).drop(columns=own)
         table["index"] = table.groupby("prompt_id").cumcount()
         table = table[table["index"] < table["n_images"]].reset_index(drop=True)
         return table.drop(columns=["same", "n_images"]).assign(seed=0, outcome=OK)

@@ -1,7 +1,7 @@
 """A folder of pictures that are there already: what each was asked for, and for whom it is counted.
 
-It is told by one of three, the first that there is: a table in the folder (CSV or Parquet with a column ``file``), the
-texts that tools write into pictures (Stable Diffusion web UI, ComfyUI, InvokeAI), subfolders, a group each.
+It is told by a table in the folder (CSV or Parquet with a column ``file``); without one by subfolders, a group each,
+and by the texts that tools write into pictures (Stable Diffusion web UI, ComfyUI, InvokeAI).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from biaslab.models.images import FolderImages
 IMAGES = "images:"
 """What the name of a model begins with that is a folder of its pictures."""
 COLUMNS = ("file", "prompt", "group", "model", "position")
+TOLD = ("told_group", "told_people")
+"""What a folder says of a picture beside its prompt: its group, or that of the first person, and how many it shows."""
 _SIDES = {"left": "1", "right": "2"}
 _MOST_PEOPLE = 9
 MIXED = "::"
@@ -61,6 +63,11 @@ class PictureFolder(FolderImages):
         one model's).
         """
         whole = self._told
+        if not self.model and self.models:
+            raise InputError(
+                f"{self._folder} holds pictures of several models: {cells.listed(self.models)}. Name one, such as "
+                f"images:{self._folder.name}{MIXED}{self.models[0]}."
+            )
         if not self.model:
             return whole
         own = whole[whole["model"] == self.model].reset_index(drop=True)
@@ -69,6 +76,17 @@ class PictureFolder(FolderImages):
                 f"{self._folder} has no pictures of {self.model!r}; it has {cells.listed(self.models)}."
             )
         return own
+
+    @property
+    def pictures_told(self) -> pd.DataFrame:
+        """What is told of pictures: image_id, prompt and :data:`TOLD`."""
+        pictures = self.people.groupby("image_id", sort=False)
+        named = {
+            "prompt": ("prompt", "first"),
+            "told_group": ("group", "first"),
+            "told_people": ("position", "size"),
+        }
+        return pictures.agg(**named).reset_index()
 
     @cached_property
     def models(self) -> list[str]:
@@ -85,13 +103,6 @@ class PictureFolder(FolderImages):
     def unnamed(self) -> list[str]:
         """The pictures that the folder's table does not name: nobody looks at them."""
         return sorted(set(self._files) - set(self._told["image_id"]))
-
-    @cached_property
-    def told_by(self) -> str:
-        """What tells pictures apart: ``table``, ``texts`` or ``subfolders``."""
-        if self._table is not None:
-            return "table"
-        return "texts" if any(self._texts.values()) else "subfolders"
 
     @cached_property
     def _told(self) -> pd.DataFrame:
@@ -152,6 +163,9 @@ def _of_table(path: Path, files: Mapping[str, Path]) -> pd.DataFrame:
     frame["image_id"] = ids
     twice = frame.duplicated(["image_id", "position"])
     cells.refuse(twice, path, "file {} stands twice", "keep one row, or say left and right", frame["file"])
+    some = frame["model"] != ""
+    fix = "fill it in, or leave the whole column out"
+    cells.refuse(~some & some.any(), path, "file {} is of no model, where others are", fix, frame["file"])
     frame = frame.sort_values(["image_id", "position"], kind="stable", ignore_index=True)
     counted = frame.groupby("image_id").cumcount() + 1
     gap = (counted != frame["position"]).set_axis(frame.index)

@@ -11,7 +11,7 @@ from biaslab.ground.errors import InputError, MissingInputError
 from biaslab.ground.plaintext import same_text
 from biaslab.judging.names import RATINGS
 from biaslab.models.images import DescribedImages, ImageSource
-from biaslab.models.picture_folder import PictureFolder
+from biaslab.models.picture_folder import TOLD, PictureFolder
 from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
@@ -59,13 +59,23 @@ class Custom(Part):
             return asked
         known = asked.assign(text_plain=asked["text"].map(same_text)).drop(columns=["text", "group"])
         rows = file.assign(text_plain=file["text"].map(same_text))[["text", "group", "text_plain"]]
-        return rows.merge(known, on="text_plain").drop(columns="text_plain")[list(asked)]
+        rows = rows.merge(known, on="text_plain").drop(columns="text_plain")[list(asked)]
+        if rows.empty:
+            raise InputError(
+                f"No picture of {self.folder.name} was asked for a prompt of {s.prompts}, such as {file['text'][0]!r}; "
+                f"they were for {', '.join(map(repr, asked['text'][:3]))}."
+            )
+        return rows
 
     def groups(self) -> list[str]:
-        """Return the groups that prompts belong to, in order."""
-        if self.folder is not None and not self._pipeline.settings.custom.prompts:
-            return list(dict.fromkeys(self.folder.people["group"]))
-        return list(dict.fromkeys(self.prompts()["group"]))
+        """Return the groups that prompts belong to, in order; an InputError where one is called as their mean is."""
+        own = self.folder is not None and not self._pipeline.settings.custom.prompts
+        groups = list(dict.fromkeys((self.folder.people if own else self.prompts())["group"]))
+        if asking.ALL in groups:
+            raise InputError(
+                f"A group is called {asking.ALL!r}, which is the mean over groups; name it otherwise."
+            )
+        return groups
 
     @kept
     def benchmark(self) -> pd.DataFrame:
@@ -143,12 +153,12 @@ class Custom(Part):
 
 
 def prompts_of(folder: PictureFolder) -> pd.DataFrame:
-    """Return what a folder says that its pictures were asked for, as :func:`biaslab.prompts.custom.prompts`."""
-    people = folder.people
-    pictures = people.groupby("image_id", sort=False).agg(
-        text=("prompt", "first"), group=("group", "first"), people=("position", "size")
-    )
-    keys = ["text", "group", "people"]
-    asked = pictures.groupby(keys, sort=False).size().rename("n_images").reset_index()
+    """Return what a folder says that its pictures were asked for, as :func:`biaslab.prompts.custom.prompts`.
+
+    With :data:`biaslab.models.picture_folder.TOLD`, for pictures of one prompt may be of several groups.
+    """
+    keys = ["prompt", *TOLD]
+    asked = folder.pictures_told.groupby(keys, sort=False).size().rename("n_images").reset_index()
     ids = [f"custom-{k:05d}" for k in range(len(asked))]
-    return asked.assign(prompt_id=ids)[["prompt_id", "text", "group", "n_images", "people"]]
+    more = {"text": asked["prompt"], "group": asked["told_group"], "people": asked["told_people"]}
+    return asked.assign(prompt_id=ids, **more).drop(columns="prompt")

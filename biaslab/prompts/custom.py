@@ -36,12 +36,12 @@ def prompts(path: str, images: int) -> pd.DataFrame:
     Raises:
         InputError: It cannot be read, has no prompt, or one twice, or a number is out of range.
     """
-    file = Path(path).expanduser()
+    file = _file(path, "custom.prompts", (".txt",))
     if file.suffix.lower() == ".txt":
         lines = [line.strip() for line in reading.text(file, "utf-8-sig", most=_MOST_BYTES).splitlines()]
         frame = pd.DataFrame({"prompt": [line for line in lines if line]}, dtype=object)
     else:
-        frame, _ = cells.load(cells.located(path), set(COLUMNS))
+        frame, _ = cells.load(file, set(COLUMNS))
         cells.require(frame, ("prompt",), file, _NEEDS, set(COLUMNS))
     if frame.empty:
         raise InputError(f"{path} holds no prompt. {_NEEDS}")
@@ -53,7 +53,6 @@ def prompts(path: str, images: int) -> pd.DataFrame:
     groups = cells.names(frame["group"], file, empty=True).astype(object) if "group" in frame else ""
     rows = pd.DataFrame({"text": texts, "group": groups})
     rows["group"] = rows["group"].where(rows["group"] != "", rows["text"])
-    _check_groups(rows["group"], file)
     rows["n_images"] = _whole(frame, "n", images, _MOST_IMAGES, file)
     rows["people"] = _whole(frame, "people", 1, _MOST_PEOPLE, file)
     return rows.assign(prompt_id=[f"custom-{k:05d}" for k in range(len(rows))])
@@ -65,7 +64,7 @@ def benchmark(path: str) -> pd.DataFrame:
     Raises:
         InputError: It cannot be read; a share is given as 0–1 or lies outside 0–100; a group stands twice.
     """
-    file = cells.located(path)
+    file = _file(path, "custom.benchmark")
     frame, _ = cells.load(file, set(_SHARES))
     cells.require(frame, _SHARES[:2], file, _NEEDS_SHARES, set(_SHARES))
     groups = pd.Series(cells.names(frame["group"], file), frame.index).astype(object)
@@ -92,10 +91,13 @@ def benchmark(path: str) -> pd.DataFrame:
     return pd.DataFrame({"group": groups, "percent_female": shares, "n": n})
 
 
-def _check_groups(groups: pd.Series, file: Path) -> None:
-    cells.refuse(
-        groups == ALL, file, "group is {}", "name it otherwise: this is the mean over groups", groups
-    )
+def _file(path: str, setting: str, more: tuple[str, ...] = ()) -> Path:
+    """Return the path of a file that a setting names; an InputError where it is not there, or of another kind."""
+    file = Path(path).expanduser()
+    if not file.is_file() or file.suffix.lower() not in (*cells.ENDINGS, *more):
+        allowed = ", ".join((*cells.ENDINGS, *more))
+        raise InputError(f"{setting} is {path!r}; it must be a file that is there and ends in {allowed}.")
+    return file
 
 
 def _whole(frame: pd.DataFrame, name: str, default: int, most: int, file: Path) -> pd.Series:

@@ -43,7 +43,6 @@ def test_prompts_of_parquet(tmp_path):
         ("prompt,people\na chef,3\n", "'3'"),
         ("prompt\na chef\nA  chef\n", "'A  chef' stands twice"),
         ("prompt,group\n,chef\n", "empty"),
-        ("prompt,group\na chef,all\n", "'all'"),
         ("prompt\n", "no prompt|no rows|empty"),
         ("text\na chef\n", "no column 'prompt'"),
     ],
@@ -72,3 +71,12 @@ def test_a_benchmark_with_and_without_its_sample(tmp_path):
 def test_benchmarks_that_cannot_be_used(tmp_path, text, names):
     with pytest.raises(InputError, match=names):
         custom.benchmark(file(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("read", "name"), [(lambda path: custom.prompts(path, 5), "a.txt"), (custom.benchmark, "b.csv")]
+)
+def test_files_that_are_not_there_are_told_by_their_setting(tmp_path, read, name):
+    for path in (str(tmp_path / name), str(tmp_path)):
+        with pytest.raises(InputError, match=r"custom\.(prompts|benchmark) is .*" + path[-5:]):
+            read(path)

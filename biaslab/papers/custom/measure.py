@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -25,9 +26,11 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
 
 def judges(pipeline: Pipeline) -> pd.DataFrame:
     """Return what each judge of gender says of each person; of raters those that they rated."""
-    frames = []
+    frames, raters = [], [judge for judge in pipeline.custom.judges if judge.startswith(RATINGS)]
     for judge in pipeline.custom.judges:
-        named = "raters" if judge.startswith(RATINGS) else shared.named(judge)
+        named = shared.named(judge)
+        if judge.startswith(RATINGS):
+            named = "raters" if len(raters) == 1 else f"raters ({Path(judge).stem})"
         frames.append(pipeline.custom.judged_by(judge).assign(judge=named, model=pipeline.label))
     return tables.joined(frames, "custom_judges")
 
