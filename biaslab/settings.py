@@ -12,7 +12,7 @@ from biaslab.generation.settings import GenerationSettings
 from biaslab.ground import values
 from biaslab.ground.errors import ParameterError, name_help
 from biaslab.ground.groups import Folder, Group, Numbers, Place, Texts, Whole, field
-from biaslab.judging.settings import JudgeSettings
+from biaslab.judging.settings import JudgeSettings, VisionSettings
 from biaslab.mitigation.settings import CriticSettings
 from biaslab.net.settings import EndpointSettings
 from biaslab.prompts.settings import CustomDesign, DallEvalDesign, PeopleDesign, TripletsDesign
@@ -83,6 +83,7 @@ class Settings(Group):
     captions: CaptionSettings = CaptionSettings()
     generation: GenerationSettings = GenerationSettings()
     judging: JudgeSettings = JudgeSettings()
+    vision: VisionSettings = VisionSettings()
     custom: CustomDesign = CustomDesign()
     people: PeopleDesign = PeopleDesign()
     critic: CriticSettings = CriticSettings()

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from fake_vision import FakeVision, marked
 from PIL import Image
 
 from biaslab import cli
@@ -66,6 +67,63 @@ def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_pa
     ]
     page = (tmp_path / "mine/index.html").read_text()
     assert "How many of the people in pictures of first are perceived as women?" in page
+
+
+@pytest.mark.slow
+def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_put_right(
+    root, tmp_path, capsys
+):
+    """Of women a third are hard to tell, and called male; a half of the pictures is rated by their truth."""
+    asked = pd.DataFrame({"prompt": ["person"], "profession": ["(none)"], "text": ["a photo of a person"]})
+    drawn = truth.people(asked.assign(prompt_id="p", n_images=1), 170, seed=4, decoded=None)
+    left = {gender: list(ids) for gender, ids in drawn.table.groupby("truth_gender")["image_id"]}
+    folder, known, rated = tmp_path / "eyed", {}, ["image_id,gender"]
+    (folder / "nurse").mkdir(parents=True)
+    (folder / "biaslab.json").write_text(json.dumps({"pictures": "drawings"}))
+    for k in range(120):
+        gender = "female" if k < 72 else "male"
+        (array,) = drawn.read([left[gender].pop()])
+        Image.fromarray(array).save(folder / "nurse" / f"{k:03}.png")
+        hard = gender == "female" and k % 3 == 0
+        known[marked(array)] = "male" if hard else "unclear" if k % 11 == 1 else gender
+        rated += [f"nurse/{k:03}.png,{gender}"] if k // 3 % 2 else []
+    ratings, questions = tmp_path / "rated.csv", tmp_path / "questions.yaml"
+    ratings.write_text("\n".join(rated))
+    questions.write_text("- {name: style, question: 'What is it?', answers: [drawing, photo], of: image}")
+
+    def see(picture, text, answers):
+        return "drawing" if "drawing" in answers else known.get(marked(picture), "nobody")
+
+    with FakeVision(see).running() as server:
+        sets = [
+            f"settings.vision={{url: '{server.url}', price: 0.01, cost_limit: 9, shown: position}}",
+            "settings.endpoint.key_variable=",
+            f"settings.judging={{gender: 'endpoint:eye', further: ['ratings:{ratings}'], questions: '{questions}'}}",
+            f"settings.compute.store={tmp_path / 'store'}",
+            "bootstrap_replicates=1000",
+        ]
+        how = ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path), "--name", "eye"]
+        command = ["audit", f"images:{folder}", *how, *(text for one in sets for text in ("--set", one))]
+        assert cli.main([*command, "--dry-run"]) == 0
+        said = capsys.readouterr().out
+        assert "Price: endpoint:eye at most 240 questions x 0.01 = 2.40" in said
+        # It is asked once at most, to see that it answers.
+        assert (rehearsed := len(server.requests)) <= 1
+        assert cli.main([*command, "--no-progress"]) == 0, capsys.readouterr().err
+        # Each picture is shown once for gender, and once for its style.
+        assert (asked_for := len(server.requests)) == 240 + rehearsed
+        assert cli.main([*command, "--no-progress", "--overwrite"]) == 0 and len(server.requests) == asked_for
+    tables = {
+        name: pd.read_csv(tmp_path / f"eye/tables/custom_{name}.csv") for name in ("corrected", "agreement")
+    }
+    row = tables["corrected"].set_index("group").loc["all"]
+    # 60 % are women; a third of them are called male.
+    assert row["percent_female"] < 45 and row["corrected_low"] < 60 < row["corrected_high"]
+    assert tables["agreement"].set_index("group").loc["all", "p"] < 0.001
+    answered = pd.read_csv(tmp_path / "eye/tables/custom_answered.csv").set_index(["group", "answer"])
+    assert answered.loc[("nurse", "drawing"), ["percent", "n"]].tolist() == [100.0, 120]
+    page = (tmp_path / "eye/index.html").read_text()
+    assert "are women once the errors of endpoint:eye are taken off?" in page
 
 
 def test_a_folder_of_several_models_is_audited_as_each(tmp_path):

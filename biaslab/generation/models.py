@@ -25,14 +25,11 @@ from biaslab.models import checkpoints, registry
 from biaslab.models.images import DescribedImages, ImageSource
 from biaslab.models.picture_folder import IMAGES, TOLD, PictureFolder
 from biaslab.models.repositories import Located
-from biaslab.net.settings import EndpointSettings
+from biaslab.net.settings import ENDPOINT, EndpointSettings
 from biaslab.prompts.settings import DallEvalDesign
 
 if TYPE_CHECKING:
     from biaslab.generation.image_endpoint import EndpointImages
-
-ENDPOINT = "endpoint:"
-"""What the name of a model begins with that is behind an images endpoint, such as ``endpoint:dall-e-3``."""
 
 
 class Ready(NamedTuple):

@@ -25,7 +25,7 @@ from biaslab.judging.names import files_digest
 from biaslab.judging.person import Person
 from biaslab.judging.pinned import DLIB
 from biaslab.judging.settings import JudgeSettings
-from biaslab.judging.words import BLOCKED, JUDGED, OUTCOMES
+from biaslab.judging.words import BLOCKED, JUDGED, OUTCOMES, SELDOM
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
 from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
@@ -108,7 +108,8 @@ def find_faces(
 ) -> pd.DataFrame:
     """Find the faces of every image as :func:`judge` does, and judge nobody: who judges gender need not be there.
 
-    Returns a row an image, in the table's order: image_id, n_faces, x0, y0, x1, y1 (the one face, else NaN) and boxes.
+    Returns a row an image, in the table's order: image_id, outcome (why there is nothing to look at; else of the gate
+    for one person), reason, n_faces, x0, y0, x1, y1 (the one face, else NaN), image_width, image_height and boxes.
     """
     place = {"device": device, "batch_size": settings.batch_size}
 
@@ -117,7 +118,10 @@ def find_faces(
 
     inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_score}
     inputs["weights"] = files_digest(settings.faces, "detector")
-    columns, how = ("image_id", "n_faces", *BOX, "boxes"), {"store": store, "device": device}
+    columns, how = (
+        tuple(c for c in COLUMNS if c not in ("gender", "p_female")),
+        {"store": store, "device": device},
+    )
     return _seen(images, settings, "faces", inputs, columns, models, progress=progress, **how)
 
 
@@ -151,7 +155,8 @@ def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:
     Limits of face and probability are not among it: they decide upon answers that are kept. Nor is the speed.
     """
     inputs = settings.model_dump(
-        mode="json", exclude={"further", "tone", "batch_size", "threshold", "min_face"}
+        mode="json",
+        exclude={"further", "tone", "questions", "annotator", "batch_size", "threshold", "min_face"},
     )
     gender = files_digest(settings.gender, "clip")
     weights = {"faces": files_digest(settings.faces, "detector"), "gender": gender}
@@ -252,11 +257,11 @@ def decide(p_female: np.ndarray, threshold: float = 0.9) -> np.ndarray:
 def outcomes(judgements: pd.DataFrame, by: Sequence[str], *, confidence: float = 0.95) -> pd.DataFrame:
     """Count the outcomes of judgements (:func:`judge`, with the columns ``by``), those that never occur among them.
 
-    A row for each combination of ``by`` and each outcome (``unrated`` only where ratings judged): ``by``, outcome, n,
+    A row for each combination of ``by`` and each outcome (of :data:`SELDOM` those that occur): ``by``, outcome, n,
     n_images (of the combination), percent (0–100 of n_images), ci_low, ci_high (Wilson).
     """
-    rated = (judgements["outcome"] == "unrated").any()
-    names = [o for o in OUTCOMES if o != "unrated" or rated]
+    there = set(judgements["outcome"])
+    names = [o for o in OUTCOMES if o not in SELDOM or o in there]
     counts = judgements.groupby([*by, "outcome"], observed=True).size().unstack(fill_value=0)
     out = counts.reindex(columns=names, fill_value=0).rename_axis(columns="outcome").stack()
     out = out.rename("n").reset_index()

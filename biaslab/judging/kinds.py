@@ -14,6 +14,7 @@ from biaslab.judging import instances, plugins
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA, WHOLE
 from biaslab.judging.pinned import PINNED, YUNET
 from biaslab.models import registry
+from biaslab.net.settings import ENDPOINT
 
 
 class Role(NamedTuple):
@@ -32,6 +33,7 @@ ROLES = {
     "judging.gender": Role("judges perceived gender", "clip", "ViT-L-14:openai"),
     "judging.further": Role("judges perceived gender", "clip", "vqa:Salesforce/blip-vqa-base"),
     "judging.tone": Role("says skin tones", "", "plugin:NAME"),
+    "judging.annotator": Role("answers questions of one's own", "", "endpoint:NAME"),
     "dalleval.detector": Role("finds PaintSkills' objects", "detector", "facebook/detr-resnet-101-dc5"),
     "dalleval.vqa": Role("answers questions about people", "vqa", "Salesforce/blip-vqa-base"),
     "dalleval.captioner": Role("describes images", "captioner", "Salesforce/blip-image-captioning-base"),
@@ -47,7 +49,10 @@ def knows(name: str, kind: str) -> str:
     """Return which pictures a judge knows: ``drawings``, ``photographs`` or ``any``; errors as its folder or package
     has.
     """
-    if name == WHOLE or name.startswith(RATINGS) or name == instances.TRUTH or instances.is_file(name):
+    # What is behind an endpoint has seen pictures of all kinds.
+    if name == WHOLE or name.startswith((RATINGS, ENDPOINT)):
+        return registry.ANY
+    if name == instances.TRUTH or instances.is_file(name):
         return registry.ANY
     if name.startswith(PLUGIN):
         return plugins.knows(name)

@@ -27,6 +27,7 @@ from biaslab.judging.segmenters import NONE
 from biaslab.judging.zero_shot import look_up as look_up_clip
 from biaslab.models import registry, repositories
 from biaslab.models.repositories import Located, Repository
+from biaslab.net.settings import ENDPOINT
 
 
 def look_up(name: str, kind: str) -> list[Located]:
@@ -37,7 +38,7 @@ def look_up(name: str, kind: str) -> list[Located]:
     InputError or UnknownNameError where it is not to be had or of another kind, MissingInputError where a package or a
     file is not there.
     """
-    if name in (WHOLE, TRUTH, NONE):
+    if name in (WHOLE, TRUTH, NONE) or name.startswith(ENDPOINT):
         return []
     if name.startswith(PLUGIN):
         plugins.knows(name)

@@ -11,6 +11,7 @@ from biaslab.ground import cells, reading
 from biaslab.judging import pinned, plugins
 from biaslab.judging.plugins import PLUGIN
 from biaslab.models import hub, registry
+from biaslab.net.settings import ENDPOINT
 
 RATINGS = "ratings:"
 FILES = ("mediapipe:", "fairface:", RATINGS)
@@ -39,7 +40,7 @@ def files_digest(name: str, kind: str) -> str:
         return hashlib.sha256(json.dumps(each).encode()).hexdigest()
     if prefix:
         return registry.digest(path) if path.is_dir() else name
-    if name == WHOLE:
+    if name == WHOLE or name.startswith(ENDPOINT):
         return name
     if pin := pinned.known(name, kind):
         return pin.sha256

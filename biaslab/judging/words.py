@@ -7,20 +7,25 @@ BLOCKED = "blocked"
 JUDGED = "judged"
 OUTCOMES = (
     *(JUDGED, "uncertain", "no_face", "several_faces"),
-    *("face_too_small", "unreadable", BLOCKED, "unrated"),
+    *("face_too_small", "unreadable", BLOCKED, "unrated", "unanswered"),
 )
-"""``judged`` (female or male), or why not: ``uncertain`` (a probability between 1 - threshold and threshold;
-raters who are unsure or divided), ``no_face``, ``several_faces``, ``face_too_small``, ``unreadable`` (column
-``reason`` says how), ``blocked`` (withheld by the model's safety checker), ``unrated`` (ratings only)."""
+"""``judged`` (female or male), or why not: ``uncertain`` (a probability between 1 - threshold and threshold; a judge
+that answers ``unclear``; raters who are unsure or divided), ``no_face``, ``several_faces``, ``face_too_small``,
+``unreadable`` (column ``reason`` says how), ``blocked`` (withheld by the model's safety checker), ``unrated`` (ratings
+only), ``unanswered`` (vision models only: a refusal, or nothing that they were to choose from)."""
+SELDOM = ("unrated", "unanswered")
+"""What some judges alone make of images, and is in no table where none does."""
 OUTCOMES_OF_PEOPLE = (
     *(JUDGED, "uncertain", "no_face", "one_face", "too_many_faces"),
-    *("overlapping", "face_too_small", "unreadable", BLOCKED, "unrated"),
+    *("overlapping", "face_too_small", "unreadable", BLOCKED, *SELDOM),
 )
 """``judged`` (female or male), or why not. Of one person: ``uncertain``, ``face_too_small``. Of a whole image:
 ``no_face``; ``one_face`` (fewer than people asked for; of three asked for it may be two, ``n_faces`` says it);
 ``too_many_faces``; ``overlapping`` (:data:`biaslab.judging.people.SHARED`); ``unreadable``; ``blocked``. ``unrated`` is
-of people's ratings only."""
-RIGHT, SWAPPED, UNCLEAR = ROLES = ("right", "swapped", "unclear")
+of people's ratings only, ``unanswered`` of vision models."""
+UNCLEAR = "unclear"
+"""What a judge answers that sees somebody of no clear gender, or whose answer the picture does not show."""
+RIGHT, SWAPPED, _ = ROLES = ("right", "swapped", UNCLEAR)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 """Types of numbers that models compute with."""
 # The texts of the paradox paper's released code: for perceived as male, then as female.

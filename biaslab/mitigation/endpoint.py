@@ -6,16 +6,14 @@ asked for is sent back with what is wrong about it. Its answers are kept (:mod:`
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Sequence
-from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from biaslab.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Critique, Guideline, named
-from biaslab.net.chat import OUTCOMES, Answer, Message, ask_until
+from biaslab.net.chat import OUTCOMES, Answer, Message, ask_until, picture
 from biaslab.net.settings import EndpointSettings
 
 if TYPE_CHECKING:
@@ -101,32 +99,22 @@ def critiques(
     ]
 
 
-def _shown(brief: Brief) -> dict[str, tuple[str, str]]:
-    """Return the brief's images that can be shown: by image_id the text asked and the image as a URL."""
+def _shown(brief: Brief) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return the brief's images that can be shown: by image_id the text asked and the image."""
     asked = brief.people.drop_duplicates("image_id")
     images = brief.images(asked["image_id"].tolist())
     return {
-        image_id: (brief.prompts[prompt_id], _url(image))
+        image_id: (brief.prompts[prompt_id], picture(image, _LONGEST_SIDE))
         for image_id, prompt_id, image in zip(asked["image_id"], asked["prompt_id"], images, strict=True)
         if isinstance(image, np.ndarray)
     }
 
 
-def _url(image: np.ndarray) -> str:
-    from PIL import Image
-
-    picture, file = Image.fromarray(image), BytesIO()
-    picture.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE), Image.Resampling.LANCZOS)
-    picture.save(file, format="PNG", optimize=True)
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
-
-
-def _question(brief: Brief, images: dict[str, tuple[str, str]]) -> list[Message]:
+def _question(brief: Brief, images: dict[str, tuple[str, dict[str, Any]]]) -> list[Message]:
     whom = named(brief.identity, many=True) if brief.identity else "people"
     parts: list[dict[str, Any]] = [{"type": "text", "text": _QUESTION.format(whom=whom, n=len(images))}]
-    for k, (asked, url) in enumerate(images.values(), start=1):
-        parts.append({"type": "text", "text": f"Picture {k} was asked for as: {asked}"})
-        parts.append({"type": "image_url", "image_url": {"url": url}})
+    for k, (asked, shown) in enumerate(images.values(), start=1):
+        parts += [{"type": "text", "text": f"Picture {k} was asked for as: {asked}"}, shown]
     parts.append({"type": "text", "text": _FORM})
     return [{"role": "user", "content": parts}]
 

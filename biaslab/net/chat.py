@@ -1,25 +1,33 @@
 """Models that answer, behind an OpenAI-compatible endpoint: conversations go to ``<url>/chat/completions``.
 
 An answer is written to the store as soon as it is there, keyed by URL, model, options and messages, so that nothing is
-paid for twice, however a run ends. Two processes that ask the same wait for one another.
+paid for twice, however a run ends. Two processes that ask the same wait for one another. What questions cost is in a
+ledger of the model (:mod:`biaslab.net.ledger`), where they have a price.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from biaslab.ground.errors import ParameterError, RunError
 from biaslab.keep.journal import ROOM, Journal
 from biaslab.keep.store import Store, digest
 from biaslab.net import replies
 from biaslab.net.endpoint import Requests
+from biaslab.net.ledger import BUYING, Ledger, LimitError
 from biaslab.net.settings import EndpointSettings
 
 if TYPE_CHECKING:
+    import httpcore
     import httpx
+    import numpy as np
 _STAYS = "Answers before are kept"
 # What may become of a question, and what it means. Those in _KEPT were paid for and are not asked again.
 OUTCOMES: dict[str, str] = {
@@ -59,6 +67,7 @@ def ask(
     *,
     options: Mapping[str, Any] | None = None,
     longest: int = 100_000,
+    charged: bool = False,
     label: str = "asking",
     progress: bool = True,
 ) -> list[Answer]:
@@ -70,13 +79,16 @@ def ask(
     Args:
         conversations: For each answer its messages, which must fit in JSON.
         store: Where answers are kept; nothing is kept where it is None.
-        options: Further fields of a request, such as ``{"max_tokens": 200}``.
+        options: Further fields of a request, such as ``{"max_tokens": 200}``; one that is None is left out.
         longest: Characters of an answer that are kept.
+        charged: Whether each reply costs the endpoint's price, up to its limit of cost over all questions to it.
 
     Raises ParameterError: There is no URL, model or key, the key is not accepted (401, 403), or there is no such model
-    or path (404). RunError: The endpoint is out of order, wants to be paid, or there is no room to keep an answer.
+    or path (404). RunError: The endpoint is out of order, wants to be paid, more would pass the limit of cost, or there
+    is no room to keep an answer.
     """
     fields = {"model": endpoint.model, "temperature": 0.0, **(options or {})}
+    fields = {name: value for name, value in fields.items() if value is not None}
     digests = [digest([dict(m) for m in messages]) for messages in conversations]
     # What an answer is kept by never changes.
     inputs = {"url": endpoint.url, "settings": fields}
@@ -92,7 +104,9 @@ def ask(
         if missing:
             asking = _Chats(endpoint, fields, journal, longest=longest, worked_before=bool(known))
             asking.left_out |= without
-            known |= asking.all(missing, label, progress)
+            paying = charged and endpoint.price and store is not None
+            with asking.paying(store) if paying else contextlib.nullcontext():
+                known |= asking.all(missing, label, progress)
     return [known[d] for d in digests]
 
 
@@ -145,6 +159,42 @@ class _Chats(Requests):
     ) -> None:
         super().__init__(endpoint, fields, worked_before=worked_before)
         self._journal, self._longest = journal, longest
+        self._ledger: Ledger | None = None
+
+    @contextlib.contextmanager
+    def paying(self, store: Store) -> Iterator[None]:
+        """Write down what each reply costs, one process at a time."""
+        at = {"url": self.settings.url, "model": self.settings.model}
+        folder = store.stage("questions", at).folder
+        self._ledger = Ledger(folder, self.settings.price, self.settings.cost_limit)
+        with self._ledger.journal.turn(BUYING):
+            self._ledger.load()
+            yield
+
+    def attempt(
+        self, client: httpcore.ConnectionPool, digest: str, question: Any
+    ) -> tuple[Any, float | None]:
+        if self._ledger is None:
+            return super().attempt(client, digest, question)
+        try:
+            self._ledger.reserve(digest, self.stop.is_set)
+        except LimitError:
+            s = self.settings
+            raise RunError(
+                f"One more question to {s.model} at {s.price:g} would pass the limit of cost, {s.cost_limit:g}: "
+                f"{self._ledger.spent:g} is spent. {_STAYS}; set a higher cost_limit, or ask less, and run again."
+            ) from None
+        charged = True
+        try:
+            answer, wait = super().attempt(client, digest, question)
+            charged = answer.outcome not in ("rejected", "unavailable")
+        except (ParameterError, RunError):
+            # The server turned it down.
+            charged = False
+            raise
+        finally:
+            self._ledger.settle(digest, charged=charged)
+        return answer, wait
 
     def asked(self, question: Sequence[Message]) -> dict[str, Any]:
         return {"messages": [dict(m) for m in question]}
@@ -171,6 +221,23 @@ class _Chats(Requests):
             return Answer("", "refused", self.clean(message["refusal"]), *tokens)
         without = ",".join(name for name in self.optional if name in self.left_out)
         return Answer(text, "answered" if text else "empty", "", *tokens, asked_without=without)
+
+
+def picture(image: np.ndarray, longest: int, detail: str = "", *, photograph: bool = False) -> dict[str, Any]:
+    """Return the part of a message that shows an image, ``uint8 (height, width, 3)`` RGB.
+
+    Its longer side has at most ``longest`` pixels; ``detail`` is how closely the model is to look, as its makers call
+    it. A ``photograph`` is sent as JPEG of quality 92, which is a tenth of PNG.
+    """
+    from PIL import Image
+
+    shown, file = Image.fromarray(image), BytesIO()
+    shown.thumbnail((longest, longest), Image.Resampling.LANCZOS)
+    how = {"format": "JPEG", "quality": 92} if photograph else {"format": "PNG", "optimize": True}
+    shown.save(file, **how)
+    kind, data = how["format"].lower(), base64.b64encode(file.getvalue()).decode()
+    url = {"url": f"data:image/{kind};base64,{data}"}
+    return {"type": "image_url", "image_url": {**url, **({"detail": detail} if detail else {})}}
 
 
 def _count(value: object) -> int:

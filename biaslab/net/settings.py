@@ -14,6 +14,8 @@ from biaslab.ground import plugins, secrets
 from biaslab.ground.errors import ParameterError
 from biaslab.ground.groups import Group, Texts, Whole, field
 
+ENDPOINT = "endpoint:"
+"""How names of models behind an endpoint begin."""
 # What a request for an image has, where it is set.
 _FIELDS = ("size", "quality", "style", "response_format")
 # Other fields of it that are given otherwise, or would change what a reply is.

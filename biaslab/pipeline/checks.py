@@ -122,8 +122,7 @@ def check(pipeline: Pipeline) -> None:
             "folder of another name."
         )
     for one in (pipeline, *pipeline.others):
-        if one.custom.is_asked:
-            one.custom.benchmark()
+        one.custom.check()
     s = pipeline.settings
     for name in s.measures:
         own_measures.load(name)
@@ -355,6 +354,7 @@ def digest(pipeline: Pipeline) -> str:
     whole = hashlib.sha256(repr(digests).encode())
     custom = settings.custom
     files = (triplets.vocabulary, triplets.ratings, design.ratings, custom.prompts, custom.benchmark)
+    files += (settings.judging.questions,)
     for path in filter(None, files):
         whole.update(reading.content(os.path.expanduser(path)))
     return whole.hexdigest()

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from biaslab.ground.errors import InputError, MissingInputError
+from biaslab.ground.errors import InputError, MissingInputError, ParameterError
+from biaslab.ground.genders import GENDERS
 from biaslab.ground.plaintext import same_text
-from biaslab.judging.names import RATINGS
+from biaslab.judging import vision, vqa
+from biaslab.judging.names import RATINGS, VQA
+from biaslab.judging.questions import CHOICES, PERSON, Question, read_questions
+from biaslab.judging.words import JUDGED, UNCLEAR
 from biaslab.models.images import DescribedImages, ImageSource
 from biaslab.models.picture_folder import TOLD, PictureFolder
+from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
@@ -99,6 +105,34 @@ class Custom(Part):
             )
         return known.assign(named="the benchmark")
 
+    def check(self) -> None:
+        """Look, before anybody is judged, at the files that tables of one's own take.
+
+        Raises:
+            InputError: The prompts, the benchmark, ratings or questions cannot be used, or nobody of these is rated.
+            ParameterError: Who is to answer questions answers none.
+        """
+        self.questions()
+        if not self.is_asked:
+            return
+        self.benchmark()
+        if self.folder is not None:
+            whom = self.folder.people[["image_id", "position"]]
+        else:
+            prompts = self.prompts()
+            each = prompts.loc[prompts.index.repeat(prompts["n_images"])]
+            each = each.assign(
+                image_id=each["prompt_id"] + "/" + each.groupby("prompt_id").cumcount().astype(str)
+            )
+            whom = each.loc[each.index.repeat(each["people"]), ["image_id"]]
+            whom = whom.assign(position=whom.groupby("image_id").cumcount() + 1)
+        for file in (judge.removeprefix(RATINGS) for judge in self.judges if judge.startswith(RATINGS)):
+            if (person_ratings.judge_people(whom.reset_index(drop=True), file)["outcome"] == "unrated").all():
+                raise InputError(
+                    f"{file} rates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}. Name "
+                    "images in its column image_id as the folder, or the page of ratings, does."
+                )
+
     @kept
     def images(self) -> ImageSource:
         """Return the images, with a table of one row per image and the columns of its prompt."""
@@ -128,6 +162,83 @@ class Custom(Part):
             at = pd.MultiIndex.from_frame(asked[["image_id", "position"]])
             asked["group"] = asked["group"].where(asked["people"] == 1, group.reindex(at).to_numpy())
         return self._judged(asked, pipeline.settings.judging.gender)
+
+    @property
+    def annotator(self) -> tuple[str, ...]:
+        """The settings of who answers questions of one's own."""
+        return ("judging.annotator" if self._pipeline.settings.judging.annotator else "judging.gender",)
+
+    @kept
+    def questions(self) -> list[Question]:
+        """Return the questions of one's own, where a file of them is named.
+
+        Raises:
+            InputError: The file cannot be used.
+            ParameterError: Who is to answer them answers none.
+        """
+        s = self._pipeline.settings.judging
+        by = s.annotator or s.gender
+        if s.questions and not by.startswith((ENDPOINT, VQA)):
+            setting = self.annotator[0]
+            raise ParameterError(
+                f"judging.questions are answered by {setting}, which is {by!r}: set judging.annotator to "
+                f"'{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
+            )
+        return read_questions(s.questions) if s.questions else []
+
+    @kept
+    def answers(self) -> pd.DataFrame:
+        """Return what is answered to questions of one's own (``judging.questions``) about each person, or image.
+
+        Returns:
+            A row for each: the columns of :meth:`people` that say who it is, question, choices (its answers, in one
+            text), answer (one of them or ``unclear``, or empty) and reason (why there is none).
+        """
+        s = self._pipeline.settings.judging
+        by, people, source = s.annotator or s.gender, self.people(), self.images().source
+        of_images = people.drop_duplicates("image_id")
+        rows = []
+        for one in self.questions():
+            whom = (people if one.of == PERSON else of_images).reset_index(drop=True)
+            shown = self._pipeline.settings.vision.shown if by.startswith(ENDPOINT) else "position"
+            if one.of == PERSON:
+                units = vision.units_of(whom, one.question, one.answers, shown)
+            else:
+                units = whom[["image_id"]].assign(question=one.question, answers=json.dumps(one.answers))
+            if by.startswith(ENDPOINT):
+                said = self._pipeline.run(vision.ask_about, source, units, self._pipeline.vision(by))
+            else:
+                asked = units[["image_id", "question"]]
+                name, device = by.removeprefix(VQA), self._pipeline.device
+                said = self._pipeline.run(vqa.ask_about, source, asked, name, device=device)
+                said["answer"] = [vision.chosen(text, one.answers) for text in said["answer"]]
+            said = said.set_index(units.index)
+            answer = said["answer"].where(said["answer"] != vision.NOBODY, "")
+            why = said["reason"].where(said["reason"] != "", said["outcome"])
+            why = why.where(said["answer"] != vision.NOBODY, "the judge sees nobody")
+            why = why.where((why != "") | (answer != ""), "no answer of the list").where(answer == "", "")
+            none = whom["outcome"].where(whom["outcome"] != "judged", "no face")
+            rows.append(
+                whom[["image_id", "group", "text", "position"]].assign(
+                    question=one.name,
+                    choices=CHOICES.join(a for a in one.answers if a != UNCLEAR),
+                    position=whom["position"] if one.of == PERSON else 0,
+                    answer=answer.reindex(whom.index, fill_value=""),
+                    reason=why.reindex(whom.index).fillna(none),
+                )
+            )
+        columns = ["image_id", "group", "text", "position", "question", "choices", "answer", "reason"]
+        return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=columns, dtype=object)
+
+    def truth(self) -> pd.DataFrame | None:
+        """Return :meth:`people` as the images are known to be; None where nobody knows."""
+        table = self.images().table
+        if "truth_gender" not in table:
+            return None
+        known = self.people()[["image_id", "group", "position"]]
+        gender = known["image_id"].map(table.set_index("image_id")["truth_gender"]).fillna("").astype(str)
+        judged = gender.isin(GENDERS) & (known["position"] == 1)
+        return known.assign(gender=gender.where(judged, ""), outcome=np.where(judged, JUDGED, "unrated"))
 
     @property
     def judges(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ Source: dalleval paper, sections 3 and 4.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -15,10 +16,13 @@ import pandas as pd
 
 from biaslab.captions.corpus import open_corpus
 from biaslab.ground.errors import InputError, ParameterError, unknown_name
-from biaslab.judging import objects, vqa
+from biaslab.ground.genders import GENDERS
+from biaslab.judging import objects, vision, vqa
 from biaslab.judging.judge import find_faces
-from biaslab.judging.names import PLUGIN, VQA
+from biaslab.judging.names import VQA
+from biaslab.judging.words import UNCLEAR
 from biaslab.models.images import CaptionImages, DescribedImages, ImageSource
+from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import dalleval as asking
 from biaslab.prompts import paintskills
@@ -48,8 +52,7 @@ class DallEval(Part):
     @property
     def tone_judges(self) -> tuple[str, ...]:
         """The settings of who reads skin tones: of pixels, who finds the face."""
-        tone = self._pipeline.settings.judging.tone
-        return ("judging.faces", *(["judging.tone"] if tone.startswith(PLUGIN) else []))
+        return ("judging.faces", *(["judging.tone"] if self._pipeline.tone_is_asked else []))
 
     @property
     def is_behind_captions(self) -> bool:
@@ -163,8 +166,15 @@ class DallEval(Part):
         rows["attribute"] = list(questions) * len(table)
         units = rows[["image_id"]].assign(question=rows["attribute"].map(questions)).astype(object)
         pipeline.check_judge("dalleval.vqa", images)
-        name = pipeline.settings.dalleval.vqa.removeprefix(VQA)
-        said = pipeline.run(vqa.ask_about, images.source, units, name, device=pipeline.device)
+        name = pipeline.settings.dalleval.vqa
+        if name.startswith(ENDPOINT):
+            gender, yes = json.dumps([*GENDERS, UNCLEAR]), json.dumps(["yes", "no", UNCLEAR])
+            units["answers"] = np.where(rows["attribute"] == "", gender, yes)
+            said = pipeline.run(vision.ask_about, images.source, units, pipeline.vision(name))
+        else:
+            said = pipeline.run(
+                vqa.ask_about, images.source, units, name.removeprefix(VQA), device=pipeline.device
+            )
         return rows.assign(**{c: said[c].to_numpy() for c in ("outcome", "reason", "answer")})
 
     @kept
@@ -233,6 +243,10 @@ class DallEval(Part):
         pipeline = self._pipeline
         pipeline.check_judge("dalleval.captioner", images)
         name = pipeline.settings.dalleval.captioner
+        if name.startswith(ENDPOINT):
+            units = pd.DataFrame({"image_id": list(image_ids), "question": vision.DESCRIPTION}, dtype=object)
+            said = pipeline.run(vision.ask_about, images, units, pipeline.vision(name), unit="images")
+            return vqa.described(said)
         return pipeline.run(vqa.describe, images, list(image_ids), name, device=pipeline.device)
 
     @property
@@ -264,6 +278,7 @@ class DallEval(Part):
         pipeline, images = self._pipeline, self.people(kind)
         pipeline.check_judge("judging.faces", images.source)
         found = pipeline.run(find_faces, images.source, pipeline.settings.judging, device=pipeline.device)
+        found = found.drop(columns=["outcome", "reason", "image_width", "image_height"])
         whole = images.table.merge(found, on="image_id", validate="one_to_one")
         tones = pipeline.skin_tones(images.source, whole)
         colour = {name: tones[name].to_numpy() for name in ("tone", "red", "green", "blue")}

@@ -12,7 +12,8 @@ import pandas as pd
 
 from biaslab.ground.errors import unknown_name
 from biaslab.ground.genders import GENDERS
-from biaslab.judging.names import PLUGIN, RATINGS, VQA
+from biaslab.judging import vision
+from biaslab.judging.names import RATINGS, VQA
 from biaslab.judging.people import judge_people
 from biaslab.judging.vqa import judge_people_vqa
 from biaslab.mitigation import counts, endpoint
@@ -20,6 +21,7 @@ from biaslab.mitigation.critique import Critique, briefs
 from biaslab.mitigation.revision import revise
 from biaslab.models.images import DescribedImages, ImageSource
 from biaslab.net.images import NEVER_MADE
+from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts
@@ -55,10 +57,9 @@ class People(Part):
 
     def _faces(self, judges: Collection[str]) -> tuple[str, ...]:
         """Return the settings of who looks for faces and skin: for who answers questions about positions, none."""
-        s = self._pipeline.settings.judging
-        if all(judge.startswith((RATINGS, VQA)) for judge in judges):
+        if not any(map(self._pipeline.looks_for_faces, judges)):
             return ()
-        return ("judging.faces", *(["judging.tone"] if s.tone.startswith(PLUGIN) else []))
+        return ("judging.faces", *(["judging.tone"] if self._pipeline.tone_is_asked else []))
 
     @property
     def judges(self) -> tuple[str, ...]:
@@ -176,7 +177,7 @@ class People(Part):
         return self.judged(kind, self._pipeline.settings.judging.gender)
 
     def judged(self, kind: str, judge: str) -> pd.DataFrame:
-        """Return the same by any judge: ``vqa:NAME``, ``ratings:FILE``, or one that takes faces or crops."""
+        """Return the same by any judge: ``vqa:NAME``, ``endpoint:NAME``, ``ratings:FILE``, or one that takes faces."""
         asked = self.asked(kind)
         columns = ["image_id", "position", "phrase"]
         found = self.judged_images(self.images(kind).source, asked[columns], judge)
@@ -194,10 +195,13 @@ class People(Part):
             self.check_ratings(judge)
             return person_ratings.judge_people(asked, judge.removeprefix(RATINGS))
         pipeline.check_gate(judge, source)
-        how, by = judge_people, pipeline.settings.judging.changed(gender=judge)
+        s = pipeline.settings.judging.changed(gender=judge)
+        how, by = judge_people, (s,)
         if judge.startswith(VQA):
-            how, by = judge_people_vqa, judge.removeprefix(VQA)
-        return pipeline.run(how, source, asked, by, device=pipeline.device)
+            how, by = judge_people_vqa, (judge.removeprefix(VQA),)
+        elif judge.startswith(ENDPOINT):
+            how, by = vision.judge_people, (pipeline.vision(judge), s)
+        return pipeline.run(how, source, asked, *by, device=pipeline.device)
 
     @kept
     def check_ratings(self, judge: str) -> None:

@@ -31,7 +31,7 @@ from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.generation.models import ImageModel, open_model
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.ground.progress import BarFile
-from biaslab.judging import judge, kinds, skin_tone
+from biaslab.judging import judge, kinds, skin_tone, vision
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.judging.pinned import PINNED
 from biaslab.keep import engine
@@ -39,7 +39,7 @@ from biaslab.keep.store import Store
 from biaslab.models import registry, truths
 from biaslab.models.images import CaptionImages, DescribedImages, ImageSource, Subset, pictures_of
 from biaslab.models.truths import Truth
-from biaslab.net.settings import EndpointSettings
+from biaslab.net.settings import ENDPOINT, EndpointSettings
 from biaslab.pipeline.work import embed_images, embedder, weights_digest
 from biaslab.ratings import person_ratings
 from biaslab.settings import Settings
@@ -174,11 +174,17 @@ class Stages:
         """Return which of some settings, by their dotted names, name nothing."""
         return tuple(name for name in settings if not attrgetter(name)(self.settings))
 
+    def looks_for_faces(self, judge: str) -> bool:
+        """Whether a judge is shown faces: raters, and models that are asked about positions, look for none."""
+        by_position = judge.startswith(ENDPOINT) and self.settings.vision.shown == "position"
+        return not (by_position or judge.startswith((RATINGS, VQA)))
+
     @property
     def gate(self) -> tuple[str, ...]:
-        """The settings of who judges one person an image, and of who finds the face: raters look for none."""
-        rated = self.settings.judging.gender.startswith(RATINGS)
-        return ("judging.gender",) if rated else ("judging.gender", "judging.faces")
+        """The settings of who judges one person an image, and of who finds the face."""
+        judge = self.settings.judging.gender
+        alone = judge.startswith(VQA) or self.looks_for_faces(judge)
+        return ("judging.gender", "judging.faces") if alone else ("judging.gender",)
 
     @property
     def gate_is_named(self) -> bool:
@@ -186,10 +192,15 @@ class Stages:
         return not self.unnamed(*self.gate)
 
     @property
+    def tone_is_asked(self) -> bool:
+        """Whether skin tones are not read off pixels, but asked of a judge."""
+        return self.settings.judging.tone.startswith((PLUGIN, ENDPOINT))
+
+    @property
     def has_clip(self) -> bool:
         """Whether what judges gender, or would where it is not named, is an open_clip model, that compares images."""
         name = self.settings.judging.gender
-        return name not in PINNED and not name.startswith((*FILES, VQA, PLUGIN))
+        return name not in PINNED and not name.startswith((*FILES, VQA, PLUGIN, ENDPOINT))
 
     @property
     def has_captions(self) -> bool:
@@ -426,6 +437,15 @@ class Stages:
             )
         return shared
 
+    def vision(self, name: str) -> vision.Vision:
+        """Return the vision model behind ``endpoint:NAME`` in a setting of a judge; nothing is asked."""
+        s = self.settings.vision
+        own = {name: value for name in ("url", "key_variable") if (value := getattr(s, name))}
+        price = {"price": s.price, "cost_limit": s.cost_limit}
+        return vision.Vision(
+            self.settings.endpoint.changed(model=name.removeprefix(ENDPOINT), service="", **price, **own), s
+        )
+
     # -- images and judgements -----------------------------------------------------------------------
 
     @kept
@@ -493,6 +513,12 @@ class Stages:
         self.check_gate(by.gender, images)
         if by.gender.startswith(RATINGS):
             return person_ratings.judge_images(images.table["image_id"], by.gender.removeprefix(RATINGS))
+        if by.gender.startswith(ENDPOINT):
+            alone = images.table[["image_id"]].drop_duplicates().assign(position=1)
+            seen = self.run(
+                vision.judge_people, images, alone, self.vision(by.gender), by, device=self.device
+            )
+            return judge.frame(seen.replace({"outcome": {"too_many_faces": "several_faces"}}), judge.COLUMNS)
         return self.run(judge.judge, images, by, device=self.device)
 
     def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:
@@ -500,7 +526,9 @@ class Stages:
         name = self.settings.judging.tone
         if name.startswith(PLUGIN):
             self.check_judge("judging.tone", images)
-        return self.run(skin_tone.judge_skin_tones, images, people, name, device=self.device)
+        seen_by = self.vision(name) if name.startswith(ENDPOINT) else None
+        how = {"vision": seen_by, "device": self.device}
+        return self.run(skin_tone.judge_skin_tones, images, people, name, **how)
 
     @property
     def training_pictures(self) -> str:
@@ -512,7 +540,7 @@ class Stages:
     def check_gate(self, judge: str, images: ImageSource) -> None:
         """Refuse a gender judge, or the face detector before it, that does not know images (:meth:`check_judge`)."""
         self.check_judge("judging.gender", images, judge)
-        if not judge.startswith((RATINGS, VQA)):
+        if self.looks_for_faces(judge):
             self.check_judge("judging.faces", images)
 
     def _training_captions(self) -> pd.DataFrame:

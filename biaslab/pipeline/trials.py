@@ -14,14 +14,17 @@ from biaslab.captions.neighbours import Encoder
 from biaslab.generation.models import Ready
 from biaslab.ground import processor
 from biaslab.ground.errors import BiaslabError
-from biaslab.judging import blip, faces, features, inception, instances, judge, objects, plugins
+from biaslab.ground.genders import GENDERS
+from biaslab.judging import blip, faces, features, inception, instances, judge, objects, plugins, vision
 from biaslab.judging.instances import TRUTH
 from biaslab.judging.names import RATINGS, VQA
 from biaslab.judging.person import whole
 from biaslab.judging.questions import question
+from biaslab.judging.words import UNCLEAR
 from biaslab.judging.zero_shot import ZeroShot
 from biaslab.models.images import Unreadable
 from biaslab.models.repositories import Located
+from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.pipeline.asked import Asked, Cost, cost
 from biaslab.pipeline.uses import Use
@@ -71,6 +74,9 @@ class Trial:
         role = "vqa" if is_vqa else use.setting.replace("further", "gender")
         judging = settings.judging.changed(gender="", further=())
         finder = settings.triplets.thresholds, settings.triplets.vocabulary
+        if use.name.startswith(ENDPOINT):
+            # It is asked alike, whatever for.
+            return repr((use.name, settings.vision, settings.endpoint))
         return repr((role, use.name.removeprefix(VQA), use.by, judging, settings.compute.device, finder))
 
 
@@ -212,11 +218,18 @@ def _taken(where: str, *, peak: bool = False) -> int:
 # -- judges ------------------------------------------------------------------------------------------------
 
 
+_ANSWERING = ("judging.gender", "judging.further", "judging.annotator", "dalleval.vqa", "dalleval.captioner")
+
+
 def _looking(trial: Trial) -> Look | None:
     """Return a judge, loaded, as what asks it about an image; None where it looks at none by itself."""
     use, pipeline = trial.use, trial.pipeline
     s, device = pipeline.settings, pipeline.device
-    if use.setting in ("judging.gender", "judging.further", "dalleval.vqa", "dalleval.captioner"):
+    if use.name.startswith(ENDPOINT):
+        model = pipeline.vision(use.name)
+        form = (*GENDERS, UNCLEAR, vision.NOBODY)
+        return lambda image: model.ask([image], [vision.GENDER], [form], pipeline.store)
+    if use.setting in _ANSWERING:
         return _answering(use, s, device)
     if use.setting == "judging.faces":
         found = faces.load(use.name, min_score=s.judging.min_score, device=device)

@@ -16,6 +16,7 @@ from biaslab.judging.inception import INCEPTION
 from biaslab.judging.names import WHOLE, files_digest
 from biaslab.models import registry
 from biaslab.models.repositories import Located
+from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.dependency import NO_MAPS
 from biaslab.pipeline.stages import ASKED, KINDS
@@ -163,6 +164,8 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
         return list({located.repository.name: located for each in found for located in each}.values())
     if use.setting == "captions.encoder":
         return neighbours.look_up(use.name)
+    if use.name.startswith(ENDPOINT):
+        pipeline.vision(use.name).check()
     found = lookup.look_up(use.name, use.kind)
     if use.setting == "judging.faces" and use.name != WHOLE and found:
         lookup.check_faces(found[0])
@@ -188,7 +191,7 @@ def digest(use: Use) -> str:
         return use.name
     if use.setting == INCEPTION_FILE:
         return inception.check_weights(use.name.removeprefix(INCEPTION))
-    if use.setting in ("dalleval.vqa", "dalleval.captioner"):
+    if use.setting in ("dalleval.vqa", "dalleval.captioner") and not use.name.startswith(ENDPOINT):
         return registry.digest(blip.located(use.name, use.kind))
     if use.setting == ENCODER:
         return use.name

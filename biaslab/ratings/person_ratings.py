@@ -2,8 +2,9 @@
 
 Two formats, told apart by their columns, in a table of :mod:`biaslab.ground.cells`: wide, ``image_id, position`` and
 one column per rater; or long, ``image_id, position, rater, label``, one row per person and rater. ``position`` is 1 for
-the leftmost person, 2, …, or ``left``, ``middle``, ``right``; it may be empty where the prompt asks for one person.
-Ratings are as in :mod:`biaslab.ratings.readers`, in the paper's words too (feminine, masculine, cannot identify).
+the leftmost person, 2, …, or ``left``, ``middle``, ``right``; it may be empty, or missing, where images show one
+person. Ratings are as in :mod:`biaslab.ratings.readers`, in the paper's words too (feminine, masculine, cannot
+identify).
 
 Source: paired paper, appendix B (Tables 6 and 7) and D (Table 9).
 """
@@ -39,7 +40,10 @@ _CELL = ["aspect", "setting"]
 _LONG = ("rater", "label")
 # What a file may carry beside ratings, and nobody reads.
 _CONTEXT = ("phrase", "prompt", "aspect", "setting", "model", "occupation")
-_NEEDS = "Ratings of people need: image_id, position and one column per rater; or image_id, position, rater, label."
+_NEEDS = (
+    "Ratings of people need: image_id, position (not where images show one person) and one column per rater; or "
+    "image_id, position, rater, label."
+)
 _PERSON = "position {position} of image {image_id}"
 # Above this share of resamples in which kappa is undefined, limits from the others would mislead.
 _MOST_UNDEFINED = 0.05
@@ -136,8 +140,9 @@ def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
     table, left_out = cells.load(path, known)
     if "image_id" not in table:
         table = table.rename(columns={"image": "image_id"})
+    table = table if "position" in table else table.assign(position="")
     long = not set(_LONG).isdisjoint(table)
-    cells.require(table, [*_KEYS, *(_LONG if long else ())], path, _NEEDS, known)
+    cells.require(table, ["image_id", *(_LONG if long else ())], path, _NEEDS, known)
     raters = [c for c in table if c and c not in known]
     if not long:
         cells.refuse_left_out(left_out, path)

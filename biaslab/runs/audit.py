@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from biaslab.generation.models import ENDPOINT
 from biaslab.ground import adapters, plugins, tables
 from biaslab.ground.errors import ParameterError, name_help
 from biaslab.models import checkpoints, registry
 from biaslab.models.picture_folder import IMAGES, MIXED, PictureFolder
+from biaslab.net.settings import ENDPOINT
 from biaslab.runs.params import run_name
 
 _PRESETS = Path(__file__).with_name("presets")

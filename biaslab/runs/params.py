@@ -17,13 +17,12 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 
-from biaslab.ground import plugins, reading, tables, values
+from biaslab.ground import plain_yaml, plugins, reading, tables, values
 from biaslab.ground.errors import InputError, ParameterError, name_help
 from biaslab.ground.groups import Group, Texts, Whole, field
 from biaslab.ground.places import project_root
@@ -304,64 +303,17 @@ def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _read_yaml(path: Path) -> dict:
-    import yaml
-
     if not os.path.isfile(path):
         near = [p.as_posix() for p in sorted(path.parent.glob("*.y*ml"))] if path.parent.is_dir() else []
         raise ParameterError(
             f"There is no parameters file {path}. {name_help(path.as_posix(), near)} A model is named with "
             "--set model=NAME."
         )
-    try:
-        given = _plain_yaml(reading.text(path, most=_MOST_BYTES))
-    except UnicodeDecodeError as error:
-        raise ParameterError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8.") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise ParameterError(f"{path} cannot be used as YAML{where}: {_yaml_problem(error)}.") from None
+    given = plain_yaml.read(path, most=_MOST_BYTES, error=ParameterError)
     if not isinstance(given, dict):
         held = "is empty" if given is None else f"holds {type(given).__name__}"
         raise ParameterError(f"{path} {held}; a parameters file holds keys and values, such as 'run: mine'.")
     return given
-
-
-def _plain_yaml(text: str) -> Any:
-    """Return what YAML says, in plain values; raise yaml.YAMLError for what no parameter can be."""
-    import yaml
-
-    try:
-        return yaml.load(text, Loader=_plain_loader())
-    except (ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        # What PyYAML does not check before it turns a text into a number, a date or a character.
-        raise yaml.YAMLError(f"a value does not fit its kind ({error!s:.100})") from None
-
-
-def _yaml_problem(error: Exception) -> str:
-    return str(getattr(error, "problem", None) or getattr(error, "reason", None) or error)
-
-
-@cache
-def _plain_loader() -> type:
-    """Return PyYAML's safe loader with keys that come once, and dates as texts: no parameter is one."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        yaml_implicit_resolvers: ClassVar = {
-            first: [(tag, pattern) for tag, pattern in some if not tag.endswith(":timestamp")]
-            for first, some in yaml.SafeLoader.yaml_implicit_resolvers.items()
-        }
-
-        def construct_mapping(self, node, deep=False):
-            seen = set()
-            for key, _ in node.value:
-                if isinstance(key.value, str) and key.value in seen and not key.tag.endswith(":merge"):
-                    problem = f"the key {key.value!r} is given twice"
-                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-                seen.add(str(key.value))
-            return super().construct_mapping(node, deep)
-
-    return Loader
 
 
 _OF_A_MODEL = re.compile(r"(?:settings\.)?models\.(.+)\.(\w+)\.(\w+)")
@@ -405,9 +357,9 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
     if (is_text or key in ("run", "title", "description")) and not value.lstrip().startswith("["):
         return key, value
     try:
-        return key, _plain_yaml(value) if value.strip() else ""
+        return key, plain_yaml.loads(value) if value.strip() else ""
     except yaml.YAMLError as error:
-        said = f"the value cannot be used as YAML ({_yaml_problem(error)})"
+        said = f"the value cannot be used as YAML ({plain_yaml.problem(error)})"
         raise ParameterError(f"--set {text[:200]!r}: {said}.") from None
 
 

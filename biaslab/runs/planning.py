@@ -8,15 +8,16 @@ from dataclasses import replace
 
 import pandas as pd
 
-from biaslab.generation.models import ENDPOINT
 from biaslab.ground import processor
 from biaslab.ground.wording import between, durations, megabytes
 from biaslab.judging import kinds
 from biaslab.judging.names import VQA
-from biaslab.pipeline import rehearsal
+from biaslab.net.settings import ENDPOINT
+from biaslab.pipeline import Pipeline, rehearsal
 from biaslab.pipeline.asked import Asked, Cost, of_captions, of_tables
 from biaslab.pipeline.rehearsal import Rehearsal
 from biaslab.pipeline.trials import Trial
+from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.runs import jobs
 
 
@@ -59,7 +60,7 @@ def rehearse(
 
 def said(found: Rehearsal) -> str:
     """Return what a run uses and will make, for a terminal: a table of its models, then its images."""
-    told = "\n".join([*found.left_out, images(found.asked, found.measured)])
+    told = "\n".join([*found.left_out, images(found.asked, found.measured), *_questions(found)])
     if not found.parts:
         return told
     same: dict[tuple, list[Trial]] = {}
@@ -116,10 +117,38 @@ def _row(parts: list[Trial]) -> tuple[str, ...]:
             else f"{s.endpoint.price:g}"
         )
     elif use.pictures:
+        if use.name.startswith(ENDPOINT) and s.vision.price is not None:
+            price = f"{s.vision.price:g} a question"
         pictures = kinds.knows(use.name, "vqa" if use.name.startswith(VQA) else use.kind)
     there = "here" if all(part.here for part in parts) else "size not told"
     fetched = megabytes(size) if size else there if whole else _NONE
     return (use.setting, use.name, ", ".join(commits) or _NONE, fetched, memory, seconds, price, pictures)
+
+
+def _questions(found: Rehearsal) -> list[str]:
+    """Return what questions to vision models cost at most: of each person whom images show, and each judge."""
+    asked: dict[str, dict[str, Pipeline]] = {}
+    for part in found.parts:
+        if part.use.name.startswith(ENDPOINT) and part.asked is None:
+            asked.setdefault(part.use.name, {})[part.use.setting] = part.pipeline
+    lines = []
+    people = sum(int((one.prompts["n_images"] * _people(one)).sum()) for one in found.asked)
+    for name, by_setting in asked.items():
+        n = 0
+        for setting, pipeline in by_setting.items():
+            own = len(pipeline.custom.questions()) if setting == pipeline.custom.annotator[0] else 0
+            n += people * (own + (1 + len(ATTRIBUTES) if setting == "dalleval.vqa" else 1))
+        s = pipeline.settings.vision
+        short = (
+            f", more than vision.cost_limit, {s.cost_limit:g}, allows" if n * s.price > s.cost_limit else ""
+        )
+        lines.append(f"Price: {name} at most {n:,} questions x {s.price:g} = {n * s.price:,.2f}{short}")
+    return lines
+
+
+def _people(one: Asked) -> pd.Series | int:
+    """Return how many people each prompt asks for, at most."""
+    return one.prompts["people"] if "people" in one.prompts else 1 + one.several
 
 
 def images(found: list[Asked], measured: Mapping[tuple, Cost]) -> str:

@@ -7,7 +7,9 @@ No paper's: what an auditor asks of any model, or of pictures that are there. Fu
 from biaslab.papers.custom import figures
 from biaslab.papers.custom.analysis import (
     agreement,
+    answered,
     answers_of,
+    corrected,
     differences,
     distance,
     intersections,
@@ -15,5 +17,5 @@ from biaslab.papers.custom.analysis import (
     shares,
     tones,
 )
-from biaslab.papers.custom.measure import benchmark, judges, people, pictures, unnamed
+from biaslab.papers.custom.measure import benchmark, judges, own_answers, people, pictures, unnamed
 from biaslab.papers.custom.words import answers

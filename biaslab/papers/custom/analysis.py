@@ -6,6 +6,7 @@ were asked, whose images are independent; the mean over groups counts each group
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -15,13 +16,17 @@ from scipy.stats import binomtest, fisher_exact, norm
 from biaslab import stats
 from biaslab.ground import tables
 from biaslab.ground.genders import GENDERS
-from biaslab.judging.words import JUDGED, OUTCOMES_OF_PEOPLE
+from biaslab.judging import error
+from biaslab.judging.questions import CHOICES, PERCEIVED, SKIN
+from biaslab.judging.words import JUDGED, OUTCOMES_OF_PEOPLE, UNCLEAR
 from biaslab.prompts.custom import ALL
 
-ANSWERS = ("female", "male", "unclear")
+ANSWERS = (*GENDERS, UNCLEAR)
 """What a judge may say of a person whom it saw."""
 TONE_RANGES = {"light (1–3)": 3, "medium (4–6)": 6, "dark (7–10)": 10}
 """Ranges of the Monk scale, by their last tone; its authors name none."""
+TRUTH = "truth"
+"""What the truth of images is called among judges, where it is known."""
 FEWEST, POOLED = 5, "fewer than 5"
 """People that a cell of two answers has at least, and what those with fewer are pooled into."""
 _UNCERTAIN = "uncertain"
@@ -34,12 +39,19 @@ def shares(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
 
     Intervals of groups are Wilson's; of the mean over groups :func:`biaslab.stats.strata_mean`.
     """
-    rows, seen = [], _seen(people)
-    for model, whole in people.groupby("model", sort=False):
+    return tables.joined(_shares(people, _seen(people), ANSWERS, confidence), "custom_shares")
+
+
+def _shares(
+    asked: pd.DataFrame, seen: pd.DataFrame, answers: Sequence[str], confidence: float
+) -> list[pd.DataFrame]:
+    """Return the shares of each answer by model and group, and of the mean over groups, of those who have any."""
+    rows = []
+    for model, whole in asked.groupby("model", sort=False):
         groups, own = sorted(set(whole["group"])), seen[seen["model"] == model]
-        counts = pd.crosstab(own["group"], own["answer"]).reindex(groups, columns=list(ANSWERS), fill_value=0)
+        counts = pd.crosstab(own["group"], own["answer"]).reindex(groups, columns=list(answers), fill_value=0)
         n, prompts = counts.sum(axis=1), whole.groupby("group")["prompt"].nunique()
-        for answer in ANSWERS:
+        for answer in answers:
             percent, low, high = stats.percent(counts[answer], n, confidence)
             each = pd.DataFrame({"group": counts.index, "percent": percent, "ci_low": low, "ci_high": high})
             each = each.assign(n=n.to_numpy(), n_prompts=prompts.to_numpy())
@@ -47,7 +59,40 @@ def shares(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             whole = {"group": ALL, "percent": 100 * mean.value, "n": n.sum(), "n_prompts": prompts.sum()}
             whole |= {"ci_low": 100 * mean.ci_low, "ci_high": 100 * mean.ci_high}
             rows.append(pd.concat([pd.DataFrame([whole]), each]).assign(model=model, answer=answer))
-    return tables.joined(rows, "custom_shares")
+    return rows
+
+
+def answered(own_answers: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return how questions of one's own are answered by group, as ``custom_answered``; takes ``custom_answers``.
+
+    Intervals as of :func:`shares`. ``distance`` is the mean over answers, ``unclear`` aside, of how far their shares
+    lie from an even split, with what chance adds taken off; ``floor`` is what that is.
+    """
+    rows = []
+    for question, whole in own_answers.groupby("question", sort=False):
+        seen = whole[whole["answer"] != ""]
+        names = whole["choices"].iloc[0].split(CHOICES)
+        each_answer = pd.concat(_shares(whole, seen, [*names, UNCLEAR], confidence), ignore_index=True)
+        for _, found in each_answer.groupby("model", sort=False):
+            counts = (found["percent"] * found["n"] / 100).round().fillna(0)
+            clear = found["answer"] != UNCLEAR
+            each = pd.DataFrame({"count": counts, "group": found["group"]})[clear & (found["group"] != ALL)]
+            n = each.groupby("group")["count"].transform("sum").astype(int)
+            center, known = 1 / len(names), n > 0
+            far = [
+                (
+                    stats.corrected_absolute_deviation(int(c), k, center),
+                    stats.absolute_deviation_floor(k, center),
+                )
+                for c, k in zip(each["count"], n, strict=True)
+            ]
+            each[["distance", "floor"]] = 100 * np.array(far, float).reshape(-1, 2)
+            each = each[known]
+            by_group = each.groupby("group")[["distance", "floor"]].mean()
+            by_group.loc[ALL] = by_group.mean()
+            columns = {c: found["group"].map(by_group[c]) for c in ("distance", "floor")}
+            rows.append(found.assign(question=question, **columns))
+    return tables.joined(rows, "custom_answered")
 
 
 def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -217,35 +262,81 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     return tables.of(rows, "custom_tones")
 
 
-def answers_of(people: pd.DataFrame) -> pd.DataFrame:
-    """Return the people of whom a judge said something, with ``answer`` and ``tone_range`` (empty where not read)."""
-    seen = _seen(people)
+def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Return who was seen with all that is said of them: model, group, ``perceived gender``, ``skin tone`` (a range of
+    :data:`TONE_RANGES`), and a column for each question of one's own (``custom_answers``); empty where nothing is said.
+    """
+    seen, keys = _seen(people), ["model", "image_id"]
     ranges = pd.cut(seen["skin_tone"], [0, *TONE_RANGES.values()], labels=list(TONE_RANGES))
-    return seen.assign(tone_range=ranges.astype(object).fillna(""))
+    found = seen[["model", "group"]].assign(
+        **{PERCEIVED: seen["answer"], SKIN: ranges.astype(object).fillna("")}
+    )
+    for question, rows in own_answers.groupby("question", sort=False) if own_answers is not None else ():
+        # Of a question about images the answer is that of everybody in it.
+        of = keys if (rows["position"] == 0).all() else [*keys, "position"]
+        said = rows.set_index(of)["answer"].reindex(pd.MultiIndex.from_frame(seen[of]))
+        found[question] = said.fillna("").to_numpy()
+    return found
 
 
 def intersections(
-    answers: pd.DataFrame, first: str, second: str, *, confidence: float = 0.95
+    answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, confidence: float = 0.95
 ) -> pd.DataFrame:
     """Return people by two answers at once, as ``custom_intersections``.
 
     Args:
-        answers: A row a person (:func:`answers_of`), with model and the two columns; without an answer nobody counts.
-        first: The column whose answers are the whole of each share.
-        second: The other.
+        answers: As of :func:`answers_of`; who lacks one of the two answers does not count.
+        pairs: Of columns, such as ``("perceived gender", "skin tone")``; answers to the first are the whole of each
+            share.
         confidence: The level of Wilson intervals, 0–1.
     """
     rows = []
-    known = answers[(answers[first] != "") & (answers[second] != "")]
-    for (model, one), some in known.groupby(["model", first], sort=True):
-        counts = some[second].value_counts().sort_index()
-        few = counts[counts < FEWEST]
-        cells = [(name, n, 1) for name, n in counts[counts >= FEWEST].items()]
-        cells += [(POOLED, few.sum(), len(few))] if len(few) else []
-        for name, n, pooled in cells:
-            percent, low, high = stats.percent(n, len(some), confidence)
-            rows.append([model, one, name, percent, low, high, n, len(some), pooled])
+    for first, second in pairs:
+        known = answers[(answers[first] != "") & (answers[second] != "")]
+        for (model, one), some in known.groupby(["model", first], sort=True):
+            counts = some[second].value_counts().sort_index()
+            few = counts[counts < FEWEST]
+            cells = [(name, n, 1) for name, n in counts[counts >= FEWEST].items()]
+            cells += [(POOLED, few.sum(), len(few))] if len(few) else []
+            for name, n, pooled in cells:
+                percent, low, high = stats.percent(n, len(some), confidence)
+                both = f"{first} × {second}"
+                rows.append([model, both, one, name, percent, low, high, n, len(some), pooled])
     return tables.of(rows, "custom_intersections")
+
+
+def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return shares perceived as female with the first judge's errors taken off, as ``custom_corrected``.
+
+    Takes ``custom_judges``. How often it errs is learnt where there is a better word: the truth of images of which it
+    is known, or raters (:func:`biaslab.judging.error.correct`, after Rogan & Gladen 1978); without either there are no
+    rows.
+    """
+    rows = []
+    for model, whole in judges.groupby("model", sort=False):
+        names = list(dict.fromkeys(whole["judge"]))
+        better = [name for name in names[1:] if name == TRUTH or name.startswith("raters")]
+        if not better:
+            continue
+        reference = TRUTH if TRUTH in better else better[0]
+        ids = whole["image_id"].astype(str) + "/" + whole["position"].astype(str)
+        own = whole.assign(image_id=ids, occupation=whole["group"])
+        said, known = (own[own["judge"] == name] for name in (names[0], reference))
+        truth = known[known["outcome"] == JUDGED].set_index("image_id")["gender"]
+        judged = said[said["outcome"] == JUDGED]
+        counts = [(ALL, judged), *judged.groupby("group", sort=True)]
+        shares = pd.DataFrame(
+            [[name, 100 * (some["gender"] == GENDERS[0]).mean(), len(some)] for name, some in counts],
+            columns=["occupation", "percent_female", "n"],
+        )
+        found = error.correct(
+            shares, error.judge_error(said, truth, confidence=confidence), confidence=confidence
+        )
+        found["group"] = found["occupation"]
+        rows.append(
+            found.assign(model=model, judge=names[0], error_of=found["reference"], reference=reference)
+        )
+    return tables.joined(rows, "custom_corrected")
 
 
 def agreement(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

@@ -30,6 +30,7 @@ OUTCOMES = forms.look(
         "unreadable": ("unreadable", style.GREY),
         "blocked": ("withheld by the model", style.VERMILION),
         "unrated": ("not rated", style.YELLOW),
+        "unanswered": ("no answer of the judge", style.GREY),
     }
 )
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from biaslab.ground import shared, tables
 from biaslab.judging.names import RATINGS
+from biaslab.papers.custom.analysis import TRUTH
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
@@ -25,14 +26,22 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def judges(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what each judge of gender says of each person; of raters those that they rated."""
+    """Return what each judge of gender says of each person, and the truth of images of which it is known."""
     frames, raters = [], [judge for judge in pipeline.custom.judges if judge.startswith(RATINGS)]
     for judge in pipeline.custom.judges:
         named = shared.named(judge)
         if judge.startswith(RATINGS):
             named = "raters" if len(raters) == 1 else f"raters ({Path(judge).stem})"
         frames.append(pipeline.custom.judged_by(judge).assign(judge=named, model=pipeline.label))
+    if (truth := pipeline.custom.truth()) is not None:
+        frames.append(truth.assign(judge=TRUTH, model=pipeline.label))
     return tables.joined(frames, "custom_judges")
+
+
+def own_answers(pipeline: Pipeline) -> pd.DataFrame:
+    """Return what is answered to questions of one's own about each person, or image; none where there are none."""
+    rows = pipeline.custom.answers()
+    return tables.of(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_answers")
 
 
 def benchmark(pipeline: Pipeline) -> pd.DataFrame:

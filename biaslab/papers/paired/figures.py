@@ -60,6 +60,7 @@ OUTCOMES = forms.look(
         "unreadable": ("unreadable", style.GREY),
         "blocked": ("withheld", style.GREY),
         "unrated": ("not rated", style.GREY),
+        "unanswered": ("no answer of the judge", style.GREY),
     }
 )
 

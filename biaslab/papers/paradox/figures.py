@@ -34,6 +34,7 @@ _OUTCOMES = forms.Look(
         "unreadable": style.BLACK,
         "blocked": style.VERMILION,
         "unrated": style.SKY,
+        "unanswered": style.YELLOW,
     },
 )
 _COUNTED = forms.look(

@@ -27,7 +27,8 @@ def people():
             rows += [[model, group, prompt, outcome, gender]] * n
     frame = pd.DataFrame(rows, columns=["model", "group", "prompt", "outcome", "gender"])
     tones = np.where(frame["outcome"] == "no_face", np.nan, np.where(frame["group"] == "nurse", 2.0, 8.0))
-    return frame.assign(skin_tone=tones, tone_judge="tone by pixels")
+    ids = [f"{k}.png" for k in range(len(frame))]
+    return frame.assign(skin_tone=tones, tone_judge="tone by pixels", image_id=ids, position=1)
 
 
 def test_shares_are_of_people_seen_and_their_mean_counts_groups_alike(people):
@@ -136,17 +137,89 @@ def test_tones_count_who_is_not_read(people):
 
 def test_cells_of_few_people_are_pooled_and_said():
     answers = pd.DataFrame({"model": "A", "one": ["f"] * 13 + ["m"] * 3, "two": [*"aaaaaabbbcccc", *"aab"]})
-    table = custom.intersections(answers, "one", "two")
+    table = custom.intersections(answers, [("one", "two")])
     found = table[["first", "second", "n", "n_people", "n_cells"]].to_numpy().tolist()
     assert found == [["f", "a", 6, 13, 1], ["f", "fewer than 5", 7, 13, 2], ["m", "fewer than 5", 3, 3, 2]]
 
 
 def test_answers_have_a_range_of_tones_where_one_was_read(people):
     found = custom.answers_of(people)
-    assert set(found["tone_range"]) == {"light (1–3)", "dark (7–10)"} and set(found["answer"]) == set(
-        custom.analysis.ANSWERS
+    assert set(found["skin tone"]) == {"light (1–3)", "dark (7–10)"}
+    assert set(found["perceived gender"]) == set(custom.analysis.ANSWERS)
+    assert custom.answers_of(people.assign(skin_tone=np.nan))["skin tone"].eq("").all()
+
+
+def _own_answers(said, question="hat", choices="yes | no"):
+    """Return answers of model A, by group and answer as many as ``said``."""
+    rows = [(group, answer) for (group, answer), n in said.items() for _ in range(n)]
+    frame = pd.DataFrame(rows, columns=["group", "answer"])
+    same = {"model": "A", "question": question, "choices": choices, "position": 1, "reason": ""}
+    return frame.assign(**same, prompt=frame["group"], image_id=[f"{k}.png" for k in range(len(frame))])
+
+
+def test_answers_to_questions_have_shares_by_group_and_answers_that_nobody_gave():
+    said = {("g", "yes"): 30, ("g", "unclear"): 10, ("h", "no"): 20, ("h", ""): 7}
+    table = custom.answered(_own_answers(said)).set_index(["group", "answer"])
+    assert table.loc[("g", "yes"), ["percent", "n"]].tolist() == [75.0, 40]
+    assert table.loc[("g", "no"), "percent"] == 0
+    assert table.loc[("h", "no"), ["percent", "n"]].tolist() == [100.0, 20]
+    # Each group counts alike.
+    assert table.loc[("all", "yes"), "percent"] == pytest.approx(37.5)
+    # All clear answers are the same one: 50 points from even, of which chance is taken off.
+    assert table.loc[("g", "yes"), "distance"] == pytest.approx(50, abs=3)
+    n = np.arange(21)
+    chance = 100 * (np.abs(n / 20 - 0.5) * scipy_stats.binom.pmf(n, 20, 0.5)).sum()
+    assert table.loc[("h", "no"), "floor"] == pytest.approx(chance)
+
+
+def test_even_answers_have_no_distance_but_a_floor():
+    table = custom.answered(_own_answers({("g", a): 200 for a in "abc"}, choices="a | b | c"))
+    # Near an even split the estimate is below 0, so that it is right on average (stats.floors).
+    assert table["distance"].max() < 0 < 1 < table["floor"].min()
+
+
+def test_answers_about_images_are_those_of_everybody_in_them(people):
+    seen = people[people["outcome"].isin(["judged", "uncertain"])]
+    own = seen[["model", "group", "prompt", "image_id"]].assign(
+        question="style", choices="drawing | photo", answer="drawing", position=0, reason=""
     )
-    assert custom.answers_of(people.assign(skin_tone=np.nan))["tone_range"].eq("").all()
+    found = custom.answers_of(people, own)
+    assert (found["style"] == "drawing").all() and len(found) == len(seen)
+    table = custom.intersections(found, [("perceived gender", "style")])
+    assert set(table["both"]) == {"perceived gender × style"} and table["n"].sum() == len(found)
+
+
+def _judged(said):
+    """Return what a judge and the truth say, by (group, truth, judge) as many as ``said``."""
+    rows = []
+    for k, (group, truth, gender) in enumerate(key for key, n in said.items() for _ in range(n)):
+        for judge, word in (("eye", gender), ("truth", truth)):
+            outcome = "judged" if word in ("female", "male") else "uncertain" if word else "unrated"
+            rows.append(["A", judge, group, f"{k}", 1, outcome, word])
+    return pd.DataFrame(
+        rows, columns=["model", "judge", "group", "image_id", "position", "outcome", "gender"]
+    )
+
+
+def test_errors_that_the_truth_tells_are_taken_off():
+    # 40 of 100 women are called male, no man female; of 200 more nobody knows.
+    known = {("g", "female", "female"): 60, ("g", "female", "male"): 40, ("g", "male", "male"): 100}
+    unknown = {("g", "", "female"): 60, ("g", "", "male"): 140}
+    row = custom.corrected(_judged(known | unknown)).set_index("group").loc["all"]
+    assert row["percent_female"] == pytest.approx(30)
+    assert (row["sensitivity"], row["specificity"], row["reference"]) == (60, 100, "truth")
+    assert row["percent_corrected"] == pytest.approx(50)
+    assert 35 < row["corrected_low"] < 50 < row["corrected_high"] < 65
+
+
+def test_without_a_better_word_nothing_is_taken_off():
+    judges = _judged({("g", "female", "female"): 9, ("g", "male", "male"): 9})
+    assert custom.corrected(judges[judges["judge"] == "eye"]).empty
+    assert custom.corrected(judges.replace({"judge": {"truth": "endpoint:other"}})).empty
+    # A judge that is no better than chance has a reason instead of a number.
+    chance = _judged({("g", t, s): 20 for t in ("female", "male") for s in ("female", "male")})
+    row = custom.corrected(chance).iloc[0]
+    assert np.isnan(row["percent_corrected"]) and "no better than chance" in row["reason"]
 
 
 def test_agreement_is_of_people_whom_both_call_female_or_male():

@@ -1,0 +1,63 @@
+"""YAML that people write, in plain values: keys come once, and dates are texts."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from biaslab.ground import reading
+from biaslab.ground.errors import BiaslabError, InputError
+
+
+def read(path: Path, *, most: int, error: type[BiaslabError] = InputError) -> Any:
+    """Return what a YAML file of at most so many bytes says; an ``error`` where it is none that can be used."""
+    import yaml
+
+    try:
+        return loads(reading.text(path, "utf-8-sig", most=most))
+    except UnicodeDecodeError as found:
+        raise error(f"{path} is not UTF-8 (byte {found.start}); save it as UTF-8.") from None
+    except yaml.YAMLError as found:
+        mark = getattr(found, "problem_mark", None)
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise error(f"{path} cannot be used as YAML{where}: {problem(found)}.") from None
+
+
+def loads(text: str) -> Any:
+    """Return what YAML says, in plain values; raise yaml.YAMLError for what is none."""
+    import yaml
+
+    try:
+        return yaml.load(text, Loader=_plain_loader())
+    except (ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        # What PyYAML does not check before it turns a text into a number, a date or a character.
+        raise yaml.YAMLError(f"a value does not fit its kind ({error!s:.100})") from None
+
+
+def problem(error: Exception) -> str:
+    """Return what is wrong with YAML, in the words of the error that it raised."""
+    return str(getattr(error, "problem", None) or getattr(error, "reason", None) or error)
+
+
+@cache
+def _plain_loader() -> type:
+    """Return PyYAML's safe loader with keys that come once, and dates as texts."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        yaml_implicit_resolvers: ClassVar = {
+            first: [(tag, pattern) for tag, pattern in some if not tag.endswith(":timestamp")]
+            for first, some in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+        def construct_mapping(self, node, deep=False):
+            seen = set()
+            for key, _ in node.value:
+                if isinstance(key.value, str) and key.value in seen and not key.tag.endswith(":merge"):
+                    problem = f"the key {key.value!r} is given twice"
+                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                seen.add(str(key.value))
+            return super().construct_mapping(node, deep)
+
+    return Loader

@@ -1,0 +1,258 @@
+"""A vision model as judge: what it is shown and asked, what counts as an answer, what it costs, and what is kept."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from array_images import ArrayImages
+from fake_endpoint import completion, failure
+from fake_vision import FakeVision, picture_of
+
+from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.judging import skin_tone, vision
+from biaslab.judging.questions import IMAGE, read_questions
+from biaslab.judging.settings import JudgeSettings, VisionSettings
+from biaslab.judging.vision import Vision, ask_about, chosen, judge_people
+from biaslab.keep.store import Store
+from biaslab.models.images import Unreadable
+from biaslab.net.ledger import summary
+from biaslab.net.settings import EndpointSettings
+
+REFUSAL = {
+    "message": {"role": "assistant", "content": None, "refusal": "I will not."},
+    "finish_reason": "stop",
+}
+
+
+@pytest.fixture(autouse=True)
+def loopback(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def model(server, *, price=0.0, limit=0.0, shown="position", **more):
+    at = {"url": server.url, "key_variable": "", "first_wait": 0.01, "longest_wait": 0.02, "timeout": 5.0}
+    how = VisionSettings(shown=shown, **more)
+    return Vision(EndpointSettings(model="eye", price=price, cost_limit=limit, **at), how)
+
+
+def coloured(*reds):
+    """Return pictures that a fake model tells apart by their red, in steps of 50."""
+    return [np.full((40, 60, 3), (red * 50, 100, 200), np.uint8) for red in reds]
+
+
+def red(picture):
+    return round(float(picture[20, 30, 0]) / 50)
+
+
+def asked_of(n, positions=1):
+    rows = [(str(k), at) for k in range(n) for at in range(1, positions + 1)]
+    return pd.DataFrame(rows, columns=["image_id", "position"]).assign(phrase="nurse")
+
+
+def test_each_person_is_a_closed_question_that_tells_no_word_of_the_prompt(tmp_path):
+    answers = ["female", "male", "unclear", "nobody"]
+    with FakeVision(lambda picture, text, form: answers[red(picture)]).running() as server:
+        how = {"store": Store(tmp_path)}
+        judged = judge_people(
+            ArrayImages(coloured(0, 1, 2, 3)), asked_of(4), model(server), JudgeSettings(), **how
+        )
+    assert judged["outcome"].tolist() == ["judged", "judged", "uncertain", "no_face"]
+    assert judged["gender"].tolist() == ["female", "male", "unsure", ""]
+    assert judged["p_female"].isna().all() and judged["image_width"].tolist() == [60.0] * 4
+    texts = [r["messages"][0]["content"][0]["text"] for r in server.requests]
+    assert len(texts) == 4 and not any("nurse" in text for text in texts)
+    schema = server.requests[0]["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["answer"]["enum"] == answers and server.requests[0]["temperature"] == 0
+
+
+def test_of_two_people_it_is_told_the_place_or_shown_the_part(tmp_path):
+    picture = np.zeros((40, 80, 3), np.uint8)
+    picture[:, 40:] = (200, 100, 200)
+    boxes = {1: (10, 5, 30, 25), 2: (50, 5, 70, 25)}
+    whom = pd.DataFrame([["0", at, *box, 80] for at, box in boxes.items()])
+    whom.columns = ["image_id", "position", "x0", "y0", "x1", "y1", "image_width"]
+    images = ArrayImages([picture])
+    with FakeVision(lambda *_: "unclear").running() as server:
+        for shown in ("position", "crop"):
+            units = vision.units_of(whom, vision.GENDER, ("female", "male"), shown)
+            ask_about(images, units, model(server, shown=shown), store=Store(tmp_path))
+    messages = [r["messages"][0] for r in server.requests]
+    texts = [m["content"][0]["text"].partition(":")[0] for m in messages[:2]]
+    assert sorted(texts) == [f"About the person on the {side} in the picture" for side in ("left", "right")]
+    assert all(picture_of(m).shape == (40, 80, 3) for m in messages[:2])
+    # The left half is black, and the right is not: each part shows its own half, and nothing of the other.
+    parts = sorted((picture_of(m) for m in messages[2:]), key=lambda part: int(part.max()))
+    assert [p.shape for p in parts] == [(40, 40, 3)] * 2
+    assert parts[0].max() < 30 and parts[1][:, :, 0].min() > 170
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"answer": "female"}', "female"),
+        ('```json\n{"answer": "Male"}\n```', "male"),
+        ("Female.", "female"),
+        ("The person looks female to me", "female"),
+        ("I would say unclear", "unclear"),
+        ("female or male", ""),
+        ("not female", ""),
+        ("she isn't male", ""),
+        ('{"answer": "a robot"}', ""),
+        ('{"answer": null}', ""),
+        ("femaleness", ""),
+        ("[[[[", ""),
+        ("", ""),
+    ],
+)
+def test_an_answer_is_one_of_the_list(text, found):
+    assert chosen(text, ("female", "male", "unclear")) == found
+
+
+def test_the_longer_of_two_answers_counts_and_no_is_an_answer():
+    assert chosen("dark brown", ("brown", "dark brown")) == "dark brown"
+    assert chosen("dark brown, I think", ("brown", "dark brown")) == "dark brown"
+    assert chosen("No, there is none", ("yes", "no")) == "no"
+
+
+def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(tmp_path):
+    refused = 200, {}, json.dumps({"choices": [REFUSAL]})
+    replies = {0: completion("A person."), 1: refused, 2: failure(413, "too large")}
+    with FakeVision(lambda picture, *_: replies.get(red(picture), "male")).running() as server:
+        images = ArrayImages([*coloured(0, 1, 2, 3), Unreadable("damaged")])
+        judged = judge_people(images, asked_of(5), model(server), JudgeSettings(), store=Store(tmp_path))
+        again = judge_people(images, asked_of(5), model(server), JudgeSettings(), store=Store(tmp_path))
+    assert judged["outcome"].tolist() == ["unanswered"] * 3 + ["judged", "unreadable"]
+    assert judged["reason"][0] == "no answer of the list: A person."
+    assert "refused" in judged["reason"][1] and "413" in judged["reason"][2]
+    # Three readings of the first, and one of each of the others; nothing is asked again.
+    assert len(server.requests) == 6
+    pd.testing.assert_frame_equal(judged, again)
+
+
+def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(tmp_path):
+    pictures = ArrayImages([np.full((40, 60, 3), (k, 0, 0), np.uint8) for k in range(0, 250, 25)])
+    store = Store(tmp_path)
+    with FakeVision(lambda *_: "female").running() as server:
+        judged = {"settings": JudgeSettings(), "store": store, "progress": False}
+        with pytest.raises(RunError, match=r"limit of cost, 0\.5: 0\.5 is spent"):
+            judge_people(pictures, asked_of(10), model(server, price=0.1, limit=0.5), **judged)
+        assert len(server.requests) == 5
+        found = judge_people(pictures, asked_of(10), model(server, price=0.1, limit=1.0), **judged)
+    # What was answered before the limit is kept, and not paid for again.
+    assert len(server.requests) == 10 and (found["gender"] == "female").all()
+    (ledger,) = tmp_path.glob("questions/*")
+    assert summary(ledger)["spent"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("price", "limit", "said"),
+    [(None, 1.0, "is not known: set vision.price"), (0.5, 0.1, "one question costs 0.5")],
+)
+def test_without_a_price_or_room_for_one_question_nothing_is_asked(tmp_path, price, limit, said):
+    with FakeVision(lambda *_: "female").running() as server:
+        with pytest.raises(ParameterError, match=said):
+            model(server, price=price, limit=limit).check()
+        with pytest.raises(ParameterError, match=said):
+            units = pd.DataFrame({"image_id": ["0"], "question": "?"})
+            ask_about(
+                ArrayImages(coloured(0)),
+                units,
+                model(server, price=price, limit=limit),
+                store=Store(tmp_path),
+            )
+    assert not server.requests
+
+
+def test_a_server_that_fails_stops_the_work_and_keeps_what_it_said(tmp_path):
+    broken = {"is": True}
+    see = lambda picture, *_: failure(503) if broken["is"] and red(picture) == 3 else "male"  # noqa: E731
+    with FakeVision(see).running() as server:
+        judging = model(server)
+        images, how = ArrayImages(coloured(0, 1, 2, 3)), {"store": Store(tmp_path), "progress": False}
+        with pytest.raises(RunError, match="run again"):
+            judge_people(images, asked_of(4), judging, JudgeSettings(), **how)
+        broken["is"] = False
+        before = len(server.requests)
+        judged = judge_people(images, asked_of(4), judging, JudgeSettings(), **how)
+    assert (judged["gender"] == "male").all() and len(server.requests) == before + 1
+
+
+def test_other_ways_of_asking_are_other_answers(tmp_path):
+    with FakeVision(lambda *_: "female").running() as server:
+        for more in ({}, {"size": 32}, {"temperature": None}, {"detail": "low"}):
+            units = pd.DataFrame({"image_id": ["0"], "question": "?"})
+            ask_about(ArrayImages(coloured(0)), units, model(server, **more), store=Store(tmp_path))
+    assert len(server.requests) == 4
+    assert "temperature" not in server.requests[2]
+    assert server.requests[3]["messages"][0]["content"][1]["image_url"]["detail"] == "low"
+
+
+def test_skin_tones_are_of_the_scale_or_have_a_reason(tmp_path):
+    answers = ["3", "10", "unclear", "nobody"]
+    people = asked_of(4).assign(**dict.fromkeys(("x0", "y0", "x1", "y1"), np.nan))
+    with FakeVision(lambda picture, *_: answers[red(picture)]).running() as server:
+        tones = skin_tone.judge_skin_tones(
+            ArrayImages(coloured(0, 1, 2, 3)),
+            people,
+            "endpoint:eye",
+            vision=model(server),
+            store=Store(tmp_path),
+        )
+    assert (
+        tones["tone"].tolist()[:2] == [3.0, 10.0]
+        and tones["tone"].isna().tolist() == [False] * 2 + [True] * 2
+    )
+    assert tones["reason"].tolist() == ["", "", "unclear", "nobody"] and set(tones["judge"]) == {
+        "endpoint:eye"
+    }
+
+
+def test_faces_that_are_not_there_are_not_cut_out(tmp_path):
+    people = asked_of(2).assign(x0=[np.nan, 10], y0=[np.nan, 5], x1=[np.nan, 30], y1=[np.nan, 25])
+    with FakeVision(lambda *_: "7").running() as server:
+        found = vision.tones(
+            ArrayImages(coloured(0, 1)), people, model(server, shown="crop"), store=Store(tmp_path)
+        )
+    assert found["reason"].tolist() == ["no face", ""] and found["tone"][1] == 7 and len(server.requests) == 1
+
+
+# -- questions of one's own ---------------------------------------------------------------------------------
+
+
+def test_questions_have_unclear_beside_their_answers(tmp_path):
+    file = tmp_path / "q.yaml"
+    file.write_text(
+        "- {name: hat, question: 'A hat?', answers: [yes, no, Unclear]}\n"
+        "- {name: look, question: 'What is it?', answers: [drawing, 3], of: image}\n"
+    )
+    hat, look = read_questions(file)
+    assert hat.answers == ("yes", "no", "unclear") and look.answers == ("drawing", "3", "unclear")
+    assert look.of == IMAGE
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "must be a list of 1 to 20"),
+        ("name: hat", "must be a list"),
+        ("- hat", "which is no question: give name, question, answers, of"),
+        ("- {name: hat, question: 'A hat?'}", "give name, question, answers"),
+        ("- {name: hat, question: 'A hat?', answers: [yes]}", "2 to 20 different ones"),
+        ("- {name: hat, question: 'A hat?', answers: [yes, Yes]}", "different"),
+        ("- {name: hat, question: 'A hat?', answers: [yes, nobody]}", "'nobody' has a meaning"),
+        ("- {name: hat, question: 'A hat?', answers: [yes, {a: 1}]}", "each answer must be a text"),
+        ("- {name: hat, question: '', answers: [yes, no]}", "question must be a text"),
+        ("- {name: group, question: 'A?', answers: [yes, no]}", "'group', which is taken"),
+        ("- {name: a, question: 'A?', answers: [yes, no], of: people}", "of is 'people'"),
+        ("- &a {name: a, question: 'A?', answers: [yes, no]}\n- *a", "two questions called 'a'"),
+        ("- {name: a, name: b}", "given twice"),
+        ("- [", "cannot be used as YAML (line 1"),
+    ],
+)
+def test_files_that_hold_no_questions_are_refused_with_the_fix(tmp_path, text, said):
+    file = tmp_path / "q.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError) as error:
+        read_questions(file)
+    assert said in str(error.value)
