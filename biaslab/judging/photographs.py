@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from biaslab.judging.names import WHOLE
+from biaslab.net.settings import ENDPOINT
 
 _LABELLED = "pictures that look like photographs, made by text-to-image models and labelled by two raters"
 _PASSES = "An image where it sees two of four people passes as a pair."
@@ -36,6 +37,12 @@ def of_faces(name: str) -> str:
 
 def of_gender(name: str) -> str:
     """Return what a report says of the error of a judge of gender; empty where it was not measured."""
+    if name.startswith(ENDPOINT):
+        return (
+            f"Gender was asked of the vision model `{name.removeprefix(ENDPOINT)}` behind an endpoint, to which the "
+            "pictures were sent. How often it errs on such pictures is not known before people rated a part of them; "
+            "whether it answers alike at another time, its makers alone know."
+        )
     if name not in measured()["genders"]:
         return ""
     right, sure, shown = measured()["genders"][name]

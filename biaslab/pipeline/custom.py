@@ -194,6 +194,9 @@ class Custom(Part):
             A row for each: the columns of :meth:`people` that say who it is, question, choices (its answers, in one
             text), answer (one of them or ``unclear``, or empty) and reason (why there is none).
         """
+        columns = ["image_id", "group", "text", "position", "question", "choices", "answer", "reason"]
+        if not self.questions():
+            return pd.DataFrame(columns=columns, dtype=object)
         s = self._pipeline.settings.judging
         by, people, source = s.annotator or s.gender, self.people(), self.images().source
         of_images = people.drop_duplicates("image_id")
@@ -227,8 +230,7 @@ class Custom(Part):
                     reason=why.reindex(whom.index).fillna(none),
                 )
             )
-        columns = ["image_id", "group", "text", "position", "question", "choices", "answer", "reason"]
-        return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=columns, dtype=object)
+        return pd.concat(rows, ignore_index=True)[columns]
 
     def truth(self) -> pd.DataFrame | None:
         """Return :meth:`people` as the images are known to be; None where nobody knows."""

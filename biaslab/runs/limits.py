@@ -11,6 +11,7 @@ from biaslab.ground import tables
 from biaslab.judging import photographs
 from biaslab.judging.names import RATINGS
 from biaslab.models import registry
+from biaslab.net.settings import ENDPOINT
 from biaslab.study import sources
 
 if TYPE_CHECKING:
@@ -89,6 +90,9 @@ def _of_settings(settings: pd.DataFrame) -> list[str]:
     value = settings.groupby("setting")["set_to"].agg(set)
     made = [registry.said(name, "limits") for name in sorted(value.get("model", ()))]
     judges = {(name, kind) for key, kind in _JUDGES.items() for name in value.get(key, ())}
+    if any(name.startswith(ENDPOINT) for name in value.get("judging.gender", ())):
+        # What a package says of its judges is of both of them.
+        judges = {(name, kind) for name, kind in judges if kind != "detector"}
     judged = [registry.said(name, "limits", kind) for name, kind in sorted(judges)]
     return list(dict.fromkeys(filter(None, [*made, *judged, *_measured(value)])))
 

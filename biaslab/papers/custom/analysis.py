@@ -63,7 +63,7 @@ def _shares(
 
 
 def answered(own_answers: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how questions of one's own are answered by group, as ``custom_answered``; takes ``custom_answers``.
+    """Return how questions of one's own are answered by group, as ``custom_answered``; takes ``custom_own_answers``.
 
     Intervals as of :func:`shares`. ``distance`` is the mean over answers, ``unclear`` aside, of how far their shares
     lie from an even split, with what chance adds taken off; ``floor`` is what that is.
@@ -264,7 +264,7 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
 
 def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return who was seen with all that is said of them: model, group, ``perceived gender``, ``skin tone`` (a range of
-    :data:`TONE_RANGES`), and a column for each question of one's own (``custom_answers``); empty where nothing is said.
+    :data:`TONE_RANGES`), and a column for each question of one's own (``custom_own_answers``); empty where nothing is said.
     """
     seen, keys = _seen(people), ["model", "image_id"]
     ranges = pd.cut(seen["skin_tone"], [0, *TONE_RANGES.values()], labels=list(TONE_RANGES))

@@ -41,7 +41,7 @@ def judges(pipeline: Pipeline) -> pd.DataFrame:
 def own_answers(pipeline: Pipeline) -> pd.DataFrame:
     """Return what is answered to questions of one's own about each person, or image; none where there are none."""
     rows = pipeline.custom.answers()
-    return tables.of(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_answers")
+    return tables.of(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_own_answers")
 
 
 def benchmark(pipeline: Pipeline) -> pd.DataFrame:

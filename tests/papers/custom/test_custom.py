@@ -6,6 +6,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from biaslab.papers import custom
+from biaslab.papers.findings import held_together
 
 # By model, group and prompt: people judged female, male, uncertain, and without a face.
 CELLS = {
@@ -120,6 +121,17 @@ def test_a_difference_weighs_prompts_by_what_both_have():
     assert found == pytest.approx(100 * 3 * 0.5 / 8)
 
 
+def test_groups_that_differ_stand_on_the_page():
+    people = [["A", "chef", "a chef", "judged", "male"]] * 40 + [["A", "chef", "a chef", "judged", "female"]] * 10
+    people = pd.DataFrame(people, columns=["model", "group", "prompt", "outcome", "gender"])
+    benchmark = pd.DataFrame({"group": ["chef"], "percent_female": 50.0, "n": np.nan, "named": "even"})
+    table = custom.distance(people, benchmark).query("group != 'all'")
+    (found,) = custom.answers.groups.findings(table, confidence=0.95)
+    record = found.as_record() | {"main": True, "printed": False}
+    (held,), _ = held_together([record])
+    assert held["answer"] == "0 of 1 show more women, 1 fewer." and held["n"] == 50
+
+
 def test_outcomes_add_up_in_each_group_and_over_all(people):
     table = custom.outcomes(people).set_index(["model", "group", "outcome"])
     assert table.loc[("A", "all", "judged"), ["n", "n_people"]].tolist() == [22, 24]
@@ -186,7 +198,7 @@ def test_answers_about_images_are_those_of_everybody_in_them(people):
     found = custom.answers_of(people, own)
     assert (found["style"] == "drawing").all() and len(found) == len(seen)
     table = custom.intersections(found, [("perceived gender", "style")])
-    assert set(table["both"]) == {"perceived gender × style"} and table["n"].sum() == len(found)
+    assert set(table["pair"]) == {"perceived gender × style"} and table["n"].sum() == len(found)
 
 
 def _judged(said):
