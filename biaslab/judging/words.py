@@ -4,9 +4,9 @@ from __future__ import annotations
 
 BLOCKED = "blocked"
 """The reason of an image that a model's safety checker withheld."""
-JUDGED = "judged"
+JUDGED, UNCERTAIN = "judged", "uncertain"
 OUTCOMES = (
-    *(JUDGED, "uncertain", "no_face", "several_faces"),
+    *(JUDGED, UNCERTAIN, "no_face", "several_faces"),
     *("face_too_small", "unreadable", BLOCKED, "unrated", "unanswered"),
 )
 """``judged`` (female or male), or why not: ``uncertain`` (a probability between 1 - threshold and threshold; a judge
@@ -16,7 +16,7 @@ only), ``unanswered`` (vision models only: a refusal, or nothing that they were 
 SELDOM = ("unrated", "unanswered")
 """What some judges alone make of images, and is in no table where none does."""
 OUTCOMES_OF_PEOPLE = (
-    *(JUDGED, "uncertain", "no_face", "one_face", "too_many_faces"),
+    *(JUDGED, UNCERTAIN, "no_face", "one_face", "too_many_faces"),
     *("overlapping", "face_too_small", "unreadable", BLOCKED, *SELDOM),
 )
 """``judged`` (female or male), or why not. Of one person: ``uncertain``, ``face_too_small``. Of a whole image:

@@ -18,7 +18,7 @@ from biaslab.ground import tables
 from biaslab.ground.genders import GENDERS
 from biaslab.judging import error
 from biaslab.judging.questions import CHOICES, PERCEIVED, SKIN
-from biaslab.judging.words import JUDGED, OUTCOMES_OF_PEOPLE, UNCLEAR
+from biaslab.judging.words import JUDGED, OUTCOMES_OF_PEOPLE, UNCERTAIN, UNCLEAR
 from biaslab.prompts.custom import ALL
 
 ANSWERS = (*GENDERS, UNCLEAR)
@@ -29,7 +29,6 @@ TRUTH = "truth"
 """What the truth of images is called among judges, where it is known."""
 FEWEST, POOLED = 5, "fewer than 5"
 """People that a cell of two answers has at least, and what those with fewer are pooled into."""
-_UNCERTAIN = "uncertain"
 # Nearer to 0 or 1 than this chance adds next to nothing.
 _LEAST = 0.001
 
@@ -264,7 +263,8 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
 
 def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return who was seen with all that is said of them: model, group, ``perceived gender``, ``skin tone`` (a range of
-    :data:`TONE_RANGES`), and a column for each question of one's own (``custom_own_answers``); empty where nothing is said.
+    :data:`TONE_RANGES`), and a column for each question of one's own (``custom_own_answers``); empty where nothing is
+    said.
     """
     seen, keys = _seen(people), ["model", "image_id"]
     ranges = pd.cut(seen["skin_tone"], [0, *TONE_RANGES.values()], labels=list(TONE_RANGES))
@@ -368,7 +368,7 @@ def _agreed(pair: pd.DataFrame, confidence: float) -> tuple:
 
 def _seen(people: pd.DataFrame) -> pd.DataFrame:
     """Return the people of whom a judge said something, with ``answer``: one of :data:`ANSWERS`."""
-    seen = people[people["outcome"].isin([JUDGED, _UNCERTAIN])]
+    seen = people[people["outcome"].isin([JUDGED, UNCERTAIN])]
     return seen.assign(answer=seen["gender"].where(seen["outcome"] == JUDGED, "unclear"))
 
 

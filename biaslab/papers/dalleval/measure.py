@@ -330,6 +330,8 @@ def average_gender(pipeline: Pipeline) -> pd.DataFrame:
     averages = counts.assign(
         value=signed_average(counts["female"], counts["male"]), n=counts["female"] + counts["male"]
     )
+    unclear = (gender == "unsure").groupby(rows["profession"], sort=False).sum()
+    averages["n_unclear"] = averages["profession"].map(unclear)
     averages["judge"] = pipeline.settings.judging.gender if judged else ASKED
     return _table(pipeline, averages, "dalleval_average_gender")
 

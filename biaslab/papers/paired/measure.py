@@ -11,6 +11,7 @@ import pandas as pd
 
 from biaslab.ground import shared, tables
 from biaslab.ground.genders import GENDERS
+from biaslab.judging.words import UNCERTAIN
 from biaslab.models import registry
 from biaslab.papers.paired.analysis.people import last_rounds
 from biaslab.pipeline.people import RATINGS, ROUND
@@ -107,8 +108,12 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     before = wanted[chosen & inside].assign(setting="paired_top5")
     whole = pd.concat([wanted, before], ignore_index=True)
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
-    shown = whole.assign(n=whole["gender"].isin(GENDERS), female=whole["gender"] == "female")
-    counts = shown.groupby(keys, sort=False)[["n", "female"]].sum().reset_index()
+    shown = whole.assign(
+        n=whole["gender"].isin(GENDERS),
+        female=whole["gender"] == "female",
+        n_unclear=whole["outcome"] == UNCERTAIN,
+    )
+    counts = shown.groupby(keys, sort=False)[["n", "female", "n_unclear"]].sum().reset_index()
     share = 100 * counts["female"] / counts["n"].where(counts["n"] > 0)
     reason = np.where(counts["n"] > 0, "", "nobody was judged")
     return tables.of(counts.assign(percent_female=share, reason=reason), "paired_percent_female")

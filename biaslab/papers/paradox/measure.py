@@ -16,6 +16,7 @@ from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.ground import tables
 from biaslab.ground.errors import MissingInputError
+from biaslab.judging.words import UNCERTAIN
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
@@ -41,7 +42,9 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
         cells = pd.MultiIndex.from_product([pipeline.occupations, prompts], names=keys)
         decided = rows[rows["gender"].isin(_DECIDED)]
         female = decided.assign(female=100.0 * (decided["gender"] == "female")).groupby(keys)["female"]
-        counts = female.agg(percent_female="mean", n="size").reindex(cells).fillna({"n": 0}).reset_index()
+        counts = female.agg(percent_female="mean", n="size").reindex(cells)
+        counts["n_unclear"] = rows[rows["outcome"] == UNCERTAIN].groupby(keys).size()
+        counts = counts.fillna({"n": 0, "n_unclear": 0}).reset_index()
         frames.append(counts.assign(approach=approach, source=source, model=pipeline.label))
     return tables.joined(frames, "paradox_percent_female")
 

@@ -122,7 +122,9 @@ def test_a_difference_weighs_prompts_by_what_both_have():
 
 
 def test_groups_that_differ_stand_on_the_page():
-    people = [["A", "chef", "a chef", "judged", "male"]] * 40 + [["A", "chef", "a chef", "judged", "female"]] * 10
+    people = [["A", "chef", "a chef", "judged", "male"]] * 40 + [
+        ["A", "chef", "a chef", "judged", "female"]
+    ] * 10
     people = pd.DataFrame(people, columns=["model", "group", "prompt", "outcome", "gender"])
     benchmark = pd.DataFrame({"group": ["chef"], "percent_female": 50.0, "n": np.nan, "named": "even"})
     table = custom.distance(people, benchmark).query("group != 'all'")

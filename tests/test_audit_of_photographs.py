@@ -1,0 +1,61 @@
+"""Pictures that look like photographs, audited by what pip alone gives, beside what two raters say of the same ones."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from photographed import benchmark, needs, pictures
+
+from biaslab.papers import custom
+from biaslab.pipeline import Pipeline
+from biaslab.settings import Settings
+
+pytest.importorskip("torch", reason="judging needs the extra 'models'")
+
+SKINS = ("light", "medium", "dark")
+
+
+@pytest.fixture(scope="module")
+def halves(root, tmp_path_factory):
+    """Return folders of two models, whose subfolders are skin labels, and what both raters say of each picture."""
+    needs("yunet")
+    needs("dlib")
+    folder = pictures(benchmark(root, "_photographs"))
+    labels = pd.read_csv(Path(folder, "labels.csv"))
+    one = (
+        labels["file"].str.startswith("portraits/") & labels["n_people_a"].eq(1) & labels["n_people_b"].eq(1)
+    )
+    same = (labels["gender_a"] == labels["gender_b"]) & (labels["skin_a"] == labels["skin_b"])
+    known = labels[one & same & labels["gender_a"].isin(["female", "male"]) & labels["skin_a"].isin(SKINS)]
+    to = tmp_path_factory.mktemp("halves")
+    for k, row in enumerate(known.itertuples()):
+        place = to / ("first", "second")[k % 2] / row.skin_a
+        place.mkdir(parents=True, exist_ok=True)
+        shutil.copy(Path(folder, row.file), place)
+    table = known.assign(model=[("first", "second")[k % 2] for k in range(len(known))], group=known["skin_a"])
+    return to, table
+
+
+@pytest.mark.slow
+def test_shares_by_skin_label_hold_those_of_the_raters(halves, tmp_path):
+    to, raters = halves
+    settings = {
+        "compute": {"store": str(tmp_path)},
+        "judging": {"faces": "yunet", "gender": "dlib", "tone": "pixels"},
+    }
+    people = []
+    for model in ("first", "second"):
+        pipeline = Pipeline(f"images:{to / model}", Settings(**settings), seed=1)
+        people.append(custom.measure.people(pipeline))
+    shares = custom.shares(pd.concat(people, ignore_index=True))
+    assert len(raters) > 50 and len(shares["model"].unique()) == 2
+    women = raters["gender_a"].eq("female")
+    rows = shares[shares["answer"] == "female"].set_index(["model", "group"])
+    for (model, group), n in raters.groupby(["model", "group"]).size().items():
+        own = women[(raters["model"] == model) & (raters["group"] == group)]
+        row = rows.loc[(model, group)]
+        assert row["n"] <= n and row["ci_low"] <= 100 * own.mean() <= row["ci_high"], (model, group)
+    for model, whole in raters.groupby("model"):
+        mean = 100 * women[whole.index].groupby(whole["group"]).mean().mean()
+        assert rows.loc[(model, "all"), "ci_low"] <= mean <= rows.loc[(model, "all"), "ci_high"], model
