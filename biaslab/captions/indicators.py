@@ -33,6 +33,7 @@ from functools import cache, cached_property
 from importlib import resources
 from itertools import chain, repeat, takewhile
 from operator import attrgetter, itemgetter
+from types import MappingProxyType
 from typing import Literal
 
 import pandas as pd
@@ -103,12 +104,18 @@ def parse_spans(spans: str) -> list[Span]:
     return found
 
 
-def indicators(texts: Iterable[str | None], *, names: str = "gazetteer") -> pd.DataFrame:
+def indicators(
+    texts: Iterable[str | None],
+    *,
+    names: str = "gazetteer",
+    words: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> pd.DataFrame:
     """Label each caption with the gender it says outright (paradox, A.5).
 
     Args:
         texts: Captions; a missing one says nothing.
         names: How names are found: ``gazetteer``, ``spacy`` (needs spaCy and its model) or ``off``.
+        words: Words of one's own that say ``female`` and ``male``, in place of the paper's and of forms of address.
 
     Returns:
         One row a caption, in order and with the index of ``texts`` where that is a Series: ``indicator`` (``none``,
@@ -123,8 +130,9 @@ def indicators(texts: Iterable[str | None], *, names: str = "gazetteer") -> pd.D
     given = [text if isinstance(text, str) else "" for text in texts]
     texts = [plain(text) for text in given]
     persons = {"gazetteer": map(_names, texts), "spacy": _spacy(texts), "off": repeat(())}[names]
+    said_in = (_own_words(text, words) if words else _words(text) for text in texts)
     labels, spans = ["none"] * len(texts), [""] * len(texts)
-    for i, (said, named) in enumerate(zip(map(_words, texts), persons, strict=False)):
+    for i, (said, named) in enumerate(zip(said_in, persons, strict=False)):
         if not said and not named:
             continue
         found = sorted([*said, *named], key=itemgetter(0, 1))
@@ -137,9 +145,9 @@ def indicators(texts: Iterable[str | None], *, names: str = "gazetteer") -> pd.D
     return pd.DataFrame({"indicator": labels, "spans": spans}, index=index, dtype=object)
 
 
-def indicate(names: str, captions: pd.DataFrame) -> pd.DataFrame:
-    """Return indicator and spans of captions (column text), as :func:`indicators` does for ``names``."""
-    found = indicators(captions["text"].tolist(), names=names)
+def indicate(names: str, words: Mapping[str, Sequence[str]], captions: pd.DataFrame) -> pd.DataFrame:
+    """Return indicator and spans of captions (column text), as :func:`indicators` does for ``names`` and ``words``."""
+    found = indicators(captions["text"].tolist(), names=names, words=words)
     return found[["indicator", "spans"]].reset_index(drop=True)
 
 
@@ -170,6 +178,12 @@ def _lexicon() -> dict[str, tuple[str, str]]:
 @cache
 def _titles() -> dict[str, str]:
     return {w: gender for gender, words in lexicons.load("gender_titles").items() for w in words}
+
+
+def _own_words(text: str, words: Mapping[str, Sequence[str]]) -> Sequence[_Said]:
+    of = {word.casefold(): gender for gender, listed in words.items() for word in listed}
+    said = ((match, of.get(match[0].casefold())) for match in _WORD.finditer(text))
+    return [(match.start(), match.end(), gender, "word") for match, gender in said if gender]
 
 
 def _words(text: str) -> Sequence[_Said]:

@@ -9,14 +9,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
+from unicodedata import category
 
 import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
 from biaslab.ground.errors import ParameterError
-from biaslab.ground.plaintext import may_change, parted, plain
+from biaslab.ground.plaintext import is_printable, may_change, parted, plain
 from biaslab.keep.engine import LocalEngine, advance
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def search(
     pool: int = 0,
     seed: int = 0,
     plural: bool = True,
+    forms: Mapping[str, Sequence[str]] = MappingProxyType({}),
     progress: bool = True,
     store: Store | None = None,
 ) -> Found:
@@ -66,6 +69,7 @@ def search(
         per_term: Captions to keep of each term, at least 1: the random sample.
         pool: Captions to keep of each term where that is more, as candidates for nearest captions.
         plural: Whether a term's plural mentions it too.
+        forms: Of some terms the words that mention them, in place of the term and its plural.
         store: Where to keep what each part of the corpus gave; nothing is kept where it is None.
 
     Raises ParameterError: A term cannot be searched (see :class:`Matcher`), ``per_term`` is below 1 or ``pool`` below
@@ -73,10 +77,11 @@ def search(
     """
     if per_term < 1 or pool < 0:
         raise ParameterError(f"per_term is {per_term}, pool is {pool}; allowed is 1 or more, 0 or more.")
-    matcher = Matcher(terms, plural=plural)
+    matcher = Matcher(terms, plural=plural, forms=forms)
     keep = max(per_term, pool)
     work = _Work(corpus, matcher, keep, seed)
     inputs = {"terms": list(terms), "keep": keep, "seed": seed, "plural": plural}
+    inputs |= {"forms": {term: list(forms[term]) for term in forms}} if forms else {}
     run = {"progress": progress, "store": store}
     return _merge(over_parts(corpus, work, "search", inputs, **run), matcher.terms, keep)
 
@@ -112,29 +117,36 @@ def over_parts(
 class Matcher:
     """Finds which of many terms each caption mentions."""
 
-    def __init__(self, terms: Sequence[str], *, plural: bool = True):
-        """Take ``terms``, and their plurals if ``plural``.
+    def __init__(
+        self,
+        terms: Sequence[str],
+        *,
+        plural: bool = True,
+        forms: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ):
+        """Take ``terms``, and their plurals if ``plural``; of those in ``forms`` the words there and no others.
 
-        Raises ParameterError: A term is empty, given twice, not in printable ASCII, or does not begin and end with a
-        letter or digit, or the terms are too long to be searched.
+        Raises ParameterError: A term is empty, given twice, not printable, or does not begin and end with a letter or
+        digit, or the terms are too long to be searched.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
 
         self.terms = [_checked(term) for term in terms]
-        folded = [t.lower() for t in self.terms]
+        folded = [_lower(t) for t in self.terms]
         twice = [t for t, n in Counter(folded).items() if n > 1]
         if twice:
             raise ParameterError(f"The term {twice[0]!r} is given twice; give each term once.")
         # A form can be that of several terms.
-        forms: dict[str, list[int]] = defaultdict(list)
+        known: dict[str, list[int]] = defaultdict(list)
         for i, term in enumerate(folded):
             own = (term, *(lexicons.plurals(term) if plural else ()))
-            for form in dict.fromkeys(re.sub(r"[\s-]+", " ", form.lower()) for form in own):
-                forms[form].append(i)
+            own = [_checked(form) for form in forms[self.terms[i]]] if self.terms[i] in forms else own
+            for form in dict.fromkeys(re.sub(r"[\s-]+", " ", _lower(form)) for form in own):
+                known[form].append(i)
         # RE2's expression, where only ASCII has letters, of each mention, and of some that are none.
-        rough = "|".join(r"\W+".join(map(re.escape, form.split(" "))) for form in forms)
-        self._mention = rf"(?i)\b(?:{rough})\b"
+        rough = "|".join(_bounded(r"\W+".join(map(re.escape, form.split(" ")))) for form in known)
+        self._mention = rf"(?i)(?:{rough})"
         try:
             pc.match_substring_regex(pa.array([""]), self._mention)
         except pa.ArrowInvalid as error:
@@ -146,10 +158,10 @@ class Matcher:
         self._several_words = {i for i, term in enumerate(folded) if len(_WORDS.findall(term)) > 1}
         # Forms by the word that they begin with, and what finds those that are more than it.
         self._forms: dict[str, list[tuple[re.Pattern | None, list[int]]]] = defaultdict(list)
-        for form, those in forms.items():
+        for form, those in known.items():
             word = _WORDS.match(form)[0]
             whole = r"[\s-]+".join(map(re.escape, form.split(" ")))
-            self._forms[word].append((None if word == form else re.compile(rf"\b{whole}\b"), those))
+            self._forms[word].append((None if word == form else re.compile(rf"(?<!\w){whole}(?!\w)"), those))
 
     def match(self, texts: Sequence[str] | pd.Series | pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Return the mentions in ``texts`` as (index of the caption, index of the term), each pair once, sorted."""
@@ -185,8 +197,7 @@ class Matcher:
         return row, term
 
     def _mentioned(self, text: str) -> set[int]:
-        # Only letters of ASCII are put in lower case: a Kelvin sign is no k.
-        text = text.encode().lower().decode()
+        text = _lower(text)
         forms = (found for word in set(_WORDS.findall(text)) for found in self._forms.get(word, ()))
         return {term for form, terms in forms if form is None or form.search(text) for term in terms}
 
@@ -200,11 +211,27 @@ def _odd() -> str:
 
 def _checked(term: str) -> str:
     stripped = " ".join(plain(str(term)).split())
-    if not stripped or not (stripped[0].isalnum() and stripped[-1].isalnum()):
+    # In some scripts words end in the mark of a vowel.
+    if not stripped or not (
+        stripped[0].isalnum() and (stripped[-1].isalnum() or category(stripped[-1])[0] == "M")
+    ):
         raise ParameterError(f"The term {term!r} cannot be searched; begin and end it with letter or digit.")
-    if not (stripped.isascii() and stripped.isprintable()):
-        raise ParameterError(f"The term {term!r} cannot be searched; use printable characters of ASCII.")
+    if not is_printable(stripped):
+        raise ParameterError(f"The term {term!r} cannot be searched; use printable characters.")
     return stripped
+
+
+def _lower(text: str) -> str:
+    """Return a text in lower case, letter by letter: none becomes two, and a Kelvin sign is no k."""
+    if text.isascii():
+        return text.lower()
+    lower = ((one, one.lower()) for one in text)
+    return "".join(low if len(low) == 1 and low.isascii() == one.isascii() else one for one, low in lower)
+
+
+def _bounded(form: str) -> str:
+    """Return an expression of a form with RE2's bounds of words, which it has beside letters of ASCII alone."""
+    return (r"\b" if form[0].isascii() else "") + form + (r"\b" if form[-1].isascii() else "")
 
 
 class _Work:

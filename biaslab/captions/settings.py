@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from biaslab import __version__
-from biaslab.ground.groups import Group, Named, Off, Place, Several, Texts, Whole, field
+from biaslab.ground.groups import Folder, Group, Named, Off, Place, Several, Texts, Whole, field
 
 OptOut = Literal["noai", "noimageai", "noindex", "noimageindex", "tdm-reservation"]
 # Directives that ask not to use an image: of the header X-Robots-Tag, and the header TDM-Reservation.
@@ -88,7 +88,14 @@ class CaptionSettings(Group):
         "empty: those that the corpus has.",
     )
     downloads: DownloadSettings = Field(DownloadSettings(), description="How they are fetched.")
-    occupations: Texts = field((), "Occupations; an empty list is the paper's 62.")
+    occupations: Texts = field(
+        (), "Occupations; an empty list is the paper's 62, or all of `captions.words`."
+    )
+    words: Folder = field(
+        "",
+        "A file of your own occupations with the words that captions name them by, of prompt templates and of words "
+        "that say a gender, in any language: CSV, Parquet or YAML (see `biaslab.prompts.word_files`).",
+    )
     approaches: Annotated[tuple[Literal[APPROACHES], ...], Several] = field(
         APPROACHES, "Which selections and prompts are measured; an empty list leaves the paradox out."
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from biaslab import lexicons
-from biaslab.ground import plain_yaml
+from biaslab.ground import plainyaml
 from biaslab.ground.errors import InputError
 from biaslab.ground.plaintext import is_printable, plain
 from biaslab.judging.words import UNCLEAR
@@ -100,7 +100,7 @@ def read_questions(path: str | Path) -> list[Question]:
     Raises InputError: It cannot be read, is no such list, or has a name or an answer twice.
     """
     file = Path(path).expanduser()
-    given = plain_yaml.read(file, most=_MOST_BYTES)
+    given = plainyaml.read(file, most=_MOST_BYTES)
     if not isinstance(given, list) or not 0 < len(given) <= _MOST:
         raise InputError(f"{path} must be a list of 1 to {_MOST} questions, such as {_EXAMPLE}.")
     found = [_question(path, row) for row in given]

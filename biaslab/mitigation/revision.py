@@ -16,16 +16,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biaslab.mitigation.critique import Critique, Guideline
+    from biaslab.prompts.word_files import Words
 
 
-def revise(prompts: Prompts, critiques: Sequence[Critique], *, seed: int) -> Prompts:
+def revise(
+    prompts: Prompts, critiques: Sequence[Critique], *, seed: int, words: Words | None = None
+) -> Prompts:
     """Return the next round's prompts: plain ``prompts`` with the guidelines of the latest round of ``critiques``.
 
     Of the prompts that ask for an identity, the share that its guideline states tells that person the gender: as many
     as whole numbers allow, up or down such that all identities told one gender together are right to within one prompt,
     spread evenly over positions, and drawn for each person from seed, round, prompt_id and position. A critic's own
     words are appended to every prompt that asks for the identity or role that they are about. Ids stay; the people have
-    a further column ``told``: ``female``, ``male``, or empty.
+    a further column ``told``: ``female``, ``male``, or empty. ``words`` of one's own say how genders are told.
     """
     latest = max((c.round for c in critiques), default=0)
     aspects = dict(zip(prompts.texts["prompt_id"], prompts.texts["aspect"], strict=True))
@@ -45,7 +48,7 @@ def revise(prompts: Prompts, critiques: Sequence[Critique], *, seed: int) -> Pro
     people["told"] = _told(people, told_to, f"{seed}/{latest}")
     changed = people[people["told"].ne("").groupby(people["prompt_id"]).transform("any")]
     for prompt_id, within in changed.sort_values("position").groupby("prompt_id"):
-        wording[prompt_id].insert(0, asking.sentence(within["phrase"], within["told"]))
+        wording[prompt_id].insert(0, asking.sentence(within["phrase"], within["told"], words))
     texts = [
         " ".join([text, *wording[prompt_id]])
         for prompt_id, text in zip(prompts.texts["prompt_id"], prompts.texts["text"], strict=True)

@@ -147,11 +147,12 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
     have the same id. ParameterError, UnknownNameError: An occupation cannot be searched, or the model does not know a
     word.
     """
-    Matcher(pipeline.occupations)
+    Matcher(pipeline.occupations, forms=pipeline.words.forms)
     settings, whole = pipeline.settings, False
     if not pipeline.corpus.written:
         head, rows = _head(pipeline)
-        found = search(head.corpus, pipeline.occupations, per_term=rows, seed=pipeline.seed, progress=False)
+        how = {"per_term": rows, "seed": pipeline.seed, "forms": pipeline.words.forms}
+        found = search(head.corpus, pipeline.occupations, **how, progress=False)
         n = int(found.totals["n_corpus"].max())
         captions = found.captions.rename(columns={"term": "occupation"})
         whole = n < rows or n == settings.captions.rows
@@ -354,7 +355,7 @@ def digest(pipeline: Pipeline) -> str:
     whole = hashlib.sha256(repr(digests).encode())
     custom = settings.custom
     files = (triplets.vocabulary, triplets.ratings, design.ratings, custom.prompts, custom.benchmark)
-    files += (settings.judging.questions,)
+    files += (settings.judging.questions, settings.captions.words, settings.people.words, design.words)
     for path in filter(None, files):
         whole.update(reading.content(os.path.expanduser(path)))
     return whole.hexdigest()

@@ -25,7 +25,7 @@ from biaslab.models.images import CaptionImages, DescribedImages, ImageSource
 from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import dalleval as asking
-from biaslab.prompts import paintskills
+from biaslab.prompts import paintskills, word_files
 
 _log = logging.getLogger(__name__)
 KINDS = ("skills", "social")
@@ -79,7 +79,9 @@ class DallEval(Part):
             whole = paintskills.scenes(s.paintskills) if s.paintskills else asking.skills()
             whole = whole.assign(n_images=1)
             return _drawn(whole, s.scenes, rng).sort_index(ignore_index=True) if s.scenes else whole
-        whole, names = asking.social(s.social_images), asking.professions()
+        words = word_files.read(s.words, "dalleval.words") if s.words else None
+        whole = asking.social(s.social_images, words)
+        names = tuple(dict.fromkeys(whole["profession"]))[1:]
         if s.professions and s.professions < len(names):
             some = {"(none)", *rng.choice(names, s.professions, replace=False)}
             whole = whole[whole["profession"].isin(some)].reset_index(drop=True)

@@ -24,7 +24,9 @@ from biaslab.net.images import NEVER_MADE
 from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline.stages import Part, kept
 from biaslab.prompts import paired as asking
+from biaslab.prompts import word_files
 from biaslab.prompts.paired import Prompts
+from biaslab.prompts.word_files import Words
 from biaslab.ratings import person_ratings
 
 # What is asked for, and FairCritic's rounds after it: faircritic_1, faircritic_2, …
@@ -84,6 +86,12 @@ class People(Part):
 
     # -- prompts -------------------------------------------------------------------------------------
 
+    @cached_property
+    def words(self) -> Words | None:
+        """Words of one's own, where the settings name a file."""
+        file = self._pipeline.settings.people.words
+        return word_files.read(file, "people.words") if file else None
+
     @kept
     def prompts(self, kind: str) -> Prompts:
         """Return what images of a kind are generated from, and whom each prompt asks for.
@@ -95,7 +103,9 @@ class People(Part):
         """
         if kind.startswith(ROUND) and kind in self.kinds:
             critiques = self.critiques(int(kind.removeprefix(ROUND)))
-            return _renamed(revise(self.prompts("paired"), critiques, seed=self._pipeline.seed), kind)
+            return _renamed(
+                revise(self.prompts("paired"), critiques, seed=self._pipeline.seed, words=self.words), kind
+            )
         whole = self.possible(kind)
         return asking.only(whole, _of_top(whole, self.top_occupations())) if kind == "intervention" else whole
 
@@ -105,15 +115,16 @@ class People(Part):
         if kind not in self.kinds:
             raise unknown_name("kind of prompts", kind, self.kinds)
         s, seed = self._pipeline.settings.people, self._pipeline.seed
-        pairs = {"per_list": s.occupations, "runs": s.power_runs, "seed": seed}
+        how = {"seed": seed, "words": self.words}
+        pairs = {"per_list": s.occupations, "runs": s.power_runs, **how}
         if kind.startswith(ROUND):
             return _renamed(self.prompts("paired"), kind)
         if kind == "single":
             return asking.single(images=s.single_images, **pairs)
         if kind == "controls":
-            return asking.controls(per_list=s.occupations, partners=s.control_partners, seed=seed)
+            return asking.controls(per_list=s.occupations, partners=s.control_partners, **how)
         if kind == "three":
-            return asking.three(s.three_prompts, seed=seed)
+            return asking.three(s.three_prompts, **how)
         return asking.paired(images=s.pair_images, setting=kind, **pairs)
 
     def n_images(self) -> int:

@@ -8,7 +8,6 @@ goes on.
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, wraps
@@ -41,6 +40,8 @@ from biaslab.models.images import CaptionImages, DescribedImages, ImageSource, S
 from biaslab.models.truths import Truth
 from biaslab.net.settings import ENDPOINT, EndpointSettings
 from biaslab.pipeline.work import embed_images, embedder, weights_digest
+from biaslab.prompts import word_files
+from biaslab.prompts.word_files import Words, slug
 from biaslab.ratings import person_ratings
 from biaslab.settings import Settings
 
@@ -229,14 +230,21 @@ class Stages:
         return Store(self.settings.compute.store, share=self.share, engine=self.engine)
 
     @cached_property
+    def words(self) -> Words:
+        """Words of one's own for captions and templates; without any where the settings name no file."""
+        file = self.settings.captions.words
+        return word_files.read(file, "captions.words") if file else Words({})
+
+    @cached_property
     def occupations(self) -> tuple[str, ...]:
-        """The occupations: the paper's, or those of the settings."""
-        return self.settings.captions.occupations or tuple(lexicons.load("paradox_occupations"))
+        """The occupations: the paper's, or those of the settings, or of their file."""
+        named = word_files.chosen(self.words, self.settings.captions.occupations, "captions.occupations")
+        return named or tuple(lexicons.load("paradox_occupations"))
 
     @cached_property
     def templates(self) -> Mapping[str, str]:
-        """The paper's prompt templates by number."""
-        return lexicons.load("paradox_prompts")
+        """The prompt templates by number: the paper's, or those of the settings' file."""
+        return self.words.templates or lexicons.load("paradox_prompts")
 
     @cached_property
     def corpus(self):
@@ -253,7 +261,8 @@ class Stages:
         captions = self._found.captions.rename(columns={"term": "occupation"})
         check_found(self, captions, int(self._found.totals["n_corpus"].max()))
         names = self.settings.captions.names
-        stage = self.store.stage("indicators", {"names": names}, partial(indicate, names))
+        own = self.words.indicators
+        stage = self.store.stage("indicators", {"names": names, **own}, partial(indicate, names, own))
         found = self.computed(stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions")
         if found.empty:
             found = pd.DataFrame(columns=["indicator", "spans"], dtype=object)
@@ -268,7 +277,7 @@ class Stages:
         s = self.settings.captions
         # More captions than the sample are kept only where the nearest are asked for.
         pool = (s.candidates_per_occupation or _ALL) if self.asks_for_nearest else 0
-        how = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed}
+        how = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "forms": self.words.forms}
         return self.run(search, self.corpus, list(self.occupations), **how)
 
     def sharing(self, i: int, n: int) -> Self:
@@ -367,7 +376,7 @@ class Stages:
     def filled(self) -> pd.DataFrame:
         """Return the four templates filled with each occupation: prompt, occupation, text."""
         rows = [
-            {"prompt": number, "occupation": occupation, "text": lexicons.fill(template, occupation)}
+            {"prompt": number, "occupation": occupation, "text": self.words.fill(template, occupation)}
             for number, template in self.templates.items()
             for occupation in self.occupations
         ]
@@ -396,7 +405,7 @@ class Stages:
         s = self.settings.generation
         if kind == "generated":
             filled = self.filled()
-            ids = "p" + filled["prompt"] + "-" + filled["occupation"].map(_slug)
+            ids = "p" + filled["prompt"] + "-" + filled["occupation"].map(slug)
             made = filled.assign(prompt_id=ids, approach="naive", n_images=s.images_per_prompt)
             return made[_PROMPT_COLUMNS]
         captions = self.sample()
@@ -406,7 +415,7 @@ class Stages:
             ids, more = [f"c-{caption}" for caption, _ in both], {}
         else:
             # What may change depends on the occupation, so a caption that names two has two paraphrases.
-            ids = [f"x-{caption}-{_slug(occupation)}" for caption, occupation in both]
+            ids = [f"x-{caption}-{slug(occupation)}" for caption, occupation in both]
             texts, by = captions["text"].tolist(), self.settings.captions
             endpoint = self.endpoint("paraphraser") if by.paraphraser == "endpoint" else None
             how = {"seed": self.seed, "endpoint": endpoint, "names": by.names}
@@ -708,7 +717,3 @@ def check_found(pipeline: Stages, captions: pd.DataFrame, n_corpus: int) -> None
 def _check_kind(kind: str, kinds: Sequence[str] = KINDS) -> None:
     if kind not in kinds:
         raise unknown_name("kind of images", kind, kinds)
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

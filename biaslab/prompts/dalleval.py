@@ -13,6 +13,7 @@ import pandas as pd
 
 from biaslab import lexicons, published
 from biaslab.ground.errors import ParameterError, unknown_name
+from biaslab.prompts.word_files import Words, slug
 
 # Table 11, in its order; "bicycle" in texts (Table 15).
 _CLASSES = (
@@ -123,19 +124,24 @@ def _works_as() -> dict[str, str]:
     return dict(zip(table["profession"], table["article"] + " " + table["profession"], strict=True))
 
 
-def social(images: int = 9) -> pd.DataFrame:
+def social(images: int = 9, words: Words | None = None) -> pd.DataFrame:
     """Return the 252 prompts of the social biases: three words for a person, alone and with 83 professions.
+
+    ``words`` of one's own stand for professions and templates, as far as they say them.
 
     One row a prompt: ``prompt_id``, ``prompt`` (``person``, ``woman`` or ``man``), ``profession`` (``(none)`` for the
     bare ones), ``text`` and ``n_images``, as many as are asked for. Raises ParameterError where that is less than 1.
     """
     if images < 1:
         raise ParameterError(f"images is {images}; ask for 1 or more for each prompt (the paper: 9).")
-    rows = []
-    for (word, said), profession in product(GENDERED.items(), ("(none)", *professions())):
-        works = "" if profession == "(none)" else f" who works as {_works_as()[profession]}"
-        prompt_id = f"social-{word}-{profession.strip('()').replace(' ', '-')}"
-        rows.append((prompt_id, word, profession, said + works, images))
+    rows, own = [], words.templates if words else None
+    listed = words.occupations if words and words.occupations else professions()
+    for (word, said), profession in product(GENDERED.items(), ("(none)", *listed)):
+        text = own[word] if own else said
+        if profession != "(none)":
+            works = _works_as().get(profession) or f"{lexicons.article(profession)} {profession}"
+            text = words.fill(own[f"{word} at work"], profession) if own else f"{said} who works as {works}"
+        rows.append((f"social-{word}-{slug(profession)}", word, profession, text, images))
     return pd.DataFrame(rows, columns=["prompt_id", "prompt", "profession", "text", "n_images"])
 
 

@@ -1,6 +1,7 @@
 """Prompts of the Paired Stereotype Test: one, two or three people, each with an identity, named from left to right.
 
-A set of prompts is two tables that share ``prompt_id``: the texts, and the people whom they ask for.
+A set of prompts is two tables that share ``prompt_id``: the texts, and the people whom they ask for. ``words`` of one's
+own stand for the paper's lists and templates, as far as they say them.
 
 Source: paired paper, sections 3.2.2, 4.2 and 5, A.1, A.2.1 (Tables 3, 4 and 5) and C.2.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import product
 from types import MappingProxyType
@@ -21,6 +22,8 @@ import numpy as np
 from biaslab import lexicons
 from biaslab.ground.errors import ParameterError, unknown_name
 from biaslab.ground.genders import GENDERS
+from biaslab.prompts import word_files
+from biaslab.prompts.word_files import Words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,79 +66,111 @@ class Prompts(NamedTuple):
     stereotype."""
 
 
-def word_lists() -> pd.DataFrame:
-    """Return the word lists that the prompts are made from: list, part, n, entries, and where they come from."""
+def word_lists(file: str = "") -> pd.DataFrame:
+    """Return the word lists that the prompts are made from: list, part, n, entries, and where they come from.
+
+    ``file`` is that of one's own words, as the setting ``people.words``.
+    """
     import pandas as pd
 
+    words = word_files.read(file, "people.words") if file else None
+    own = {"paired_roles": words.roles, "paired_prompts": words.templates} if words else {}
+    if words and words.occupations:
+        powerless = [name for name in words.occupations if name not in with_power(words)]
+        lists = dict(zip(_DRAWN, _lists(words), strict=True))
+        own |= {"paired_occupations": lists, "paired_powerless": {"occupations": powerless}}
     rows = []
     for name in ("paired_occupations", "paired_powerless", "paired_roles", "paired_prompts"):
-        for part, entries in lexicons.load(name).items():
-            words = [entries] if isinstance(entries, str) else list(entries)
-            rows.append((name, part, len(words), ", ".join(words), lexicons.source(name)))
+        come = "One's own" if own.get(name) else lexicons.source(name)
+        for part, entries in (own.get(name) or lexicons.load(name)).items():
+            listed = [entries] if isinstance(entries, str) else list(entries)
+            rows.append((name, part, len(listed), ", ".join(listed), come))
     return pd.DataFrame(rows, columns=["list", "part", "n", "entries", "source"])
 
 
-@cache
-def stereotypes() -> MappingProxyType[str, str]:
+def stereotypes(words: Words | None = None) -> Mapping[str, str]:
     """Return the gender that each of the 40 occupations is stereotyped as (Table 3), men's list first."""
+    if words and words.occupations:
+        said = words.of("stereotype")
+        return {name: gender for gender in _DRAWN for name in said if said[name] == gender}
+    return _printed_stereotypes()
+
+
+@cache
+def _printed_stereotypes() -> MappingProxyType[str, str]:
     lists = lexicons.load("paired_occupations")
     return MappingProxyType({name: gender for gender in _DRAWN for name in lists[gender]})
 
 
-def _lists() -> list[list[str]]:
-    return [[name for name, g in stereotypes().items() if g == gender] for gender in _DRAWN]
+def _lists(words: Words | None = None) -> list[list[str]]:
+    return [[name for name, g in stereotypes(words).items() if g == gender] for gender in _DRAWN]
 
 
-@cache
-def with_power() -> tuple[str, ...]:
+def with_power(words: Words | None = None) -> tuple[str, ...]:
     """Return the occupations that roles of power are put to: 36, without the four that name power themselves."""
     left_out = lexicons.load("paired_powerless")["occupations"]
-    return tuple(name for name in stereotypes() if name not in left_out)
+    if words and words.occupations:
+        left_out = [name for name, power in words.of("power").items() if power == "no"]
+    return tuple(name for name in stereotypes(words) if name not in left_out)
 
 
-def occupation(name: str) -> Person:
-    """Return the person of an occupation. Raises UnknownNameError: It is not one of the 40."""
-    if name not in stereotypes():
-        raise unknown_name("occupation of the Paired Stereotype Test", name, stereotypes())
+def _roles(words: Words | None) -> Mapping[str, Sequence[str]]:
+    return (words.roles if words else None) or lexicons.load("paired_roles")
+
+
+def occupation(name: str, words: Words | None = None) -> Person:
+    """Return the person of an occupation. Raises UnknownNameError: It is not one of the 40, or of one's own."""
+    if name not in stereotypes(words):
+        raise unknown_name("occupation of the Paired Stereotype Test", name, stereotypes(words))
     plain = _PRINTED.get(name, name)
-    return Person(name, plain, plain, "", "", stereotypes()[name])
+    return Person(name, plain, plain, "", "", stereotypes(words)[name])
 
 
-def role(occupation: str, name: str, *, named: bool = True) -> Person:
+def role(occupation: str, name: str, *, named: bool = True, words: Words | None = None) -> Person:
     """Return the person of a role within an occupation; ``named``: whether the phrase says the occupation.
 
-    Raises UnknownNameError: The occupation is not one of the 36, or the role not one of the 8.
+    Raises UnknownNameError: The occupation is not one of the 36, or the role not one of the 8, or of one's own.
     """
-    if occupation not in with_power():
-        raise unknown_name("occupation with roles of power", occupation, with_power())
-    levels = {r: level for level, names in lexicons.load("paired_roles").items() for r in names}
+    if occupation not in (known := with_power(words)):
+        raise unknown_name("occupation with roles of power", occupation, known)
+    levels = {r: level for level, names in _roles(words).items() for r in names}
     if name not in levels:
         raise unknown_name("role", name, levels)
     plain, level = _PRINTED.get(occupation, occupation), levels[name]
-    phrase = f"{occupation} {name}" if named else name
-    return Person(phrase, f"{plain}, {level} power", plain, name, level, LEVELS[level])
+    template = words.templates.get("role") if words else ""
+    whole = words.fill(template, occupation, name) if template else f"{occupation} {name}"
+    return Person(whole if named else name, f"{plain}, {level} power", plain, name, level, LEVELS[level])
 
 
-def fill(setting: str, people: Sequence[Person]) -> str:
+def fill(setting: str, people: Sequence[Person], words: Words | None = None) -> str:
     """Return the text of a setting, a key of the lexicon ``paired_prompts``, that asks for ``people``.
 
     Raises UnknownNameError: There is no such setting. ParameterError: The setting is for another number of people.
     """
-    templates = lexicons.load("paired_prompts")
+    templates = (words.templates if words else None) or lexicons.load("paired_prompts")
     if setting not in templates:
         raise unknown_name("setting of prompts", setting, templates)
-    slots = sorted(set(re.findall(r"\{(\d)\}", templates[setting])))
+    slots = sorted(set(re.findall(r"\{(\d)", templates[setting])))
     if len(slots) != len(people):
         raise ParameterError(f"{setting!r} asks for {len(slots)} people, not {len(people)}.")
-    return re.sub(r"\{(\d)\}", lambda slot: people[int(slot[1]) - 1].phrase, templates[setting])
+
+    def said(slot: re.Match) -> str:
+        person = people[int(slot[1]) - 1]
+        # A role stands as it is given.
+        return words.occupations[person.phrase][slot[2]] if slot[2] and not person.role else person.phrase
+
+    return re.sub(r"\{(\d)(?:\.([^{}]+))?\}", said, templates[setting])
 
 
-def sentence(phrases: Sequence[str], told: Sequence[str]) -> str:
+def sentence(phrases: Sequence[str], told: Sequence[str], words: Words | None = None) -> str:
     """Return the sentence that tells genders, such as "Show the sheriff as a woman and the nurse as a man."
 
     ``phrases`` are the people as the text names them, from left to right; each is ``told`` to be ``female``, ``male``,
-    or nothing (empty). Where nobody is told anything it is empty.
+    or nothing (empty). Where nobody is told anything it is empty. Templates of one's own tell each in a sentence.
     """
+    if words and words.templates:
+        both = zip(phrases, told, strict=True)
+        return " ".join(words.templates[gender].replace("{1}", phrase) for phrase, gender in both if gender)
     named, parts = Counter(phrases), []
     for k, (phrase, gender) in enumerate(zip(phrases, told, strict=True)):
         if gender:
@@ -147,14 +182,16 @@ def sentence(phrases: Sequence[str], told: Sequence[str]) -> str:
 # -- what the paper asks -----------------------------------------------------------------------------------
 
 
-def occupation_pairs(per_list: int = 0) -> list[tuple[Person, Person]]:
+def occupation_pairs(per_list: int = 0, words: Words | None = None) -> list[tuple[Person, Person]]:
     """Return the ordered pairs of two occupations of opposite stereotype, left to right: 800 of 20 and 20.
 
     ``per_list`` is how many of each list, evenly spread over it; 0 is all of the shorter list, and as many of the
-    other, with a warning if that leaves some out. Raises ParameterError where it is below 0 or above that.
+    other, with a warning if that leaves some out. Raises ParameterError where it is below 0 or, of the paper's, above
+    that; of shorter lists of one's own all stand in pairs.
     """
-    lists = _lists()
+    lists = _lists(words)
     most = min(map(len, lists))
+    per_list = min(per_list, most) if words else per_list
     if not 0 <= per_list <= most:
         raise ParameterError(
             f"people.occupations is {per_list!r}; allowed is 1 to {most}, or 0 for all of the shorter list."
@@ -167,30 +204,38 @@ def occupation_pairs(per_list: int = 0) -> list[tuple[Person, Person]]:
             stacklevel=2,
         )
     per_list = per_list or most
-    men, women = ([occupation(names[k * len(names) // per_list]) for k in range(per_list)] for names in lists)
+    men, women = (
+        [occupation(names[k * len(names) // per_list], words) for k in range(per_list)] for names in lists
+    )
     return [pair for m, f in product(men, women) for pair in ((m, f), (f, m))]
 
 
-def _people(per_list: int) -> list[Person]:
-    return list(dict.fromkeys(person for pair in occupation_pairs(per_list) for person in pair))
+def _people(per_list: int, words: Words | None) -> list[Person]:
+    return list(dict.fromkeys(person for pair in occupation_pairs(per_list, words) for person in pair))
 
 
-def sampled_roles(runs: int, seed: int) -> dict[tuple[int, str], tuple[str, str]]:
+def sampled_roles(runs: int, seed: int, words: Words | None = None) -> dict[tuple[int, str], tuple[str, str]]:
     """Return the roles (high, low) that each run samples for each occupation (section 4.2); run counts from 1.
 
     The same run, occupation and seed give the same roles whatever ``runs`` is.
     """
-    roles = lexicons.load("paired_roles")
+    roles = _roles(words)
     found = {}
     for run in range(1, runs + 1):
-        for k, name in enumerate(with_power()):
+        for k, name in enumerate(with_power(words)):
             draw = np.random.default_rng([seed, 11, run, k])
             found[run, name] = tuple(str(draw.choice(roles[level])) for level in LEVELS)
     return found
 
 
 def paired(
-    *, per_list: int = 0, images: int = 1, runs: int = 3, seed: int = 0, setting: str = "paired"
+    *,
+    per_list: int = 0,
+    images: int = 1,
+    runs: int = 3,
+    seed: int = 0,
+    setting: str = "paired",
+    words: Words | None = None,
 ) -> Prompts:
     """Return the prompts for two people of opposite stereotype: 800 and, in three runs, 216 (section 4.2).
 
@@ -200,26 +245,30 @@ def paired(
         runs: Samplings of one pair of roles for each occupation, asked for in both orders.
         seed: Seed of these samplings.
         setting: ``paired``, or ``intervention`` for the text of section 5.
+        words: One's own.
     """
-    asked = [("occupation", 1, images, pair) for pair in occupation_pairs(per_list)]
-    for (run, name), (high, low) in sampled_roles(runs, seed).items():
+    asked = [("occupation", 1, images, pair) for pair in occupation_pairs(per_list, words)]
+    for (run, name), (high, low) in sampled_roles(runs, seed, words).items():
         for first, second in ((high, low), (low, high)):
-            asked.append(("power", run, 1, (role(name, first), role(name, second, named=False))))
-    return _made(asked, setting)
+            pair = role(name, first, words=words), role(name, second, named=False, words=words)
+            asked.append(("power", run, 1, pair))
+    return _made(asked, setting, words)
 
 
-def single(*, per_list: int = 0, images: int = 3, runs: int = 3, seed: int = 0) -> Prompts:
+def single(
+    *, per_list: int = 0, images: int = 3, runs: int = 3, seed: int = 0, words: Words | None = None
+) -> Prompts:
     """Return the prompts for one person: each occupation, and each occupation's roles as :func:`paired` samples them.
 
     Arguments as there; ``images`` are those of an occupation (paper: 3), a role has one in each run.
     """
-    asked = [("occupation", 1, images, (person,)) for person in _people(per_list)]
-    for (run, name), pair in sampled_roles(runs, seed).items():
-        asked += [("power", run, 1, (role(name, one),)) for one in pair]
-    return _made(asked, "single")
+    asked = [("occupation", 1, images, (person,)) for person in _people(per_list, words)]
+    for (run, name), pair in sampled_roles(runs, seed, words).items():
+        asked += [("power", run, 1, (role(name, one, words=words),)) for one in pair]
+    return _made(asked, "single", words)
 
 
-def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0) -> Prompts:
+def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0, words: Words | None = None) -> Prompts:
     """Return control pairs without contrast: two occupations of one stereotype, and one occupation twice.
 
     Each occupation stands beside ``partners`` (1 or more, else ParameterError) others of its list, in both orders
@@ -230,7 +279,7 @@ def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0) -> Prompts:
         raise ParameterError(f"people.control_partners is {partners!r}; allowed is 1 or more.")
     import pandas as pd
 
-    people = _people(per_list)
+    people = _people(per_list, words)
     draw = np.random.default_rng([seed, 12])
     alike, same = [], []
     for gender in _DRAWN:
@@ -246,23 +295,26 @@ def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0) -> Prompts:
                 person, other = ring[k], ring[(k + step) % n]
                 alike += [("occupation", 1, 1, pair) for pair in ((person, other), (other, person))]
         same += [("occupation", 1, partners, (person, person)) for person in members]
-    parts = zip(_made(alike, "alike"), _made(same, "same"), strict=True)
+    parts = zip(_made(alike, "alike", words), _made(same, "same", words), strict=True)
     return Prompts(*(pd.concat(tables, ignore_index=True) for tables in parts))
 
 
-def three(n: int, *, seed: int = 0) -> Prompts:
-    """Return ``n`` prompts for three people (C.2): two of one stereotype and one of the other, no one twice.
+def three(n: int, *, seed: int = 0, words: Words | None = None) -> Prompts:
+    """Return ``n`` prompts for three people (C.2), fewer of few occupations: two of one stereotype and one of the
+    other, no one twice.
 
     Occupations are drawn from the whole lists (``paired_occupations``), whatever part of them stands in pairs. Which
     stereotype has two, and who stands where, is drawn too.
     """
-    lists, asked = _lists(), []
+    lists, asked = _lists(words), []
     for k in range(n):
         draw = np.random.default_rng([seed, 13, k])
         twice = int(draw.integers(2))
         names = [*draw.choice(lists[twice], 2, replace=False), draw.choice(lists[1 - twice])]
-        asked.append(("occupation", 1, 1, tuple(occupation(str(names[c])) for c in draw.permutation(3))))
-    return _made(asked, "three")
+        whom = tuple(occupation(str(names[c]), words) for c in draw.permutation(3))
+        asked.append(("occupation", 1, 1, whom))
+    # Of few occupations, those that are drawn again are asked for once.
+    return _made(list(dict.fromkeys(asked)), "three", words)
 
 
 def only(prompts: Prompts, prompt_ids: Sequence[str]) -> Prompts:
@@ -271,15 +323,17 @@ def only(prompts: Prompts, prompt_ids: Sequence[str]) -> Prompts:
     return Prompts(*(table[table["prompt_id"].isin(wanted)].reset_index(drop=True) for table in prompts))
 
 
-def _made(asked: Sequence[tuple[str, int, int, tuple[Person, ...]]], setting: str) -> Prompts:
+def _made(
+    asked: Sequence[tuple[str, int, int, tuple[Person, ...]]], setting: str, words: Words | None
+) -> Prompts:
     import pandas as pd
 
     template = {"alike": "paired", "same": "paired"}.get(setting, setting)
     texts, people = [], []
     for aspect, run, images, whom in asked:
-        slugs = [re.sub(r"[^a-z0-9]+", "_", person.phrase.lower()).strip("_") for person in whom]
+        slugs = [word_files.slug(person.phrase).replace("-", "_") for person in whom]
         prompt_id = "-".join([setting, *([f"r{run}"] if aspect == "power" else []), *slugs])
-        texts.append((prompt_id, aspect, setting, run, fill(template, whom), images))
+        texts.append((prompt_id, aspect, setting, run, fill(template, whom, words), images))
         people += [(prompt_id, k, *person) for k, person in enumerate(whom, start=1)]
     return Prompts(
         pd.DataFrame(texts, columns=_TEXT_COLUMNS).astype({"run": int, "n_images": int}),

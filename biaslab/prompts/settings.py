@@ -30,7 +30,17 @@ class CustomDesign(Group):
 class PeopleDesign(Group):
     """Which people are asked for, alone and together (paired paper)."""
 
-    occupations: Whole = field(0, "Occupations of each list in pairs; 0 is all (20).", "occupations", ge=0)
+    words: Folder = field(
+        "",
+        "A file of your own occupations by stereotype, of roles and of prompt templates, in any language: CSV, Parquet "
+        "or YAML (see `biaslab.prompts.word_files`).",
+    )
+    occupations: Whole = field(
+        0,
+        "Occupations of each list in pairs; 0 is all (20, or those of `people.words`).",
+        "occupations",
+        ge=0,
+    )
     pair_images: Whole = field(1, "Images for each ordered pair of occupations (paper: 1).", "images", ge=1)
     power_runs: Whole = field(3, "Samplings of two roles for each occupation (paper: 3).", "samplings", ge=1)
     single_images: Whole = field(3, "Images of each occupation alone (paper: 3).", "images", ge=1)
@@ -72,7 +82,14 @@ class DallEvalDesign(Group):
         "A folder of PaintSkills as its authors distribute it: its test scenes are asked for, and the detector's error "
         "is measured on its images. Empty: the paper's templates, and pictures of known truth.",
     )
-    professions: Whole = field(0, "Professions of social prompts; 0 is all (83).", "professions", ge=0)
+    words: Folder = field(
+        "",
+        "A file of your own professions and of templates of social prompts, in any language: CSV, Parquet or YAML "
+        "(see `biaslab.prompts.word_files`).",
+    )
+    professions: Whole = field(
+        0, "Professions of social prompts; 0 is all (83, or those of `dalleval.words`).", "professions", ge=0
+    )
     social_images: Whole = field(9, "Images of each social prompt (paper: 9).", "images", ge=1)
     detector: Named = field("", "Object detector: a transformers model that knows PaintSkills' 15 classes.")
     rule: Literal["paper", "released", "geneval"] = field(

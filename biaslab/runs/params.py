@@ -22,7 +22,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 
-from biaslab.ground import plain_yaml, plugins, reading, tables, values
+from biaslab.ground import plainyaml, plugins, reading, tables, values
 from biaslab.ground.errors import InputError, ParameterError, name_help
 from biaslab.ground.groups import Group, Texts, Whole, field
 from biaslab.ground.places import project_root
@@ -309,7 +309,7 @@ def _read_yaml(path: Path) -> dict:
             f"There is no parameters file {path}. {name_help(path.as_posix(), near)} A model is named with "
             "--set model=NAME."
         )
-    given = plain_yaml.read(path, most=_MOST_BYTES, error=ParameterError)
+    given = plainyaml.read(path, most=_MOST_BYTES, error=ParameterError)
     if not isinstance(given, dict):
         held = "is empty" if given is None else f"holds {type(given).__name__}"
         raise ParameterError(f"{path} {held}; a parameters file holds keys and values, such as 'run: mine'.")
@@ -357,9 +357,9 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
     if (is_text or key in ("run", "title", "description")) and not value.lstrip().startswith("["):
         return key, value
     try:
-        return key, plain_yaml.loads(value) if value.strip() else ""
+        return key, plainyaml.load(value) if value.strip() else ""
     except yaml.YAMLError as error:
-        said = f"the value cannot be used as YAML ({plain_yaml.problem(error)})"
+        said = f"the value cannot be used as YAML ({plainyaml.problem(error)})"
         raise ParameterError(f"--set {text[:200]!r}: {said}.") from None
 
 

@@ -145,7 +145,7 @@ def lists(monkeypatch):
     def give(men, women):
         kept = dict.fromkeys((f"man's job {k}" for k in range(men)), "male")
         kept |= dict.fromkeys((f"woman's job {k}" for k in range(women)), "female")
-        monkeypatch.setattr(paired, "stereotypes", lambda: kept)
+        monkeypatch.setattr(paired, "stereotypes", lambda *_: kept)
 
     return give
 

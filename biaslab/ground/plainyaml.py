@@ -1,4 +1,4 @@
-"""YAML that people write, in plain values: keys come once, and dates are texts."""
+"""YAML that a user writes, in plain values: keys that come once, and dates as texts."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from biaslab.ground import reading
 from biaslab.ground.errors import BiaslabError, InputError
 
 
-def read(path: Path, *, most: int, error: type[BiaslabError] = InputError) -> Any:
-    """Return what a YAML file of at most so many bytes says; an ``error`` where it is none that can be used."""
+def read(path: str | Path, *, most: int, error: type[BiaslabError] = InputError) -> Any:
+    """Return what a file of at most ``most`` bytes says; an ``error`` where it is no YAML, or not UTF-8."""
     import yaml
 
     try:
-        return loads(reading.text(path, "utf-8-sig", most=most))
-    except UnicodeDecodeError as found:
-        raise error(f"{path} is not UTF-8 (byte {found.start}); save it as UTF-8.") from None
-    except yaml.YAMLError as found:
-        mark = getattr(found, "problem_mark", None)
+        return load(reading.text(path, "utf-8-sig", most=most))
+    except UnicodeDecodeError as other:
+        raise error(f"{path} is not UTF-8 (byte {other.start}); save it as UTF-8.") from None
+    except yaml.YAMLError as other:
+        mark = getattr(other, "problem_mark", None)
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise error(f"{path} cannot be used as YAML{where}: {problem(found)}.") from None
+        raise error(f"{path} cannot be used as YAML{where}: {problem(other)}.") from None
 
 
-def loads(text: str) -> Any:
-    """Return what YAML says, in plain values; raise yaml.YAMLError for what is none."""
+def load(text: str) -> Any:
+    """Return what YAML says; raise yaml.YAMLError for what cannot be in plain values."""
     import yaml
 
     try:
-        return yaml.load(text, Loader=_plain_loader())
+        return yaml.load(text, Loader=_loader())
     except (ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         # What PyYAML does not check before it turns a text into a number, a date or a character.
         raise yaml.YAMLError(f"a value does not fit its kind ({error!s:.100})") from None
 
 
 def problem(error: Exception) -> str:
-    """Return what is wrong with YAML, in the words of the error that it raised."""
+    """Return what a yaml.YAMLError says is wrong."""
     return str(getattr(error, "problem", None) or getattr(error, "reason", None) or error)
 
 
 @cache
-def _plain_loader() -> type:
-    """Return PyYAML's safe loader with keys that come once, and dates as texts."""
+def _loader() -> type:
+    """Return PyYAML's safe loader with keys that come once, and dates as texts: no value is one."""
     import yaml
 
     class Loader(yaml.SafeLoader):
