@@ -79,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
         help="replace a parameter (repeatable); a list such as model='[SD 1.4, SD 1.5]' reruns per value",
         **repeated,
     )
+    text = "lay the papers' printed numbers beside, where tables have their counterparts"
+    starts.add_argument("--beside", choices=("published",), default="", help=text)
     values.add_argument("--notebooks-dir", metavar="DIR", help="where the notebooks are (default: nearby)")
     text = "look up all that is used, try what is here, say what would be made and what it takes, and stop"
     starts.add_argument("--dry-run", action="store_true", help=text)
@@ -170,7 +172,11 @@ def _run(given: argparse.Namespace) -> int:
     from biaslab.runs import params
 
     checked = params.load(
-        given.params, overrides=given.overrides, notebooks=given.notebooks, notebooks_dir=given.notebooks_dir
+        given.params,
+        overrides=given.overrides,
+        notebooks=given.notebooks,
+        notebooks_dir=given.notebooks_dir,
+        beside=given.beside,
     )
     return _execute(given, checked)
 
@@ -183,8 +189,14 @@ def _audit(given: argparse.Namespace) -> int:
     }
     asked = audit.params_of(given.models, **how)
     checked = params.load(
-        runner.PARAMS, given=asked, overrides=given.overrides, notebooks_dir=given.notebooks_dir
+        runner.PARAMS,
+        given=asked,
+        overrides=given.overrides,
+        notebooks_dir=given.notebooks_dir,
+        beside=given.beside,
     )
+    if given.corpus:
+        checked = checked.changed(set_here=(*checked.set_here, "captions.corpus"))
     return _execute(given, checked, say_plan=True)
 
 

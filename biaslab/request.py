@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -30,6 +30,9 @@ class Request:
     settings: Settings | None = None  # As given; None where no images are made.
     seed: int = 0
     ratings: str = ""  # The file of ratings, for ``source="ratings"``.
+    beside: tuple[
+        str, ...
+    ] = ()  # What stands beside the source's rows, as the setting ``compare_with`` has it.
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Self:
@@ -39,7 +42,8 @@ class Request:
             ParameterError: The source is neither a named one nor a folder; ratings, a model or settings are missing,
                 wrong or not used.
         """
-        given = {f.name: parameters[f.name] for f in fields(cls) if parameters.get(f.name) is not None}
+        known = (f.name for f in fields(cls) if f.name != "beside")
+        given = {name: parameters[name] for name in known if parameters.get(name) is not None}
         settings = given.pop("settings", {})
         values.check("settings", settings)
         values.check_draws(seed=given.get("seed", 0))
@@ -52,17 +56,20 @@ class Request:
         if source != "ratings" and ratings:
             raise ParameterError(f"ratings is {ratings!r} but source is {source!r}; set source to 'ratings'.")
         if not request.makes_images:
-            if settings:
+            beside = settings.get("compare_with", "none") if isinstance(settings, Mapping) else ""
+            beside = [beside] if isinstance(beside, str) else beside
+            if settings and (set(settings) != {"compare_with"} or beside not in (["published"], ["none"])):
                 raise ParameterError(
                     f"settings is {settings!r} but source is {source!r}, which makes no images; set source to "
-                    "'pipeline' with a model, or settings to {}."
+                    "'pipeline' with a model, or settings to {}, or to {'compare_with': 'published'} for printed "
+                    "numbers beside a folder or ratings."
                 )
             if source not in names() and not os.path.isdir(source):
                 raise ParameterError(
                     f"source is {source!r}, which is neither {', '.join(map(repr, names()))} nor a folder that exists. "
                     f"{name_help(source, names())}"
                 )
-            return request
+            return replace(request, beside=("published",) if "published" in beside else ())
         # Lazily, as all that makes images is: what reads tables needs none of it.
         from biaslab.settings import Settings
 
@@ -73,12 +80,13 @@ class Request:
                 "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub name, a "
                 f"folder{f', or one that an installed package brings: {brought}' if brought else ''}."
             )
-        return cls(**given | {"settings": checked})
+        return cls(**given | {"settings": checked, "beside": checked.compare_with})
 
     @classmethod
     def of_pipeline(cls, pipeline: Pipeline) -> Self:
         """Return what opens a pipeline like this one."""
-        return cls(PIPELINE, pipeline.model, pipeline.settings, pipeline.seed)
+        s = pipeline.settings
+        return cls(PIPELINE, pipeline.model, s, pipeline.seed, beside=s.compare_with)
 
     @property
     def makes_images(self) -> bool:

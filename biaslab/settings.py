@@ -18,9 +18,10 @@ from biaslab.net.settings import EndpointSettings
 from biaslab.prompts.settings import CustomDesign, DallEvalDesign, PeopleDesign, TripletsDesign
 
 # What may be set of a single model: how its images are made, and not what is asked for or how often.
-_COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")
+COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")
+"""Settings of generation that say how often templates and captions are asked."""
 OF_A_MODEL = {
-    "generation": tuple(name for name in GenerationSettings.model_fields if name not in _COUNTS),
+    "generation": tuple(name for name in GenerationSettings.model_fields if name not in COUNTS),
     "people": ("guidance_scale", "aspect"),
     "triplets": ("guidance_scale",),
 }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.ground import tables
+from biaslab.ground import cells, tables
 from biaslab.ground.errors import InputError, ParameterError, RunError, name_help
 from biaslab.ground.shared import folders as private_folders
 from biaslab.ground.shared import named, without
@@ -67,6 +67,7 @@ def side_by_side(
         any: of each number that is no count) ``_first``, ``_second``, ``_difference``, and limits of each.
     """
     declared = tables.schema(name)
+    first, second = _own_models(first, second, () if isinstance(same, bool) else same)
     either = list(dict.fromkeys([*declared.keys, *swept]))
     identity = [k for k in either if k in first and k in second]
     # Rows are matched on all keys but those with one value a run that the runs do not share.
@@ -112,6 +113,18 @@ def side_by_side(
         if paired is not None:
             both.insert(both.columns.get_loc("basis") + 1, "n_paired", paired["n_paired"].where(sampled))
     return both
+
+
+def _own_models(first: pd.DataFrame, second: pd.DataFrame, same: Collection[str]) -> tuple[pd.DataFrame, ...]:
+    """Return the rows of the runs' own models where each has one, so that these meet.
+
+    What stands beside both, such as printed numbers, are models whose measurements are the ``same``.
+    """
+    for key in (key for key in _MODELS if key in first and key in second):
+        own = [set(side[key].dropna()) - set(same) for side in (first, second)]
+        if own[0] != own[1] and len(own[0]) == len(own[1]) == 1:
+            first, second = (side[~side[key].isin(same)] for side in (first, second))
+    return first, second
 
 
 def _correlation(
@@ -233,12 +246,20 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
     shared = sorted(held[0] & held[1] & set(tables.schemas()))
     title = f"{one.name} and {other.name}"
     if not shared:
-        raise RunError(f"{title} share no table, so there is nothing to compare.")
+        papers = [sorted({tables.schema(t).paper or t.partition("_")[0] for t in some}) for some in held]
+        whole = " and ".join(
+            f"{f.name} has {', '.join(some)}" for f, some in zip((one, other), papers, strict=True)
+        )
+        raise RunError(f"{title} share no table, so there is nothing to compare: of papers {whole}.")
     swept = sorted({key for run in runs for key in run.get("sweep", {})})
     unequal, level = _confidence(one.name, other.name, runs)
     alike = _same_measurements(one, other)
     whole = bool(alike) and all(known is True for known in alike.values())
-    frames, unread = {}, []
+    frames, unread, apart = {}, [], []
+    for folder, lone in ((one, held[0] - held[1]), (other, held[1] - held[0])):
+        if lone := sorted(lone & set(tables.schemas())):
+            listed = ", ".join(lone[:8]) + (f" and {len(lone) - 8} more" if len(lone) > 8 else "")
+            unread.append(f"Not compared, as only {folder.name} has them: {listed}.")
     for table in shared:
         try:
             sides = [tables.read(f / "tables" / f"{table}.csv", table, more_keys=swept) for f in (one, other)]
@@ -253,15 +274,31 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
         over = [_over(folder, table, swept) for folder in (one, other)] if table in units.over() else ()
         how = {"intervals": not unequal, "same": same, "over": over, "confidence": level}
         frames[table] = side_by_side(*sides, table, swept=swept, **how)
+        if not (frames[table]["in_runs"] == "both").any():
+            apart.append(f"Not compared: {table}: {_why_apart(*sides, table, (one.name, other.name))}.")
     if not frames:
         raise RunError(f"No table that {title} share can be read. {unread[0]}")
     if not any((frame["in_runs"] == "both").any() for frame in frames.values()):
         raise RunError(
             f"No row of the tables that {title} share is in both, so there is nothing to compare: they are of other "
-            "models, occupations or prompts."
+            f"models, occupations or prompts. {' '.join(apart[:5])}"
         )
-    limits = [*_unfinished(one.name, other.name, runs), *unread, *unequal]
+    limits = [*_unfinished(one.name, other.name, runs), *unread, *apart, *unequal]
     return _Pair((one.name, other.name), frames, limits, level)
+
+
+def _why_apart(first: pd.DataFrame, second: pd.DataFrame, table: str, names: tuple[str, str]) -> str:
+    """Say why no row of a table is in both runs."""
+    for side, name in zip((first, second), names, strict=True):
+        if side.empty:
+            return f"{name} has no rows"
+    keys = [key for key in tables.schema(table).keys if key in first and key in second]
+    for key in keys:
+        each = [sorted(set(side[key].dropna().astype(str))) for side in (first, second)]
+        if not set(each[0]) & set(each[1]) and not len(each[0]) == len(each[1]) == 1:
+            said = (f"{cells.listed(values)} in {name}" for values, name in zip(each, names, strict=True))
+            return f"{key} is {' and '.join(said)}"
+    return f"none has the same {', '.join(keys)}"
 
 
 def _over(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:

@@ -111,13 +111,57 @@ def plan(params: RunParams) -> list[Job]:
         doing = [job for job in planned if not job.reason]
         if not doing:
             raise ParameterError(planned[0].reason)
+        taken = set().union(*(job.takes for job in doing))
+        printed = any(sources.stands_beside(name, whole.source) for name in taken)
+        if "compare_with" in params.set_here and "published" in whole.beside and not printed:
+            raise ParameterError(
+                "Nothing is printed of what is measured here, so that no printed number could stand beside it. Leave "
+                "out --beside published, or select a paper's notebooks."
+            )
         if whole.makes_images:
             from biaslab.pipeline import checks
 
+            _check_used(params.set_here, doing, whole)
             needed = set().union(*(job.notebook.needs for job in doing))
-            checks.check_work(whole.opened, set().union(*(job.takes for job in doing)), needed=needed)
+            checks.check_work(whole.opened, taken, needed=needed)
         jobs += planned
     return jobs
+
+
+# Groups of settings that prompts of another name use; and, of captions, what decides which there are.
+_USED_AS = {"critic": "people", "generation": "captions"}
+_OF_CORPUS = ("corpus", "rows", "columns", "skew", "training_images", "downloads", "names", "approaches")
+
+
+def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) -> None:
+    """Refuse settings that a command sets, and that nothing of a run takes (ParameterError)."""
+    from biaslab.pipeline.checks import PROMPTS
+    from biaslab.settings import COUNTS
+
+    settings, papers = request.filled, tables.papers()
+    schemas = [tables.schemas()[name] for job in doing for name in job.takes if name in tables.schemas()]
+    used = {word for schema in schemas for word in (schema.paper, schema.prompts)}
+    of_captions = used & {*PROMPTS} - {"people", "scenes"}
+    asked = (request.made_by, *settings.others, settings.critic.kind, settings.captions.paraphraser)
+    for name in names:
+        group, _, inner = name.partition(".")
+        takes, why = (
+            [n for n, paper in papers.items() if _USED_AS.get(group, group) in (n, paper.prompts)],
+            "",
+        )
+        if group == "endpoint":
+            why = "" if any(one.startswith(group) for one in asked) else "nothing is asked of an endpoint"
+        elif group == "captions" or (group == "generation" and inner in COUNTS):
+            of_corpus = group == "captions" and inner in _OF_CORPUS
+            if not settings.captions.corpus or not (of_corpus or settings.captions.approaches):
+                why = "no captions are asked for. Name them with captions.corpus, of an audit with --corpus"
+            elif not (of_captions if of_corpus else of_captions & {"captions", "captioned"}):
+                why = "no notebook that is executed takes captions. Select some that do"
+        elif takes and group != "generation" and not used & {_USED_AS.get(group, group)}:
+            why = f"no notebook of {' or '.join(takes)} is executed. Select some"
+        # What packages bring may take anything.
+        if why and not any(job.notebook.folder for job in doing):
+            raise ParameterError(f"{name} has no effect here: {why}, or leave it out.")
 
 
 def _request(notebook: Notebook, given: Mapping[str, Any], whole: Request) -> Request | None:

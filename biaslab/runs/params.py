@@ -94,6 +94,7 @@ class RunParams(Group):
     # Not keys of the file.
     values: dict[str, Any] = field({}, "Notebook parameters; a list means one execution a value.")
     file: str = field("", "The parameters file that they came from.")
+    set_here: Texts = field((), "Names of the settings that a command sets: each is to have an effect.")
     selected: tuple[Notebook, ...] = field((), "The notebooks that the patterns select, in order.")
 
     @property
@@ -147,6 +148,7 @@ def load(
     overrides: Sequence[str] = (),
     notebooks: Sequence[str] = (),
     notebooks_dir: str | Path | None = None,
+    beside: str = "",
 ) -> RunParams:
     """Read and check a parameters file, or what one would hold (``given``).
 
@@ -155,6 +157,7 @@ def load(
         notebooks: Patterns of notebook ids that replace the file's.
         notebooks_dir: Where the notebooks are, beside those that installed packages bring; by default the folder
             ``notebooks`` at or above the parameters file, else at or above the working folder.
+        beside: What is to stand beside the results as well: ``published``.
 
     Raises:
         ParameterError: The file is missing or not YAML, a key is unknown (the nearest match is named), a value has a
@@ -166,6 +169,13 @@ def load(
     available = find_notebooks(notebooks_dir or _notebooks_dir(path), *brought)
     set_here = _overrides(overrides, given, available)
     given |= set_here
+    names = [text.partition("=")[0].strip().removeprefix("settings.") for text in overrides]
+    if beside:
+        settings = dict(given.get("settings") or {})
+        asked = settings.get("compare_with", ())
+        own = [asked] if isinstance(asked, str) else list(asked)
+        given["settings"] = settings | {"compare_with": [*(one for one in own if one != "none"), beside]}
+        names.append("compare_with")
     for key, value in given.items():
         values.check_key(str(path), key)
         values.check(key[:60], value)
@@ -181,6 +191,7 @@ def load(
     if all(notebook.problem for notebook in selected):
         raise ParameterError(" ".join(f"{_shown(n.path)}: {n.problem}" for n in selected))
     more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
+    more["set_here"] = names
     checked = _notebook_values(given, selected, available, strict=set_here)
     return run.changed(**more, values=checked, selected=tuple(selected))
 

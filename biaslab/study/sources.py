@@ -29,7 +29,14 @@ MEASURED = "measured"
 _NAMED = ("occupation", "profession", "model")
 
 
-def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | None = None) -> pd.DataFrame:
+def measured(
+    name: str,
+    *,
+    source: str,
+    ratings: str = "",
+    pipeline: Pipeline | None = None,
+    beside: Iterable[str] = (),
+) -> pd.DataFrame:
     """Return the measured table ``name`` from ``source``, checked against its declaration.
 
     Args:
@@ -37,11 +44,14 @@ def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | 
             inputs), in its ``tables``, or in itself.
         pipeline: What measures, for sources that make images; rows of other models, and printed numbers, follow its
             own where its settings ask to ``compare_with`` them.
+        beside: For sources that make none, ``published`` where printed numbers of other models are to follow.
 
     Raises:
         InputError: The data are missing or do not fit.
         UnknownNameError: There is no such table in this source.
     """
+    if "published" in beside and not makes_images(source) and stands_beside(name, source):
+        return _with_printed(name, source, ratings)
     if source == "published":
         if name not in _published():
             raise _not_held("published", name, _published())
@@ -60,6 +70,30 @@ def measured(name: str, *, source: str, ratings: str = "", pipeline: Pipeline | 
         return _plausible(_in_one_form(tables.read(path, name), name, path), name, path)
     there = sorted({p.stem for p in [*folder.glob("*.csv"), *folder.glob("*/*.csv")]})
     raise MissingInputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
+
+
+def stands_beside(name: str, source: str) -> bool:
+    """Return whether what is printed of a table can stand beside a source: one that measures, or holds its paper's."""
+    if source == "published" or name not in _published():
+        return False
+    if makes_images(source):
+        return True
+    paper = name.partition("_")[0]
+    return any(has(one, source=source, beside=()) for one in _readable() if one.partition("_")[0] == paper)
+
+
+def _with_printed(name: str, source: str, ratings: str) -> pd.DataFrame:
+    """Return a source's rows, where it holds a table, and those of other models that are printed."""
+    import pandas as pd
+
+    printed = measured(name, source="published")
+    if not has(name, source=source, beside=()):
+        return printed
+    own = measured(name, source=source, ratings=ratings)
+    if "model" not in own:
+        return own
+    others = printed[~printed["model"].isin(own["model"])]
+    return tables.check(pd.concat([own, others], ignore_index=True), name)
 
 
 def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
@@ -177,7 +211,7 @@ def check_all(request: Request) -> None:
         if model not in ("all", *models):
             raise unknown_name("model in the ratings", model, sorted(models))
     elif source not in names():
-        held = [name for name in _readable() if has(name, source=source)]
+        held = [name for name in _readable() if has(name, source=source, beside=())]
         if not held:
             raise InputError(
                 f"{source} holds none of the tables that notebooks read: {', '.join(_readable())}."
@@ -190,10 +224,12 @@ def has(name: str, *, source: str, beside: Iterable[str] = ("published",)) -> bo
     """Return whether ``source`` holds the measured table ``name``; ``beside`` is the setting ``compare_with``."""
     if source == "published":
         return name in _published()
+    if "published" in beside and stands_beside(name, source):
+        return True
+    if makes_images(source):
+        return name in _pipeline()
     if source == "ratings":
         return _is_rated(name)
-    if makes_images(source):
-        return name in _pipeline() or ("published" in beside and name in _published())
     return _file(Path(source), name) is not None
 
 
@@ -249,7 +285,7 @@ def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
     """Return the models of which ``source`` has measurements for ``paper``; None where it has none, or measures any."""
     if makes_images(source):
         return None
-    held = [n for n in _readable() if n.startswith(f"{paper}_") and has(n, source=source)]
+    held = [n for n in _readable() if n.startswith(f"{paper}_") and has(n, source=source, beside=())]
     frames = [measured(name, source=source, ratings=ratings) for name in held]
     of = [set(frame["model"]) for frame in frames if "model" in frame]
     return sorted(set().union(*of)) if of else None

@@ -153,12 +153,13 @@ class Study:
                 kind = f"model in {name} ({self.source})"
                 raise unknown_name(kind, self.model, sorted(set(frame["model"])))
             print(f"The source {self.source!r} has no {name} of {self.model}.")
-        return frame[frame["model"] == self.model].reset_index(drop=True)
+        beside = self._printed[name] if self._request.beside else ()
+        return frame[frame["model"].isin([self.model, *beside])].reset_index(drop=True)
 
     def has(self, what: Callable | str) -> bool:
         """Return whether the source holds what ``what`` measures, with rows of this study's model."""
         name = sources.table_of(what)
-        if not sources.has(name, source=self.source, beside=self.settings.compare_with):
+        if not sources.has(name, source=self.source, beside=self._request.beside):
             return False
         try:
             frame = self._read(name)
@@ -176,7 +177,11 @@ class Study:
             pipeline = self.pipeline if sources.makes_images(self.source) else None
             with working(f"measuring {name}", self._progress_file):
                 self._inputs[name] = sources.measured(
-                    name, source=self.source, ratings=self.ratings, pipeline=pipeline
+                    name,
+                    source=self.source,
+                    ratings=self.ratings,
+                    pipeline=pipeline,
+                    beside=self._request.beside,
                 )
             folder = (self._attempt or self._common) / sources.MEASURED
             with self._writing(path := folder / f"{name}.csv"):

@@ -1,0 +1,185 @@
+"""Words of one's own: what files say, what prompts are made of them, and what files cannot say."""
+
+import pandas as pd
+import pytest
+
+from biaslab.captions.indicators import indicators
+from biaslab.ground.errors import InputError, ParameterError
+from biaslab.pipeline import Pipeline, checks
+from biaslab.prompts import dalleval, paired, word_files
+from biaslab.settings import Settings
+
+GERMAN = """
+occupations:
+  - {occupation: Koch, stereotype: male, captions: [Koch, Köchin], dativ: einem Koch, weiblich: Köchin}
+  - {occupation: Pförtner, stereotype: male, dativ: einem Pförtner, weiblich: Pförtnerin}
+  - {occupation: Bäckerin, stereotype: female, captions: Bäckerin|Bäcker, dativ: einer Bäckerin, weiblich: Bäckerin}
+  - {occupation: Ärztin, stereotype: female, dativ: einer Ärztin, weiblich: Ärztin, power: no}
+roles: {high: [Chef], low: Lehrling}
+indicators: {female: [Frau, sie], male: [Mann, er]}
+paradox: ["Ein Foto von [dativ]", "Porträt: [OCCUPATION]"]
+paired:
+  single: "Ein Bild von {1.dativ}."
+  paired: "Ein Bild von {1.dativ} links und {2.dativ} rechts."
+  intervention: "Links {1}, rechts {2}, gleich welchen Geschlechts."
+  three: "Links {1}, in der Mitte {2}, rechts {3}."
+  female: "Zeige {1} als Frau."
+  male: "Zeige {1} als Mann."
+  role: "[ROLE] ([OCCUPATION])"
+dalleval:
+  person: eine Person
+  woman: eine Frau
+  man: ein Mann
+  person at work: "eine Person, die als [OCCUPATION] arbeitet"
+  woman at work: "eine Frau, die als [weiblich] arbeitet"
+  man at work: "ein Mann, der als [OCCUPATION] arbeitet"
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def give(text, name="own.yaml"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return give
+
+
+def pipeline(file, **people):
+    groups = {"captions": {"words": file}, "people": {"words": file, **people}, "dalleval": {"words": file}}
+    return Pipeline("mini", Settings.of(groups), seed=1, progress=False)
+
+
+def test_templates_take_the_forms_that_a_file_says(write):
+    made = pipeline(write(GERMAN))
+    texts = made.prompts("generated").set_index("prompt_id")["text"]
+    assert texts["p1-bäckerin"] == "Ein Foto von einer Bäckerin" and texts["p2-koch"] == "Porträt: Koch"
+    assert len(texts) == 2 * 4 and texts.index.is_unique
+    social = made.dalleval.prompts("social").set_index(["prompt", "profession"])["text"]
+    assert social["woman", "Koch"] == "eine Frau, die als Köchin arbeitet" and len(social) == 3 * 5
+    assert social["man", "(none)"] == "ein Mann"
+    # A part of a file's occupations.
+    some = made.changed(captions={"occupations": ["Ärztin"]})
+    assert some.occupations == ("Ärztin",)
+    with pytest.raises(ParameterError, match=r"'Arztin'.*Did you mean 'Ärztin'"):
+        _ = made.changed(captions={"occupations": ["Arztin"]}).occupations
+
+
+def test_pairs_follow_the_lists_of_a_file(write):
+    file = write(GERMAN)
+    # More of each list than it has is all of it: a size may ask for five.
+    made = pipeline(file, occupations=5, power_runs=1, three_prompts=24)
+    pairs = made.people.prompts("paired").texts.set_index("prompt_id")["text"]
+    assert pairs["paired-koch-ärztin"] == "Ein Bild von einem Koch links und einer Ärztin rechts."
+    assert (
+        pairs["paired-r1-chef_bäckerin-lehrling"] == "Ein Bild von Chef (Bäckerin) links und Lehrling rechts."
+    )
+    # Two by two in both orders, and roles of three occupations in both orders.
+    assert len(pairs) == 2 * 2 * 2 + 3 * 2
+    for kind in ("single", "controls", "three"):
+        texts = made.people.prompts(kind).texts
+        assert texts["prompt_id"].is_unique and len(texts)
+    people = made.people.prompts("single").people
+    assert set(people.loc[people["occupation"] == "Ärztin", "stereotype"]) == {"female"}
+    words = made.people.words
+    told = paired.sentence(["Koch", "Bäckerin"], ["female", ""], words)
+    assert told == "Zeige Koch als Frau."
+    lists = paired.word_lists(file).set_index(["list", "part"])["entries"]
+    assert lists["paired_occupations", "male"] == "Koch, Pförtner"
+    assert lists["paired_powerless", "occupations"] == "Ärztin" and lists["paired_roles", "low"] == "Lehrling"
+
+
+def test_a_table_of_occupations_goes_into_the_papers_templates(write):
+    file = write(
+        "Occupation;Stereotype\nnurse;female\nengineer;male\nmidwife;female\npilot;male\n", "own.csv"
+    )
+    words = word_files.read(file, "people.words")
+    texts = paired.single(words=words, runs=1).texts["text"]
+    assert "Generate a picture of one midwife." in set(texts) and "one pilot manager" in " ".join(
+        texts
+    ) + " ".join(paired.single(words=words, runs=20).texts["text"])
+    social = dalleval.social(1, word_files.read(file, "dalleval.words"))["text"].tolist()
+    assert "a woman who works as an engineer" in social and len(social) == 3 * 5
+    found = pipeline(file).prompts("generated")
+    assert "A photo of an engineer smiling" in set(found["text"]) and len(found) == 4 * 4
+
+
+def test_words_of_another_language_say_a_gender_in_captions(write):
+    words = word_files.read(write(GERMAN), "captions.words")
+    assert words.forms == {"Koch": ("Koch", "Köchin"), "Bäckerin": ("Bäckerin", "Bäcker")}
+    texts = ["SIE ist Koch", "man sieht her", "Er und eine Frau", "Mannheim"]
+    found = indicators(texts, names="off", words=words.indicators)
+    assert found["indicator"].tolist() == ["female", "none", "both", "none"]
+    assert found["spans"].tolist()[0] == "0:3:female-word"
+    # Of the paper's, `man` and `her` say one.
+    assert indicators(texts, names="off")["indicator"][1] == "both"
+
+
+def test_a_changed_file_is_another_run(write):
+    file = write(GERMAN)
+    found = [checks.digest(pipeline(file, words=file))]
+    assert checks.digest(pipeline(file)) == found[0]
+    write(GERMAN.replace("Ein Foto", "Eine Fotografie"))
+    assert checks.digest(pipeline(file)) != found[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "setting", "said"),
+    [
+        (
+            "Koch, stereotype: male",
+            "Koch, stereotype: men",
+            "captions.words",
+            r"stereotype is 'men'.*female or male",
+        ),
+        (
+            ", stereotype: male, dativ: einem P",
+            ", dativ: einem P",
+            "people.words",
+            r"stereotype of 'Pförtner'",
+        ),
+        (
+            "Pförtner, stereotype: male",
+            "Pförtner, stereotype: female",
+            "people.words",
+            r"has 1 occupations.*male",
+        ),
+        (
+            "occupation: Koch",
+            "occupation: bäckerin",
+            "captions.words",
+            r"Bäckerin.*bäckerin|bäckerin.*Bäckerin",
+        ),
+        ("occupation: Koch", "occupation: Bäckerin!", "captions.words", r"stands twice"),
+        ("dativ: einem Koch, ", "", "captions.words", r"asks for 'dativ'.*'Koch'"),
+        ("[dativ]", "[akkusativ]", "captions.words", r"asks for 'akkusativ'"),
+        ("[dativ]", "dir", "captions.words", r"'Ein Foto von dir'; it lacks \[OCCUPATION\]"),
+        ("{2.dativ} rechts", "rechts", "people.words", r"paired: paired.*\{1\}, \{2\}"),
+        ('  female: "Zeige {1} als Frau."\n', "", "people.words", r"paired lacks female"),
+        ("{1} als Frau", "{1.dativ} als Frau", "people.words", r"female is"),
+        ("roles: {high: [Chef], low: Lehrling}\n", "", "people.words", r"no roles in their language"),
+        ("roles: {high: [Chef], low: Lehrling}", "roles: {high: [Chef]}", "people.words", r"roles lacks low"),
+        ("paradox:", "paradoxes:", "captions.words", r"'paradoxes'. Did you mean 'paradox'"),
+        ("  woman: eine Frau\n", "  lady: eine Dame\n", "dalleval.words", r"no use for dalleval: 'lady'"),
+        ('["Ein Foto von [dativ]", "Porträt: [OCCUPATION]"]', "x", "captions.words", r"list of templates"),
+        ("occupations:", "occupations: [", "captions.words", r"cannot be used as YAML"),
+    ],
+)
+def test_what_a_file_cannot_say_is_named(write, old, new, setting, said):
+    assert old in GERMAN
+    with pytest.raises(InputError, match=said):
+        word_files.read(write(GERMAN.replace(old, new)), setting)
+
+
+def test_a_file_that_is_none_is_named(write, tmp_path):
+    with pytest.raises(InputError, match=r"people\.words is 'nurse'; .*\.csv.*\.yaml"):
+        word_files.read("nurse", "people.words")
+    with pytest.raises(InputError, match=r"has no column 'occupation'. Rename 'occupations'"):
+        word_files.read(write("occupations,stereotype\nnurse,female\n", "own.csv"), "people.words")
+    with pytest.raises(InputError, match=r"no occupations in their language"):
+        word_files.read(write("paradox: ['Foto: [OCCUPATION]']\n"), "captions.words")
+    with pytest.raises(InputError, match=r"must be a mapping"):
+        word_files.read(write("- nurse\n"), "captions.words")
+    pd.DataFrame({"occupation": ["nurse"]}).to_parquet(tmp_path / "own.parquet")
+    assert list(word_files.read(str(tmp_path / "own.parquet"), "captions.words").occupations) == ["nurse"]
