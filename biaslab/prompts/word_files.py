@@ -221,6 +221,8 @@ def _check(words: Words, file: Path, paper: str) -> None:
 
 def chosen(words: Words, names: tuple[str, ...], setting: str) -> tuple[str, ...]:
     """Return the occupations of a file that are named, all where none is; a ParameterError where it lacks one."""
+    if files := [name for name in names if name.lower().endswith((*cells.ENDINGS, *_YAML))]:
+        raise ParameterError(f"{setting} is {files[0]!r}, a file; set captions.words to it.")
     if lost := [name for name in names if words.occupations and name not in words.occupations]:
         raise ParameterError(
             f"{setting} is {lost[0]!r}, which the file lacks. {name_help(lost[0], words.occupations)}"

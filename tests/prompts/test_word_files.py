@@ -64,6 +64,8 @@ def test_templates_take_the_forms_that_a_file_says(write):
     assert some.occupations == ("Ärztin",)
     with pytest.raises(ParameterError, match=r"'Arztin'.*Did you mean 'Ärztin'"):
         _ = made.changed(captions={"occupations": ["Arztin"]}).occupations
+    with pytest.raises(ParameterError, match=r"'my\.csv', a file; set captions\.words"):
+        _ = made.changed(captions={"occupations": "my.csv"}).occupations
 
 
 def test_pairs_follow_the_lists_of_a_file(write):
