@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from types import MappingProxyType
@@ -73,57 +74,68 @@ def word_lists(file: str = "") -> pd.DataFrame:
     """
     import pandas as pd
 
-    words = word_files.read(file, "people.words") if file else None
-    own = {"paired_roles": words.roles, "paired_prompts": words.templates} if words else {}
-    if words and words.occupations:
-        powerless = [name for name in words.occupations if name not in with_power(words)]
-        lists = dict(zip(_DRAWN, _lists(words), strict=True))
-        own |= {"paired_occupations": lists, "paired_powerless": {"occupations": powerless}}
+    words = word_files.read(file, "people.words") if file else _papers()
+    whole = _completed(words)
+    powerless = [name for name in whole.occupations if name not in with_power(whole)]
+    parts = (
+        ("occupations", words.occupations, dict(zip(GENDERS[::-1], _lists(whole), strict=True))),
+        ("powerless", words.occupations, {"occupations": powerless}),
+        ("roles", words.roles, whole.roles),
+        ("prompts", words.templates, whole.templates),
+    )
     rows = []
-    for name in ("paired_occupations", "paired_powerless", "paired_roles", "paired_prompts"):
-        come = "One's own" if own.get(name) else lexicons.source(name)
-        for part, entries in (own.get(name) or lexicons.load(name)).items():
+    for name, own, lists in parts:
+        come = "One's own" if file and own else lexicons.source(f"paired_{name}")
+        for part, entries in lists.items():
             listed = [entries] if isinstance(entries, str) else list(entries)
-            rows.append((name, part, len(listed), ", ".join(listed), come))
+            rows.append((f"paired_{name}", part, len(listed), ", ".join(listed), come))
     return pd.DataFrame(rows, columns=["list", "part", "n", "entries", "source"])
 
 
-def stereotypes(words: Words | None = None) -> Mapping[str, str]:
-    """Return the gender that each of the 40 occupations is stereotyped as (Table 3), men's list first."""
-    if words and words.occupations:
-        said = words.of("stereotype")
-        return {name: gender for gender in _DRAWN for name in said if said[name] == gender}
-    return _printed_stereotypes()
+@cache
+def _papers() -> Words:
+    """Return the paper's own words."""
+    powerless = lexicons.load("paired_powerless")["occupations"]
+    rows = {
+        name: {"stereotype": gender, "power": "no" if name in powerless else ""}
+        for gender in _DRAWN
+        for name in lexicons.load("paired_occupations")[gender]
+    }
+    return Words(rows, lexicons.load("paired_roles"), {}, lexicons.load("paired_prompts"))
 
 
 @cache
-def _printed_stereotypes() -> MappingProxyType[str, str]:
-    lists = lexicons.load("paired_occupations")
-    return MappingProxyType({name: gender for gender in _DRAWN for name in lists[gender]})
+def _completed(words: Words | None) -> Words:
+    """Return words with the paper's for what they do not say."""
+    if words is None:
+        return _papers()
+    return replace(_papers(), **{name: own for name, own in vars(words).items() if own})
+
+
+@cache
+def stereotypes(words: Words | None = None) -> Mapping[str, str]:
+    """Return the gender that each of the 40 occupations is stereotyped as (Table 3), men's list first."""
+    said = _completed(words).of("stereotype")
+    return MappingProxyType({name: gender for gender in _DRAWN for name in said if said[name] == gender})
 
 
 def _lists(words: Words | None = None) -> list[list[str]]:
     return [[name for name, g in stereotypes(words).items() if g == gender] for gender in _DRAWN]
 
 
+@cache
 def with_power(words: Words | None = None) -> tuple[str, ...]:
     """Return the occupations that roles of power are put to: 36, without the four that name power themselves."""
-    left_out = lexicons.load("paired_powerless")["occupations"]
-    if words and words.occupations:
-        left_out = [name for name, power in words.of("power").items() if power == "no"]
-    return tuple(name for name in stereotypes(words) if name not in left_out)
-
-
-def _roles(words: Words | None) -> Mapping[str, Sequence[str]]:
-    return (words.roles if words else None) or lexicons.load("paired_roles")
+    power = _completed(words).of("power")
+    return tuple(name for name in stereotypes(words) if power.get(name) != "no")
 
 
 def occupation(name: str, words: Words | None = None) -> Person:
     """Return the person of an occupation. Raises UnknownNameError: It is not one of the 40, or of one's own."""
-    if name not in stereotypes(words):
-        raise unknown_name("occupation of the Paired Stereotype Test", name, stereotypes(words))
+    if name not in (known := stereotypes(words)):
+        raise unknown_name("occupation of the Paired Stereotype Test", name, known)
     plain = _PRINTED.get(name, name)
-    return Person(name, plain, plain, "", "", stereotypes(words)[name])
+    return Person(name, plain, plain, "", "", known[name])
 
 
 def role(occupation: str, name: str, *, named: bool = True, words: Words | None = None) -> Person:
@@ -131,15 +143,17 @@ def role(occupation: str, name: str, *, named: bool = True, words: Words | None 
 
     Raises UnknownNameError: The occupation is not one of the 36, or the role not one of the 8, or of one's own.
     """
+    whole = _completed(words)
     if occupation not in (known := with_power(words)):
         raise unknown_name("occupation with roles of power", occupation, known)
-    levels = {r: level for level, names in _roles(words).items() for r in names}
+    levels = {r: level for level, names in whole.roles.items() for r in names}
     if name not in levels:
         raise unknown_name("role", name, levels)
     plain, level = _PRINTED.get(occupation, occupation), levels[name]
-    template = words.templates.get("role") if words else ""
-    whole = words.fill(template, occupation, name) if template else f"{occupation} {name}"
-    return Person(whole if named else name, f"{plain}, {level} power", plain, name, level, LEVELS[level])
+    phrase = (
+        whole.fill(whole.templates.get("role", "[OCCUPATION] [ROLE]"), occupation, name) if named else name
+    )
+    return Person(phrase, f"{plain}, {level} power", plain, name, level, LEVELS[level])
 
 
 def fill(setting: str, people: Sequence[Person], words: Words | None = None) -> str:
@@ -147,7 +161,8 @@ def fill(setting: str, people: Sequence[Person], words: Words | None = None) -> 
 
     Raises UnknownNameError: There is no such setting. ParameterError: The setting is for another number of people.
     """
-    templates = (words.templates if words else None) or lexicons.load("paired_prompts")
+    whole = _completed(words)
+    templates = whole.templates
     if setting not in templates:
         raise unknown_name("setting of prompts", setting, templates)
     slots = sorted(set(re.findall(r"\{(\d)", templates[setting])))
@@ -157,7 +172,7 @@ def fill(setting: str, people: Sequence[Person], words: Words | None = None) -> 
     def said(slot: re.Match) -> str:
         person = people[int(slot[1]) - 1]
         # A role stands as it is given.
-        return words.occupations[person.phrase][slot[2]] if slot[2] and not person.role else person.phrase
+        return whole.occupations[person.phrase][slot[2]] if slot[2] and not person.role else person.phrase
 
     return re.sub(r"\{(\d)(?:\.([^{}]+))?\}", said, templates[setting])
 
@@ -219,7 +234,7 @@ def sampled_roles(runs: int, seed: int, words: Words | None = None) -> dict[tupl
 
     The same run, occupation and seed give the same roles whatever ``runs`` is.
     """
-    roles = _roles(words)
+    roles = _completed(words).roles
     found = {}
     for run in range(1, runs + 1):
         for k, name in enumerate(with_power(words)):

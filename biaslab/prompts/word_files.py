@@ -17,7 +17,7 @@ for what that column says of the occupation. Templates are told as a whole for a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,9 @@ from typing import Any
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.ground import cells, plainyaml
+from biaslab.ground import cells, plaintext, plainyaml
 from biaslab.ground.errors import InputError, ParameterError, name_help
 from biaslab.ground.genders import GENDERS
-from biaslab.ground.plaintext import is_printable, plain
 
 COLUMNS = ("occupation", "stereotype", "captions", "power")
 SETTINGS = {"captions.words": "paradox", "people.words": "paired", "dalleval.words": "dalleval"}
@@ -44,10 +43,11 @@ length. Of ``paired``, ``female`` and ``male`` tell the gender of ``{1}``, and `
 _LISTS = {"roles": ("high", "low"), "indicators": GENDERS}
 _PLACE = re.compile(r"\[([^\[\]]+)\]|\{(\d)(?:\.([^{}]+))?\}")
 _YAML = (".yaml", ".yml")
+ENDINGS = (*cells.ENDINGS, *_YAML)
 _MOST_BYTES = 20_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Words:
     """What prompts are made of; what a file does not say is empty, and then as the papers have it."""
 
@@ -85,143 +85,120 @@ def read(path: str, setting: str) -> Words:
     no occupation has; of ``paired``, occupations lack a stereotype or one has less than two.
     """
     file, paper = Path(path).expanduser(), SETTINGS[setting]
-    if not file.is_file() or file.suffix.lower() not in (*cells.ENDINGS, *_YAML):
-        allowed = ", ".join((*cells.ENDINGS, *_YAML))
+    if not file.is_file() or not path.lower().endswith(ENDINGS):
+        allowed = ", ".join(ENDINGS)
         raise InputError(f"{setting} is {path!r}; it must be a file that is there and ends in {allowed}.")
     parts: Mapping[str, Any] = {}
-    if file.suffix.lower() in _YAML:
+    if path.lower().endswith(_YAML):
         parts = plainyaml.read(file, most=_MOST_BYTES)
-        known = ("occupations", *_LISTS, *TEMPLATES)
-        _check_keys(file, parts, known)
+        _check_keys(file, parts, ("occupations", *_LISTS, *TEMPLATES))
         listed = parts.get("occupations") or []
+        if not isinstance(listed, list):
+            raise InputError(f"{file}: occupations must be a list of names, or of mappings with occupation.")
         rows = [row if isinstance(row, Mapping) else {"occupation": row} for row in listed]
         frame = pd.DataFrame(rows, columns=list(dict.fromkeys(str(c) for r in rows for c in r)), dtype=object)
         frame = frame.fillna("").map(_text)
     else:
         frame, _ = cells.load(file, set(COLUMNS))
     words = Words(
-        _occupations(frame, file) if len(frame) or not parts else {},
+        _occupations(frame, file) if len(frame) else {},
         **{name: _lists(file, name, parts[name]) for name in _LISTS if parts.get(name)},
         templates=_templates(file, paper, parts[paper]) if parts.get(paper) else {},
     )
-    _check(words, file, paper)
+    if problem := _lacking(words, paper):
+        raise InputError(f"{file} {problem}.")
     return words
 
 
 def _text(cell: Any) -> str:
     """Return a cell of YAML as a table has it: `yes` is true there."""
-    if isinstance(cell, list):
-        return "|".join(map(str, cell))
-    return str({True: "yes", False: "no"}.get(cell, cell)) if isinstance(cell, bool) else str(cell)
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return "|".join(map(str, cell)) if isinstance(cell, list) else str(cell)
 
 
 def _check_keys(
-    file: Path, given: Any, known: tuple[str, ...], needed: tuple[str, ...] = (), of: str = ""
+    file: Path, given: Any, known: Iterable[str], needed: Iterable[str] = (), of: str = ""
 ) -> None:
     if not isinstance(given, Mapping):
         raise InputError(f"{file}: {of or 'it'} must be a mapping of {', '.join(known)}.")
-    for key in given:
-        if key not in known:
-            raise InputError(
-                f"{file} has no use for {f'{of}: ' if of else ''}{str(key)!r}. {name_help(str(key), known)}"
-            )
+    for key in (str(key) for key in given if key not in known):
+        raise InputError(f"{file} has no use for {f'{of}: ' if of else ''}{key!r}. {name_help(key, known)}")
     if missing := [name for name in needed if not given.get(name)]:
         raise InputError(f"{file}: {of} lacks {', '.join(missing)}; give all of {', '.join(needed)}.")
 
 
 def _occupations(frame: pd.DataFrame, file: Path) -> dict[str, dict[str, str]]:
-    cells.require(frame, ("occupation",), file, "Words of one's own need occupation.", set(COLUMNS))
+    cells.require(frame, COLUMNS[:1], file, "Words of one's own need occupation.", set(COLUMNS))
     names = pd.Series(cells.names(frame["occupation"], file), frame.index).astype(object)
-    cells.refuse(names.map(slug) == "", file, "occupation is {}", "give it letters or digits", names)
-    cells.refuse(
-        names.map(slug).duplicated(), file, "occupation {} stands twice, but for marks", "keep one", names
-    )
-    texts = frame.map(lambda cell: " ".join(plain(cell).split()))
-    for name in texts:
-        cells.refuse(
-            ~texts[name].map(is_printable), file, f"{name} is {{}}", "use printable characters", frame[name]
-        )
-    for name, allowed in (("stereotype", GENDERS), ("power", ("yes", "no"))):
-        if name in texts:
-            wrong = ~texts[name].isin(["", *allowed])
-            cells.refuse(
-                wrong, file, f"{name} is {{}}", f"give {' or '.join(allowed)}, or leave it empty", texts[name]
-            )
+    slugs, texts = names.map(slug), frame.map(plaintext.name)
+    cells.refuse(slugs == "", file, "occupation is {}", "give it letters or digits", names)
+    cells.refuse(slugs.duplicated(), file, "occupation {} stands twice, but for marks", "keep one", names)
+    allowed = {"stereotype": GENDERS, "power": ("yes", "no")}
+    for name, column in texts.items():
+        odd = ~column.map(plaintext.is_printable)
+        cells.refuse(odd, file, f"{name} is {{}}", "use printable characters", column)
+        if some := allowed.get(name):
+            fix = f"give {' or '.join(some)}, or leave it empty"
+            cells.refuse(~column.isin(["", *some]), file, f"{name} is {{}}", fix, column)
     return dict(zip(names, texts.to_dict("records"), strict=True))
 
 
 def _lists(file: Path, part: str, given: Any) -> dict[str, tuple[str, ...]]:
     _check_keys(file, given, _LISTS[part], _LISTS[part], part)
-    found = {
-        name: (words,) if isinstance(words, str) else tuple(map(str, words)) for name, words in given.items()
-    }
-    return {name: tuple(plain(word).strip() for word in words) for name, words in found.items()}
+    each = ((name, [words] if isinstance(words, str) else words) for name, words in given.items())
+    return {name: tuple(plaintext.name(str(word)) for word in words) for name, words in each}
 
 
 def _templates(file: Path, paper: str, given: Any) -> dict[str, str]:
-    if paper == "paradox":
-        if not isinstance(given, list):
-            raise InputError(f"{file}: paradox must be a list of templates.")
+    if paper == "paradox" and isinstance(given, list):
         given = dict(enumerate(given, 1))
+    elif paper == "paradox":
+        raise InputError(f"{file}: paradox must be a list of templates.")
     else:
-        more = ("role",) if paper == "paired" else ()
-        _check_keys(file, given, (*TEMPLATES[paper], *more), tuple(TEMPLATES[paper]), paper)
+        known = (*TEMPLATES[paper], *(["role"] if paper == "paired" else []))
+        _check_keys(file, given, known, TEMPLATES[paper], paper)
     found = {str(name): " ".join(str(text).split()) for name, text in given.items()}
     for name, text in found.items():
         n, places = TEMPLATES[paper].get(name, 0), _PLACE.findall(text)
-        if not is_printable(text) or {int(k) for _, k, _ in places if k} != set(range(1, n + 1)):
-            people = f" with {', '.join(f'{{{k + 1}}}' for k in range(n))}" if n else ""
-            raise InputError(f"{file}: {paper}: {name} is {text!r}; give a line of text{people}.")
-        if (paper == "paradox" or name.endswith(" at work")) and not any(word for word, *_ in places):
+        needs = " and ".join(f"{{{k}}}" for k in range(1, n + 1))
+        fits = {int(k) for _, k, _ in places if k} == set(range(1, n + 1))
+        if paper == "paradox" or name.endswith(" at work"):
+            needs, fits = "[OCCUPATION], or one of its forms", fits and any(word for word, *_ in places)
+        elif name in GENDERS:
+            needs, fits = "{1}, of no form", fits and not any(form for *_, form in places)
+        if not fits or not plaintext.is_printable(text):
             raise InputError(
-                f"{file}: {paper}: {name} is {text!r}; it lacks [OCCUPATION], or one of its forms."
-            )
-        if name in GENDERS and any(form for *_, form in places):
-            raise InputError(
-                f"{file}: {paper}: {name} is {text!r}; write {{1}}, whose form is that of the roles."
+                f"{file}: {paper}: {name} is {text!r}; give a line of text with {needs or 'words'}."
             )
     return found
 
 
-def _check(words: Words, file: Path, paper: str) -> None:
-    """Refuse words that say too little for a paper's prompts."""
-    templates = words.templates
-    for name, text in templates.items():
-        for word, _, form in _PLACE.findall(text):
-            column = word or form
-            if column in ("", "OCCUPATION") or (column == "ROLE" and name == "role"):
-                continue
-            said, every = words.of(column), words.occupations
-            if lacks := next((one for one in every if one not in said), "" if every else "the papers' list"):
-                raise InputError(
-                    f"{file}: {paper}: {name} asks for {column!r}, which it does not say of {lacks!r}; give the "
-                    f"occupations a column {column!r}, or write [OCCUPATION]."
-                )
-    if templates and not words.occupations:
-        raise InputError(
-            f"{file} has templates for {paper} and no occupations in their language; give occupations."
-        )
-    if paper != "paired" or not words.occupations:
-        return
-    found = words.of("stereotype")
-    if lacks := [name for name in words.occupations if name not in found]:
-        raise InputError(
-            f"{file} does not say the stereotype of {cells.listed(lacks)}; give female or male for each."
-        )
-    for gender in GENDERS:
-        if (n := list(found.values()).count(gender)) < 2:
-            raise InputError(
-                f"{file} has {n} occupations whose stereotype is {gender}; pairs take 2 or more of each."
-            )
-    if templates and not words.roles:
-        raise InputError(
-            f"{file} has templates for paired and no roles in their language; give roles: high and low."
-        )
+def _lacking(words: Words, paper: str) -> str:
+    """Say what words do not say that a paper's prompts need; empty where they say all."""
+    if words.templates and not words.occupations:
+        return f"has templates for {paper} and no occupations in their language; give occupations"
+    for name, text in words.templates.items():
+        for form in {word or form for word, _, form in _PLACE.findall(text)} - {"", "OCCUPATION"}:
+            said = words.of(form)
+            lacks = [one for one in words.occupations if one not in said]
+            if lacks and (form, name) != ("ROLE", "role"):
+                return f"does not say {form!r} of {lacks[0]!r}, for which {paper}: {name} asks; give it that column"
+    if paper == "paired" and words.occupations:
+        found = words.of("stereotype")
+        if lacks := [name for name in words.occupations if name not in found]:
+            return f"does not say the stereotype of {cells.listed(lacks)}; give female or male for each"
+        for gender in GENDERS:
+            if (n := list(found.values()).count(gender)) < 2:
+                return f"has {n} occupations whose stereotype is {gender}; pairs take 2 or more of each"
+        if words.templates and not words.roles:
+            return "has templates for paired and no roles in their language; give roles: high and low"
+    return ""
 
 
 def chosen(words: Words, names: tuple[str, ...], setting: str) -> tuple[str, ...]:
     """Return the occupations of a file that are named, all where none is; a ParameterError where it lacks one."""
-    if files := [name for name in names if name.lower().endswith((*cells.ENDINGS, *_YAML))]:
+    if files := [name for name in names if name.lower().endswith(ENDINGS)]:
         raise ParameterError(f"{setting} is {files[0]!r}, a file; set captions.words to it.")
     if lost := [name for name in names if words.occupations and name not in words.occupations]:
         raise ParameterError(

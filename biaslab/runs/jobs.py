@@ -150,7 +150,11 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
             "",
         )
         if group == "endpoint":
-            why = "" if any(one.startswith(group) for one in asked) else "nothing is asked of an endpoint. Name one"
+            why = (
+                ""
+                if any(one.startswith(group) for one in asked)
+                else "nothing is asked of an endpoint. Name one"
+            )
         elif group == "captions" or (group == "generation" and inner in COUNTS):
             of_corpus = group == "captions" and inner in _OF_CORPUS
             if not settings.captions.corpus or not (of_corpus or settings.captions.approaches):
