@@ -77,6 +77,44 @@ def planned(root, tmp_path, *overrides, **how):
     return {job.notebook.id: job.reason for job in planned if job.reason}, jobs.left_out(planned)
 
 
+@pytest.mark.parametrize(
+    ("text", "papers", "said"),
+    [
+        ("captions.occupations=[nurse]", [], r"captions\.occupations has no effect here.*--corpus"),
+        ("generation.images_per_prompt=3", [], r"images_per_prompt has no effect here.*--corpus"),
+        (
+            "settings.dalleval.scenes=3",
+            ["paired"],
+            r"dalleval\.scenes has no effect here: no notebook of dalleval",
+        ),
+        ("critic.rounds=2", ["dalleval"], r"critic\.rounds has no effect here: no notebook of paired"),
+        ("custom.images=2", [], r"custom\.images has no effect here"),
+        (
+            "endpoint.price=2",
+            ["paired"],
+            r"endpoint\.price has no effect here: nothing is asked of an endpoint",
+        ),
+    ],
+)
+def test_a_setting_without_effect_is_refused(root, text, papers, said):
+    asked = audit.params_of(["mini"], size="quick", papers=papers)
+    run = params.load("audit.yaml", given=asked, overrides=[text], notebooks_dir=root / "notebooks")
+    with pytest.raises(ParameterError, match=said):
+        jobs.plan(run)
+
+
+def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root):
+    how = {"notebooks_dir": root / "notebooks", "beside": "published"}
+    for names, expected in ((["mini"], ["published"]), (["mini", "world"], ["world", "published"])):
+        run = params.load("audit.yaml", given=audit.params_of(names, size="quick"), **how)
+        assert run.values["settings"]["compare_with"] == expected
+    # Where nothing is printed, none can stand beside.
+    own = audit.params_of(["mini"], size="quick") | {"notebooks": ["custom/*"]}
+    run = params.load("audit.yaml", given=own, overrides=["judging.gender=mini-clip"], **how)
+    with pytest.raises(ParameterError, match="Nothing is printed of what is measured here"):
+        jobs.plan(run)
+
+
 def test_each_paper_can_be_audited_alone(root):
     for paper in ("paired", "dalleval", "triplets", "paradox"):
         found = checked(root, "mini", papers=[paper], corpus="mini")

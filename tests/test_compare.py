@@ -56,6 +56,26 @@ def test_runs_of_one_model_each_are_matched_across_models():
     assert set(got["model_first"]) == {"SD 1.4"} and set(got["model_second"]) == {"SD 1.5"}
 
 
+def test_what_stands_beside_both_does_not_keep_the_runs_own_models_apart():
+    keys = ["model", "aspect", "setting", "stereotype"]
+    beside = ("DALL-E 3", "occupation", "paired", "overall", 40.0)
+    own = [
+        pd.DataFrame([(name, *beside[1:4], score), beside], columns=[*keys, "score"]).assign(
+            ci_low=0.0, ci_high=60.0
+        )
+        for name, score in (("mine", 10.0), ("yours", 30.0))
+    ]
+    found = compare.side_by_side(*own, "paired_stereotype_score", same={"DALL-E 3"})
+    assert found[["model_first", "model_second", "score_difference"]].to_numpy().tolist() == [
+        ["mine", "yours", 20.0]
+    ]
+    # One model in both meets itself, beside what is printed.
+    found = compare.side_by_side(
+        own[0], own[0].assign(score=[15.0, 40.0]), "paired_stereotype_score", same={"DALL-E 3"}
+    )
+    assert found.set_index("model")["score_difference"].to_dict() == {"mine": 5.0, "DALL-E 3": 0.0}
+
+
 def test_swept_parameters_are_matched_on():
     seeds = [amplification("SD", [v, v], [v - 1] * 2, [v + 1] * 2).assign(seed=str(v)) for v in (1, 2)]
     first = pd.concat(seeds, ignore_index=True)
@@ -211,9 +231,20 @@ def test_rows_that_meet_are_counted(two_runs):
         compare.compare("one", "two", outputs=two_runs, name="none")
     assert str(error.value) == (
         "No row of the tables that one and two share is in both, so there is nothing to compare: "
-        "they are of other models, occupations or prompts."
+        "they are of other models, occupations or prompts. Not compared: paradox_amplification: prompt is '1', '2' in "
+        "one and '3', '4' in two."
     )
     assert not (two_runs / "none").exists()
+
+
+def test_what_only_one_run_has_is_named_in_the_limits(two_runs):
+    shares = tables.of([], "paradox_captions_found")
+    tables.write(shares, two_runs / "one" / "tables" / "paradox_captions_found.csv")
+    folder = compare.compare("one", "two", outputs=two_runs)
+    assert "Not compared, as only one has them: paradox_captions_found." in report_of(folder)["limits"]
+    tables.write(shares, two_runs / "two" / "tables" / "paradox_captions_found.csv")
+    folder = compare.compare("one", "two", outputs=two_runs)
+    assert "Not compared: paradox_captions_found: one has no rows." in report_of(folder)["limits"]
 
 
 def test_unfinished_runs_are_named_in_the_limits(two_runs):

@@ -205,6 +205,52 @@ def test_only_rows_of_the_model_asked_for(tmp_path):
         Study(tmp_path, model=name[:-1]).load(paired.percent_female)
 
 
+BESIDE, SOURCES = {"compare_with": "published"}, ("training", "generated")
+
+
+def test_printed_numbers_stand_beside_a_folder_where_it_holds_the_papers_tables(tmp_path):
+    printed = Study(tmp_path).load(paired.percent_female)
+    (tmp_path / "mine").mkdir()
+    own = printed[printed["model"] == printed["model"].iloc[0]].assign(model="mine")
+    tables.write(own, tmp_path / "mine/paired_percent_female.csv")
+    source = str(tmp_path / "mine")
+    alone = Study(tmp_path, source=source)
+    assert set(alone.load(paired.percent_female)["model"]) == {"mine"} and not alone.has(
+        paired.printed.labour_share
+    )
+    beside = Study(tmp_path, source=source, settings=BESIDE)
+    whole = beside.load(paired.percent_female)
+    assert len(whole) == len(own) + len(printed) and set(whole["model"]) == {"mine", *printed["model"]}
+    # One model of the folder has them beside it, too, and so have tables that are printed alone.
+    some = Study(tmp_path, source=source, model="mine", settings=BESIDE).load(paired.percent_female)
+    assert set(some["model"]) == set(whole["model"])
+    assert len(beside.load(paired.printed.labour_share)) == len(
+        Study(tmp_path).load(paired.printed.labour_share)
+    )
+    # Of a paper of which the folder holds nothing, nothing is read.
+    assert not beside.has(paradox.percent_female)
+    # A model that both have is the folder's.
+    tables.write(own.assign(model=printed["model"].iloc[0], n=7), tmp_path / "mine/paired_percent_female.csv")
+    again = Study(tmp_path, source=source, settings=BESIDE).load(paired.percent_female)
+    assert set(again.loc[again["model"] == printed["model"].iloc[0], "n"]) == {7}
+
+
+def test_printed_numbers_stand_beside_ratings(tmp_path):
+    file = tmp_path / "ratings.csv"
+    rows = [
+        (f"i{k}", source, "nurse", "mine", "female" if k % 3 else "male")
+        for k in range(6)
+        for source in SOURCES
+    ]
+    pd.DataFrame(rows, columns=["image", "source", "occupation", "model", "anna"]).to_csv(file, index=False)
+    given = {"source": "ratings", "ratings": str(file), "settings": BESIDE}
+    shares = Study(tmp_path, **given).load(paradox.percent_female)
+    assert {"SD 1.4", "SD 1.5"} < set(shares["model"]) and len(set(shares["model"])) == 3
+    for settings in ({"compare_with": "mini"}, BESIDE | {"people": {"occupations": 1}}):
+        with pytest.raises(ParameterError, match=r"makes no images.*'compare_with': 'published'"):
+            Study(tmp_path, **given | {"settings": settings})
+
+
 def test_what_is_saved_is_checked_and_ordered(tmp_path):
     study = Study(tmp_path)
     shares = study.load(paradox.percent_female)

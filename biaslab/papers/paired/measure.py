@@ -125,8 +125,8 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
 
     everyone = people(pipeline)
     judged = everyone[everyone["setting"].isin(["single", "paired"]) & everyone["gender"].isin(GENDERS)]
-    # Several images of one prompt are as many samplings.
-    index = judged["image_id"].str.rsplit("/", n=1).str[-1].astype(int) + 1
+    # Several images of one prompt are as many samplings; pictures of a folder, whose names say no number, are one.
+    index = judged["image_id"].str.extract(r"/(\d+)$")[0].fillna(0).astype(int) + 1
     run = np.where(judged["aspect"] == "power", judged["run"], index).astype(int)
     judged = judged.assign(run=run, female=judged["gender"] == "female")
     rows, keys = [], ["model", "aspect", "setting", "run"]
