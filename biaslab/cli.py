@@ -171,13 +171,8 @@ def _parser() -> argparse.ArgumentParser:
 def _run(given: argparse.Namespace) -> int:
     from biaslab.runs import params
 
-    checked = params.load(
-        given.params,
-        overrides=given.overrides,
-        notebooks=given.notebooks,
-        notebooks_dir=given.notebooks_dir,
-        beside=given.beside,
-    )
+    how = {name: getattr(given, name) for name in ("overrides", "notebooks", "notebooks_dir", "beside")}
+    checked = params.load(given.params, **how)
     return _execute(given, checked)
 
 
@@ -188,13 +183,8 @@ def _audit(given: argparse.Namespace) -> int:
         name: getattr(given, name) for name in ("size", "name", "corpus", "papers", "prompts", "benchmark")
     }
     asked = audit.params_of(given.models, **how)
-    checked = params.load(
-        runner.PARAMS,
-        given=asked,
-        overrides=given.overrides,
-        notebooks_dir=given.notebooks_dir,
-        beside=given.beside,
-    )
+    how = {name: getattr(given, name) for name in ("overrides", "notebooks_dir", "beside")}
+    checked = params.load(runner.PARAMS, given=asked, **how)
     if given.corpus:
         checked = checked.changed(set_here=(*checked.set_here, "captions.corpus"))
     return _execute(given, checked, say_plan=True)
