@@ -65,13 +65,16 @@ def test_what_stands_beside_both_does_not_keep_the_runs_own_models_apart():
         )
         for name, score in (("mine", 10.0), ("yours", 30.0))
     ]
-    found = compare.side_by_side(*own, "paired_stereotype_score", same={"DALL-E 3"})
+    found = compare.side_by_side(*own, "paired_stereotype_score", beside={"DALL-E 3"})
     assert found[["model_first", "model_second", "score_difference"]].to_numpy().tolist() == [
         ["mine", "yours", 20.0]
     ]
+    # So they do where it stands beside one of them.
+    found = compare.side_by_side(own[0][:1], own[1], "paired_stereotype_score", beside={"DALL-E 3"})
+    assert found["score_difference"].tolist() == [20.0]
     # One model in both meets itself, beside what is printed.
     found = compare.side_by_side(
-        own[0], own[0].assign(score=[15.0, 40.0]), "paired_stereotype_score", same={"DALL-E 3"}
+        own[0], own[0].assign(score=[15.0, 40.0]), "paired_stereotype_score", beside={"DALL-E 3"}
     )
     assert found.set_index("model")["score_difference"].to_dict() == {"mine": 5.0, "DALL-E 3": 0.0}
 

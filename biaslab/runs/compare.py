@@ -50,6 +50,7 @@ def side_by_side(
     same: Collection[str] | bool = (),
     over: Sequence[pd.DataFrame] = (),
     confidence: float = 0.95,
+    beside: Collection[str] = (),
 ) -> pd.DataFrame:
     """Return the rows of table ``name`` that either run has, with both values and the difference.
 
@@ -59,6 +60,7 @@ def side_by_side(
         same: Models whose measurements are the same in both runs; ``True`` stands for all rows.
         over: Both runs' units that the rows are means over (:mod:`biaslab.runs.units`). Rows with units enough in both,
             for a verdict at the level ``confidence``, are paired, and ``n_paired`` counts these.
+        beside: Models that are printed: where each run has one of its own beside them, these meet.
 
     Returns:
         The table's identity (a key that differs in every row is told apart by ``_first`` and ``_second``),
@@ -67,7 +69,7 @@ def side_by_side(
         any: of each number that is no count) ``_first``, ``_second``, ``_difference``, and limits of each.
     """
     declared = tables.schema(name)
-    first, second = _own_models(first, second, () if isinstance(same, bool) else same)
+    first, second = _own_models(first, second, beside)
     either = list(dict.fromkeys([*declared.keys, *swept]))
     identity = [k for k in either if k in first and k in second]
     # Rows are matched on all keys but those with one value a run that the runs do not share.
@@ -115,16 +117,31 @@ def side_by_side(
     return both
 
 
-def _own_models(first: pd.DataFrame, second: pd.DataFrame, same: Collection[str]) -> tuple[pd.DataFrame, ...]:
-    """Return the rows of the runs' own models where each has one, so that these meet.
-
-    What stands beside both, such as printed numbers, are models whose measurements are the ``same``.
-    """
+def _own_models(
+    first: pd.DataFrame, second: pd.DataFrame, beside: Collection[str]
+) -> tuple[pd.DataFrame, ...]:
+    """Return the rows of the runs' own models where each has one, without those of models that stand ``beside``."""
     for key in (key for key in _MODELS if key in first and key in second):
-        own = [set(side[key].dropna()) - set(same) for side in (first, second)]
+        own = [set(side[key].dropna()) - set(beside) for side in (first, second)]
         if own[0] != own[1] and len(own[0]) == len(own[1]) == 1:
-            first, second = (side[~side[key].isin(same)] for side in (first, second))
+            first, second = (side[~side[key].isin(beside)] for side in (first, second))
     return first, second
+
+
+def _printed(*folders: Path) -> set[str]:
+    """Return the models of which runs have read nothing but what papers print."""
+    printed, measured = set(), set()
+    for path in (path for folder in folders for path in folder.glob(f"{sources.MEASURED}/*.csv")):
+        if not sources.has(path.stem, source="published"):
+            continue
+        try:
+            frame = tables.read(path, path.stem)
+        except InputError:
+            continue  # Of another version.
+        some = sources.printed_models(path.stem, frame)
+        printed |= {*some}
+        measured |= {*frame.get("model", ())} - {*some}
+    return printed - measured
 
 
 def _correlation(
@@ -255,7 +272,7 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
     unequal, level = _confidence(one.name, other.name, runs)
     alike = _same_measurements(one, other)
     whole = bool(alike) and all(known is True for known in alike.values())
-    frames, unread, apart = {}, [], []
+    frames, unread, apart, beside = {}, [], [], _printed(one, other)
     for folder, lone in ((one, held[0] - held[1]), (other, held[1] - held[0])):
         if lone := sorted(lone & set(tables.schemas())):
             listed = ", ".join(lone[:8]) + (f" and {len(lone) - 8} more" if len(lone) > 8 else "")
@@ -272,10 +289,11 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
         equal = len(sides[0]) > 1 and sides[0].equals(sides[1])
         same = equal or alike.get(_paper(table), whole)
         over = [_over(folder, table, swept) for folder in (one, other)] if table in units.over() else ()
-        how = {"intervals": not unequal, "same": same, "over": over, "confidence": level}
+        how = {"intervals": not unequal, "same": same, "over": over, "confidence": level, "beside": beside}
         frames[table] = side_by_side(*sides, table, swept=swept, **how)
         if not (frames[table]["in_runs"] == "both").any():
-            apart.append(f"Not compared: {table}: {_why_apart(*sides, table, (one.name, other.name))}.")
+            why = _why_apart(*_own_models(*sides, beside), table, (one.name, other.name))
+            apart.append(f"Not compared: {table}: {why}.")
     if not frames:
         raise RunError(f"No table that {title} share can be read. {unread[0]}")
     if not any((frame["in_runs"] == "both").any() for frame in frames.values()):
