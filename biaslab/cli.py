@@ -107,7 +107,9 @@ def _parser() -> argparse.ArgumentParser:
         "a folder or hub name of diffusers, or a .safetensors file, each also as NAME+LORA:WEIGHT; 'endpoint:NAME', "
         "'images:FOLDER' (pictures that are there), or a name that an installed package brings"
     )
-    add("models", metavar="MODEL", nargs="+", help=text)
+    add("models", metavar="MODEL|BUNDLE", nargs="+", help=f"{text}; or what 'biaslab export --bundle' wrote")
+    text = "of a bundle: the model that is asked the same (repeatable; default: the bundle's own)"
+    add("--model", dest="repeated_on", metavar="NAME", help=text, **repeated)
     text = "prompts of your own, in place of the papers': a file with prompt, and perhaps group, n and people"
     add("--prompts", metavar="FILE", default="", help=text)
     text = "shares to hold yours against, such as labour statistics: group, percent_female, and perhaps n"
@@ -133,6 +135,12 @@ def _parser() -> argparse.ArgumentParser:
     add = command("export", _export, "put a run into one zip file for a colleague", outputs)
     add("run", metavar="RUN", help="a run's folder, or its name below --outputs")
     add("--to", metavar="FILE.zip", help="where it goes (default: the run's name.zip in --outputs)")
+    text = "what repeats the run, with 'biaslab audit FILE.zip': prompts, settings, seeds, judges' answers, images"
+    add("--bundle", dest="as_bundle", action="store_true", help=text)
+    text = "with --bundle: also pictures of folders and endpoints, and captions, which you may have to ask others for"
+    add("--all", dest="everything", action="store_true", help=text)
+    text = "replace a parameter of the run, such as compute.store=FOLDER (repeatable)"
+    add("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
 
     add = command("rate", _rate, "write a page on which people rate images", outputs)
     text = "a run's folder, its name below --outputs, or a folder of images, each named by its id"
@@ -143,7 +151,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--paper", metavar="PAPER", default="", help=text)
     add("--show-faces", action="store_true", help="training images too, whose faces are real people's")
     add("--to", metavar="FILE.html", help="where it goes (default: rate-NAME.html in --outputs)")
-    text = "replace a parameter of the run, such as compute.store=FOLDER (repeatable)"
     add("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
 
     add = command("published", _published, "list the papers' printed tables, or print one as CSV")
@@ -177,12 +184,15 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _audit(given: argparse.Namespace) -> int:
-    from biaslab.runs import audit, params, runner
+    from biaslab.runs import audit, bundle, params, runner
 
     how = {
         name: getattr(given, name) for name in ("size", "name", "corpus", "papers", "prompts", "benchmark")
     }
-    asked = audit.params_of(given.models, **how)
+    if bundle.is_bundle(given.models[0]) or given.repeated_on:
+        asked = bundle.params_of(given.models, given.repeated_on, outputs=given.outputs, **how)
+    else:
+        asked = audit.params_of(given.models, **how)
     how = {name: getattr(given, name) for name in ("overrides", "notebooks_dir", "beside")}
     checked = params.load(runner.PARAMS, given=asked, **how)
     if given.corpus:
@@ -254,7 +264,8 @@ def _compare(given: argparse.Namespace) -> None:
 def _export(given: argparse.Namespace) -> None:
     from biaslab.runs import export
 
-    print(export.export(given.run, outputs=given.outputs, to=given.to))
+    names = ("outputs", "to", "as_bundle", "everything", "overrides")
+    print(export.export(given.run, **{name: getattr(given, name) for name in names}))
 
 
 def _rate(given: argparse.Namespace) -> None:

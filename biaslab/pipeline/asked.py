@@ -55,6 +55,11 @@ class Asked:
         return self.images - self.there
 
     @property
+    def captioned(self) -> bool:
+        """Whether what is asked are captions of a corpus, or made of them."""
+        return self.kind in ("caption_prompts", "paraphrased", "captioned", "triplets")
+
+    @property
     def price(self) -> float | None:
         """What an image costs at an endpoint; None of a model that runs here."""
         return getattr(self.made_by, "price", None)

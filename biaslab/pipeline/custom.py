@@ -95,7 +95,7 @@ class Custom(Part):
         """
         groups = pd.DataFrame({"group": self.groups()})
         if not (file := self._pipeline.settings.custom.benchmark):
-            return groups.assign(percent_female=EVEN, n=np.nan, named="an even split")
+            return groups.assign(percent_female=EVEN, n=np.nan, named=asking.EVEN)
         shares = asking.benchmark(file)
         known = groups.merge(shares, on="group")
         if known.empty:

@@ -14,6 +14,10 @@ from biaslab.ground.plaintext import is_printable, same_text
 COLUMNS = ("prompt", "group", "n", "people")
 ALL = "all"
 """What the mean over groups is called; no group has this name."""
+EVEN = "an even split"
+"""What a benchmark is called that no file gives."""
+FILES = {"custom.prompts": "custom_people", "custom.benchmark": "custom_benchmark"}
+"""Settings that name a file, and the measured table that holds what was in it."""
 _NEEDS = "Prompts of one's own need prompt; they may have group, n (images of it) and people (1 or 2)."
 _SHARES = ("group", "percent_female", "n")
 _NEEDS_SHARES = (
@@ -89,6 +93,25 @@ def benchmark(path: str) -> pd.DataFrame:
             frame["n"],
         )
     return pd.DataFrame({"group": groups, "percent_female": shares, "n": n})
+
+
+def files_of(measured: Path) -> dict[str, pd.DataFrame]:
+    """Return what stood in the files of a run's settings, by these, as the tables say that it measured.
+
+    Of pictures of a folder these are prompts that ask a model for as many; one of several groups is of the first.
+    """
+    read = {name: measured / f"{table}.csv" for name, table in FILES.items()}
+    read = {name: pd.read_csv(path, keep_default_na=False) for name, path in read.items() if path.is_file()}
+    found = {}
+    if (people := read.get("custom.prompts")) is not None:
+        by = people.groupby("prompt", sort=False)
+        images = people.groupby(["prompt", "model"], sort=False)["image_id"].nunique()
+        columns = {"group": by["group"].first(), "n": images.groupby("prompt", sort=False).max()}
+        columns["people"] = by["position"].max().clip(upper=_MOST_PEOPLE)
+        found["custom.prompts"] = pd.DataFrame(columns).rename_axis("prompt").reset_index()
+    if (shares := read.get("custom.benchmark")) is not None and (shares["named"] != EVEN).any():
+        found["custom.benchmark"] = shares.drop(columns="named")
+    return found
 
 
 def _file(path: str, setting: str, more: tuple[str, ...] = ()) -> Path:

@@ -48,31 +48,14 @@ def params_of(
     """
     if size not in SIZES:
         raise ParameterError(f"--size is {size!r}. {name_help(size, SIZES)}")
-    if not names:
-        raise ParameterError("Name a model to audit: a folder, a hub name or 'endpoint:NAME'.")
-    names = [one for name in names for one in _each_model(name)]
-    for one in names:
-        _check_model(one)
+    names = models_of(names)
     folders = [one for one in names if one.startswith(IMAGES)]
     if benchmark and not (prompts or folders):
         raise ParameterError(
             f"--benchmark is {benchmark!r}, and shares are of prompts or pictures of one's own: name them with "
             "--prompts, or a folder of pictures as images:FOLDER."
         )
-    # All names of one model are alike.
-    known = [
-        os.path.realpath(path) if os.path.exists(path := os.path.expanduser(one)) else one for one in names
-    ]
-    for one, same in zip(names, known, strict=True):
-        if known.count(same) > 1:
-            raise ParameterError(f"The model {one!r} is named twice; name each once.")
     drawn = [one for one in names if _pictures(one) == registry.DRAWINGS]
-    if drawn and len(drawn) < len(names):
-        other = next(one for one in names if one not in drawn)
-        raise ParameterError(
-            f"{drawn[0]!r} makes drawings and {other!r} photographs: no judge knows both. Audit them apart, and lay "
-            "the runs side by side with 'biaslab compare'."
-        )
     preset = _merged(
         *(yaml.safe_load((_PRESETS / f"{n}.yaml").read_text(encoding="utf-8")) for n in ("all", size))
     )
@@ -105,8 +88,8 @@ def params_of(
         brought = corpus in plugins.points(plugins.CORPORA)
         own = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
         settings["captions"] = own | settings["captions"]
-    shown = list(map(_shown, names))
-    listed, joined = ", ".join(shown), "-".join(["audit", *shown, *papers, size])
+    named = list(map(shown, names))
+    listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, size])
     return {
         "run": run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[:80]),
         "title": f"Audit of {listed}",
@@ -118,6 +101,30 @@ def params_of(
         "notebooks": [one for one in notebooks if not papers or one.split("/")[0] in papers],
         "jobs": 0,
     }
+
+
+def models_of(names: Sequence[str]) -> list[str]:
+    """Return the models to audit side by side, each of a folder that holds pictures of several; errors as above."""
+    if not names:
+        raise ParameterError("Name a model to audit: a folder, a hub name or 'endpoint:NAME'.")
+    names = [one for name in names for one in _each_model(name)]
+    for one in names:
+        _check_model(one)
+    # All names of one model are alike.
+    known = [
+        os.path.realpath(path) if os.path.exists(path := os.path.expanduser(one)) else one for one in names
+    ]
+    for one, same in zip(names, known, strict=True):
+        if known.count(same) > 1:
+            raise ParameterError(f"The model {one!r} is named twice; name each once.")
+    drawn = [one for one in names if _pictures(one) == registry.DRAWINGS]
+    if drawn and len(drawn) < len(names):
+        other = next(one for one in names if one not in drawn)
+        raise ParameterError(
+            f"{drawn[0]!r} makes drawings and {other!r} photographs: no judge knows both. Audit them apart, and lay "
+            "the runs side by side with 'biaslab compare'."
+        )
+    return names
 
 
 def _described(listed: str, corpus: bool, *, own: bool, pictures: bool) -> str:
@@ -162,8 +169,8 @@ def _check_model(name: str) -> None:
         return
     # Of a folder what tables call it counts, wherever it lies.
     here = any(map(os.path.exists, map(os.path.expanduser, adapters.split(name).names)))
-    shown = _shown(name)
-    if not (_FOLDER if here else _PLAIN).fullmatch(shown if here else name) or not shown.strip(" ."):
+    label = shown(name)
+    if not (_FOLDER if here else _PLAIN).fullmatch(label if here else name) or not label.strip(" ."):
         raise ParameterError(
             f"{name[:120]!r} cannot be the name of a model: it may have letters, digits, spaces and . _ - + @ : / ( ), "
             "at most 120. A folder of another name can be renamed."
@@ -183,7 +190,7 @@ def _pictures(name: str) -> str:
     return registry.pictures(one.folder if one else adapters.base(name))
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
     """Return a model's name as tables have it: of a folder its own name."""
     if name.startswith(IMAGES):
         return PictureFolder(name.removeprefix(IMAGES)).name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -15,8 +16,9 @@ from biaslab.ground import cells, tables
 from biaslab.ground.errors import InputError, ParameterError, RunError, name_help
 from biaslab.ground.shared import folders as private_folders
 from biaslab.ground.shared import named, without
+from biaslab.prompts import custom as asking
 from biaslab.report import records
-from biaslab.runs import units
+from biaslab.runs import bundle, units
 from biaslab.runs.earlier import check_tables
 from biaslab.runs.gather import now, write_json, write_table
 from biaslab.runs.limits import LIMITS
@@ -206,20 +208,27 @@ def compare(
     pairs = [_pair(folders[0], other, runs[0], run) for other, run in zip(folders[1:], runs[1:], strict=True)]
     folder = outputs / (chosen or re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(["compare", *names])))
     _prepare(folder, title)
-    records, findings, limits = [], _shown_together(names, runs), []
+    records, findings, limits, bundles = [], _shown_together(names, runs), [], []
     for pair in pairs:
         of = "" if len(pairs) == 1 else pair.names[1]
         different = {t: f for t, f in pair.frames.items() if not (f["basis"] == IDENTICAL).all()}
         records.append(_overview(pair, folder, of))
         records += [_record(*found, pair, folder, of) for found in different.items()]
         findings += _findings(pair, of)
+        at = [names.index(name) for name in pair.names]
+        told, bundled = _bundled(pair.names, [folders[i] for i in at], [runs[i] for i in at])
+        bundles.append(f"{pair.names[1]}: {told}" if of else told)
+        if bundled:
+            question = "Are they of one bundle?"
+            findings.append({"question": question, "answer": told, "variant": of, "main": True})
         limits += pair.limits
     record = {
         "run": folder.name,
         "title": title,
         "description": (
             f"Tables of the run {names[0]} (first) beside those of {', '.join(names[1:])} (second). "
-            "A difference is second minus first. Tables with the same values in every row are listed, not shown."
+            "A difference is second minus first. Tables with the same values in every row are listed, not shown. "
+            f"Are they of one bundle? {' '.join(bundles)}"
         ),
         "kind": "comparison",
         "status": "ok",
@@ -353,6 +362,45 @@ def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]
                 once.setdefault(json.dumps(same), kept | {"variant": "" if finding.get("printed") else name})
             together += once.values()
     return together
+
+
+def _bundled(names: Sequence[str], folders: Sequence[Path], runs: Sequence[Mapping]) -> tuple[str, bool]:
+    """Say whether two runs repeat one bundle, or one of them that of the other, and what else differs.
+
+    Returned is, too, whether either repeats any.
+    """
+    told = [run.get("bundle") or {} for run in runs]
+    records_of = [hashlib.sha256((folder / records.FILE).read_bytes()).hexdigest() for folder in folders]
+    both = [mine.get("digest", "") for mine in told]
+    one = (both[0] and both[0] == both[1]) or any(
+        mine.get("record") == theirs for mine, theirs in zip(told, reversed(records_of), strict=True)
+    )
+    apart = _asked_apart(names, folders, runs)
+    name = (both[0] or both[1])[:12]
+    if one:
+        said = f"Yes, of {name}: {apart or 'the same prompts, settings and seeds'}."
+    else:
+        said = f"No: {apart or 'neither was made from the bundle of the other, though they ask the same'}."
+    return said, bool(name)
+
+
+def _asked_apart(names: Sequence[str], folders: Sequence[Path], runs: Sequence[Mapping]) -> str:
+    """Return what two runs ask in different ways, but for their models and where work runs; empty for nothing."""
+    left = ("model", "settings", "source", "compare_with", *asking.FILES)
+    values = [
+        {k: v for k, v in {**run.get("parameters", {}), **bundle.settings_of(run)}.items() if k not in left}
+        for run in runs
+    ]
+    for folder, own in zip(folders, values, strict=True):
+        # Of a file of prompts its content counts, and not its name.
+        files = asking.files_of(folder / sources.MEASURED)
+        own |= {name: frame.to_csv(index=False, header=False) for name, frame in files.items()}
+    apart = [k for k in {**values[0], **values[1]} if values[0].get(k) != values[1].get(k)]
+    if not apart:
+        return ""
+    shown = [json.dumps(own.get(apart[0], "not set"), default=str)[:60] for own in values]
+    more = f", and {len(apart) - 1} more differ" if apart[1:] else ""
+    return f"{apart[0]} is {shown[0]} in {names[0]} and {shown[1]} in {names[1]}{more}"
 
 
 def find(run: str | Path, outputs: Path) -> Path:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import codecs
+import hashlib
+import json
 import os
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from biaslab.ground import secrets, shared
-from biaslab.ground.errors import RunError
+from biaslab.ground.errors import ParameterError, RunError
 from biaslab.ground.places import default_root, project_root
 from biaslab.keep.store import check_target, explaining, temporary_of
+from biaslab.report import records
+from biaslab.runs import bundle
 from biaslab.runs.compare import find, record_of
 from biaslab.study import sources
 
@@ -27,23 +33,48 @@ tables/ and measured/ hold the numbers as CSV, figures/ the pictures, notebooks/
 """
 
 
-def export(run: str | Path, *, outputs: str | Path = "outputs", to: str | Path | None = None) -> Path:
+def export(
+    run: str | Path,
+    *,
+    outputs: str | Path = "outputs",
+    to: str | Path | None = None,
+    as_bundle: bool = False,
+    everything: bool = False,
+    overrides: Sequence[str] = (),
+) -> Path:
     """Write one zip file with everything of a run that a reader needs, and return its path.
 
     It holds what the run's record names: its pages, executed notebooks, tables, figures and measured tables, and no
     other file that lies in its folder. ``run`` is a folder, or a name below ``outputs``; the file is by default
     ``<run>.zip`` there. An earlier one is replaced once the new one is whole, and nothing else.
 
+    ``as_bundle`` leaves pages out and puts in what repeats the run (:mod:`biaslab.runs.bundle`), by default into
+    ``<run>-bundle.zip``, with ``everything`` also what may be others'; ``overrides`` are parameters of the run to
+    replace, for its own name no folders.
+
     Raises:
-        ParameterError: There is no such run, or something else has the file's name.
+        ParameterError: There is no such run, or something else has the file's name; as a bundle, see there.
         RunError: The run's record cannot be read, a table is not the one that the run left, a file names a folder of
             a machine or holds a key of the environment, or the disk is full.
     """
     folder = find(run, Path(outputs))
     record = record_of(folder, comparisons=True)
-    files = [folder / name for name in _named(record) if _is_own(folder / name, folder)]
-    _check(files, folder, Path(outputs).absolute(), record)
-    target = Path(to) if to else Path(outputs) / f"{folder.name}.zip"
+    if not as_bundle and (everything or overrides):
+        raise ParameterError("--all and --set are of a bundle; add --bundle.")
+    names = [name for name in _named(record) if _is_own(folder / name, folder)]
+    if as_bundle:
+        names = [name for name in names if name == records.FILE or name.startswith(f"{sources.MEASURED}/")]
+    files = ((name, (folder / name).read_bytes()) for name in names)
+    check = partial(_check, folder=folder, outputs=Path(outputs).absolute(), record=record)
+    if not as_bundle:
+        # Before anything is written.
+        for name, data in files:
+            check(name, data)
+        files = (("README.txt", _READ_ME.encode()), *((name, (folder / name).read_bytes()) for name in names))
+    else:
+        files = chain(files, bundle.contents(folder, record, everything=everything, overrides=overrides))
+    stem = f"{folder.name}-bundle" if as_bundle else folder.name
+    target = Path(to) if to else Path(outputs) / f"{stem}.zip"
     check_target(target, _is_export, "export", "--to")
     part = temporary_of(target)
     with explaining(
@@ -52,10 +83,14 @@ def export(run: str | Path, *, outputs: str | Path = "outputs", to: str | Path |
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
-                packed.writestr(_entry(f"{folder.name}/README.txt"), _READ_ME)
-                for path in files:
-                    name = f"{folder.name}/{path.relative_to(folder).as_posix()}"
-                    packed.writestr(_entry(name), path.read_bytes())
+                sums = {}
+                for name, data in files:
+                    check(name, data)
+                    packed.writestr(_entry(f"{stem}/{name}"), data)
+                    sums[name] = hashlib.sha256(data).hexdigest()
+                if as_bundle:
+                    text = json.dumps(bundle.manifest(sums), indent=1)
+                    packed.writestr(_entry(f"{stem}/{bundle.MANIFEST}"), text)
             os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)
@@ -67,9 +102,9 @@ def _is_export(path: Path) -> bool:
         with zipfile.ZipFile(path) as packed:
             names = [name for name in packed.namelist() if name.endswith("/README.txt")]
             return any(
-                packed.read(name) == _READ_ME.encode()
+                packed.read(name).startswith((_READ_ME.encode(), bundle.READ_ME.encode()))
                 for name in names
-                if packed.getinfo(name).file_size < 2000
+                if packed.getinfo(name).file_size < 20_000
             )
     # Not only what is no zip: what is one may be damaged in many ways.
     except Exception:
@@ -107,26 +142,23 @@ def _is_own(path: Path, folder: Path) -> bool:
     return path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(folder)
 
 
-def _check(files: Iterable[Path], folder: Path, outputs: Path, record: Mapping) -> None:
+def _check(name: str, data: bytes, *, folder: Path, outputs: Path, record: Mapping) -> None:
     """Refuse to send what names a folder or holds a key: a run's own texts do not, what notebooks write may."""
     folders = shared.telling(
         folder, folder.parent, outputs, project_root(), project_root(folder), default_root().absolute()
     )
-    held = secrets.held(record.get("parameters"))
-    for path in files:
-        name, data = path.relative_to(folder).as_posix(), path.read_bytes()
-        text, is_text = _text(data)
-        for key, variable in held.items():
-            if secrets.is_in(text, key):
-                raise RunError(
-                    f"{name} holds the key in the environment variable {variable}. Take it out of what its notebook "
-                    "shows or saves, and run that with --again."
-                )
-        if found := shared.named_in(text, folders, elsewhere=is_text):
+    text, is_text = _text(data)
+    for key, variable in secrets.held(record.get("parameters")).items():
+        if secrets.is_in(text, key):
             raise RunError(
-                f"{name} names {found}, a folder of a machine. Let its notebook show and save names without folders, "
-                "such as biaslab.ground.shared.named gives, and run it with --again."
+                f"{name} holds the key in the environment variable {variable}. Take it out of what its notebook "
+                "shows or saves, and run that with --again."
             )
+    if found := shared.named_in(text, folders, elsewhere=is_text):
+        raise RunError(
+            f"{name} names {found}, a folder of a machine. Let its notebook show and save names without folders, "
+            "such as biaslab.ground.shared.named gives, and run it with --again."
+        )
 
 
 def _text(data: bytes) -> tuple[str, bool]:

@@ -211,6 +211,7 @@ def provenance(params: RunParams) -> dict:
         "parameters": dict(params.values),
         "notebook_defaults": {n.id: dict(n.parameters) for n in params.selected},
         "sweep": params.sweep,
+        "bundle": dict(params.bundle),
         "seeds": {"seed": params.default("seed")},
         # Asked for as the inputs were looked at.
         "commits": hub.commits(),

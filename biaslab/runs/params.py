@@ -27,6 +27,7 @@ from biaslab.ground.errors import InputError, ParameterError, name_help
 from biaslab.ground.groups import Group, Texts, Whole, field
 from biaslab.ground.places import project_root
 from biaslab.ground.values import dotted
+from biaslab.report import records
 from biaslab.runs import literals
 
 # Set by the runner for each notebook, never by a parameters file.
@@ -91,6 +92,9 @@ class RunParams(Group):
         "are made or judged on a GPU, which has room for one set of models.",
         ge=0,
     )
+    bundle: dict[str, str] = field(
+        {}, "Of a run that repeats a bundle, the `digest` of it and of the `record` in it."
+    )
     # Not keys of the file.
     values: dict[str, Any] = field({}, "Notebook parameters; a list means one execution a value.")
     file: str = field("", "The parameters file that they came from.")
@@ -130,7 +134,7 @@ class RunParams(Group):
 
 
 # Keys of the run itself; every other is a notebook's.
-_RUN_KEYS = ("run", "title", "description", "notebooks", "jobs")
+_RUN_KEYS = ("run", "title", "description", "notebooks", "jobs", "bundle")
 
 
 def _distinct(mappings: list[dict]) -> list[str]:
@@ -164,7 +168,7 @@ def load(
             wrong type or is not allowed, or no notebook is selected.
     """
     path = Path(path)
-    given = _read_yaml(path) if given is None else dict(given)
+    given = read_yaml(path) if given is None else dict(given)
     brought = (folder / "notebooks" for folder in plugins.folders().values())
     available = find_notebooks(notebooks_dir or _notebooks_dir(path), *brought)
     set_here = _overrides(overrides, given, available)
@@ -206,7 +210,7 @@ def as_yaml(params: RunParams) -> str:
     """Return parameters as a file that gives them again."""
     import yaml
 
-    keys = {key: getattr(params, key) for key in _RUN_KEYS}
+    keys = {key: getattr(params, key) for key in _RUN_KEYS if key != "bundle" or params.bundle}
     whole = {**keys, "notebooks": list(params.notebooks), **params.values}
     # In plain values: settings may hold tuples.
     return yaml.safe_dump(json.loads(json.dumps(whole)), sort_keys=False, allow_unicode=True, width=110)
@@ -313,7 +317,8 @@ def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(taken), frozenset(taken - optional)
 
 
-def _read_yaml(path: Path) -> dict:
+def read_yaml(path: Path) -> dict:
+    """Return the keys and values of a parameters file; a ParameterError where it cannot be used."""
     if not os.path.isfile(path):
         near = [p.as_posix() for p in sorted(path.parent.glob("*.y*ml"))] if path.parent.is_dir() else []
         raise ParameterError(
@@ -377,7 +382,8 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
 def _notebooks_dir(path: Path) -> Path:
     """Return the notebooks beside ``params`` at or above the file or the working folder, else the package's own."""
     for root in (project_root(path.parent), project_root(), Path(__file__).parents[2]):
-        if (root / "notebooks").is_dir():
+        # Those of a run were executed, with its parameters in them.
+        if (root / "notebooks").is_dir() and not (root / records.FILE).is_file():
             return root / "notebooks"
     raise ParameterError(f"There is no folder 'notebooks' at or above {path}; name one with --notebooks-dir.")
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pandas as pd
 
 from biaslab.ground import processor
+from biaslab.ground.errors import ParameterError
 from biaslab.ground.wording import between, durations, megabytes
 from biaslab.judging import kinds
 from biaslab.judging.names import VQA
@@ -41,6 +42,16 @@ def asked(opened: Iterable[jobs.Opened]) -> list[Asked]:
             same = asks.images, int(texts.sum()), asks.pipeline.seed, asks.pipeline.store.root
             found.setdefault((asks.model, *asks.alike, *same), asks)
     return list(found.values())
+
+
+def check_there(one: Asked, run: str) -> None:
+    """Refuse images of a run that are not all kept (ParameterError); drawings of known truth are made when read."""
+    if not one.made_by.truthful and one.there < one.images:
+        raise ParameterError(
+            f"Of {one.images:,} images that {run} asks of {one.model}, {one.there:,} are in the store "
+            f"{one.pipeline.store.root}. Name the store that has them with --set compute.store=FOLDER (a run's own "
+            f"parameters name no folders), or run {run} again first."
+        )
 
 
 def rehearse(

@@ -261,13 +261,8 @@ def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]
     paper = paper or there[0]
     frames, read = [], {}
     for one in by_paper[paper]:
-        # None is made, or bought, now; drawings of known truth are made when they are read.
-        if not one.made_by.truthful and one.there < one.images:
-            raise ParameterError(
-                f"Of {one.images:,} images that {folder.name} asks of {one.model}, {one.there:,} are in the store "
-                f"{one.pipeline.store.root}. Name the store that has them with --set compute.store=FOLDER (a run's own "
-                f"parameters name no folders), or run {folder.name} again first."
-            )
+        # None is made, or bought, now.
+        planning.check_there(one, folder.name)
         if ("generated", one.model) in read:
             raise ParameterError(
                 f"The run {folder.name} asks {one.model} for the same images in several ways (other settings or "

@@ -1,0 +1,383 @@
+"""A run as a bundle that repeats it: what was asked, by which settings and seeds, what judges said, and the images.
+
+A zip file or the folder that it unpacks to, with ``bundle.json``: its format, the SHA-256 of each other file, and one
+digest over all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import stat
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from biaslab.generation.models import ENDPOINT
+from biaslab.ground import cells, plugins
+from biaslab.ground.errors import InputError, ParameterError
+from biaslab.ground.values import dotted
+from biaslab.keep import store
+from biaslab.models import registry
+from biaslab.models.images import Unreadable
+from biaslab.models.picture_folder import IMAGES
+from biaslab.prompts import custom as asking
+from biaslab.report import records
+from biaslab.runs import audit, jobs, params, planning, runner
+from biaslab.study import sources
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from biaslab.pipeline.asked import Asked
+
+FORMAT = 1
+"""The format that is written; older ones can be read."""
+MANIFEST, INPUTS, PICTURES = "bundle.json", "inputs", "images"
+READ_ME = """This is a bundle of biaslab, an audit of text-to-image models for social bias: it repeats a run.
+
+biaslab audit THIS --model NAME    asks another model the same, by the same settings and seeds
+biaslab compare RUN OTHER          says whether two runs are of one bundle
+
+params.yaml has the settings, run.json the record with commits and digests of models and judges, prompts.csv what was
+asked, images.csv each image with its seed, measured/ and judgements/ what judges said, inputs/ the files that settings
+name. images/KIND/MODEL holds images with their prompts: biaslab audit images:FOLDER judges them anew.
+
+"""
+# Where work runs, and where keys are sent and money is spent, is never a bundle's to say.
+_HERE = ("compute", "url", "key_variable", "cost_limit", "price", "buy")
+_NO_MODELS = ("published", "none", "all", None)
+_MOST_BYTES = 100_000_000
+_CHUNK = 1 << 20
+
+
+def settings_of(record: Mapping) -> dict[str, Any]:
+    """Return the settings that decide what a run finds, by dotted names: those given, and the judges that it had."""
+    from biaslab.settings import Settings
+
+    given = record.get("parameters", {}).get("settings") or {}
+    found = dotted(_to_share(given)) if isinstance(given, Mapping) else {"settings": given}
+    texts = {name for name, value in dotted(Settings().model_dump()).items() if isinstance(value, str)}
+    for judge in record.get("judges", {}):
+        setting, _, name = judge.partition(" ")
+        if setting in texts:
+            found.setdefault(setting, name)
+    return found
+
+
+def _to_share(settings: Mapping) -> dict:
+    """Return settings, at any depth, without those that are this machine's."""
+    each = ((name, value) for name, value in settings.items() if name not in _HERE)
+    return {name: _to_share(value) if isinstance(value, Mapping) else value for name, value in each}
+
+
+# -- writing ---------------------------------------------------------------------------------------------
+
+
+def contents(
+    folder: Path, record: Mapping, *, everything: bool, overrides: Sequence[str]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of each file that a run's bundle has beside its record and measured tables.
+
+    Args:
+        folder: The run's.
+        everything: Whether what may be others' is in it, too: pictures of folders and of endpoints, captions.
+        overrides: Parameters of the run to replace, for its own name no folders.
+
+    Raises:
+        ParameterError: The run makes no images, they are not all there, or a model or file is not found.
+    """
+    import pandas as pd
+
+    settings, inputs = settings_of(record), asking.files_of(folder / sources.MEASURED)
+    if "settings" in settings:
+        raise ParameterError(
+            f"The run {folder.name} has several settings, and a bundle is of one; run one of them."
+        )
+    with tempfile.TemporaryDirectory() as place:
+        given = []
+        for name, frame in inputs.items():
+            path = Path(place, f"{name.partition('.')[2]}.csv")
+            path.write_bytes(_csv(frame))
+            # A folder has prompts of its own.
+            given += [f"{name}={path}"] if name in settings else []
+            settings[name] = f"{INPUTS}/{path.name}"
+        try:
+            checked = params.load(folder / runner.PARAMS, overrides=[*given, *overrides])
+            asked = planning.asked(jobs.pipelines(jobs.plan(checked)))
+        except (InputError, ParameterError) as error:
+            raise ParameterError(
+                f"{error} A run's own parameters name no folders: name them with --set, such as --set model=FOLDER or "
+                "--set judging.gender=ratings:FILE."
+            ) from None
+        if not asked:
+            raise ParameterError(
+                f"The run {folder.name} makes no images, so there is nothing to repeat; export it without --bundle."
+            )
+        for name, value in dotted(checked.values.get("settings", {})).items():
+            # Another file that a setting names. Captions are others', and ratings are of these images alone.
+            passed = name in (*inputs, "captions.corpus") or name.endswith(".ratings")
+            if isinstance(value, str) and not passed and _is_file(value):
+                path = Path(value).expanduser()
+                yield f"{INPUTS}/{path.name}", path.read_bytes()
+                settings[name] = f"{INPUTS}/{path.name}"
+        values = {**record["parameters"], "settings": _nested(settings)}
+        yield runner.PARAMS, params.as_yaml(checked.changed(values=values)).encode()
+        yield from ((settings[name], _csv(frame)) for name, frame in inputs.items())
+        prompts, tables, left = [], [], {}
+        for one in asked:
+            planning.check_there(one, folder.name)
+            whose = "" if everything else _whose(one)
+            own = everything or not one.captioned or _is_brought(one)
+            left |= {f"images of {one.model}: they {whose}": 0} if whose else {}
+            left |= {} if own else {f"prompts of the kind {one.kind}: they are captions of a corpus": 0}
+            texts = one.prompts["text"] if own else ""
+            of = {"paper": one.paper, "kind": one.kind, "model": one.model}
+            columns = ["prompt_id", "text", "n_images", *({"noise_id"} & {*one.prompts})]
+            prompts.append(one.prompts.assign(text=texts)[columns].assign(**of))
+            made = one.pipeline.made(one.prompts, one.of, one.several, kept_as=one.kept_as)
+            label = re.sub(r"[^\w.+-]+", "-", one.model).strip(".-") or "model"
+            at, files = f"{PICTURES}/{one.kind}/{label}", {}
+            for image_id in () if whose else made.table["image_id"]:
+                (image,) = made.read([image_id])
+                if not isinstance(image, Unreadable):
+                    files[image_id] = f"{image_id.removesuffix('.png')}.png"
+                    yield f"{at}/{files[image_id]}", _png(image)
+            table = made.table.assign(file=made.table["image_id"].map(files), **of)
+            tables.append(table)
+            if files:
+                yield f"{at}/prompts.csv", _csv(_told(table, one.prompts.assign(text=texts)))
+                yield f"{at}/{registry.DECLARED}", json.dumps({"pictures": one.made_by.pictures}).encode()
+            if one.of == "captions" and one.kind in one.pipeline.kinds:
+                judged = one.pipeline.judgements(one.kind).drop(columns=["boxes", "text"], errors="ignore")
+                yield f"judgements/{label}-{one.kind}.csv", _csv(judged)
+        yield "prompts.csv", _csv(pd.concat(prompts, ignore_index=True))
+        yield "images.csv", _csv(pd.concat(tables, ignore_index=True))
+        words = ["Not in it:", "training images behind captions: their people are real", *left]
+        yield "README.txt", (READ_ME + "\n- ".join(words) + "\n").encode()
+
+
+def manifest(files: Mapping[str, str]) -> dict:
+    """Return what ``bundle.json`` holds of files: by their names their SHA-256, and one digest over both."""
+    lines = "".join(f"{digest}  {name}\n" for name, digest in sorted(files.items()))
+    digest = hashlib.sha256(lines.encode()).hexdigest()
+    return {"format": FORMAT, "digest": digest, "files": dict(sorted(files.items()))}
+
+
+def _whose(one: Asked) -> str:
+    """Say why images may not be their user's to pass on; empty where a model made them here."""
+    if hasattr(one.made_by, "folder"):
+        return "are pictures of a folder, which somebody else may have made, or real people may be on"
+    return "were bought at an endpoint, whose terms count" if one.pipeline.model.startswith(ENDPOINT) else ""
+
+
+def _is_brought(one: Asked) -> bool:
+    """Return whether captions come with an installed package, so that whoever repeats the run has them."""
+    return one.pipeline.settings.captions.corpus in plugins.points(plugins.CORPORA)
+
+
+def _is_file(name: str) -> bool:
+    path = Path(name).expanduser()
+    known = path.suffix.lower() in (*cells.ENDINGS, ".txt", ".yaml", ".yml")
+    return known and path.is_file() and path.stat().st_size <= _MOST_BYTES
+
+
+def _told(table: pd.DataFrame, prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return the table by which :class:`~biaslab.models.picture_folder.PictureFolder` tells a folder's images apart."""
+    group = next((name for name in ("group", "occupation", "profession") if name in prompts), "text")
+    asked = prompts.set_index("prompt_id")
+    rows = table[table["file"].notna()]
+    told = rows[["file"]].assign(
+        prompt=rows["prompt_id"].map(asked["text"]), group=rows["prompt_id"].map(asked[group])
+    )
+    people = rows["prompt_id"].map(asked["people"]) if "people" in asked else 1
+    told = told.loc[told.index.repeat(people)]
+    return told.assign(position=told.groupby("file").cumcount() + 1)
+
+
+def _csv(frame: pd.DataFrame) -> bytes:
+    return frame.to_csv(index=False, lineterminator="\n").encode()
+
+
+def _png(image: np.ndarray) -> bytes:
+    from PIL import Image
+
+    Image.fromarray(image).save(file := io.BytesIO(), "png")
+    return file.getvalue()
+
+
+def _nested(settings: Mapping[str, Any]) -> dict:
+    found: dict = {}
+    for name, value in settings.items():
+        group, _, key = name.partition(".")
+        found |= {group: {**found.get(group, {}), key: value}} if key else {name: value}
+    return found
+
+
+# -- reading ---------------------------------------------------------------------------------------------
+
+
+def is_bundle(path: str) -> bool:
+    """Return whether a name of what is audited is that of a bundle, whole or not."""
+    return path.lower().endswith(".zip") or Path(path, MANIFEST).is_file()
+
+
+def params_of(
+    paths: Sequence[str],
+    models: Sequence[str],
+    *,
+    outputs: str | Path,
+    name: str = "",
+    corpus: str = "",
+    **more: Any,
+) -> dict[str, Any]:
+    """Return what a parameters file holds that repeats a bundle, on its own models or others.
+
+    The files that its settings name are written below ``outputs``, once it is known to be whole. ``corpus`` are
+    captions, which it does not hold; ``more`` is what else can be asked of an audit, and not of a bundle.
+
+    Raises:
+        InputError: It is no bundle, damaged, of a newer format, or names files outside of it.
+        ParameterError: A model cannot be one, or is a folder that is not here.
+    """
+    path = paths[0]
+    if len(paths) > 1 or not is_bundle(path):
+        raise ParameterError(
+            "--model is of a bundle, which is named alone: biaslab audit BUNDLE.zip --model NAME."
+        )
+    if given := [option for option in ("prompts", "benchmark", "papers") if more.get(option)]:
+        raise ParameterError(f"A bundle says what is asked: leave its {given[0]} to it, or use --set.")
+    files = _files(Path(path).expanduser())
+    digest = _checked(files, path)
+    place = Path(outputs).absolute() / ".bundles" / digest[:16]
+    named = [one for one in files if one in (runner.PARAMS, records.FILE) or one.startswith(f"{INPUTS}/")]
+    for one in named:
+        (place / one).parent.mkdir(parents=True, exist_ok=True)
+        store.replace(place / one, b"".join(files[one]()))
+    given, record = params.read_yaml(place / runner.PARAMS), records.read(place, fix=_AGAIN)
+    settings = given.get("settings")
+    settings = dotted(_to_share(settings)) if isinstance(settings, Mapping) else {}
+    settings = {k: str(place / v) if isinstance(v, str) and v in named else v for k, v in settings.items()}
+    if not models:
+        own = [one for names in (given.get("model"), settings.get("compare_with")) for one in _each(names)]
+        commits = record.get("commits", {})
+        models = [f"{one}@{commits[one]}" if one in commits else _here(one, path) for one in own]
+    models = audit.models_of(models)
+    of, run = ", ".join(map(audit.shown, models)), str(given.get("run", "run"))
+    settings |= {"compare_with": models[1:] or "none"} | ({"captions.corpus": corpus} if corpus else {})
+    return {
+        **given,
+        "run": params.run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", f"{run}-on-{of}").strip("-.")[:80]),
+        "title": f"{of}, asked as in the run {run}",
+        "description": f"Repeats the bundle {digest[:12]} of the run {run}, on {of}.",
+        "bundle": {
+            "digest": digest,
+            "record": hashlib.sha256((place / records.FILE).read_bytes()).hexdigest(),
+        },
+        "source": "pipeline",
+        "model": models[0],
+        "settings": _nested(settings),
+    }
+
+
+def _each(names: object) -> list[str]:
+    return [str(one) for one in (names if isinstance(names, list) else [names]) if one not in _NO_MODELS]
+
+
+def _here(name: str, path: str) -> str:
+    """Return the name of a bundle's own model; a ParameterError where it is a folder that is not here."""
+    folder = name.removeprefix(IMAGES)
+    known = name.startswith(ENDPOINT) or "/" in name or registry.brought(name, "text-to-image")
+    if os.path.isdir(folder) or (known and folder == name):
+        return name
+    raise ParameterError(
+        f"The model of {path} is the folder {folder!r}, which is not here. Name it, or another model, with --model, "
+        f"such as --model {IMAGES if folder != name else ''}FOLDER."
+    )
+
+
+def _files(path: Path) -> dict[str, Callable[[], Iterator[bytes]]]:
+    """Return what reads each file of a bundle, by their names in it; an InputError where one leads out of it."""
+    if path.is_dir():
+        there = {
+            p.relative_to(path).as_posix(): p
+            for p in sorted(path.rglob("*"))
+            if not p.is_dir() or p.is_symlink()
+        }
+        links = [name for name, p in there.items() if p.is_symlink()]
+        found = {name: partial(_chunks, partial(p.open, "rb")) for name, p in there.items()}
+        outside = []
+    else:
+        try:
+            packed = zipfile.ZipFile(path)
+        except FileNotFoundError:
+            raise InputError(f"There is no bundle {path}.") from None
+        except (OSError, zipfile.BadZipFile) as error:
+            raise InputError(f"{path} cannot be read as a zip file: {error}. {_AGAIN}") from None
+        entries = [entry for entry in packed.infolist() if not entry.is_dir()]
+        links = [e.filename for e in entries if stat.S_ISLNK(e.external_attr >> 16)]
+        tops = {e.filename.partition("/")[0] for e in entries}
+        top = f"{tops.pop()}/" if len(tops) == 1 else ""
+        found = {e.filename.removeprefix(top): partial(_chunks, partial(packed.open, e)) for e in entries}
+        outside = [e.filename for e in entries if not _is_plain(e.filename)]
+        if len(found) < len(entries):
+            raise InputError(f"{path} holds a file twice. {_AGAIN}")
+    if links or outside:
+        what = f"a link, {links[0]!r}" if links else f"a file outside of its folder, {outside[0]!r}"
+        raise InputError(f"{path} holds {what}, which no bundle does. {_AGAIN}")
+    return found
+
+
+def _checked(files: Mapping[str, Callable[[], Iterator[bytes]]], path: str) -> str:
+    """Return a bundle's digest, once each file is known to be the one that was put into it."""
+    if not {MANIFEST, runner.PARAMS, records.FILE} <= {*files}:
+        raise InputError(
+            f"{path} is no bundle: it holds no {MANIFEST} with {runner.PARAMS} and {records.FILE} beside it. "
+            "'biaslab export RUN --bundle' writes one."
+        )
+    try:
+        told = json.loads(b"".join(files[MANIFEST]()))
+        listed, version, digest = dict(told["files"]), int(told["format"]), str(told["digest"])
+        if version > FORMAT:
+            raise InputError(
+                f"{path} is a bundle of format {version}, and this version of biaslab reads {FORMAT}: update biaslab."
+            )
+        sums = {}
+        for name in files:
+            whole = hashlib.sha256()
+            for chunk in files[name]():
+                whole.update(chunk)
+            sums[name] = whole.hexdigest()
+    except InputError:
+        raise
+    # A zip file may be damaged in many ways.
+    except Exception as error:
+        raise InputError(f"{path} is damaged: it cannot be read whole ({error!s:.100}). {_AGAIN}") from None
+    del sums[MANIFEST]
+    if wrong := sorted(name for name in {**sums, **listed} if sums.get(name) != listed.get(name)):
+        how = "is missing" if wrong[0] not in sums else "is not the one that was put into it"
+        raise InputError(f"{path} is damaged: its digest does not match, as {wrong[0]} {how}. {_AGAIN}")
+    if manifest(sums)["digest"] != digest:
+        raise InputError(f"{path} is damaged: its digest does not match that of its files. {_AGAIN}")
+    return digest
+
+
+_AGAIN = "Get the bundle again, or make it with 'biaslab export RUN --bundle'."
+
+
+def _chunks(open_file: Callable) -> Iterator[bytes]:
+    with open_file() as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+def _is_plain(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return bool(parts) and not (name.startswith("/") or ".." in parts or "\\" in name or ":" in parts[0])
