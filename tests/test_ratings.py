@@ -9,7 +9,9 @@ import pytest
 
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError
-from biaslab.ratings import readers
+from biaslab.papers import ratings as rating
+from biaslab.papers.ratings import analysis
+from biaslab.ratings import person_ratings, readers
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "laion_sd_gender_ratings.csv"
 
@@ -67,7 +69,16 @@ def test_wide_ratings_are_resolved_with_ties_unsure_and_unrated_counted(write):
     expected = ["female", "tie", "unsure", "unrated", "male", "female", "male"]
     assert rated.images["label"].tolist() == expected
     training = cell(rated, "training")
-    assert training[["n_images", *readers.OUTCOMES, "n"]].tolist() == [5, 1, 1, 1, 1, 1, 2]
+    assert training[["n_images", *readers.OUTCOMES, "n"]].tolist() == [
+        5,
+        1,
+        1,
+        0,
+        1,
+        1,
+        1,
+        2,
+    ]  # nobody is other
     assert training["percent_female"] == 50.0  # a female, e male
     assert rated.percent_female.to_dict("records") == [
         {
@@ -356,7 +367,9 @@ def test_bad_input_names_the_file_and_the_value(write, content, message):
 
 
 def test_files_that_cannot_be_read(write, tmp_path):
-    with pytest.raises(InputError, match=r"ratings\.xlsx is neither CSV nor Parquet"):
+    with pytest.raises(InputError, match=r"ratings\.ods is neither CSV nor Parquet nor Excel"):
+        readers.read(write(WIDE, "ratings.ods"))
+    with pytest.raises(InputError, match=r"ratings\.xlsx cannot be read as Excel: .*; save it as CSV"):
         readers.read(write(WIDE, "ratings.xlsx"))
     with pytest.raises(InputError, match=r"no\.csv does not exist"):
         readers.read(tmp_path / "no.csv")
@@ -385,6 +398,106 @@ def test_shares_of_one_percent_and_less_pass_where_others_are_above(write):
     assert readers.read(write(content)).percent_female["percent_female"].tolist() == [0.5, 40]
     all_zero = "occupation,source,percent_female,n\nnurse,training,0,200\nnurse,generated,0,200\n"
     assert readers.read(write(all_zero)).percent_female["percent_female"].tolist() == [0, 0]
+
+
+# -- as people have them ---------------------------------------------------------------------------------
+
+
+def workbook(path, **sheets):
+    """Write rows of text as sheets, as a spreadsheet does: numbers as numbers, and an empty row and column."""
+    openpyxl = pytest.importorskip("openpyxl", reason="Excel needs the extra 'excel'")
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, text in sheets.items():
+        sheet = book.create_sheet(name)
+        for line in text.splitlines():
+            sheet.append([int(cell) if cell.isdigit() else cell or None for cell in line.split(",")])
+        sheet.cell(sheet.max_row + 2, sheet.max_column + 2).value = ""
+    book.save(path)
+    return path
+
+
+def test_semicolons_excel_and_usual_names_say_the_same(write, tmp_path):
+    expected = readers.read(write(LONG))
+    named = LONG.replace("image,source,occupation,rater,label", "File,Source,Profession,Annotator ID,Gender")
+    files = [write(named.replace(",", ";"), "semicolons.csv"), write(named.replace(",", "\t"), "tabs.tsv")]
+    files.append(write(LONG.replace("rater,label", "worker-id,Perceived Gender"), "other.csv"))
+    for path in files:
+        rated = readers.read(path)
+        assert rated.kind == "long" and rated.raters == expected.raters
+        pd.testing.assert_frame_equal(rated.images, expected.images)
+    for text, name in ((LONG, "long"), (named, "named"), (WIDE, "wide"), (SHARES, "shares")):
+        rated = readers.read(workbook(tmp_path / f"{name}.xlsx", Sheet1=text, Empty=""))
+        same = readers.read(write(text))
+        pd.testing.assert_frame_equal(rated.percent_female, same.percent_female)
+        pd.testing.assert_frame_equal(rated.images, same.images)
+
+
+def test_a_column_of_genders_alone_is_one_rater(write):
+    rated = readers.read(
+        write("image,source,occupation,Gender\na,generated,nurse,F\nb,generated,nurse,Man\n")
+    )
+    assert rated.kind == "wide" and rated.images["label"].tolist() == ["female", "male"]
+
+
+def test_a_workbook_of_several_tables_or_none_is_refused(tmp_path):
+    with pytest.raises(
+        InputError, match="holds tables on the sheets 'a', 'b'; leave one sheet with one table"
+    ):
+        readers.read(workbook(tmp_path / "two.xlsx", a=WIDE, b=LONG))
+    with pytest.raises(InputError, match="holds no cells; leave one sheet"):
+        readers.read(workbook(tmp_path / "none.xlsx", a=""))
+    with pytest.raises(InputError, match=r"two\.xlsx has two columns named 'r1'"):
+        readers.read(workbook(tmp_path / "two.xlsx", a="image,source,occupation,r1,r1\na,training,nurse,f,m"))
+
+
+# By hand: of three nurses one female, one male, one other; of two pilots one other (2 of 3), one a tie.
+OTHER = """image,source,occupation,r1,r2,r3
+a,generated,nurse,female,female,Non-binary
+b,generated,nurse,male,,
+c,generated,nurse,nonbinary,other,
+d,generated,pilot,other,other,male
+e,generated,pilot,female,enby,
+f,generated,pilot,,,
+"""
+
+
+def test_other_is_a_class_beside_the_two_way_shares(write):
+    rated = readers.read(write(OTHER))
+    assert rated.images["label"].tolist() == ["female", "male", "other", "other", "tie", "unrated"]
+    assert note(rated, "images of the class other") == 2
+    nurse, pilot = (cell(rated, "generated", job) for job in ("nurse", "pilot"))
+    assert (nurse["other"], nurse["n"], nurse["percent_female"]) == (1, 2, 50)
+    assert (pilot["other"], pilot["tie"], pilot["n"]) == (1, 1, 0)
+    # Means over occupations, of the images that somebody rated: nurse 1/3 each, pilot 1/2 other, 1/2 undecided.
+    shares = rating.shares(rated).set_index("answer")
+    expected = {"female": 100 / 6, "male": 100 / 6, "other": 500 / 12, "undecided": 25}
+    assert shares["percent"].to_dict() == pytest.approx(expected) and set(shares["n"]) == {5}
+    assert (shares["ci_low"] < shares["percent"]).all()
+    # Agreement has them as a label of its own, and set aside; what is decided as other is no open question.
+    sets = set(rating.rater_agreement(rated, replicates=10)["labels"])
+    assert sets == {"female/male/other/unsure", "female/male/unsure", "female/male"}
+    votes = np.array([[2, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, 2], [0, 1, 0, 2], [1, 0, 0, 1], [0, 0, 0, 0]])
+    women, _ = analysis.undecided(votes, rated.images, female=("generated",))
+    assert women.tolist() == [1, 0, 0, 0, 1, 1]
+
+
+def test_generated_images_alone_lead_with_their_shares(write):
+    rated = readers.read(write("\n".join(line for line in OTHER.splitlines() if "other" not in line)))
+    answer, rows = rating.headline(rated, pd.DataFrame())
+    (finding,) = answer.findings(rows)
+    assert finding.question == "How many generated images are perceived as women?"
+    # One of two nurses, no pilot (a tie): (1/2 + 0) / 2.
+    assert finding.estimate == pytest.approx(25) and "male 25.0 %, undecided 50.0 %" in finding.answer
+
+
+def test_other_judges_nobody_female_or_male(write):
+    text = "image_id,position,rater,Gender\na,1,x,nonbinary\nb,1,x,Female\n"
+    judged = person_ratings.judge_people(pd.DataFrame({"image_id": ["a", "b"], "position": 1}), write(text))
+    assert judged["outcome"].tolist() == ["uncertain", "judged"] and judged["reason"].tolist() == [
+        "other",
+        "",
+    ]
 
 
 # -- the real file, and size -----------------------------------------------------------------------------

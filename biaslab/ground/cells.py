@@ -1,6 +1,6 @@
 """A table that a user brings: its cells as text, columns by their usual names, and errors that name the row.
 
-CSV or TSV (:mod:`biaslab.ground.delimited`) or Parquet, or a folder of such files with the same columns.
+CSV or TSV (:mod:`biaslab.ground.delimited`), Excel or Parquet, or a folder of such files with the same columns.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import warnings
+import zipfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ from biaslab.ground.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-ENDINGS = (".csv", ".tsv", ".parquet", ".pq")
+ENDINGS = (".csv", ".tsv", ".xlsx", ".parquet", ".pq")
 NARROWER = "With more raters, give one row per image and rater, with the columns rater and label."
 _MOST_BYTES = 1_000_000_000
 # What a spreadsheet would run as a formula is written with an apostrophe before it.
@@ -29,15 +31,19 @@ _ESCAPED = r"^'(?=[=+\-@\t\r'])"
 def located(path: str | Path) -> Path:
     """Return the path of a file of ratings, or of a folder of such files, with ``~`` as the home folder.
 
-    Raises InputError: It is neither CSV nor Parquet, or does not exist; a folder holds no such file.
+    Raises InputError: It is neither CSV nor Parquet nor Excel, or does not exist; a folder holds no such file.
     """
     path = Path(os.path.expanduser(path))
     if path.is_dir():
         if not files(path):
-            raise InputError(f"{path} holds no file that ends in .csv, .tsv or .parquet; put them there.")
+            raise InputError(
+                f"{path} holds no file that ends in .csv, .tsv, .xlsx or .parquet; put them there."
+            )
         return path
     if path.suffix.lower() not in ENDINGS:
-        raise InputError(f"{path} is neither CSV nor Parquet; give one that ends in .csv, .tsv or .parquet.")
+        raise InputError(
+            f"{path} is neither CSV nor Parquet nor Excel; give one that ends in .csv, .tsv, .parquet or .xlsx."
+        )
     if not os.path.isfile(path):
         raise InputError(f"{path} does not exist; set ratings to a CSV or Parquet file.")
     return path
@@ -77,6 +83,8 @@ def _load_file(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[s
     if path.suffix.lower() in (".csv", ".tsv"):
         usual = "\t" if path.suffix.lower() == ".tsv" else ","
         frame, left_out = delimited.table(path, usual=usual, fix=NARROWER), {}
+    elif path.suffix.lower() == ".xlsx":
+        frame, left_out = _load_excel(path), {}
     else:
         frame, left_out = _load_parquet(path)
     if frame.empty:
@@ -108,6 +116,41 @@ def refuse_left_out(left_out: dict[str, str], path: Path) -> None:
     """Raise InputError for the first column that is needed and holds neither text nor numbers."""
     for name, kind in left_out.items():
         raise InputError(f"{path}: column {shortened(name)} holds {kind}; only text and numbers are read.")
+
+
+def _load_excel(path: Path) -> pd.DataFrame:
+    """Return the cells of the one sheet that holds any, below the names in its first row."""
+    import pandas as pd
+
+    try:
+        with zipfile.ZipFile(path) as packed:
+            size = sum(entry.file_size for entry in packed.infolist())
+        if size > _MOST_BYTES:
+            raise InputError(f"{path} holds {size:,} bytes, too many for a workbook; save it as CSV.")
+        with warnings.catch_warnings(action="ignore"):
+            how = {"header": None, "dtype": str, "na_filter": False, "engine": "openpyxl"}
+            sheets = pd.read_excel(path, sheet_name=None, **how)
+    except (InputError, MemoryError):
+        raise
+    except ImportError:
+        raise InputError(
+            f"{path} needs the package openpyxl: pip install openpyxl, or save it as CSV."
+        ) from None
+    # A workbook may be damaged in many ways.
+    except Exception as error:
+        raise InputError(
+            f"{path} cannot be read as Excel: {shortened(error, 200)}; save it as CSV."
+        ) from None
+    sheets = {name: sheet for name, sheet in sheets.items() if sheet.size}
+    if len(sheets) != 1:
+        held = f"tables on the sheets {listed(sheets)}" if sheets else "no cells"
+        raise InputError(f"{path} holds {held}; leave one sheet with one table.")
+    (frame,) = sheets.values()
+    delimited.check_width(frame.shape[1], path, NARROWER)
+    # What was formatted once and is empty is no column.
+    frame = frame.loc[:, (frame != "").any()]
+    frame = frame[(frame != "").any(axis=1)].reset_index(drop=True)
+    return frame[1:].set_axis(list(frame.iloc[0]), axis=1).reset_index(drop=True)
 
 
 def _load_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -196,6 +239,16 @@ def require(frame: pd.DataFrame, needed: Iterable[str], path: Path, needs: str, 
             close = difflib.get_close_matches(name, [c for c in frame if c not in known], n=1, cutoff=0.6)
             meant = f"Rename {close[0]!r} to {name!r}. " if close else ""
             raise InputError(f"{path} has no column {name!r}. {meant}{needs} {columns_told(frame)}")
+
+
+def called(frame: pd.DataFrame, names: Mapping[str, Collection[str]]) -> pd.DataFrame:
+    """Return a table whose columns have the names asked for where it has one of the others that people give instead."""
+    spelt = {re.sub(r"[\s-]+", "_", column.strip().lower()): column for column in frame}
+    for name, others in names.items():
+        there = [spelt[other] for other in others if other in spelt]
+        if name not in frame and len(there) == 1:
+            frame = frame.rename(columns={there[0]: name})
+    return frame
 
 
 def columns_told(columns: Iterable[str]) -> str:

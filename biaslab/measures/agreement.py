@@ -17,7 +17,7 @@ from biaslab.ground.errors import InputError, ParameterError, name_help
 from biaslab.stats.checks import label_codes, ratio
 
 LABELS = ("female", "male", "unsure")
-VOTES = (*LABELS, "tie", "unrated")
+VOTES = (*LABELS, "other", "tie", "unrated")
 
 # Above this share of resamples in which a coefficient is undefined, limits from the others would mislead.
 _MOST_UNDEFINED = 0.05

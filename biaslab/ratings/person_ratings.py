@@ -100,9 +100,9 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
 def judge_people(asked: pd.DataFrame, path: str | Path) -> pd.DataFrame:
     """Return judgements of people by raters, as :func:`biaslab.judging.people.judge_people`; errors as in :func:`read`.
 
-    A majority of female or male is ``judged``; unsure, or a tie, is ``uncertain`` (``reason`` says which); what nobody
-    rated or the file lacks (``reason`` says so) is ``unrated``. There are no probabilities and no faces; ratings of
-    others are left aside.
+    A majority of female or male is ``judged``; other, unsure, or a tie, is ``uncertain`` (``reason`` says which); what
+    nobody rated or the file lacks (``reason`` says so) is ``unrated``. There are no probabilities and no faces; ratings
+    of others are left aside.
     """
     people = read(path, asked, unknown="aside").people
     return frame(people[_KEYS].join(_outcomes(people["label"])).assign(role=""), COLUMNS)
@@ -121,7 +121,7 @@ def judge_images(image_ids: Iterable[str], path: str | Path) -> pd.DataFrame:
 
 def _outcomes(label: pd.Series) -> pd.DataFrame:
     label = label.fillna("not in the file")
-    sure, divided = label.isin(GENDERS), label.isin(("unsure", "tie"))
+    sure, divided = label.isin(GENDERS), label.isin(("unsure", "tie", readers.OTHER))
     return pd.DataFrame(
         {
             "outcome": np.select([sure, divided], [JUDGED, "uncertain"], "unrated"),
@@ -138,6 +138,7 @@ def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
     """Return the cells with known columns in their usual spelling, and the columns of raters if the form is wide."""
     known = {*_KEYS, *_LONG, *_CONTEXT, "image"}
     table, left_out = cells.load(path, known)
+    table = readers.usual(table)
     if "image_id" not in table:
         table = table.rename(columns={"image": "image_id"})
     table = table if "position" in table else table.assign(position="")

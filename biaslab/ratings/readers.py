@@ -8,8 +8,9 @@ same columns, such as those that raters send back (``biaslab rate``):
 - shares: ``occupation, source, percent_female, n``, and ``prompt`` where there are several.
 
 ``source`` is ``training`` or ``generated``. Each may have a column ``model``; training images whose model is empty are
-compared with every model's images. A rating is ``female``, ``male``, ``unsure`` or empty (not rated); other spellings
-(:data:`SYNONYMS`) are read as these and counted in :attr:`Rated.notes`.
+compared with every model's images. A rating is ``female``, ``male``, ``other`` (neither word fits the person),
+``unsure`` or empty (not rated); other spellings (:data:`SYNONYMS`) are read as these and counted in
+:attr:`Rated.notes`, and so are usual names of columns (:data:`CALLED`).
 """
 
 from __future__ import annotations
@@ -25,17 +26,27 @@ import pandas as pd
 
 from biaslab.ground import cells, delimited, plaintext
 from biaslab.ground.errors import InputError, name_help, unknown_name
-from biaslab.measures.agreement import LABELS, majority_vote
+from biaslab.measures import agreement
 
+OTHER = "other"
+LABELS = (*agreement.LABELS, OTHER)
 SOURCES = ("training", "generated")
-OUTCOMES = ("female", "male", "tie", "unsure", "unrated")
+OUTCOMES = ("female", "male", OTHER, "tie", "unsure", "unrated")
 SYNONYMS = {
     **dict.fromkeys(("f", "w", "woman", "women", "girl", "feminine"), "female"),
     **dict.fromkeys(("m", "man", "men", "boy", "masculine"), "male"),
     **dict.fromkeys(("u", "?", "not sure", "unclear", "uncertain", "undecided", "unknown"), "unsure"),
     "cannot identify": "unsure",
+    **dict.fromkeys(("nonbinary", "non-binary", "non binary", "nb", "enby", "androgynous", "diverse"), OTHER),
     **dict.fromkeys(("na", "n/a", "nan", "null"), ""),
 }
+CALLED = {
+    "image": ("image_id", "file", "filename", "file_name", "image_name"),
+    "occupation": ("profession", "job"),
+    "rater": ("rater_id", "annotator", "annotator_id", "worker", "worker_id", "participant"),
+    "label": ("gender", "perceived_gender", "rating", "annotation", "sex"),
+}
+"""What columns are called elsewhere, in any case; rater and label where both are there."""
 UNNAMED = "unnamed"
 """The model's name where the file gives none."""
 
@@ -128,6 +139,7 @@ def read(path: str | Path) -> Rated:
     """
     path = cells.located(path)
     frame, left_out = cells.load(path, {*_LONG, *_FORMATS["shares"], *_OPTIONAL})
+    frame = usual(frame)
     kind = _kind(list(frame.columns), path)
     needed = _FORMATS[kind]
     if kind == "wide":
@@ -165,6 +177,15 @@ def read(path: str | Path) -> Rated:
     if not votes.n_raters:
         raise InputError(f"{path} holds no rating: every one is empty. Allowed are {', '.join(LABELS)}.")
     return _resolved(kind, votes, notes)
+
+
+def usual(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of ratings with its columns as this module calls them (:data:`CALLED`)."""
+    long = cells.called(frame, CALLED)
+    if {"rater", "label"} <= {*long}:
+        return long
+    # Of ratings in wide form every other column is a rater.
+    return cells.called(frame, {name: CALLED[name] for name in ("image", "occupation")})
 
 
 def read_ratings(path: str | Path) -> Rated:
@@ -223,11 +244,12 @@ def votes_on(
     ratings = {c: pd.Categorical.from_codes(codes[:, k], dtype=kind) for k, c in given_by}
     table, empty = pd.DataFrame(ratings, index=items.index), [c for c in columns if c not in ratings]
     n_raters = int(given.sum()) if raters else len(names)
-    by_label = ", ".join(f"{(codes == k).sum()} {label}" for k, label in enumerate(LABELS))
+    counted = {label: int((codes == k).sum()) for k, label in enumerate(LABELS)}
+    by_label = ", ".join(f"{n} {label}" for label, n in counted.items() if n or label != OTHER)
     notes += [("raters", n_raters, ", ".join(table) if few else "too many to name")]
     notes += [("raters without a rating", len(empty), ", ".join(empty))] if empty and few else []
     notes += [("ratings", int((codes >= 0).sum()), by_label)]
-    vote = majority_vote(np.array([*LABELS, None], dtype=object)[codes])
+    vote = agreement.majority_vote(np.array([*LABELS, None], dtype=object)[codes], LABELS)
     return Votes(items, vote, table, tuple(table) if few else (), n_raters, notes)
 
 
@@ -277,6 +299,7 @@ def _resolved(kind: str, votes: Votes, notes: list[Note]) -> Rated:
         *_repeated(images),
         *([("images with a rating missing", gaps, "")] if votes.raters else []),
         ("images decided female or male", int(n["female"] + n["male"]), "they make the shares"),
+        *([("images of the class other", int(n[OTHER]), "beside the shares")] if n[OTHER] else []),
         ("images left out: unsure", int(n["unsure"]), "unsure has more ratings than any other"),
         ("images left out: tie", int(n["tie"]), "no rating has more than the others"),
         ("images left out: unrated", int(n["unrated"]), ""),

@@ -26,9 +26,9 @@ from biaslab.ground.plaintext import plain
 from biaslab.judging.words import JUDGED
 from biaslab.measures import agreement as measures
 from biaslab.ratings import readers
-from biaslab.ratings.readers import LABELS, SOURCES, Rated
+from biaslab.ratings.readers import OTHER, SOURCES, Rated
 
-LABEL_SETS = {"female/male/unsure": LABELS, "female/male": ("female", "male")}
+LABEL_SETS = {"female/male/unsure": measures.LABELS, "female/male": ("female", "male")}
 PUBLISHED = {("krippendorff_alpha", "female/male/unsure"): 0.948, ("judge_agreement", "female/male"): 98.0}
 """What A.4 prints, for all its images."""
 NO_RATINGS = "no image has been rated yet"
@@ -167,7 +167,8 @@ def votes(rated: Rated | None) -> pd.Series:
 def outcomes(sampled: pd.DataFrame, rated: Rated | None) -> pd.DataFrame:
     """Return how the votes on the sample ended, by source: the rows of table ``judging_rated``."""
     vote = sampled["image_id"].map(plain).map(votes(rated).to_dict()).astype(object).fillna("unrated")
-    counts = pd.crosstab(sampled["source"], pd.Categorical(vote, readers.OUTCOMES), dropna=False)
+    outcomes = [o for o in readers.OUTCOMES if o != OTHER or (vote == OTHER).any()]
+    counts = pd.crosstab(sampled["source"], pd.Categorical(vote, outcomes), dropna=False)
     counts = counts.loc[[s for s in SOURCES if s in counts.index]].rename_axis(columns="vote")
     rows = counts.stack().rename("n").reset_index()
     return rows.assign(n_images=rows.groupby("source")["n"].transform("sum"))

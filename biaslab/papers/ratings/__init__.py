@@ -2,6 +2,14 @@
 
 # ruff: noqa: F401
 from biaslab.papers.ratings import figures
-from biaslab.papers.ratings.analysis import by_definition, contents, outcomes, rater_agreement, sensitivity
+from biaslab.papers.ratings.analysis import (
+    by_definition,
+    contents,
+    headline,
+    outcomes,
+    rater_agreement,
+    sensitivity,
+    shares,
+)
 from biaslab.papers.ratings.words import answers, holds
 from biaslab.ratings.readers import read

@@ -17,12 +17,14 @@ from biaslab import stats
 from biaslab.ground import tables
 from biaslab.measures import agreement
 from biaslab.measures.amplification import DEFINITIONS
+from biaslab.papers.answers import Answer
 from biaslab.papers.paradox.analysis.amplification import amplification, overall, told
 from biaslab.papers.paradox.analysis.groups import with_limits
+from biaslab.papers.ratings.words import answers
 from biaslab.ratings import readers
-from biaslab.ratings.readers import LABELS, SOURCES, UNNAMED, Rated
+from biaslab.ratings.readers import LABELS, OTHER, SOURCES, UNNAMED, Rated
 
-LABEL_SETS = {"female/male/unsure": LABELS, "female/male": ("female", "male")}
+LABEL_SETS = {"female/male/unsure": agreement.LABELS, "female/male": ("female", "male")}
 STATISTICS = {
     "krippendorff_alpha": agreement.krippendorff_alpha,
     "fleiss_kappa": agreement.fleiss_kappa,
@@ -69,7 +71,8 @@ def fractions(votes: np.ndarray, images: pd.DataFrame) -> Weights:
 def undecided(votes: np.ndarray, images: pd.DataFrame, *, female: Collection[str]) -> Weights:
     """Count images by majority, and undecided ones as female where their source is one of ``female``, else male."""
     women, men = majority(votes, images)
-    none, as_female = women + men == 0, images["source"].isin(female).to_numpy()
+    none = (women + men == 0) & (images["label"] != OTHER).to_numpy()
+    as_female = images["source"].isin(female).to_numpy()
     return women + (none & as_female), men + (none & ~as_female)
 
 
@@ -107,13 +110,58 @@ def outcomes(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
     return with_limits(rated.outcomes, "ratings_outcomes", confidence)
 
 
+def shares(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return how many images of each source show whom, by the vote, in percent: means over occupations.
+
+    Columns model, source, answer (``female``, ``male``, ``undecided``, and ``other`` where anybody is), percent,
+    ci_low, ci_high and n, the images rated. Intervals as of :func:`biaslab.stats.strata_mean`. Of shares that were
+    counted before, female and male alone are known.
+    """
+    rows = []
+    for (model, source), cell in rated.outcomes.groupby(["model", "source"], sort=False):
+        female = cell["female"].fillna((cell["percent_female"] * cell["n"] / 100).round())
+        counts = {
+            "female": female,
+            "male": cell["n"] - female,
+            OTHER: cell[OTHER],
+            "undecided": cell["tie"] + cell["unsure"],
+        }
+        counts = pd.DataFrame(counts).fillna(0)
+        for answer in counts if counts[OTHER].any() else counts.drop(columns=OTHER):
+            mean = stats.strata_mean(counts[answer], counts.sum(axis=1), confidence)
+            rows.append([model, source, answer, *(100 * value for value in mean[:3]), mean[3]])
+    return pd.DataFrame(rows, columns=["model", "source", "answer", "percent", "ci_low", "ci_high", "n"])
+
+
+def headline(
+    rated: Rated, amplified: pd.DataFrame, *, confidence: float = 0.95
+) -> tuple[Answer, pd.DataFrame]:
+    """Return what a report on ratings leads with: amplification, or of one source alone whom its images show.
+
+    Rows are those of ``paradox_amplification`` by definition; or a row a model with the share perceived as female,
+    ``whose`` images, and the shares ``beside`` it.
+    """
+    found = shares(rated, confidence=confidence)
+    if found["source"].nunique() > 1:
+        return answers.amplification, by_definition(amplified)
+    others = found[found["answer"] != "female"]
+    said = others["answer"] + " " + others["percent"].map("{:.1f} %".format)
+    rows = found[found["answer"] == "female"].rename(columns={"percent": "percent_female"})
+    whose = rows["model"].map(lambda model: "" if model == UNNAMED else f" of {model}")
+    return answers.shares, rows.assign(
+        whose=whose, beside=rows["model"].map(said.groupby(others["model"]).agg(", ".join))
+    )
+
+
 def rater_agreement(
     rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
 ) -> pd.DataFrame:
     """Return the agreement of all raters over all images, for both sets of labels, as ``ratings_agreement``."""
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    rows = []
-    for (name, statistic), (labels, used) in product(STATISTICS.items(), LABEL_SETS.items()):
+    rows, sets = [], LABEL_SETS
+    if rated.ratings is not None and (rated.ratings == OTHER).any(axis=None):
+        sets = {"female/male/other/unsure": LABELS, **LABEL_SETS}
+    for (name, statistic), (labels, used) in product(STATISTICS.items(), sets.items()):
         estimate = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
         if rated.ratings is not None:
             estimate = statistic(rated.ratings.to_numpy(object), used, **draws)

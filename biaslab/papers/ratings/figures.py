@@ -27,6 +27,7 @@ _OUTCOMES = forms.look(
     {
         "female": ("female", style.FEMALE),
         "male": ("male", style.MALE),
+        "other": ("other", style.GREEN),
         "tie": ("tie", style.ORANGE),
         "unsure": ("unsure", "#B5B5B5"),
         "unrated": ("unrated", style.BLACK),
@@ -54,10 +55,11 @@ def outcomes(table: pd.DataFrame) -> Figure:
     """Draw how the vote on images ended, per occupation and source (``ratings_outcomes``), models added up."""
     if table["n_images"].isna().all():
         return style.nothing("The file gives shares: the outcomes of single images are not known.")
+    known = [name for name in _OUTCOMES.names if name != "other" or table[name].any()]
     # The same training images are listed for every model that shares them.
-    shared = (table["source"] == "training") & table.duplicated(["source", "occupation", *_OUTCOMES.names])
+    shared = (table["source"] == "training") & table.duplicated(["source", "occupation", *known])
     ordered = _by_training_share(table.assign(twice=shared)).query("not twice")
-    counts = ordered.melt(["source", "occupation"], list(_OUTCOMES.names), "outcome", "count")
+    counts = ordered.melt(["source", "occupation"], known, "outcome", "count")
     counts = counts.groupby(["source", "occupation", "outcome"], sort=False)["count"].sum().reset_index()
     of = counts.groupby(["source", "occupation"])["count"].transform("sum")
     rows = [_with_n(name, [n]) for name, n in zip(counts["occupation"], of, strict=True)]
