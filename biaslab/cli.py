@@ -143,7 +143,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
 
     add = command("rate", _rate, "write a page on which people rate images", outputs)
-    text = "a run's folder, its name below --outputs, or a folder of images, each named by its id"
+    text = "a run's folder, its name below --outputs, a folder of images, each named by its id, or 'images:FOLDER' as "
+    text += "'biaslab audit' takes it, whose people are asked about one by one"
     add("images", metavar="RUN|FOLDER", help=text)
     add("--sample", type=int, metavar="N", default=200, help="images to rate (default: 200)")
     add("--seed", type=int, metavar="S", default=0, help="seed of the sample and of the orders (default: 0)")

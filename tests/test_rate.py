@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,10 @@ from biaslab.generation import generator
 from biaslab.ground.errors import BiaslabError, InputError, ParameterError
 from biaslab.judging.names import files_digest
 from biaslab.models.images import CaptionImages
+from biaslab.pipeline import Pipeline
 from biaslab.ratings import person_ratings, readers, sample
 from biaslab.runs import rate
+from biaslab.settings import Settings
 
 
 @pytest.fixture
@@ -150,6 +153,76 @@ def test_names_that_are_alike_show_no_other_image(save, tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["training manager", "in training"])
+def asked(page):
+    """Return what a page asks of each of its rows."""
+    text = page.path.read_text(encoding="utf-8")
+    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    return json.loads(block)["questions"]
+
+
+def test_each_person_of_a_folder_that_an_audit_takes_is_asked_about(save, tmp_path):
+    for name in ("a.png", "sub/b.png", "cc.png", "training/d.png", "unnamed.png"):
+        save(name)
+    told = "file,prompt,group,position\na.png,two at work,nurse,left\na.png,two at work,pilot,right\n"
+    told += "sub/b.png,one,nurse,\n" + "".join(f"cc.png,four,cooks,{k}\n" for k in (1, 2, 3, 4))
+    (tmp_path / "mine" / "told.csv").write_text(told + "training/d.png,one,nurse,\n", encoding="utf-8")
+    page = rate.rate(f"images:{tmp_path / 'mine'}", outputs=tmp_path / "out")
+    assert page.path.name == "rate-mine.html" and page.images == 3
+    assert page.left_out == {"a training image, shown with --show-faces alone": 1}
+    rows, pictures = held(page)
+    people = {(row["image"], row["position"]): row["occupation"] for row in rows}
+    assert people == {
+        ("a.png", "1"): "nurse",
+        ("a.png", "2"): "pilot",
+        ("sub/b.png", "1"): "nurse",
+        **{("cc.png", str(k)): "cooks" for k in (1, 2, 3, 4)},
+    }
+    questions = {(r["image"], r["position"]): q for r, q in zip(rows, asked(page), strict=True)}
+    assert questions["a.png", "2"] == "Which gender do you perceive in the person on the right?"
+    assert questions["sub/b.png", "1"] == "Which gender do you perceive in the person?"
+    assert questions["cc.png", "3"] == "Which gender do you perceive in the person, number 3 from the left?"
+    # People of one picture stand one after the other, with that picture.
+    names = [row["image"] for row in rows]
+    assert sum(a != b for a, b in pairwise(names)) == 2
+    assert len(set(pictures)) == 3
+    # Of a sample pictures are drawn, with all of their people.
+    few = held(rate.rate(f"images:{tmp_path / 'mine'}", outputs=tmp_path / "out", n=1))[0]
+    assert len({row["image"] for row in few}) == 1
+    assert len(few) == {"a.png": 2, "sub/b.png": 1, "cc.png": 4}[few[0]["image"]]
+
+
+def test_what_comes_back_judges_the_people_of_the_folder(save, tmp_path):
+    for name in ("nurse/a.png", "nurse/b.png", "pilot/a.png"):
+        save(name)
+    folder = f"images:{tmp_path / 'mine'}"
+    rows, _ = held(rate.rate(folder, outputs=tmp_path))
+    answers = {"nurse/a.png": "female", "nurse/b.png": "unsure", "pilot/a.png": "male"}
+    frame = pd.DataFrame(rows).assign(rater="ana")
+    frame.assign(label=frame["image"].map(answers)).to_csv(tmp_path / "ratings-ana.csv", index=False)
+    judging = {"gender": f"ratings:{tmp_path / 'ratings-ana.csv'}"}
+    settings = Settings(judging=judging, compute={"store": str(tmp_path / "store")}, compare_with=("none",))
+    people = Pipeline(folder, settings, progress=False).custom.people().set_index("image_id")
+    assert people["gender"].to_dict() == answers
+    assert people["outcome"].to_dict() == dict(zip(answers, ("judged", "uncertain", "judged"), strict=True))
+    # The ids are those of shares by occupation as well.
+    read = readers.read_ratings(tmp_path / "ratings-ana.csv")
+    assert dict(read.votes()) == answers and set(read.images["occupation"]) == {"nurse", "pilot"}
+
+
+def test_a_folder_of_several_models_is_rated_with_their_names(save, tmp_path):
+    for name in ("1.png", "2.png"):
+        save(name)
+    (tmp_path / "mine" / "t.csv").write_text(
+        "file,prompt,model\n1.png,one,A\n2.png,one,B\n", encoding="utf-8"
+    )
+    rows, _ = held(rate.rate(f"images:{tmp_path / 'mine'}", outputs=tmp_path))
+    assert {row["image"]: row["model"] for row in rows} == {"1.png": "A", "2.png": "B"}
+    ((row,), _) = held(rate.rate(f"images:{tmp_path / 'mine'}::B", outputs=tmp_path))
+    assert (row["image"], row["model"]) == ("2.png", "B")
+    with pytest.raises(InputError, match="has no pictures of 'C'"):
+        rate.rate(f"images:{tmp_path / 'mine'}::C", outputs=tmp_path)
+
+
 def test_other_folders_are_occupations(save, tmp_path, folder):
     save(f"{folder}/a.png")
     ((row,), _) = held(rate.rate(tmp_path / "mine", outputs=tmp_path))
@@ -333,14 +406,19 @@ def test_a_run_is_rated_by_the_ids_that_its_tables_have(run):
 
 def test_people_alone_are_rated_as_the_judge_of_people_reads_it(run, tmp_path):
     given = run()
-    rows, _ = held(rate.rate(**given, n=1000, paper="paired"))
+    page = rate.rate(**given, n=1000, paper="paired")
+    rows, _ = held(page)
     found = pd.DataFrame(rows)
+    # Whom the prompt asked for, as the paper's annotators were told.
+    questions = set(asked(page))
+    assert all(re.fullmatch(r"Which gender do you perceive in the [A-Za-z -]+\?", text) for text in questions)
+    assert len(questions) > 1 and not any("the person" in text for text in questions)
     assert list(found) == ["image", "source", "occupation", "model", "position"]
     assert set(found["source"]) == {"generated"} and found["image"].is_unique
     found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
-    asked = pd.DataFrame({"image_id": found["image"], "position": 1})
-    read = person_ratings.read(tmp_path / "r.csv", asked)
-    assert len(asked) and (read.people["label"] == "female").all() and read.n_raters == 1
+    people = pd.DataFrame({"image_id": found["image"], "position": 1})
+    read = person_ratings.read(tmp_path / "r.csv", people)
+    assert len(people) and (read.people["label"] == "female").all() and read.n_raters == 1
     with pytest.raises(BiaslabError, match="triplets"):
         rate.rate(**given, paper="triplets")
 

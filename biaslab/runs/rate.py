@@ -20,10 +20,12 @@ from biaslab.generation.images import OK
 from biaslab.ground import shared, tables
 from biaslab.ground.errors import InputError, ParameterError, unknown_name
 from biaslab.ground.plaintext import plain
+from biaslab.judging.questions import FORM, question
 from biaslab.keep.store import check_target, explaining
 from biaslab.models.images import FolderImages, ImageSource, Unreadable
+from biaslab.models.picture_folder import IMAGES, MIXED, PictureFolder
 from biaslab.models.registry import DRAWINGS
-from biaslab.ratings import readers, sample
+from biaslab.ratings import person_ratings, readers, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
 from biaslab.runs.compare import find
@@ -46,6 +48,8 @@ TRAINING, GENERATED = SOURCES
 _OF_IMAGES = frozenset(("data", "dataset", "faces", "images", "photos", "pictures", "set"))
 # The column with an image's file in a folder; a file of ratings does not have it.
 FILE = "_file"
+# That with what is asked about a person, who stands beside others or is named.
+QUESTION = "_question"
 
 
 class Page(NamedTuple):
@@ -84,7 +88,9 @@ def rate(
     Args:
         images: A run's folder, its name below ``outputs``, or a folder of image files, each named by its id: files in
             a folder ``training``, at any depth, in any spelling and behind links, are training images, all others
-            generated ones, and the folder right above a file names its occupation.
+            generated ones, and the folder right above a file names its occupation. Of ``images:FOLDER``, what
+            :class:`~biaslab.models.picture_folder.PictureFolder` tells counts, and each person of a picture is asked
+            about: what comes back is a judge of them, ``ratings:FILE``.
         n: Images to rate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
         paper: Whose images of a run are rated; empty is the first that the run has.
         show_faces: Whether training images are rated, too, whose faces are real people's unless they are drawings; and
@@ -101,20 +107,30 @@ def rate(
     """
     if seed < 0:
         raise ParameterError(f"--seed is {seed}; it is 0 or above.")
+    told = str(images).startswith(IMAGES)
     try:
+        if told:
+            raise ParameterError("A folder of pictures is no run.")
         folder, is_run = find(images, Path(outputs)), True
     except ParameterError:
-        folder, is_run = Path(images).expanduser(), False
-        if not folder.is_dir():
+        place = str(images).removeprefix(IMAGES).partition(MIXED)[0] if told else images
+        folder, is_run = Path(place).expanduser(), False
+        if not (folder.is_dir() or told):
             raise
     if paper and not is_run:
         raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
     target = Path(to) if to else Path(outputs) / f"rate-{folder.resolve().name}.html"
     _check_place(target)
+    people = _told(str(images)) if told else None
     (table, sources), left_out = (
-        (_of_run(folder, paper, show_faces, overrides), {}) if is_run else _of_folder(folder, show_faces)
+        (_of_run(folder, paper, show_faces, overrides), {})
+        if is_run
+        else _of_folder(folder, show_faces, people)
     )
     drawn = sample.draw(table.assign(_row=range(len(table))), n, seed)
+    if people is not None:
+        # Who is drawn with a picture stands together on the page.
+        drawn = drawn.drop(columns=["occupation", "model"]).merge(people, on="image_id")
     private = shared.telling(folder.resolve(), Path(outputs).absolute())
     page = write(drawn, sources, target, seed=seed, private=private)
     return page._replace(left_out={**left_out, **page.left_out})
@@ -145,7 +161,9 @@ def write(
     """
     _check_place(target)
     pictures, reasons = _pictures(drawn, sources)
-    drawn = drawn[[picture is not None for picture in pictures]].drop(columns=["_row", FILE], errors="ignore")
+    drawn = drawn[[picture is not None for picture in pictures]]
+    asked = list(drawn[QUESTION]) if QUESTION in drawn else []
+    drawn = drawn.drop(columns=["_row", FILE, QUESTION], errors="ignore")
     if drawn.empty:
         why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items())) or "the sample is empty"
         raise InputError(f"None of {len(pictures)} images can be shown: {why}.")
@@ -156,16 +174,26 @@ def write(
         raise InputError(
             f"The page would name {told}, a folder of a machine. Give images ids without folders."
         )
-    data = {"seed": seed, "header": header, "rows": rows, "pictures": [*filter(None, pictures)]}
+    data = {
+        "seed": seed,
+        "header": header,
+        "rows": rows,
+        "pictures": [*filter(None, pictures)],
+        "questions": asked,
+    }
     with explaining(
         target, "Nothing was written: {fix}, or name another place with --to, and make the page again."
     ):
         path = write_page(target, rendered(data))
-    return Page(path, len(drawn), path.stat().st_size, reasons)
+    shown = drawn.drop_duplicates([c for c in ("image", "source", "model") if c in drawn])
+    return Page(path, len(shown), path.stat().st_size, reasons)
 
 
 def rendered(data: dict) -> str:
-    """Return the page of ``seed``, ``header``, ``rows`` (what is known of each image) and ``pictures`` (URLs)."""
+    """Return the page of ``seed``, ``header``, ``rows`` (what is known of each image) and ``pictures`` (URLs).
+
+    With ``questions`` each row is a person: what is asked, of neighbours with one picture one after the other.
+    """
     from jinja2.utils import htmlsafe_json_dumps
     from markupsafe import Markup
 
@@ -175,7 +203,12 @@ def rendered(data: dict) -> str:
         environment().get_template("rate.html.j2"),
         content_security_policy(style=style, script=script),
     )
-    shown = {"n": len(data["rows"]), "data": htmlsafe_json_dumps(data), "policy": policy}
+    shown = {
+        "n": len(data["rows"]),
+        "asks": bool(data.get("questions")),
+        "data": htmlsafe_json_dumps(data),
+        "policy": policy,
+    }
     return page.render(**shown, style=Markup(style), script=Markup(script))
 
 
@@ -187,13 +220,34 @@ def _check_place(target: Path) -> None:
 # -- what can be rated -------------------------------------------------------------------------------------
 
 
-def _of_folder(folder: Path, show_faces: bool) -> tuple[_Images, dict[str, int]]:
-    """Return the images of a folder, and what is left out of it, counted by reason."""
+def _told(name: str) -> pd.DataFrame:
+    """Return whom the pictures of ``images:FOLDER`` show: image_id, occupation (group), model, position, question."""
+    import pandas as pd
+
+    name = name.removeprefix(IMAGES)
+    folder = PictureFolder(name)
+    several = () if MIXED in name else folder.models
+    people = [PictureFolder(f"{name}{MIXED}{model}").people for model in several] or [folder.people]
+    people = pd.concat(people, ignore_index=True).rename(columns={"group": "occupation"})
+    whole = people.groupby("image_id")["position"].transform("size")
+    asked = [question("person", *whom, FORM) for whom in zip(people["position"], whole, strict=True)]
+    return people.drop(columns="prompt").assign(**{QUESTION: asked})
+
+
+def _of_folder(
+    folder: Path, show_faces: bool, people: pd.DataFrame | None = None
+) -> tuple[_Images, dict[str, int]]:
+    """Return the images of a folder, and what is left out of it, counted by reason.
+
+    Of pictures whose ``people`` are told these count, by their files' names.
+    """
     import pandas as pd
 
     images, rows, left = FolderImages(folder), [], Counter()
-    stems = Counter(plain(Path(name).stem) for name in images.table["image_id"])
-    for name in images.table["image_id"]:
+    told = people.drop_duplicates("image_id").set_index("image_id") if people is not None else None
+    names = images.table["image_id"] if told is None else told.index
+    stems = Counter(plain(Path(name).stem) for name in names)
+    for name in names:
         file, above = folder / name, Path(name).parts[:-1]
         place = file.resolve()
         training = TRAINING in (_source(file.absolute(), folder.absolute()), _source(place, folder.resolve()))
@@ -204,6 +258,16 @@ def _of_folder(folder: Path, show_faces: bool) -> tuple[_Images, dict[str, int]]
         else:
             occupation = above[-1] if above and not _said(above[-1]) else _ANY
             # Of several of one name each is called by its path.
+            if told is not None:
+                rows.append(
+                    (
+                        name,
+                        TRAINING if training else GENERATED,
+                        *told.loc[name, ["occupation", "model"]],
+                        name,
+                    )
+                )
+                continue
             called = file.stem if stems[plain(file.stem)] == 1 else os.path.splitext(name)[0]
             rows.append((called, TRAINING if training else GENERATED, occupation, "", name))
     table = pd.DataFrame(rows, columns=["image_id", "source", "occupation", "model", FILE])
@@ -219,7 +283,7 @@ def _of_folder(folder: Path, show_faces: bool) -> tuple[_Images, dict[str, int]]
             f"{folder} holds no image that is shown ({reasons}): what lies in a folder {TRAINING!r} may show faces of "
             f"real people. Show them with --show-faces, or put what was generated into a folder {GENERATED!r}."
         )
-    return (table, {(s, ""): images for s in SOURCES}), dict(left)
+    return (table, {(s, m): images for s in SOURCES for m in {"", *table["model"]}}), dict(left)
 
 
 def _source(file: Path, folder: Path) -> str:
@@ -292,7 +356,8 @@ def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
         table = images.table
     elif one.of == pipeline.people.asks_for:
         images, table = pipeline.people.images(one.kind), pipeline.people.asked(one.kind)
-        columns = [*columns, "position"]
+        columns = [*columns, "position", QUESTION]
+        table = table.assign(**{QUESTION: [question(phrase, 1, 1, FORM) for phrase in table["phrase"]]})
     else:
         images = pipeline.dalleval.images(one.kind)
         # A prompt that names a gender asks for no perception of it.
@@ -346,7 +411,10 @@ def _readable(drawn: pd.DataFrame) -> list[list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         path = tables.write(drawn.assign(rater="1", label=readers.LABELS[0]), Path(folder) / "ratings.csv")
         try:
-            readers.read_ratings(path)
+            if "position" in drawn and drawn["image"].duplicated().any():
+                person_ratings.read(path, drawn.rename(columns={"image": "image_id"}))
+            else:
+                readers.read_ratings(path)
         except InputError as error:
             raise InputError(
                 f"Ratings of these images could not be read: {str(error).replace(str(path), 'the file')} Rename the "

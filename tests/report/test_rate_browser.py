@@ -4,10 +4,11 @@ import base64
 import io
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from PIL import Image
 
-from biaslab.ratings import readers
+from biaslab.ratings import person_ratings, readers
 from biaslab.runs import rate
 
 pytestmark = pytest.mark.browser
@@ -105,6 +106,29 @@ def test_by_keyboard_from_consent_to_a_file_that_ratings_reads(visit, tmp_path):
     assert page.locator("#rating").is_visible() and page.locator("#count").text_content() == "Image 5 of 5"
     page.reload()
     page.wait_for_selector("#done:not([hidden])")
+
+
+def test_people_of_one_picture_are_asked_about_one_after_the_other(visit, tmp_path):
+    pairs = [(k, side) for k in range(6) for side in ("left", "right")]
+    rows = [[f"i{k}", "generated", "nurse", "mini", "1" if side == "left" else "2"] for k, side in pairs]
+    questions = [f"The person on the {side} of {k}?" for k, side in pairs]
+    data = {"seed": 0, "header": [*HEADER, "position"], "rows": rows, "questions": questions}
+    data["pictures"] = [picture(k) for k, _ in pairs]
+    (tmp_path / "rate.html").write_text(rate.rendered(data), encoding="utf-8")
+    page = visit(tmp_path / "rate.html")
+    begin(page)
+    seen = []
+    for k in range(len(rows)):
+        seen.append(page.locator("#question").text_content())
+        assert page.locator("#count").text_content() == f"Person {k + 1} of 12"
+        page.keyboard.press("f" if "left" in seen[-1] else "m")
+    page.wait_for_selector("#done:not([hidden])")
+    assert sorted(seen) == sorted(questions) and seen != questions
+    for left, right in zip(seen[::2], seen[1::2], strict=True):
+        assert right == left.replace("left", "right")
+    people = pd.DataFrame({"image_id": [row[0] for row in rows], "position": [int(row[4]) for row in rows]})
+    read = person_ratings.read(download(page, "Enter", tmp_path), people).people
+    assert (read["label"] == read["position"].map({1: "female", 2: "male"})).all()
 
 
 def test_orders_differ_between_raters_and_stay(visit, tmp_path):

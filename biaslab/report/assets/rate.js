@@ -33,7 +33,10 @@
 
   const isName = (text) => typeof text === "string" && /^[\p{L}\p{N}_][\p{L}\p{M}\p{N}_-]{0,39}$/u.test(text);
 
-  // -- the order: the same for a rater each time, another for each
+  // -- the order: the same for a rater each time, another for each; people of one picture follow one another
+
+  const asks = data.questions?.length > 0;
+  const follows = (item) => asks && item > 0 && item < n && data.pictures[item] === data.pictures[item - 1];
 
   function shuffled(text) {
     let state = 2166136261;
@@ -44,12 +47,16 @@
       t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
       return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
     };
-    const items = Array.from({ length: n }, (_, item) => item);
-    for (let i = n - 1; i > 0; i--) {
+    const items = Array.from({ length: n }, (_, item) => item).filter((item) => !follows(item));
+    for (let i = items.length - 1; i > 0; i--) {
       const j = Math.floor(random() * (i + 1));
       [items[i], items[j]] = [items[j], items[i]];
     }
-    return items;
+    return items.flatMap((item) => {
+      const together = [item];
+      while (follows(item + 1)) together.push(++item);
+      return together;
+    });
   }
 
   const unanswered = () => order.findIndex((item) => !answers.has(item));
@@ -81,8 +88,9 @@
     const item = order[place];
     image.src = data.pictures[item];
     image.alt = `Image ${place + 1}`;
+    if (asks) at("question").textContent = data.questions[item];
     if (place + 1 < n) ahead.src = data.pictures[order[place + 1]];
-    at("count").textContent = `Image ${place + 1} of ${n}`;
+    at("count").textContent = `${asks ? "Person" : "Image"} ${place + 1} of ${n}`;
     at("rated").textContent = `${answers.size} rated`;
     at("bar").value = answers.size;
     at("bar").textContent = `${answers.size} of ${n}`;

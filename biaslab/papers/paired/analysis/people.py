@@ -7,7 +7,7 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.ground import tables
-from biaslab.judging.questions import question
+from biaslab.judging.questions import FORM, question
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE as OUTCOMES
 from biaslab.judging.words import ROLES
 from biaslab.papers.paired.analysis.dependence import LISTS
@@ -153,20 +153,22 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 
 
 def questions(people: pd.DataFrame) -> pd.DataFrame:
-    """Return what a question-answering judge is asked about people, and of how many (paired D, Table 8)."""
+    """Return what judges are asked about people, and of how many: models (Table 8), and raters by a form (Table 6)."""
     places = people["setting"].map(_ASKED_ABOUT).fillna("")
     there = [at in names for at, names in zip(people["position"], places, strict=True)]
     people = people[np.array(there, dtype=bool)]
     # Tables name an occupation as the paper's results do, prompts as its lists do.
     listed = {prompts.occupation(name).occupation: name for name in prompts.stereotypes()}
 
-    def ask(row) -> str:
+    def ask(row) -> tuple[str, str]:
         # Beside somebody of the occupation the role alone is asked for.
         named = not row.role or row.position in ("alone", "left")
         phrase = f"{listed.get(row.occupation, row.occupation) if named else ''} {row.role}".strip()
         places = _ASKED_ABOUT[row.setting]
-        return question(phrase, places.index(row.position) + 1, len(places))
+        whom = phrase, places.index(row.position) + 1, len(places)
+        return question(*whom), question(*whom, FORM)
 
-    keys = ["model", "aspect", "setting", "position", "question"]
-    people = people.assign(question=[ask(row) for row in people.itertuples()])
+    keys = ["model", "aspect", "setting", "position", "question", "form"]
+    asked = [ask(row) for row in people.itertuples()]
+    people = people.assign(question=[text for text, _ in asked], form=[text for _, text in asked])
     return tables.of(people.groupby(keys, sort=False).size().reset_index(name="n"), "paired_questions")
