@@ -1,7 +1,6 @@
 """A run as a bundle that repeats it: what was asked, by which settings and seeds, what judges said, and the images.
 
-A zip file or the folder that it unpacks to, with ``bundle.json``: its format, the SHA-256 of each other file, and one
-digest over all of them.
+A zip file with ``bundle.json``: its format, the SHA-256 of each other file, and one digest over all of them.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ import re
 import stat
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biaslab.generation.models import ENDPOINT
@@ -55,7 +53,9 @@ name. images/KIND/MODEL holds images with their prompts: biaslab audit images:FO
 _HERE = ("compute", "url", "key_variable", "cost_limit", "price", "buy")
 _NO_MODELS = ("published", "none", "all", None)
 _MOST_BYTES = 100_000_000
-_CHUNK = 1 << 20
+# What is read of a bundle.
+_READ, _INPUT = (runner.PARAMS, records.FILE), re.compile(rf"{INPUTS}/[^/]+")
+_AGAIN = "Get the bundle again, or make it with 'biaslab export RUN --bundle'."
 
 
 def settings_of(record: Mapping) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def _nested(settings: Mapping[str, Any]) -> dict:
 
 def is_bundle(path: str) -> bool:
     """Return whether a name of what is audited is that of a bundle, whole or not."""
-    return path.lower().endswith(".zip") or Path(path, MANIFEST).is_file()
+    return path.lower().endswith(".zip")
 
 
 def params_of(
@@ -254,17 +254,15 @@ def params_of(
         )
     if given := [option for option in ("prompts", "benchmark", "papers") if more.get(option)]:
         raise ParameterError(f"A bundle says what is asked: leave its {given[0]} to it, or use --set.")
-    files = _files(Path(path).expanduser())
-    digest = _checked(files, path)
+    digest, files = _checked(path)
     place = Path(outputs).absolute() / ".bundles" / digest[:16]
-    named = [one for one in files if one in (runner.PARAMS, records.FILE) or one.startswith(f"{INPUTS}/")]
-    for one in named:
+    for one, data in files.items():
         (place / one).parent.mkdir(parents=True, exist_ok=True)
-        store.replace(place / one, b"".join(files[one]()))
+        store.replace(place / one, data)
     given, record = params.read_yaml(place / runner.PARAMS), records.read(place, fix=_AGAIN)
     settings = given.get("settings")
     settings = dotted(_to_share(settings)) if isinstance(settings, Mapping) else {}
-    settings = {k: str(place / v) if isinstance(v, str) and v in named else v for k, v in settings.items()}
+    settings = {k: str(place / v) if isinstance(v, str) and v in files else v for k, v in settings.items()}
     if not models:
         own = [one for names in (given.get("model"), settings.get("compare_with")) for one in _each(names)]
         commits = record.get("commits", {})
@@ -303,81 +301,55 @@ def _here(name: str, path: str) -> str:
     )
 
 
-def _files(path: Path) -> dict[str, Callable[[], Iterator[bytes]]]:
-    """Return what reads each file of a bundle, by their names in it; an InputError where one leads out of it."""
-    if path.is_dir():
-        there = {
-            p.relative_to(path).as_posix(): p
-            for p in sorted(path.rglob("*"))
-            if not p.is_dir() or p.is_symlink()
-        }
-        links = [name for name, p in there.items() if p.is_symlink()]
-        found = {name: partial(_chunks, partial(p.open, "rb")) for name, p in there.items()}
-        outside = []
-    else:
-        try:
-            packed = zipfile.ZipFile(path)
-        except FileNotFoundError:
-            raise InputError(f"There is no bundle {path}.") from None
-        except (OSError, zipfile.BadZipFile) as error:
-            raise InputError(f"{path} cannot be read as a zip file: {error}. {_AGAIN}") from None
-        entries = [entry for entry in packed.infolist() if not entry.is_dir()]
-        links = [e.filename for e in entries if stat.S_ISLNK(e.external_attr >> 16)]
-        tops = {e.filename.partition("/")[0] for e in entries}
-        top = f"{tops.pop()}/" if len(tops) == 1 else ""
-        found = {e.filename.removeprefix(top): partial(_chunks, partial(packed.open, e)) for e in entries}
-        outside = [e.filename for e in entries if not _is_plain(e.filename)]
-        if len(found) < len(entries):
-            raise InputError(f"{path} holds a file twice. {_AGAIN}")
-    if links or outside:
-        what = f"a link, {links[0]!r}" if links else f"a file outside of its folder, {outside[0]!r}"
-        raise InputError(f"{path} holds {what}, which no bundle does. {_AGAIN}")
-    return found
+def _checked(path: str) -> tuple[str, dict[str, bytes]]:
+    """Return a bundle's digest, its record and parameters, and the files that these name, once it is known to be whole.
 
-
-def _checked(files: Mapping[str, Callable[[], Iterator[bytes]]], path: str) -> str:
-    """Return a bundle's digest, once each file is known to be the one that was put into it."""
-    if not {MANIFEST, runner.PARAMS, records.FILE} <= {*files}:
-        raise InputError(
-            f"{path} is no bundle: it holds no {MANIFEST} with {runner.PARAMS} and {records.FILE} beside it. "
-            "'biaslab export RUN --bundle' writes one."
-        )
+    Nothing is unpacked by its name but what stands right in :data:`INPUTS`.
+    """
     try:
-        told = json.loads(b"".join(files[MANIFEST]()))
-        listed, version, digest = dict(told["files"]), int(told["format"]), str(told["digest"])
-        if version > FORMAT:
-            raise InputError(
-                f"{path} is a bundle of format {version}, and this version of biaslab reads {FORMAT}: update biaslab."
-            )
-        sums = {}
-        for name in files:
-            whole = hashlib.sha256()
-            for chunk in files[name]():
-                whole.update(chunk)
-            sums[name] = whole.hexdigest()
+        with zipfile.ZipFile(Path(path).expanduser()) as packed:
+            entries = [entry for entry in packed.infolist() if not entry.is_dir()]
+            if strange := [e.filename for e in entries if not _is_plain(e)]:
+                raise InputError(
+                    f"{path} holds {strange[0]!r}, a link or outside of its folder, as no bundle does. {_AGAIN}"
+                )
+            named = {entry.filename.partition("/")[2]: entry for entry in entries}
+            if not {MANIFEST, *_READ} <= {*named}:
+                raise InputError(
+                    f"{path} is no bundle: it holds no {MANIFEST} with {' and '.join(_READ)} beside it. "
+                    "'biaslab export RUN --bundle' writes one."
+                )
+            told = json.loads(packed.read(named.pop(MANIFEST)))
+            listed, version, digest = dict(told["files"]), int(told["format"]), told["digest"]
+            if version > FORMAT:
+                raise InputError(
+                    f"{path} is a bundle of format {version}, and this version of biaslab reads {FORMAT}: update it."
+                )
+            sums = {}
+            for name, entry in named.items():
+                with packed.open(entry) as file:
+                    sums[name] = hashlib.file_digest(file, "sha256").hexdigest()
+            read = {name: entry for name, entry in named.items() if name in _READ or _INPUT.fullmatch(name)}
+            files = {name: packed.read(entry) for name, entry in read.items()}
     except InputError:
         raise
+    except FileNotFoundError:
+        raise InputError(f"There is no bundle {path}.") from None
     # A zip file may be damaged in many ways.
     except Exception as error:
-        raise InputError(f"{path} is damaged: it cannot be read whole ({error!s:.100}). {_AGAIN}") from None
-    del sums[MANIFEST]
+        raise InputError(f"{path} is damaged, or no zip file ({error!s:.100}). {_AGAIN}") from None
     if wrong := sorted(name for name in {**sums, **listed} if sums.get(name) != listed.get(name)):
         how = "is missing" if wrong[0] not in sums else "is not the one that was put into it"
         raise InputError(f"{path} is damaged: its digest does not match, as {wrong[0]} {how}. {_AGAIN}")
     if manifest(sums)["digest"] != digest:
         raise InputError(f"{path} is damaged: its digest does not match that of its files. {_AGAIN}")
-    return digest
+    return digest, files
 
 
-_AGAIN = "Get the bundle again, or make it with 'biaslab export RUN --bundle'."
-
-
-def _chunks(open_file: Callable) -> Iterator[bytes]:
-    with open_file() as file:
-        while chunk := file.read(_CHUNK):
-            yield chunk
-
-
-def _is_plain(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    return bool(parts) and not (name.startswith("/") or ".." in parts or "\\" in name or ":" in parts[0])
+def _is_plain(entry: zipfile.ZipInfo) -> bool:
+    """Return whether an entry is a file, and within the folder that it is unpacked to, on any system."""
+    name = entry.filename
+    within = not (
+        name.startswith("/") or ".." in name.split("/") or "\\" in name or ":" in name.split("/")[0]
+    )
+    return within and not stat.S_ISLNK(entry.external_attr >> 16)
