@@ -58,7 +58,8 @@ def leave(tmp_path, root, monkeypatch):
 @pytest.fixture
 def given(leave, pictures, tmp_path):
     """A run on the pictures, and what exports it: its own parameters name no folder."""
-    settings = {"compare_with": "none", "judging": {"gender": "dlib", "faces": "yunet"}}
+    further = ["ratings:r.csv", "vqa:Salesforce/blip-vqa-base"]
+    settings = {"compare_with": "none", "judging": {"gender": "dlib", "faces": "yunet", "further": further}}
     settings |= {"endpoint": {"url": "https://example.org", "key_variable": "MINE", "size": "64x64"}}
     settings["compute"] = {"store": "store"}
     run = leave("images:theirs", [f"{k}.png" for k in range(4)], settings, judges={"judging.tone pixels": ""})
@@ -91,10 +92,10 @@ def test_pictures_of_a_folder_are_in_it_only_where_that_is_asked(given, pictures
 
 def test_what_was_asked_and_answered_stands_in_it_under_one_digest(given, tmp_path):
     top = unpacked(export.export(**given), tmp_path / "one")
-    assert (top / "inputs" / "prompts.csv").read_text("utf-8") == (
+    assert (top / "inputs" / "custom.prompts.csv").read_text("utf-8") == (
         "prompt,group,n,people\na nurse at work,nurse,2,1\na pilot at work,pilot,2,1\n"
     )
-    assert pd.read_csv(top / "inputs" / "benchmark.csv")["percent_female"].tolist() == [87.5, 9]
+    assert pd.read_csv(top / "inputs" / "custom.benchmark.csv")["percent_female"].tolist() == [87.5, 9]
     run = tmp_path / "outputs" / "mine"
     for name in ("run.json", "measured/custom_people.csv"):
         assert (top / name).read_bytes() == (run / name).read_bytes()
@@ -120,6 +121,8 @@ def test_another_model_is_asked_the_same_and_its_record_names_the_bundle(given, 
     settings = asked["settings"]
     # Whom to ask with which key, and where work runs, is this machine's.
     assert settings["endpoint"] == {"size": "64x64"} and "compute" not in settings
+    # Ratings are of the images that they are of.
+    assert settings["judging"].pop("further") == ["vqa:Salesforce/blip-vqa-base"]
     assert settings["judging"] == {"gender": "dlib", "faces": "yunet", "tone": "pixels"}
     assert pd.read_csv(settings["custom"]["prompts"])["prompt"].tolist() == list(PROMPTS)
     record = hashlib.sha256((tmp_path / "outputs" / "mine" / "run.json").read_bytes()).hexdigest()
@@ -168,8 +171,8 @@ def link(entries):
 
 
 BAD = {
-    r"damaged: its digest does not match, as inputs/prompts.csv is not the one": lambda e: e.update(
-        {"mine-bundle/inputs/prompts.csv": b"prompt\nanother\n"}
+    r"damaged: its digest does not match, as inputs/custom.prompts.csv is not the one": lambda e: e.update(
+        {"mine-bundle/inputs/custom.prompts.csv": b"prompt\nanother\n"}
     ),
     r"damaged: its digest does not match, as prompts.csv is missing": lambda e: e.pop(
         "mine-bundle/prompts.csv"
@@ -256,3 +259,45 @@ def test_images_that_a_model_made_are_in_it_with_their_seeds(leave, tmp_path):
     # What draws stays what draws, so that its own judges look at it again.
     found = audit.params_of([f"images:{path.parents[1]}"])
     assert found["settings"].get("judging", {}).get("gender") != "dlib"
+
+
+PAPERS = """
+run: small
+source: pipeline
+model: world
+seed: 3
+settings:
+  compare_with: none
+  captions: {corpus: mini, occupations: [nurse], rows: 2000, per_occupation: 4, approaches: [naive]}
+  generation: {images_per_prompt: 2}
+  people: {occupations: 2, power_runs: 1, three_prompts: 0, single_images: 1}
+notebooks: ["paradox/4_*", "paired/4_4_occupations"]
+"""
+
+
+def test_of_papers_it_holds_prompts_and_what_judges_said_of_each_image(tmp_path, root, monkeypatch):
+    pytest.importorskip("torch", reason="models need the extra 'models'")
+    monkeypatch.chdir(root)
+    (run := tmp_path / "outputs" / "small").mkdir(parents=True)
+    (run / "params.yaml").write_text(PAPERS, encoding="utf-8")
+    record = {"run": "small", "files": {}, "parameters": yaml.safe_load(PAPERS)}
+    for name in ("run", "notebooks"):
+        del record["parameters"][name]
+    (run / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    how = {"outputs": tmp_path / "outputs", "as_bundle": True}
+    top = unpacked(
+        export.export("small", **how, overrides=[f"compute.store={tmp_path / 'store'}"]), tmp_path / "b"
+    )
+    prompts, images = (pd.read_csv(top / f"{name}.csv") for name in ("prompts", "images"))
+    templates = prompts[prompts["kind"] == "generated"]
+    # Four templates, two images each; then people alone and in pairs.
+    assert templates["n_images"].tolist() == [2] * 4 and templates["text"].str.contains("nurse").all()
+    assert {"single", "paired"} <= set(prompts["kind"]) and prompts["text"].notna().all()
+    assert prompts["n_images"].sum() == len(images)
+    judged = pd.read_csv(top / "judgements" / "world-generated.csv")
+    assert set(judged["image_id"]) == set(images.loc[images["kind"] == "generated", "image_id"])
+    assert judged["outcome"].notna().all() and len(judged) == 8
+    # Whoever repeats it has the captions, for a package brings them.
+    assert (
+        yaml.safe_load((top / "params.yaml").read_text("utf-8"))["settings"]["captions"]["corpus"] == "mini"
+    )

@@ -21,6 +21,7 @@ from biaslab.generation.models import ENDPOINT
 from biaslab.ground import cells, plugins
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.ground.values import dotted
+from biaslab.judging.names import RATINGS
 from biaslab.keep import store
 from biaslab.models import registry
 from biaslab.models.images import Unreadable
@@ -104,11 +105,17 @@ def contents(
     with tempfile.TemporaryDirectory() as place:
         given = []
         for name, frame in inputs.items():
-            path = Path(place, f"{name.partition('.')[2]}.csv")
+            path = Path(place, f"{name}.csv")
             path.write_bytes(_csv(frame))
             # A folder has prompts of its own.
             given += [f"{name}={path}"] if name in settings else []
             settings[name] = f"{INPUTS}/{path.name}"
+        left = {"training images behind captions: their people are real": 0}
+        for name, value in list(settings.items()):
+            each = value if isinstance(value, list) else [value]
+            if rest := [one for one in each if str(one).startswith(RATINGS)]:
+                settings[name] = [one for one in each if one not in rest] if each is value else ""
+                left[f"{name}, as ratings are of these images alone: name a judge with --set"] = 0
         try:
             checked = params.load(folder / runner.PARAMS, overrides=[*given, *overrides])
             asked = planning.asked(jobs.pipelines(jobs.plan(checked)))
@@ -126,12 +133,12 @@ def contents(
             passed = name in (*inputs, "captions.corpus") or name.endswith(".ratings")
             if isinstance(value, str) and not passed and _is_file(value):
                 path = Path(value).expanduser()
-                yield f"{INPUTS}/{path.name}", path.read_bytes()
-                settings[name] = f"{INPUTS}/{path.name}"
+                settings[name] = f"{INPUTS}/{name}{path.suffix}"
+                yield settings[name], path.read_bytes()
         values = {**record["parameters"], "settings": _nested(settings)}
         yield runner.PARAMS, params.as_yaml(checked.changed(values=values)).encode()
         yield from ((settings[name], _csv(frame)) for name, frame in inputs.items())
-        prompts, tables, left = [], [], {}
+        prompts, tables = [], []
         for one in asked:
             planning.check_there(one, folder.name)
             whose = "" if everything else _whose(one)
@@ -160,7 +167,7 @@ def contents(
                 yield f"judgements/{label}-{one.kind}.csv", _csv(judged)
         yield "prompts.csv", _csv(pd.concat(prompts, ignore_index=True))
         yield "images.csv", _csv(pd.concat(tables, ignore_index=True))
-        words = ["Not in it:", "training images behind captions: their people are real", *left]
+        words = ["Not in it:", *left]
         yield "README.txt", (READ_ME + "\n- ".join(words) + "\n").encode()
 
 
