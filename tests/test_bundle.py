@@ -207,6 +207,13 @@ def test_what_is_no_zip_or_not_there_says_so(tmp_path):
             bundle.params_of([str(tmp_path / f"{name}.zip")], [], outputs=tmp_path)
 
 
+def test_what_is_larger_than_it_may_be_is_not_read(given, tmp_path, monkeypatch):
+    path = export.export(**given)
+    monkeypatch.setattr(bundle, "_MOST_BYTES", 100)
+    with pytest.raises(InputError, match=r"holds \S+ of more than 100 bytes"):
+        bundle.params_of([str(path)], ["mini-sd"], outputs=tmp_path / "out")
+
+
 def test_a_key_in_a_prompt_is_not_sent(leave, pictures, tmp_path, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", PROMPTS[0])
     run = leave(f"images:{pictures}", [f"{k}.png" for k in range(4)], {"compare_with": "none"})

@@ -326,7 +326,11 @@ def _checked(path: str) -> tuple[str, dict[str, bytes]]:
                     f"{path} is no bundle: it holds no {MANIFEST} with {' and '.join(_READ)} beside it. "
                     "'biaslab export RUN --bundle' writes one."
                 )
-            told = json.loads(packed.read(named.pop(MANIFEST)))
+            read = {n: e for n, e in named.items() if n in (MANIFEST, *_READ) or _INPUT.fullmatch(n)}
+            if large := [name for name, entry in read.items() if entry.file_size > _MOST_BYTES]:
+                raise InputError(f"{path} holds {large[0]} of more than {_MOST_BYTES:,} bytes. {_AGAIN}")
+            told = json.loads(packed.read(read.pop(MANIFEST)))
+            del named[MANIFEST]
             listed, version, digest = dict(told["files"]), int(told["format"]), told["digest"]
             if version > FORMAT:
                 raise InputError(
@@ -336,7 +340,6 @@ def _checked(path: str) -> tuple[str, dict[str, bytes]]:
             for name, entry in named.items():
                 with packed.open(entry) as file:
                     sums[name] = hashlib.file_digest(file, "sha256").hexdigest()
-            read = {name: entry for name, entry in named.items() if name in _READ or _INPUT.fullmatch(name)}
             files = {name: packed.read(entry) for name, entry in read.items()}
     except InputError:
         raise
