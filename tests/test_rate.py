@@ -152,7 +152,6 @@ def test_names_that_are_alike_show_no_other_image(save, tmp_path):
     assert sizes == {"nurse/Ren\u00e9": (6, 6), "training/nurse/Rene\u0301": (9, 9)}
 
 
-@pytest.mark.parametrize("folder", ["training manager", "in training"])
 def asked(page):
     """Return what a page asks of each of its rows."""
     text = page.path.read_text(encoding="utf-8")
@@ -223,6 +222,7 @@ def test_a_folder_of_several_models_is_rated_with_their_names(save, tmp_path):
         rate.rate(f"images:{tmp_path / 'mine'}::C", outputs=tmp_path)
 
 
+@pytest.mark.parametrize("folder", ["training manager", "in training"])
 def test_other_folders_are_occupations(save, tmp_path, folder):
     save(f"{folder}/a.png")
     ((row,), _) = held(rate.rate(tmp_path / "mine", outputs=tmp_path))

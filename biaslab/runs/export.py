@@ -65,14 +65,11 @@ def export(
     if as_bundle:
         names = [name for name in names if name == records.FILE or name.startswith(f"{sources.MEASURED}/")]
     files = ((name, (folder / name).read_bytes()) for name in names)
-    check = partial(_check, folder=folder, outputs=Path(outputs).absolute(), record=record)
-    if not as_bundle:
-        # Before anything is written.
-        for name, data in files:
-            check(name, data)
-        files = (("README.txt", _READ_ME.encode()), *((name, (folder / name).read_bytes()) for name in names))
-    else:
+    if as_bundle:
         files = chain(files, bundle.contents(folder, record, everything=everything, overrides=overrides))
+    else:
+        files = chain([("README.txt", _READ_ME.encode())], files)
+    check = partial(_check, folder=folder, outputs=Path(outputs).absolute(), record=record)
     stem = f"{folder.name}-bundle" if as_bundle else folder.name
     target = Path(to) if to else Path(outputs) / f"{stem}.zip"
     check_target(target, _is_export, "export", "--to")

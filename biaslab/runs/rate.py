@@ -109,8 +109,6 @@ def rate(
         raise ParameterError(f"--seed is {seed}; it is 0 or above.")
     told = str(images).startswith(IMAGES)
     try:
-        if told:
-            raise ParameterError("A folder of pictures is no run.")
         folder, is_run = find(images, Path(outputs)), True
     except ParameterError:
         place = str(images).removeprefix(IMAGES).partition(MIXED)[0] if told else images
@@ -174,13 +172,8 @@ def write(
         raise InputError(
             f"The page would name {told}, a folder of a machine. Give images ids without folders."
         )
-    data = {
-        "seed": seed,
-        "header": header,
-        "rows": rows,
-        "pictures": [*filter(None, pictures)],
-        "questions": asked,
-    }
+    data = {"seed": seed, "header": header, "rows": rows, "questions": asked}
+    data["pictures"] = [*filter(None, pictures)]
     with explaining(
         target, "Nothing was written: {fix}, or name another place with --to, and make the page again."
     ):
@@ -203,12 +196,8 @@ def rendered(data: dict) -> str:
         environment().get_template("rate.html.j2"),
         content_security_policy(style=style, script=script),
     )
-    shown = {
-        "n": len(data["rows"]),
-        "asks": bool(data.get("questions")),
-        "data": htmlsafe_json_dumps(data),
-        "policy": policy,
-    }
+    shown = {"n": len(data["rows"]), "asks": bool(data.get("questions")), "policy": policy}
+    shown["data"] = htmlsafe_json_dumps(data)
     return page.render(**shown, style=Markup(style), script=Markup(script))
 
 
@@ -256,20 +245,12 @@ def _of_folder(
         elif not show_faces and not place.is_relative_to(folder.resolve()):
             left["a link that leads out of the folder, shown with --show-faces alone"] += 1
         else:
-            occupation = above[-1] if above and not _said(above[-1]) else _ANY
+            occupation, model = above[-1] if above and not _said(above[-1]) else _ANY, ""
             # Of several of one name each is called by its path.
-            if told is not None:
-                rows.append(
-                    (
-                        name,
-                        TRAINING if training else GENERATED,
-                        *told.loc[name, ["occupation", "model"]],
-                        name,
-                    )
-                )
-                continue
             called = file.stem if stems[plain(file.stem)] == 1 else os.path.splitext(name)[0]
-            rows.append((called, TRAINING if training else GENERATED, occupation, "", name))
+            if told is not None:
+                called, occupation, model = name, *told.loc[name, ["occupation", "model"]]
+            rows.append((called, TRAINING if training else GENERATED, occupation, model, name))
     table = pd.DataFrame(rows, columns=["image_id", "source", "occupation", "model", FILE])
     twice = table[table["image_id"].map(plain).duplicated()]
     if len(twice):
