@@ -136,13 +136,13 @@ def shares(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
 def headline(
     rated: Rated, amplified: pd.DataFrame, *, confidence: float = 0.95
 ) -> tuple[Answer, pd.DataFrame]:
-    """Return what a report on ratings leads with: amplification, or of one source alone whom its images show.
+    """Return what a report on ratings leads with: amplification, or of generated images alone whom they show.
 
     Rows are those of ``paradox_amplification`` by definition; or a row a model with the share perceived as female,
     ``whose`` images, and the shares ``beside`` it.
     """
     found = shares(rated, confidence=confidence)
-    if found["source"].nunique() > 1:
+    if set(found["source"]) != {"generated"}:
         return answers.amplification, by_definition(amplified)
     others = found[found["answer"] != "female"]
     said = others["answer"] + " " + others["percent"].map("{:.1f} %".format)
