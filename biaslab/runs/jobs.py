@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from biaslab.ground import plugins, tables
 from biaslab.ground.errors import ParameterError, RunError, loading, name_help
 from biaslab.ground.values import check_draws, dotted
+from biaslab.net.settings import ENDPOINT
 from biaslab.request import Request, resolved
 from biaslab.runs.params import Notebook, RunParams
 from biaslab.study import sources
@@ -142,7 +143,10 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
     schemas = [tables.schemas()[name] for job in doing for name in job.takes if name in tables.schemas()]
     used = {word for schema in schemas for word in (schema.paper, schema.prompts)}
     of_captions = used & {*PROMPTS} - {"people", "scenes"}
-    asked = (request.made_by, *settings.others, settings.critic.kind, settings.captions.paraphraser)
+    judging, dalleval = settings.judging, settings.dalleval
+    seen_by = (judging.gender, *judging.further, judging.tone, judging.annotator)
+    seen_by += (dalleval.vqa, dalleval.captioner)
+    asked = (request.made_by, *settings.others, settings.critic.kind, settings.captions.paraphraser, *seen_by)
     for name in names:
         group, _, inner = name.partition(".")
         takes, why = (
@@ -155,6 +159,12 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
                 if any(one.startswith(group) for one in asked)
                 else "nothing is asked of an endpoint. Name one"
             )
+        elif group == "vision" and not any(one.startswith(ENDPOINT) for one in seen_by):
+            why = "no judge is a vision model. Name one, as judging.gender=endpoint:NAME"
+        elif name in ("judging.questions", "judging.annotator") and not any(
+            "settings.judging.questions" in look.when for schema in schemas for look in schema.looks
+        ):
+            why = "questions are asked about pictures or prompts of one's own alone. Name them"
         elif group == "captions" or (group == "generation" and inner in COUNTS):
             of_corpus = group == "captions" and inner in _OF_CORPUS
             if not settings.captions.corpus or not (of_corpus or settings.captions.approaches):

@@ -107,7 +107,7 @@ def contents(rated: Rated) -> pd.DataFrame:
 
 def outcomes(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the outcomes of the vote and the shares with Wilson intervals, as ``ratings_outcomes``."""
-    return with_limits(rated.outcomes, "ratings_outcomes", confidence)
+    return with_limits(rated.outcomes.rename(columns={OTHER: "neither"}), "ratings_outcomes", confidence)
 
 
 def shares(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:

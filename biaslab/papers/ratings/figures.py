@@ -55,6 +55,7 @@ def outcomes(table: pd.DataFrame) -> Figure:
     """Draw how the vote on images ended, per occupation and source (``ratings_outcomes``), models added up."""
     if table["n_images"].isna().all():
         return style.nothing("The file gives shares: the outcomes of single images are not known.")
+    table = table.rename(columns={"neither": "other"})
     known = [name for name in _OUTCOMES.names if name != "other" or table[name].any()]
     # The same training images are listed for every model that shares them.
     shared = (table["source"] == "training") & table.duplicated(["source", "occupation", *known])
