@@ -20,6 +20,8 @@ sys.path += [str(ROOT / "tests" / room) for room in ("", "net", "judging", "capt
 
 # Trying every model before each run of a test takes longer than the run; what does so is tried where it is left away.
 os.environ.setdefault("BIASLAB_REHEARSED", "1")
+# jsonschema, which papermill needs, imports it where it is installed: seconds for a format that notebooks lack.
+sys.modules.setdefault("rfc3987_syntax", None)
 # The same examples each time, however busy the machine is, and nothing left in the folder.
 hypothesis.settings.register_profile(
     "steady",

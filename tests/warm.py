@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from biaslab.keep import kernels
+from biaslab.runs import execute
 
 _HERE = str(Path(__file__).parent)
 _OWN = kernels.Processes
@@ -27,7 +28,7 @@ class Warm:
     def started(self, reads: tuple) -> kernels.Processes:
         if self._processes is None:
             path = os.pathsep.join(filter(None, [_HERE, os.environ.get("PYTHONPATH")]))
-            self._processes = _OWN({"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}, *reads)
+            self._processes = _OWN({"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}, _read, *reads)
         return self._processes
 
     def close(self, error: object = None) -> None:
@@ -54,6 +55,12 @@ class _OfOneRun:
 
     def kill(self) -> None:
         self._warm.close("killed")
+
+
+def _read(read: Callable, *args: Any) -> None:
+    # What the first run reads serves all others: a rehearsal, which may be it, needs less than notebooks do.
+    execute.read_libraries(())
+    read(*args)
 
 
 def _call(environment: Mapping[str, str], folder: str, function: Callable, *args: Any) -> Any:
