@@ -181,3 +181,13 @@ def test_a_changed_table_or_file_is_another_run(tmp_path):
     prompts.write_text("a chef\na nurse\n")
     found.append(digest())
     assert len(set(found)) == 3
+
+
+def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_path):
+    other = tmp_path / "rated.csv"
+    other.write_text("image_id,gender\nelsewhere/1.png,female\n")
+    judging = {"faces": "mini-detector", "gender": "mini-clip", "further": [f"ratings:{other}"]}
+    pipeline = Pipeline(f"images:{folders / 'first'}", Settings(judging=judging), progress=False)
+    problems = checks.check_models(pipeline, {"custom_judges"})
+    assert len(problems) == 1 and "rates none of the 20 people here, such as 'nurse/0.png'" in problems[0]
+    assert not checks.check_models(pipeline, {"custom_people"})

@@ -122,7 +122,9 @@ def check(pipeline: Pipeline) -> None:
             "folder of another name."
         )
     for one in (pipeline, *pipeline.others):
-        one.custom.check()
+        if one.custom.is_asked:
+            one.custom.benchmark()
+        one.custom.questions()
     s = pipeline.settings
     for name in s.measures:
         own_measures.load(name)

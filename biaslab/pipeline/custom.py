@@ -105,17 +105,8 @@ class Custom(Part):
             )
         return known.assign(named="the benchmark")
 
-    def check(self) -> None:
-        """Look, before anybody is judged, at the files that tables of one's own take.
-
-        Raises:
-            InputError: The prompts, the benchmark, ratings or questions cannot be used, or nobody of these is rated.
-            ParameterError: Who is to answer questions answers none.
-        """
-        self.questions()
-        if not self.is_asked:
-            return
-        self.benchmark()
+    def check_ratings(self, judge: str) -> None:
+        """Look, before anybody is judged, whether ``ratings:FILE`` rates anybody here (InputError)."""
         if self.folder is not None:
             whom = self.folder.people[["image_id", "position"]]
         else:
@@ -126,12 +117,12 @@ class Custom(Part):
             )
             whom = each.loc[each.index.repeat(each["people"]), ["image_id"]]
             whom = whom.assign(position=whom.groupby("image_id").cumcount() + 1)
-        for file in (judge.removeprefix(RATINGS) for judge in self.judges if judge.startswith(RATINGS)):
-            if (person_ratings.judge_people(whom.reset_index(drop=True), file)["outcome"] == "unrated").all():
-                raise InputError(
-                    f"{file} rates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}. Name "
-                    "images in its column image_id as the folder, or the page of ratings, does."
-                )
+        file = judge.removeprefix(RATINGS)
+        if (person_ratings.judge_people(whom.reset_index(drop=True), file)["outcome"] == "unrated").all():
+            raise InputError(
+                f"{file} rates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}. Name "
+                "images in its column image_id as the folder, or the page of ratings, does."
+            )
 
     @kept
     def images(self) -> ImageSource:

@@ -13,7 +13,7 @@ from biaslab.ground.errors import BiaslabError, MissingInputError, ParameterErro
 from biaslab.ground.tables import NEEDED, ONE_OF, Look
 from biaslab.judging import blip, inception, instances, kinds, lookup, similarity
 from biaslab.judging.inception import INCEPTION
-from biaslab.judging.names import WHOLE, files_digest
+from biaslab.judging.names import RATINGS, WHOLE, files_digest
 from biaslab.models import registry
 from biaslab.models.repositories import Located
 from biaslab.net.settings import ENDPOINT
@@ -166,6 +166,8 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
         return neighbours.look_up(use.name)
     if use.name.startswith(ENDPOINT):
         pipeline.vision(use.name).check()
+    if use.name.startswith(RATINGS) and pipeline.custom.is_asked:
+        pipeline.custom.check_ratings(use.name)
     found = lookup.look_up(use.name, use.kind)
     if use.setting == "judging.faces" and use.name != WHOLE and found:
         lookup.check_faces(found[0])
