@@ -11,6 +11,7 @@ from PIL import Image
 from biaslab import cli
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.pipeline import Pipeline, checks
+from biaslab.prompts import dalleval, paired
 from biaslab.runs import audit
 from biaslab.settings import Settings
 
@@ -191,3 +192,26 @@ def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_pat
     problems = checks.check_models(pipeline, {"custom_judges"})
     assert len(problems) == 1 and "rates none of the 20 people here, such as 'nurse/0.png'" in problems[0]
     assert not checks.check_models(pipeline, {"custom_people"})
+
+
+def test_pictures_of_a_papers_prompts_go_to_its_notebooks_as_well(tmp_path):
+    """Of people by profession; of pairs only kinds of which there are pictures."""
+    asked = [f"a photo of something {k}" for k in range(20)]
+    social = list(dalleval.social(1)["text"][:12])
+    pairs = list(paired.paired(images=1, runs=1).texts.query("aspect == 'occupation'")["text"][:12])
+    for name, texts in (("other", asked), ("social", social), ("few", social[:9]), ("pairs", pairs)):
+        (tmp_path / name).mkdir()
+        for k in range(len(texts)):
+            Image.fromarray(np.full((4, 4, 3), 3 * k, np.uint8)).save(tmp_path / name / f"{k}.png")
+        table = pd.DataFrame({"file": [f"{k}.png" for k in range(len(texts))], "prompt": texts})
+        table.to_csv(tmp_path / name / "told.csv", index=False)
+    found = {
+        name: audit.params_of([f"images:{tmp_path / name}"]) for name in ("other", "social", "few", "pairs")
+    }
+    assert found["other"]["notebooks"] == found["few"]["notebooks"] == ["custom/*"]
+    assert found["social"]["notebooks"][1:] == ["dalleval/5_3_gender", "dalleval/5_3_skin_tone"]
+    assert found["social"]["settings"]["dalleval"] == {"vqa": "", "detector": ""}
+    assert "paired/4_4_overall" in found["pairs"]["notebooks"]
+    pipeline = Pipeline(f"images:{tmp_path / 'pairs'}", Settings(critic={"rounds": 0}), progress=False)
+    assert pipeline.people.kinds == ("paired",)
+    assert not Pipeline(f"images:{tmp_path / 'other'}", Settings(), progress=False).people.kinds

@@ -46,7 +46,12 @@ class People(Part):
         """The kinds of prompts that the settings ask for, in order."""
         s = self._pipeline.settings
         own = [k for k in KINDS if k != "three" or s.people.three_prompts]
-        return (*own, *(f"{ROUND}{r}" for r in range(1, s.critic.rounds + 1)))
+        made_by = self._pipeline.image_model("people")
+        if hasattr(made_by, "folder"):
+            # Of pictures that are there, what some of them were asked for.
+            own = [k for k in own if made_by.n_there(self._asked(k).texts)]
+        rounds = range(1, s.critic.rounds + 1) if "paired" in own else ()
+        return (*own, *(f"{ROUND}{r}" for r in rounds))
 
     def among(self, words: Collection[str]) -> list[str]:
         """Return the kinds that some words stand for, in order: ``people`` for all, ``criticised`` for those that a
@@ -114,6 +119,9 @@ class People(Part):
         """Return the prompts of a kind, and those that it may have where they depend on what the judges say."""
         if kind not in self.kinds:
             raise unknown_name("kind of prompts", kind, self.kinds)
+        return self._asked(kind)
+
+    def _asked(self, kind: str) -> Prompts:
         s, seed = self._pipeline.settings.people, self._pipeline.seed
         how = {"seed": seed, "words": self.words}
         pairs = {"per_list": s.occupations, "runs": s.power_runs, **how}

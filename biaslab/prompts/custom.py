@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 from biaslab.ground import cells, reading
 from biaslab.ground.errors import InputError
 from biaslab.ground.plaintext import is_printable, same_text
+from biaslab.prompts import dalleval, paired
 
 COLUMNS = ("prompt", "group", "n", "people")
 ALL = "all"
@@ -18,6 +20,8 @@ EVEN = "an even split"
 """What a benchmark is called that no file gives."""
 FILES = {"custom.prompts": "custom_people", "custom.benchmark": "custom_benchmark"}
 """Settings that name a file, and the measured table that holds what was in it."""
+SHARED = 10
+"""Prompts of a paper that pictures must have been asked for so that its notebooks look at them."""
 _NEEDS = "Prompts of one's own need prompt; they may have group, n (images of it) and people (1 or 2)."
 _SHARES = ("group", "percent_female", "n")
 _NEEDS_SHARES = (
@@ -25,6 +29,14 @@ _NEEDS_SHARES = (
 )
 _MOST_PEOPLE, _MOST_IMAGES = 2, 10_000
 _MOST_BYTES = 100_000_000
+
+
+def papers_of(texts: Iterable[str]) -> list[str]:
+    """Return the papers of whose prompts at least :data:`SHARED` are among some texts."""
+    told = set(map(same_text, texts))
+    people = (asking(per_list=0) for asking in (paired.single, paired.paired))
+    asked = {"paired": pd.concat([one.texts for one in people]), "dalleval": dalleval.social(1)}
+    return [name for name, known in asked.items() if len(told & set(map(same_text, known["text"]))) >= SHARED]
 
 
 def prompts(path: str, images: int) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from biaslab.ground.errors import ParameterError, name_help
 from biaslab.models import checkpoints, registry
 from biaslab.models.picture_folder import IMAGES, MIXED, PictureFolder
 from biaslab.net.settings import ENDPOINT
+from biaslab.prompts import custom as asking
 from biaslab.runs.params import run_name
 
 _PRESETS = Path(__file__).with_name("presets")
@@ -78,6 +80,11 @@ def params_of(
         judges = {name: judges[name] for name in ("judging",) if name in judges}
         preset["settings"] = {}
     settings = _merged(preset["settings"], chosen, judges)
+    if own and folders:
+        of_pictures = (PictureFolder(one.removeprefix(IMAGES)).people["prompt"] for one in folders)
+        for paper in asking.papers_of(chain.from_iterable(of_pictures)):
+            notebooks += alone["papers"][paper]["notebooks"]
+            settings = _merged(settings, alone["papers"][paper]["settings"])
     if len(folders) == len(names) and not drawn:
         settings = _merged(settings, pictures)
     files = {"prompts": prompts, "benchmark": benchmark}

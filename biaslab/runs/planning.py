@@ -182,7 +182,7 @@ def images(found: list[Asked], measured: Mapping[tuple, Cost]) -> str:
             if of["left"].any()
             else [0]
         )
-        each = f"{between(*each, '{:.2g}'):>18} s each" if each[0] else ""
+        each = f" {between(*each, '{:.2g}'):>17} s each" if each[0] else ""
         lines.append(f"  {paper:<10}{model:<32}{_most(of)}{of['images'].sum():>9,}{each}{kept}")
     if measured:
         n = sum(of.images for of in measured.values())
