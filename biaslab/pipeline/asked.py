@@ -114,7 +114,8 @@ def of_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Asked]:
                 prompts = pipeline.dalleval.prompts(kind)
                 yield _asked(pipeline, paper, kind, prompts, of=pipeline.dalleval.asks_for)
         if "custom" in wanted:
-            prompts = pipeline.custom.prompts()
+            # What draws the truth of captions goes by whom they name.
+            prompts = pipeline.custom.prompts().assign(occupation=lambda rows: rows["group"])
             yield _asked(pipeline, paper, "custom", prompts, several=bool((prompts["people"] > 1).any()))
         if "triplets" in wanted:
             yield _of_triplets(pipeline, paper)
