@@ -129,7 +129,8 @@ def _question(path: str | Path, row: object) -> Question:
         if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST or not is_printable(text):
             raise InputError(f"{told}{name} must be a text of at most {_LONGEST} printable characters.")
     # YAML reads yes and no as truth values.
-    words = [{True: "yes", False: "no"}.get(a, str(a)) if isinstance(a, bool | int) else a for a in answers]
+    answers = [("no", "yes")[a] if isinstance(a, bool) else a for a in answers]
+    words = [str(a) if isinstance(a, int) else a for a in answers]
     if not all(
         isinstance(a, str) and 0 < len(a.strip()) <= _LONGEST_ANSWER and is_printable(a) for a in words
     ):

@@ -180,10 +180,11 @@ def chosen(text: str, form: Sequence[str]) -> str:
         text = str(said["answer"] if isinstance(said, dict) else said)
     except (ValueError, KeyError, RecursionError):
         pass
-    known = {answer.casefold(): answer for answer in form}
-    bare = plain(text).casefold().strip(" .!\"'`*\n\t")
-    if bare in known:
-        return known[bare]
+    known = {plain(answer).casefold(): answer for answer in form}
+    said = plain(text).casefold()
+    bare = said.strip(" .!\"'`*\n\t")
+    if found := next((known[one] for one in (said.strip(), bare) if one in known), ""):
+        return found
     # The longest first, so that "dark brown" is not taken for "brown".
     either = "|".join(re.escape(answer) for answer in sorted(known, key=len, reverse=True))
     found = set(re.findall(rf"(?<!\w)(?:{either})(?!\w)", bare))

@@ -95,14 +95,16 @@ def ask(
     path = store.stage("answers", inputs).folder / "answers.jsonl" if store is not None else None
     journal = Journal(path, _STAYS + ROOM)
     with journal.turn(digest(sorted(set(digests)))[:16]):
-        wanted, known, without = set(digests), {}, set()
+        wanted, known, without, worked = set(digests), {}, set(), False
         for record in journal.records():
+            # That it works was seen, too, by an answer to another question.
+            worked = True
             without.update(filter(None, record.get("asked_without", "").split(",")))
             if (key := record.pop("question")) in wanted:
                 known[key] = Answer(**record)
         missing = {d: m for d, m in zip(digests, conversations, strict=True) if d not in known}
         if missing:
-            asking = _Chats(endpoint, fields, journal, longest=longest, worked_before=bool(known))
+            asking = _Chats(endpoint, fields, journal, longest=longest, worked_before=worked)
             asking.left_out |= without
             paying = charged and endpoint.price and store is not None
             with asking.paying(store) if paying else contextlib.nullcontext():

@@ -115,6 +115,12 @@ def test_the_longer_of_two_answers_counts_and_no_is_an_answer():
     assert chosen("No, there is none", ("yes", "no")) == "no"
 
 
+@pytest.mark.parametrize("answer", ["Mr.", "A*", "yes!", "doesn’t", "+"])
+def test_an_answer_may_end_in_marks(answer):
+    form = (answer, "Mrs.", "unclear")
+    assert chosen(json.dumps({"answer": answer}), form) == chosen(answer, form) == answer
+
+
 def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(tmp_path):
     refused = 200, {}, json.dumps({"choices": [REFUSAL]})
     replies = {0: completion("A person."), 1: refused, 2: failure(413, "too large")}
@@ -128,6 +134,16 @@ def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(tmp_path):
     # Three readings of the first, and one of each of the others; nothing is asked again.
     assert len(server.requests) == 6
     pd.testing.assert_frame_equal(judged, again)
+
+
+def test_one_question_that_the_server_does_not_take_when_it_is_asked_again_is_no_end(tmp_path):
+    said = {1: [completion("A robot."), failure(413, "too long")]}
+    with FakeVision(
+        lambda picture, *_: said[red(picture)].pop(0) if red(picture) in said else "male"
+    ).running() as server:
+        images = ArrayImages(coloured(0, 1, 2))
+        judged = judge_people(images, asked_of(3), model(server), JudgeSettings(), store=Store(tmp_path))
+    assert judged["outcome"].tolist() == ["judged", "unanswered", "judged"] and "413" in judged["reason"][1]
 
 
 def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(tmp_path):
@@ -225,8 +241,10 @@ def test_questions_have_unclear_beside_their_answers(tmp_path):
     file.write_text(
         "- {name: hat, question: 'A hat?', answers: [yes, no, Unclear]}\n"
         "- {name: look, question: 'What is it?', answers: [drawing, 3], of: image}\n"
+        "- {name: hats, question: 'How many?', answers: [0, 1, 2]}\n"
     )
-    hat, look = read_questions(file)
+    hat, look, hats = read_questions(file)
+    assert hats.answers == ("0", "1", "2", "unclear")
     assert hat.answers == ("yes", "no", "unclear") and look.answers == ("drawing", "3", "unclear")
     assert look.of == IMAGE
 
