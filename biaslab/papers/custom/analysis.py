@@ -309,8 +309,8 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
     """Return shares perceived as female with the first judge's errors taken off, as ``custom_corrected``.
 
     Takes ``custom_judges``. How often it errs is learnt where there is a better word: the truth of images of which it
-    is known, or raters (:func:`biaslab.judging.error.correct`, after Rogan & Gladen 1978); without either there are no
-    rows.
+    is known, or raters (:func:`biaslab.judging.error.correct`, after Rogan & Gladen 1978); of a model of whose people
+    neither knows any there are no rows.
     """
     rows = []
     for model, whole in judges.groupby("model", sort=False):
@@ -323,6 +323,8 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
         own = whole.assign(image_id=ids, occupation=whole["group"])
         said, known = (own[own["judge"] == name] for name in (names[0], reference))
         truth = known[known["outcome"] == JUDGED].set_index("image_id")["gender"]
+        if not said["image_id"].isin(truth.index).any():
+            continue
         judged = said[said["outcome"] == JUDGED]
         counts = [(ALL, judged), *judged.groupby("group", sort=True)]
         shares = pd.DataFrame(

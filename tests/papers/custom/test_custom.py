@@ -230,6 +230,10 @@ def test_without_a_better_word_nothing_is_taken_off():
     judges = _judged({("g", "female", "female"): 9, ("g", "male", "male"): 9})
     assert custom.corrected(judges[judges["judge"] == "eye"]).empty
     assert custom.corrected(judges.replace({"judge": {"truth": "endpoint:other"}})).empty
+    # Of a second model nobody was rated, or raters are unsure of all.
+    unsure = {("g", "", "female"): 3, ("g", "unsure", "male"): 2}
+    both = pd.concat([judges, _judged(unsure).assign(model="B")], ignore_index=True)
+    assert set(custom.corrected(both)["model"]) == {"A"}
     # A judge that is no better than chance has a reason instead of a number.
     chance = _judged({("g", t, s): 20 for t in ("female", "male") for s in ("female", "male")})
     row = custom.corrected(chance).iloc[0]
