@@ -27,7 +27,7 @@ Gender is binary here because the paper's word lists and gender-guesser are; tha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
@@ -130,7 +130,7 @@ def indicators(
     given = [text if isinstance(text, str) else "" for text in texts]
     texts = [plain(text) for text in given]
     persons = {"gazetteer": map(_names, texts), "spacy": _spacy(texts), "off": repeat(())}[names]
-    said_in = (_own_words(text, words) if words else _words(text) for text in texts)
+    said_in = map(_own_words(words) if words else _words, texts)
     labels, spans = ["none"] * len(texts), [""] * len(texts)
     for i, (said, named) in enumerate(zip(said_in, persons, strict=False)):
         if not said and not named:
@@ -180,10 +180,21 @@ def _titles() -> dict[str, str]:
     return {w: gender for gender, words in lexicons.load("gender_titles").items() for w in words}
 
 
-def _own_words(text: str, words: Mapping[str, Sequence[str]]) -> Sequence[_Said]:
-    of = {word.casefold(): gender for gender, listed in words.items() for word in listed}
-    said = ((match, of.get(match[0].casefold())) for match in _WORD.finditer(text))
-    return [(match.start(), match.end(), gender, "word") for match, gender in said if gender]
+def _own_words(words: Mapping[str, Sequence[str]]) -> Callable[[str], Sequence[_Said]]:
+    """Return what finds words of one's own, which may have blanks, marks and apostrophes in them, in a text."""
+    # An apostrophe is written in two ways.
+    alike = {ord("’"): "'"}
+    of = {word.translate(alike): gender for gender, listed in words.items() for word in listed}
+    of |= {word.casefold(): gender for word, gender in of.items()}
+    # The longest first, so that "girl friend" is not taken for "girl".
+    either = "|".join(map(re.escape, sorted(of, key=len, reverse=True)))
+    whole = re.compile(rf"(?<![^\W_])(?:{either})(?![^\W_])", re.IGNORECASE)
+
+    def said(text: str) -> Sequence[_Said]:
+        found = ((match, of.get(match[0].casefold())) for match in whole.finditer(text.translate(alike)))
+        return [(match.start(), match.end(), gender, "word") for match, gender in found if gender]
+
+    return said
 
 
 def _words(text: str) -> Sequence[_Said]:

@@ -17,6 +17,7 @@ for what that column says of the occupation. Templates are told as a whole for a
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -146,8 +147,16 @@ def _occupations(frame: pd.DataFrame, file: Path) -> dict[str, dict[str, str]]:
 
 def _lists(file: Path, part: str, given: Any) -> dict[str, tuple[str, ...]]:
     _check_keys(file, given, _LISTS[part], _LISTS[part], part)
-    each = ((name, [words] if isinstance(words, str) else words) for name, words in given.items())
-    return {name: tuple(plaintext.name(str(word)) for word in words) for name, words in each}
+    each = {name: [words] if isinstance(words, str) else words for name, words in given.items()}
+    found: dict[str, tuple[str, ...]] = {}
+    for name, words in each.items():
+        if not isinstance(words, list) or not all(isinstance(word, str) and word.strip() for word in words):
+            raise InputError(f"{file}: {part}: {name} is {words!r:.100}; give a list of words.")
+        found[name] = tuple(map(plaintext.name, words))
+    listed = Counter(word.casefold() for words in found.values() for word in words)
+    if twice := [word for words in found.values() for word in words if listed[word.casefold()] > 1]:
+        raise InputError(f"{file}: {part}: {twice[0]!r} stands twice; keep it in one place.")
+    return found
 
 
 def _templates(file: Path, paper: str, given: Any) -> dict[str, str]:

@@ -118,6 +118,22 @@ def test_words_of_another_language_say_a_gender_in_captions(write):
     assert indicators(texts, names="off")["indicator"][1] == "both"
 
 
+def test_words_that_say_a_gender_may_have_blanks_marks_and_apostrophes(write):
+    file = write('indicators: {female: [junge Frau, "l’infirmière", महिला], male: [Frau Holle, Straße]}')
+    words = word_files.read(file, "captions.words").indicators
+    texts = [
+        "Eine JUNGE FRAU liest",
+        "je vois l'infirmière",
+        "एक महिला डॉक्टर",
+        "Frau Holle",
+        "STRASSE",
+        "die Frau",
+    ]
+    found = indicators(texts, names="off", words=words)
+    assert found["indicator"].tolist() == ["female"] * 3 + ["male"] * 2 + ["none"]
+    assert found["spans"][0] == "5:15:female-word"
+
+
 def test_a_changed_file_is_another_run(write):
     file = write(GERMAN)
     found = [checks.digest(pipeline(file, words=file))]
@@ -161,6 +177,9 @@ def test_a_changed_file_is_another_run(write):
         ('  female: "Zeige {1} als Frau."\n', "", "people.words", r"paired lacks female"),
         ("{1} als Frau", "{1.dativ} als Frau", "people.words", r"female is"),
         ("roles: {high: [Chef], low: Lehrling}\n", "", "people.words", r"no roles in their language"),
+        ("low: Lehrling", "low: 5", "people.words", r"roles: low is 5; give a list of words"),
+        ("low: Lehrling", "low: [Chef]", "people.words", r"'Chef' stands twice"),
+        ("[Mann, er]", "[Mann, Sie]", "captions.words", r"indicators: 'sie' stands twice"),
         ("roles: {high: [Chef], low: Lehrling}", "roles: {high: [Chef]}", "people.words", r"roles lacks low"),
         ("paradox:", "paradoxes:", "captions.words", r"'paradoxes'. Did you mean 'paradox'"),
         ("  woman: eine Frau\n", "  lady: eine Dame\n", "dalleval.words", r"no use for dalleval: 'lady'"),
