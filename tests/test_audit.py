@@ -108,6 +108,13 @@ def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root):
     for names, expected in ((["mini"], ["published"]), (["mini", "world"], ["world", "published"])):
         run = params.load("audit.yaml", given=audit.params_of(names, size="quick"), **how)
         assert run.values["settings"]["compare_with"] == expected
+    # Of several settings each has it, once; what is no setting is refused as ever.
+    several = audit.params_of(["mini"], size="quick")
+    several["settings"] = [{"compare_with": "published"}, {"captions": {"approaches": []}}]
+    run = params.load("audit.yaml", given=several, **how)
+    assert [one["compare_with"] for one in run.values["settings"]] == [["published"]] * 2
+    with pytest.raises(ParameterError, match="must be a mapping"):
+        params.load("audit.yaml", given=several | {"settings": 5}, **how)
     # Where nothing is printed, none can stand beside.
     own = audit.params_of(["mini"], size="quick") | {"notebooks": ["custom/*"]}
     run = params.load("audit.yaml", given=own, overrides=["judging.gender=mini-clip"], **how)

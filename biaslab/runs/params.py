@@ -175,10 +175,7 @@ def load(
     given |= set_here
     names = [text.partition("=")[0].strip().removeprefix("settings.") for text in overrides]
     if beside:
-        settings = dict(given.get("settings") or {})
-        asked = settings.get("compare_with", ())
-        own = [asked] if isinstance(asked, str) else list(asked)
-        given["settings"] = settings | {"compare_with": [*(one for one in own if one != "none"), beside]}
+        given["settings"] = _with_beside(given.get("settings") or {}, beside)
         names.append("compare_with")
     for key, value in given.items():
         values.check_key(str(path), key)
@@ -315,6 +312,17 @@ def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
         if asked == "has" or any(k.arg == "optional" for k in call.keywords):
             optional.add(name)
     return frozenset(taken), frozenset(taken - optional)
+
+
+def _with_beside(settings: Any, beside: str) -> Any:
+    """Return settings, or each of several, that compare with what is to stand beside as well."""
+    if isinstance(settings, list):
+        return [_with_beside(one, beside) for one in settings]
+    if not isinstance(settings, Mapping):
+        return settings
+    asked = settings.get("compare_with", ())
+    own = asked if isinstance(asked, list | tuple) else [asked]
+    return {**settings, "compare_with": [*(one for one in own if one not in ("none", beside)), beside]}
 
 
 def read_yaml(path: Path) -> dict:
