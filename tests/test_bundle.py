@@ -12,6 +12,7 @@ from PIL import Image
 
 from biaslab.generation import generator
 from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.prompts import custom as asking
 from biaslab.runs import audit, bundle, earlier, export, gather, params
 
 PROMPTS = ("a nurse at work", "a pilot at work")
@@ -212,6 +213,13 @@ def test_what_is_larger_than_it_may_be_is_not_read(given, tmp_path, monkeypatch)
     monkeypatch.setattr(bundle, "_MOST_BYTES", 100)
     with pytest.raises(InputError, match=r"holds \S+ of more than 100 bytes"):
         bundle.params_of([str(path)], ["mini-sd"], outputs=tmp_path / "out")
+
+
+def test_prompts_and_groups_of_digits_alone_stay_what_they_are(tmp_path):
+    people = {"model": "a", "group": "007", "prompt": "0042", "image_id": ["0", "1"], "position": 1}
+    pd.DataFrame(people).to_csv(tmp_path / "custom_people.csv", index=False)
+    (found,) = asking.files_of(tmp_path).values()
+    assert found.to_numpy().tolist() == [["0042", "007", 2, 1]]
 
 
 def test_a_key_in_a_prompt_is_not_sent(leave, pictures, tmp_path, monkeypatch):

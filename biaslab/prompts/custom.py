@@ -113,7 +113,9 @@ def files_of(measured: Path) -> dict[str, pd.DataFrame]:
     Of pictures of a folder these are prompts that ask a model for as many; one of several groups is of the first.
     """
     read = {name: measured / f"{table}.csv" for name, table in FILES.items()}
-    read = {name: pd.read_csv(path, keep_default_na=False) for name, path in read.items() if path.is_file()}
+    # Names of digits alone are texts, such as 007.
+    how = {"keep_default_na": False, "dtype": dict.fromkeys(("group", "prompt", "model", "image_id"), str)}
+    read = {name: pd.read_csv(path, **how) for name, path in read.items() if path.is_file()}
     found = {}
     if (people := read.get("custom.prompts")) is not None:
         by = people.groupby("prompt", sort=False)
