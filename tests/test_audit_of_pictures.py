@@ -184,6 +184,23 @@ def test_a_changed_table_or_file_is_another_run(tmp_path):
     assert len(set(found)) == 3
 
 
+def test_people_who_are_cut_out_need_somebody_who_looks_for_faces(folders, tmp_path):
+    (rated := tmp_path / "rated.csv").write_text("image_id,gender\nnurse/0.png,female\n")
+    for of, refused in (("person", True), ("image", False)):
+        (file := tmp_path / "q.yaml").write_text(
+            f"- {{name: hat, question: Is it a hat, answers: [yes, no], of: {of}}}"
+        )
+        judging = {"gender": f"ratings:{rated}", "annotator": "endpoint:eye", "questions": str(file)}
+        for shown in ("crop", "position"):
+            settings = Settings(judging=judging, vision={"shown": shown})
+            asked = Pipeline(f"images:{folders / 'first'}", settings, progress=False).custom
+            if refused and shown == "crop":
+                with pytest.raises(ParameterError, match=r"set vision\.shown to 'position'"):
+                    asked.questions()
+            else:
+                assert len(asked.questions()) == 1
+
+
 def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_path):
     other = tmp_path / "rated.csv"
     other.write_text("image_id,gender\nelsewhere/1.png,female\n")

@@ -165,7 +165,7 @@ class Custom(Part):
 
         Raises:
             InputError: The file cannot be used.
-            ParameterError: Who is to answer them answers none.
+            ParameterError: Who is to answer them answers none, or is to be shown faces that nobody looks for.
         """
         s = self._pipeline.settings.judging
         by = s.annotator or s.gender
@@ -175,7 +175,14 @@ class Custom(Part):
                 f"judging.questions are answered by {setting}, which is {by!r}: set judging.annotator to "
                 f"'{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
             )
-        return read_questions(s.questions) if s.questions else []
+        found = read_questions(s.questions) if s.questions else []
+        cut_out = by.startswith(ENDPOINT) and self._pipeline.settings.vision.shown == "crop"
+        if cut_out and not self._pipeline.looks_for_faces(s.gender) and any(q.of == PERSON for q in found):
+            raise ParameterError(
+                f"vision.shown is 'crop', and with {s.gender!r} as judging.gender nobody looks for the faces that "
+                "people are cut out around: set vision.shown to 'position'."
+            )
+        return found
 
     @kept
     def answers(self) -> pd.DataFrame:
