@@ -13,6 +13,7 @@ from biaslab.ground.errors import ParameterError
 from biaslab.ground.wording import between, durations, megabytes
 from biaslab.judging import kinds
 from biaslab.judging.names import VQA
+from biaslab.judging.vision import READINGS
 from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline import Pipeline, rehearsal
 from biaslab.pipeline.asked import Asked, Cost, of_captions, of_tables
@@ -153,7 +154,11 @@ def _questions(found: Rehearsal) -> list[str]:
         short = (
             f", more than vision.cost_limit, {s.cost_limit:g}, allows" if n * s.price > s.cost_limit else ""
         )
-        lines.append(f"Price: {name} at most {n:,} questions x {s.price:g} = {n * s.price:,.2f}{short}")
+        price = f"{n:,} questions x {s.price:g} = {n * s.price:,.2f}"
+        again = (
+            f"; one is asked up to {READINGS} times where an answer is none of the list" if s.price else ""
+        )
+        lines.append(f"Price: {name} at most {price}{short}{again}")
     return lines
 
 
