@@ -273,7 +273,7 @@ def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) ->
     )
     for question, rows in own_answers.groupby("question", sort=False) if own_answers is not None else ():
         # Of a question about images the answer is that of everybody in it.
-        of = keys if (rows["position"] == 0).all() else [*keys, "position"]
+        of = keys if rows["position"].astype(str).eq("0").all() else [*keys, "position"]
         said = rows.set_index(of)["answer"].reindex(pd.MultiIndex.from_frame(seen[of]))
         found[question] = said.fillna("").to_numpy()
     return found

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
+from biaslab.ground import tables
 from biaslab.papers import custom
 from biaslab.papers.findings import held_together
 
@@ -197,6 +198,8 @@ def test_answers_about_images_are_those_of_everybody_in_them(people):
     own = seen[["model", "group", "prompt", "image_id"]].assign(
         question="style", choices="drawing | photo", answer="drawing", position=0, reason=""
     )
+    # As texts, too, which positions are where a table was measured.
+    assert (custom.answers_of(people, tables.of(own, "custom_own_answers"))["style"] == "drawing").all()
     found = custom.answers_of(people, own)
     assert (found["style"] == "drawing").all() and len(found) == len(seen)
     table = custom.intersections(found, [("perceived gender", "style")])
