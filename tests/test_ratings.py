@@ -491,6 +491,11 @@ def test_generated_images_alone_lead_with_their_shares(write):
     assert finding.estimate == pytest.approx(25) and "male 25.0 %, undecided 50.0 %" in finding.answer
 
 
+def test_of_shares_that_were_counted_before_nobody_knows_who_is_undecided(write):
+    rated = readers.read(write("occupation,source,percent_female,n\nnurse,generated,75,8\n"))
+    assert rating.shares(rated).set_index("answer")["percent"].to_dict() == {"female": 75, "male": 25}
+
+
 def test_other_judges_nobody_female_or_male(write):
     text = "image_id,position,rater,Gender\na,1,x,nonbinary\nb,1,x,Female\n"
     judged = person_ratings.judge_people(pd.DataFrame({"image_id": ["a", "b"], "position": 1}), write(text))

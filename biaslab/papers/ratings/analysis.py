@@ -126,8 +126,9 @@ def shares(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
             OTHER: cell[OTHER],
             "undecided": cell["tie"] + cell["unsure"],
         }
+        unknown = ["undecided"] if cell["tie"].isna().all() else []
         counts = pd.DataFrame(counts).fillna(0)
-        for answer in counts if counts[OTHER].any() else counts.drop(columns=OTHER):
+        for answer in counts.drop(columns=[*unknown, *([] if counts[OTHER].any() else [OTHER])]):
             mean = stats.strata_mean(counts[answer], counts.sum(axis=1), confidence)
             rows.append([model, source, answer, *(100 * value for value in mean[:3]), mean[3]])
     return pd.DataFrame(rows, columns=["model", "source", "answer", "percent", "ci_low", "ci_high", "n"])
