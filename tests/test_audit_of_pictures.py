@@ -10,6 +10,7 @@ from PIL import Image
 
 from biaslab import cli
 from biaslab.ground.errors import InputError, ParameterError
+from biaslab.papers import custom
 from biaslab.pipeline import Pipeline, checks
 from biaslab.prompts import dalleval, paired
 from biaslab.runs import audit
@@ -199,6 +200,18 @@ def test_people_who_are_cut_out_need_somebody_who_looks_for_faces(folders, tmp_p
                     asked.questions()
             else:
                 assert len(asked.questions()) == 1
+
+
+def test_files_of_ratings_of_one_name_are_told_apart(folders, tmp_path):
+    files = []
+    for gender in ("female", "male"):
+        (tmp_path / gender).mkdir()
+        (file := tmp_path / gender / "rated.csv").write_text(f"image_id,gender\nnurse/0.png,{gender}\n")
+        files.append(f"ratings:{file}")
+    settings = Settings(judging={"gender": files[0], "further": files[1:]})
+    found = custom.judges(Pipeline(f"images:{folders / 'first'}", settings, progress=False))
+    said = found[found["image_id"] == "nurse/0.png"].set_index("judge")["gender"]
+    assert said.to_dict() == {"raters (rated 1)": "female", "raters (rated 2)": "male"}
 
 
 def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_path):

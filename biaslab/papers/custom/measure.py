@@ -31,7 +31,11 @@ def judges(pipeline: Pipeline) -> pd.DataFrame:
     for judge in pipeline.custom.judges:
         named = shared.named(judge)
         if judge.startswith(RATINGS):
-            named = "raters" if len(raters) == 1 else f"raters ({Path(judge).stem})"
+            stems = [Path(one).stem for one in raters]
+            stem = Path(judge).stem
+            # Of files of one name each has its number.
+            number = f" {raters.index(judge) + 1}" if stems.count(stem) > 1 else ""
+            named = "raters" if len(raters) == 1 else f"raters ({stem}{number})"
         frames.append(pipeline.custom.judged_by(judge).assign(judge=named, model=pipeline.label))
     if (truth := pipeline.custom.truth()) is not None:
         frames.append(truth.assign(judge=TRUTH, model=pipeline.label))
