@@ -34,8 +34,12 @@ _DENIALS = frozenset(
 
 def question(phrase: str, position: int, people: int, form: str = QUESTION) -> str:
     """Return the question about one person, such as a ``nurse``; position 1 is the leftmost."""
-    where = WHERE[people][position - 1] if people in WHERE else f", number {position} from the left,"
-    return form.format(phrase=phrase, where=where).replace(",?", "?")
+    return form.format(phrase=phrase, where=place(position, people)).replace(",?", "?")
+
+
+def place(position: int, people: int) -> str:
+    """Return where one of some people stands, as words after their name; nothing of one alone."""
+    return WHERE[people][position - 1] if people in WHERE else f", number {position} from the left,"
 
 
 def read_answer(text: str) -> tuple[str, str]:

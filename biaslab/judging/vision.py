@@ -26,7 +26,7 @@ from biaslab.judging import judge, people, vqa
 from biaslab.judging.faces import Face, large_enough
 from biaslab.judging.judge import BOX
 from biaslab.judging.person import Person, wider
-from biaslab.judging.questions import WHERE
+from biaslab.judging.questions import place
 from biaslab.judging.settings import JudgeSettings, VisionSettings
 from biaslab.judging.words import JUDGED, UNCLEAR
 from biaslab.keep.store import Store
@@ -262,7 +262,7 @@ def units_of(whom: pd.DataFrame, question: str, answers: Sequence[str], shown: s
     form = json.dumps([*(a for a in answers if a != UNCLEAR), UNCLEAR, NOBODY])
     units = pd.DataFrame({"image_id": whom["image_id"].astype(str).astype(object), "answers": form})
     if shown == "position":
-        where = [WHERE[n][k - 1] for k, n in zip(at, people_there, strict=True)]
+        where = [place(k, n) for k, n in zip(at, people_there, strict=True)]
         return units.assign(
             question=[f"About the person{at} in the picture: {question}" if at else question for at in where]
         )

@@ -87,6 +87,12 @@ def test_of_two_people_it_is_told_the_place_or_shown_the_part(tmp_path):
     assert parts[0].max() < 30 and parts[1][:, :, 0].min() > 170
 
 
+def test_of_more_than_three_people_each_has_a_number():
+    whom = pd.DataFrame({"image_id": "0", "position": [1, 2, 3, 4]})
+    asked = vision.units_of(whom, "A hat?", ("yes", "no"), "position")["question"]
+    assert asked[3] == "About the person, number 4 from the left, in the picture: A hat?"
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
