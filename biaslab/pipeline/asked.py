@@ -161,12 +161,17 @@ def _of_people(pipeline: Pipeline, paper: str, kinds: list[str]) -> Iterator[Ask
 
 def _kept_texts(pipeline: Pipeline, kind: str) -> pd.DataFrame | None:
     """Return the texts of a kind by what the store has, None where something is missing; nothing is computed."""
-    looks = pipeline.changed()
-    looks.store = Store(pipeline.store.root, share=_NOTHING)
     try:
-        return looks.people.prompts(kind).texts
+        return computing_nothing(pipeline).people.prompts(kind).texts
     except UnfinishedError:
         return None
+
+
+def computing_nothing(pipeline: Pipeline) -> Pipeline:
+    """Return a pipeline that has what the store has; an UnfinishedError is raised for anything else."""
+    looks = pipeline.changed()
+    looks.store = Store(pipeline.store.root, share=_NOTHING)
+    return looks
 
 
 def _is_small(pipeline: Pipeline) -> bool:

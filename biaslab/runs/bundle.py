@@ -23,9 +23,11 @@ from biaslab.ground.errors import InputError, ParameterError
 from biaslab.ground.values import dotted
 from biaslab.judging.names import RATINGS
 from biaslab.keep import store
+from biaslab.keep.store import UnfinishedError
 from biaslab.models import registry
 from biaslab.models.images import Unreadable
 from biaslab.models.picture_folder import IMAGES
+from biaslab.pipeline.asked import computing_nothing
 from biaslab.prompts import custom as asking
 from biaslab.report import records
 from biaslab.runs import audit, jobs, params, planning, runner
@@ -163,7 +165,13 @@ def contents(
                 yield f"{at}/prompts.csv", _csv(_told(table, one.prompts.assign(text=texts)))
                 yield f"{at}/{registry.DECLARED}", json.dumps({"pictures": one.made_by.pictures}).encode()
             if one.of == "captions" and one.kind in one.pipeline.kinds:
-                judged = one.pipeline.judgements(one.kind).drop(columns=["boxes", "text"], errors="ignore")
+                try:
+                    judged = computing_nothing(one.pipeline).judgements(one.kind)
+                except UnfinishedError:
+                    # Nobody is judged, and no judge paid, to pack what a run left.
+                    left[f"what judges said of {label}'s {one.kind}: it is not in the store"] = 0
+                    continue
+                judged = judged.drop(columns=["boxes", "text"], errors="ignore")
                 yield f"judgements/{label}-{one.kind}.csv", _csv(judged)
         yield "prompts.csv", _csv(pd.concat(prompts, ignore_index=True))
         yield "images.csv", _csv(pd.concat(tables, ignore_index=True))
