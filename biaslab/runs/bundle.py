@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biaslab.generation.models import ENDPOINT
-from biaslab.ground import cells, plugins
+from biaslab.ground import plugins
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.ground.values import dotted
 from biaslab.judging.names import RATINGS
@@ -29,6 +29,7 @@ from biaslab.models.images import Unreadable
 from biaslab.models.picture_folder import IMAGES
 from biaslab.pipeline.asked import computing_nothing
 from biaslab.prompts import custom as asking
+from biaslab.prompts import word_files
 from biaslab.report import records
 from biaslab.runs import audit, jobs, params, planning, runner
 from biaslab.study import sources
@@ -56,6 +57,9 @@ name. images/KIND/MODEL holds images with their prompts: biaslab audit images:FO
 _HERE = ("compute", "url", "key_variable", "cost_limit", "price", "buy")
 _NO_MODELS = ("published", "none", "all", None)
 _MOST_BYTES = 100_000_000
+_FILES = (*word_files.ENDINGS, ".txt")
+# What leads out of the folder that a bundle is unpacked to, on any system.
+_OUTSIDE = re.compile(r"^/|^[^/]*:|\\|(^|/)\.\.(/|$)")
 # What is read of a bundle.
 _READ, _INPUT = (runner.PARAMS, records.FILE), re.compile(rf"{INPUTS}/[^/]+")
 _AGAIN = "Get the bundle again, or make it with 'biaslab export RUN --bundle'."
@@ -112,12 +116,12 @@ def contents(
             # A folder has prompts of its own.
             given += [f"{name}={path}"] if name in settings else []
             settings[name] = f"{INPUTS}/{path.name}"
-        left = {"training images behind captions: their people are real": 0}
+        left = ["Not in it:", "training images behind captions: their people are real"]
         for name, value in list(settings.items()):
             each = value if isinstance(value, list) else [value]
-            if rest := [one for one in each if str(one).startswith(RATINGS)]:
-                settings[name] = [one for one in each if one not in rest] if each is value else ""
-                left[f"{name}, as ratings are of these images alone: name a judge with --set"] = 0
+            if (others := [one for one in each if not str(one).startswith(RATINGS)]) != each:
+                settings[name] = others if each is value else ""
+                left.append(f"{name}, as ratings are of these images alone: name a judge with --set")
         try:
             checked = params.load(folder / runner.PARAMS, overrides=[*given, *overrides])
             asked = planning.asked(jobs.pipelines(jobs.plan(checked)))
@@ -131,22 +135,23 @@ def contents(
                 f"The run {folder.name} makes no images, so there is nothing to repeat; export it without --bundle."
             )
         for name, value in dotted(checked.values.get("settings", {})).items():
-            # Another file that a setting names. Captions are others', and ratings are of these images alone.
+            # Captions are others', and ratings are of these images alone.
             passed = name in (*inputs, "captions.corpus") or name.endswith(".ratings")
-            if isinstance(value, str) and not passed and _is_file(value):
-                path = Path(value).expanduser()
+            path = Path(value).expanduser() if isinstance(value, str) and not passed else Path()
+            if path.suffix.lower() in _FILES and path.is_file() and path.stat().st_size <= _MOST_BYTES:
                 settings[name] = f"{INPUTS}/{name}{path.suffix}"
                 yield settings[name], path.read_bytes()
         values = {**record["parameters"], "settings": _nested(settings)}
         yield runner.PARAMS, params.as_yaml(checked.changed(values=values)).encode()
         yield from ((settings[name], _csv(frame)) for name, frame in inputs.items())
-        prompts, tables = [], []
+        # Captions of an installed package are there for whoever repeats the run.
+        prompts, tables, brought = [], [], plugins.points(plugins.CORPORA)
         for one in asked:
             planning.check_there(one, folder.name)
             whose = "" if everything else _whose(one)
-            own = everything or not one.captioned or _is_brought(one)
-            left |= {f"images of {one.model}: they {whose}": 0} if whose else {}
-            left |= {} if own else {f"prompts of the kind {one.kind}: they are captions of a corpus": 0}
+            own = everything or not one.captioned or one.pipeline.settings.captions.corpus in brought
+            left += [f"images of {one.model}: they {whose}"] if whose else []
+            left += [] if own else [f"prompts of the kind {one.kind}: they are captions of a corpus"]
             texts = one.prompts["text"] if own else ""
             of = {"paper": one.paper, "kind": one.kind, "model": one.model}
             columns = ["prompt_id", "text", "n_images", *({"noise_id"} & {*one.prompts})]
@@ -175,8 +180,7 @@ def contents(
                 yield f"judgements/{label}-{one.kind}.csv", _csv(judged)
         yield "prompts.csv", _csv(pd.concat(prompts, ignore_index=True))
         yield "images.csv", _csv(pd.concat(tables, ignore_index=True))
-        words = ["Not in it:", *left]
-        yield "README.txt", (READ_ME + "\n- ".join(words) + "\n").encode()
+        yield "README.txt", (READ_ME + "\n- ".join(dict.fromkeys(left)) + "\n").encode()
 
 
 def manifest(files: Mapping[str, str]) -> dict:
@@ -193,27 +197,13 @@ def _whose(one: Asked) -> str:
     return "were bought at an endpoint, whose terms count" if one.pipeline.model.startswith(ENDPOINT) else ""
 
 
-def _is_brought(one: Asked) -> bool:
-    """Return whether captions come with an installed package, so that whoever repeats the run has them."""
-    return one.pipeline.settings.captions.corpus in plugins.points(plugins.CORPORA)
-
-
-def _is_file(name: str) -> bool:
-    path = Path(name).expanduser()
-    known = path.suffix.lower() in (*cells.ENDINGS, ".txt", ".yaml", ".yml")
-    return known and path.is_file() and path.stat().st_size <= _MOST_BYTES
-
-
 def _told(table: pd.DataFrame, prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the table by which :class:`~biaslab.models.picture_folder.PictureFolder` tells a folder's images apart."""
     group = next((name for name in ("group", "occupation", "profession") if name in prompts), "text")
-    asked = prompts.set_index("prompt_id")
     rows = table[table["file"].notna()]
-    told = rows[["file"]].assign(
-        prompt=rows["prompt_id"].map(asked["text"]), group=rows["prompt_id"].map(asked[group])
-    )
-    people = rows["prompt_id"].map(asked["people"]) if "people" in asked else 1
-    told = told.loc[told.index.repeat(people)]
+    asked = prompts.set_index("prompt_id").loc[rows["prompt_id"]].reset_index()
+    told = asked.assign(file=list(rows["file"]), prompt=asked["text"], group=asked[group])
+    told = told.loc[told.index.repeat(asked.get("people", 1)), ["file", "prompt", "group"]]
     return told.assign(position=told.groupby("file").cumcount() + 1)
 
 
@@ -231,8 +221,8 @@ def _png(image: np.ndarray) -> bytes:
 def _nested(settings: Mapping[str, Any]) -> dict:
     found: dict = {}
     for name, value in settings.items():
-        group, _, key = name.partition(".")
-        found |= {group: {**found.get(group, {}), key: value}} if key else {name: value}
+        *group, key = name.split(".", 1)
+        (found.setdefault(group[0], {}) if group else found)[key] = value
     return found
 
 
@@ -279,7 +269,9 @@ def params_of(
     settings = dotted(_to_share(settings)) if isinstance(settings, Mapping) else {}
     settings = {k: str(place / v) if isinstance(v, str) and v in files else v for k, v in settings.items()}
     if not models:
-        own = [one for names in (given.get("model"), settings.get("compare_with")) for one in _each(names)]
+        each = [given.get("model"), settings.get("compare_with")]
+        each = [one for names in each for one in (names if isinstance(names, list) else [names])]
+        own = [str(one) for one in each if one not in _NO_MODELS]
         commits = record.get("commits", {})
         models = [f"{one}@{commits[one]}" if one in commits else _here(one, path) for one in own]
     models = audit.models_of(models)
@@ -290,18 +282,11 @@ def params_of(
         "run": params.run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", f"{run}-on-{of}").strip("-.")[:80]),
         "title": f"{of}, asked as in the run {run}",
         "description": f"Repeats the bundle {digest[:12]} of the run {run}, on {of}.",
-        "bundle": {
-            "digest": digest,
-            "record": hashlib.sha256((place / records.FILE).read_bytes()).hexdigest(),
-        },
+        "bundle": {"digest": digest, "record": hashlib.sha256(files[records.FILE]).hexdigest()},
         "source": "pipeline",
         "model": models[0],
         "settings": _nested(settings),
     }
-
-
-def _each(names: object) -> list[str]:
-    return [str(one) for one in (names if isinstance(names, list) else [names]) if one not in _NO_MODELS]
 
 
 def _here(name: str, path: str) -> str:
@@ -323,12 +308,12 @@ def _checked(path: str) -> tuple[str, dict[str, bytes]]:
     """
     try:
         with zipfile.ZipFile(Path(path).expanduser()) as packed:
-            entries = [entry for entry in packed.infolist() if not entry.is_dir()]
-            if strange := [e.filename for e in entries if not _is_plain(e)]:
-                raise InputError(
-                    f"{path} holds {strange[0]!r}, a link or outside of its folder, as no bundle does. {_AGAIN}"
-                )
-            named = {entry.filename.partition("/")[2]: entry for entry in entries}
+            named = {e.filename.partition("/")[2]: e for e in packed.infolist() if not e.is_dir()}
+            for entry in named.values():
+                if _OUTSIDE.search(entry.filename) or stat.S_ISLNK(entry.external_attr >> 16):
+                    raise InputError(
+                        f"{path} holds {entry.filename!r}, a link or outside of its folder, as no bundle does. {_AGAIN}"
+                    )
             if not {MANIFEST, *_READ} <= {*named}:
                 raise InputError(
                     f"{path} is no bundle: it holds no {MANIFEST} with {' and '.join(_READ)} beside it. "
@@ -362,12 +347,3 @@ def _checked(path: str) -> tuple[str, dict[str, bytes]]:
     if manifest(sums)["digest"] != digest:
         raise InputError(f"{path} is damaged: its digest does not match that of its files. {_AGAIN}")
     return digest, files
-
-
-def _is_plain(entry: zipfile.ZipInfo) -> bool:
-    """Return whether an entry is a file, and within the folder that it is unpacked to, on any system."""
-    name = entry.filename
-    within = not (
-        name.startswith("/") or ".." in name.split("/") or "\\" in name or ":" in name.split("/")[0]
-    )
-    return within and not stat.S_ISLNK(entry.external_attr >> 16)
