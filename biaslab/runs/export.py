@@ -8,7 +8,6 @@ import json
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
 
@@ -62,14 +61,10 @@ def export(
     if not as_bundle and (everything or overrides):
         raise ParameterError("--all and --set are of a bundle; add --bundle.")
     names = [name for name in _named(record) if _is_own(folder / name, folder)]
+    more = [("README.txt", _READ_ME.encode())]
     if as_bundle:
         names = [name for name in names if name == records.FILE or name.startswith(f"{sources.MEASURED}/")]
-    files = ((name, (folder / name).read_bytes()) for name in names)
-    if as_bundle:
-        files = chain(files, bundle.contents(folder, record, everything=everything, overrides=overrides))
-    else:
-        files = chain([("README.txt", _READ_ME.encode())], files)
-    check = partial(_check, folder=folder, outputs=Path(outputs).absolute(), record=record)
+        more = bundle.contents(folder, record, everything=everything, overrides=overrides)
     stem = f"{folder.name}-bundle" if as_bundle else folder.name
     target = Path(to) if to else Path(outputs) / f"{stem}.zip"
     check_target(target, _is_export, "export", "--to")
@@ -81,10 +76,10 @@ def export(
         try:
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
                 sums = {}
-                for name, data in files:
+                for name, data in chain(more, ((name, (folder / name).read_bytes()) for name in names)):
                     # Images are made anew from their pixels.
                     if not (name.startswith(f"{bundle.PICTURES}/") and name.endswith(".png")):
-                        check(name, data)
+                        _check(name, data, folder=folder, outputs=Path(outputs).absolute(), record=record)
                     packed.writestr(_entry(f"{stem}/{name}"), data)
                     sums[name] = hashlib.sha256(data).hexdigest()
                 if as_bundle:
@@ -99,12 +94,9 @@ def export(
 def _is_export(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as packed:
-            names = [name for name in packed.namelist() if name.endswith("/README.txt")]
-            return any(
-                packed.read(name).startswith((_READ_ME.encode(), bundle.READ_ME.encode()))
-                for name in names
-                if packed.getinfo(name).file_size < 20_000
-            )
+            small = (entry for entry in packed.infolist() if entry.file_size < 20_000)
+            texts = (packed.read(entry) for entry in small if entry.filename.endswith("/README.txt"))
+            return any(text.startswith((_READ_ME.encode(), bundle.READ_ME.encode())) for text in texts)
     # Not only what is no zip: what is one may be damaged in many ways.
     except Exception:
         return False
@@ -120,13 +112,9 @@ def _entry(name: str) -> zipfile.ZipInfo:
 def _named(record: Mapping) -> list[str]:
     """Return the files that a record names and a reader needs, by their paths in the run's folder."""
     entries = [*record.get("notebooks", []), *record.get("tables", [])]
-    names = {
-        *FILES,
-        *record.get("files", {}),
-        *(entry.get(k) for entry in entries for k in ("notebook", "html", "file")),
-    }
-    names = {name for name in names if isinstance(name, str)}
-    return sorted(name for name in names if name in FILES or _is_plain(PurePosixPath(name)))
+    named = (entry.get(k) for entry in entries for k in ("notebook", "html", "file"))
+    names = {name for name in (*record.get("files", {}), *named) if isinstance(name, str)}
+    return sorted({*FILES, *(name for name in names if _is_plain(PurePosixPath(name)))})
 
 
 def _is_plain(path: PurePosixPath) -> bool:

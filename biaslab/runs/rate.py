@@ -28,6 +28,7 @@ from biaslab.models.registry import DRAWINGS
 from biaslab.ratings import person_ratings, readers, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
+from biaslab.runs import audit, jobs, params, planning, runner
 from biaslab.runs.compare import find
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ class Page(NamedTuple):
     """Images that are not shown, counted by reason: drawn ones that cannot be, and those of a folder that must not."""
 
 
-# What can be rated (image_id, source, occupation, model; for people by position also position), and what reads the
-# images of a source and model.
-_Images = tuple["pd.DataFrame", Mapping[tuple[str, str], ImageSource]]
+# What can be rated (image_id, source, occupation, model; for people by position also position), what reads the images
+# of a source and model, and images that are left out, counted by reason.
+_Images = tuple["pd.DataFrame", Mapping[tuple[str, str], ImageSource], dict[str, int]]
 
 
 def rate(
@@ -120,11 +121,10 @@ def rate(
     target = Path(to) if to else Path(outputs) / f"rate-{folder.resolve().name}.html"
     _check_place(target)
     people = _told(str(images)) if told else None
-    (table, sources), left_out = (
-        (_of_run(folder, paper, show_faces, overrides), {})
-        if is_run
-        else _of_folder(folder, show_faces, people)
-    )
+    if is_run:
+        table, sources, left_out = _of_run(folder, paper, show_faces, overrides)
+    else:
+        table, sources, left_out = _of_folder(folder, show_faces, people)
     drawn = sample.draw(table.assign(_row=range(len(table))), n, seed)
     if people is not None:
         # Who is drawn with a picture stands together on the page.
@@ -163,7 +163,7 @@ def write(
     asked = list(drawn[QUESTION]) if QUESTION in drawn else []
     drawn = drawn.drop(columns=["_row", FILE, QUESTION], errors="ignore")
     if drawn.empty:
-        why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items())) or "the sample is empty"
+        why = _counted(reasons) or "the sample is empty"
         raise InputError(f"None of {len(pictures)} images can be shown: {why}.")
     drawn = drawn.rename(columns={"image_id": "image"})
     first = [c for c in ("image", "source", "occupation", "model") if c in drawn]
@@ -172,14 +172,13 @@ def write(
         raise InputError(
             f"The page would name {told}, a folder of a machine. Give images ids without folders."
         )
-    data = {"seed": seed, "header": header, "rows": rows, "questions": asked}
-    data["pictures"] = [*filter(None, pictures)]
+    shown = {"rows": rows, "questions": asked, "pictures": [*filter(None, pictures)]}
     with explaining(
         target, "Nothing was written: {fix}, or name another place with --to, and make the page again."
     ):
-        path = write_page(target, rendered(data))
-    shown = drawn.drop_duplicates([c for c in ("image", "source", "model") if c in drawn])
-    return Page(path, len(shown), path.stat().st_size, reasons)
+        path = write_page(target, rendered({"seed": seed, "header": header, **shown}))
+    n = len(drawn.drop_duplicates([c for c in ("image", "source", "model") if c in drawn]))
+    return Page(path, n, path.stat().st_size, reasons)
 
 
 def rendered(data: dict) -> str:
@@ -192,13 +191,14 @@ def rendered(data: dict) -> str:
 
     data = data | {"id": hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]}
     style, script = asset("report.css") + asset("rate.css"), asset("rate.js")
-    page, policy = (
-        environment().get_template("rate.html.j2"),
-        content_security_policy(style=style, script=script),
-    )
-    shown = {"n": len(data["rows"]), "asks": bool(data.get("questions")), "policy": policy}
-    shown["data"] = htmlsafe_json_dumps(data)
+    shown = {"n": len(data["rows"]), "asks": bool(data.get("questions")), "data": htmlsafe_json_dumps(data)}
+    shown["policy"] = content_security_policy(style=style, script=script)
+    page = environment().get_template("rate.html.j2")
     return page.render(**shown, style=Markup(style), script=Markup(script))
+
+
+def _counted(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
 
 
 def _check_place(target: Path) -> None:
@@ -213,23 +213,15 @@ def _told(name: str) -> pd.DataFrame:
     """Return whom the pictures of ``images:FOLDER`` show: image_id, occupation (group), model, position, question."""
     import pandas as pd
 
-    name = name.removeprefix(IMAGES)
-    folder = PictureFolder(name)
-    several = () if MIXED in name else folder.models
-    people = [PictureFolder(f"{name}{MIXED}{model}").people for model in several] or [folder.people]
+    people = [PictureFolder(one.removeprefix(IMAGES)).people for one in audit.models_of([name])]
     people = pd.concat(people, ignore_index=True).rename(columns={"group": "occupation"})
     whole = people.groupby("image_id")["position"].transform("size")
     asked = [question("person", *whom, FORM) for whom in zip(people["position"], whole, strict=True)]
     return people.drop(columns="prompt").assign(**{QUESTION: asked})
 
 
-def _of_folder(
-    folder: Path, show_faces: bool, people: pd.DataFrame | None = None
-) -> tuple[_Images, dict[str, int]]:
-    """Return the images of a folder, and what is left out of it, counted by reason.
-
-    Of pictures whose ``people`` are told these count, by their files' names.
-    """
+def _of_folder(folder: Path, show_faces: bool, people: pd.DataFrame | None) -> _Images:
+    """Return the images of a folder; of pictures whose ``people`` are told these, by their files' names."""
     import pandas as pd
 
     images, rows, left = FolderImages(folder), [], Counter()
@@ -259,12 +251,12 @@ def _of_folder(
             "Name each file by the id of its image."
         )
     if table.empty:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(left.items()))
         raise InputError(
-            f"{folder} holds no image that is shown ({reasons}): what lies in a folder {TRAINING!r} may show faces of "
-            f"real people. Show them with --show-faces, or put what was generated into a folder {GENERATED!r}."
+            f"{folder} holds no image that is shown ({_counted(left)}): what lies in a folder {TRAINING!r} may show "
+            "faces of real people. Show them with --show-faces, or put what was generated into a folder "
+            f"{GENERATED!r}."
         )
-    return (table, {(s, m): images for s in SOURCES for m in {"", *table["model"]}}), dict(left)
+    return table, {(s, m): images for s in SOURCES for m in {"", *table["model"]}}, dict(left)
 
 
 def _source(file: Path, folder: Path) -> str:
@@ -284,8 +276,6 @@ def _said(name: str) -> str:
 def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]) -> _Images:
     """Return the images of people at occupations that a run generated, and those behind its captions."""
     import pandas as pd
-
-    from biaslab.runs import jobs, params, planning, runner
 
     if not (folder / runner.PARAMS).is_file():
         raise ParameterError(f"{folder} has no {runner.PARAMS}, so its images are not known: run it again.")
@@ -317,15 +307,12 @@ def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]
         frames.append(table.assign(source="generated", model=one.model))
         read["generated", one.model] = images
     pipeline = by_paper[paper][0].pipeline
-    if (
-        by_paper[paper][0].of == "captions"
-        and pipeline.has_images
-        and (show_faces or pipeline.training_pictures == DRAWINGS)
-    ):
+    may_be_shown = show_faces or pipeline.training_pictures == DRAWINGS
+    if by_paper[paper][0].of == "captions" and pipeline.has_images and may_be_shown:
         images = pipeline.images("training")
         frames.append(images.table[["image_id", "occupation"]].assign(source="training", model=""))
         read["training", ""] = images
-    return pd.concat(frames, ignore_index=True), read
+    return pd.concat(frames, ignore_index=True), read, {}
 
 
 def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
