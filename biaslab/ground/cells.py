@@ -49,6 +49,15 @@ def located(path: str | Path) -> Path:
     return path
 
 
+def named(path: str, setting: str, endings: Sequence[str] = ENDINGS) -> Path:
+    """Return the path of a file that a setting names; an InputError where it is not there, or of another kind."""
+    file = Path(path).expanduser()
+    if not file.is_file() or file.suffix.lower() not in endings:
+        allowed = ", ".join(endings)
+        raise InputError(f"{setting} is {path!r}; it must be a file that is there and ends in {allowed}.")
+    return file
+
+
 def files(path: str | Path) -> list[Path]:
     """Return the files behind the path of ratings: itself, or those of a folder by their names."""
     path = Path(os.path.expanduser(path))

@@ -52,7 +52,7 @@ def prompts(path: str, images: int) -> pd.DataFrame:
     Raises:
         InputError: It cannot be read, has no prompt, or one twice, or a number is out of range.
     """
-    file = _file(path, "custom.prompts", (".txt",))
+    file = cells.named(path, "custom.prompts", (*cells.ENDINGS, ".txt"))
     if file.suffix.lower() == ".txt":
         lines = [line.strip() for line in reading.text(file, "utf-8-sig", most=_MOST_BYTES).splitlines()]
         frame = pd.DataFrame({"prompt": [line for line in lines if line]}, dtype=object)
@@ -80,16 +80,15 @@ def benchmark(path: str) -> pd.DataFrame:
     Raises:
         InputError: It cannot be read; a share is given as 0–1 or lies outside 0–100; a group stands twice.
     """
-    file = _file(path, "custom.benchmark")
+    file = cells.named(path, "custom.benchmark")
     frame, _ = cells.load(file, set(_SHARES))
     cells.require(frame, _SHARES[:2], file, _NEEDS_SHARES, set(_SHARES))
     groups = pd.Series(cells.names(frame["group"], file), frame.index).astype(object)
     cells.refuse(groups.duplicated(), file, "group {} stands twice", "keep one row", frame["group"])
     shares = cells.numbers(frame["percent_female"], file)
     strange = shares.isna() | (shares < 0) | (shares > 100)
-    cells.refuse(
-        strange, file, "percent_female is {}", "give a number from 0 to 100", frame["percent_female"]
-    )
+    fix = "give a number from 0 to 100"
+    cells.refuse(strange, file, "percent_female is {}", fix, frame["percent_female"])
     if len(shares) and shares.max() <= 1 and (shares > 0).any():
         raise InputError(
             f"{path}: every percent_female is 1 or less, as if given as 0–1; multiply it by 100."
@@ -97,13 +96,8 @@ def benchmark(path: str) -> pd.DataFrame:
     n = pd.Series(np.inf, frame.index)
     if "n" in frame:
         n = cells.numbers(frame["n"], file).where(frame["n"].str.strip() != "", np.inf)
-        cells.refuse(
-            ~(n >= 1),
-            file,
-            "n is {}",
-            "give how many the share was counted in, or leave it empty",
-            frame["n"],
-        )
+        fix = "give how many the share was counted in, or leave it empty"
+        cells.refuse(~(n >= 1), file, "n is {}", fix, frame["n"])
     return pd.DataFrame({"group": groups, "percent_female": shares, "n": n})
 
 
@@ -126,15 +120,6 @@ def files_of(measured: Path) -> dict[str, pd.DataFrame]:
     if (shares := read.get("custom.benchmark")) is not None and (shares["named"] != EVEN).any():
         found["custom.benchmark"] = shares.drop(columns="named")
     return found
-
-
-def _file(path: str, setting: str, more: tuple[str, ...] = ()) -> Path:
-    """Return the path of a file that a setting names; an InputError where it is not there, or of another kind."""
-    file = Path(path).expanduser()
-    if not file.is_file() or file.suffix.lower() not in (*cells.ENDINGS, *more):
-        allowed = ", ".join((*cells.ENDINGS, *more))
-        raise InputError(f"{setting} is {path!r}; it must be a file that is there and ends in {allowed}.")
-    return file
 
 
 def _whole(frame: pd.DataFrame, name: str, default: int, most: int, file: Path) -> pd.Series:

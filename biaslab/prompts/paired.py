@@ -74,18 +74,18 @@ def word_lists(file: str = "") -> pd.DataFrame:
     """
     import pandas as pd
 
-    words = word_files.read(file, "people.words") if file else _papers()
+    words = word_files.read(file, "people.words") if file else Words({})
     whole = _completed(words)
-    powerless = [name for name in whole.occupations if name not in with_power(whole)]
+    powerless = [name for name in whole.occupations if name not in with_power(words)]
     parts = (
-        ("occupations", words.occupations, dict(zip(GENDERS[::-1], _lists(whole), strict=True))),
+        ("occupations", words.occupations, dict(zip(_DRAWN, _lists(words), strict=True))),
         ("powerless", words.occupations, {"occupations": powerless}),
         ("roles", words.roles, whole.roles),
         ("prompts", words.templates, whole.templates),
     )
     rows = []
     for name, own, lists in parts:
-        come = "One's own" if file and own else lexicons.source(f"paired_{name}")
+        come = "One's own" if own else lexicons.source(f"paired_{name}")
         for part, entries in lists.items():
             listed = [entries] if isinstance(entries, str) else list(entries)
             rows.append((f"paired_{name}", part, len(listed), ", ".join(listed), come))
@@ -93,23 +93,16 @@ def word_lists(file: str = "") -> pd.DataFrame:
 
 
 @cache
-def _papers() -> Words:
-    """Return the paper's own words."""
+def _completed(words: Words | None) -> Words:
+    """Return words with the paper's for what they do not say."""
     powerless = lexicons.load("paired_powerless")["occupations"]
     rows = {
         name: {"stereotype": gender, "power": "no" if name in powerless else ""}
         for gender in _DRAWN
         for name in lexicons.load("paired_occupations")[gender]
     }
-    return Words(rows, lexicons.load("paired_roles"), {}, lexicons.load("paired_prompts"))
-
-
-@cache
-def _completed(words: Words | None) -> Words:
-    """Return words with the paper's for what they do not say."""
-    if words is None:
-        return _papers()
-    return replace(_papers(), **{name: own for name, own in vars(words).items() if own})
+    papers = Words(rows, lexicons.load("paired_roles"), {}, lexicons.load("paired_prompts"))
+    return replace(papers, **{name: own for name, own in vars(words or papers).items() if own})
 
 
 @cache
@@ -119,7 +112,7 @@ def stereotypes(words: Words | None = None) -> Mapping[str, str]:
     return MappingProxyType({name: gender for gender in _DRAWN for name in said if said[name] == gender})
 
 
-def _lists(words: Words | None = None) -> list[list[str]]:
+def _lists(words: Words | None) -> list[list[str]]:
     return [[name for name, g in stereotypes(words).items() if g == gender] for gender in _DRAWN]
 
 
@@ -150,9 +143,8 @@ def role(occupation: str, name: str, *, named: bool = True, words: Words | None 
     if name not in levels:
         raise unknown_name("role", name, levels)
     plain, level = _PRINTED.get(occupation, occupation), levels[name]
-    phrase = (
-        whole.fill(whole.templates.get("role", "[OCCUPATION] [ROLE]"), occupation, name) if named else name
-    )
+    template = whole.templates.get("role", "[OCCUPATION] [ROLE]")
+    phrase = whole.fill(template, occupation, name) if named else name
     return Person(phrase, f"{plain}, {level} power", plain, name, level, LEVELS[level])
 
 
@@ -162,19 +154,18 @@ def fill(setting: str, people: Sequence[Person], words: Words | None = None) -> 
     Raises UnknownNameError: There is no such setting. ParameterError: The setting is for another number of people.
     """
     whole = _completed(words)
-    templates = whole.templates
-    if setting not in templates:
-        raise unknown_name("setting of prompts", setting, templates)
-    slots = sorted(set(re.findall(r"\{(\d)", templates[setting])))
-    if len(slots) != len(people):
-        raise ParameterError(f"{setting!r} asks for {len(slots)} people, not {len(people)}.")
+    if setting not in whole.templates:
+        raise unknown_name("setting of prompts", setting, whole.templates)
+    template = whole.templates[setting]
+    if (n := len(set(re.findall(r"\{(\d)", template)))) != len(people):
+        raise ParameterError(f"{setting!r} asks for {n} people, not {len(people)}.")
 
     def said(slot: re.Match) -> str:
         person = people[int(slot[1]) - 1]
         # A role stands as it is given.
         return whole.occupations[person.phrase][slot[2]] if slot[2] and not person.role else person.phrase
 
-    return re.sub(r"\{(\d)(?:\.([^{}]+))?\}", said, templates[setting])
+    return re.sub(r"\{(\d)(?:\.([^{}]+))?\}", said, template)
 
 
 def sentence(phrases: Sequence[str], told: Sequence[str], words: Words | None = None) -> str:
@@ -219,9 +210,8 @@ def occupation_pairs(per_list: int = 0, words: Words | None = None) -> list[tupl
             stacklevel=2,
         )
     per_list = per_list or most
-    men, women = (
-        [occupation(names[k * len(names) // per_list], words) for k in range(per_list)] for names in lists
-    )
+    spread = [[names[k * len(names) // per_list] for k in range(per_list)] for names in lists]
+    men, women = ([occupation(name, words) for name in names] for names in spread)
     return [pair for m, f in product(men, women) for pair in ((m, f), (f, m))]
 
 

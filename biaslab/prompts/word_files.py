@@ -85,20 +85,16 @@ def read(path: str, setting: str) -> Words:
     Raises InputError: It cannot be read; an occupation or template is missing, empty, given twice, or has a form that
     no occupation has; of ``paired``, occupations lack a stereotype or one has less than two.
     """
-    file, paper = Path(path).expanduser(), SETTINGS[setting]
-    if not file.is_file() or not path.lower().endswith(ENDINGS):
-        allowed = ", ".join(ENDINGS)
-        raise InputError(f"{setting} is {path!r}; it must be a file that is there and ends in {allowed}.")
+    file, paper = cells.named(path, setting, ENDINGS), SETTINGS[setting]
     parts: Mapping[str, Any] = {}
-    if path.lower().endswith(_YAML):
+    if file.suffix.lower() in _YAML:
         parts = plainyaml.read(file, most=_MOST_BYTES)
         _check_keys(file, parts, ("occupations", *_LISTS, *TEMPLATES))
         listed = parts.get("occupations") or []
         if not isinstance(listed, list):
             raise InputError(f"{file}: occupations must be a list of names, or of mappings with occupation.")
         rows = [row if isinstance(row, Mapping) else {"occupation": row} for row in listed]
-        frame = pd.DataFrame(rows, columns=list(dict.fromkeys(str(c) for r in rows for c in r)), dtype=object)
-        frame = frame.fillna("").map(_text)
+        frame = pd.DataFrame(rows, dtype=object).rename(columns=str).fillna("").map(_text)
     else:
         frame, _ = cells.load(file, set(COLUMNS))
     words = Words(
@@ -160,10 +156,10 @@ def _lists(file: Path, part: str, given: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _templates(file: Path, paper: str, given: Any) -> dict[str, str]:
-    if paper == "paradox" and isinstance(given, list):
+    if paper == "paradox":
+        if not isinstance(given, list):
+            raise InputError(f"{file}: paradox must be a list of templates.")
         given = dict(enumerate(given, 1))
-    elif paper == "paradox":
-        raise InputError(f"{file}: paradox must be a list of templates.")
     else:
         known = (*TEMPLATES[paper], *(["role"] if paper == "paired" else []))
         _check_keys(file, given, known, TEMPLATES[paper], paper)
@@ -177,9 +173,8 @@ def _templates(file: Path, paper: str, given: Any) -> dict[str, str]:
         elif name in GENDERS:
             needs, fits = "{1}, of no form", fits and not any(form for *_, form in places)
         if not fits or not plaintext.is_printable(text):
-            raise InputError(
-                f"{file}: {paper}: {name} is {text!r}; give a line of text with {needs or 'words'}."
-            )
+            fix = f"give a line of text with {needs or 'words'}"
+            raise InputError(f"{file}: {paper}: {name} is {text!r}; {fix}.")
     return found
 
 
