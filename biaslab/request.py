@@ -30,9 +30,7 @@ class Request:
     settings: Settings | None = None  # As given; None where no images are made.
     seed: int = 0
     ratings: str = ""  # The file of ratings, for ``source="ratings"``.
-    beside: tuple[
-        str, ...
-    ] = ()  # What stands beside the source's rows, as the setting ``compare_with`` has it.
+    beside: tuple[str, ...] = ()  # What stands beside the rows, as the setting ``compare_with`` has it.
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Self:

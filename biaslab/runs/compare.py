@@ -209,16 +209,15 @@ def compare(
     folder = outputs / (chosen or re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(["compare", *names])))
     _prepare(folder, title)
     records, findings, limits, bundles = [], _shown_together(names, runs), [], []
-    for pair in pairs:
+    for pair, other, run in zip(pairs, folders[1:], runs[1:], strict=True):
         of = "" if len(pairs) == 1 else pair.names[1]
         different = {t: f for t, f in pair.frames.items() if not (f["basis"] == IDENTICAL).all()}
         records.append(_overview(pair, folder, of))
         records += [_record(*found, pair, folder, of) for found in different.items()]
         findings += _findings(pair, of)
-        at = [names.index(name) for name in pair.names]
-        told, bundled = _bundled(pair.names, [folders[i] for i in at], [runs[i] for i in at])
-        bundles.append(f"{pair.names[1]}: {told}" if of else told)
-        if bundled:
+        told = _bundled((folders[0], other), (runs[0], run))
+        bundles.append(f"{of}: {told}" if of else told)
+        if runs[0].get("bundle") or run.get("bundle"):
             question = "Are they of one bundle?"
             findings.append({"question": question, "answer": told, "variant": of, "main": True})
         limits += pair.limits
@@ -364,27 +363,19 @@ def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]
     return together
 
 
-def _bundled(names: Sequence[str], folders: Sequence[Path], runs: Sequence[Mapping]) -> tuple[str, bool]:
-    """Say whether two runs repeat one bundle, or one of them that of the other, and what else differs.
-
-    Returned is, too, whether either repeats any.
-    """
-    told = [run.get("bundle") or {} for run in runs]
-    records_of = [hashlib.sha256((folder / records.FILE).read_bytes()).hexdigest() for folder in folders]
-    both = [mine.get("digest", "") for mine in told]
-    one = (both[0] and both[0] == both[1]) or any(
-        mine.get("record") == theirs for mine, theirs in zip(told, reversed(records_of), strict=True)
-    )
-    apart = _asked_apart(names, folders, runs)
-    name = (both[0] or both[1])[:12]
-    if one:
-        said = f"Yes, of {name}: {apart or 'the same prompts, settings and seeds'}."
-    else:
-        said = f"No: {apart or 'neither was made from the bundle of the other, though they ask the same'}."
-    return said, bool(name)
+def _bundled(folders: Sequence[Path], runs: Sequence[Mapping]) -> str:
+    """Say whether two runs repeat one bundle, or one of them that of the other, and what else differs."""
+    first, second = (run.get("bundle") or {} for run in runs)
+    one, other = (hashlib.sha256((folder / records.FILE).read_bytes()).hexdigest() for folder in folders)
+    apart = _asked_apart(folders, runs)
+    digest = first.get("digest") or second.get("digest", "")
+    same = digest and first.get("digest") == second.get("digest")
+    if same or first.get("record") == other or second.get("record") == one:
+        return f"Yes, of {digest[:12]}: {apart or 'the same prompts, settings and seeds'}."
+    return f"No: {apart or 'neither was made from the bundle of the other, though they ask the same'}."
 
 
-def _asked_apart(names: Sequence[str], folders: Sequence[Path], runs: Sequence[Mapping]) -> str:
+def _asked_apart(folders: Sequence[Path], runs: Sequence[Mapping]) -> str:
     """Return what two runs ask in different ways, but for their models and where work runs; empty for nothing."""
     left = ("model", "settings", "source", "compare_with", *asking.FILES)
     values = [
@@ -399,8 +390,9 @@ def _asked_apart(names: Sequence[str], folders: Sequence[Path], runs: Sequence[M
     if not apart:
         return ""
     shown = [json.dumps(own.get(apart[0], "not set"), default=str)[:60] for own in values]
+    each = (f"{value} in {folder.name}" for value, folder in zip(shown, folders, strict=True))
     more = f", and {len(apart) - 1} more differ" if apart[1:] else ""
-    return f"{apart[0]} is {shown[0]} in {names[0]} and {shown[1]} in {names[1]}{more}"
+    return f"{apart[0]} is {' and '.join(each)}{more}"
 
 
 def find(run: str | Path, outputs: Path) -> Path:

@@ -76,7 +76,8 @@ def export(
         try:
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
                 sums = {}
-                for name, data in chain(more, ((name, (folder / name).read_bytes()) for name in names)):
+                # What is there is checked before what takes long.
+                for name, data in chain(((name, (folder / name).read_bytes()) for name in names), more):
                     # Images are made anew from their pixels.
                     if not (name.startswith(f"{bundle.PICTURES}/") and name.endswith(".png")):
                         _check(name, data, folder=folder, outputs=Path(outputs).absolute(), record=record)

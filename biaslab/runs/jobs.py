@@ -143,27 +143,20 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
     schemas = [tables.schemas()[name] for job in doing for name in job.takes if name in tables.schemas()]
     used = {word for schema in schemas for word in (schema.paper, schema.prompts)}
     of_captions = used & {*PROMPTS} - {"people", "scenes"}
-    judging, dalleval = settings.judging, settings.dalleval
+    questions = any("settings.judging.questions" in look.when for one in schemas for look in one.looks)
+    judging = settings.judging
     seen_by = (judging.gender, *judging.further, judging.tone, judging.annotator)
-    seen_by += (dalleval.vqa, dalleval.captioner)
+    seen_by += (settings.dalleval.vqa, settings.dalleval.captioner)
     asked = (request.made_by, *settings.others, settings.critic.kind, settings.captions.paraphraser, *seen_by)
     for name in names:
         group, _, inner = name.partition(".")
-        takes, why = (
-            [n for n, paper in papers.items() if _USED_AS.get(group, group) in (n, paper.prompts)],
-            "",
-        )
-        if group == "endpoint":
-            why = (
-                ""
-                if any(one.startswith(group) for one in asked)
-                else "nothing is asked of an endpoint. Name one"
-            )
+        whose, why = _USED_AS.get(group, group), ""
+        takes = [n for n, paper in papers.items() if whose in (n, paper.prompts)]
+        if group == "endpoint" and not any(one.startswith(group) for one in asked):
+            why = "nothing is asked of an endpoint. Name one"
         elif group == "vision" and not any(one.startswith(ENDPOINT) for one in seen_by):
             why = "no judge is a vision model. Name one, as judging.gender=endpoint:NAME"
-        elif name in ("judging.questions", "judging.annotator") and not any(
-            "settings.judging.questions" in look.when for schema in schemas for look in schema.looks
-        ):
+        elif name in ("judging.questions", "judging.annotator") and not questions:
             why = "questions are asked about pictures or prompts of one's own alone. Name them"
         elif group == "captions" or (group == "generation" and inner in COUNTS):
             of_corpus = group == "captions" and inner in _OF_CORPUS
@@ -171,7 +164,7 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
                 why = "no captions are asked for. Name them with captions.corpus, of an audit with --corpus"
             elif not (of_captions if of_corpus else of_captions & {"captions", "captioned"}):
                 why = "no notebook that is executed takes captions. Select some that do"
-        elif takes and group != "generation" and not used & {_USED_AS.get(group, group)}:
+        elif takes and group != "generation" and whose not in used:
             why = f"no notebook of {' or '.join(takes)} is executed. Select some"
         # What packages bring may take anything.
         if why and not any(job.notebook.folder for job in doing):
@@ -235,9 +228,8 @@ def left_out(jobs: Iterable[Job]) -> list[str]:
     for job in jobs:
         if (without := job.without) is None:
             continue
-        notebooks = {job.notebook.id: without.settings} if job.reason else {}
-        found = (notebooks, *(({}, {}) if job.reason else (without.tables, without.in_part)))
-        for kind, by_name in enumerate(found):
+        found = ({}, without.tables, without.in_part)
+        for kind, by_name in enumerate([{job.notebook.id: without.settings}] if job.reason else found):
             for name, settings in by_name.items():
                 for setting in settings:
                     names.setdefault(setting, (set(), set(), set()))[kind].add(name)

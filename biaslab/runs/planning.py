@@ -103,10 +103,8 @@ _NONE = "-"
 
 def _row(parts: list[Trial]) -> tuple[str, ...]:
     """Return what is known of a model in one setting; of what makes images of several kinds, of all of them."""
-    (use, s), located = (
-        (parts[0].use, parts[0].request.settings),
-        [at for p in parts for at in p.located],
-    )
+    use, s = parts[0].use, parts[0].request.settings
+    located = [at for part in parts for at in part.located]
     # A model's own first, then of what it is made of.
     commits = list(dict.fromkeys(at.repository.commit[:8] for at in located if at.repository.commit))
     # The same files may be looked up for several uses.
@@ -121,13 +119,9 @@ def _row(parts: list[Trial]) -> tuple[str, ...]:
         limits = min(cost.seconds for cost in costs), max(cost.longest for cost in costs)
         seconds = between(*limits, "{:.2g}")
     if parts[0].asked:
-        made_by = parts[0].asked.made_by
-        pictures = made_by.pictures
-        price = (
-            _NONE
-            if s.endpoint.price is None or not use.name.startswith(ENDPOINT)
-            else f"{s.endpoint.price:g}"
-        )
+        pictures = parts[0].asked.made_by.pictures
+        if use.name.startswith(ENDPOINT) and s.endpoint.price is not None:
+            price = f"{s.endpoint.price:g}"
     elif use.pictures:
         if use.name.startswith(ENDPOINT) and s.vision.price is not None:
             price = f"{s.vision.price:g} a question"
@@ -144,27 +138,20 @@ def _questions(found: Rehearsal) -> list[str]:
         if part.use.name.startswith(ENDPOINT) and part.asked is None:
             asked.setdefault(part.use.name, {})[part.use.setting] = part.pipeline
     lines = []
-    people = sum(int((one.prompts["n_images"] * _people(one)).sum()) for one in found.asked)
+    # At most so many; a prompt of one's own says how many it asks for.
+    each = (one.prompts["n_images"] * one.prompts.get("people", 1 + one.several) for one in found.asked)
+    people = sum(int(n.sum()) for n in each)
     for name, by_setting in asked.items():
         n = 0
         for setting, pipeline in by_setting.items():
             own = len(pipeline.custom.questions()) if setting == pipeline.custom.annotator[0] else 0
             n += people * (own + (1 + len(ATTRIBUTES) if setting == "dalleval.vqa" else 1))
         s = pipeline.settings.vision
-        short = (
-            f", more than vision.cost_limit, {s.cost_limit:g}, allows" if n * s.price > s.cost_limit else ""
-        )
-        price = f"{n:,} questions x {s.price:g} = {n * s.price:,.2f}"
-        again = (
-            f"; one is asked up to {READINGS} times where an answer is none of the list" if s.price else ""
-        )
-        lines.append(f"Price: {name} at most {price}{short}{again}")
+        price = n * s.price
+        short = f", more than vision.cost_limit, {s.cost_limit:g}, allows" if price > s.cost_limit else ""
+        again = f"; up to {READINGS} times where an answer is none of the list" if price else ""
+        lines.append(f"Price: {name} at most {n:,} questions x {s.price:g} = {price:,.2f}{short}{again}")
     return lines
-
-
-def _people(one: Asked) -> pd.Series | int:
-    """Return how many people each prompt asks for, at most."""
-    return one.prompts["people"] if "people" in one.prompts else 1 + one.several
 
 
 def images(found: list[Asked], measured: Mapping[tuple, Cost]) -> str:
