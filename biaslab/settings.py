@@ -122,10 +122,8 @@ class Settings(Group):
         for name, given in self.models.items():
             groups = given if isinstance(given, Mapping) else {"": given}
             for group, inner in groups.items():
-                known, fields = (
-                    OF_A_MODEL.get(group, ()),
-                    inner if isinstance(inner, Mapping) else {"": inner},
-                )
+                known = OF_A_MODEL.get(group, ())
+                fields = inner if isinstance(inner, Mapping) else {"": inner}
                 for wrong in (each for each in fields if each not in known):
                     allowed = [f"{g}.{each}" for g, names in OF_A_MODEL.items() for each in names]
                     asked = ".".join(filter(None, (str(group), str(wrong))))

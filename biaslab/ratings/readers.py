@@ -152,8 +152,7 @@ def read(path: str | Path) -> Rated:
         frame = frame.drop(columns="prompt")
     unused = [c for c in frame if c not in {*needed, *_OPTIONAL} and (not c or kind != "wide")]
     for name in unused:
-        meant = difflib.get_close_matches(name.lower(), _OPTIONAL, n=1, cutoff=0.75)
-        if meant:
+        if meant := difflib.get_close_matches(name.lower(), _OPTIONAL, n=1, cutoff=0.75):
             raise InputError(f"{path} has a column {name!r}. Did you mean {meant[0]!r}? Rename or remove it.")
     if unused or left_out:
         told = ", ".join(name or "without a name" for name in (*unused, *left_out))
@@ -182,10 +181,9 @@ def read(path: str | Path) -> Rated:
 def usual(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table of ratings with its columns as this module calls them (:data:`CALLED`)."""
     long = cells.called(frame, CALLED)
-    if {"rater", "label"} <= {*long}:
-        return long
     # Of ratings in wide form every other column is a rater.
-    return cells.called(frame, {name: CALLED[name] for name in ("image", "occupation")})
+    wide = {name: CALLED[name] for name in ("image", "occupation")}
+    return long if {"rater", "label"} <= {*long} else cells.called(frame, wide)
 
 
 def read_ratings(path: str | Path) -> Rated:
@@ -213,11 +211,7 @@ def shares(images: pd.DataFrame, female: np.ndarray, male: np.ndarray) -> pd.Dat
 
 
 def votes_on(
-    frame: pd.DataFrame,
-    keys: list[str],
-    raters: list[str] | None,
-    path: Path,
-    called: str,
+    frame: pd.DataFrame, keys: list[str], raters: list[str] | None, path: Path, called: str
 ) -> Votes:
     """Return the ratings in a table and the votes on its items, whether or not there are any.
 

@@ -28,7 +28,7 @@ from biaslab.models.registry import DRAWINGS
 from biaslab.ratings import person_ratings, readers, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
-from biaslab.runs import audit, jobs, params, planning, runner
+from biaslab.runs import jobs, params, planning, runner
 from biaslab.runs.compare import find
 
 if TYPE_CHECKING:
@@ -213,7 +213,10 @@ def _told(name: str) -> pd.DataFrame:
     """Return whom the pictures of ``images:FOLDER`` show: image_id, occupation (group), model, position, question."""
     import pandas as pd
 
-    people = [PictureFolder(one.removeprefix(IMAGES)).people for one in audit.models_of([name])]
+    name = name.removeprefix(IMAGES)
+    folder = PictureFolder(name)
+    several = () if MIXED in name else folder.models
+    people = [PictureFolder(f"{name}{MIXED}{model}").people for model in several] or [folder.people]
     people = pd.concat(people, ignore_index=True).rename(columns={"group": "occupation"})
     whole = people.groupby("image_id")["position"].transform("size")
     asked = [question("person", *whom, FORM) for whom in zip(people["position"], whole, strict=True)]

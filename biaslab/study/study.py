@@ -174,15 +174,10 @@ class Study:
     def _read(self, name: str) -> pd.DataFrame:
         """Return a measured table whole, and write it beside the results: a run's folder is a source, too."""
         if name not in self._inputs:
-            pipeline = self.pipeline if sources.makes_images(self.source) else None
+            how = {"source": self.source, "ratings": self.ratings, "beside": self._request.beside}
+            how["pipeline"] = self.pipeline if sources.makes_images(self.source) else None
             with working(f"measuring {name}", self._progress_file):
-                self._inputs[name] = sources.measured(
-                    name,
-                    source=self.source,
-                    ratings=self.ratings,
-                    pipeline=pipeline,
-                    beside=self._request.beside,
-                )
+                self._inputs[name] = sources.measured(name, **how)
             folder = (self._attempt or self._common) / sources.MEASURED
             with self._writing(path := folder / f"{name}.csv"):
                 tables.write(self._inputs[name], path)

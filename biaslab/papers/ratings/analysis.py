@@ -23,8 +23,8 @@ from biaslab.papers.paradox.analysis.groups import with_limits
 from biaslab.papers.ratings.words import answers
 from biaslab.ratings import readers
 from biaslab.ratings.readers import LABELS, OTHER, SOURCES, UNNAMED, Rated
+from biaslab.ratings.sample import LABEL_SETS
 
-LABEL_SETS = {"female/male/unsure": agreement.LABELS, "female/male": ("female", "male")}
 STATISTICS = {
     "krippendorff_alpha": agreement.krippendorff_alpha,
     "fleiss_kappa": agreement.fleiss_kappa,
@@ -120,14 +120,11 @@ def shares(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
     rows = []
     for (model, source), cell in rated.outcomes.groupby(["model", "source"], sort=False):
         female = cell["female"].fillna((cell["percent_female"] * cell["n"] / 100).round())
-        counts = {
-            "female": female,
-            "male": cell["n"] - female,
-            OTHER: cell[OTHER],
-            "undecided": cell["tie"] + cell["unsure"],
-        }
+        counts = {"female": female, "male": cell["n"] - female, OTHER: cell[OTHER]}
+        counts = pd.DataFrame(counts | {"undecided": cell["tie"] + cell["unsure"]})
+        # Of shares alone nobody knows who was undecided.
         unknown = ["undecided"] if cell["tie"].isna().all() else []
-        counts = pd.DataFrame(counts).fillna(0)
+        counts = counts.fillna(0)
         for answer in counts.drop(columns=[*unknown, *([] if counts[OTHER].any() else [OTHER])]):
             mean = stats.strata_mean(counts[answer], counts.sum(axis=1), confidence)
             rows.append([model, source, answer, *(100 * value for value in mean[:3]), mean[3]])
@@ -149,9 +146,8 @@ def headline(
     said = others["answer"] + " " + others["percent"].map("{:.1f} %".format)
     rows = found[found["answer"] == "female"].rename(columns={"percent": "percent_female"})
     whose = rows["model"].map(lambda model: "" if model == UNNAMED else f" of {model}")
-    return answers.shares, rows.assign(
-        whose=whose, beside=rows["model"].map(said.groupby(others["model"]).agg(", ".join))
-    )
+    beside = rows["model"].map(said.groupby(others["model"]).agg(", ".join))
+    return answers.shares, rows.assign(whose=whose, beside=beside)
 
 
 def rater_agreement(
