@@ -13,7 +13,7 @@ from PIL import Image
 from biaslab.generation import generator
 from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.prompts import custom as asking
-from biaslab.runs import audit, bundle, earlier, export, gather, params
+from biaslab.runs import audit, bundle, earlier, export, gather, jobs, params
 
 PROMPTS = ("a nurse at work", "a pilot at work")
 
@@ -299,10 +299,21 @@ def test_of_papers_it_holds_prompts_and_what_judges_said_of_each_image(tmp_path,
     for name in ("run", "notebooks"):
         del record["parameters"][name]
     (run / "run.json").write_text(json.dumps(record), encoding="utf-8")
-    how = {"outputs": tmp_path / "outputs", "as_bundle": True}
-    top = unpacked(
-        export.export("small", **how, overrides=[f"compute.store={tmp_path / 'store'}"]), tmp_path / "b"
+    how = {
+        "outputs": tmp_path / "outputs",
+        "as_bundle": True,
+        "overrides": [f"compute.store={tmp_path / 'store'}"],
+    }
+    # Nobody is judged to pack a bundle.
+    bare = unpacked(export.export("small", **how), tmp_path / "a")
+    assert not (bare / "judgements").exists()
+    assert "what judges said of world's generated: it is not in the store" in (bare / "README.txt").read_text(
+        "utf-8"
     )
+    checked = params.load(run / "params.yaml", overrides=how["overrides"])
+    for pipeline, *_ in jobs.pipelines(jobs.plan(checked)):
+        pipeline.judgements("generated")
+    top = unpacked(export.export("small", **how), tmp_path / "b")
     prompts, images = (pd.read_csv(top / f"{name}.csv") for name in ("prompts", "images"))
     templates = prompts[prompts["kind"] == "generated"]
     # Four templates, two images each; then people alone and in pairs.

@@ -16,18 +16,16 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from biaslab import lexicons
 from biaslab.ground.errors import ParameterError, unknown_name
 from biaslab.ground.genders import GENDERS
 from biaslab.prompts import word_files
 from biaslab.prompts.word_files import Words
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Lists are drawn from in this order.
 _DRAWN = GENDERS[::-1]
@@ -72,8 +70,6 @@ def word_lists(file: str = "") -> pd.DataFrame:
 
     ``file`` is that of one's own words, as the setting ``people.words``.
     """
-    import pandas as pd
-
     words = word_files.read(file, "people.words") if file else Words({})
     whole = _completed(words)
     powerless = [name for name in whole.occupations if name not in with_power(words)]
@@ -282,8 +278,6 @@ def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0, words: Word
     """
     if partners < 1:
         raise ParameterError(f"people.control_partners is {partners!r}; allowed is 1 or more.")
-    import pandas as pd
-
     people = _people(per_list, words)
     draw = np.random.default_rng([seed, 12])
     alike, same = [], []
@@ -331,8 +325,6 @@ def only(prompts: Prompts, prompt_ids: Sequence[str]) -> Prompts:
 def _made(
     asked: Sequence[tuple[str, int, int, tuple[Person, ...]]], setting: str, words: Words | None
 ) -> Prompts:
-    import pandas as pd
-
     template = {"alike": "paired", "same": "paired"}.get(setting, setting)
     texts, people = [], []
     for aspect, run, images, whom in asked:

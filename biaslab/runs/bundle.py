@@ -15,7 +15,10 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from biaslab.generation.models import ENDPOINT
 from biaslab.ground import plugins
@@ -27,18 +30,12 @@ from biaslab.keep.store import UnfinishedError
 from biaslab.models import registry
 from biaslab.models.images import Unreadable
 from biaslab.models.picture_folder import IMAGES
-from biaslab.pipeline.asked import computing_nothing
+from biaslab.pipeline.asked import Asked, computing_nothing
 from biaslab.prompts import custom as asking
 from biaslab.prompts import word_files
 from biaslab.report import records
 from biaslab.runs import audit, jobs, params, planning, runner
 from biaslab.study import sources
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from biaslab.pipeline.asked import Asked
 
 FORMAT = 1
 """The format that is written; older ones can be read."""
@@ -101,8 +98,6 @@ def contents(
     Raises:
         ParameterError: The run makes no images, they are not all there, or a model or file is not found.
     """
-    import pandas as pd
-
     settings, inputs = settings_of(record), asking.files_of(folder / sources.MEASURED)
     if "settings" in settings:
         raise ParameterError(
@@ -174,7 +169,7 @@ def contents(
                     judged = computing_nothing(one.pipeline).judgements(one.kind)
                 except UnfinishedError:
                     # Nobody is judged, and no judge paid, to pack what a run left.
-                    left[f"what judges said of {label}'s {one.kind}: it is not in the store"] = 0
+                    left.append(f"what judges said of {label}'s {one.kind}: it is not in the store")
                     continue
                 judged = judged.drop(columns=["boxes", "text"], errors="ignore")
                 yield f"judgements/{label}-{one.kind}.csv", _csv(judged)

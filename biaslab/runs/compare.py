@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from biaslab.ground import cells, tables
 from biaslab.ground.errors import InputError, ParameterError, RunError, name_help
@@ -25,9 +26,6 @@ from biaslab.runs.limits import LIMITS
 from biaslab.runs.params import run_name
 from biaslab.stats import difference_interval, fewest_units
 from biaslab.study import sources
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _INDEPENDENCE = (
     "Intervals of differences pair the units that both runs have (occupations, professions, identities, triplets), "
@@ -329,7 +327,6 @@ def _why_apart(first: pd.DataFrame, second: pd.DataFrame, table: str, names: tup
 
 def _over(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:
     """Return the units that a run's rows of a table are means over."""
-    import pandas as pd
 
     def read(name: str) -> pd.DataFrame:
         for path in (folder / room / f"{name}.csv" for room in ("tables", sources.MEASURED)):
@@ -463,8 +460,6 @@ def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bo
 
 def _rows_by_model(path: Path) -> dict[str, set[frozenset]]:
     """Return the rows of a measured table, each as its texts by column, by model; ``""`` where it has none."""
-    import pandas as pd
-
     frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
     models = frame["model"] if "model" in frame else pd.Series("", index=frame.index)
     found = {}
@@ -520,8 +515,6 @@ def _prepare(folder: Path, title: str) -> None:
 
 def _overview(pair: _Pair, folder: Path, of: str) -> dict:
     """Write the table of tables: how many rows of each compare what."""
-    import pandas as pd
-
     described = {
         "table": "The table.",
         "title": "What it holds.",

@@ -14,7 +14,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
 
 from biaslab.generation.images import OK
 from biaslab.ground import shared, tables
@@ -25,17 +28,12 @@ from biaslab.keep.store import check_target, explaining
 from biaslab.models.images import FolderImages, ImageSource, Unreadable
 from biaslab.models.picture_folder import IMAGES, MIXED, PictureFolder
 from biaslab.models.registry import DRAWINGS
+from biaslab.pipeline.asked import Asked
 from biaslab.ratings import person_ratings, readers, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
 from biaslab.runs import jobs, params, planning, runner
 from biaslab.runs.compare import find
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from biaslab.pipeline.asked import Asked
 
 MOST_BYTES = 200_000_000
 """Bytes of all images of a page; browsers open larger ones slowly or not at all."""
@@ -67,7 +65,7 @@ class Page(NamedTuple):
 
 # What can be rated (image_id, source, occupation, model; for people by position also position), what reads the images
 # of a source and model, and images that are left out, counted by reason.
-_Images = tuple["pd.DataFrame", Mapping[tuple[str, str], ImageSource], dict[str, int]]
+_Images = tuple[pd.DataFrame, Mapping[tuple[str, str], ImageSource], dict[str, int]]
 
 
 def rate(
@@ -211,8 +209,6 @@ def _check_place(target: Path) -> None:
 
 def _told(name: str) -> pd.DataFrame:
     """Return whom the pictures of ``images:FOLDER`` show: image_id, occupation (group), model, position, question."""
-    import pandas as pd
-
     name = name.removeprefix(IMAGES)
     folder = PictureFolder(name)
     several = () if MIXED in name else folder.models
@@ -225,8 +221,6 @@ def _told(name: str) -> pd.DataFrame:
 
 def _of_folder(folder: Path, show_faces: bool, people: pd.DataFrame | None) -> _Images:
     """Return the images of a folder; of pictures whose ``people`` are told these, by their files' names."""
-    import pandas as pd
-
     images, rows, left = FolderImages(folder), [], Counter()
     told = people.drop_duplicates("image_id").set_index("image_id") if people is not None else None
     names = images.table["image_id"] if told is None else told.index
@@ -278,8 +272,6 @@ def _said(name: str) -> str:
 
 def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]) -> _Images:
     """Return the images of people at occupations that a run generated, and those behind its captions."""
-    import pandas as pd
-
     if not (folder / runner.PARAMS).is_file():
         raise ParameterError(f"{folder} has no {runner.PARAMS}, so its images are not known: run it again.")
     # The kinds of images that show one person at an occupation.
