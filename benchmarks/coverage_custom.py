@@ -85,6 +85,39 @@ def distances(rng, studies, *, kind: str, groups: int, images: int, away: float)
         }
 
 
+def corrections(
+    rng, studies, *, people: int, rated: int, share: float, lean: float, slips: float
+) -> Iterator[dict]:
+    """Yield whether the share with the judge's errors taken off is covered, and the share as judged.
+
+    Raters know ``rated`` of the people, at random. The judge calls a part ``lean`` of women male, errs on ``slips`` of
+    all besides, and leaves one in twenty open.
+    """
+    for _ in range(studies):
+        truth = np.where(rng.random(people) < share, "female", "male")
+        said = np.where((truth == "female") & (rng.random(people) < lean), "male", truth)
+        wrong = rng.random(people) < slips
+        said = np.where(wrong, np.where(said == "female", "male", "female"), said)
+        said = np.where(rng.random(people) < 0.05, "unsure", said)
+        known = np.where(np.arange(people) < rated, truth, "")
+        both = {"endpoint:eye": said, "raters": known}
+        rows = [
+            pd.DataFrame({"judge": judge, "gender": gender, "image_id": np.arange(people).astype(str)})
+            for judge, gender in both.items()
+        ]
+        judges = pd.concat(rows).assign(model="m", group="g", position=1)
+        judges["outcome"] = np.where(judges["gender"].isin(["female", "male"]), "judged", "unrated")
+        row = custom.corrected(judges).set_index("group").loc["all"]
+        plain = stats.wilson_interval((said == "female").sum(), (said != "unsure").sum())
+        if not np.isfinite(row["percent_corrected"]):
+            continue
+        yield {
+            "corrected": row["corrected_low"] <= 100 * share <= row["corrected_high"],
+            "as judged": plain.low <= share <= plain.high,
+            "half-width": (row["corrected_high"] - row["corrected_low"]) / 2,
+        }
+
+
 ROWS = [
     *(
         (means, {"kind": kind, "groups": g, "images": n})
@@ -98,6 +131,11 @@ ROWS = [
         (distances, {"kind": kind, "groups": 12, "images": 20, "away": away})
         for kind in ("even", "spread")
         for away in (0.0, 0.2)
+    ),
+    *(
+        (corrections, {"people": 240, "rated": rated, "share": 0.6, "lean": lean, "slips": 0.03})
+        for rated in (60, 120)
+        for lean in (0.0, 0.2, 0.4)
     ),
 ]
 

@@ -112,8 +112,8 @@ def read_questions(path: str | Path) -> list[Question]:
         raise InputError(f"{path} must be a list of 1 to {_MOST} questions, such as {_EXAMPLE}.")
     found = [_question(path, row) for row in given]
     names = [one.name for one in found]
-    if taken := set(names) & {*RESERVED}:
-        raise InputError(f"{path} calls a question {taken.pop()!r}, which is taken; name it otherwise.")
+    if taken := [name for name in names if name.casefold() in RESERVED]:
+        raise InputError(f"{path} calls a question {taken[0]!r}, which is taken; name it otherwise.")
     if twice := [name for name in names if names.count(name) > 1]:
         raise InputError(f"{path} has two questions called {twice[0]!r}; name each otherwise.")
     return found

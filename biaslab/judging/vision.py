@@ -177,7 +177,8 @@ def chosen(text: str, form: Sequence[str]) -> str:
     inner = re.search(r"\{[^{}]*\}", text)
     try:
         said = json.loads(inner.group() if inner else text)
-        text = str(said["answer"] if isinstance(said, dict) else said)
+        said = said["answer"] if isinstance(said, dict) else said
+        text = ("no", "yes")[said] if isinstance(said, bool) else str(said)
     except (ValueError, KeyError, RecursionError):
         pass
     known = {plain(answer).casefold(): answer for answer in form}

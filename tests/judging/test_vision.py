@@ -107,6 +107,7 @@ def test_of_more_than_three_people_each_has_a_number():
         ('{"answer": "a robot"}', ""),
         ('{"answer": null}', ""),
         ("femaleness", ""),
+        ("true", ""),
         ("[[[[", ""),
         ("", ""),
     ],
@@ -119,6 +120,7 @@ def test_the_longer_of_two_answers_counts_and_no_is_an_answer():
     assert chosen("dark brown", ("brown", "dark brown")) == "dark brown"
     assert chosen("dark brown, I think", ("brown", "dark brown")) == "dark brown"
     assert chosen("No, there is none", ("yes", "no")) == "no"
+    assert chosen('{"answer": true}', ("yes", "no")) == "yes"
 
 
 @pytest.mark.parametrize("answer", ["Mr.", "A*", "yes!", "doesn’t", "+"])
@@ -267,7 +269,7 @@ def test_questions_have_unclear_beside_their_answers(tmp_path):
         ("- {name: hat, question: 'A hat?', answers: [yes, nobody]}", "'nobody' has a meaning"),
         ("- {name: hat, question: 'A hat?', answers: [yes, {a: 1}]}", "each answer must be a text"),
         ("- {name: hat, question: '', answers: [yes, no]}", "question must be a text"),
-        ("- {name: group, question: 'A?', answers: [yes, no]}", "'group', which is taken"),
+        ("- {name: Group, question: 'A?', answers: [yes, no]}", "'Group', which is taken"),
         ("- {name: a, question: 'A?', answers: [yes, no], of: people}", "of is 'people'"),
         ("- &a {name: a, question: 'A?', answers: [yes, no]}\n- *a", "two questions called 'a'"),
         ("- {name: a, name: b}", "given twice"),
