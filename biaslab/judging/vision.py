@@ -54,7 +54,7 @@ _MEANS = {
 _AGAIN = "That is none of the answers. {form}"
 _PART = ("first", "last")
 _UNITS = ("image_id", "question", "answers", *BOX, *_PART)
-_SHARD_ROWS, _AT_A_TIME = 256, 64
+_SHARD_ROWS, _AT_A_TIME, _MANY = 256, 64, 5
 _LONGEST = 2000
 
 
@@ -136,10 +136,13 @@ class Vision:
             self.endpoint, talks, wrong, READINGS, store, options=options, longest=_LONGEST, charged=True,
             label=f"asking {self.endpoint.model}", progress=False,
         )  # fmt: skip
-        if lost := next((a for a in answers if a.outcome == "unavailable"), None):
+        lost = [answer for answer in answers if answer.outcome in ("rejected", "malformed")]
+        # One picture may be too large; where most are turned down, something stands in the way for a while.
+        lost = lost if len(lost) >= _MANY and 2 * len(lost) > len(answers) else []
+        if lost := [answer for answer in answers if answer.outcome == "unavailable"] or lost:
             raise RunError(
-                f"{self.endpoint.model} has no answer to a question ({lost.detail}). Those that it gave are kept; run "
-                "again for the others."
+                f"{self.endpoint.model} has no answer to {len(lost)} of {len(answers)} questions ({lost[0].detail}). "
+                "Those that it gave are kept; see what is wrong, and run again for the others."
             )
         return [_read(answer, form) for answer in answers]
 

@@ -202,6 +202,19 @@ def test_a_server_that_fails_stops_the_work_and_keeps_what_it_said(tmp_path):
     assert (judged["gender"] == "male").all() and len(server.requests) == before + 1
 
 
+def test_a_server_that_turns_most_of_them_down_is_not_taken_for_an_answer(tmp_path):
+    broken = {"is": True}
+    pictures = ArrayImages([np.full((40, 60, 3), (k, 0, 0), np.uint8) for k in range(0, 250, 25)])
+    see = lambda picture, *_: failure(400, "bad day") if broken["is"] and picture[0, 0, 0] > 60 else "male"  # noqa: E731
+    with FakeVision(see).running() as server:
+        how = {"store": Store(tmp_path), "progress": False}
+        with pytest.raises(RunError, match=r"7 of 10 questions \(HTTP 400: bad day\)"):
+            judge_people(pictures, asked_of(10), model(server), JudgeSettings(), **how)
+        broken["is"] = False
+        judged = judge_people(pictures, asked_of(10), model(server), JudgeSettings(), **how)
+    assert (judged["gender"] == "male").all()
+
+
 def test_other_ways_of_asking_are_other_answers(tmp_path):
     with FakeVision(lambda *_: "female").running() as server:
         for more in ({}, {"size": 32}, {"temperature": None}, {"detail": "low"}):
