@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -141,9 +142,11 @@ def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
     table = readers.usual(table)
     if "image_id" not in table:
         table = table.rename(columns={"image": "image_id"})
-    table = table if "position" in table else table.assign(position="")
+    # Of a column that is spelt otherwise it is asked whether it is meant.
+    if not get_close_matches("position", list(map(str, table.columns)), cutoff=0.8):
+        table = table.assign(position="")
     long = not set(_LONG).isdisjoint(table)
-    cells.require(table, ["image_id", *(_LONG if long else ())], path, _NEEDS, known)
+    cells.require(table, [*_KEYS, *(_LONG if long else ())], path, _NEEDS, known)
     raters = [c for c in table if c and c not in known]
     if not long:
         cells.refuse_left_out(left_out, path)

@@ -95,7 +95,7 @@ def test_ratings_of_others_are_named_or_left_aside(write):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("image,Ann\na,female\n", "no column 'position'"),
+        ("image,Ann\nb,female\n", "position is empty for an image of several people in data row 1"),
         ("image,positoin,Ann\na,1,female\n", "Rename 'positoin' to 'position'"),
         ("image_id,position\na,1\n", "no column of ratings"),
         ("image_id,position,rater\na,1,Ann\n", "no column 'label'"),
@@ -117,6 +117,10 @@ def test_bad_files_say_what_and_where(content, message, write):
         return
     with pytest.raises(InputError, match=message):
         read(write(content), ASKED)
+
+
+def test_of_images_of_one_person_no_position_need_be_said(write):
+    assert labels(read(write("image,Ann\na,female\n"), ASKED)) == ["female"] + ["missing"] * 7
 
 
 def test_a_crowd_keeps_each_persons_ratings(write):
