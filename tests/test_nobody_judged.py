@@ -129,7 +129,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
         answer_neither(monkeypatch)
     # The occupations that roles of power are put to: each takes eight images, which are no other case.
     few = paired.with_power()[::6]
-    monkeypatch.setattr(paired, "with_power", lambda: few)
+    monkeypatch.setattr(paired, "with_power", lambda *_: few)
     # Few images decide nothing by themselves: here verdicts must be undecided whatever they rest on.
     monkeypatch.setattr(Finding, "least", 0)
     # Figures are drawn and not saved: what a run writes is tested with runs.

@@ -83,7 +83,7 @@ def read(libraries, *given) -> None:
     libraries(*given)
     kernels.read_modules((trials.__name__, *kernels.MODEL_MODULES, *_PAPERS))
     shrink()
-    paired.with_power = lambda: FEW_ROLES
+    paired.with_power = lambda *_: FEW_ROLES
 
 
 def _beside(folder: Path, *paths: str) -> None:
