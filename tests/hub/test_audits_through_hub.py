@@ -28,13 +28,11 @@ pytestmark = [
 
 # The least that each notebook takes, of small images.
 IMAGES = {
-    **{
-        f"generation.{k}": v
-        for k, v in {"height": 32, "width": 32, "steps": 2, "images_per_prompt": 2}.items()
-    },
-    "generation.caption_prompts_per_occupation": 2,
+    **{f"generation.{k}": v for k, v in {"height": 32, "width": 32, "steps": 2}.items()},
     "bootstrap_replicates": 200,
 }
+# Where captions are asked for: elsewhere nothing takes these.
+OF_CAPTIONS = {"generation.images_per_prompt": 2, "generation.caption_prompts_per_occupation": 2}
 CAPTIONS = {"per_occupation": 4, "candidates_per_occupation": 8, "nearest_per_prompt": 3}
 PEOPLE = {"occupations": 1, "power_runs": 1, "single_images": 1, "three_prompts": 2}
 SCENES = {"scenes": 2, "professions": 2, "social_images": 2, "detector_renders": 10}
@@ -185,6 +183,7 @@ def test_skin_tones_need_no_answers_to_questions(root, tmp_path, monkeypatch, st
 )
 def test_a_file_of_parameters(root, tmp_path, yunet, blaze, captions, name, group):
     sets = IMAGES | dotted(group) | {"people": yunet, "dalleval": blaze}.get(group, FACES)
+    sets |= OF_CAPTIONS if group == "captions" else {}
     if group == "captions":
         sets |= captions
     if group == "triplets":
