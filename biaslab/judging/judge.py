@@ -118,11 +118,9 @@ def find_faces(
 
     inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_score}
     inputs["weights"] = files_digest(settings.faces, "detector")
-    columns, how = (
-        tuple(c for c in COLUMNS if c not in ("gender", "p_female")),
-        {"store": store, "device": device},
-    )
-    return _seen(images, settings, "faces", inputs, columns, models, progress=progress, **how)
+    columns = [name for name in COLUMNS if name not in ("gender", "p_female")]
+    how = {"store": store, "device": device, "progress": progress}
+    return _seen(images, settings, "faces", inputs, columns, models, **how)
 
 
 def _seen(

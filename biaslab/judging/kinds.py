@@ -28,6 +28,11 @@ class Role(NamedTuple):
     """A judge of photographs."""
 
 
+ASKED = (
+    *("judging.gender", "judging.further", "judging.tone", "judging.annotator"),
+    *("dalleval.vqa", "dalleval.captioner"),
+)
+"""Those of the settings whose judges may be vision models behind an endpoint: they are asked, and look for nothing."""
 ROLES = {
     "judging.faces": Role("finds faces", "detector", YUNET),
     "judging.gender": Role("judges perceived gender", "clip", "ViT-L-14:openai"),

@@ -108,17 +108,19 @@ class Vision:
         more would pass the limit of cost; what was answered is kept.
         """
         found: list[Said] = [Said("")] * len(questions)
+        how = {"longest": self.how.size, "detail": self.how.detail, "photograph": photographs}
+        # An image about which several things are asked is packed once.
+        packed = {
+            id(image): chat.picture(image, **how) for image in {id(one): one for one in pictures}.values()
+        }
         forms: dict[tuple[str, ...], list[int]] = {}
         for k, form in enumerate(answers):
             forms.setdefault(tuple(form), []).append(k)
         for form, at in forms.items():
-            shown = [
-                chat.picture(pictures[k], self.how.size, self.how.detail, photograph=photographs) for k in at
-            ]
             texts = [f"{questions[k]} {_form(form)}".strip() for k in at]
             talks = [
-                [{"role": "user", "content": [{"type": "text", "text": text}, picture]}]
-                for text, picture in zip(texts, shown, strict=True)
+                [{"role": "user", "content": [{"type": "text", "text": text}, packed[id(pictures[k])]]}]
+                for text, k in zip(texts, at, strict=True)
             ]
             for k, said in zip(at, self._said(talks, form, store), strict=True):
                 found[k] = said
@@ -217,11 +219,12 @@ def ask_about(
     x1, y1 (a face in pixels, around which a part of the image is shown), first and last (the columns that it is from).
     Returns its columns, where outcome may also be ``unanswered``; raises as :meth:`Vision.ask`.
     """
-    vision.check()
     inputs = {"images": images.digest, **vision.inputs}
     root, photographs = store.root, pictures_of(images) == registry.PHOTOGRAPHS
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
+        # Where all answers are kept, nobody is asked, and no key is needed.
+        vision.check()
         rows: dict[int, dict] = {}
         for some, read in judge.read_ahead(images, list(dict.fromkeys(shard["image_id"])), "cpu", _AT_A_TIME):
             pixels = dict(zip(some, read, strict=True))

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import pandas as pd
@@ -126,7 +126,8 @@ class PictureFolder(FolderImages):
 
     @cached_property
     def _texts(self) -> dict[str, str]:
-        return {image_id: prompt_in(path) for image_id, path in self._files.items()}
+        stats = {image_id: path.stat() for image_id, path in self._files.items()}
+        return {i: _prompt_in(self._files[i], s.st_mtime_ns, s.st_size) for i, s in stats.items()}
 
     @cached_property
     def _table(self) -> Path | None:
@@ -176,6 +177,12 @@ def _of_table(path: Path, files: Mapping[str, Path]) -> pd.DataFrame:
 
 
 # -- texts in pictures -----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=200_000)
+def _prompt_in(path: Path, *_: int) -> str:
+    """Return :func:`prompt_in` of a file as it is: a command opens a folder several times."""
+    return prompt_in(path)
 
 
 def prompt_in(path: Path) -> str:

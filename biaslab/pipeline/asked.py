@@ -140,7 +140,7 @@ def _asked(
     if known and at_most is None:
         there = made_by.n_there(prompts, seed=pipeline.seed, store=pipeline.store, kept_as=kept_as)
         # Nobody makes pictures that a folder lacks.
-        n = there if hasattr(made_by, "folder") else n
+        n = there if pipeline.custom.folder is not None else n
     what = paper, pipeline.label, kind, n, there, at_most is not None, prompts
     return Asked(*what, made_by, kept_as, pipeline, of, several)
 

@@ -176,12 +176,8 @@ class Custom(Part):
                 f"'{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
             )
         found = read_questions(s.questions) if s.questions else []
-        cut_out = by.startswith(ENDPOINT) and self._pipeline.settings.vision.shown == "crop"
-        if cut_out and not self._pipeline.looks_for_faces(s.gender) and any(q.of == PERSON for q in found):
-            raise ParameterError(
-                f"vision.shown is 'crop', and with {s.gender!r} as judging.gender nobody looks for the faces that "
-                "people are cut out around: set vision.shown to 'position'."
-            )
+        if by.startswith(ENDPOINT) and any(question.of == PERSON for question in found):
+            self._pipeline.check_shown(self.annotator[0])
         return found
 
     @kept

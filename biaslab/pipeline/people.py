@@ -46,9 +46,9 @@ class People(Part):
         """The kinds of prompts that the settings ask for, in order."""
         s = self._pipeline.settings
         own = [k for k in KINDS if k != "three" or s.people.three_prompts]
-        made_by = self._pipeline.image_model("people")
-        if hasattr(made_by, "folder"):
+        if self._pipeline.custom.folder is not None:
             # Of pictures that are there, what some of them were asked for.
+            made_by = self._pipeline.image_model("people")
             own = [k for k in own if made_by.n_there(self._asked(k).texts)]
         rounds = range(1, s.critic.rounds + 1) if "paired" in own else ()
         return (*own, *(f"{ROUND}{r}" for r in rounds))

@@ -180,6 +180,15 @@ class Stages:
         by_position = judge.startswith(ENDPOINT) and self.settings.vision.shown == "position"
         return not (by_position or judge.startswith((RATINGS, VQA)))
 
+    def check_shown(self, setting: str) -> None:
+        """Refuse a vision model that is to be shown faces which nobody looks for (ParameterError)."""
+        s = self.settings
+        if s.vision.shown == "crop" and not self.looks_for_faces(s.judging.gender):
+            raise ParameterError(
+                f"vision.shown is 'crop', and with {s.judging.gender!r} as judging.gender nobody looks for the faces "
+                f"around which people are cut out for {setting}: set vision.shown to 'position'."
+            )
+
     @property
     def gate(self) -> tuple[str, ...]:
         """The settings of who judges one person an image, and of who finds the face."""

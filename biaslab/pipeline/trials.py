@@ -15,7 +15,18 @@ from biaslab.generation.models import Ready
 from biaslab.ground import processor
 from biaslab.ground.errors import BiaslabError
 from biaslab.ground.genders import GENDERS
-from biaslab.judging import blip, faces, features, inception, instances, judge, objects, plugins, vision
+from biaslab.judging import (
+    blip,
+    faces,
+    features,
+    inception,
+    instances,
+    judge,
+    kinds,
+    objects,
+    plugins,
+    vision,
+)
 from biaslab.judging.instances import TRUTH
 from biaslab.judging.names import RATINGS, VQA
 from biaslab.judging.person import whole
@@ -218,9 +229,6 @@ def _taken(where: str, *, peak: bool = False) -> int:
 # -- judges ------------------------------------------------------------------------------------------------
 
 
-_ANSWERING = ("judging.gender", "judging.further", "judging.annotator", "dalleval.vqa", "dalleval.captioner")
-
-
 def _looking(trial: Trial) -> Look | None:
     """Return a judge, loaded, as what asks it about an image; None where it looks at none by itself."""
     use, pipeline = trial.use, trial.pipeline
@@ -231,14 +239,14 @@ def _looking(trial: Trial) -> Look | None:
         model = replace(model, endpoint=model.endpoint.changed(attempts=min(2, s.endpoint.attempts)))
         form = (*GENDERS, UNCLEAR, vision.NOBODY)
         return lambda image: model.ask([image], [vision.GENDER], [form], pipeline.store)
-    if use.setting in _ANSWERING:
-        return _answering(use, s, device)
     if use.setting == "judging.faces":
         found = faces.load(use.name, min_score=s.judging.min_score, device=device)
         return lambda image: found.faces([image])
     if use.setting == "judging.tone":
         tones = plugins.load_tones(use.name, device=device, batch_size=s.judging.batch_size).answers
         return lambda image: tones([whole(image)])
+    if use.setting in kinds.ASKED:
+        return _answering(use, s, device)
     if use.setting == "dalleval.detector":
         classes = {name: dalleval.OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
         detector = objects.Detector(use.name, classes, device=device)

@@ -165,14 +165,14 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
     if use.setting == "captions.encoder":
         return neighbours.look_up(use.name)
     if use.name.startswith(ENDPOINT):
-        pipeline.vision(use.name).check()
-        s = pipeline.settings
-        cut_out = s.vision.shown == "crop" and not pipeline.looks_for_faces(s.judging.gender)
-        if use.setting == "judging.tone" and cut_out:
+        if use.setting not in kinds.ASKED:
             raise ParameterError(
-                f"judging.tone is {use.name!r}, which is shown people cut out around their faces, and "
-                f"judging.gender={s.judging.gender} looks for none: set vision.shown=position."
+                f"{use.setting} is {use.name!r}, and models behind an endpoint are only asked questions: give another, "
+                f"such as {kinds.ROLES[use.setting].example!r}."
             )
+        pipeline.vision(use.name).check()
+        if use.setting == "judging.tone":
+            pipeline.check_shown(use.setting)
     if use.name.startswith(RATINGS) and pipeline.custom.is_asked:
         pipeline.custom.check_ratings(use.name)
     found = lookup.look_up(use.name, use.kind)

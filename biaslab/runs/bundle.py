@@ -15,12 +15,11 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from biaslab.generation.models import ENDPOINT
 from biaslab.ground import plugins
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.ground.values import dotted
@@ -30,12 +29,15 @@ from biaslab.keep.store import UnfinishedError
 from biaslab.models import registry
 from biaslab.models.images import Unreadable
 from biaslab.models.picture_folder import IMAGES
-from biaslab.pipeline.asked import Asked, computing_nothing
+from biaslab.net.settings import ENDPOINT
 from biaslab.prompts import custom as asking
 from biaslab.prompts import word_files
 from biaslab.report import records
-from biaslab.runs import audit, jobs, params, planning, runner
+from biaslab.runs import audit, jobs, params, runner
 from biaslab.study import sources
+
+if TYPE_CHECKING:
+    from biaslab.pipeline.asked import Asked
 
 FORMAT = 1
 """The format that is written; older ones can be read."""
@@ -98,6 +100,10 @@ def contents(
     Raises:
         ParameterError: The run makes no images, they are not all there, or a model or file is not found.
     """
+    # What opens pipelines takes seconds to import, and whoever compares runs opens none.
+    from biaslab.pipeline.asked import computing_nothing
+    from biaslab.runs import planning
+
     settings, inputs = settings_of(record), asking.files_of(folder / sources.MEASURED)
     if "settings" in settings:
         raise ParameterError(
@@ -187,7 +193,7 @@ def manifest(files: Mapping[str, str]) -> dict:
 
 def _whose(one: Asked) -> str:
     """Say why images may not be their user's to pass on; empty where a model made them here."""
-    if hasattr(one.made_by, "folder"):
+    if one.pipeline.custom.folder is not None:
         return "are pictures of a folder, which somebody else may have made, or real people may be on"
     return "were bought at an endpoint, whose terms count" if one.pipeline.model.startswith(ENDPOINT) else ""
 

@@ -278,7 +278,7 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
     unequal, level = _confidence(one.name, other.name, runs)
     alike = _same_measurements(one, other)
     whole = bool(alike) and all(known is True for known in alike.values())
-    frames, unread, apart, beside = {}, [], [], _printed(one, other)
+    frames, unread, reasons, beside = {}, [], {}, _printed(one, other)
     for folder, lone in ((one, held[0] - held[1]), (other, held[1] - held[0])):
         if lone := sorted(lone & set(tables.schemas())):
             listed = ", ".join(lone[:8]) + (f" and {len(lone) - 8} more" if len(lone) > 8 else "")
@@ -299,7 +299,8 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
         frames[table] = side_by_side(*sides, table, swept=swept, **how)
         if not (frames[table]["in_runs"] == "both").any():
             why = _why_apart(*_own_models(*sides, beside), table, (one.name, other.name))
-            apart.append(f"Not compared: {table}: {why}.")
+            reasons.setdefault(why, []).append(table)
+    apart = [f"Not compared: {', '.join(named)}: {why}." for why, named in reasons.items()]
     if not frames:
         raise RunError(f"No table that {title} share can be read. {unread[0]}")
     if not any((frame["in_runs"] == "both").any() for frame in frames.values()):

@@ -75,12 +75,12 @@ def export(
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
-                sums = {}
+                sums, known = {}, _told_by(folder, Path(outputs).absolute(), record)
                 # What is there is checked before what takes long.
                 for name, data in chain(((name, (folder / name).read_bytes()) for name in names), more):
                     # Images are made anew from their pixels.
                     if not (name.startswith(f"{bundle.PICTURES}/") and name.endswith(".png")):
-                        _check(name, data, folder=folder, outputs=Path(outputs).absolute(), record=record)
+                        _check(name, data, *known)
                     packed.writestr(_entry(f"{stem}/{name}"), data)
                     sums[name] = hashlib.sha256(data).hexdigest()
                 if as_bundle:
@@ -130,13 +130,16 @@ def _is_own(path: Path, folder: Path) -> bool:
     return path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(folder)
 
 
-def _check(name: str, data: bytes, *, folder: Path, outputs: Path, record: Mapping) -> None:
+def _told_by(folder: Path, outputs: Path, record: Mapping) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return what no file may name: folders of this machine, and keys with their variables in the environment."""
+    places = folder, folder.parent, outputs, project_root(), project_root(folder), default_root().absolute()
+    return shared.telling(*places), secrets.held(record.get("parameters"))
+
+
+def _check(name: str, data: bytes, folders: Sequence[str], keys: Mapping[str, str]) -> None:
     """Refuse to send what names a folder or holds a key: a run's own texts do not, what notebooks write may."""
-    folders = shared.telling(
-        folder, folder.parent, outputs, project_root(), project_root(folder), default_root().absolute()
-    )
     text, is_text = _text(data)
-    for key, variable in secrets.held(record.get("parameters")).items():
+    for key, variable in keys.items():
         if secrets.is_in(text, key):
             raise RunError(
                 f"{name} holds the key in the environment variable {variable}. Take it out of what its notebook "

@@ -7,6 +7,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -136,6 +137,7 @@ _OF_CORPUS = ("corpus", "rows", "columns", "skew", "training_images", "downloads
 
 def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) -> None:
     """Refuse settings that a command sets, and that nothing of a run takes (ParameterError)."""
+    from biaslab.judging import kinds
     from biaslab.pipeline.checks import PROMPTS
     from biaslab.settings import COUNTS
 
@@ -144,9 +146,8 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
     used = {word for schema in schemas for word in (schema.paper, schema.prompts)}
     of_captions = used & {*PROMPTS} - {"people", "scenes"}
     questions = any("settings.judging.questions" in look.when for one in schemas for look in one.looks)
-    judging = settings.judging
-    seen_by = (judging.gender, *judging.further, judging.tone, judging.annotator)
-    seen_by += (settings.dalleval.vqa, settings.dalleval.captioner)
+    seen_by = [attrgetter(name)(settings) for name in kinds.ASKED]
+    seen_by = [one for each in seen_by for one in (each if isinstance(each, tuple) else (each,))]
     asked = (request.made_by, *settings.others, settings.critic.kind, settings.captions.paraphraser, *seen_by)
     for name in names:
         group, _, inner = name.partition(".")

@@ -1,6 +1,7 @@
 """A vision model as judge: what it is shown and asked, what counts as an answer, what it costs, and what is kept."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,14 +11,17 @@ from fake_endpoint import completion, failure
 from fake_vision import FakeVision, picture_of
 
 from biaslab.ground.errors import InputError, ParameterError, RunError
-from biaslab.judging import skin_tone, vision
+from biaslab.judging import kinds, skin_tone, vision
 from biaslab.judging.questions import IMAGE, read_questions
 from biaslab.judging.settings import JudgeSettings, VisionSettings
 from biaslab.judging.vision import Vision, ask_about, chosen, judge_people
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
+from biaslab.net import chat
 from biaslab.net.ledger import summary
 from biaslab.net.settings import EndpointSettings
+from biaslab.pipeline import Pipeline, uses
+from biaslab.settings import Settings
 
 REFUSAL = {
     "message": {"role": "assistant", "content": None, "refusal": "I will not."},
@@ -295,3 +299,44 @@ def test_files_that_hold_no_questions_are_refused_with_the_fix(tmp_path, text, s
     with pytest.raises(InputError) as error:
         read_questions(file)
     assert said in str(error.value)
+
+
+# -- how it is asked ----------------------------------------------------------------------------------------
+
+
+def test_an_image_that_several_things_are_asked_about_is_packed_once(tmp_path, monkeypatch):
+    packed = []
+    whole = chat.picture
+    monkeypatch.setattr(chat, "picture", lambda *given, **how: packed.append(1) or whole(*given, **how))
+    units = pd.DataFrame({"image_id": ["0", "0", "1", "0"], "question": list("abcd")})
+    units["answers"] = ["", '["yes", "no"]', "", ""]
+    with FakeVision(lambda *_: "yes").running() as server:
+        found = ask_about(ArrayImages(coloured(0, 1)), units, model(server), store=Store(tmp_path))
+    assert len(packed) == 2 and len(server.requests) == 4 and found["answer"].notna().all()
+
+
+def test_answers_that_are_kept_need_no_key_and_no_room_for_more(tmp_path, monkeypatch):
+    units = pd.DataFrame({"image_id": ["0"], "question": "?"})
+    monkeypatch.setenv("EYE_KEY", "sk-test-1234567890")
+    with FakeVision(lambda *_: "yes").running() as server:
+        paid = model(server, price=1.0, limit=1.0)
+        paid = replace(paid, endpoint=paid.endpoint.changed(key_variable="EYE_KEY"))
+        first = ask_about(ArrayImages(coloured(0)), units, paid, store=Store(tmp_path))
+        monkeypatch.delenv("EYE_KEY")
+        bare = replace(paid, endpoint=paid.endpoint.changed(cost_limit=0.0, price=None))
+        pd.testing.assert_frame_equal(
+            ask_about(ArrayImages(coloured(0)), units, bare, store=Store(tmp_path)), first
+        )
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "setting", ["judging.faces", "dalleval.detector", "triplets.objects", "triplets.similarity"]
+)
+def test_what_looks_for_things_is_no_model_behind_an_endpoint(setting):
+    pipeline = Pipeline(
+        "endpoint:maker", Settings(vision={"url": "http://127.0.0.1:9", "price": 0}), progress=False
+    )
+    with pytest.raises(ParameterError, match=r"only asked questions: give another, such as") as error:
+        uses.look_up(uses.Use(setting, "endpoint:eye", kinds.ROLES[setting].kind), pipeline)
+    assert setting in str(error.value)
