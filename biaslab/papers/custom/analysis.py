@@ -27,7 +27,7 @@ TONE_RANGES = {"light (1–3)": 3, "medium (4–6)": 6, "dark (7–10)": 10}
 """Ranges of the Monk scale, by their last tone; its authors name none."""
 TRUTH = "truth"
 """What the truth of images is called among judges, where it is known."""
-FEWEST, POOLED = 5, "fewer than 5"
+FEWEST, POOLED = 5, "pooled, each under 5"
 """People that a cell of two answers has at least, and what those with fewer are pooled into."""
 # Nearer to 0 or 1 than this chance adds next to nothing.
 _LEAST = 0.001
@@ -294,7 +294,7 @@ def intersections(
     for first, second in pairs:
         known = answers[(answers[first] != "") & (answers[second] != "")]
         for (model, one), some in known.groupby(["model", first], sort=True):
-            counts = some[second].value_counts().sort_index()
+            counts = some[second].value_counts().sort_index(key=lambda names: names.map(_place))
             few = counts[counts < FEWEST]
             cells = [(name, n, 1) for name, n in counts[counts >= FEWEST].items()]
             cells += [(POOLED, few.sum(), len(few))] if len(few) else []
@@ -303,6 +303,11 @@ def intersections(
                 both = f"{first} × {second}"
                 rows.append([model, both, one, name, percent, low, high, n, len(some), pooled])
     return tables.of(rows, "custom_intersections")
+
+
+def _place(answer: str) -> tuple[int, str]:
+    """Return what answers are sorted by: tones from light to dark, others by their names."""
+    return list(TONE_RANGES).index(answer) if answer in TONE_RANGES else len(TONE_RANGES), answer
 
 
 def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

@@ -154,7 +154,16 @@ def test_cells_of_few_people_are_pooled_and_said():
     answers = pd.DataFrame({"model": "A", "one": ["f"] * 13 + ["m"] * 3, "two": [*"aaaaaabbbcccc", *"aab"]})
     table = custom.intersections(answers, [("one", "two")])
     found = table[["first", "second", "n", "n_people", "n_cells"]].to_numpy().tolist()
-    assert found == [["f", "a", 6, 13, 1], ["f", "fewer than 5", 7, 13, 2], ["m", "fewer than 5", 3, 3, 2]]
+    pooled = "pooled, each under 5"
+    assert found == [["f", "a", 6, 13, 1], ["f", pooled, 7, 13, 2], ["m", pooled, 3, 3, 2]]
+
+
+def test_tones_stand_from_light_to_dark():
+    ranges = ["dark (7–10)", "light (1–3)", "medium (4–6)"]
+    answers = pd.DataFrame({"model": "A", "one": "f", "two": ranges * 6})
+    assert custom.intersections(answers, [("one", "two")])["second"].tolist() == list(
+        custom.analysis.TONE_RANGES
+    )
 
 
 def test_answers_have_a_range_of_tones_where_one_was_read(people):
