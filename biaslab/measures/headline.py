@@ -1,0 +1,83 @@
+"""Numbers that a report leads with, as sums of shares of people perceived as female.
+
+Of an average, a score or an amplification each share's part is known; of what folds at one half (a distance, a
+deviation) it is the side that the share lies on. Ratings, plans of sizes and parts of variance take a number so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+CELL = ["source", "cluster", "template"]
+PERSON = ["source", "image_id", "position"]
+GENERATED = "generated"
+MEAN = "all"
+"""What a number over all groups is called where numbers of single groups stand beside it."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One number: ``base + sum(coefficient * (share - 1/2))`` over cells."""
+
+    paper: str
+    model: str
+    measure: str  # In words.
+    group: str  # :data:`MEAN`, or the one group that it is of.
+    unit: str
+    scale: float
+    """What 1 percentage point of a share is in the unit at most: 0.02 of an average of -1 to 1."""
+    base: float  # Its value where every share is one half.
+    cells: pd.DataFrame
+    """What has a share: source, cluster (profession, occupation, group), template (wording), stratum (clusters of which
+    are alike), count and n (people judged female; female or male) and coefficient."""
+    people: pd.DataFrame
+    """Who was judged: source, image_id, position, cell (row of ``cells``) and judged (1 female, 0 male, else NaN)."""
+    folded: bool = False  # Whether signs of coefficients are those of the shares.
+    drawn: bool = (
+        False  # Whether its interval is of other clusters, too (Student's t over them), not of these alone.
+    )
+    floor: float = 0.0  # What chance adds to the sum on average, in its unit.
+
+    @property
+    def value(self) -> float:
+        """The judge's number, without its floor; NaN where a cell has nobody."""
+        cells = self.cells[self.cells["coefficient"] != 0]
+        share = cells["count"] / cells["n"].where(cells["n"] > 0)
+        return float(self.base + (cells["coefficient"] * (share - 0.5)).sum(skipna=False) - self.floor)
+
+
+def judged(gender: pd.Series) -> np.ndarray:
+    """Return 1 for female, 0 for male, NaN for any other answer."""
+    return gender.map({"female": 1.0, "male": 0.0}).to_numpy(float)
+
+
+def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return cells (without coefficients) and people as of :class:`Headline`.
+
+    ``people`` has :data:`CELL` (source and template may be missing where there is one), image_id, position, gender as
+    judged, and perhaps the column ``stratum``.
+    """
+    given = {"source": GENERATED, "template": "", "position": 1, "image_id": ""}
+    people = people.assign(**{name: value for name, value in given.items() if name not in people})
+    people = people.assign(judged=judged(people["gender"]), stratum=people[stratum] if stratum else "")
+    by = people.groupby([*CELL, "stratum"], sort=False, dropna=False)["judged"]
+    cells = by.agg(count="sum", n="count").reset_index()
+    # Who was asked for and is never judged has a cell of its own.
+    people = people.assign(cell=by.ngroup())[[*PERSON, "cell", "judged"]]
+    return cells.astype({"count": int, "n": int}), people.reset_index(drop=True)
+
+
+def pooled(cells: pd.DataFrame, coefficient: Sequence[float] | float) -> pd.DataFrame:
+    """Return cells with coefficients of clusters' shares, whose people of all templates count alike."""
+    of_cluster = cells.groupby(["source", "cluster"])["n"].transform("sum")
+    return cells.assign(coefficient=coefficient * (cells["n"] / of_cluster.where(of_cluster > 0)).fillna(0))
+
+
+def side(cells: pd.DataFrame) -> np.ndarray:
+    """Return 1 where a cluster's share lies above one half, -1 where below, 0 at one half or of nobody."""
+    sums = cells.groupby(["source", "cluster"])[["count", "n"]].transform("sum")
+    return np.sign(2 * sums["count"] - sums["n"]).to_numpy(float)

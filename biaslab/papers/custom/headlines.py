@@ -1,0 +1,33 @@
+"""Shares of prompts and pictures of one's own, as :class:`biaslab.measures.headline.Headline`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from biaslab.judging.words import JUDGED
+from biaslab.measures.headline import MEAN, Headline, cells_of, pooled
+
+TABLES = ("custom_people",)
+"""The measured tables that :func:`headlines` takes."""
+
+
+def headlines(people: pd.DataFrame) -> Iterator[Headline]:
+    """Yield each model's mean share of women over groups, and each group's; of people judged female or male."""
+    people = people.assign(gender=people["gender"].where(people["outcome"] == JUDGED))
+    named = people.rename(columns={"group": "cluster", "prompt": "template"})
+    for model, of_model in named.groupby("model", sort=False):
+        cells, whom = cells_of(of_model)
+        there = cells.groupby("cluster")["n"].transform("sum") > 0
+        groups = list(dict.fromkeys(cells["cluster"][there]))
+        for group in (MEAN, *groups):
+            parts = (
+                np.where(there, 100 / len(groups), 0)
+                if group == MEAN
+                else 100.0 * (cells["cluster"] == group)
+            )
+            yield Headline(
+                "custom", model, "share perceived as female", group, "%", 1, 50, pooled(cells, parts), whom
+            )

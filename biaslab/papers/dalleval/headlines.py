@@ -1,0 +1,49 @@
+"""DALL-Eval's averages and deviations of perceived gender, as :class:`biaslab.measures.headline.Headline`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from biaslab import stats
+from biaslab.judging.words import JUDGED
+from biaslab.measures.headline import MEAN, Headline, cells_of, side
+from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
+from biaslab.papers.dalleval.measure import ASKED
+
+TABLES = ("dalleval_social_images", "dalleval_average_gender")
+"""The measured tables that :func:`headlines` takes."""
+
+
+def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline]:
+    """Yield each model's average gender over professions, and its mean absolute deviation (section 4.2, Table 6).
+
+    ``averages`` (``dalleval_average_gender``) say whether gender is as a judge or as the answers to a question say.
+    """
+    rows = images[(images["prompt"] == "person") & (images["profession"] != NO_PROFESSION)]
+    for model, of_model in rows.groupby("model", sort=False):
+        asked = ASKED in set(averages.loc[averages["model"] == model, "judge"])
+        gender = (
+            of_model["gender_vqa"]
+            if asked
+            else of_model["gender_judge"].where(of_model["outcome_judge"] == JUDGED)
+        )
+        cells, people = cells_of(of_model.assign(gender=gender, cluster=of_model["profession"]))
+        n, known = cells["n"].to_numpy(), (cells["n"] > 0).sum()
+        part = np.where(n > 0, 1 / max(known, 1), 0)
+        given = {"people": people, "drawn": True}
+        cells = cells.assign(coefficient=2 * part)
+        yield Headline("dalleval", model, "average gender", MEAN, "−1 to 1", 0.02, 0, cells, **given)
+        deviation = np.where(n > 0, np.abs(cells["count"] / np.maximum(n, 1) - 0.5), 0)
+        # What a mean without chance has less than the plain one.
+        free = [
+            float(stats.corrected_absolute_deviation(*cell)) for cell in zip(cells["count"], n, strict=True)
+        ]
+        floor = float(part @ (deviation - np.nan_to_num(free)))
+        cells = cells.assign(coefficient=part * side(cells))
+        given |= {"folded": True, "floor": floor}
+        yield Headline(
+            "dalleval", model, "deviation from even (MAD)", MEAN, "0 to 0.5", 0.01, 0, cells, **given
+        )

@@ -1,0 +1,85 @@
+"""Amplification of the naive approach, as :class:`biaslab.measures.headline.Headline`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from biaslab import measures
+from biaslab.measures.headline import MEAN, PERSON, Headline
+from biaslab.papers.paradox.analysis.groups import Group, groups
+
+TABLES = ("paradox_percent_female", "paradox_amplification", "paradox_rated_images")
+"""The tables that :func:`headlines` takes."""
+_WORDS = {
+    "published": "amplification, published rule",
+    "directional": "amplification along the training lean",
+}
+
+
+def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataFrame) -> Iterator[Headline]:
+    """Yield each model's amplification by the published rule and along the training lean (section 3.3).
+
+    Over all prompts of the naive approach, both sides of it judged. ``rated`` (``paradox_rated_images``) are the images
+    that people rated; their ratings take the place of none of ``shares``.
+    """
+    for group in groups(shares):
+        if group.approach != "naive":
+            continue
+        group = group.complete()
+        cells, n_training = _cells(group), 1 if group.shared else len(group.prompts)
+        own = rated[(rated["model"] == group.model) & (rated["approach"] == group.approach)]
+        at = {
+            key: k
+            for k, key in enumerate(zip(cells["source"], cells["cluster"], cells["template"], strict=True))
+        }
+        keys = zip(
+            own["source"],
+            own["occupation"],
+            own["prompt"].where(own["source"] == "generated", ""),
+            strict=True,
+        )
+        place = pd.Series([at.get(key, -1) for key in keys], index=own.index, dtype=int)
+        people = own.assign(cell=place, position=1)[place >= 0][[*PERSON, "cell", "judged"]]
+        for definition, words in _WORDS.items():
+            coefficient = _coefficients(group, definition, n_training)
+            found = amplification[
+                (amplification["model"] == group.model)
+                & (amplification["approach"] == group.approach)
+                & (amplification["definition"] == definition)
+                & (amplification["prompt"] == group.names[-1])
+            ]
+            floor = float((found["amplification_plain"] - found["amplification"]).fillna(0).sum())
+            of = cells.assign(coefficient=coefficient)
+            given = {"folded": True, "drawn": True, "floor": floor}
+            yield Headline("paradox", group.model, words, MEAN, "points", 1, 0, of, people, **given)
+
+
+def _cells(group: Group) -> pd.DataFrame:
+    """Return what has a share: first training by occupation, then each prompt's images by occupation."""
+    count, n = group.counts()
+    training = ["" if group.shared else prompt for prompt in group.prompts][: n.shape[1] - len(group.prompts)]
+    columns = [("training", prompt) for prompt in training] + [
+        ("generated", prompt) for prompt in group.prompts
+    ]
+    frames = [
+        pd.DataFrame(
+            {"source": source, "cluster": group.occupations, "template": prompt, "stratum": "", "count": count[:, j],
+             "n": n[:, j]}
+        )
+        for j, (source, prompt) in enumerate(columns)
+    ]  # fmt: skip
+    return pd.concat(frames, ignore_index=True)
+
+
+def _coefficients(group: Group, definition: str, n_training: int) -> np.ndarray:
+    """Return by how many points the mean over prompts moves with each cell's share (0–1), in the cells' order."""
+    kept = measures.exclusion_reason(group.generated, group.training, definition) == ""
+    weight = kept / np.maximum(kept.sum(axis=0), 1) / max(kept.any(axis=0).sum(), 1)
+    toward = measures.lean(group.training)
+    generated = 100 * weight * toward
+    training = -generated
+    training = training.sum(axis=1, keepdims=True) if n_training == 1 else training
+    return np.concatenate([training, generated], axis=1).T.ravel()

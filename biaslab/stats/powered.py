@@ -1,0 +1,159 @@
+"""Sums of shares that a judge sees in all images and people in a part of them: prediction-powered estimates (PPI++).
+
+Angelopoulos, Duchi and Zrnic (2023), "PPI++: Efficient prediction-powered inference", arXiv 2311.01453, with images
+drawn at known probabilities (Zrnic and Candès 2024, "Active statistical inference", arXiv 2403.03208) from groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import t as student
+
+from biaslab.ground.errors import InputError
+from biaslab.stats import checks
+from biaslab.stats.intervals import Estimate
+
+FEWEST = 5
+"""Ratings of people whom both call female or male below which nothing is estimated from them."""
+_UNSEEN = 1.0
+# What of errors is not seen counts as so many errors among all ratings: of 20 without one, up to 14 % may be wrong.
+
+
+class Powered(NamedTuple):
+    """A sum of shares by the judge, by ratings, and by both, which is the estimate; values in the sum's unit."""
+
+    judge: Estimate
+    ratings: Estimate
+    both: Estimate
+    tuning: float
+    """How much the judge's answers count (lambda of PPI++), 0 (not at all) to 1."""
+    worth: float
+    """Ratings that ``both`` is worth: as many alone would have its error; NaN where there is none."""
+
+
+def prediction_powered(
+    count,
+    n,
+    coefficients,
+    group,
+    judged,
+    rated,
+    weight=None,
+    *,
+    clusters=None,
+    base: float = 0.0,
+    value: float | None = None,
+    confidence: float = 0.95,
+) -> Powered:
+    """Return ``base + sum(coefficients * (share - 1/2))`` over groups, with limits.
+
+    Rated people are a part of those judged, drawn at known probabilities from some groups or all. The judge's value is
+    put right by what ratings differ from it, each counted as often as it stands for others (section 6.1 of PPI++, with
+    weights; the share of people whom raters call female or male is a ratio, linearised). The judge's answers count as
+    far as they narrow the interval (equation 6), so that a judge that says nothing takes nothing away.
+
+    Limits are Student's, with as many degrees of freedom as ratings (or clusters, where there are fewer) less one. As
+    few ratings see no error of a good judge, errors get the variance that one more among them would give.
+
+    Args:
+        count, n: By group: people judged female, and judged female or male (whole numbers).
+        coefficients: By group, in the unit of the sum.
+        group: Of each rated person the group's index.
+        judged: What the judge says of the person: 1 female, 0 male, NaN neither.
+        rated: What raters say, in the same form.
+        weight: How many people of the group a rated person stands for, in any unit, such as one over the probability
+            of being drawn; None where people were drawn at random within groups.
+        clusters: By group the cluster that it belongs to, such as a profession, where limits are to speak of other
+            clusters, too; None where groups are fixed.
+        base: What the sum is where all shares are one half.
+        value: The judge's value, where it is not the sum (a floor is taken off, say).
+        confidence: Level of the intervals, 0–1.
+
+    Raises InputError where shapes do not fit, or a value is out of range. ``n`` of an estimate counts people.
+    """
+    count, n = checks.counts(count, n)
+    c = checks.numbers(coefficients, "coefficients")
+    group = checks.whole(group, "group").astype(int)
+    f, y = (checks.shares(v, name, allow_nan=True) for v, name in ((judged, "judged"), (rated, "rated")))
+    if not (c.shape == n.shape and group.shape == f.shape == y.shape) or (
+        group.size and group.max() >= n.size
+    ):
+        raise InputError(
+            "Give a count, n and coefficient by group, and of each rated person a group, judged and rated."
+        )
+    confidence = checks.confidence_level(confidence)
+    cluster = None if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    there = n > 0
+    centre = np.where(there, count / np.maximum(n, 1), 0.5)
+    likely = (count + 0.5) / (n + 1)
+    noise = np.where(there, c**2 * likely * (1 - likely) / np.maximum(n, 1), 0)
+    parts = c * (centre - 0.5)
+    seen = base + parts.sum() if value is None else value
+    between = _between(cluster, parts, group)
+    error = np.sqrt(noise.sum() if cluster is None else between(np.zeros(group.size)))
+    degrees = np.inf if cluster is None else cluster.max(initial=0)
+    by_judge = _limits(seen, error, int(n.sum()), degrees, confidence)
+    # How much of the sum a rated person stands for.
+    each = np.where(there, np.abs(c) / np.maximum(n, 1), 0)[group]
+    if weight is None:
+        weight = (n / np.maximum(np.bincount(group, minlength=n.size), 1))[group]
+    each_stands = each * checks.numbers(weight, "weight", low=0)
+    clear, seen_too, whole = np.isfinite(y), np.isfinite(f), np.abs(c).sum()
+    k, scale = int((clear & seen_too).sum()), (each_stands * clear).sum()
+    if k < FEWEST or scale == 0:
+        nothing = Estimate(np.nan, np.nan, np.nan, k)
+        return Powered(by_judge, nothing, nothing, np.nan, np.nan)
+    w = each_stands * np.sign(c[group]) * whole / scale
+
+    def moved(residual: np.ndarray) -> np.ndarray:
+        """Return what each rated person moves the sum by, less what all move it by."""
+        effect = w * residual
+        return (effect - effect.sum() * np.abs(w) * clear / whole) * np.sqrt(k / (k - 1))
+
+    unseen = _UNSEEN * (whole / k) ** 2
+    # By ratings alone, about one centre, so that nothing of the judge is in it.
+    middle = (np.abs(w) * clear) @ np.nan_to_num(y) / whole
+    z = np.where(clear, np.nan_to_num(y) - middle, 0)
+    effects = moved(z)
+    variance = max((effects**2).sum(), 0 if cluster is None else between(effects, alone=True))
+    alone = base + c.sum() * (middle - 0.5) + (w * z).sum()
+    by_ratings = _limits(alone, np.sqrt(variance + unseen / 2), int(clear.sum()), k - 1, confidence)
+    # By both, about each group's share as judged.
+    z_y = np.where(clear, np.nan_to_num(y) - centre[group], 0)
+    z_f = np.where(seen_too, np.nan_to_num(f) - centre[group], 0)
+    known = noise.sum() + w**2 @ ((centre * (1 - centre))[group] * seen_too)
+    tuning = float(np.clip(w**2 @ (z_y * z_f) / known, 0, 1)) if known > 0 else 0.0
+    reached = np.bincount(group, w * seen_too, minlength=n.size)
+    kept = 1 - (1 - tuning) * np.divide(reached, c, out=np.zeros(n.size), where=c != 0)
+    residual = z_y - tuning * z_f
+    effects = moved(residual)
+    shared = 2 * (each * np.sign(c[group]) * z_f * kept[group]) @ effects
+    variance = max((kept**2 * noise).sum() + shared, 0) + (effects**2).sum()
+    if cluster is not None:
+        variance = max(variance, between(effects))
+    error = np.sqrt(variance + unseen)
+    by_both = _limits(seen + (w * residual).sum(), error, k, min(k - 1, degrees), confidence)
+    narrower = (by_ratings.ci_high - by_ratings.ci_low) / (by_both.ci_high - by_both.ci_low)
+    return Powered(by_judge, by_ratings, by_both, tuning, float(k * narrower**2))
+
+
+def _between(cluster: np.ndarray | None, parts: np.ndarray, group: np.ndarray) -> Callable[..., float]:
+    """Return what gives the variance of a sum over clusters, from what rated people add to it."""
+
+    def variance(effects: np.ndarray, *, alone: bool = False) -> float:
+        size = cluster.max() + 1
+        added = np.bincount(cluster[group], effects, minlength=size)
+        if not alone:
+            judged = np.bincount(cluster, parts, minlength=size)
+            added = added + judged - judged.mean()
+        return float((added**2).sum() * size / (size - 1)) if size > 1 else np.nan
+
+    return variance
+
+
+def _limits(value: float, error: float, n: int, degrees: float, confidence: float) -> Estimate:
+    half = student.ppf((1 + confidence) / 2, degrees) * error if degrees > 0 else np.nan
+    return Estimate(float(value), float(value - half), float(value + half), n)
