@@ -118,6 +118,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--name", metavar="NAME", default="", help="name of the run (default: of models and size)")
     text = "captions, for the paradox too: files, or a name that an installed package brings"
     add("--corpus", metavar="PATTERN", default="", help=text)
+    text = "what people said of a part of the images ('biaslab rate'): a file, or a folder of files"
+    add("--ratings", metavar="FILE", default="", help=text)
     text = "execute the notebooks of a paper alone: paired, dalleval, triplets or paradox (repeatable; default: all)"
     add("--paper", dest="papers", metavar="PAPER", help=text, **repeated)
 
@@ -147,6 +149,10 @@ def _parser() -> argparse.ArgumentParser:
     text += "'biaslab audit' takes it, whose people are asked about one by one"
     add("images", metavar="RUN|FOLDER", help=text)
     add("--sample", type=int, metavar="N", default=200, help="images to rate (default: 200)")
+    text = "N more of a run that has ratings, chosen by what they may still change; in place of --sample"
+    add("--next", dest="further", type=int, metavar="N", help=text)
+    text = "choose by chance, spread evenly (default), or by uncertainty: what may change a run's numbers more often"
+    add("--by", metavar="HOW", default="chance", help=text)
     add("--seed", type=int, metavar="S", default=0, help="seed of the sample and of the orders (default: 0)")
     text = "whose images of a run: paradox, paired or dalleval (default: the first that it has)"
     add("--paper", metavar="PAPER", default="", help=text)
@@ -188,7 +194,8 @@ def _audit(given: argparse.Namespace) -> int:
     from biaslab.runs import audit, bundle, params, runner
 
     how = {
-        name: getattr(given, name) for name in ("size", "name", "corpus", "papers", "prompts", "benchmark")
+        name: getattr(given, name)
+        for name in ("size", "name", "corpus", "papers", "prompts", "benchmark", "ratings")
     }
     if bundle.is_bundle(given.models[0]) or given.repeated_on:
         asked = bundle.params_of(given.models, given.repeated_on, outputs=given.outputs, **how)
@@ -273,8 +280,13 @@ def _rate(given: argparse.Namespace) -> None:
     from biaslab.ground.wording import count
     from biaslab.runs import rate
 
-    names = ("outputs", "seed", "paper", "show_faces", "overrides", "to")
-    page = rate.rate(given.images, n=given.sample, **{name: getattr(given, name) for name in names})
+    names = ("outputs", "seed", "paper", "by", "show_faces", "overrides", "to")
+    how = (
+        {"n": given.sample, "further": False}
+        if given.further is None
+        else {"n": given.further, "further": True}
+    )
+    page = rate.rate(given.images, **how, **{name: getattr(given, name) for name in names})
     for reason, n in sorted(page.left_out.items()):
         print(f"Left out: {count(n, 'image', 'images')}, {reason}.", file=sys.stderr)
     print(f"{count(page.images, 'image', 'images')}, {page.bytes:,} bytes.", file=sys.stderr)

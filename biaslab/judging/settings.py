@@ -63,6 +63,11 @@ class JudgeSettings(Group):
         "Judges whose agreement is reported beside the first one's: `fairface:FILE`, `vqa:NAME`, `endpoint:NAME`, "
         "`ratings:FILE`.",
     )
+    ratings: Named = field(
+        "",
+        "A file, or a folder of files, in which people rated a part of the images (`biaslab rate RUN`): shares, scores "
+        "and what follows from them are estimated from judge and ratings together.",
+    )
     tone: str = field(
         "",
         "Skin tone of faces: `pixels` (the colour of the face, not what a person would say), `none`, `endpoint:NAME` "

@@ -40,7 +40,7 @@ _KEYS = ["image_id", "position"]
 _CELL = ["aspect", "setting"]
 _LONG = ("rater", "label")
 # What a file may carry beside ratings, and nobody reads.
-_CONTEXT = ("phrase", "prompt", "aspect", "setting", "model", "occupation")
+CONTEXT = ("phrase", "prompt", "aspect", "setting", "model", "occupation")
 _NEEDS = (
     "Ratings of people need: image_id, position (not where images show one person) and one column per rater; or "
     "image_id, position, rater, label."
@@ -137,7 +137,7 @@ def _outcomes(label: pd.Series) -> pd.DataFrame:
 
 def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
     """Return the cells with known columns in their usual spelling, and the columns of raters if the form is wide."""
-    known = {*_KEYS, *_LONG, *_CONTEXT, "image"}
+    known = {*_KEYS, *_LONG, *CONTEXT, "image"}
     table, left_out = cells.load(path, known)
     table = readers.usual(table)
     if "image_id" not in table:

@@ -49,11 +49,10 @@ def draw(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     """Draw ``n`` images, spread as evenly as they allow over sources, within each over models, then occupations.
 
     Fewer are drawn where there are fewer; an image that stands in several rows of a source and model at most once.
-    Returned are rows of ``images`` (image_id, source, occupation, model where there are several, …) in random order.
-    Raises ParameterError where ``n`` is below 1.
+    Returned are rows of ``images`` (image_id, source, occupation, model where there are several, …) in random order,
+    with the ``probability`` (0–1) at which such an image is drawn. Raises ParameterError where ``n`` is below 1.
     """
-    if n < 1:
-        raise ParameterError(f"n is {n!r}; rate at least 1 image.")
+    _check_n(n)
     rng = np.random.default_rng(seed)
     images = images.sort_values(["source", "image_id"], kind="stable").reset_index(drop=True)
     among = ["source", *(["model"] if "model" in images else [])]
@@ -65,8 +64,59 @@ def draw(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
         turn = drawn.groupby(by[:last], sort=False).cumcount()
         drawn = drawn.assign(_turn=turn).sort_values(["_turn", "_chance" if last > 1 else "source"])
     drawn = drawn.head(n)
-    drawn = drawn.sort_values(["source", "_turn"])[images.columns]
+    drawn["probability"] = _probabilities(images, drawn, among)
+    drawn = drawn.sort_values(["source", "_turn"])[[*images.columns, "probability"]]
     return drawn.iloc[rng.permutation(len(drawn))].reset_index(drop=True)
+
+
+def _check_n(n: int) -> None:
+    if n < 1:
+        raise ParameterError(f"n is {n!r}; rate at least 1 image.")
+
+
+def _probabilities(images: pd.DataFrame, drawn: pd.DataFrame, among: list[str]) -> np.ndarray:
+    """Return at what probability an image like each of those drawn is drawn of ``images``, by occupation.
+
+    Occupations take turns within a source and model: each has all whole turns, and one of the last by chance.
+    """
+    taken = {key: len(own) for key, own in drawn.groupby(among)}
+    found = {}
+    for key, own in images.groupby(among, sort=False):
+        left, there, turns = taken.get(key, 0), own["occupation"].value_counts(), 0
+        while left >= (going := int((there > turns).sum())) > 0:
+            left, turns = left - going, turns + 1
+        expected = np.minimum(there, turns) + (there > turns) * left / max(going, 1)
+        found |= {(*key, occupation): p for occupation, p in (expected / there).items()}
+    keys = drawn[[*among, "occupation"]].itertuples(index=False, name=None)
+    return np.array([found[key] for key in keys], float)
+
+
+FLOOR = 0.25
+"""The least share of the chance that it would have among equals that an image is drawn with, whatever it tells."""
+
+
+def draw_by_size(images: pd.DataFrame, size: np.ndarray, n: int, seed: int) -> pd.DataFrame:
+    """Draw ``n`` images with chances that rise with ``size`` (0 or above), none below :data:`FLOOR` of an equal one.
+
+    Returned are rows of ``images`` as of :func:`draw`. By systematic sampling in random order, so that each image's
+    probability is exact (Madow 1949, Ann. Math. Statist. 20, 333–354).
+    """
+    _check_n(n)
+    n, rng = min(n, len(images)), np.random.default_rng(seed)
+    even = np.full(len(images), 1 / max(len(images), 1))
+    share = size / size.sum() if size.sum() > 0 else even
+    share = FLOOR * even + (1 - FLOOR) * share
+    chance = np.minimum(n * share, 1)
+    # What is drawn for certain leaves the rest to others.
+    while (gap := n - chance.sum()) > 1e-9:
+        open_ = chance < 1
+        chance[open_] = np.minimum(chance[open_] * (1 + gap / chance[open_].sum()), 1)
+    order = rng.permutation(len(images))
+    ends = chance[order].cumsum() + rng.random()
+    whole = np.floor(ends + 1e-9)
+    # The first starts between 0 and 1, below which no draw lies.
+    taken = order[np.diff(whole, prepend=0.0) > 0]
+    return images.iloc[taken].assign(probability=chance[taken]).reset_index(drop=True)
 
 
 def simulate(

@@ -36,11 +36,13 @@ def params_of(
     papers: Sequence[str] = (),
     prompts: str = "",
     benchmark: str = "",
+    ratings: str = "",
 ) -> dict[str, Any]:
     """Return what a parameters file holds that audits models side by side: all else is the same for each.
 
     Pictures that are there (``images:FOLDER``), and models that are asked ``prompts`` of one's own, a file, have the
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
+    ``ratings`` are what people said of a part of the images, as the setting ``judging.ratings``.
     ``corpus`` are captions for the paradox, as the setting ``captions.corpus``; empty leaves it out. The run's ``name``
     is made of models and size where it is empty; without ``papers`` the notebooks of all are executed.
 
@@ -90,6 +92,8 @@ def params_of(
     files = {"prompts": prompts, "benchmark": benchmark}
     if files := {name: value for name, value in files.items() if value}:
         settings["custom"] = files
+    if ratings:
+        settings = _merged(settings, {"judging": {"ratings": ratings}})
     if corpus:
         # Captions that a package brings have their images; those behind others are fetched.
         brought = corpus in plugins.points(plugins.CORPORA)

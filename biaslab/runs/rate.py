@@ -21,18 +21,19 @@ import pandas as pd
 
 from biaslab.generation.images import OK
 from biaslab.ground import shared, tables
-from biaslab.ground.errors import InputError, ParameterError, unknown_name
+from biaslab.ground.errors import InputError, ParameterError, name_help, unknown_name
 from biaslab.ground.plaintext import plain
 from biaslab.judging.questions import FORM, question
 from biaslab.keep.store import check_target, explaining
 from biaslab.models.images import FolderImages, ImageSource, Unreadable
 from biaslab.models.picture_folder import IMAGES, MIXED, PictureFolder
 from biaslab.models.registry import DRAWINGS
+from biaslab.papers import precision
 from biaslab.pipeline.asked import Asked
 from biaslab.ratings import person_ratings, readers, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
-from biaslab.runs import jobs, params, planning, runner
+from biaslab.runs import headlines, jobs, params, planning, runner
 from biaslab.runs.compare import find
 
 MOST_BYTES = 200_000_000
@@ -49,6 +50,10 @@ _OF_IMAGES = frozenset(("data", "dataset", "faces", "images", "photos", "picture
 FILE = "_file"
 # That with what is asked about a person, who stands beside others or is named.
 QUESTION = "_question"
+
+
+# How images are chosen: spread evenly, or by what they may change.
+CHANCE, UNCERTAINTY = "chance", "uncertainty"
 
 
 class Page(NamedTuple):
@@ -75,6 +80,8 @@ def rate(
     n: int = 200,
     seed: int = 0,
     paper: str = "",
+    by: str = CHANCE,
+    further: bool = False,
     show_faces: bool = False,
     overrides: Sequence[str] = (),
     to: str | Path | None = None,
@@ -92,6 +99,9 @@ def rate(
             about: what comes back is a judge of them, ``ratings:FILE``.
         n: Images to rate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
         paper: Whose images of a run are rated; empty is the first that the run has.
+        by: ``chance``, spread evenly; or ``uncertainty``: of a run, the more likely the more an image may change the
+            run's headlines, none below a quarter of an equal chance. Each image's probability is in the file.
+        further: Whether to leave out what the run's ratings hold, and choose by uncertainty as these show the judge.
         show_faces: Whether training images are rated, too, whose faces are real people's unless they are drawings; and
             links that lead out of a folder.
         overrides: Parameters of the run to replace, such as ``compute.store=FOLDER``: its own name no folders.
@@ -118,12 +128,25 @@ def rate(
         raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
     target = Path(to) if to else Path(outputs) / f"rate-{folder.resolve().name}.html"
     _check_place(target)
+    if by not in (CHANCE, UNCERTAINTY):
+        raise ParameterError(f"--by is {by!r}. {name_help(by, (CHANCE, UNCERTAINTY))}")
+    by = UNCERTAINTY if further else by
+    if by == UNCERTAINTY and not is_run:
+        raise ParameterError(
+            f"{folder} is no run, so no judge's answers are known: leave out --by and --next."
+        )
     people = _told(str(images)) if told else None
     if is_run:
         table, sources, left_out = _of_run(folder, paper, show_faces, overrides)
     else:
         table, sources, left_out = _of_folder(folder, show_faces, people)
-    drawn = sample.draw(table.assign(_row=range(len(table))), n, seed)
+    table, wave = table.assign(_row=range(len(table))), 1
+    if by == UNCERTAINTY:
+        table, sizes, wave = _sizes(folder, table, further)
+        drawn = sample.draw_by_size(table, sizes, n, seed)
+    else:
+        drawn = sample.draw(table, n, seed)
+    drawn["wave"] = wave
     if people is not None:
         # Who is drawn with a picture stands together on the page.
         drawn = drawn.drop(columns=["occupation", "model"]).merge(people, on="image_id")
@@ -314,7 +337,17 @@ def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
     """Return the images of one kind and model, and their ids with the occupation that each was asked for."""
     pipeline = one.pipeline
     columns = ["image_id", "occupation"]
-    if one.of == "captions":
+    if one.kind == "custom":
+        images = pipeline.custom.images()
+        table = images.table.loc[images.table.index.repeat(images.table["people"])]
+        n, position = table["people"], table.groupby("image_id").cumcount() + 1
+        if (n > 1).any():
+            asked = [question("person", *whom, FORM) for whom in zip(position, n, strict=True)]
+            table, columns = (
+                table.assign(position=position, **{QUESTION: asked}),
+                [*columns, "position", QUESTION],
+            )
+    elif one.of == "captions":
         images = pipeline.images(one.kind)
         table = images.table
     elif one.of == pipeline.people.asks_for:
@@ -327,6 +360,31 @@ def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
         table = images.table[images.table["prompt"] == "person"].rename(columns={"profession": "occupation"})
     made = images.table.loc[images.table["outcome"] == OK, "image_id"]
     return images, table.loc[table["image_id"].isin(made), columns]
+
+
+def _sizes(folder: Path, table: pd.DataFrame, further: bool) -> tuple[pd.DataFrame, np.ndarray, int]:
+    """Return which images are left to rate, how much each may move the run's headlines, and the number of their wave.
+
+    Raises ParameterError where the run has no headlines, or no ratings to go on from.
+    """
+    found, rated = list(headlines.of_run(folder)), headlines.table(folder, headlines.RATINGS)
+    if not found:
+        raise ParameterError(f"The run {folder.name} has no shares by image: choose with --by {CHANCE}.")
+    if further and rated.empty:
+        raise ParameterError(
+            f"The run {folder.name} holds no ratings to go on from: rate some (biaslab rate {folder.name}), and audit "
+            "again with --ratings FILE."
+        )
+    wave = 1
+    if further:
+        done = set(rated["of_model"] + " " + rated["source"] + " " + rated["image_id"])
+        of_model = table["model"] if "model" in table else pd.Series("", index=table.index)
+        same = table["source"] + " " + table["image_id"].map(plain)
+        table = table[~((of_model + " " + same).isin(done) | (" " + same).isin(done))]
+        wave = int(rated["wave"].max()) + 1
+    if table.empty:
+        raise ParameterError(f"All images of the run {folder.name} are rated.")
+    return table, precision.moves(found, rated, table), wave
 
 
 # -- what the page holds -----------------------------------------------------------------------------------

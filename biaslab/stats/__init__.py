@@ -57,4 +57,6 @@ from biaslab.stats.intervals import (
     significance,
     wilson_interval,
 )
+from biaslab.stats.powered import FEWEST as FEWEST_RATINGS
+from biaslab.stats.powered import Powered, prediction_powered
 from biaslab.stats.strata import mean_deviation, strata_mean

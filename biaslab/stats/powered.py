@@ -18,8 +18,8 @@ from biaslab.stats.intervals import Estimate
 
 FEWEST = 5
 """Ratings of people whom both call female or male below which nothing is estimated from them."""
+# Errors that are not seen count as so many among all ratings: of 20 without one, up to 14 % may yet be wrong.
 _UNSEEN = 1.0
-# What of errors is not seen counts as so many errors among all ratings: of 20 without one, up to 14 % may be wrong.
 
 
 class Powered(NamedTuple):
@@ -43,6 +43,7 @@ def prediction_powered(
     rated,
     weight=None,
     *,
+    strata=None,
     clusters=None,
     base: float = 0.0,
     value: float | None = None,
@@ -66,6 +67,8 @@ def prediction_powered(
         rated: What raters say, in the same form.
         weight: How many people of the group a rated person stands for, in any unit, such as one over the probability
             of being drawn; None where people were drawn at random within groups.
+        strata: By group what it is a part of, of which each has its own ratings, such as a source of images; None is
+            one. Where one has none, nothing is estimated from ratings.
         clusters: By group the cluster that it belongs to, such as a profession, where limits are to speak of other
             clusters, too; None where groups are fixed.
         base: What the sum is where all shares are one half.
@@ -85,42 +88,49 @@ def prediction_powered(
             "Give a count, n and coefficient by group, and of each rated person a group, judged and rated."
         )
     confidence = checks.confidence_level(confidence)
-    cluster = None if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    cluster, stratum = (
+        None if v is None else np.unique(v, return_inverse=True)[1] for v in (clusters, strata)
+    )
+    stratum = np.zeros(n.size, int) if stratum is None else stratum
     there = n > 0
     centre = np.where(there, count / np.maximum(n, 1), 0.5)
     likely = (count + 0.5) / (n + 1)
     noise = np.where(there, c**2 * likely * (1 - likely) / np.maximum(n, 1), 0)
     parts = c * (centre - 0.5)
     seen = base + parts.sum() if value is None else value
-    between = _between(cluster, parts, group)
+    between = _between(cluster, stratum, parts, group)
     error = np.sqrt(noise.sum() if cluster is None else between(np.zeros(group.size)))
-    degrees = np.inf if cluster is None else cluster.max(initial=0)
+    degrees = np.inf if cluster is None else cluster.max(initial=0) + 1 - between(None)
     by_judge = _limits(seen, error, int(n.sum()), degrees, confidence)
     # How much of the sum a rated person stands for.
     each = np.where(there, np.abs(c) / np.maximum(n, 1), 0)[group]
     if weight is None:
         weight = (n / np.maximum(np.bincount(group, minlength=n.size), 1))[group]
     each_stands = each * checks.numbers(weight, "weight", low=0)
-    clear, seen_too, whole = np.isfinite(y), np.isfinite(f), np.abs(c).sum()
-    k, scale = int((clear & seen_too).sum()), (each_stands * clear).sum()
-    if k < FEWEST or scale == 0:
+    clear, seen_too = np.isfinite(y), np.isfinite(f)
+    # Of each stratum, and of a rated person's.
+    whole, own = np.bincount(stratum, np.abs(c)), stratum[group]
+    k = int((clear & seen_too).sum())
+    scale = np.bincount(own, each_stands * clear, minlength=whole.size)
+    if k < FEWEST or (scale[whole > 0] == 0).any():
         nothing = Estimate(np.nan, np.nan, np.nan, k)
         return Powered(by_judge, nothing, nothing, np.nan, np.nan)
-    w = each_stands * np.sign(c[group]) * whole / scale
+    w = each_stands * np.sign(c[group]) * (whole / np.where(scale > 0, scale, 1))[own]
 
     def moved(residual: np.ndarray) -> np.ndarray:
         """Return what each rated person moves the sum by, less what all move it by."""
         effect = w * residual
-        return (effect - effect.sum() * np.abs(w) * clear / whole) * np.sqrt(k / (k - 1))
+        mean = (np.bincount(own, effect, minlength=whole.size) / np.where(whole > 0, whole, 1))[own]
+        return (effect - mean * np.abs(w) * clear) * np.sqrt(k / (k - 1))
 
-    unseen = _UNSEEN * (whole / k) ** 2
+    df, unseen = min(k - 1, degrees), _UNSEEN * (whole.sum() / k) ** 2
     # By ratings alone, about one centre, so that nothing of the judge is in it.
-    middle = (np.abs(w) * clear) @ np.nan_to_num(y) / whole
+    middle = (np.abs(w) * clear) @ np.nan_to_num(y) / whole.sum()
     z = np.where(clear, np.nan_to_num(y) - middle, 0)
     effects = moved(z)
     variance = max((effects**2).sum(), 0 if cluster is None else between(effects, alone=True))
     alone = base + c.sum() * (middle - 0.5) + (w * z).sum()
-    by_ratings = _limits(alone, np.sqrt(variance + unseen / 2), int(clear.sum()), k - 1, confidence)
+    by_ratings = _limits(alone, np.sqrt(variance + unseen / 2), int(clear.sum()), df, confidence)
     # By both, about each group's share as judged.
     z_y = np.where(clear, np.nan_to_num(y) - centre[group], 0)
     z_f = np.where(seen_too, np.nan_to_num(f) - centre[group], 0)
@@ -133,23 +143,36 @@ def prediction_powered(
     shared = 2 * (each * np.sign(c[group]) * z_f * kept[group]) @ effects
     variance = max((kept**2 * noise).sum() + shared, 0) + (effects**2).sum()
     if cluster is not None:
-        variance = max(variance, between(effects))
+        variance = np.fmax(variance, between(effects))
     error = np.sqrt(variance + unseen)
-    by_both = _limits(seen + (w * residual).sum(), error, k, min(k - 1, degrees), confidence)
+    by_both = _limits(seen + (w * residual).sum(), error, k, df, confidence)
     narrower = (by_ratings.ci_high - by_ratings.ci_low) / (by_both.ci_high - by_both.ci_low)
     return Powered(by_judge, by_ratings, by_both, tuning, float(k * narrower**2))
 
 
-def _between(cluster: np.ndarray | None, parts: np.ndarray, group: np.ndarray) -> Callable[..., float]:
-    """Return what gives the variance of a sum over clusters, from what rated people add to it."""
+def _between(
+    cluster: np.ndarray | None, stratum: np.ndarray, parts: np.ndarray, group: np.ndarray
+) -> Callable[..., float]:
+    """Return what gives the variance of a sum over clusters from what rated people add to it; of None their strata."""
+    size = 0 if cluster is None else cluster.max(initial=-1) + 1
+    # Clusters of which all groups are of one stratum differ within it; others are alike.
+    ends = [np.full(size, start) for start in (stratum.max(initial=0) + 1, -1)]
+    if size:
+        np.minimum.at(ends[0], cluster, stratum)
+        np.maximum.at(ends[1], cluster, stratum)
+    alike = np.unique(np.where(ends[0] == ends[1], ends[0], -1), return_inverse=True)[1]
+    n = np.bincount(alike)
 
-    def variance(effects: np.ndarray, *, alone: bool = False) -> float:
-        size = cluster.max() + 1
+    def variance(effects: np.ndarray | None, *, alone: bool = False) -> float:
+        if effects is None:
+            return n.size
         added = np.bincount(cluster[group], effects, minlength=size)
         if not alone:
             judged = np.bincount(cluster, parts, minlength=size)
-            added = added + judged - judged.mean()
-        return float((added**2).sum() * size / (size - 1)) if size > 1 else np.nan
+            added = added + judged - (np.bincount(alike, judged) / n)[alike]
+        if (n < 2).any():
+            return np.nan
+        return float((np.bincount(alike, added**2) * n / (n - 1)).sum())
 
     return variance
 

@@ -66,7 +66,7 @@ def measured(
         return tables.check(rated.read(ratings).percent_female, name)
     folder = Path(source)
     tables.schema(name)
-    if path := _file(folder, name):
+    if path := file_of(folder, name):
         return _plausible(_in_one_form(tables.read(path, name), name, path), name, path)
     there = sorted({p.stem for p in [*folder.glob("*.csv"), *folder.glob("*/*.csv")]})
     raise MissingInputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
@@ -230,7 +230,7 @@ def has(name: str, *, source: str, beside: Iterable[str] = ("published",)) -> bo
         return name in _pipeline()
     if source == "ratings":
         return _is_rated(name)
-    return _file(Path(source), name) is not None
+    return file_of(Path(source), name) is not None
 
 
 class LeftOut(NamedTuple):
@@ -276,7 +276,8 @@ def why_lacking(name: str, pipeline: Pipeline) -> str:
     return uses.why_lacking(name, lacks) if lacks else ""
 
 
-def _file(folder: Path, name: str) -> Path | None:
+def file_of(folder: Path, name: str) -> Path | None:
+    """Return the file of a table in a folder (:func:`measured`); None where there is none."""
     paths = (folder / place / f"{name}.csv" for place in (MEASURED, "tables", "."))
     return next((path for path in paths if path.exists()), None)
 
@@ -303,7 +304,7 @@ def digest(request: Request) -> str:
     if source == "ratings":
         paths = cells.files(cells.located(request.ratings))
     else:
-        paths = [path for name in _readable() if (path := _file(Path(source), name))]
+        paths = [path for name in _readable() if (path := file_of(Path(source), name))]
     whole = hashlib.sha256()
     for path in paths:
         whole.update(path.name.encode())

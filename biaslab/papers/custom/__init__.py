@@ -17,5 +17,6 @@ from biaslab.papers.custom.analysis import (
     shares,
     tones,
 )
+from biaslab.papers.custom.headlines import headlines
 from biaslab.papers.custom.measure import benchmark, judges, own_answers, people, pictures, unnamed
 from biaslab.papers.custom.words import answers

@@ -41,5 +41,6 @@ from biaslab.papers.dalleval.analysis.skills import (
     skill_accuracy,
     skill_agreement,
 )
+from biaslab.papers.dalleval.headlines import headlines
 
 answers = read(Path(__file__).parent)

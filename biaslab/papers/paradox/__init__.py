@@ -29,6 +29,7 @@ from biaslab.papers.paradox.analysis.captions import (
     paraphrase_check,
     similarity_mean,
 )
+from biaslab.papers.paradox.headlines import headlines
 from biaslab.papers.paradox.measure import (
     caption_pairs,
     captions_found,
@@ -40,6 +41,7 @@ from biaslab.papers.paradox.measure import (
     paraphrases,
     percent_female,
     prompts,
+    rated_images,
     selection_examples,
     settings,
     similarity,

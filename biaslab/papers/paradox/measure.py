@@ -16,7 +16,10 @@ from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.ground import tables
 from biaslab.ground.errors import MissingInputError
+from biaslab.ground.plaintext import plain
 from biaslab.judging.words import UNCERTAIN
+from biaslab.measures.headline import judged
+from biaslab.ratings import part
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
@@ -72,6 +75,20 @@ def _judged(pipeline: Pipeline, *, made: bool = True) -> Iterator[tuple[str, str
         for approach in approaches:
             for source, rows in images.items():
                 yield approach, source, rows[rows["indicator"] == "none"] if _WITHOUT in approach else rows
+
+
+def rated_images(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the images of the naive approach that ``judging.ratings`` rates, as judged; none where it is empty."""
+    file, frames = pipeline.settings.judging.ratings, []
+    named = part.read(file)["image_id"] if file else pd.Series(dtype=object)
+    for approach, source, rows in _judged(pipeline) if file else ():
+        if approach == "naive":
+            own = rows[rows["image_id"].map(plain).isin(named)]
+            own = own.assign(
+                approach=approach, source=source, model=pipeline.label, judged=judged(own["gender"])
+            )
+            frames.append(own.drop_duplicates(["source", "occupation", "prompt", "image_id"]))
+    return tables.joined(frames, "paradox_rated_images")
 
 
 def _kinds(pipeline: Pipeline) -> Iterator[tuple[str, list[str]]]:

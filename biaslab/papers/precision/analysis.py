@@ -1,0 +1,112 @@
+"""Ratings and judge together, headline by headline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from biaslab import stats
+from biaslab.ground import tables
+from biaslab.ground.plaintext import plain
+from biaslab.measures.headline import MEAN, PERSON, Headline
+from biaslab.ratings import part
+
+JUDGE, RATINGS, BOTH = "judge", "ratings", "both"
+LEAST_WORTH = 1.1
+"""How many ratings one is worth with the judge from which on the judge brings something."""
+_FOLDED = "which side of one half shares lie on is the judge's word"
+
+
+def estimates(
+    headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return each headline by the judge, by ratings, and by both, as ``precision_estimates``.
+
+    By both is :func:`biaslab.stats.prediction_powered`; of what folds the floor stays taken off, and sides of shares
+    are the judge's. ``ratings`` is ``precision_ratings``.
+    """
+    rows = [row for one in headlines for row in _estimates(one, ratings, confidence)]
+    return tables.of(rows, "precision_estimates")
+
+
+def of(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
+    """Return who was rated of a headline's people: its columns, label, probability, wave, and rated (as judged)."""
+    own = ratings[ratings["of_model"].isin(["", headline.model])]
+    people = headline.people.assign(image_id=headline.people["image_id"].map(plain))
+    # A model's own row before one that is of any.
+    own = own.sort_values("of_model", ascending=False, kind="stable").drop_duplicates(PERSON)
+    both = people.merge(own[[*PERSON, "label", "probability", "wave"]], on=PERSON)
+    both = both[both["label"] != "unrated"]
+    return both.assign(rated=both["label"].map({"female": 1.0, "male": 0.0}).astype(float)).reset_index(
+        drop=True
+    )
+
+
+def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[dict]:
+    cells, rated = one.cells, of(one, ratings)
+    counts = cells["coefficient"].to_numpy() != 0
+    rated = rated[counts[rated["cell"].to_numpy()]]
+    found = stats.prediction_powered(
+        cells["count"], cells["n"], cells["coefficient"], rated["cell"], rated["judged"], rated["rated"],
+        part.weights(rated), strata=cells["source"] + " " + cells["stratum"],
+        clusters=cells["cluster"] if one.drawn else None, base=one.base - one.floor, confidence=confidence,
+    )  # fmt: skip
+    reason = "" if np.isfinite(found.both.value) else _why_none(one, rated)
+    shared = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group}
+    shared |= {"unit": one.unit, "n_rated": len(rated), "n_people": int(cells["n"][counts].sum())}
+    gains = found.worth >= LEAST_WORTH * found.both.n if np.isfinite(found.worth) else np.nan
+    more = {"tuning": found.tuning, "worth": found.worth, "gains": gains}
+    rows = []
+    for name, value in zip((JUDGE, RATINGS, BOTH), found[:3], strict=True):
+        why = reason if name != JUDGE else ""
+        why = why or (_FOLDED if one.folded and name != JUDGE else "")
+        row = {**shared, "estimator": name, "estimate": value.value, **(more if name == BOTH else {})}
+        rows.append(row | {"ci_low": value.ci_low, "ci_high": value.ci_high, "n": value.n, "reason": why})
+    return rows
+
+
+def _why_none(one: Headline, rated: pd.DataFrame) -> str:
+    cells = one.cells[one.cells["coefficient"] != 0]
+    of_source = rated["source"].value_counts()
+    for source in dict.fromkeys(cells["source"]):
+        if not of_source.get(source, 0):
+            return f"no {source} image of {'it' if one.group == MEAN else 'this group'} is rated"
+    return f"fewer than {stats.FEWEST_RATINGS} rated people are called female or male"
+
+
+def moves(headlines: Iterable[Headline], ratings: pd.DataFrame, images: pd.DataFrame) -> np.ndarray:
+    """Return how far a rating of each image is expected to move the headlines (square root of the sum of squares).
+
+    In points of shares, by the part of a headline that its people stand for, and how often the judge errs on those of
+    whom it says the same (by ``ratings``, one error and one right answer added), or leaves them open.
+
+    Args:
+        headlines: As of a run; those of single groups are left aside.
+        ratings: ``precision_ratings``; without rows the judge errs on one in ten.
+        images: Rows source, image_id, occupation, and where several models share ids, model.
+    """
+    squares = np.zeros(len(images))
+    keys = images.assign(image_id=images["image_id"].map(plain), row=range(len(images)))
+    for one in (one for one in headlines if one.group == MEAN):
+        own = keys[keys["model"] == one.model] if "model" in keys and (keys["model"] != "").any() else keys
+        cells = one.cells.assign(
+            part=np.abs(one.cells["coefficient"]) / one.scale / one.cells["n"].clip(lower=1)
+        )
+        rated = of(one, ratings)
+        said = rated["judged"].fillna(0.5)
+        wrong = (rated["judged"] != rated["rated"]).groupby(said).agg(["sum", "size"])
+        errs = {0.0: 0.1, 1.0: 0.1, 0.5: 0.5} | ((wrong["sum"] + 1) / (wrong["size"] + 2)).to_dict()
+        people = one.people.assign(image_id=one.people["image_id"].map(plain))
+        people["error"] = people["judged"].fillna(0.5).map(errs)
+        people["moved"] = cells["part"].to_numpy()[people["cell"]] * np.sqrt(
+            people["error"] * (1 - people["error"])
+        )
+        by_image = people.groupby(["source", "image_id"])["moved"].sum()
+        known = by_image.reindex(pd.MultiIndex.from_frame(own[["source", "image_id"]])).to_numpy()
+        # Of images that are not listed one by one only whom they show is known.
+        by_cluster = cells.groupby(["source", "cluster"])["part"].mean()
+        alike = by_cluster.reindex(pd.MultiIndex.from_frame(own[["source", "occupation"]])).to_numpy() * 0.3
+        squares[own["row"]] += np.nan_to_num(np.where(np.isnan(known), alike, known)) ** 2
+    return np.sqrt(squares)

@@ -1,0 +1,29 @@
+"""Figures of headlines by judge, ratings and both."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from biaslab.measures.headline import MEAN
+from biaslab.plots import forms, style
+
+ESTIMATORS = forms.look(
+    {
+        "judge": ("judge alone", style.GREY, "s"),
+        "ratings": ("ratings alone", style.ORANGE, "D"),
+        "both": ("ratings and judge", style.BLACK, "o"),
+    }
+)
+
+
+def estimates(table: pd.DataFrame) -> Figure:
+    """Draw headlines by judge, ratings and both, a panel a headline (``precision_estimates``)."""
+    rows = table.assign(panel=table["headline"] + " (" + table["unit"] + ")")
+    several = rows["model"].nunique() > 1
+    named = rows["group"].where(rows["group"] != MEAN, "over all")
+    rows["row"] = rows["model"] + ": " + named if several else named
+    return forms.estimates(
+        rows, "estimate", row="row", color="estimator", panel="panel", look=ESTIMATORS, reference=None,
+        label="Estimate, in the unit of its panel",
+    )  # fmt: skip

@@ -1,0 +1,20 @@
+"""What people say of a part of a run's images: one table, whose function takes the pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from biaslab.ground import tables
+from biaslab.ratings import part
+
+if TYPE_CHECKING:
+    from biaslab.pipeline import Pipeline
+
+
+def ratings(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the ratings that ``judging.ratings`` names; none where it is empty."""
+    file = pipeline.settings.judging.ratings
+    rated = part.read(file) if file else pd.DataFrame(columns=part.COLUMNS)
+    return tables.of(rated.rename(columns={"model": "of_model"}), "precision_ratings")

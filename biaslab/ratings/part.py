@@ -1,0 +1,81 @@
+"""Ratings of a part of a run's images, and how likely each image was to be asked about.
+
+A table of :mod:`biaslab.ground.cells` as ``biaslab rate`` gives it: ``image`` and one column per rater, or ``image``,
+``rater`` and ``label``. Of images of several models ``model`` says whose it is, of training images ``source``, of
+several people ``position`` (1 is the leftmost). ``probability`` is that at which the person was drawn, among those not
+rated before in an earlier ``wave`` (1, 2, …); without it people are taken as drawn at random from those alike.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from biaslab.ground import cells
+from biaslab.ground.plaintext import plain
+from biaslab.ratings import person_ratings, readers
+
+COLUMNS = ("model", "source", "image_id", "position", "label", "n_raters", "probability", "wave")
+_KEYS = ["model", "source", "image", "position"]
+_DRAWN = ["probability", "wave"]
+_NEEDS = "Ratings need image and one column per rater; or image, rater and label."
+
+
+def read(path: str | Path) -> pd.DataFrame:
+    """Read ratings: a row for each person who is in the file.
+
+    Returns:
+        :data:`COLUMNS`: model (empty: of any), source (``generated`` or ``training``), image_id in its plain form,
+        position, label (the most frequent rating, ``tie`` or ``unrated``), n_raters (ratings of the person),
+        probability (0–1, NaN where the file does not say) and wave.
+
+    Raises InputError where the file cannot be read, a value is out of its range, or a person is there twice.
+    """
+    path = cells.located(path)
+    known = {*_KEYS, *_DRAWN, "image_id", "occupation", "rater", "label", *person_ratings.CONTEXT}
+    table, left_out = cells.load(path, known)
+    table = readers.usual(table)
+    cells.require(table, ["image"], path, _NEEDS, known)
+    long = {"rater", "label"} <= {*table}
+    raters = None if long else [c for c in table if c and c not in known]
+    if not long:
+        cells.refuse_left_out(left_out, path)
+        cells.require(table, raters or ["rater", "label"], path, _NEEDS, known)
+    given = {"model": "", "source": "generated", "position": "1", "probability": "", "wave": "1"}
+    table = table.assign(**{name: value for name, value in given.items() if name not in table})
+    table["image"] = cells.image_ids(table["image"]).map(plain)
+    cells.refuse(table["image"] == "", path, "image is empty", "name each image")
+    table["model"] = cells.names(table["model"], path, empty=True).astype(str)
+    for name in ("source", "position", "wave"):
+        table[name] = table[name].str.strip().replace("", given[name])
+    strange = ~table["source"].isin(readers.SOURCES)
+    cells.refuse(strange, path, "source is {}", f"give {' or '.join(readers.SOURCES)}", table["source"])
+    for name in ("position", *_DRAWN):
+        number = cells.numbers(table[name], path, whole=name != "probability")
+        fix = "give a number above 0, at most 1" if name == "probability" else "give 1, 2, …"
+        bad = ~(number > 0) | (name == "probability") & (number > 1)
+        cells.refuse(bad & (table[name] != ""), path, f"{name} is {{}}", fix, table[name])
+        table[name] = number
+    several = table.groupby(_KEYS)[_DRAWN].transform("nunique").max(axis=1) > 1
+    cells.refuse(several, path, "image {} has several probabilities or waves", "give one", table["image"])
+    votes = readers.votes_on(table, _KEYS, raters, path, "image {image}, position {position:.0f}")
+    drawn = table.groupby(_KEYS)[_DRAWN].first().reindex(pd.MultiIndex.from_frame(votes.items))
+    found = votes.items.assign(**{name: drawn[name].to_numpy() for name in _DRAWN}, label=votes.label)
+    found["n_raters"] = votes.ratings.notna().sum(axis=1).to_numpy()
+    return found.rename(columns={"image": "image_id"}).astype({"position": int, "wave": int})[list(COLUMNS)]
+
+
+def weights(rated: pd.DataFrame) -> np.ndarray | None:
+    """Return how many people each rated person stands for, up to a factor; None where probabilities are not known.
+
+    Each wave gives an estimate of its own, what was rated before counted once and its own ratings by their
+    probabilities (Des Raj 1956, JASA 51, 269–284); waves count by their sizes.
+    """
+    p, wave = rated["probability"].to_numpy(float), rated["wave"].to_numpy(int)
+    if not len(p) or np.isnan(p).any():
+        return None
+    sizes = np.bincount(wave)
+    later = sizes[::-1].cumsum()[::-1] - sizes
+    return (later[wave] + sizes[wave] / p) / len(p)
