@@ -46,7 +46,6 @@ def prediction_powered(
     strata=None,
     clusters=None,
     base: float = 0.0,
-    value: float | None = None,
     confidence: float = 0.95,
 ) -> Powered:
     """Return ``base + sum(coefficients * (share - 1/2))`` over groups, with limits.
@@ -72,7 +71,6 @@ def prediction_powered(
         clusters: By group the cluster that it belongs to, such as a profession, where limits are to speak of other
             clusters, too; None where groups are fixed.
         base: What the sum is where all shares are one half.
-        value: The judge's value, where it is not the sum (a floor is taken off, say).
         confidence: Level of the intervals, 0–1.
 
     Raises InputError where shapes do not fit, or a value is out of range. ``n`` of an estimate counts people.
@@ -97,7 +95,7 @@ def prediction_powered(
     likely = (count + 0.5) / (n + 1)
     noise = np.where(there, c**2 * likely * (1 - likely) / np.maximum(n, 1), 0)
     parts = c * (centre - 0.5)
-    seen = base + parts.sum() if value is None else value
+    seen = base + parts.sum()
     between = _between(cluster, stratum, parts, group)
     error = np.sqrt(noise.sum() if cluster is None else between(np.zeros(group.size)))
     degrees = np.inf if cluster is None else cluster.max(initial=0) + 1 - between(None)
@@ -134,7 +132,8 @@ def prediction_powered(
     # By both, about each group's share as judged.
     z_y = np.where(clear, np.nan_to_num(y) - centre[group], 0)
     z_f = np.where(seen_too, np.nan_to_num(f) - centre[group], 0)
-    known = noise.sum() + w**2 @ ((centre * (1 - centre))[group] * seen_too)
+    # Rated people are among those judged, so that no more is to be weighed than how both answers go together.
+    known = w**2 @ ((centre * (1 - centre))[group] * seen_too)
     tuning = float(np.clip(w**2 @ (z_y * z_f) / known, 0, 1)) if known > 0 else 0.0
     reached = np.bincount(group, w * seen_too, minlength=n.size)
     kept = 1 - (1 - tuning) * np.divide(reached, c, out=np.zeros(n.size), where=c != 0)

@@ -1,0 +1,131 @@
+"""Ratings and judge together: by hand, held against ppi-python where that has the case, and short simulations."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+from biaslab import stats
+from biaslab.ground.errors import InputError
+
+
+@pytest.fixture
+def one_group():
+    rng = np.random.default_rng(3)
+    y = (rng.random(500) < 0.3).astype(float)
+    f = np.where(rng.random(500) < 0.15, 1 - y, y)
+    return y, f, rng.choice(500, 80, replace=False)
+
+
+def powered(y, f, rated, **more):
+    group = np.zeros(len(rated), int)
+    return stats.prediction_powered([f.sum()], [len(f)], [1.0], group, f[rated], y[rated], base=0.5, **more)
+
+
+def test_by_hand_of_one_group(one_group):
+    y, f, rated = one_group
+    found = powered(y, f, rated)
+    assert found.judge.value == pytest.approx(f.mean())
+    assert found.ratings.value == pytest.approx(y[rated].mean())
+    both = y[rated].mean() + found.tuning * (f.mean() - f[rated].mean())
+    assert found.both.value == pytest.approx(both) and found.both.n == 80
+    assert found.both.ci_high - found.both.ci_low < found.ratings.ci_high - found.ratings.ci_low
+    assert found.worth > 80
+
+
+def test_ppi_python_says_the_same(one_group, monkeypatch):
+    # It compiles with numba, which the functions for means do not use.
+    monkeypatch.setitem(sys.modules, "numba", types.SimpleNamespace(njit=lambda function: function))
+    ppi = pytest.importorskip("ppi_py", reason="the tests' package ppi-python is not installed")
+    y, f, rated = one_group
+    rest = np.setdiff1d(np.arange(500), rated)
+    found = powered(y, f, rated)
+    # Its unlabelled images are those that nobody rated; ours are all.
+    known = (y[rated], f[rated], f[rest])
+    theirs = found.tuning * len(rest) / 500
+    assert found.both.value == pytest.approx(float(ppi.ppi_mean_pointestimate(*known, lam=theirs)[0]))
+    # Tuned by variances of the sample alone instead of all images.
+    low, high = (float(end[0]) for end in ppi.ppi_mean_ci(*known, alpha=0.05))
+    assert found.both.value == pytest.approx((low + high) / 2, abs=0.005)
+    # Without what is added for errors that nobody saw.
+    half = (found.both.ci_high - found.both.ci_low) / 2 / scipy_stats.t.ppf(0.975, 79)
+    own = np.sqrt(half**2 - 1 / 80**2)
+    assert own == pytest.approx((high - low) / 2 / scipy_stats.norm.ppf(0.975), rel=0.04)
+
+
+def test_a_judge_that_says_nothing_takes_nothing_away():
+    rng = np.random.default_rng(1)
+    y, f = (rng.random((2, 400)) < 0.4).astype(float)
+    found = powered(y, f, np.arange(100))
+    assert found.tuning < 0.25
+    assert found.both.value == pytest.approx(found.ratings.value, abs=0.02)
+
+
+def test_all_rated_is_what_raters_say(one_group):
+    y, f, _ = one_group
+    found = powered(y, f, np.arange(500))
+    assert found.both.value == pytest.approx(y.mean())
+
+
+def test_weights_put_right_a_sample_that_is_not_even():
+    # Judged female are rated three times as often: those ratings alone would say 3 of 4.
+    f = np.repeat([1.0, 0.0], 200)
+    rated = np.r_[np.arange(60), 200 + np.arange(20)]
+    weight = np.where(f[rated] == 1, 1 / 0.3, 1 / 0.1)
+    assert powered(f, f, rated).ratings.value == pytest.approx(0.75)
+    assert powered(f, f, rated, weight=weight).ratings.value == pytest.approx(0.5)
+    assert powered(f, f, rated, weight=weight).both.value == pytest.approx(0.5)
+
+
+def test_unclear_is_in_no_share_and_what_only_raters_see_counts():
+    f = np.r_[np.ones(50), np.zeros(50)]
+    judged, rated = np.r_[f[:10], f[50:60], np.nan, np.nan], np.r_[f[:10], f[50:59], np.nan, 1, 1]
+    found = stats.prediction_powered([50], [100], [1.0], np.zeros(22, int), judged, rated, base=0.5)
+    # 10 and 2 of 21 whom raters call female or male.
+    assert found.ratings.value == pytest.approx(12 / 21) and found.both.n == 19
+
+
+def test_every_stratum_needs_ratings_of_its_own():
+    group = np.zeros(20, int)
+    answers = np.r_[np.ones(10), np.zeros(10)]
+    how = {"strata": ["training", "generated"]}
+    found = stats.prediction_powered([50, 60], [100, 100], [-100.0, 100.0], group, answers, answers, **how)
+    assert found.judge.value == pytest.approx(10)
+    assert np.isnan(found.both.value) and np.isnan(found.ratings.value)
+
+
+def test_too_few_ratings_and_wrong_shapes():
+    few = stats.prediction_powered([5], [10], [1.0], [0] * 4, [1, 0, 1, 0], [1, 0, 1, 0])
+    assert np.isnan(few.both.value) and few.both.n == 4 and np.isnan(few.worth)
+    with pytest.raises(InputError, match="of each rated person a group"):
+        stats.prediction_powered([5], [10], [1.0], [0, 0], [1], [1])
+    with pytest.raises(InputError, match="rated"):
+        stats.prediction_powered([5], [10], [1.0], [0], [1], [2])
+
+
+@pytest.mark.parametrize(("accuracy", "ratings"), [(0.99, 20), (0.9, 40), (0.7, 100)])
+@pytest.mark.parametrize("drawn", [False, True])
+def test_limits_hold_where_errors_differ_by_group(accuracy, ratings, drawn):
+    rng, held, errors = np.random.default_rng(7), [], []
+    groups, each = 10, 60
+    for _ in range(300):
+        share = rng.beta(1.2, 1.2, groups)
+        y = rng.random((groups, each)) < share[:, None]
+        wrong = (1 - accuracy) * rng.uniform(0, 2, (2, groups, 1))
+        f = y ^ (rng.random((groups, each)) < np.where(y, *wrong))
+        group = rng.permutation(np.arange(ratings) % groups)
+        image = np.concatenate([rng.permutation(each)[: (group == g).sum()] for g in range(groups)])
+        group = np.sort(group)
+        found = stats.prediction_powered(
+            f.sum(1), np.full(groups, each), np.full(groups, 1 / groups), group, f[group, image], y[group, image],
+            np.ones(ratings), clusters=np.arange(groups) if drawn else None, base=0.5,
+        )  # fmt: skip
+        truth = 0.5 if drawn else share.mean()
+        held.append(found.both.ci_low <= truth <= found.both.ci_high)
+        errors.append([found.both.value - truth, found.ratings.value - truth])
+    # 93 % less three standard errors of 300 studies.
+    assert np.mean(held) > 0.93 - 3 * np.sqrt(0.07 * 0.93 / 300)
+    both, alone = np.sqrt(np.square(errors).mean(axis=0))
+    assert both < 1.05 * alone
