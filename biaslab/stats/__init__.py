@@ -7,6 +7,7 @@ Pure functions over arrays or pandas objects (matched by position, never by inde
 
 from biaslab.stats.bootstrap import Bootstrap, hierarchical_bootstrap
 from biaslab.stats.contingency import ChiSquare, chi_square, cramers_v, permuted_chi_square, pool_rare
+from biaslab.stats.design import Components, Design, components, pilot
 from biaslab.stats.deviation import (
     Deviation,
     bias_aware_interval,

@@ -1,0 +1,205 @@
+"""How wide an interval will be: what the variance of shares is made of, and the sizes for a width that is wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from biaslab.ground.errors import InputError
+from biaslab.stats import checks
+from biaslab.stats.deviation import UNTOLD, bias_aware_interval, deviation_limits
+from biaslab.stats.floors import corrected_absolute_deviation
+
+# Images of a prompt, or clusters, beyond which none are looked for; images that tell what folds as well as more do.
+_MOST, _TELLING = 10**7, 1000
+
+
+class Components(NamedTuple):
+    """Variances that add up to that of a value, and of how many each is; NaN where one cannot be told."""
+
+    group: float  # between groups
+    template: float  # between templates (wording) of a group; NaN where each has one value, or each group one of them
+    seed: float  # between values of a template, with that of templates where it is NaN
+    n_groups: int
+    n_templates: int
+    n: int
+    cut: tuple[str, ...]  # those whose estimate was below 0, and is given as 0
+
+
+def components(values, group, template=None) -> Components:
+    """Return what the variance of ``values`` is made of: groups, templates within groups, and what differs besides.
+
+    ``values`` (any numbers, such as 1 female and 0 male), ``group`` and ``template`` are one-dimensional and equally
+    long (else InputError); NaN is left out. Sums of squares are set equal to what is expected of them, which is
+    unbiased whatever the distribution and the numbers of values (Henderson's method I for nested data: Searle, Casella
+    and McCulloch 1992, Variance Components, chapter 5).
+    """
+    values, group = checks.numbers(values, "values"), np.asarray(group)
+    template = np.zeros(values.shape) if template is None else np.asarray(template)
+    if values.ndim != 1 or not values.shape == group.shape == template.shape:
+        shapes = ", ".join(str(a.shape) for a in (values, group, template))
+        raise InputError(
+            f"values, group and template must be one-dimensional and equally long, got {shapes}."
+        )
+    rows = pd.DataFrame({"value": values, "group": group, "template": template}).dropna(subset="value")
+    n, by, cell = len(rows), rows.groupby("group")["value"], rows.groupby(["group", "template"])["value"]
+    n_i, n_ij = by.size(), cell.size()
+    a, b = n_i.size, n_ij.size
+    nested = a < b < n
+    means, inner = by.transform("mean"), (cell if nested else by).transform("mean")
+    sums = [
+        float((part**2).sum())
+        for part in (means - rows["value"].mean(), inner - means, rows["value"] - inner)
+    ]
+    free = n - (b if nested else a)
+    # How often the variance of templates is expected in the sums of squares.
+    squares = (n_ij**2).groupby("group").sum()
+    within, whole = (squares / n_i).sum(), squares.sum() / max(n, 1)
+    seed = sums[2] / free if free else np.nan
+    wording = (sums[1] - (b - a) * seed) / (n - within) if nested else np.nan
+    between = sums[0] - (a - 1) * seed - (within - whole) * (max(wording, 0) if nested else 0)
+    between = between / (n - (n_i**2).sum() / n) if 1 < a < n else np.nan
+    cut = tuple(name for name, value in (("group", between), ("template", wording)) if value < 0)
+    return Components(*np.maximum([between, wording], 0).tolist(), seed, a, b, n, cut)
+
+
+@dataclass(frozen=True)
+class Design:
+    """Sizes of what is asked, and variances of shares (0–1), of a value that is a mean over clusters."""
+
+    clusters: int  # Groups, professions, identities, … of which the value is a mean.
+    prompts: float  # Prompts of a cluster.
+    images: float  # Images of a prompt.
+    reach: float = 1.0  # What the value changes where all shares go from 0 to 1, in its unit.
+    drawn: bool = True  # Whether the interval is of other clusters, too; else of other images alone.
+    lists: int = 1  # Lists that clusters are drawn within, such as of either stereotype.
+    group: float = 0.0  # Between clusters, with what images of training bring to each.
+    template: float = 0.0  # Of a prompt about its cluster.
+    seed: float = (
+        0.25  # Of an image about its prompt: at most this, and twice that where two people move as one.
+    )
+    share: float = (
+        0.5  # The mean share, for Wilson's interval; of what folds, 1/2 and the mean distance from it.
+    )
+    folded: bool = False  # Whether it is a mean distance of shares from 1/2, with chance taken off.
+    youden: float = 1.0  # Sensitivity + specificity - 1 of a judge whose errors are taken off.
+
+    @property
+    def variances(self) -> dict[str, float]:
+        """What the value's variance is made of, in its unit squared: ``group``, ``template`` and ``seed``."""
+        n = self.prompts * self.images
+        parts = {"group": self.group, "template": self.template / (self.prompts if self.drawn else n)}
+        parts["seed"] = self.seed / n
+        return {name: (self.reach / self.youden) ** 2 / self.clusters * part for name, part in parts.items()}
+
+    def half_width(self, confidence: float = 0.95) -> float:
+        """Return the expected half-width of the value's interval, in its unit; infinite of too few clusters or images.
+
+        Of drawn clusters :func:`biaslab.stats.mean_interval`'s, of a mean distance
+        :func:`biaslab.stats.bounded_mean`'s, else :func:`biaslab.stats.strata_mean`'s, and of one cluster
+        :func:`biaslab.stats.wilson_interval`'s. A judge's errors that are taken off widen it by 1 / ``youden`` (Rogan &
+        Gladen 1978). It is 0.88 to 1.06 of those found (``benchmarks/coverage_precision.py``).
+        """
+        tail, k = (1 + checks.confidence_level(confidence)) / 2, self.clusters
+        n, scale = self.prompts * self.images, self.reach / self.youden
+        if self.drawn and k <= self.lists:
+            return float("inf")
+        if self.drawn and self.folded:
+            # Of shares about 1/2, beta distributed, and one cluster more at either end.
+            n, square = int(np.clip(n, 1, _TELLING)), self.group + (self.share - 0.5) ** 2
+            bias, *ends = deviation_limits(n, 2)
+            if bias > UNTOLD / 2:
+                return float("inf")
+            shape = max(0.25 / max(square, 1e-4) - 1, 1e-3) / 2
+            likely = stats.betabinom.pmf(np.arange(n + 1), n, shape, shape)
+            each = corrected_absolute_deviation(np.arange(n + 1), n)
+            mean, variance = likely @ each, likely @ each**2 - (likely @ each) ** 2
+            center = (k * mean + sum(ends)) / (k + 2)
+            squares = (k - 1) * variance + k * mean**2 + np.square(ends).sum() - (k + 2) * center**2
+            spread = np.sqrt(squares / (k + 1) / (k + 2))
+            low, high, _ = bias_aware_interval(center, spread, bias, k + 1, confidence)
+            return float(scale * (min(high, 0.5) - max(low, 0)) / 2)
+        if self.drawn:
+            return float(stats.t.ppf(tail, k - self.lists) * np.sqrt(sum(self.variances.values())))
+        even = max(self.share * (1 - self.share), 1e-9)
+        # What is expected of the variance that a stratum is given.
+        variance = (n + 1 + n * (n - 1) * (self.template + self.seed)) / ((n + 2) ** 2 - n) if k > 1 else even
+        q = stats.norm.ppf(tail) ** 2 * variance / (k * n * even)
+        return float(scale * np.sqrt(q * even + q**2 / 4) / (1 + q))
+
+    def least(self, half_width: float, confidence: float = 0.95, *, of: str = "images") -> int | None:
+        """Return the fewest ``images`` of a prompt, or ``clusters``, that give a half-width; None where none do.
+
+        Raises InputError: It is not above 0.
+        """
+        if not 0 < half_width < float("inf"):
+            raise InputError(f"half_width is {half_width!r}; it must be a number above 0.")
+
+        def fits(n: int) -> bool:
+            return replace(self, **{of: n}).half_width(confidence) <= half_width
+
+        low, high = 0, 1
+        while not fits(high):
+            low, high = high, 2 * high
+            if low > _MOST:
+                return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits(middle) else (middle, high)
+        return high
+
+
+def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: bool = False) -> Design:
+    """Return the design of a headline whose images are there, with variances as these tell them.
+
+    ``cells``, ``people``, ``drawn`` and ``folded`` are as of :class:`biaslab.measures.headline.Headline`. The part of
+    clusters is what their dispersion exceeds what images and templates bring to it. People count with others in their
+    image, as in :func:`biaslab.stats.crossed_error`, where all that ``cells`` count are known. Raises InputError where
+    nobody is judged.
+    """
+    cells = cells[(cells["coefficient"] != 0) & (cells["n"] > 0)]
+    if cells.empty:
+        raise InputError("Nobody is judged, so that nothing is known of how shares vary.")
+    c, n, share = cells["coefficient"], cells["n"], cells["count"] / cells["n"]
+    each = np.concatenate([np.arange(k) < count for k, count in zip(n, cells["count"], strict=True)])
+    rows = cells.loc[np.repeat(cells.index, n)]
+    own = components(each, rows["source"] + " " + rows["cluster"], rows["template"])
+    seed, template = np.nan_to_num([own.seed, own.template])
+    asked = people[people["cell"].isin(cells.index)]
+    seen = asked[asked["judged"].notna()]
+    known = len(seen) >= n.sum()
+    seen = seen if known else seen[:0]
+    # What each person adds to the value, and each image, whose people may move together.
+    added = seen["cell"].map(c / n) * (seen["judged"] - seen["cell"].map(share))
+    image = added.groupby(seen["image_id"]).transform("sum")
+    squares = float((added * image).sum())
+    together = squares / float((added**2).sum()) if squares > 1e-12 else 1.0
+    noise = c**2 * (seed / n * together + template)
+    # What each cluster adds: by its own share, and by that of others in its images.
+    key = cells["stratum"] + "/" + cells["cluster"]
+    partners = (image - added).groupby(seen["cell"].map(key)).sum()
+    effects = (c * (share - 0.5)).groupby(key).sum().add(partners, fill_value=0.0)
+    between, lists = 0.0, cells["stratum"].groupby(key).first()
+    for stratum, values in effects.groupby(lists):
+        inside = cells["stratum"] == stratum
+        part = noise[inside].sum()
+        if squares > 1e-12:
+            images = seen["image_id"].isin(seen.loc[seen["cell"].map(inside), "image_id"])
+            part = noise.sum() * (added * image)[images].sum() / squares
+        between += max(len(values) * values.var(ddof=1) - part, 0.0) if len(values) > 1 else 0.0
+    made, k, reach = cells["source"] != "training", len(effects), float(c.abs().sum())
+    per = asked.groupby("cell")["image_id"].nunique()[cells.index[made]] if known else n[made]
+    prompts, images, unit = made.sum() / k, per.mean(), k / reach**2
+    group = float((between + noise[~made].sum()) * unit) if drawn else 0.0
+    mean = c.abs() @ ((cells["count"] + 1) / (n + 2)) / reach
+    if folded:
+        mean = 0.5 + np.sqrt(max(c.abs() @ ((share - 0.5) ** 2 - seed / n) / reach - group, 0))
+    wording = float((c**2 * (template if drawn else template * images / n))[made].sum() * unit * prompts)
+    each_image = float((c**2 / n)[made].sum() * seed * together * unit * prompts * images)
+    how = {"group": group, "template": wording, "seed": each_image, "share": float(mean)}
+    how["folded"] = folded and bool(made.all())
+    return Design(k, float(prompts), float(images), reach, drawn, lists.nunique(), **how)
