@@ -123,6 +123,9 @@ def _parser() -> argparse.ArgumentParser:
     text = "execute the notebooks of a paper alone: paired, dalleval, triplets or paradox (repeatable; default: all)"
     add("--paper", dest="papers", metavar="PAPER", help=text, **repeated)
 
+    text = "sizes for half-widths of so many percentage points of shares, and no fewer than --size has"
+    add("--precision", type=float, metavar="POINTS", help=text)
+
     text = "compute a share of what a run searches, makes and judges, for an array of jobs"
     add = command("shard", _shard, text, of_run, values, bars, kept=_GOES_ON)
     add("--of", dest="share", metavar="I/N", required=True, help="which share: 0/10 to 9/10 make the whole")
@@ -203,6 +206,11 @@ def _audit(given: argparse.Namespace) -> int:
         asked = audit.params_of(given.models, **how)
     how = {name: getattr(given, name) for name in ("overrides", "notebooks_dir", "beside")}
     checked = params.load(runner.PARAMS, given=asked, **how)
+    if given.precision is not None:
+        from biaslab.runs import planning
+
+        sets = planning.sized(checked, given.precision)
+        checked = params.load(runner.PARAMS, given=asked, **how | {"overrides": [*given.overrides, *sets]})
     if given.corpus:
         checked = checked.changed(set_here=(*checked.set_here, "captions.corpus"))
     return _execute(given, checked, say_plan=True)
@@ -217,7 +225,8 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
         from biaslab.runs import planning
 
         how = {"fetch": given.fetch or not stops, "buy": not stops, "always": stops, "time": True}
-        print(planning.said(planning.rehearse(jobs.plan(checked), **how, say=say)), flush=True)
+        rehearsed = planning.rehearse(jobs.plan(checked), **how, say=say)
+        print(planning.said(rehearsed, checked.confidence), flush=True)
     if stops:
         return 0
     how = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}

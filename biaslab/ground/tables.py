@@ -77,6 +77,11 @@ class Paper:
     prompts: str = ""  # On which prompts its measured tables rest (:data:`biaslab.pipeline.checks.PROMPTS`).
     rated: str = ""  # The kind of its images that show one person at an occupation, for people to rate.
     rests_on: str = ""  # The paper on whose measurements it rests.
+    # Its headlines: the kind of images, those whose number the setting holds (where) and of these those that count
+    # (over), clusters (named: by this part of their names), lists that they are drawn within, how many people of an
+    # image may move as one (together), the unit, what the number changes where all shares go from 0 to 1 (reach), and
+    # before any image is made, the variance of clusters' shares (group) and the setting that counts images of training.
+    headlines: Sequence[Mapping] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)

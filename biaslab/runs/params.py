@@ -111,6 +111,12 @@ class RunParams(Group):
         defaults = (n.parameters[name] for n in self.selected if name in n.parameters)
         return self.values.get(name, next(defaults, None))
 
+    @property
+    def confidence(self) -> float:
+        """The level of its intervals, 0–1; of several, the highest."""
+        given = self.default("confidence") or 0.95
+        return max(given) if isinstance(given, list) else given
+
     def variants(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Return the swept parameters per combination of their values, as they are and in words.
 

@@ -20,7 +20,8 @@ from biaslab.pipeline.asked import Asked, Cost, of_captions, of_tables
 from biaslab.pipeline.rehearsal import Rehearsal
 from biaslab.pipeline.trials import Trial
 from biaslab.prompts.dalleval import ATTRIBUTES
-from biaslab.runs import jobs
+from biaslab.runs import jobs, sizes
+from biaslab.runs.params import RunParams
 
 
 def asked(opened: Iterable[jobs.Opened]) -> list[Asked]:
@@ -55,6 +56,29 @@ def check_there(one: Asked, run: str) -> None:
         )
 
 
+def sized(checked: RunParams, points: float) -> list[str]:
+    """Return the overrides by which an audit's headlines have a half-width, and print what cannot have it.
+
+    Raises ParameterError: None can, it is no half-width, pictures are there already, or a size is set by hand, too.
+    """
+    sizes.check(points)
+    found = asked(jobs.pipelines(jobs.plan(checked)))
+    if any(one.pipeline.custom.folder is not None for one in found):
+        raise ParameterError(
+            "--precision chooses how many images are made, and pictures of a folder are made already."
+        )
+    chosen, cannot = sizes.chosen(sizes.of_asked(found, {}), points, checked.confidence)
+    if not chosen:
+        raise ParameterError(
+            f"--precision {points:g} cannot be had. {' '.join(cannot) or 'No share is measured.'}"
+        )
+    for name in chosen.keys() & set(checked.set_here):
+        raise ParameterError(f"--precision chooses {name}, and --set sets it; leave out one of the two.")
+    sets = [f"{name}={n}" for name, n in chosen.items()]
+    print(f"For ±{points:g} points: {', '.join(sets)}", *cannot, sep="\n")
+    return sets
+
+
 def rehearse(
     planned: list[jobs.Job], *, say: Callable[[str], object] | None = None, **how: bool
 ) -> Rehearsal:
@@ -70,9 +94,12 @@ def rehearse(
 # -- in words ----------------------------------------------------------------------------------------------
 
 
-def said(found: Rehearsal) -> str:
-    """Return what a run uses and will make, for a terminal: a table of its models, then its images."""
-    told = "\n".join([*found.left_out, images(found.asked, found.measured), *_questions(found)])
+def said(found: Rehearsal, confidence: float = 0.95) -> str:
+    """Return what a run uses and will make, for a terminal: its models, its images, and how precise they make it."""
+    told = [*found.left_out, images(found.asked, found.measured), *_questions(found)]
+    if widths := sizes.said(sizes.of_asked(found.asked, found.measured), confidence):
+        told += ["", *widths, sizes.ASSUMED]
+    told = "\n".join(told)
     if not found.parts:
         return told
     same: dict[tuple, list[Trial]] = {}
