@@ -147,6 +147,8 @@ _NAMED = {
     "biaslab.pipeline.asked": {"triplets", "custom"},
     "biaslab.settings": {"triplets"},
     "biaslab.runs.audit": {"custom"},
+    # A word of numpy's.
+    "biaslab.captions.neighbours": {"precision"},
 }
 
 

@@ -63,7 +63,11 @@ def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.
     """
     given = {"source": GENERATED, "template": "", "position": 1, "image_id": ""}
     people = people.assign(**{name: value for name, value in given.items() if name not in people})
-    people = people.assign(judged=judged(people["gender"]), stratum=people[stratum] if stratum else "")
+    people = people.assign(
+        position=people["position"].astype(int),
+        judged=judged(people["gender"]),
+        stratum=people[stratum] if stratum else "",
+    )
     by = people.groupby([*CELL, "stratum"], sort=False, dropna=False)["judged"]
     cells = by.agg(count="sum", n="count").reset_index()
     # Who was asked for and is never judged has a cell of its own.

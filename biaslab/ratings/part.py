@@ -57,14 +57,14 @@ def read(path: str | Path) -> pd.DataFrame:
         fix = "give a number above 0, at most 1" if name == "probability" else "give 1, 2, …"
         bad = ~(number > 0) | (name == "probability") & (number > 1)
         cells.refuse(bad & (table[name] != ""), path, f"{name} is {{}}", fix, table[name])
-        table[name] = number
+        table[name] = number if name == "probability" else number.astype(int)
     several = table.groupby(_KEYS)[_DRAWN].transform("nunique").max(axis=1) > 1
     cells.refuse(several, path, "image {} has several probabilities or waves", "give one", table["image"])
-    votes = readers.votes_on(table, _KEYS, raters, path, "image {image}, position {position:.0f}")
+    votes = readers.votes_on(table, _KEYS, raters, path, "image {image}, position {position}")
     drawn = table.groupby(_KEYS)[_DRAWN].first().reindex(pd.MultiIndex.from_frame(votes.items))
     found = votes.items.assign(**{name: drawn[name].to_numpy() for name in _DRAWN}, label=votes.label)
     found["n_raters"] = votes.ratings.notna().sum(axis=1).to_numpy()
-    return found.rename(columns={"image": "image_id"}).astype({"position": int, "wave": int})[list(COLUMNS)]
+    return found.rename(columns={"image": "image_id"})[list(COLUMNS)]
 
 
 def weights(rated: pd.DataFrame) -> np.ndarray | None:

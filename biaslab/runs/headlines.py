@@ -13,9 +13,6 @@ from biaslab.ground import tables
 from biaslab.measures.headline import Headline
 from biaslab.study import sources
 
-RATINGS = "precision_ratings"
-"""The measured table of what people say of a part of the images."""
-
 
 def of_run(folder: Path) -> Iterator[Headline]:
     """Yield the headlines of a run's folder, of papers whose measured tables it has, in the papers' order."""

@@ -29,12 +29,14 @@ from biaslab.models.images import FolderImages, ImageSource, Unreadable
 from biaslab.models.picture_folder import IMAGES, MIXED, PictureFolder
 from biaslab.models.registry import DRAWINGS
 from biaslab.papers import precision
+from biaslab.pipeline import KINDS
 from biaslab.pipeline.asked import Asked
 from biaslab.ratings import person_ratings, readers, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
 from biaslab.runs import headlines, jobs, params, planning, runner
 from biaslab.runs.compare import find
+from biaslab.study.sources import table_of
 
 MOST_BYTES = 200_000_000
 """Bytes of all images of a page; browsers open larger ones slowly or not at all."""
@@ -337,7 +339,8 @@ def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
     """Return the images of one kind and model, and their ids with the occupation that each was asked for."""
     pipeline = one.pipeline
     columns = ["image_id", "occupation"]
-    if one.kind == "custom":
+    if one.of == "captions" and one.kind not in KINDS:
+        # Prompts of one's own.
         images = pipeline.custom.images()
         table = images.table.loc[images.table.index.repeat(images.table["people"])]
         n, position = table["people"], table.groupby("image_id").cumcount() + 1
@@ -367,7 +370,7 @@ def _sizes(folder: Path, table: pd.DataFrame, further: bool) -> tuple[pd.DataFra
 
     Raises ParameterError where the run has no headlines, or no ratings to go on from.
     """
-    found, rated = list(headlines.of_run(folder)), headlines.table(folder, headlines.RATINGS)
+    found, rated = list(headlines.of_run(folder)), headlines.table(folder, table_of(precision.ratings))
     if not found:
         raise ParameterError(f"The run {folder.name} has no shares by image: choose with --by {CHANCE}.")
     if further and rated.empty:

@@ -42,7 +42,9 @@ def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataF
             strict=True,
         )
         place = pd.Series([at.get(key, -1) for key in keys], index=own.index, dtype=int)
-        people = own.assign(cell=place, position=1)[place >= 0][[*PERSON, "cell", "judged"]]
+        people = own.assign(cell=place, position=1, judged=own["is_female"])[place >= 0][
+            [*PERSON, "cell", "judged"]
+        ]
         for definition, words in _WORDS.items():
             coefficient = _coefficients(group, definition, n_training)
             found = amplification[

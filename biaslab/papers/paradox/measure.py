@@ -85,7 +85,7 @@ def rated_images(pipeline: Pipeline) -> pd.DataFrame:
         if approach == "naive":
             own = rows[rows["image_id"].map(plain).isin(named)]
             own = own.assign(
-                approach=approach, source=source, model=pipeline.label, judged=judged(own["gender"])
+                approach=approach, source=source, model=pipeline.label, is_female=judged(own["gender"])
             )
             frames.append(own.drop_duplicates(["source", "occupation", "prompt", "image_id"]))
     return tables.joined(frames, "paradox_rated_images")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from biaslab import stats
 from biaslab.ground import tables
@@ -14,6 +15,8 @@ from biaslab.measures.headline import MEAN, PERSON, Headline
 from biaslab.ratings import part
 
 JUDGE, RATINGS, BOTH = "judge", "ratings", "both"
+NOW, POINTS = "now", (10, 5, 2)
+"""Half-widths that sizes are told for, in percentage points of shares."""
 LEAST_WORTH = 1.1
 """How many ratings one is worth with the judge from which on the judge brings something."""
 _FOLDED = "which side of one half shares lie on is the judge's word"
@@ -33,7 +36,7 @@ def estimates(
 
 def of(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
     """Return who was rated of a headline's people: its columns, label, probability, wave, and rated (as judged)."""
-    own = ratings[ratings["of_model"].isin(["", headline.model])]
+    own = ratings[ratings["of_model"].isin(["", headline.model])].astype({"position": int})
     people = headline.people.assign(image_id=headline.people["image_id"].map(plain))
     # A model's own row before one that is of any.
     own = own.sort_values("of_model", ascending=False, kind="stable").drop_duplicates(PERSON)
@@ -110,3 +113,62 @@ def moves(headlines: Iterable[Headline], ratings: pd.DataFrame, images: pd.DataF
         alike = by_cluster.reindex(pd.MultiIndex.from_frame(own[["source", "occupation"]])).to_numpy() * 0.3
         squares[own["row"]] += np.nan_to_num(np.where(np.isnan(known), alike, known)) ** 2
     return np.sqrt(squares)
+
+
+def components(
+    headlines: Iterable[Headline], estimates: pd.DataFrame, *, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Return what the variance of headlines over all groups is made of, as ``precision_components``.
+
+    Of clusters, wording and seed by :func:`biaslab.stats.pilot`. The judge's part is the square of what ratings put it
+    right by, less what that varies by chance; without ratings it is not known.
+    """
+    z = norm.ppf((1 + confidence) / 2)
+    by = estimates.set_index(["paper", "model", "headline", "group", "estimator"])[
+        ["estimate", "ci_low", "ci_high"]
+    ]
+    rows = []
+    for one in (one for one in headlines if one.group == MEAN and one.cells["n"].sum()):
+        parts = stats.pilot(one.cells, one.people, drawn=one.drawn, folded=one.folded).variances
+        (judge, *_), (both, low, high) = (
+            by.loc[(one.paper, one.model, one.measure, one.group, name)] for name in (JUDGE, BOTH)
+        )
+        known = sum(parts.values())
+        off = (judge - both) ** 2 - max(((high - low) / 2 / z) ** 2 - known, 0)
+        parts |= {JUDGE: np.fmax(off, 0.0) if np.isfinite(both) else np.nan}
+        whole = np.nansum(list(parts.values()))
+        for part_of, variance in parts.items():
+            row = {"paper": one.paper, "model": one.model, "headline": one.measure, "part": part_of}
+            row |= {"variance": variance, "percent": 100 * variance / whole if whole else np.nan}
+            rows.append(row | {"reason": "no ratings" if np.isnan(variance) else ""})
+    return tables.of(rows, "precision_components")
+
+
+def sizes(headlines: Iterable[Headline], *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return what half-widths headlines have at their sizes, and images a prompt for narrower ones.
+
+    As ``precision_sizes``, by the run's own variances; what the judge errs by no number of images takes off.
+    """
+    rows = []
+    for one in (one for one in headlines if one.cells["n"].sum()):
+        design = stats.pilot(one.cells, one.people, drawn=one.drawn, folded=one.folded)
+        row = {
+            "paper": one.paper,
+            "model": one.model,
+            "headline": one.measure,
+            "group": one.group,
+            "unit": one.unit,
+        }
+        half = design.half_width(confidence)
+        now = {"wanted": NOW, "half_width": half, "images_a_prompt": design.images, "percent_more": 0.0}
+        rows.append(row | now | {"reason": "" if np.isfinite(half) else "too few clusters or images"})
+        for points in POINTS:
+            n = design.least(points * one.scale, confidence)
+            more = {"wanted": f"±{points}", "half_width": points * one.scale, "images_a_prompt": n or np.nan}
+            more["percent_more"] = max(100 * (n / design.images - 1), 0) if n else np.nan
+            other = None if n else design.least(points * one.scale, confidence, of="clusters")
+            takes = f"; {other:,} groups at {design.images:g} images each do" if other else ""
+            why = "" if n else f"no number of images of {design.clusters} groups gives it{takes}"
+            rows.append(row | more | {"reason": why})
+    found = tables.of(rows, "precision_sizes")
+    return found.assign(half_width=found["half_width"].where(np.isfinite(found["half_width"])))

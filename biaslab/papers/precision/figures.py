@@ -16,6 +16,25 @@ ESTIMATORS = forms.look(
     }
 )
 
+PARTS = forms.look(
+    {
+        "group": ("groups", style.BLUE),
+        "template": ("wording", style.ORANGE),
+        "seed": ("images of a prompt", style.LIGHT),
+        "judge": ("the judge's errors", style.VERMILION),
+    }
+)
+
+
+def components(table: pd.DataFrame) -> Figure:
+    """Draw what variances are made of, a row a headline and model (``precision_components``)."""
+    rows = table.dropna(subset="percent")
+    several = rows["model"].nunique() > 1
+    rows = rows.assign(row=rows["model"] + ": " + rows["headline"] if several else rows["headline"])
+    return forms.stacked(
+        rows, "percent", row="row", part="part", look=PARTS, label="Part of the variance (%)"
+    )
+
 
 def estimates(table: pd.DataFrame) -> Figure:
     """Draw headlines by judge, ratings and both, a panel a headline (``precision_estimates``)."""
@@ -25,5 +44,5 @@ def estimates(table: pd.DataFrame) -> Figure:
     rows["row"] = rows["model"] + ": " + named if several else named
     return forms.estimates(
         rows, "estimate", row="row", color="estimator", panel="panel", look=ESTIMATORS, reference=None,
-        label="Estimate, in the unit of its panel",
+        label="Estimate, in the unit of its panel", columns=2,
     )  # fmt: skip

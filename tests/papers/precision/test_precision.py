@@ -1,0 +1,260 @@
+"""Headlines as sums of shares against the papers' own tables, ratings of a part, and what they say; by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab import stats
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError
+from biaslab.papers import custom, dalleval, paired, paradox, precision
+from biaslab.ratings import part, sample
+
+RNG = np.random.default_rng(11)
+
+
+def ratings(rows):
+    columns = {
+        "of_model": "",
+        "source": "generated",
+        "position": 1,
+        "n_raters": 1,
+        "probability": np.nan,
+        "wave": 1,
+    }
+    return tables.of(pd.DataFrame(rows).assign(**columns), "precision_ratings")
+
+
+@pytest.fixture(scope="module")
+def own_people():
+    rows = [
+        {
+            "model": "m",
+            "group": g,
+            "prompt": f"{g} {p}",
+            "image_id": f"{g}{p}/{k}",
+            "position": 1,
+            "outcome": "judged",
+        }
+        for g, p, k in np.ndindex(4, 2, 30)
+    ]
+    people = pd.DataFrame(rows).astype({"group": str})
+    truth = RNG.random(len(people)) < people["group"].astype(int) * 0.2 + 0.2
+    wrong = RNG.random(len(people)) < 0.1
+    people["gender"] = np.where(truth ^ wrong, "female", "male")
+    people.loc[::17, ["outcome", "gender"]] = ["no_face", ""]
+    return people.assign(truth=np.where(truth, "female", "male"))
+
+
+def test_own_shares_are_those_of_their_own_table(own_people):
+    found = {one.group: one.value for one in custom.headlines(own_people)}
+    seen = own_people[own_people["outcome"] == "judged"]
+    by_hand = 100 * (seen["gender"] == "female").groupby(seen["group"]).mean()
+    assert {g: found[g] for g in by_hand.index} == pytest.approx(by_hand.to_dict())
+    assert found["all"] == pytest.approx(by_hand.mean())
+
+
+def test_dallevals_numbers_are_those_of_its_own_tables():
+    professions = [f"p{k}" for k in range(12)]
+    rows = [
+        {"model": "m", "prompt": "person", "profession": name, "image_id": f"{name}/{k}", "outcome_judge": "judged",
+         "gender_judge": "female" if RNG.random() < share else "male", "gender_vqa": ""}
+        for name, share in zip([*professions, "(none)"], RNG.random(13), strict=True) for k in range(9)
+    ]  # fmt: skip
+    images = pd.DataFrame(rows)
+    count = (images["gender_judge"] == "female").groupby(images["profession"]).agg(["sum", "size"])
+    averages = pd.DataFrame(
+        {"model": "m", "profession": count.index, "value": (2 * count["sum"] - 9) / 9, "n": 9, "n_unclear": 0,
+         "judge": "CLIP", "n_female": count["sum"]}
+    ).reset_index(drop=True)  # fmt: skip
+    average, deviation = dalleval.headlines(images, averages)
+    table = dalleval.average_gender(averages)
+    nothing = tables.of([], "dalleval_average_skin_tone"), tables.of([], "dalleval_printed_bias")
+    assert average.value == pytest.approx(dalleval.overall_average(table, *nothing)["average"].iloc[0])
+    mad = dalleval.mad(table, tables.of([], "dalleval_skin_tone_counts"), nothing[1])
+    assert deviation.value == pytest.approx(mad["corrected_mad"].iloc[0])
+    judged = precision.estimates([average, deviation], ratings([]).head(0)).query("estimator == 'judge'")
+    # Student's t over professions, as the paper's own table has it.
+    own = dalleval.overall_average(table, *nothing)[["ci_low", "ci_high"]].iloc[0]
+    assert judged[["ci_low", "ci_high"]].iloc[0].tolist() == pytest.approx(own.tolist())
+
+
+def test_scores_of_the_paired_test_are_those_of_its_own_table():
+    lists = {"nurse": "female", "maid": "female", "plumber": "male", "miner": "male"}
+    rows = []
+    for setting, places in (("single", ["alone"]), ("paired", ["left", "right"])):
+        for k in range(40):
+            for place, name in zip(places, RNG.permutation(list(lists))[: len(places)], strict=True):
+                fits = RNG.random() < 0.7
+                gender = lists[name] if fits else {"female": "male", "male": "female"}[lists[name]]
+                rows.append([setting, f"{setting}/{k}", place, name, lists[name], gender])
+    people = pd.DataFrame(
+        rows, columns=["setting", "image_id", "position", "identity", "stereotype", "gender"]
+    )
+    people = people.assign(model="m", aspect="occupation", occupation=people["identity"], outcome="judged")
+    found = {one.measure: one.value for one in paired.headlines(people)}
+    keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
+    shares = (
+        people.assign(f=people["gender"] == "female").groupby(keys)["f"].agg(["mean", "size"]).reset_index()
+    )
+    shares = shares.rename(columns={"size": "n"}).assign(
+        percent_female=100 * shares["mean"], n_unclear=0, reason=""
+    )
+    table = paired.stereotype_score(
+        shares, tables.of([], "paired_pair_images"), tables.of([], "paired_printed_value"), confidence=0.95
+    )
+    whole = table[table["stereotype"] == "overall"].set_index("setting")["score"]
+    assert found["Stereotype Score, one person"] == pytest.approx(whole["single"])
+    assert found["Stereotype Score, two people"] == pytest.approx(whole["paired"])
+
+
+def test_amplification_is_that_of_its_own_table():
+    rows = [
+        {"model": "m", "approach": "naive", "occupation": f"o{k}", "source": source, "prompt": prompt, "n": n,
+         "percent_female": 100 * RNG.binomial(n, np.clip(share + (source == "generated") * (share - 0.5), 0, 1)) / n}
+        for k, share in enumerate(RNG.uniform(0.15, 0.85, 20))
+        for source, prompt, n in (("training", "captions", 40), ("generated", "1", 31), ("generated", "2", 31))
+    ]  # fmt: skip
+    shares = pd.DataFrame(rows)
+    table = paradox.amplification(shares, seed=1, replicates=200, confidence=0.95)
+    found = list(paradox.headlines(shares, table, tables.of([], "paradox_rated_images")))
+    whole = table[table["prompt"] == "mean"].set_index("definition")
+    for one, definition in zip(found, ("published", "directional"), strict=True):
+        assert one.value == pytest.approx(whole.loc[definition, "amplification"])
+        assert one.value + one.floor == pytest.approx(whole.loc[definition, "amplification_plain"])
+
+
+def test_three_estimates_of_own_shares_and_what_they_are_worth(own_people):
+    rated = own_people.sample(160, random_state=1)
+    said = ratings({"image_id": rated["image_id"], "label": rated["truth"]})
+    table = precision.estimates(custom.headlines(own_people), said)
+    whole = table[table["group"] == "all"].set_index("estimator")
+    truth = 100 * np.mean([(s["truth"] == "female").mean() for _, s in own_people.groupby("group")])
+    assert whole.loc["both", "ci_low"] <= truth <= whole.loc["both", "ci_high"]
+    assert whole.loc["both", "n_rated"] == len(rated) and whole.loc["both", "gains"] == 1
+    (card,) = precision.answers.rated.findings(table)
+    assert card.question == "What is the share perceived as female of m by ratings and judge?"
+    assert f"worth {whole.loc['both', 'worth']:.0f}" in " ".join(card.details)
+    # Of one group those of that group alone: by hand without weights.
+    one = own_people[(own_people["group"] == "2") & (own_people["outcome"] == "judged")]
+    some = rated[rated["group"] == "2"]
+    f = (some["gender"] == "female").where(some["outcome"] == "judged").astype(float)
+    prompts = sorted(set(one["prompt"]))
+    count = (one["gender"] == "female").groupby(one["prompt"]).agg(["sum", "size"]).loc[prompts]
+    by_hand = stats.prediction_powered(
+        count["sum"], count["size"], 100 * count["size"] / len(one), [prompts.index(p) for p in some["prompt"]], f,
+        (some["truth"] == "female").astype(float), base=50,
+    )  # fmt: skip
+    row = table[(table["group"] == "2") & (table["estimator"] == "both")].iloc[0]
+    assert row["estimate"] == pytest.approx(by_hand.both.value)
+
+
+def test_without_ratings_the_judge_stands_alone_and_says_why(own_people):
+    table = precision.estimates(custom.headlines(own_people), ratings([]).head(0))
+    others = table[table["estimator"] != "judge"]
+    assert others["estimate"].isna().all()
+    assert set(others["reason"]) == {
+        "no generated image of it is rated", "no generated image of this group is rated",
+    }  # fmt: skip
+    assert precision.answers.rated.findings(table) == []
+    parts = precision.components(custom.headlines(own_people), table).set_index("part")
+    assert parts.loc["judge", "reason"] == "no ratings" and parts.loc["group", "percent"] == 0
+    assert parts["percent"].sum() == pytest.approx(100)
+
+
+def test_sizes_are_told_with_what_no_number_of_images_gives(own_people):
+    table = precision.sizes(custom.headlines(own_people))
+    whole = table[table["group"] == "all"].set_index("wanted")
+    assert whole.loc["now", "images_a_prompt"] == 30 and whole.loc["now", "half_width"] < 10
+    # Four times as many images halve an interval of fixed groups.
+    assert whole.loc["±2", "images_a_prompt"] == pytest.approx(
+        30 * (whole.loc["now", "half_width"] / 2) ** 2, rel=0.1
+    )
+    assert whole.loc["±10", "percent_more"] == 0
+
+
+# -- ratings of a part, and how they are drawn -------------------------------------------------------------
+
+
+def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
+    long = "image,source,occupation,model,probability,wave,rater,label\n"
+    long += "a/0,generated,nurse,m,0.5,1,r1,f\na/0,generated,nurse,m,0.5,1,r2,female\n"
+    long += "b/0,generated,nurse,m,0.25,2,r1,\n"
+    (tmp_path / "long.csv").write_text(long)
+    found = part.read(tmp_path / "long.csv")
+    assert found[["image_id", "label", "n_raters", "probability", "wave"]].values.tolist() == [
+        ["a/0", "female", 2, 0.5, 1], ["b/0", "unrated", 0, 0.25, 2],
+    ]  # fmt: skip
+    (tmp_path / "wide.csv").write_text("image,ann,bob\na/0,male,female\nb/0,male,\n")
+    found = part.read(tmp_path / "wide.csv")
+    assert list(found["label"]) == ["tie", "male"] and found["probability"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("image,rater,label,probability\na,r,f,1.5\n", "probability is '1.5'.*at most 1"),
+        ("image,rater,label,position\na,r,f,left\n", "position is 'left'.*give 1, 2"),
+        ("image,rater,label,source\na,r,f,web\n", "source is 'web'.*training or generated"),
+        ("image,rater,label,probability\na,r,f,0.5\na,s,f,0.6\n", "several probabilities"),
+        ("image,rater,label\na,r,f\na,r,m\n", "two ratings by rater"),
+        ("picture,rater,label\na,r,f\n", "no column 'image'"),
+        ("image\na\n", "no column 'rater'"),
+    ],
+)
+def test_what_is_no_such_file_is_refused(tmp_path, text, words):
+    (tmp_path / "r.csv").write_text(text)
+    with pytest.raises(InputError, match=words):
+        part.read(tmp_path / "r.csv")
+
+
+def test_weights_of_waves_by_hand():
+    rated = pd.DataFrame({"probability": [0.5, 0.5, 0.2], "wave": [1, 1, 2]})
+    # The first wave stands for two each, in two of three; in the second's estimate each stands for itself.
+    assert part.weights(rated).tolist() == pytest.approx(
+        [(2 / 0.5 + 1) / 3, (2 / 0.5 + 1) / 3, (1 / 0.2) / 3]
+    )
+    assert part.weights(rated.assign(probability=np.nan)) is None
+
+
+def images_of(sizes):
+    names = [name for name, n in sizes.items() for _ in range(n)]
+    return pd.DataFrame(
+        {"image_id": [f"i{k}" for k in range(len(names))], "source": "generated", "occupation": names}
+    )
+
+
+def test_probabilities_of_turns_by_hand():
+    drawn = sample.draw(images_of({"a": 2, "b": 18, "c": 30}), 11, seed=0)
+    # Three whole turns give a 2 (all it has), b and c 3 each; the three left go to b and c, of which one by chance.
+    by = drawn.groupby("occupation")["probability"].first()
+    assert by["a"] == 1
+    assert by["b"] == pytest.approx(4.5 / 18) and by["c"] == pytest.approx(4.5 / 30)
+
+
+def test_draws_by_size_keep_their_probabilities_and_floor():
+    images = images_of({"a": 40})
+    size = np.r_[np.zeros(20), np.full(19, 1.0), 100.0]
+    hits, told = pd.Series(0.0, index=images["image_id"]), {}
+    for seed in range(400):
+        drawn = sample.draw_by_size(images, size, 10, seed)
+        assert len(drawn) == 10 and drawn["image_id"].is_unique
+        hits[drawn["image_id"]] += 1 / 400
+        told |= dict(zip(drawn["image_id"], drawn["probability"], strict=True))
+    assert told["i39"] == 1 and min(told.values()) >= sample.FLOOR * 10 / 40
+    # Four standard errors of 400 draws.
+    assert (hits - pd.Series(told)).abs().max() < 4 * np.sqrt(0.25 / 400)
+
+
+def test_what_may_move_a_headline_more_is_rated_more_often(own_people):
+    images = own_people[["image_id", "group"]].drop_duplicates().assign(source="generated")
+    images = images.rename(columns={"group": "occupation"})
+    # Raters never find an error in whom the judge calls male.
+    some = own_people[own_people["outcome"] == "judged"].iloc[:100]
+    said = ratings({"image_id": some["image_id"], "label": "male"})
+    moved = precision.moves(custom.headlines(own_people), said, images)
+    seen = own_people["outcome"] == "judged"
+    by = pd.Series(moved).groupby([seen, own_people["gender"]]).mean()
+    assert by[True, "female"] != pytest.approx(by[True, "male"])
+    # Half of all answers wrong tells most: of those that the judge left open.
+    assert by[False, ""] > by[True, "male"]
