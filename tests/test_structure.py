@@ -240,7 +240,7 @@ def first_text(call: ast.Call) -> str | None:
 LIMITS = {"save": 5, "show": 4, "answer": 2, "words": 500}
 # Of all notebooks together, and of those on prompts and pictures of one's own.
 TABLES, FIGURES = 120, 100
-CUSTOM = 10
+CUSTOM = 12
 
 
 def test_notebooks_can_be_read_in_one_sitting():
