@@ -115,6 +115,9 @@ def _parser() -> argparse.ArgumentParser:
     text = "shares to hold yours against, such as labour statistics: group, percent_female, and perhaps n"
     add("--benchmark", metavar="FILE", default="", help=text)
     add("--size", metavar="SIZE", default="standard", help="how much: quick, standard (default) or paper")
+    text = "make images, whatever number the size says, until intervals of shares by group and of their mean are no "
+    text += "wider than so many points to either side: of prompts of your own, or of dalleval's professions"
+    add("--until", metavar="POINTS", default="", help=text)
     add("--name", metavar="NAME", default="", help="name of the run (default: of models and size)")
     text = "captions, for the paradox too: files, or a name that an installed package brings"
     add("--corpus", metavar="PATTERN", default="", help=text)
@@ -194,12 +197,11 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _audit(given: argparse.Namespace) -> int:
-    from biaslab.runs import audit, bundle, params, runner
+    from biaslab.runs import audit, bundle, params, runner, until
 
-    how = {
-        name: getattr(given, name)
-        for name in ("size", "name", "corpus", "papers", "prompts", "benchmark", "ratings")
-    }
+    names = ("size", "name", "corpus", "papers", "prompts", "benchmark", "ratings", "until")
+    how = {name: getattr(given, name) for name in names}
+    points = until.target(given.until) if given.until else None
     if bundle.is_bundle(given.models[0]) or given.repeated_on:
         asked = bundle.params_of(given.models, given.repeated_on, outputs=given.outputs, **how)
     else:
@@ -213,11 +215,24 @@ def _audit(given: argparse.Namespace) -> int:
         checked = params.load(runner.PARAMS, given=asked, **how | {"overrides": [*given.overrides, *sets]})
     if given.corpus:
         checked = checked.changed(set_here=(*checked.set_here, "captions.corpus"))
-    return _execute(given, checked, say_plan=True)
+    if points is None:
+        return _execute(given, checked, say_plan=True)
+    checked, text = until.at_most(checked, points)
+    print(text)
+    return _execute(given, checked, say_plan=True, batches=partial(until.made, points=points))
 
 
-def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = False) -> int:
-    """Say what a run will make, where that is wanted, and unless that is all, make it; return the exit status."""
+def _execute(
+    given: argparse.Namespace,
+    checked: RunParams,
+    *,
+    say_plan: bool = False,
+    batches: Callable[..., RunParams] | None = None,
+) -> int:
+    """Say what a run will make, where that is wanted, and unless that is all, make it; return the exit status.
+
+    ``batches`` makes images before it, and finds how many there are to be.
+    """
     from biaslab.runs import execute, jobs, runner
 
     stops, say = given.dry_run, None if given.no_progress else execute.print_aside
@@ -229,6 +244,8 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
         print(planning.said(rehearsed, checked.confidence), flush=True)
     if stops:
         return 0
+    if batches:
+        checked = batches(checked, say=execute.print_aside, progress=not given.no_progress)
     how = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}
     rehearse = None if say_plan else partial(_rehearse, say=say)
     record = runner.run(checked, **how, rehearse=rehearse, progress=not given.no_progress)

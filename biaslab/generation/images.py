@@ -8,6 +8,7 @@ somebody looks at an image.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -26,7 +27,7 @@ from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError
 from biaslab.ground.pictures import Unreadable, decode
 from biaslab.judging.words import BLOCKED
-from biaslab.keep.store import Store, explaining, locked, replace
+from biaslab.keep.store import Store, explaining, held, locked, replace
 from biaslab.models import checkpoints
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ NOISE = "noise_id"
 """The column of prompts that share noise: those with the same one, such as a triplet."""
 # Shards of images held in memory for those who read one image after the other.
 _HELD = 4
+# What tells an image of a stage from all others.
+_KEY = ["prompt_id", "text", "index"]
 
 
 class MadeImages:
@@ -72,7 +75,8 @@ class GeneratedImages(MadeImages):
     """``n_images`` generated images of each prompt; what was generated before is found again.
 
     The result is kept by model, weights, settings (but for batch size and compiling), seed and prompts. Types and batch
-    sizes that were found stay in ``made.json`` of the stage's folder, for when a stopped run goes on. The table has an
+    sizes that were found stay in ``made.json`` of the stage's folder, for when a stopped run goes on. Images that share
+    no noise are found whatever else is asked for: of more images a prompt, only the new ones are made. The table has an
     outcome ``blocked`` (by the model's safety checker) and tokens_cut (tokens at the prompt's end that no text encoder
     reads).
 
@@ -125,11 +129,14 @@ class GeneratedImages(MadeImages):
 
     def _hold(self) -> None:
         self._by_id = {k: i for i, k in enumerate(image_ids_of(self._units))}
+        # Where images of other shards are, and the shards that were looked at.
+        self._places: dict[tuple, Path] = {}
+        self._looked_at: set[Path] = set()
         self._shard_at = lru_cache(_HELD)(self._read_shard)
 
     def __getstate__(self) -> dict[str, Any]:
         # To other processes go what was asked and what makes it, and nothing that is read or loaded when needed.
-        left = ("_by_id", "_shard_at", "_generator", "table")
+        left = ("_by_id", "_places", "_looked_at", "_shard_at", "_generator", "table")
         return {k: v for k, v in self.__dict__.items() if k not in left}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -191,6 +198,36 @@ class GeneratedImages(MadeImages):
         return self._shard(rows)[list(_TYPES)]
 
     def _generate(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return a shard, of which images are made that no other shard has: those of more images have other rows."""
+        import pandas as pd
+
+        if NOISE in rows:
+            # Latents are kept of images side by side.
+            return self._make(rows)
+        asked = pd.MultiIndex.from_frame(rows[["prompt_id", "text", "index_"]], names=_KEY)
+        there = self._elsewhere(asked)
+        left = rows[~asked.isin(there.index)].reset_index(drop=True) if len(there) else rows
+        made = [self._make(left).set_index(_KEY, drop=False)] if len(left) else []
+        return pd.concat([there, *made]).loc[asked].reset_index(drop=True)
+
+    def _elsewhere(self, asked: pd.MultiIndex) -> pd.DataFrame:
+        """Return the rows of images that shards of the stage have, by :data:`_KEY`."""
+        import pandas as pd
+        import pyarrow.parquet as pq
+
+        for path in set(self._files.folder.glob("*.parquet")) - self._looked_at:
+            self._looked_at.add(path)
+            # What is damaged has no images, and what another process takes away has none either.
+            with contextlib.suppress(OSError, ValueError):
+                listed = pq.read_table(path, columns=_KEY).to_pydict()
+                self._places |= dict.fromkeys(zip(*listed.values(), strict=True), path)
+        shards = (held(path) for path in {self._places[key] for key in asked if key in self._places})
+        found = [shard.set_index(_KEY, drop=False) for shard in shards if shard is not None]
+        found = [shard[shard.index.isin(asked)] for shard in found]
+        whole = pd.concat(found) if found else pd.DataFrame()
+        return whole[~whole.index.duplicated()]
+
+    def _make(self, rows: pd.DataFrame) -> pd.DataFrame:
         made_by, keys = self._generator, noise_keys(rows)
         size, ids = made_by.batch_size, image_ids_of(rows)
         followed = latents.Followed(keys, ids) if NOISE in rows else None
@@ -199,7 +236,7 @@ class GeneratedImages(MadeImages):
         if made_by.batch_size != size:
             self._write_down(made_by)
         files = [_png(image) if isinstance(image, np.ndarray) else None for image in images]
-        made = rows[["prompt_id", "index_"]].rename(columns={"index_": "index"})
+        made = rows[["prompt_id", "text", "index_"]].rename(columns={"index_": "index"})
         return made.assign(
             image_id=ids,
             seed=[generator.image_seed(self._seed, *key) for key in keys],
@@ -207,7 +244,7 @@ class GeneratedImages(MadeImages):
             tokens_cut=made_by.tokens_cut(list(rows["text"])),
             file=files,
             **more,
-        )[[*_TYPES, "file", *more]]
+        )[[*_TYPES, "text", "file", *more]]
 
     def _drawn(
         self,

@@ -393,6 +393,14 @@ def _read(path: Path) -> pd.DataFrame:
     return pq.ParquetFile(pa.BufferReader(data)).read().to_pandas()
 
 
+def held(path: Path) -> pd.DataFrame | None:
+    """Return the table of a shard, by its path; None where it is missing or damaged."""
+    try:
+        return _read(path)
+    except (FileNotFoundError, _DamagedError):
+        return None
+
+
 def _checksum_path(path: Path) -> Path:
     return path.with_name(path.name + ".sha256")
 

@@ -117,6 +117,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "seconds": run.get("seconds"),
         "cards": cards.first(found),
         "verdicts": _verdicts(run),
+        "until": _until(run),
         "models": introduced,
         "measures": measures,
         "papers": papers,
@@ -152,6 +153,18 @@ def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
         "by_chance": f"{chance:.3g}",
         "any": counts["tested"] > 0,
     }
+
+
+def _until(run: dict[str, Any]) -> dict[str, Any]:
+    """Return the intervals until whose width images were made, as texts; no rows where none were."""
+    until, rows = _mapping(run, "until"), []
+    for row in cards.entries(until, "groups"):
+        shown = {key: number(row[key]) for key in ("percent_female", "ci_low", "ci_high", "n")}
+        texts = {
+            key: "–" if value is None else f"{value:,.{int(key != 'n')}f}" for key, value in shown.items()
+        }
+        rows.append({"model": row["model"], "group": row["group"], **texts})
+    return {"rows": rows, "points": f"{number(until.get('points')) or 0:g}"}
 
 
 def _description(text: str) -> dict[str, Any]:

@@ -37,6 +37,7 @@ def params_of(
     prompts: str = "",
     benchmark: str = "",
     ratings: str = "",
+    until: str = "",
 ) -> dict[str, Any]:
     """Return what a parameters file holds that audits models side by side: all else is the same for each.
 
@@ -44,7 +45,8 @@ def params_of(
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
     ``ratings`` are what people said of a part of the images, as the setting ``judging.ratings``.
     ``corpus`` are captions for the paradox, as the setting ``captions.corpus``; empty leaves it out. The run's ``name``
-    is made of models and size where it is empty; without ``papers`` the notebooks of all are executed.
+    is made of models, size and what images are made ``until`` where it is empty; without ``papers`` the notebooks of
+    all are executed.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the
@@ -100,7 +102,10 @@ def params_of(
         own = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
         settings["captions"] = own | settings["captions"]
     named = list(map(shown, names))
-    listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, size])
+    listed, joined = (
+        ", ".join(named),
+        "-".join(["audit", *named, *papers, size, *([f"until-{until}"] if until else [])]),
+    )
     return {
         "run": run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[:80]),
         "title": f"Audit of {listed}",

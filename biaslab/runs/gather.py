@@ -75,7 +75,10 @@ def gather(folder: Path, record: dict, notebooks: list[dict], public: Callable[[
         "verdicts": verdicts,
         "figures": figures,
         "tables": gathered,
-        "limits": limits.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
+        "limits": [
+            *limits.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
+            *record["until"].get("limits", ()),
+        ],
         "coverage": coverage.of_run(notebooks, gathered, figures) if as_printed else [],
     }
     record = public(record)
@@ -212,6 +215,7 @@ def provenance(params: RunParams) -> dict:
         "notebook_defaults": {n.id: dict(n.parameters) for n in params.selected},
         "sweep": params.sweep,
         "bundle": dict(params.bundle),
+        "until": dict(params.until),
         "seeds": {"seed": params.default("seed")},
         # Asked for as the inputs were looked at.
         "commits": hub.commits(),

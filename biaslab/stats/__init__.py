@@ -60,4 +60,5 @@ from biaslab.stats.intervals import (
 )
 from biaslab.stats.powered import FEWEST as FEWEST_RATINGS
 from biaslab.stats.powered import Powered, prediction_powered
+from biaslab.stats.sequences import confidence_sequence
 from biaslab.stats.strata import mean_deviation, strata_mean

@@ -111,11 +111,34 @@ def test_what_was_generated_is_found_again_without_the_model(folders, tmp_path):
         {"seed": 5},
         {"settings": settings(folders("sd1"), steps=3)[1]},
         {"model": folders("sd2")},
-        {"prompts": prompts(nurse=2)},
+        {"prompts": prompts(nurse=3)},
     ):
         with pytest.raises(AssertionError, match="the model is loaded"):
             asked = {"prompts": prompts(nurse=2, pilot=1), "model": given[0], "settings": given[1], "seed": 4}
             generate(**asked | other, store=store, progress=False, load=never)
+
+
+def test_of_more_images_only_the_new_ones_are_made(folders, tmp_path, monkeypatch):
+    given, store = settings(folders("sd1")), Store(tmp_path)
+    how = {"seed": 4, "store": store, "progress": False}
+    first = generate(prompts(nurse=2, pilot=1), *given, **how, load=always)
+    made, denoise = [], generator.Generator._latents
+
+    def counted(self, prompts, *given):
+        made.extend(prompts)
+        return denoise(self, prompts, *given)
+
+    monkeypatch.setattr(generator.Generator, "_latents", counted)
+    more = generate(prompts(nurse=3, pilot=2), *given, **how, load=always)
+    assert [text.split()[-1] for text in made] == ["nurse", "pilot"]
+    assert list(more.table["image_id"]) == ["nurse/0", "nurse/1", "nurse/2", "pilot/0", "pilot/1"]
+    kept = list(first.table["image_id"])
+    assert all((a == b).all() for a, b in zip(more.read(kept), first.read(kept), strict=True))
+    # Fewer, or in another order, are all there; another text is another image.
+    generate(prompts(pilot=2, nurse=1), *given, **how, load=never)
+    with pytest.raises(AssertionError, match="the model is loaded"):
+        other = prompts(nurse=1).assign(text="a photo of a pilot")
+        generate(other, *given, **how, load=never)
 
 
 def two_shards(folder: str, root: Path):
