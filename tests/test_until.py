@@ -53,13 +53,13 @@ def test_of_pictures_that_are_there_no_more_are_made(root, tmp_path):
         until.at_most(planned(root, f"images:{tmp_path / 'theirs'}"), 5)
 
 
-def test_the_most_is_twice_a_fixed_number_for_prompts_and_professions(root, tmp_path):
+def test_the_most_is_three_times_a_fixed_number_for_prompts_and_professions(root, tmp_path):
     (tmp_path / "p.txt").write_text("a nurse\na pilot\n")
     # (50 * 1.96 / 10)² = 96.04, of which 97 are enough.
     checked, said = until.at_most(planned(root, "mini", prompts=str(tmp_path / "p.txt")), 10)
-    assert checked.values["settings"]["custom"]["images"] == 194 and "194" in said and "97" in said
+    assert checked.values["settings"]["custom"]["images"] == 291 and "291" in said and "97" in said
     checked, _ = until.at_most(planned(root, "mini", papers=["dalleval"], size="quick"), 10)
-    assert checked.values["settings"]["dalleval"]["social_images"] == 194
+    assert checked.values["settings"]["dalleval"]["social_images"] == 291
 
 
 def test_what_counts_as_an_observation():
@@ -169,9 +169,9 @@ def test_an_audit_until_intervals_are_narrow(root, tmp_path, capsys, monkeypatch
     how = ["--prompts", "p.csv", "--until", "25", "--notebooks-dir", str(root / "notebooks"), "--no-progress"]
     how += ["--set", "bootstrap_replicates=500", "--set", "generation.steps=1"]
     assert cli.main(["audit", "mini", *how, "--dry-run"]) == 0
-    # (50 * 1.96 / 25)² = 15.4: at most 2 * 16 images of 3 prompts.
+    # (50 * 1.96 / 25)² = 15.4: at most 3 * 16 images of 3 prompts.
     out = capsys.readouterr()
-    assert "Images: 96" in out.out and "32 a prompt" in out.out and "images a prompt, with" not in out.err
+    assert "Images: 144" in out.out and "48 a prompt" in out.out and "images a prompt, with" not in out.err
     assert cli.main(["audit", "mini", *how]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Until ±25 points: ")]
     folder = tmp_path / "outputs/audit-mini-standard-until-25"

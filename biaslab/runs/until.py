@@ -21,9 +21,9 @@ from biaslab.study import sources
 
 ALL = "all"
 """What the mean over groups is called."""
-# At most so many times the images of a fixed number are made: at a share of 50 %, 1.6 times as many are needed, and
-# 1.9 times in one of a hundred runs (benchmarks/coverage_until.py).
-_TIMES = 2
+# At most so many times the images of a fixed number are made: at a share of 50 %, 1.6 times as many people are needed,
+# and hardly ever more than 2 times (benchmarks/coverage_until.py); and not all are judged.
+_TIMES = 3
 # By what a batch multiplies the images a prompt, at least and at most.
 _GROWTH = 1.1, 1.5
 _FOLDED = (
@@ -181,7 +181,7 @@ def intervals(
         )
         for k, (group, row) in enumerate(values.iterrows()):
             share = 100 * float(row.mean()) if (n := int(row.count())) else None
-            limits = {"ci_low": float(low[k]), "ci_high": float(high[k])}
+            limits = {"ci_low": round(float(low[k]), 1), "ci_high": round(float(high[k]), 1)}
             rows.append({"model": model, "group": group, "percent_female": share, **limits, "n": n})
     return rows
 

@@ -52,7 +52,7 @@ def confidence_sequence(values, half_width: float, confidence: float = 0.95) -> 
     # On an observation is bet by those before it alone.
     before = np.concatenate([np.full_like(x[..., :1], 0.25), variance[..., :-1]], -1)
     bets = np.where(known, half_width / before, 0)
-    low, high = np.zeros_like(x), np.ones_like(x)
+    low, high = (np.zeros(x.shape, int) for _ in "ab")
     up, down = (np.ones((*x.shape[:-1], len(_CANDIDATES))) for _ in "ab")
     with np.errstate(divide="ignore", over="ignore"):
         most_up, most_down = _MOST / _CANDIDATES, _MOST / (1 - _CANDIDATES)
@@ -60,7 +60,8 @@ def confidence_sequence(values, half_width: float, confidence: float = 0.95) -> 
             away, bet = x[..., t, None] - _CANDIDATES, bets[..., t, None]
             up *= 1 + np.minimum(bet, most_up) * away
             down *= 1 - np.minimum(bet, most_down) * away
-            low[..., t] = np.where(up >= limit, _CANDIDATES, 0).max(-1)
-            high[..., t] = np.where(down >= limit, _CANDIDATES, 1).min(-1)
-    low, high = np.maximum.accumulate(low, -1), np.minimum.accumulate(high, -1)
+            # The first candidates, and the last: the capital against them falls, and grows, with them.
+            low[..., t], high[..., t] = np.count_nonzero(up >= limit, -1), np.count_nonzero(down >= limit, -1)
+    low, high = (np.maximum.accumulate(np.maximum(n, 1), -1) for n in (low, high))
+    low, high = _CANDIDATES[low - 1], _CANDIDATES[-high]
     return Interval(low, np.maximum(low, high))
