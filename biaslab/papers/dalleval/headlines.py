@@ -24,7 +24,7 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
     """
     rows = images[(images["prompt"] == "person") & (images["profession"] != NO_PROFESSION)]
     for model, of_model in rows.groupby("model", sort=False):
-        asked = ASKED in set(averages.loc[averages["model"] == model, "judge"])
+        asked = "judge" in averages and ASKED in set(averages.loc[averages["model"] == model, "judge"])
         gender = (
             of_model["gender_vqa"]
             if asked
