@@ -2,9 +2,10 @@
 
 Run: ``python benchmarks/coverage_until.py [--studies 2000]``. A study asks one prompt of each group and looks at all
 intervals after each batch of images; it stops when half of the widest, of a group's share or of their mean, is the
-target, and at twice the worst case at the latest. Printed are, in % of the studies, how often the interval holds the truth then (at 95 %), of the group for which
-that is rarest and of the mean; and images a prompt: their mean, those of a hundredth of the studies, and those of a
-fixed number, for the worst case (50 %) and where the truth was known (normal approximation).
+target, and at twice the worst case at the latest. Printed are, in % of the studies, how often the interval holds the
+truth then (at 95 %), of the group for which that is rarest and of the mean, and how often all are narrow; and images a
+prompt: their mean, what 99 % of the studies stay within, and those of a fixed number, for the worst case (50 %) and
+where the truth was known (normal approximation).
 
 Of 2,000 studies at ±5 points 97.9 % hold a share of 50 % after 606 images (fixed: 385), 97.9 % one of 10 % after 259
 (139), 99.8 % one of 2 % after 78 (31); of groups of 2, 10 and 50 % 96.0 %, and 95.8 % their mean, after 602.

@@ -201,8 +201,8 @@ class GeneratedImages(MadeImages):
         """Return a shard, of which images are made that no other shard has: those of more images have other rows."""
         import pandas as pd
 
-        if NOISE in rows:
-            # Latents are kept of images side by side.
+        if set(rows) - {*_KEY, "index_"}:
+            # Those that share noise stay side by side, for their latents; and what else is asked is not looked at.
             return self._make(rows)
         asked = pd.MultiIndex.from_frame(rows[["prompt_id", "text", "index_"]], names=_KEY)
         there = self._elsewhere(asked)
