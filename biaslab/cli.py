@@ -140,6 +140,12 @@ def _parser() -> argparse.ArgumentParser:
     add("others", metavar="RUN", nargs="+", help="the runs that are compared with the first")
     add("--name", metavar="NAME", help="name of the comparison's folder")
 
+    text = "say how many images narrower intervals take, by what the images of a run tell of their variance"
+    add = command("plan", _plan, text, outputs)
+    add("run", metavar="RUN", help="a run's folder, or its name below --outputs")
+    text = "the half-width that is wanted, in percentage points of shares (default: 5)"
+    add("--precision", type=float, metavar="POINTS", default=5.0, help=text)
+
     add = command("export", _export, "put a run into one zip file for a colleague", outputs)
     add("run", metavar="RUN", help="a run's folder, or its name below --outputs")
     add("--to", metavar="FILE.zip", help="where it goes (default: the run's name.zip in --outputs)")
@@ -293,6 +299,12 @@ def _compare(given: argparse.Namespace) -> None:
 
     folder = compare.compare(given.first, *given.others, outputs=given.outputs, name=given.name)
     print(f"{folder}/index.html")
+
+
+def _plan(given: argparse.Namespace) -> None:
+    from biaslab.runs import plan
+
+    print(*plan.plan(given.run, given.outputs, given.precision), sep="\n")
 
 
 def _export(given: argparse.Namespace) -> None:

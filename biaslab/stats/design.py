@@ -198,7 +198,9 @@ def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: boo
     mean = c.abs() @ ((cells["count"] + 1) / (n + 2)) / reach
     if folded:
         mean = 0.5 + np.sqrt(max(c.abs() @ ((share - 0.5) ** 2 - seed / n) / reach - group, 0))
-    wording = float((c**2 * (template if drawn else template * images / n))[made].sum() * unit * prompts)
+    # Of prompts that stay, what they differ by about the mean of just these.
+    wording = template if drawn else template * images / n * (1 - 1 / prompts)
+    wording = float((c**2 * wording)[made].sum() * unit * prompts)
     each_image = float((c**2 / n)[made].sum() * seed * together * unit * prompts * images)
     how = {"group": group, "template": wording, "seed": each_image, "share": float(mean)}
     how["folded"] = folded and bool(made.all())

@@ -1,0 +1,86 @@
+"""How many images narrower intervals take, by what the images of a run tell of their variance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from biaslab import stats
+from biaslab.ground import tables
+from biaslab.ground.errors import ParameterError
+from biaslab.ground.values import dotted
+from biaslab.measures.headline import MEAN
+from biaslab.papers.precision.analysis import of as rated_people
+from biaslab.report import records
+from biaslab.runs import headlines, sizes
+from biaslab.runs.compare import find
+from biaslab.runs.runner import PARAMS
+from biaslab.runs.sizes import Planned
+from biaslab.settings import Settings
+from biaslab.study import sources
+
+
+def of_run(folder: Path, settings: Mapping) -> Iterator[tuple[Planned, str]]:
+    """Yield the headlines of a run by what its own images tell, with what their variance is made of.
+
+    Of single groups the widest stands for all. The judge's part is told by ratings of the run's images.
+    """
+    known = (p for p in folder.glob(f"{sources.MEASURED}/*.csv") if sources.has(p.stem, source="published"))
+    printed = {name for p in known for name in sources.printed_models(p.stem, tables.read(p, p.stem))}
+    ratings, widest = headlines.table(folder, headlines.RATINGS), {}
+    for one in (one for one in headlines.of_run(folder) if one.model not in printed):
+        if not (one.cells["coefficient"] * one.cells["n"]).any():
+            continue
+        design = stats.pilot(one.cells, one.people, drawn=one.drawn, folded=one.folded)
+        key = one.model, one.measure, one.group == MEAN
+        if key not in widest or design.half_width() > widest[key][1].half_width():
+            widest[key] = one, design
+    for (_, measure, whole), (one, design) in widest.items():
+        same = (d for d in tables.papers()[one.paper].headlines if d["measure"] == measure)
+        declared = next((d for d in same if d.get("each", False) != whole), {"of": "clusters", "setting": ""})
+        cells = one.cells[one.cells["coefficient"] != 0]
+        people = one.people[one.people["cell"].isin(cells.index)]
+        setting, n = declared["setting"], people["image_id"].nunique()
+        size = settings.get(setting) or max(round(design.images), 1)
+        if len(people) < cells["n"].sum():
+            n = size * int((one.cells["source"] != "training").sum())
+        words = {"group": declared["of"], "template": "wording", "seed": "seed"}
+        parts = {words[part]: value for part, value in design.variances.items()}
+        rated = rated_people(one, ratings).dropna(subset=["judged", "rated"])
+        if len(rated):
+            # Of an image whose people it calls right so often, whatever their gender.
+            right = (rated["judged"] == rated["rated"]).mean()
+            parts["judge"] = parts["seed"] * min(right * (1 - right) / max(design.seed, 1e-9), 1)
+            parts["seed"] -= parts["judge"]
+        total = sum(parts.values())
+        told = ", ".join(f"{part} {100 * value / total:.0f} %" for part, value in parts.items() if value > 0)
+        name = f"{measure}{'' if whole else f', {one.group}'} of {one.model} ({one.unit})"
+        price = settings.get("endpoint.price") or 0.0
+        planned = Planned(name, one.scale, design, declared["of"], setting, size, n, price=price)
+        yield planned, told or "nothing"
+
+
+def plan(run: str, outputs: str, points: float) -> Iterator[str]:
+    """Yield lines that say what a run's headlines are made of, the sizes for narrower ones, and the command.
+
+    Raises ParameterError: There is no such run, it has no images that a headline rests on, or a number cannot be one.
+    """
+    sizes.check(points)
+    folder = find(run, Path(outputs))
+    record = records.read(folder)
+    given = record.get("parameters", {})
+    settings = dotted(Settings().model_dump()) | dotted(given.get("settings") or {})
+    found, confidence = list(of_run(folder, settings)), given.get("confidence", 0.95)
+    planned = [one for one, _ in found]
+    if not planned:
+        raise ParameterError(
+            f"The run {record['run']!r} has no images of people that a headline rests on: it reads printed numbers, or "
+            "its notebooks measure none. Plan from one of 'biaslab audit', such as of --size quick."
+        )
+    chosen, cannot = sizes.chosen(planned, points, confidence)
+    yield from sizes.said(planned, confidence, sorted({*sizes.POINTS, points}, reverse=True))
+    yield from (f"{one.name}: variance by {parts}." for one, parts in found)
+    yield from cannot
+    if chosen:
+        sets = "".join(f" --set {name}={n}" for name, n in chosen.items())
+        yield f"biaslab run {folder / PARAMS}{sets} --set run={record['run']}-{points:g}"

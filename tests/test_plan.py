@@ -1,0 +1,99 @@
+"""``biaslab plan``: the sizes that a run's own images tell."""
+
+import json
+import re
+
+import pytest
+
+from biaslab import cli, stats
+from biaslab.ground import tables
+
+# Images judged female of ten, by group and prompt.
+WOMEN = {"nurse": (9, 7), "pilot": (0, 6)}
+
+
+@pytest.fixture
+def pilot(tmp_path):
+    """Return a run's folder of pictures of two groups, two prompts each."""
+    rows = []
+    for group, counts in WOMEN.items():
+        for k, women in enumerate(counts):
+            for i in range(10):
+                prompt, gender = f"a {group}, {k}", "female" if i < women else "male"
+                row = {
+                    "model": "m",
+                    "group": group,
+                    "prompt": prompt,
+                    "image_id": f"{group}-{k}/{i}",
+                    "position": 1,
+                }
+                rows.append(
+                    row | {"outcome": "judged", "gender": gender, "p_female": float(gender == "female")}
+                )
+    folder = tmp_path / "outputs" / "first"
+    tables.write(tables.of(rows, "custom_people"), folder / "measured" / "custom_people.csv")
+    settings = {"custom": {"images": 10, "prompts": "own.csv"}}
+    record = {"run": "first", "parameters": {"source": "pipeline", "confidence": 0.95, "settings": settings}}
+    (folder / "run.json").write_text(json.dumps(record))
+    return folder
+
+
+def test_a_plan_goes_by_the_images_of_a_run(pilot, tmp_path, capsys):
+    assert cli.main(["plan", "first", "--outputs", str(tmp_path / "outputs"), "--precision", "20"]) == 0
+    out = capsys.readouterr().out
+    rows = [re.split(r" {2,}", row) for row in out.splitlines()]
+    # Over groups as strata_mean has it: shares 0.8 and 0.3 of 20 images, within 2 % of a variance.
+    found = stats.strata_mean([16, 6], [20, 20])
+    assert (
+        rows[0][0] == "half-widths (95 %)"
+        and rows[1][0] == "share perceived as female of m (%)"
+        and rows[1][2:4] == ["10", "40"]
+    )
+    assert float(rows[1][1]) == pytest.approx(50 * (found.ci_high - found.ci_low), rel=0.02)
+    # Of the groups the one with the wider interval, 7 of 22 against 17 of 22 women.
+    (at,) = (
+        k for k, row in enumerate(rows) if len(row) > 3 and row[0].startswith("share perceived as female, ")
+    )
+    assert rows[at][0] == "share perceived as female, pilot of m (%)" and rows[at][2:4] == ["10", "20"]
+    assert [row[1:3] for row in rows[at + 1 : at + 3]] == [["for", "20.0"], ["for", "10.0"]]
+    # ±20 points take as many as there are, or fewer.
+    command = f"biaslab run {pilot / 'params.yaml'} --set custom.images=10 --set run=first-20"
+    assert out.splitlines()[-1] == command
+    # Images of a prompt vary by (0.09 + 0.21 + 0 + 0.24) / 4 x 10 / 9 = 0.15; prompts 10 (0.02 + 0.18) / 2 = 1, that is
+    # by (1 - 0.15) / 10 = 0.085 about their group, and half of that about the mean of just two: 0.0425 of 0.1925.
+    assert "share perceived as female of m (%): variance by wording 22 %, seed 78 %.\n" in out
+
+
+def test_what_ratings_contradict_is_the_judges_part(pilot, tmp_path, capsys):
+    """Of ten people who are rated the judge calls nine right: 0.9 x 0.1 of an image's variance is its error's."""
+    rated = [
+        {
+            "of_model": "",
+            "source": "generated",
+            "image_id": f"nurse-0/{i}",
+            "position": 1,
+            "n_raters": 1,
+            "wave": 1,
+        }
+        | {"label": "female" if i < 8 else "male", "probability": 0.25}
+        for i in range(10)
+    ]
+    tables.write(tables.of(rated, "precision_ratings"), pilot / "measured" / "precision_ratings.csv")
+    cli.main(["plan", str(pilot)])
+    (said,) = re.findall(r"share perceived as female of m \(%\): variance by (.*)\.", capsys.readouterr().out)
+    parts = {name: float(value) for name, value in re.findall(r"(\w+) (\d+) %", said)}
+    # Of 0.15 within prompts 0.09 is the judge's.
+    assert parts["judge"] / (parts["judge"] + parts["seed"]) == pytest.approx(0.09 / 0.15, abs=0.02)
+
+
+def test_what_no_plan_can_be_made_of(pilot, tmp_path, capsys):
+    outputs = ["--outputs", str(tmp_path / "outputs")]
+    for words, said in (
+        (["other"], "There is no run 'other'"),
+        (["first", "--precision", "60"], "--precision is 60; allowed are"),
+    ):
+        assert cli.main(["plan", *words, *outputs]) == 2
+        assert said in capsys.readouterr().err
+    (pilot / "measured" / "custom_people.csv").unlink()
+    assert cli.main(["plan", "first", *outputs]) == 2
+    assert "The run 'first' has no images of people that a headline rests on" in capsys.readouterr().err
