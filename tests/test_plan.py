@@ -97,3 +97,13 @@ def test_what_no_plan_can_be_made_of(pilot, tmp_path, capsys):
     (pilot / "measured" / "custom_people.csv").unlink()
     assert cli.main(["plan", "first", *outputs]) == 2
     assert "The run 'first' has no images of people that a headline rests on" in capsys.readouterr().err
+
+
+def test_of_pictures_that_are_there_no_setting_is_told(pilot, capsys):
+    record = json.loads((pilot / "run.json").read_text())
+    record["parameters"]["model"] = "images:some"
+    (pilot / "run.json").write_text(json.dumps(record))
+    assert cli.main(["plan", str(pilot), "--precision", "20"]) == 0
+    out = capsys.readouterr().out
+    assert "share perceived as female of m (%): no setting says how many images there are.\n" in out
+    assert "biaslab run" not in out

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import numpy as np
 
 from biaslab import stats
 from biaslab.ground import tables
 from biaslab.ground.errors import ParameterError
 from biaslab.ground.values import dotted
 from biaslab.measures.headline import MEAN
+from biaslab.models.picture_folder import IMAGES
 from biaslab.papers.precision.analysis import of as rated_people
 from biaslab.report import records
 from biaslab.runs import headlines, sizes
@@ -20,11 +24,12 @@ from biaslab.settings import Settings
 from biaslab.study import sources
 
 
-def of_run(folder: Path, settings: Mapping) -> Iterator[tuple[Planned, str]]:
-    """Yield the headlines of a run by what its own images tell, with what their variance is made of.
+def of_run(folder: Path, given: Mapping) -> Iterator[tuple[Planned, str]]:
+    """Yield the headlines of a run with parameters ``given``, by its own images, with what their variance is made of.
 
     Of single groups the widest stands for all. The judge's part is told by ratings of the run's images.
     """
+    settings = dotted(Settings().model_dump()) | dotted(given.get("settings") or {})
     known = (p for p in folder.glob(f"{sources.MEASURED}/*.csv") if sources.has(p.stem, source="published"))
     printed = {name for p in known for name in sources.printed_models(p.stem, tables.read(p, p.stem))}
     ratings, widest = headlines.table(folder, headlines.RATINGS), {}
@@ -42,6 +47,9 @@ def of_run(folder: Path, settings: Mapping) -> Iterator[tuple[Planned, str]]:
         people = one.people[one.people["cell"].isin(cells.index)]
         setting, n = declared["setting"], people["image_id"].nunique()
         size = settings.get(setting) or max(round(design.images), 1)
+        # Of pictures that are there, and where a file says how many, no setting decides.
+        if str(given.get("model")).startswith(IMAGES) or (not one.drawn and abs(design.images - size) > 0.5):
+            setting, size = "", max(round(design.images), 1)
         if len(people) < cells["n"].sum():
             n = size * int((one.cells["source"] != "training").sum())
         words = {"group": declared["of"], "template": "wording", "seed": "seed"}
@@ -69,8 +77,7 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
     folder = find(run, Path(outputs))
     record = records.read(folder)
     given = record.get("parameters", {})
-    settings = dotted(Settings().model_dump()) | dotted(given.get("settings") or {})
-    found, confidence = list(of_run(folder, settings)), given.get("confidence", 0.95)
+    found, confidence = list(of_run(folder, given)), float(np.max(given.get("confidence", 0.95)))
     planned = [one for one, _ in found]
     if not planned:
         raise ParameterError(
@@ -82,5 +89,6 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
     yield from (f"{one.name}: variance by {parts}." for one, parts in found)
     yield from cannot
     if chosen:
-        sets = "".join(f" --set {name}={n}" for name, n in chosen.items())
-        yield f"biaslab run {folder / PARAMS}{sets} --set run={record['run']}-{points:g}"
+        sets = [word for name, n in chosen.items() for word in ("--set", f"{name}={n}")]
+        run = f"run={record['run']}-{points:g}"
+        yield shlex.join(["biaslab", "run", str(folder / PARAMS), *sets, "--set", run])
