@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from biaslab import stats
 from biaslab.ground import tables
 from biaslab.ground.errors import ParameterError
 from biaslab.ground.values import dotted
-from biaslab.measures.headline import MEAN
+from biaslab.measures.headline import MEAN, Headline
 from biaslab.models.picture_folder import IMAGES
-from biaslab.papers.precision.analysis import of as rated_people
+from biaslab.papers import precision
 from biaslab.report import records
 from biaslab.runs import headlines, sizes
 from biaslab.runs.compare import find
@@ -23,23 +24,26 @@ from biaslab.runs.sizes import Planned
 from biaslab.settings import Settings
 from biaslab.study import sources
 
+_WORDS = {"group": "clusters", "template": "wording"}
 
-def of_run(folder: Path, given: Mapping) -> Iterator[tuple[Planned, str]]:
-    """Yield the headlines of a run with parameters ``given``, by its own images, with what their variance is made of.
 
-    Of single groups the widest stands for all. The judge's part is told by ratings of the run's images.
+def of_run(folder: Path, given: Mapping, confidence: float) -> tuple[list[Planned], pd.DataFrame]:
+    """Return the headlines of a run with parameters ``given``, by its own images, and what their variance is made of.
+
+    Of single groups the widest stands for all. The second is ``precision_components``, with the ratings that it read.
     """
     settings = dotted(Settings().model_dump()) | dotted(given.get("settings") or {})
     known = (p for p in folder.glob(f"{sources.MEASURED}/*.csv") if sources.has(p.stem, source="published"))
     printed = {name for p in known for name in sources.printed_models(p.stem, tables.read(p, p.stem))}
-    ratings, widest = headlines.table(folder, headlines.RATINGS), {}
-    for one in (one for one in headlines.of_run(folder) if one.model not in printed):
-        if not (one.cells["coefficient"] * one.cells["n"]).any():
-            continue
+    own = [one for one in headlines.of_run(folder) if one.model not in printed]
+    own = [one for one in own if (one.cells["coefficient"] * one.cells["n"]).any()]
+    widest: dict[tuple, tuple[Headline, stats.Design]] = {}
+    for one in own:
         design = stats.pilot(one.cells, one.people, drawn=one.drawn, folded=one.folded)
         key = one.model, one.measure, one.group == MEAN
         if key not in widest or design.half_width() > widest[key][1].half_width():
             widest[key] = one, design
+    planned = []
     for (_, measure, whole), (one, design) in widest.items():
         same = (d for d in tables.papers()[one.paper].headlines if d["measure"] == measure)
         declared = next((d for d in same if d.get("each", False) != whole), {"of": "clusters", "setting": ""})
@@ -52,20 +56,12 @@ def of_run(folder: Path, given: Mapping) -> Iterator[tuple[Planned, str]]:
             setting, size = "", max(round(design.images), 1)
         if len(people) < cells["n"].sum():
             n = size * int((one.cells["source"] != "training").sum())
-        words = {"group": declared["of"], "template": "wording", "seed": "seed"}
-        parts = {words[part]: value for part, value in design.variances.items()}
-        rated = rated_people(one, ratings).dropna(subset=["judged", "rated"])
-        if len(rated):
-            # Of an image whose people it calls right so often, whatever their gender.
-            right = (rated["judged"] == rated["rated"]).mean()
-            parts["judge"] = parts["seed"] * min(right * (1 - right) / max(design.seed, 1e-9), 1)
-            parts["seed"] -= parts["judge"]
-        total = sum(parts.values())
-        told = ", ".join(f"{part} {100 * value / total:.0f} %" for part, value in parts.items() if value > 0)
         name = f"{measure}{'' if whole else f', {one.group}'} of {one.model} ({one.unit})"
         price = settings.get("endpoint.price") or 0.0
-        planned = Planned(name, one.scale, design, declared["of"], setting, size, n, price=price)
-        yield planned, told or "nothing"
+        planned.append(Planned(name, one.scale, design, declared["of"], setting, size, n, price=price))
+    rated = headlines.table(folder, sources.table_of(precision.ratings))
+    estimates = precision.estimates(own, rated, confidence=confidence)
+    return planned, precision.components(own, estimates, confidence=confidence)
 
 
 def plan(run: str, outputs: str, points: float) -> Iterator[str]:
@@ -77,8 +73,8 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
     folder = find(run, Path(outputs))
     record = records.read(folder)
     given = record.get("parameters", {})
-    found, confidence = list(of_run(folder, given)), float(np.max(given.get("confidence", 0.95)))
-    planned = [one for one, _ in found]
+    confidence = float(np.max(given.get("confidence", 0.95)))
+    planned, components = of_run(folder, given, confidence)
     if not planned:
         raise ParameterError(
             f"The run {record['run']!r} has no images of people that a headline rests on: it reads printed numbers, or "
@@ -86,9 +82,15 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
         )
     chosen, cannot = sizes.chosen(planned, points, confidence)
     yield from sizes.said(planned, confidence, sorted({*sizes.POINTS, points}, reverse=True))
-    yield from (f"{one.name}: variance by {parts}." for one, parts in found)
-    yield from cannot
-    if chosen:
+    for (model, measure), parts in components.dropna(subset="percent").groupby(
+        ["model", "headline"], sort=False
+    ):
+        each = zip(parts["part"], parts["percent"], strict=True)
+        told = ", ".join(f"{_WORDS.get(part, part)} {percent:.0f} %" for part, percent in each if percent > 0)
+        yield f"Variance of {measure} of {model}: {told or 'none'}."
+    if not chosen:
+        yield from cannot
+    else:
         sets = [word for name, n in chosen.items() for word in ("--set", f"{name}={n}")]
         run = f"run={record['run']}-{points:g}"
         yield shlex.join(["biaslab", "run", str(folder / PARAMS), *sets, "--set", run])
