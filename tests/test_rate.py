@@ -450,7 +450,7 @@ def test_what_may_change_a_runs_numbers_is_rated_next(run, tmp_path):
         row["occupation"]: float(row["probability"]) for row in held(rate.rate(**given, n=4, by="chance"))[0]
     }
     assert len(drawn) == 2 and set(chance.values()) == {1.0}
-    with pytest.raises(ParameterError, match="no ratings to go on from.*--ratings FILE"):
+    with pytest.raises(ParameterError, match=r"no ratings to go on from.*--ratings FILE"):
         rate.rate(**given, n=1, further=True)
     done = images["image_id"][0]
     rated = {"of_model": "world", "source": "generated", "image_id": done, "position": "1", "label": "male"}

@@ -16,7 +16,7 @@ from biaslab.captions.corpus import FileCorpus, open_corpus
 from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.generation import generator
-from biaslab.ground import adapters, groups, plugins, reading, tables
+from biaslab.ground import adapters, cells, groups, plugins, reading, tables
 from biaslab.ground.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
 from biaslab.judging import instances
 from biaslab.judging.instances import GROUNDED, TRUTH
@@ -30,7 +30,7 @@ from biaslab.pipeline.stages import ASKED, check_found
 from biaslab.pipeline.triplets import check_neutral
 from biaslab.prompts import nouns, paintskills
 from biaslab.prompts.triplets import neutral
-from biaslab.ratings import skill_ratings
+from biaslab.ratings import part, skill_ratings
 from biaslab.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -125,6 +125,8 @@ def check(pipeline: Pipeline) -> None:
         if one.custom.is_asked:
             one.custom.benchmark()
         one.custom.questions()
+    if pipeline.settings.judging.ratings:
+        part.read(pipeline.settings.judging.ratings)
     s = pipeline.settings
     for name in s.measures:
         own_measures.load(name)
@@ -358,6 +360,8 @@ def digest(pipeline: Pipeline) -> str:
     custom = settings.custom
     files = (triplets.vocabulary, triplets.ratings, design.ratings, custom.prompts, custom.benchmark)
     files += (settings.judging.questions, settings.captions.words, settings.people.words, design.words)
+    if settings.judging.ratings:
+        files += tuple(cells.files(settings.judging.ratings))
     for path in filter(None, files):
         whole.update(reading.content(os.path.expanduser(path)))
     return whole.hexdigest()

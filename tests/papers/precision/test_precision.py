@@ -8,7 +8,9 @@ from biaslab import stats
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError
 from biaslab.papers import custom, dalleval, paired, paradox, precision
+from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.ratings import part, sample
+from biaslab.runs import audit
 
 RNG = np.random.default_rng(11)
 
@@ -258,3 +260,15 @@ def test_what_may_move_a_headline_more_is_rated_more_often(own_people):
     assert by[True, "female"] != pytest.approx(by[True, "male"])
     # Half of all answers wrong tells most: of those that the judge left open.
     assert by[False, ""] > by[True, "male"]
+
+
+def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path):
+    pytest.importorskip("torch", reason="models need the extra 'models'")
+    asked = audit.params_of(["world"], size="quick", papers=["dalleval"], ratings="r.csv")
+    assert asked["settings"]["judging"]["ratings"] == "r.csv"
+    (tmp_path / "r.csv").write_text("image,rater,label\na,r,perhaps\n")
+    settings = Settings(
+        judging={"ratings": str(tmp_path / "r.csv")}, compute={"store": str(tmp_path / "store")}
+    )
+    with pytest.raises(InputError, match="'perhaps'"):
+        checks.check(Pipeline("world", settings, progress=False))
