@@ -60,7 +60,8 @@ def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[
     shared = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group}
     shared |= {"unit": one.unit, "n_rated": len(rated), "n_people": int(cells["n"][counts].sum())}
     gains = found.worth >= LEAST_WORTH * found.both.n if np.isfinite(found.worth) else np.nan
-    more = {"tuning": found.tuning, "worth": found.worth, "gains": gains}
+    shared["gains"] = gains
+    more = {"tuning": found.tuning, "worth": found.worth}
     rows = []
     for name, value in zip((JUDGE, RATINGS, BOTH), found[:3], strict=True):
         why = reason if name != JUDGE else ""
