@@ -205,7 +205,7 @@ def _run(given: argparse.Namespace) -> int:
 def _audit(given: argparse.Namespace) -> int:
     from biaslab.runs import audit, bundle, params, runner, until
 
-    names = ("size", "name", "corpus", "papers", "prompts", "benchmark", "ratings", "until")
+    names = ("size", "name", "corpus", "papers", "prompts", "benchmark", "ratings", "until", "precision")
     how = {name: getattr(given, name) for name in names}
     points = until.target(given.until) if given.until else None
     if bundle.is_bundle(given.models[0]) or given.repeated_on:

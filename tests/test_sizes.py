@@ -79,6 +79,10 @@ def test_precision_leaves_what_it_cannot_have(audit):
         (["--precision", "50"], "--precision is 50; allowed"),
         (["--precision", "nan"], "--precision is nan; allowed"),
         (
+            ["--precision", "10", "--until", "5"],
+            "--precision chooses sizes before images are made, --until meanwhile",
+        ),
+        (
             ["--precision", "10", "--set", "custom.images=20"],
             "--precision chooses custom.images, and --set sets it",
         ),

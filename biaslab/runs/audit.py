@@ -38,6 +38,7 @@ def params_of(
     benchmark: str = "",
     ratings: str = "",
     until: str = "",
+    precision: float | None = None,
 ) -> dict[str, Any]:
     """Return what a parameters file holds that audits models side by side: all else is the same for each.
 
@@ -45,8 +46,8 @@ def params_of(
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
     ``ratings`` are what people said of a part of the images, as the setting ``judging.ratings``.
     ``corpus`` are captions for the paradox, as the setting ``captions.corpus``; empty leaves it out. The run's ``name``
-    is made of models, size and what images are made ``until`` where it is empty; without ``papers`` the notebooks of
-    all are executed.
+    is made of models, size, what images are made ``until``, or the ``precision`` that sizes are for, where it is empty;
+    without ``papers`` the notebooks of all are executed.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the
@@ -54,6 +55,10 @@ def params_of(
     """
     if size not in SIZES:
         raise ParameterError(f"--size is {size!r}. {name_help(size, SIZES)}")
+    if until and precision is not None:
+        raise ParameterError(
+            "--precision chooses sizes before images are made, --until meanwhile: leave out one."
+        )
     names = models_of(names)
     folders = [one for one in names if one.startswith(IMAGES)]
     if benchmark and not (prompts or folders):
@@ -102,10 +107,8 @@ def params_of(
         own = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
         settings["captions"] = own | settings["captions"]
     named = list(map(shown, names))
-    listed, joined = (
-        ", ".join(named),
-        "-".join(["audit", *named, *papers, size, *([f"until-{until}"] if until else [])]),
-    )
+    goals = [f"until-{until}"] * bool(until) + [f"precision-{precision:g}"] * (precision is not None)
+    listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, size, *goals])
     return {
         "run": run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[:80]),
         "title": f"Audit of {listed}",

@@ -258,7 +258,9 @@ def params_of(
         raise ParameterError(
             "--model is of a bundle, which is named alone: biaslab audit BUNDLE.zip --model NAME."
         )
-    if given := [option for option in ("prompts", "benchmark", "papers", "until") if more.get(option)]:
+    if given := [
+        option for option in ("prompts", "benchmark", "papers", "until", "precision") if more.get(option)
+    ]:
         raise ParameterError(f"A bundle says what is asked: leave its {given[0]} to it, or use --set.")
     digest, files = _checked(path)
     place = Path(outputs).absolute() / ".bundles" / digest[:16]
