@@ -107,7 +107,7 @@ def params_of(
         own = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
         settings["captions"] = own | settings["captions"]
     named = list(map(shown, names))
-    goals = [f"until-{until}"] * bool(until) + [f"precision-{precision:g}"] * (precision is not None)
+    goals = [f"until-{until}"] if until else [f"precision-{precision:g}"] if precision is not None else []
     listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, size, *goals])
     return {
         "run": run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[:80]),
