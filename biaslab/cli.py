@@ -168,6 +168,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, metavar="S", default=0, help="seed of the sample and of the orders (default: 0)")
     text = "whose images of a run: paradox, paired or dalleval (default: the first that it has)"
     add("--paper", metavar="PAPER", default="", help=text)
+    add(
+        "--kind",
+        metavar="KIND",
+        default="",
+        help="which of its images: of paired also those of two people, 'paired'",
+    )
     add("--show-faces", action="store_true", help="training images too, whose faces are real people's")
     add("--to", metavar="FILE.html", help="where it goes (default: rate-NAME.html in --outputs)")
     add("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
@@ -318,7 +324,7 @@ def _rate(given: argparse.Namespace) -> None:
     from biaslab.ground.wording import count
     from biaslab.runs import rate
 
-    names = ("outputs", "seed", "paper", "by", "show_faces", "overrides", "to")
+    names = ("outputs", "seed", "paper", "kind", "by", "show_faces", "overrides", "to")
     how = (
         {"n": given.sample, "further": False}
         if given.further is None

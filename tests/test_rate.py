@@ -21,7 +21,7 @@ from biaslab.ground.errors import BiaslabError, InputError, ParameterError
 from biaslab.judging.names import files_digest
 from biaslab.models.images import CaptionImages
 from biaslab.pipeline import Pipeline
-from biaslab.ratings import person_ratings, readers, sample
+from biaslab.ratings import part, person_ratings, readers, sample
 from biaslab.runs import rate
 from biaslab.settings import Settings
 
@@ -422,6 +422,28 @@ def test_people_alone_are_rated_as_the_judge_of_people_reads_it(run, tmp_path):
     assert len(people) and (read.people["label"] == "female").all() and read.n_raters == 1
     with pytest.raises(BiaslabError, match="triplets"):
         rate.rate(**given, paper="triplets")
+
+
+def test_both_people_of_an_image_are_asked_about(run, tmp_path):
+    page = rate.rate(**run(), n=2, kind="paired")
+    rows, _ = held(page)
+    found = pd.DataFrame(rows)
+    # Two images, everybody in them, with one probability each.
+    assert found.groupby("image").size().tolist() == [2, 2]
+    assert found.groupby("image")["position"].agg(list).tolist() == [["1", "2"]] * 2
+    assert (found.groupby("image")["probability"].nunique() == 1).all()
+    questions = asked(page)
+    assert all("on the left" in q for q in questions[::2]) and all(
+        "on the right" in q for q in questions[1::2]
+    )
+    found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
+    assert len(part.read(tmp_path / "r.csv")) == 4
+    with pytest.raises(BiaslabError, match=r"'pairs'.*Did you mean 'paired'"):
+        rate.rate(**{**run_again(tmp_path), "kind": "pairs"})
+
+
+def run_again(tmp_path):
+    return {"images": "small", "outputs": tmp_path / "outputs"}
 
 
 def test_people_by_profession_are_those_whose_prompt_names_no_gender(run):

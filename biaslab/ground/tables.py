@@ -90,7 +90,7 @@ class Paper:
     order: int = 99  # Its place in reports.
     title: str = ""  # What limits of a run call it; empty for what is no paper.
     prompts: str = ""  # On which prompts its measured tables rest (:data:`biaslab.pipeline.checks.PROMPTS`).
-    rated: str = ""  # The kind of its images that show one person at an occupation, for people to rate.
+    rated: str = ""  # The kinds of its images that people may rate, one person at an occupation first.
     rests_on: str = ""  # The paper on whose measurements it rests.
     # Its headlines: the kind of images, those whose number the setting holds (where) and of these those that count
     # (over), clusters (named: by this part of their names), lists that they are drawn within, how many people of an

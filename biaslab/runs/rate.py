@@ -82,6 +82,7 @@ def rate(
     n: int = 200,
     seed: int = 0,
     paper: str = "",
+    kind: str = "",
     by: str = CHANCE,
     further: bool = False,
     show_faces: bool = False,
@@ -101,6 +102,7 @@ def rate(
             about: what comes back is a judge of them, ``ratings:FILE``.
         n: Images to rate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
         paper: Whose images of a run are rated; empty is the first that the run has.
+        kind: Which of that paper's images, such as ``paired``; empty are those of one person.
         by: ``chance``, spread evenly; or ``uncertainty``: of a run, the more likely the more an image may change the
             run's headlines, none below a quarter of an equal chance. Each image's probability is in the file.
         further: Whether to leave out what the run's ratings hold, and choose by uncertainty as these show the judge.
@@ -139,7 +141,7 @@ def rate(
         )
     people = _told(str(images)) if told else None
     if is_run:
-        table, sources, left_out = _of_run(folder, paper, show_faces, overrides)
+        table, sources, left_out = _of_run(folder, paper, kind, show_faces, overrides)
     else:
         table, sources, left_out = _of_folder(folder, show_faces, people)
     table, wave = table.assign(_row=range(len(table))), 1
@@ -149,6 +151,10 @@ def rate(
     else:
         drawn = sample.draw(table, n, seed)
     drawn["wave"] = wave
+    if is_run and "position" in table:
+        # Everybody in an image is asked about.
+        keys = ["image_id", "source", "model"]
+        drawn = drawn[[*keys, "probability", "wave"]].merge(table, on=keys)[[*table, "probability", "wave"]]
     if people is not None:
         # Who is drawn with a picture stands together on the page.
         drawn = drawn.drop(columns=["occupation", "model"]).merge(people, on="image_id")
@@ -295,14 +301,19 @@ def _said(name: str) -> str:
     return first if first in SOURCES and _OF_IMAGES.issuperset(more) else ""
 
 
-def _of_run(folder: Path, paper: str, show_faces: bool, overrides: Sequence[str]) -> _Images:
+def _of_run(folder: Path, paper: str, kind: str, show_faces: bool, overrides: Sequence[str]) -> _Images:
     """Return the images of people at occupations that a run generated, and those behind its captions."""
     if not (folder / runner.PARAMS).is_file():
         raise ParameterError(f"{folder} has no {runner.PARAMS}, so its images are not known: run it again.")
-    # The kinds of images that show one person at an occupation.
-    kinds = {name: head.rated for name, head in tables.papers().items() if head.rated}
-    if paper and paper not in kinds:
-        raise unknown_name("paper whose images are rated", paper, kinds)
+    heads = {name: head.rated.split() for name, head in tables.papers().items() if head.rated}
+    if paper and paper not in heads:
+        raise unknown_name("paper whose images are rated", paper, heads)
+    if kind and kind not in heads.get(paper, ()):
+        known = {one: of for of, each in heads.items() for one in each}
+        if paper or kind not in known:
+            raise unknown_name("kind of images that are rated", kind, heads[paper] if paper else known)
+        paper = known[kind]
+    kinds = {name: kind if kind in each else each[0] for name, each in heads.items()}
     asked = planning.asked(
         jobs.pipelines(jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides)))
     )
@@ -356,7 +367,9 @@ def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
     elif one.of == pipeline.people.asks_for:
         images, table = pipeline.people.images(one.kind), pipeline.people.asked(one.kind)
         columns = [*columns, "position", QUESTION]
-        table = table.assign(**{QUESTION: [question(phrase, 1, 1, FORM) for phrase in table["phrase"]]})
+        n = table.groupby("image_id")["position"].transform("size")
+        whom = zip(table["phrase"], table["position"], n, strict=True)
+        table = table.assign(**{QUESTION: [question(*one, FORM) for one in whom]})
     else:
         images = pipeline.dalleval.images(one.kind)
         # A prompt that names a gender asks for no perception of it.
