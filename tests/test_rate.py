@@ -475,7 +475,14 @@ def test_what_may_change_a_runs_numbers_is_rated_next(run, tmp_path):
     with pytest.raises(ParameterError, match=r"no ratings to go on from.*--ratings FILE"):
         rate.rate(**given, n=1, further=True)
     done = images["image_id"][0]
-    rated = {"of_model": "world", "source": "generated", "image_id": done, "position": "1", "label": "male"}
+    rated = {
+        "of_model": "world",
+        "source": "generated",
+        "image_id": done,
+        "position": "1",
+        "about": "",
+        "label": "male",
+    }
     rated |= {"n_raters": 1, "probability": 0.5, "wave": 1}
     tables.write(pd.DataFrame([rated]), measured / "precision_ratings.csv")
     left, _ = held(rate.rate(**given, n=1000, further=True))

@@ -40,6 +40,7 @@ class Headline:
     drawn: bool = (
         False  # Whether its interval is of other clusters, too (Student's t over them), not of these alone.
     )
+    about: str = ""  # What its shares are of, such as an attribute; empty is perceived gender.
     floor: float = 0.0  # What chance adds to the sum on average, in its unit.
 
     @property

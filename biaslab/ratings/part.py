@@ -2,7 +2,8 @@
 
 A table of :mod:`biaslab.ground.cells` as ``biaslab rate`` gives it: ``image`` and one column per rater, or ``image``,
 ``rater`` and ``label``. Of images of several models ``model`` says whose it is, of training images ``source``, of
-several people ``position`` (1 is the leftmost). ``probability`` is that at which the person was drawn, among those not
+several people ``position`` (1 is the leftmost), of what else is asked than perceived gender ``about`` names it, such as
+an attribute, whose labels are yes and no. ``probability`` is that at which the person was drawn, among those not
 rated before in an earlier ``wave`` (1, 2, …); without it people are taken as drawn at random from those alike.
 """
 
@@ -17,9 +18,11 @@ from biaslab.ground import cells
 from biaslab.ground.plaintext import plain
 from biaslab.ratings import person_ratings, readers
 
-COLUMNS = ("model", "source", "image_id", "position", "label", "n_raters", "probability", "wave")
-_KEYS = ["model", "source", "image", "position"]
+COLUMNS = ("model", "source", "image_id", "position", "about", "label", "n_raters", "probability", "wave")
+_KEYS = ["model", "source", "image", "position", "about"]
 _DRAWN = ["probability", "wave"]
+# Yes and no are counted as the labels of gender are.
+_YES = {"yes": "female", "y": "female", "no": "male", "n": "male"}
 _NEEDS = "Ratings need image and one column per rater; or image, rater and label."
 
 
@@ -28,8 +31,8 @@ def read(path: str | Path) -> pd.DataFrame:
 
     Returns:
         :data:`COLUMNS`: model (empty: of any), source (``generated`` or ``training``), image_id in its plain form,
-        position, label (the most frequent rating, ``tie`` or ``unrated``), n_raters (ratings of the person),
-        probability (0–1, NaN where the file does not say) and wave.
+        position, about (empty: perceived gender), label (the most frequent rating, ``tie`` or ``unrated``), n_raters
+        (ratings of the person), probability (0–1, NaN where the file does not say) and wave.
 
     Raises InputError where the file cannot be read, a value is out of its range, or a person is there twice.
     """
@@ -43,11 +46,18 @@ def read(path: str | Path) -> pd.DataFrame:
     if not long:
         cells.refuse_left_out(left_out, path)
         cells.require(table, raters or ["rater", "label"], path, _NEEDS, known)
-    given = {"model": "", "source": "generated", "position": "1", "probability": "", "wave": "1"}
+    given = {"model": "", "about": "", "source": "generated", "position": "1", "probability": "", "wave": "1"}
     table = table.assign(**{name: value for name, value in given.items() if name not in table})
     table["image"] = cells.image_ids(table["image"]).map(plain)
     cells.refuse(table["image"] == "", path, "image is empty", "name each image")
-    table["model"] = cells.names(table["model"], path, empty=True).astype(str)
+    for name in ("model", "about"):
+        table[name] = cells.names(table[name], path, empty=True).astype(str)
+    other, answers = table["about"] != "", raters or ["label"]
+    for name in answers:
+        said = table[name].str.strip().str.casefold()
+        strange = other & ~said.isin([*_YES, ""])
+        cells.refuse(strange, path, "{} is no answer about an attribute", "write yes or no", table[name])
+        table[name] = table[name].where(~other, said.replace(_YES))
     for name in ("source", "position", "wave"):
         table[name] = table[name].str.strip().replace("", given[name])
     strange = ~table["source"].isin(readers.SOURCES)
@@ -60,9 +70,11 @@ def read(path: str | Path) -> pd.DataFrame:
         table[name] = number if name == "probability" else number.astype(int)
     several = table.groupby(_KEYS)[_DRAWN].transform("nunique").max(axis=1) > 1
     cells.refuse(several, path, "image {} has several probabilities or waves", "give one", table["image"])
-    votes = readers.votes_on(table, _KEYS, raters, path, "image {image}, position {position}")
+    votes = readers.votes_on(table, _KEYS, raters, path, "image {image}, position {position} {about}")
     drawn = table.groupby(_KEYS)[_DRAWN].first().reindex(pd.MultiIndex.from_frame(votes.items))
     found = votes.items.assign(**{name: drawn[name].to_numpy() for name in _DRAWN}, label=votes.label)
+    answered = found["label"].replace({said: short for short, said in _YES.items() if len(short) > 1})
+    found["label"] = found["label"].where(found["about"] == "", answered)
     found["n_raters"] = votes.ratings.notna().sum(axis=1).to_numpy()
     return found.rename(columns={"image": "image_id"})[list(COLUMNS)]
 

@@ -41,6 +41,6 @@ from biaslab.papers.dalleval.analysis.skills import (
     skill_accuracy,
     skill_agreement,
 )
-from biaslab.papers.dalleval.headlines import headlines
+from biaslab.papers.dalleval.headlines import attribute_headlines, headlines
 
 answers = read(Path(__file__).parent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import pandas as pd
@@ -47,3 +47,28 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
         yield Headline(
             "dalleval", model, "deviation from even (MAD)", MEAN, "0 to 0.5", 0.01, 0, cells, **given
         )
+
+
+def attribute_headlines(images: pd.DataFrame, rated: Collection[str]) -> Iterator[Headline]:
+    """Yield how much more images of women show attributes than those of men, over professions (Table 9).
+
+    Of the attributes that people ``rated``, of ``dalleval_social_images`` of professions asked for with both words.
+    """
+    for model, some in images[images["prompt"].isin(["woman", "man"])].groupby("model", sort=False):
+        both = some.groupby("profession")["prompt"].nunique() == 2
+        some = some[some["profession"].isin(both.index[both]) & (some["profession"] != NO_PROFESSION)]
+        for attribute in dict.fromkeys(one for one in rated if one):
+            # Shares are of yes, as those of gender are of female.
+            answer = pd.Series("male", index=some.index)
+            for column, said in (("attributes", "female"), ("attributes_missing", "unsure")):
+                listed = ";" + some[column].fillna("").astype(str) + ";"
+                answer = answer.mask(listed.str.contains(f";{attribute};", regex=False), said)
+            cells, people = cells_of(
+                some.assign(gender=answer, cluster=some["profession"], template=some["prompt"])
+            )
+            known = cells.groupby("cluster")["n"].transform("min") > 0
+            part = np.where(known, 100 / max(cells["cluster"][known].nunique(), 1), 0)
+            cells = cells.assign(coefficient=part * cells["template"].map({"woman": 1, "man": -1}))
+            given = {"drawn": True, "about": attribute}
+            words = "attributes, women less men"
+            yield Headline("dalleval", model, words, attribute, "points", 1, 0, cells, people, **given)

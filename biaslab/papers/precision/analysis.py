@@ -19,6 +19,7 @@ NOW, POINTS = "now", (10, 5, 2)
 """Half-widths that sizes are told for, in percentage points of shares."""
 LEAST_WORTH = 1.1
 """How many ratings one is worth with the judge from which on the judge brings something."""
+_MEANT = {"female": 1.0, "male": 0.0, "yes": 1.0, "no": 0.0}
 _FOLDED = "which side of one half shares lie on is the judge's word"
 
 
@@ -36,15 +37,14 @@ def estimates(
 
 def of(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
     """Return who was rated of a headline's people: its columns, label, probability, wave, and rated (as judged)."""
-    own = ratings[ratings["of_model"].isin(["", headline.model])].astype({"position": int})
+    own = ratings[ratings["of_model"].isin(["", headline.model]) & (ratings["about"] == headline.about)]
+    own = own.astype({"position": int})
     people = headline.people.assign(image_id=headline.people["image_id"].map(plain))
     # A model's own row before one that is of any.
     own = own.sort_values("of_model", ascending=False, kind="stable").drop_duplicates(PERSON)
     both = people.merge(own[[*PERSON, "label", "probability", "wave"]], on=PERSON)
     both = both[both["label"] != "unrated"]
-    return both.assign(rated=both["label"].map({"female": 1.0, "male": 0.0}).astype(float)).reset_index(
-        drop=True
-    )
+    return both.assign(rated=both["label"].map(_MEANT).astype(float)).reset_index(drop=True)
 
 
 def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[dict]:

@@ -1,5 +1,7 @@
 """Headlines as sums of shares against the papers' own tables, ratings of a part, and what they say; by hand."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +20,7 @@ RNG = np.random.default_rng(11)
 def ratings(rows):
     columns = {
         "of_model": "",
+        "about": "",
         "source": "generated",
         "position": 1,
         "n_raters": 1,
@@ -149,6 +152,46 @@ def test_three_estimates_of_own_shares_and_what_they_are_worth(own_people):
     )  # fmt: skip
     row = table[(table["group"] == "2") & (table["estimator"] == "both")].iloc[0]
     assert row["estimate"] == pytest.approx(by_hand.both.value)
+
+
+def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
+    rows, truth = [], {}
+    for profession, prompt, k in itertools.product([f"p{j}" for j in range(8)], ("woman", "man"), range(9)):
+        image = f"{prompt}-{profession}/{k}"
+        truth[image] = RNG.random() < (0.7 if prompt == "woman" else 0.3)
+        # The judge overlooks what one in four shows.
+        seen = truth[image] and RNG.random() < 0.75
+        rows.append(["m", prompt, profession, image, "suit;skirt" if seen else "suit", "tie" if k else ""])
+    names = ["model", "prompt", "profession", "image_id", "attributes", "attributes_missing"]
+    images = pd.DataFrame(rows, columns=names)
+    shown = (
+        images["attributes"].str.contains("skirt").groupby([images["profession"], images["prompt"]]).mean()
+    )
+    presence = shown.rename("share").reset_index().assign(model="m", attribute="skirt", n=9, reason="")
+    own = dalleval.attribute_difference(presence, tables.of([], "dalleval_printed_attributes"))
+    own = own[own["comparison"] == "woman - man"].iloc[0]
+    (one,) = dalleval.attribute_headlines(images, ["", "skirt"])
+    assert one.value == pytest.approx(100 * own["difference"])
+    # Of nine images eight say nothing of a tie.
+    (tie,) = dalleval.attribute_headlines(images, ["tie"])
+    assert tie.cells["n"].tolist() == [1] * 16
+    text = "image,about,rater,label\n"
+    text += "".join(
+        f"{i},skirt,ann,{'yes' if truth[i] else 'no'}\n" for i in RNG.permutation(list(truth))[:90]
+    )
+    (tmp_path / "r.csv").write_text(text)
+    said = tables.of(part.read(tmp_path / "r.csv").rename(columns={"model": "of_model"}), "precision_ratings")
+    assert set(said["label"]) == {"yes", "no"}
+    found = precision.estimates([one], said).set_index("estimator")
+    known = pd.Series(truth).groupby(images.set_index("image_id")["prompt"]).mean()
+    assert (
+        found.loc["both", "ci_low"] <= 100 * (known["woman"] - known["man"]) <= found.loc["both", "ci_high"]
+    )
+    # What was overlooked: a quarter of what is there.
+    assert found.loc["both", "estimate"] > found.loc["judge", "estimate"]
+    (tmp_path / "r.csv").write_text("image,about,rater,label\na,skirt,r,female\n")
+    with pytest.raises(InputError, match="'female' is no answer about an attribute"):
+        part.read(tmp_path / "r.csv")
 
 
 def test_without_ratings_the_judge_stands_alone_and_says_why(own_people):
