@@ -127,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--paper", dest="papers", metavar="PAPER", help=text, **repeated)
 
     text = "sizes for half-widths of so many percentage points of shares, and no fewer than --size has"
-    add("--precision", type=float, metavar="POINTS", help=text)
+    add("--precision", dest="half_width", type=float, metavar="POINTS", help=text)
 
     text = "compute a share of what a run searches, makes and judges, for an array of jobs"
     add = command("shard", _shard, text, of_run, values, bars, kept=_GOES_ON)
@@ -211,7 +211,7 @@ def _run(given: argparse.Namespace) -> int:
 def _audit(given: argparse.Namespace) -> int:
     from biaslab.runs import audit, bundle, params, runner, until
 
-    names = ("size", "name", "corpus", "papers", "prompts", "benchmark", "ratings", "until", "precision")
+    names = ("size", "name", "corpus", "papers", "prompts", "benchmark", "ratings", "until", "half_width")
     how = {name: getattr(given, name) for name in names}
     points = until.target(given.until) if given.until else None
     if bundle.is_bundle(given.models[0]) or given.repeated_on:
@@ -220,10 +220,10 @@ def _audit(given: argparse.Namespace) -> int:
         asked = audit.params_of(given.models, **how)
     how = {name: getattr(given, name) for name in ("overrides", "notebooks_dir", "beside")}
     checked = params.load(runner.PARAMS, given=asked, **how)
-    if given.precision is not None:
+    if given.half_width is not None:
         from biaslab.runs import planning
 
-        sets = planning.sized(checked, given.precision)
+        sets = planning.sized(checked, given.half_width)
         checked = params.load(runner.PARAMS, given=asked, **how | {"overrides": [*given.overrides, *sets]})
     if given.corpus:
         checked = checked.changed(set_here=(*checked.set_here, "captions.corpus"))

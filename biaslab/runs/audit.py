@@ -38,7 +38,7 @@ def params_of(
     benchmark: str = "",
     ratings: str = "",
     until: str = "",
-    precision: float | None = None,
+    half_width: float | None = None,
 ) -> dict[str, Any]:
     """Return what a parameters file holds that audits models side by side: all else is the same for each.
 
@@ -46,7 +46,7 @@ def params_of(
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
     ``ratings`` are what people said of a part of the images, as the setting ``judging.ratings``.
     ``corpus`` are captions for the paradox, as the setting ``captions.corpus``; empty leaves it out. The run's ``name``
-    is made of models, size, what images are made ``until``, or the ``precision`` that sizes are for, where it is empty;
+    is made of models, size, what images are made ``until``, or the ``half_width`` of sizes, where it is empty;
     without ``papers`` the notebooks of all are executed.
 
     Raises:
@@ -55,7 +55,7 @@ def params_of(
     """
     if size not in SIZES:
         raise ParameterError(f"--size is {size!r}. {name_help(size, SIZES)}")
-    if until and precision is not None:
+    if until and half_width is not None:
         raise ParameterError(
             "--precision chooses sizes before images are made, --until meanwhile: leave out one."
         )
@@ -107,7 +107,7 @@ def params_of(
         own = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
         settings["captions"] = own | settings["captions"]
     named = list(map(shown, names))
-    goals = [f"until-{until}"] if until else [f"precision-{precision:g}"] if precision is not None else []
+    goals = [f"until-{until}"] if until else [f"precision-{half_width:g}"] if half_width is not None else []
     listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, size, *goals])
     return {
         "run": run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[:80]),

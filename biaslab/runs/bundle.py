@@ -259,7 +259,7 @@ def params_of(
             "--model is of a bundle, which is named alone: biaslab audit BUNDLE.zip --model NAME."
         )
     if given := [
-        option for option in ("prompts", "benchmark", "papers", "until", "precision") if more.get(option)
+        option for option in ("prompts", "benchmark", "papers", "until", "half_width") if more.get(option)
     ]:
         raise ParameterError(f"A bundle says what is asked: leave its {given[0]} to it, or use --set.")
     digest, files = _checked(path)
