@@ -142,7 +142,7 @@ def test_what_lacks_a_judge_on_purpose_is_left_out_and_said_before_anything_is_m
     ]
     # Without a judge of gender nobody says either; skin tones need faces alone.
     why, _ = planned(root, tmp_path, "dalleval.vqa=", "judging.gender=", papers=["dalleval"])
-    assert set(why) == {"dalleval/5_3_attributes", "dalleval/5_3_gender"}
+    assert set(why) == {f"dalleval/{n}" for n in ("5_3_attributes", "5_3_gender", "beyond_precision")}
     why, _ = planned(root, tmp_path, "judging.faces=")
     assert {name.split("/")[0] for name in why} == {"paired", "dalleval"}
     assert {name for name in why if "dalleval" in name} == {"dalleval/5_3_skin_tone"}
@@ -154,9 +154,15 @@ def test_what_lacks_a_judge_on_purpose_is_left_out_and_said_before_anything_is_m
 
 def test_a_judge_left_out_of_the_paradox_leaves_captions(root, tmp_path):
     why, said = planned(root, tmp_path, "judging.gender=", corpus="mini", papers=["paradox"])
-    assert set(why) == {
-        f"paradox/{n}" for n in ("4_baseline", "5_approaches", "6_caption_prompts", "8_prompts")
-    } | {"paradox/a_6_paraphrases"}
+    lacking = (
+        "4_baseline",
+        "5_approaches",
+        "6_caption_prompts",
+        "8_prompts",
+        "a_6_paraphrases",
+        "beyond_precision",
+    )
+    assert set(why) == {f"paradox/{name}" for name in lacking}
     assert "paradox_percent_female" in said[0]
     # Who says which captions are the nearest is needed where these are looked at, and nowhere else.
     why, _ = planned(root, tmp_path, "captions.encoder=", corpus="mini", papers=["paradox"])
