@@ -11,8 +11,15 @@ from mkdocs.structure.files import File, Files
 from biaslab.report.formulas import formula_html
 
 ROOT = Path(__file__).resolve().parents[1]
-# Where the README's first five minutes end, and its guide begins.
-GUIDE = "## The embedded world, and real models"
+# Where pages of the site lie that others link to as files of the project.
+PLACES = {
+    "docs/": "",
+    "../README.md": "index.md",
+    "../CONTRIBUTING.md": "contributing.md",
+    "../world/README.md": "world.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "world/README.md": "world.md",
+}
 # What the reference has a page of, with the packages on it.
 REFERENCE = {
     "study": ["biaslab.study", "biaslab.papers.findings", "biaslab.settings"],
@@ -34,17 +41,7 @@ def on_files(files: Files, config) -> Files:
     def add(path: str, text: str) -> None:
         files.append(File.generated(config, path, content=text))
 
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    # Its picture and what it links to lie beside the site's pages.
-    for there, here in (
-        ("docs/", ""),
-        ("world/README.md", "world.md"),
-        ("CONTRIBUTING.md", "contributing.md"),
-    ):
-        readme = readme.replace(f"]({there}", f"]({here}")
-    five_minutes, guide = readme.split(GUIDE)
-    add("index.md", five_minutes)
-    add("guide.md", f"# Guide\n\n{GUIDE}{guide}")
+    add("index.md", _linked((ROOT / "README.md").read_text(encoding="utf-8")))
     add("contributing.md", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     add("world.md", (ROOT / "world" / "README.md").read_text(encoding="utf-8"))
     brought = ROOT.glob("world/biaslab_world/*/notebooks/*/*.ipynb")
@@ -57,6 +54,17 @@ def on_files(files: Files, config) -> Files:
         modules = _modules(f"biaslab.{folder}")
         add(f"reference/{folder}.md", f"# {folder}\n\n" + "\n\n".join(f"::: {module}" for module in modules))
     return files
+
+
+def on_page_markdown(markdown: str, page, config, files) -> str:
+    """Return the guide with its links as the site has them."""
+    return _linked(markdown) if page.file.src_uri == "guide.md" else markdown
+
+
+def _linked(text: str) -> str:
+    for there, here in PLACES.items():
+        text = text.replace(f"]({there}", f"]({here}")
+    return text
 
 
 def _modules(package: str) -> list[str]:
