@@ -438,6 +438,18 @@ def test_both_people_of_an_image_are_asked_about(run, tmp_path):
     )
     found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
     assert len(part.read(tmp_path / "r.csv")) == 4
+    # By what they may change, too, everybody in an image comes along, and once.
+    given = run_again(tmp_path) | {"kind": "paired"}
+    people = found.rename(columns={"image": "image_id"}).assign(identity=found["occupation"], gender="female")
+    people = people.assign(aspect="occupation", setting="paired", outcome="judged", round=0, run=1)
+    people["stereotype"] = np.where(np.arange(len(people)) % 2, "female", "male")
+    people["position"] = people["position"].map({"1": "left", "2": "right"})
+    measured = tmp_path / "outputs" / "small" / "measured"
+    measured.mkdir()
+    empty = dict.fromkeys(set(tables.schema("paired_people").names) - set(people), "")
+    tables.write(people.assign(**empty)[tables.schema("paired_people").names], measured / "paired_people.csv")
+    again = pd.DataFrame(held(rate.rate(**given, n=3, by="uncertainty"))[0])
+    assert again.groupby("image")["position"].agg(list).tolist() == [["1", "2"]] * 3
     with pytest.raises(BiaslabError, match=r"'pairs'.*Did you mean 'paired'"):
         rate.rate(**{**run_again(tmp_path), "kind": "pairs"})
 

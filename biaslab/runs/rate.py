@@ -146,8 +146,8 @@ def rate(
         table, sources, left_out = _of_folder(folder, show_faces, people)
     table, wave = table.assign(_row=range(len(table))), 1
     if by == UNCERTAINTY:
-        table, sizes, wave = _sizes(folder, table, further)
-        drawn = sample.draw_by_size(table, sizes, n, seed)
+        left, sizes, wave = _sizes(folder, table.drop_duplicates(["image_id", "source", "model"]), further)
+        drawn = sample.draw_by_size(left, sizes, n, seed)
     else:
         drawn = sample.draw(table, n, seed)
     drawn["wave"] = wave
