@@ -20,7 +20,7 @@ from biaslab.ratings import person_ratings, readers
 
 COLUMNS = ("model", "source", "image_id", "position", "about", "label", "n_raters", "probability", "wave")
 _KEYS = ["model", "source", "image", "position", "about"]
-_DRAWN = ["probability", "wave"]
+_DRAWN = [*readers.DRAWN]
 # Yes and no are counted as the labels of gender are.
 _YES = {"yes": "female", "y": "female", "no": "male", "n": "male"}
 _NEEDS = "Ratings need image and one column per rater; or image, rater and label."

@@ -40,7 +40,7 @@ _KEYS = ["image_id", "position"]
 _CELL = ["aspect", "setting"]
 _LONG = ("rater", "label")
 # What a file may carry beside ratings, and nobody reads.
-CONTEXT = ("phrase", "prompt", "aspect", "setting", "model", "occupation")
+CONTEXT = ("phrase", "prompt", "aspect", "setting", "model", "occupation", *readers.DRAWN)
 _NEEDS = (
     "Ratings of people need: image_id, position (not where images show one person) and one column per rater; or "
     "image_id, position, rater, label."

@@ -58,6 +58,8 @@ _NEEDS = {
     "shares": f"Shares need: {', '.join(_FORMATS['shares'])}.",
 }
 _OPTIONAL = ("model", "prompt")
+DRAWN = ("probability", "wave")
+"""Columns that say how an image was drawn (:mod:`biaslab.ratings.part`), and are no raters."""
 # Prompts of training shares that serve all prompts.
 _SHARED = ("ratings", "captions")
 _ITEM = ["image", "source", "occupation", "model"]
@@ -138,8 +140,8 @@ def read(path: str | Path) -> Rated:
     allowed, a row is there twice, or no image is rated. The message names the value and the fix.
     """
     path = cells.located(path)
-    frame, left_out = cells.load(path, {*_LONG, *_FORMATS["shares"], *_OPTIONAL})
-    frame = usual(frame)
+    frame, left_out = cells.load(path, {*_LONG, *_FORMATS["shares"], *_OPTIONAL, *DRAWN})
+    frame = usual(frame).drop(columns=[*DRAWN], errors="ignore")
     kind = _kind(list(frame.columns), path)
     needed = _FORMATS[kind]
     if kind == "wide":

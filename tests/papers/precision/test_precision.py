@@ -11,7 +11,7 @@ from biaslab.ground import tables
 from biaslab.ground.errors import InputError
 from biaslab.papers import custom, dalleval, paired, paradox, precision
 from biaslab.pipeline import Pipeline, Settings, checks
-from biaslab.ratings import part, sample
+from biaslab.ratings import part, readers, sample
 from biaslab.runs import audit
 
 RNG = np.random.default_rng(11)
@@ -230,6 +230,10 @@ def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
     assert found[["image_id", "label", "n_raters", "probability", "wave"]].values.tolist() == [
         ["a/0", "female", 2, 0.5, 1], ["b/0", "unrated", 0, 0.25, 2],
     ]  # fmt: skip
+    # Whoever reads these as ratings of images takes no probability for a rater.
+    wide = "image,source,occupation,probability,wave,ann\na/0,generated,nurse,0.5,1,female\n"
+    (tmp_path / "wide.csv").write_text(wide)
+    assert readers.read(tmp_path / "wide.csv").raters == ("ann",)
     (tmp_path / "wide.csv").write_text("image,ann,bob\na/0,male,female\nb/0,male,\n")
     found = part.read(tmp_path / "wide.csv")
     assert list(found["label"]) == ["tie", "male"] and found["probability"].isna().all()
