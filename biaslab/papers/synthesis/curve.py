@@ -5,7 +5,9 @@ Simonsohn, Simmons and Nelson (2020), "Specification curve analysis", Nature Hum
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import product
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,8 @@ from scipy.stats import t
 
 from biaslab import measures, stats
 from biaslab.ground import tables
+from biaslab.ground.genders import GENDERS
+from biaslab.ground.plaintext import plain
 from biaslab.papers.paradox.analysis.groups import Group, groups, wilson_percent
 
 # On occupations that lean the same way both measures agree by construction, so that pair stands once.
@@ -23,32 +27,67 @@ RULES = (
     ("none", "distance"),
     ("none", "directional"),
 )
-CORRECTIONS = ("none", "floor", "judge", "floor_and_judge")
+CORRECTIONS = ("none", "floor")
 # Paradox, A.4: 98 % of the judge's answers agree with the majority of raters; by gender it is not printed.
 JUDGE_ACCURACY = 0.98
+AS_JUDGED, PRINTED, RATED = "as_judged", "printed", "rated"
+"""Whose word a share is: the judge's, or with its errors taken off as the paper prints them, or as raters show them."""
+# Fewest images that raters call by either word, and what both rates must come to together above 1.
+_FEWEST, _LEAST_YOUDEN = 5, 0.1
 
 
-def specification_curve(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+def judge_errors(rated: pd.DataFrame, ratings: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """Return by model how often the judge calls female who raters do, and male who they do (0–1), of both sources.
+
+    Of ``paradox_rated_images`` and ``precision_ratings``; models with too few rated images, or a judge that is hardly
+    better than chance, are left out.
+    """
+    found, said = {}, ratings[(ratings["about"] == "") & ratings["label"].isin(GENDERS)]
+    for model, own in rated.dropna(subset="is_female").groupby("model", sort=False):
+        own = own.assign(image_id=own["image_id"].map(plain)).drop_duplicates(["source", "image_id"])
+        theirs = said[said["of_model"].isin(["", model])].drop_duplicates(["source", "image_id"])
+        both = own.merge(theirs[["source", "image_id", "label"]], on=["source", "image_id"])
+        right = (
+            (both["is_female"] == (both["label"] == "female")).groupby(both["label"]).agg(["mean", "size"])
+        )
+        right = right.reindex(list(GENDERS))
+        rates = tuple(right["mean"])
+        if (right["size"] >= _FEWEST).all() and sum(rates) - 1 >= _LEAST_YOUDEN:
+            found[model] = rates
+    return found
+
+
+def specification_curve(
+    shares: pd.DataFrame,
+    errors: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+    *,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
     """Return amplification with its interval under every combination of choices, as ``synthesis_specification_curve``.
 
-    Of ``paradox_percent_female``. Intervals (level ``confidence``, 0–1) are Student's t over occupations with all that
-    is measured on them; the mean of prompts, each over the occupations that count there, is linearised. Nothing is
-    drawn, so the same shares give the same limits in every run.
+    Of ``paradox_percent_female``; ``errors`` are those of judges by model, as of :func:`judge_errors`.
+
+    Intervals (level ``confidence``, 0–1) are Student's t over occupations with all that is measured on them; the mean of
+    prompts, each over the occupations that count there, is linearised. Nothing is drawn, so the same shares give the
+    same limits in every run.
     """
-    rows = [row for group in groups(shares) for row in _specifications(group, confidence)]
+    given = {AS_JUDGED: (1.0, 1.0), PRINTED: (JUDGE_ACCURACY, JUDGE_ACCURACY)}
+    rows = []
+    for group in groups(shares):
+        rated = {RATED: errors[group.model]} if group.model in errors else {}
+        rows += _specifications(group, given | rated, confidence)
     curve = tables.of(rows, "synthesis_specification_curve")
     return curve.sort_values("estimate", kind="stable", ignore_index=True)
 
 
-def _specifications(group: Group, confidence: float) -> Iterator[list]:
-    for exclusion, measure in RULES:
-        keep = _kept(group, exclusion, confidence)
-        for correction in CORRECTIONS:
-            values = _values(group, measure, correction)
-            kept = keep & ~np.isnan(values)
-            head = [group.model, group.approach]
-            for prompt, *found in _estimates(group.names, values, kept, confidence):
-                yield [*head, prompt, exclusion, measure, correction, *found]
+def _specifications(
+    group: Group, judges: Mapping[str, tuple[float, float]], confidence: float
+) -> Iterator[list]:
+    for (exclusion, measure), correction, judge in product(RULES, CORRECTIONS, judges):
+        values = _values(group, measure, correction == "floor", *judges[judge])
+        kept = _kept(group, exclusion, confidence) & ~np.isnan(values)
+        for prompt, *found in _estimates(group.names, values, kept, confidence):
+            yield [group.model, group.approach, prompt, exclusion, measure, correction, judge, *found]
 
 
 def _kept(group: Group, exclusion: str, confidence: float) -> np.ndarray:
@@ -62,22 +101,28 @@ def _kept(group: Group, exclusion: str, confidence: float) -> np.ndarray:
     return np.ones(training.shape, dtype=bool)
 
 
-def _values(group: Group, measure: str, correction: str) -> np.ndarray:
+def _values(group: Group, measure: str, floor: bool, sensitivity: float, specificity: float) -> np.ndarray:
     """Return each occupation's amplification, (occupations, prompts).
 
-    Sensitivity and specificity that are both the judge's accuracy stretch every distance from 50 by the same factor
-    (Rogan and Gladen 1978); a share cannot pass 0 or 100, so no stretched distance passes 50.
+    Shares are freed of the judge's errors (Rogan and Gladen 1978), and distances of the floor as these stretch it; no
+    share passes 0 or 100.
     """
-    floor = correction in ("floor", "floor_and_judge")
-    stretch = 1 / (2 * JUDGE_ACCURACY - 1) if correction in ("judge", "floor_and_judge") else 1.0
-    training = np.minimum(stretch * _distance(group.training, group.training_n, floor), 50)
+    stretch = 1 / (sensitivity + specificity - 1)
+
+    def away(percent: np.ndarray) -> np.ndarray:
+        return stretch * (percent - 50 + 50 * (specificity - sensitivity))
+
+    def distance(percent: np.ndarray, n: np.ndarray) -> np.ndarray:
+        noise = np.abs(percent - 50) - _distance(percent, n, floor)
+        return np.minimum(np.abs(away(percent)) - stretch * noise, 50)
+
+    training, generated = away(group.training), away(group.generated)
     if measure == "directional":
-        toward = measures.lean(group.training)
-        away = np.clip(stretch * (group.generated - 50), -50, 50)
-        generated = np.where(toward == 0, np.nan, toward) * away
+        toward = np.sign(training)
+        value = np.where(toward == 0, np.nan, toward) * np.clip(generated, -50, 50)
     else:
-        generated = np.minimum(stretch * _distance(group.generated, group.generated_n, floor), 50)
-    return np.where(np.isnan(group.generated), np.nan, generated - training)
+        value = distance(group.generated, group.generated_n)
+    return np.where(np.isnan(generated), np.nan, value - distance(group.training, group.training_n))
 
 
 def _distance(percent: np.ndarray, n: np.ndarray, floor: bool) -> np.ndarray:

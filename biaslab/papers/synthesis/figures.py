@@ -9,7 +9,11 @@ from matplotlib.figure import Figure
 from biaslab.ground import tables
 from biaslab.plots import forms, style
 
-_CHOICES = ("exclusion", "measure", "correction", "prompt", "model", "approach")
+# What is chosen, by column, as the figure calls it.
+_CHOICES = {
+    "exclusion": "Exclusion", "measure": "Measure", "correction": "Correction", "judge": "Judge", "prompt": "Wording",
+    "model": "Model", "approach": "Approach",
+}  # fmt: skip
 _LOOK = {
     ("same_lean", "distance"): (style.VERMILION, "o", "published rule: distance, same lean only"),
     ("certain_lean", "distance"): (style.ORANGE, "^", "distance, certain lean only"),
@@ -47,7 +51,7 @@ def specification_curve(curve: pd.DataFrame) -> Figure:
         if y and choice != choices[y - 1][0]:
             below.axhline(y - 0.5, color=style.LIGHT, lw=0.8)
     below.set_yticks(
-        range(len(choices)), [f"{choice.capitalize()}: {name}" for choice, _, name in choices], fontsize=9
+        range(len(choices)), [f"{_CHOICES[choice]}: {name}" for choice, _, name in choices], fontsize=9
     )
     below.tick_params(axis="y", length=0)
     below.set(xlim=(-2, len(curve) + 1), ylim=(len(choices) - 0.4, -0.6))

@@ -26,9 +26,9 @@ def amplified(shares):
 
 
 def test_every_combination_stands_once(curve):
-    # 2 models x 5 prompts (with their mean) x 5 rules x 4 corrections.
+    # 2 models x 5 prompts (with their mean) x 5 rules x floor or not x as judged or with printed errors off.
     assert len(curve) == 200
-    keys = ["model", "approach", "prompt", "exclusion", "measure", "correction"]
+    keys = ["model", "approach", "prompt", "exclusion", "measure", "correction", "judge"]
     assert not curve.duplicated(keys).any()
     assert curve["estimate"].is_monotonic_increasing
 
@@ -42,9 +42,8 @@ def test_every_combination_stands_once(curve):
     ],
 )
 def test_the_three_definitions_are_among_them(amplified, curve, exclusion, measure, definition):
-    some = curve[
-        (curve["exclusion"] == exclusion) & (curve["measure"] == measure) & (curve["correction"] == "none")
-    ]
+    some = curve[(curve["exclusion"] == exclusion) & (curve["measure"] == measure)]
+    some = some.query("correction == 'none' and judge == 'as_judged'")
     known = amplified.query("definition == @definition and approach == 'naive'")
     both = some.merge(known, on=["model", "prompt"], suffixes=("", "_known"))
     assert len(both) == 10
@@ -61,11 +60,35 @@ def test_judge_error_is_taken_out_of_shares_that_stay_shares(curve):
     )
     true = ((wide - 2) / 0.96).clip(0, 100)
     expected = (np.abs(true["2"] - 50) - np.abs(true["captions"] - 50)).mean()
-    keys = ["model", "prompt", "exclusion", "measure", "correction"]
+    keys = ["model", "prompt", "exclusion", "measure", "correction", "judge"]
     got = curve.set_index(keys)["estimate"]
-    assert got["SD 1.4", "2", "none", "distance", "judge"] == pytest.approx(expected)
+    assert got["SD 1.4", "2", "none", "distance", "none", "printed"] == pytest.approx(expected)
     signed = (np.sign(wide["captions"] - 50) * (true["2"] - true["captions"])).mean()
-    assert got["SD 1.4", "2", "none", "directional", "judge"] == pytest.approx(signed)
+    assert got["SD 1.4", "2", "none", "directional", "none", "printed"] == pytest.approx(signed)
+
+
+def test_errors_that_raters_show_are_another_choice_of_judge():
+    # Of women the judge calls 6 of 8 female, of men 9 of 10 male, on images of both sources.
+    seen = [1] * 6 + [0] * 2 + [0] * 9 + [1] + [np.nan]
+    image = [f"i{k}" for k in range(len(seen))]
+    rated = pd.DataFrame({"model": "M", "source": "generated", "image_id": image, "is_female": seen})
+    rated = pd.concat([rated, rated.iloc[:3]])  # An image of several prompts counts once.
+    label = ["female"] * 8 + ["male"] * 10 + ["female"]
+    said = pd.DataFrame(
+        {"of_model": "", "about": "", "source": "generated", "image_id": image, "label": label}
+    )
+    errors = synthesis.judge_errors(rated, said)
+    assert errors == {"M": (0.75, 0.9)}
+    assert synthesis.judge_errors(rated, said.iloc[:12]) == {}
+    rows = [("o", "training", "captions", 60, 100), ("o", "generated", "captions", 40, 100)]
+    frame = pd.DataFrame(rows, columns=["occupation", "source", "prompt", "percent_female", "n"])
+    got = synthesis.specification_curve(frame.assign(model="M", approach="naive"), errors)
+    got = got.query("exclusion == 'none' and correction == 'none' and judge == 'rated'")
+    got = got.set_index("measure")["estimate"]
+    # Rogan and Gladen: (60 - 10) / 0.65 and (40 - 10) / 0.65.
+    true = 50 / 0.65, 30 / 0.65
+    assert got["distance"] == pytest.approx(abs(true[1] - 50) - abs(true[0] - 50))
+    assert got["directional"] == pytest.approx(true[1] - true[0])
 
 
 def test_the_floor_correction_takes_most_of_a_fair_models_floor_off():
@@ -77,9 +100,8 @@ def test_the_floor_correction_takes_most_of_a_fair_models_floor_off():
         rows.append((f"o{i}", "generated", "captions", 100 * rng.binomial(9, 0.5) / 9, 9))
     frame = pd.DataFrame(rows, columns=["occupation", "source", "prompt", "percent_female", "n"])
     got = synthesis.specification_curve(frame.assign(model="fair", approach="naive"))
-    got = got[(got["exclusion"] == "none") & (got["measure"] == "distance")].set_index("correction")[
-        "estimate"
-    ]
+    got = got.query("exclusion == 'none' and measure == 'distance' and judge == 'as_judged'")
+    got = got.set_index("correction")["estimate"]
     # E|p-50| of a fair share: 13.67 at 9 images, 3.98 at 100, so noise alone gives 9.7 points.
     error = 4 * 10 / 20  # four standard errors of 400 folded shares of 9
     assert got["none"] == pytest.approx(9.7, abs=error)
@@ -96,7 +118,7 @@ def test_a_certain_lean_looks_at_training_only():
     ]
     frame = pd.DataFrame(rows, columns=["occupation", "source", "prompt", "percent_female", "n"])
     got = synthesis.specification_curve(frame.assign(model="M", approach="naive"))
-    got = got.query("correction == 'none'")
+    got = got.query("correction == 'none' and judge == 'as_judged'")
     got = got.set_index(["exclusion", "measure"])["estimate"].to_dict()
     assert got == {
         ("same_lean", "distance"): 18,
@@ -110,8 +132,8 @@ def test_a_certain_lean_looks_at_training_only():
 def test_the_figure_has_a_tick_per_specification_and_choice(curve):
     figure = synthesis.figures.specification_curve(curve)
     below = figure.axes[1]
-    # Exclusion, measure, correction, prompt, model: one tick each per specification.
-    assert sum(len(line.get_xdata()) for line in below.lines if line.get_marker() == "|") == 5 * len(curve)
+    # Exclusion, measure, correction, judge, wording, model: one tick each per specification.
+    assert sum(len(line.get_xdata()) for line in below.lines if line.get_marker() == "|") == 6 * len(curve)
 
 
 def test_the_answer_counts_the_intervals(curve):
