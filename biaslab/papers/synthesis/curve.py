@@ -67,8 +67,8 @@ def specification_curve(
 
     Of ``paradox_percent_female``; ``errors`` are those of judges by model, as of :func:`judge_errors`.
 
-    Intervals (level ``confidence``, 0–1) are Student's t over occupations with all that is measured on them; the mean of
-    prompts, each over the occupations that count there, is linearised. Nothing is drawn, so the same shares give the
+    Intervals (level ``confidence``, 0–1) are Student's t over occupations with all that is measured on them; the mean
+    of prompts, each over the occupations that count there, is linearised. Nothing is drawn, so the same shares give the
     same limits in every run.
     """
     given = {AS_JUDGED: (1.0, 1.0), PRINTED: (JUDGE_ACCURACY, JUDGE_ACCURACY)}
