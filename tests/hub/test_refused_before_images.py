@@ -3,6 +3,7 @@
 What is not refused yet is met by the notebook that uses it, when images were made or bought.
 """
 
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -87,14 +88,26 @@ ROLES = {
 FAULTS = ("misspelt", "absent", "gated", "only .bin", "another kind")
 
 
+def filled(more: dict, sets: dict) -> dict:
+    """Return an audit's parameters with settings of notebooks that it may not have, as a file gives them."""
+    given = audit.params_of([tiny.SD14], size="quick") | more
+    for key, value in sets.items():
+        group, *inner, name = key.split(".")
+        part = given["settings"].setdefault(group, {})
+        for one in inner:
+            part = part.setdefault(one, {})
+        part[name] = str(value) if isinstance(value, Path) else value
+    return given
+
+
 def planned(root, tmp_path, role: Role, name: str) -> None:
     """Plan a run of one notebook, in which a role is a name's and all others are filled as they should be."""
     captions = tmp_path / "captions.csv"
     captions.write_text("image_id,text\n1,a nurse\n2,a pilot\n")
     sets = {"judging.faces": WHOLE, "judging.gender": "ViT-B-32:openai", "dalleval.captions": captions}
     sets |= {"dalleval.captioner": tiny.CAPTIONER}
-    given = audit.params_of([tiny.SD14], size="quick") | {"notebooks": [role.notebook]}
-    overrides = [*(f"settings.{key}={value}" for key, value in sets.items()), f"{role.setting}={name}"]
+    given = filled({"notebooks": [role.notebook]}, sets)
+    overrides = [f"{role.setting}={name}"]
     checked = params.load(runner.PARAMS, given=given, overrides=overrides, notebooks_dir=root / "notebooks")
     jobs.plan(checked)
 
@@ -135,9 +148,8 @@ OF_PAPERS = {
 def test_judges_of_others_are_not_looked_up_and_need_not_be_there(root, tmp_path, stocked, pattern):
     captions = tmp_path / "captions.csv"
     captions.write_text("image_id,text\n1,a nurse\n2,a pilot\n")
-    given = audit.params_of([tiny.SD14], size="quick") | {"notebooks": [pattern]}
     sets = {role.setting.removeprefix("settings."): role.name for role in list(ROLES.values())[1:]}
-    sets |= {"judging.further": f"['vqa:{tiny.BLIP2}']", "dalleval.captions": captions}
+    sets |= {"judging.further": [f"vqa:{tiny.BLIP2}"], "dalleval.captions": captions}
     # By names of their own, of which no two roles are one.
     sets["triplets.similarity.clip"] = "ViT-L-14:openai"
     behind = {"gender": tiny.CLIP_B, "clip": tiny.CLIP_L, "further": tiny.BLIP2}
@@ -147,8 +159,7 @@ def test_judges_of_others_are_not_looked_up_and_need_not_be_there(root, tmp_path
         stocked.repositories[served].closed = "private"
     checked = params.load(
         runner.PARAMS,
-        given=given,
-        overrides=[f"settings.{name}={value}" for name, value in sets.items()],
+        given=filled({"notebooks": [pattern]}, sets),
         notebooks_dir=root / "notebooks",
     )
     planned = jobs.plan(checked)

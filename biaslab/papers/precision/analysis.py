@@ -59,7 +59,7 @@ def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[
     reason = "" if np.isfinite(found.both.value) else _why_none(one, rated)
     shared = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group}
     shared |= {"unit": one.unit, "n_rated": len(rated), "n_people": int(cells["n"][counts].sum())}
-    gains = found.worth >= LEAST_WORTH * found.both.n if np.isfinite(found.worth) else np.nan
+    gains = float(found.worth >= LEAST_WORTH * found.both.n) if np.isfinite(found.worth) else np.nan
     shared["gains"] = gains
     more = {"tuning": found.tuning, "worth": found.worth}
     rows = []
