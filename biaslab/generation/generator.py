@@ -46,6 +46,8 @@ _DECODED, _DECODED_ON_CPU = 2**21, 2**16
 # Relative error of the denoising network in bfloat16 up to which it counts as accurate; networks that bear the type
 # are at 0.005 to 0.02.
 _ACCURATE = 0.05
+# The longer side of an image at most, in pixels.
+_LONGEST = 16_384
 # Images up to this many pixels have short sequences in attention.
 _SMALL = 128 * 128
 # Share of free GPU memory that batches are fitted to.
@@ -197,6 +199,11 @@ class Generator:
         """Take what is asked, completed by what is the model's own."""
         self.family.check(settings, self.model)
         self.height, self.width = self.family.size(settings, self.model)
+        if self.height and not 0 < min(self.height, self.width) <= max(self.height, self.width) <= _LONGEST:
+            raise ParameterError(
+                f"{self.model} cannot be loaded as a text-to-image model: its configuration gives images of "
+                f"{self.height} x {self.width} pixels, and sides of 1 to {_LONGEST:,} are allowed."
+            )
         self._guidance = settings.guidance_scale
         self.settings = self.family.completed(settings)
 

@@ -172,7 +172,9 @@ def test_a_person_who_runs_it_gets_a_page_whose_answers_it_reads(execute, tmp_pa
     data = json.loads(block)
     # Faces of people that training images show are on it where they are asked for alone.
     wanted = space["drawn"] if show_faces else space["drawn"].query("source == 'generated'")
-    assert data["header"] == ["image", "source", "occupation"] and len(data["pictures"]) == len(wanted)
+    assert data["header"] == ["image", "source", "occupation", "probability"] and len(
+        data["pictures"]
+    ) == len(wanted)
     assert [row[0] for row in data["rows"]] == list(wanted["image_id"])
     folder = tmp_path / "answers"
     folder.mkdir()
