@@ -65,7 +65,7 @@ def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_pa
     assert changes.loc["pilot", "ci_low"] <= 60 <= changes.loc["pilot", "ci_high"]
     record = json.loads((tmp_path / "mine/run.json").read_text())
     assert [n["slug"] for n in record["notebooks"]] == [
-        f"custom/{name}" for name in ("people", "ratings", "shares")
+        f"custom/{name}" for name in ("beyond_precision", "people", "ratings", "shares")
     ]
     page = (tmp_path / "mine/index.html").read_text()
     assert "How many of the people in pictures of first are perceived as women?" in page
