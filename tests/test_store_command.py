@@ -18,7 +18,7 @@ from biaslab.keep.store import Store, locked
 from biaslab.net.ledger import OK, Bought, Ledger
 
 CAPTIONS = pd.DataFrame({"text": ["she is a nurse", "he is a cook", "a chef"]})
-WORK = partial(indicate, "gazetteer")
+WORK = partial(indicate, "gazetteer", {})
 MODULE = "biaslab.captions.indicators"
 
 

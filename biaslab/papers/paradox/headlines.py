@@ -28,7 +28,6 @@ def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataF
     for group in groups(shares):
         if group.approach != "naive":
             continue
-        group = group.complete()
         cells, n_training = _cells(group), 1 if group.shared else len(group.prompts)
         own = rated[(rated["model"] == group.model) & (rated["approach"] == group.approach)]
         at = {
@@ -80,7 +79,8 @@ def _coefficients(group: Group, definition: str, n_training: int) -> np.ndarray:
     """Return by how many points the mean over prompts moves with each cell's share (0–1), in the cells' order."""
     kept = measures.exclusion_reason(group.generated, group.training, definition) == ""
     weight = kept / np.maximum(kept.sum(axis=0), 1) / max(kept.any(axis=0).sum(), 1)
-    toward = measures.lean(group.training)
+    # An occupation without a share on one side counts for none.
+    toward = np.nan_to_num(measures.lean(group.training))
     generated = 100 * weight * toward
     training = -generated
     training = training.sum(axis=1, keepdims=True) if n_training == 1 else training
