@@ -48,6 +48,8 @@ class Headline:
         """The judge's number, without its floor; NaN where a cell has nobody."""
         cells = self.cells[self.cells["coefficient"] != 0]
         share = cells["count"] / cells["n"].where(cells["n"] > 0)
+        if cells.empty:
+            return float("nan")
         return float(self.base + (cells["coefficient"] * (share - 0.5)).sum(skipna=False) - self.floor)
 
 

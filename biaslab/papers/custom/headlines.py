@@ -24,7 +24,7 @@ def headlines(people: pd.DataFrame) -> Iterator[Headline]:
         groups = list(dict.fromkeys(cells["cluster"][there]))
         for group in (MEAN, *groups):
             parts = (
-                np.where(there, 100 / len(groups), 0)
+                np.where(there, 100 / max(len(groups), 1), 0)
                 if group == MEAN
                 else 100.0 * (cells["cluster"] == group)
             )
