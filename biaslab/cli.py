@@ -168,12 +168,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, metavar="S", default=0, help="seed of the sample and of the orders (default: 0)")
     text = "whose images of a run: paradox, paired or dalleval (default: the first that it has)"
     add("--paper", metavar="PAPER", default="", help=text)
-    add(
-        "--kind",
-        metavar="KIND",
-        default="",
-        help="which of its images: of paired also those of two people, 'paired'",
-    )
+    text = "which of its images: of paired also those of two people, 'paired'"
+    add("--kind", metavar="KIND", default="", help=text)
     add("--show-faces", action="store_true", help="training images too, whose faces are real people's")
     add("--to", metavar="FILE.html", help="where it goes (default: rate-NAME.html in --outputs)")
     add("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
@@ -225,8 +221,10 @@ def _audit(given: argparse.Namespace) -> int:
 
         sets = planning.sized(checked, given.half_width)
         checked = params.load(runner.PARAMS, given=asked, **how | {"overrides": [*given.overrides, *sets]})
-    if given.corpus:
-        checked = checked.changed(set_here=(*checked.set_here, "captions.corpus"))
+    # What has no effect is refused, as with --set.
+    options = {"captions.corpus": given.corpus, "judging.ratings": given.ratings}
+    if given_here := [name for name, value in options.items() if value]:
+        checked = checked.changed(set_here=(*checked.set_here, *given_here))
     if points is None:
         return _execute(given, checked, say_plan=True)
     checked, text = until.at_most(checked, points)
@@ -325,11 +323,8 @@ def _rate(given: argparse.Namespace) -> None:
     from biaslab.runs import rate
 
     names = ("outputs", "seed", "paper", "kind", "by", "show_faces", "overrides", "to")
-    how = (
-        {"n": given.sample, "further": False}
-        if given.further is None
-        else {"n": given.further, "further": True}
-    )
+    n = given.sample if given.further is None else given.further
+    how = {"n": n, "further": given.further is not None}
     page = rate.rate(given.images, **how, **{name: getattr(given, name) for name in names})
     for reason, n in sorted(page.left_out.items()):
         print(f"Left out: {count(n, 'image', 'images')}, {reason}.", file=sys.stderr)

@@ -75,12 +75,10 @@ class Rounds:
     setting: str  # The setting that says how many images each prompt has.
     table: str  # The measured table of the people in them, those of a prompt in the order in which they were made.
     group: str = "group"  # Its column with their groups.
-    gender: Sequence[str] = (
-        "gender",
-    )  # Its columns with perceived gender, of which the first counts that says any.
-    only: Mapping[str, str] = field(
-        default_factory=dict
-    )  # Values of its columns: only rows with these count.
+    # Its columns with perceived gender, of which the first counts that says any.
+    gender: Sequence[str] = ("gender",)
+    # Values of its columns: only rows with these count.
+    only: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -150,12 +150,10 @@ def _seen(
 def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:
     """Return what the models' answers depend on.
 
-    Limits of face and probability are not among it: they decide upon answers that are kept. Nor is the speed.
+    Limits of face and probability are not among it: they decide upon answers that are kept. Nor is the speed, nor who
+    else is asked.
     """
-    inputs = settings.model_dump(
-        mode="json",
-        exclude={"further", "tone", "questions", "annotator", "batch_size", "threshold", "min_face"},
-    )
+    inputs = settings.model_dump(mode="json", include={"faces", "gender", "texts", "min_score", "dtype"})
     gender = files_digest(settings.gender, "clip")
     weights = {"faces": files_digest(settings.faces, "detector"), "gender": gender}
     return {"images": images.digest, "settings": inputs, "weights": weights}

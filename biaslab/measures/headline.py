@@ -37,9 +37,8 @@ class Headline:
     people: pd.DataFrame
     """Who was judged: source, image_id, position, cell (row of ``cells``) and judged (1 female, 0 male, else NaN)."""
     folded: bool = False  # Whether signs of coefficients are those of the shares.
-    drawn: bool = (
-        False  # Whether its interval is of other clusters, too (Student's t over them), not of these alone.
-    )
+    drawn: bool = False
+    """Whether its interval is of other clusters, too (Student's t over them), not of these alone."""
     about: str = ""  # What its shares are of, such as an attribute; empty is perceived gender.
     floor: float = 0.0  # What chance adds to the sum on average, in its unit.
 

@@ -146,6 +146,7 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
     used = {word for schema in schemas for word in (schema.paper, schema.prompts)}
     of_captions = used & {*PROMPTS} - {"people", "scenes"}
     questions = any("settings.judging.questions" in look.when for one in schemas for look in one.looks)
+    rated = any("settings.judging.ratings" in one.makes_if for one in schemas)
     seen_by = [attrgetter(name)(settings) for name in kinds.ASKED]
     seen_by = [one for each in seen_by for one in (each if isinstance(each, tuple) else (each,))]
     asked = (request.made_by, *settings.others, settings.critic.kind, settings.captions.paraphraser, *seen_by)
@@ -159,6 +160,8 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
             why = "no judge is a vision model. Name one, as judging.gender=endpoint:NAME"
         elif name in ("judging.questions", "judging.annotator") and not questions:
             why = "questions are asked about pictures or prompts of one's own alone. Name them"
+        elif name == "judging.ratings" and not rated:
+            why = "no notebook is executed that puts ratings and judge together. Select one, such as beyond_precision"
         elif group == "captions" or (group == "generation" and inner in COUNTS):
             of_corpus = group == "captions" and inner in _OF_CORPUS
             if not settings.captions.corpus or not (of_corpus or settings.captions.approaches):

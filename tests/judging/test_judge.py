@@ -87,7 +87,14 @@ def test_every_image_has_its_outcome(cases, told, tmp_path):
 @pytest.mark.usefixtures("one_thread")
 def test_what_is_judged_is_not_judged_again(cases, told, tmp_path):
     first = run(cases, told, tmp_path)
-    settings = JudgeSettings(batch_size=7)  # how fast does not matter
+    # How fast does not matter, nor who else is asked.
+    others = {
+        "ratings": "r.csv",
+        "further": ("ratings:r.csv",),
+        "questions": "q.yaml",
+        "annotator": "endpoint:a",
+    }
+    settings = JudgeSettings(batch_size=7, tone="none", **others)
 
     loads = loading(None)
     again = judge(cases, settings, store=Store(tmp_path), progress=False, models=loads)

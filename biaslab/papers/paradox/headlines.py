@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import measures
-from biaslab.measures.headline import MEAN, PERSON, Headline
+from biaslab.measures.headline import CELL, GENERATED, MEAN, PERSON, Headline
 from biaslab.papers.paradox.analysis.groups import Group, groups
 
 TABLES = ("paradox_percent_female", "paradox_amplification", "paradox_rated_images")
@@ -28,24 +28,15 @@ def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataF
     for group in groups(shares):
         if group.approach != "naive":
             continue
-        cells, n_training = _cells(group), 1 if group.shared else len(group.prompts)
-        own = rated[(rated["model"] == group.model) & (rated["approach"] == group.approach)]
-        at = {
-            key: k
-            for k, key in enumerate(zip(cells["source"], cells["cluster"], cells["template"], strict=True))
-        }
-        keys = zip(
-            own["source"],
-            own["occupation"],
-            own["prompt"].where(own["source"] == "generated", ""),
-            strict=True,
-        )
-        place = pd.Series([at.get(key, -1) for key in keys], index=own.index, dtype=int)
-        people = own.assign(cell=place, position=1, judged=own["is_female"])[place >= 0][
-            [*PERSON, "cell", "judged"]
-        ]
+        cells = _cells(group)
+        own = rated[rated["model"] == group.model]
+        own = own.rename(columns={"occupation": "cluster", "prompt": "template", "is_female": "judged"})
+        # Training images serve all prompts.
+        own["template"] = own["template"].where(own["source"] == GENERATED, "")
+        people = own.merge(cells[CELL].assign(cell=range(len(cells))), on=CELL).assign(position=1)
+        people = people[[*PERSON, "cell", "judged"]]
         for definition, words in _WORDS.items():
-            coefficient = _coefficients(group, definition, n_training)
+            coefficient = _coefficients(group, definition)
             found = amplification[
                 (amplification["model"] == group.model)
                 & (amplification["approach"] == group.approach)
@@ -75,7 +66,7 @@ def _cells(group: Group) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def _coefficients(group: Group, definition: str, n_training: int) -> np.ndarray:
+def _coefficients(group: Group, definition: str) -> np.ndarray:
     """Return by how many points the mean over prompts moves with each cell's share (0–1), in the cells' order."""
     kept = measures.exclusion_reason(group.generated, group.training, definition) == ""
     weight = kept / np.maximum(kept.sum(axis=0), 1) / max(kept.any(axis=0).sum(), 1)
@@ -83,5 +74,5 @@ def _coefficients(group: Group, definition: str, n_training: int) -> np.ndarray:
     toward = np.nan_to_num(measures.lean(group.training))
     generated = 100 * weight * toward
     training = -generated
-    training = training.sum(axis=1, keepdims=True) if n_training == 1 else training
+    training = training.sum(axis=1, keepdims=True) if group.shared else training
     return np.concatenate([training, generated], axis=1).T.ravel()

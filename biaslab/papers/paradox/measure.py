@@ -81,13 +81,15 @@ def rated_images(pipeline: Pipeline) -> pd.DataFrame:
     """Return the images of the naive approach that ``judging.ratings`` rates, as judged; none where it is empty."""
     file, frames = pipeline.settings.judging.ratings, []
     named = part.read(file)["image_id"] if file else pd.Series(dtype=object)
-    for approach, source, rows in _judged(pipeline) if file else ():
+    naive = file and "naive" in pipeline.settings.captions.approaches
+    for approach, source, rows in _judged(pipeline) if naive else ():
         if approach == "naive":
             own = rows[rows["image_id"].map(plain).isin(named)]
-            own = own.assign(
-                approach=approach, source=source, model=pipeline.label, is_female=judged(own["gender"])
-            )
+            own = own.assign(source=source, model=pipeline.label, is_female=judged(own["gender"]))
             frames.append(own.drop_duplicates(["source", "occupation", "prompt", "image_id"]))
+        # Approaches that follow have other images, which nobody needs here.
+        if len(frames) == 2:
+            break
     return tables.joined(frames, "paradox_rated_images")
 
 

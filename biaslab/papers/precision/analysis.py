@@ -19,6 +19,8 @@ NOW, POINTS = "now", (10, 5, 2)
 """Half-widths that sizes are told for, in percentage points of shares."""
 LEAST_WORTH = 1.1
 """How many ratings one is worth with the judge from which on the judge brings something."""
+# How often a judge errs of which nothing is known.
+_ERRS = 0.1
 _MEANT = {"female": 1.0, "male": 0.0, "yes": 1.0, "no": 0.0}
 _FOLDED = "which side of one half shares lie on is the judge's word"
 
@@ -101,7 +103,7 @@ def moves(headlines: Iterable[Headline], ratings: pd.DataFrame, images: pd.DataF
         rated = of(one, ratings)
         said = rated["judged"].fillna(0.5)
         wrong = (rated["judged"] != rated["rated"]).groupby(said).agg(["sum", "size"])
-        errs = {0.0: 0.1, 1.0: 0.1, 0.5: 0.5} | ((wrong["sum"] + 1) / (wrong["size"] + 2)).to_dict()
+        errs = {0.0: _ERRS, 1.0: _ERRS, 0.5: 0.5} | ((wrong["sum"] + 1) / (wrong["size"] + 2)).to_dict()
         people = one.people.assign(image_id=one.people["image_id"].map(plain))
         people["error"] = people["judged"].fillna(0.5).map(errs)
         people["moved"] = cells["part"].to_numpy()[people["cell"]] * np.sqrt(
@@ -111,7 +113,8 @@ def moves(headlines: Iterable[Headline], ratings: pd.DataFrame, images: pd.DataF
         known = by_image.reindex(pd.MultiIndex.from_frame(own[["source", "image_id"]])).to_numpy()
         # Of images that are not listed one by one only whom they show is known.
         by_cluster = cells.groupby(["source", "cluster"])["part"].mean()
-        alike = by_cluster.reindex(pd.MultiIndex.from_frame(own[["source", "occupation"]])).to_numpy() * 0.3
+        alike = by_cluster.reindex(pd.MultiIndex.from_frame(own[["source", "occupation"]])).to_numpy()
+        alike = alike * np.sqrt(_ERRS * (1 - _ERRS))
         squares[own["row"]] += np.nan_to_num(np.where(np.isnan(known), alike, known)) ** 2
     return np.sqrt(squares)
 

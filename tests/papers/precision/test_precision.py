@@ -6,15 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import stats
+from biaslab import cli, stats
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError
 from biaslab.papers import custom, dalleval, paired, paradox, precision
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.ratings import part, readers, sample
 from biaslab.runs import audit
-
-RNG = np.random.default_rng(11)
+from biaslab.study import sources
 
 
 def ratings(rows):
@@ -27,11 +26,14 @@ def ratings(rows):
         "probability": np.nan,
         "wave": 1,
     }
-    return tables.of(pd.DataFrame(rows).assign(**columns), "precision_ratings")
+    rows = pd.DataFrame(rows)
+    columns = {name: value for name, value in columns.items() if name not in rows}
+    return tables.of(rows.assign(**columns), "precision_ratings")
 
 
 @pytest.fixture(scope="module")
 def own_people():
+    rng = np.random.default_rng(11)
     rows = [
         {
             "model": "m",
@@ -44,8 +46,8 @@ def own_people():
         for g, p, k in np.ndindex(4, 2, 30)
     ]
     people = pd.DataFrame(rows).astype({"group": str})
-    truth = RNG.random(len(people)) < people["group"].astype(int) * 0.2 + 0.2
-    wrong = RNG.random(len(people)) < 0.1
+    truth = rng.random(len(people)) < people["group"].astype(int) * 0.2 + 0.2
+    wrong = rng.random(len(people)) < 0.1
     people["gender"] = np.where(truth ^ wrong, "female", "male")
     people.loc[::17, ["outcome", "gender"]] = ["no_face", ""]
     return people.assign(truth=np.where(truth, "female", "male"))
@@ -60,11 +62,12 @@ def test_own_shares_are_those_of_their_own_table(own_people):
 
 
 def test_dallevals_numbers_are_those_of_its_own_tables():
+    rng = np.random.default_rng(11)
     professions = [f"p{k}" for k in range(12)]
     rows = [
         {"model": "m", "prompt": "person", "profession": name, "image_id": f"{name}/{k}", "outcome_judge": "judged",
-         "gender_judge": "female" if RNG.random() < share else "male", "gender_vqa": ""}
-        for name, share in zip([*professions, "(none)"], RNG.random(13), strict=True) for k in range(9)
+         "gender_judge": "female" if rng.random() < share else "male", "gender_vqa": ""}
+        for name, share in zip([*professions, "(none)"], rng.random(13), strict=True) for k in range(9)
     ]  # fmt: skip
     images = pd.DataFrame(rows)
     count = (images["gender_judge"] == "female").groupby(images["profession"]).agg(["sum", "size"])
@@ -85,12 +88,13 @@ def test_dallevals_numbers_are_those_of_its_own_tables():
 
 
 def test_scores_of_the_paired_test_are_those_of_its_own_table():
+    rng = np.random.default_rng(11)
     lists = {"nurse": "female", "maid": "female", "plumber": "male", "miner": "male"}
     rows = []
     for setting, places in (("single", ["alone"]), ("paired", ["left", "right"])):
         for k in range(40):
-            for place, name in zip(places, RNG.permutation(list(lists))[: len(places)], strict=True):
-                fits = RNG.random() < 0.7
+            for place, name in zip(places, rng.permutation(list(lists))[: len(places)], strict=True):
+                fits = rng.random() < 0.7
                 gender = lists[name] if fits else {"female": "male", "male": "female"}[lists[name]]
                 rows.append([setting, f"{setting}/{k}", place, name, lists[name], gender])
     people = pd.DataFrame(
@@ -114,10 +118,11 @@ def test_scores_of_the_paired_test_are_those_of_its_own_table():
 
 
 def test_amplification_is_that_of_its_own_table():
+    rng = np.random.default_rng(11)
     rows = [
         {"model": "m", "approach": "naive", "occupation": f"o{k}", "source": source, "prompt": prompt, "n": n,
-         "percent_female": 100 * RNG.binomial(n, np.clip(share + (source == "generated") * (share - 0.5), 0, 1)) / n}
-        for k, share in enumerate(RNG.uniform(0.15, 0.85, 20))
+         "percent_female": 100 * rng.binomial(n, np.clip(share + (source == "generated") * (share - 0.5), 0, 1)) / n}
+        for k, share in enumerate(rng.uniform(0.15, 0.85, 20))
         for source, prompt, n in (("training", "captions", 40), ("generated", "1", 31), ("generated", "2", 31))
     ]  # fmt: skip
     shares = pd.DataFrame(rows)
@@ -129,6 +134,60 @@ def test_amplification_is_that_of_its_own_table():
     for one, definition in zip(found, ("published", "directional"), strict=True):
         assert one.value == pytest.approx(whole.loc[definition, "amplification"])
         assert one.value + one.floor == pytest.approx(whole.loc[definition, "amplification_plain"])
+
+
+def test_both_sides_of_amplification_are_put_right_where_both_are_rated():
+    rng = np.random.default_rng(11)
+    # Ten occupations whose generated images lean further; the judge calls one in five women of either side male.
+    rows, rated, said = [], [], []
+    for k, share in enumerate(np.linspace(0.1, 0.9, 10)):
+        for source, prompt, p in (
+            ("training", "captions", share),
+            ("generated", "1", share + (share - 0.5) * 0.2),
+        ):
+            truth = np.arange(40) < round(40 * np.clip(p, 0, 1))
+            seen = truth & (np.arange(40) % 5 > 0)
+            rows.append(["m", "naive", f"o{k}", source, prompt, 100 * seen.mean(), 40])
+            for j in rng.choice(40, 12, replace=False):
+                image = f"{source}-{k}/{j}"
+                rated.append(["m", source, f"o{k}", prompt, image, float(seen[j])])
+                said.append([source, image, "female" if truth[j] else "male"])
+    names = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
+    shares = pd.DataFrame(rows, columns=names)
+    names = ["model", "source", "occupation", "prompt", "image_id", "is_female"]
+    rated = tables.of(pd.DataFrame(rated, columns=names), "paradox_rated_images")
+    said = ratings(pd.DataFrame(said, columns=["source", "image_id", "label"]))
+    table = paradox.amplification(shares, seed=1, replicates=200, confidence=0.95)
+    _, along = paradox.headlines(shares, table, rated)
+    assert len(along.people) == 240 and along.people["cell"].nunique() == 20
+    found = precision.estimates([along], said).set_index("estimator")
+    # By hand: a fifth of how far shares lie from one half, on average over occupations.
+    truth = 100 * 0.2 * np.abs(np.linspace(0.1, 0.9, 10) - 0.5).mean()
+    assert found.loc["both", "ci_low"] <= truth <= found.loc["both", "ci_high"]
+    one_side = precision.estimates([along], said[said["source"] == "generated"]).set_index("estimator")
+    assert np.isnan(one_side.loc["both", "estimate"])
+    assert one_side.loc["both", "reason"] == "no training image of it is rated"
+
+
+def test_rated_images_are_those_of_the_naive_approach_and_no_others_are_made(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="models need the extra 'models'")
+    text = "image,source,rater,label\np1-nurse/0,generated,r,female\np2-doctor/1,generated,r,male\nx,training,r,male\n"
+    (tmp_path / "r.csv").write_text(text)
+    captions = {"corpus": "mini", "occupations": ["nurse", "doctor"], "rows": 4000, "per_occupation": 4}
+    settings = Settings(
+        captions=captions | {"approaches": ["naive", "caption_prompts"]},
+        generation={"images_per_prompt": 2},
+        judging={"ratings": str(tmp_path / "r.csv")},
+        compute={"store": str(tmp_path / "store")},
+    )
+    pipeline = Pipeline("world", settings, progress=False)
+    asked, judgements = [], Pipeline.judgements
+    monkeypatch.setattr(
+        Pipeline, "judgements", lambda self, kind: asked.append(kind) or judgements(self, kind)
+    )
+    found = sources.measured("paradox_rated_images", source="pipeline", pipeline=pipeline)
+    assert set(found["image_id"]) == {"p1-nurse/0", "p2-doctor/1"} and set(asked) == {"training", "generated"}
+    assert found["is_female"].dropna().isin([0, 1]).all()
 
 
 def test_three_estimates_of_own_shares_and_what_they_are_worth(own_people):
@@ -157,12 +216,13 @@ def test_three_estimates_of_own_shares_and_what_they_are_worth(own_people):
 
 
 def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
+    rng = np.random.default_rng(11)
     rows, truth = [], {}
     for profession, prompt, k in itertools.product([f"p{j}" for j in range(8)], ("woman", "man"), range(9)):
         image = f"{prompt}-{profession}/{k}"
-        truth[image] = RNG.random() < (0.7 if prompt == "woman" else 0.3)
+        truth[image] = rng.random() < (0.7 if prompt == "woman" else 0.3)
         # The judge overlooks what one in four shows.
-        seen = truth[image] and RNG.random() < 0.75
+        seen = truth[image] and rng.random() < 0.75
         rows.append(["m", prompt, profession, image, "suit;skirt" if seen else "suit", "tie" if k else ""])
     names = ["model", "prompt", "profession", "image_id", "attributes", "attributes_missing"]
     images = pd.DataFrame(rows, columns=names)
@@ -178,19 +238,15 @@ def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
     (tie,) = dalleval.attribute_headlines(images, ["tie"])
     assert tie.cells["n"].tolist() == [1] * 16
     text = "image,about,rater,label\n"
-    text += "".join(
-        f"{i},skirt,ann,{'yes' if truth[i] else 'no'}\n" for i in RNG.permutation(list(truth))[:90]
-    )
+    text += "".join(f"{image},skirt,ann,{'yes' if shows else 'no'}\n" for image, shows in truth.items())
     (tmp_path / "r.csv").write_text(text)
     said = tables.of(part.read(tmp_path / "r.csv").rename(columns={"model": "of_model"}), "precision_ratings")
     assert set(said["label"]) == {"yes", "no"}
     found = precision.estimates([one], said).set_index("estimator")
+    # Where all are rated, it is what raters say.
     known = pd.Series(truth).groupby(images.set_index("image_id")["prompt"]).mean()
-    assert (
-        found.loc["both", "ci_low"] <= 100 * (known["woman"] - known["man"]) <= found.loc["both", "ci_high"]
-    )
-    # What was overlooked: a quarter of what is there.
-    assert found.loc["both", "estimate"] > found.loc["judge", "estimate"]
+    assert found.loc["both", "estimate"] == pytest.approx(100 * (known["woman"] - known["man"]))
+    assert found.loc["both", "estimate"] != pytest.approx(found.loc["judge", "estimate"])
     (tmp_path / "r.csv").write_text("image,about,rater,label\na,skirt,r,female\n")
     with pytest.raises(InputError, match="'female' is no answer about an attribute"):
         part.read(tmp_path / "r.csv")
@@ -311,10 +367,19 @@ def test_what_may_move_a_headline_more_is_rated_more_often(own_people):
     assert by[False, ""] > by[True, "male"]
 
 
-def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path):
+def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path, root, capsys):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     asked = audit.params_of(["world"], size="quick", papers=["dalleval"], ratings="r.csv")
     assert asked["settings"]["judging"]["ratings"] == "r.csv"
+    notebooks = ["--paper", "triplets", "--ratings", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]
+    (tmp_path / "r.csv").write_text("image,rater,label\na,r,female\n")
+    assert (
+        cli.main(
+            ["audit", "world", "--size", "quick", *notebooks, "--notebooks-dir", str(root / "notebooks")]
+        )
+        == 2
+    )
+    assert "judging.ratings has no effect here" in capsys.readouterr().err
     (tmp_path / "r.csv").write_text("image,rater,label\na,r,perhaps\n")
     settings = Settings(
         judging={"ratings": str(tmp_path / "r.csv")}, compute={"store": str(tmp_path / "store")}
