@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pandas as pd
 
+from biaslab.generation.images import image_ids_of
 from biaslab.ground import processor
-from biaslab.ground.errors import ParameterError
+from biaslab.ground.errors import InputError, ParameterError
+from biaslab.ground.plaintext import plain
 from biaslab.ground.wording import between, durations, megabytes
 from biaslab.judging import kinds
 from biaslab.judging.names import VQA
@@ -20,6 +22,7 @@ from biaslab.pipeline.asked import Asked, Cost, of_captions, of_tables
 from biaslab.pipeline.rehearsal import Rehearsal
 from biaslab.pipeline.trials import Trial
 from biaslab.prompts.dalleval import ATTRIBUTES
+from biaslab.ratings.part import read as rated_part
 from biaslab.runs import jobs, sizes
 from biaslab.runs.params import RunParams
 
@@ -88,7 +91,30 @@ def rehearse(
         say(text)
     opened = jobs.pipelines(planned)
     each = [(one, own.tables) for own in opened for one in (own.pipeline, *own.pipeline.others)]
-    return replace(rehearsal.rehearsed(asked(opened), each, say=say, **how), left_out=without)
+    found = asked(opened)
+    check_ratings(found)
+    return replace(rehearsal.rehearsed(found, each, say=say, **how), left_out=without)
+
+
+def check_ratings(found: Iterable[Asked]) -> None:
+    """Refuse ratings of none of the images that a run asks for, as far as their ids are known (InputError)."""
+    by_file: dict[str, set[str]] = {}
+    for one in found:
+        ids = by_file.setdefault(one.pipeline.settings.judging.ratings, set())
+        if folder := one.pipeline.custom.folder:
+            ids |= set(folder.people["image_id"].map(plain))
+            continue
+        units = one.prompts.loc[one.prompts.index.repeat(one.prompts["n_images"])]
+        units = units.assign(index_=units.groupby("prompt_id").cumcount())
+        # Of captions that are not searched yet nobody knows.
+        ids |= {"*"} if one.at_most else set(map(plain, image_ids_of(units)))
+    for file, ids in by_file.items():
+        rated = rated_part(file).query("source == 'generated'")["image_id"] if file else ()
+        if len(rated) and not ids & {"*", *rated}:
+            raise InputError(
+                f"{file} rates none of the images here, such as {min(ids)!r}; it has {rated.iloc[0]!r}. Name images in "
+                "it as the page of 'biaslab rate' does, or leave out judging.ratings."
+            )
 
 
 # -- in words ----------------------------------------------------------------------------------------------

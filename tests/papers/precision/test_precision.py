@@ -1,6 +1,7 @@
 """Headlines as sums of shares against the papers' own tables, ratings of a part, and what they say; by hand."""
 
 import itertools
+import re
 
 import numpy as np
 import pandas as pd
@@ -380,6 +381,16 @@ def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path
         == 2
     )
     assert "judging.ratings has no effect here" in capsys.readouterr().err
+    notebooks[1] = "dalleval"
+    assert (
+        cli.main(
+            ["audit", "world", "--size", "quick", *notebooks, "--notebooks-dir", str(root / "notebooks")]
+        )
+        == 2
+    )
+    assert re.search(
+        r"r\.csv rates none of the images here, such as '.+/0'; it has 'a'", capsys.readouterr().err
+    )
     (tmp_path / "r.csv").write_text("image,rater,label\na,r,perhaps\n")
     settings = Settings(
         judging={"ratings": str(tmp_path / "r.csv")}, compute={"store": str(tmp_path / "store")}
