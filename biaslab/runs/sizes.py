@@ -38,9 +38,9 @@ class Planned:
 
     def sized(self, points: float, confidence: float) -> tuple[int, str]:
         """Return images a prompt for a half-width in points, or 0 and why no number of them gives it."""
-        if n := self.design.least(points * self.scale, confidence):
+        n, more = self.design.sizes(points * self.scale, confidence)
+        if n:
             return max(ceil(self.size * n / self.design.images - 1e-9), 1), ""
-        more = self.design.least(points * self.scale, confidence, of="clusters")
         takes = f"; {more:,} {self.of} at {self.size:,} images do" if more else ""
         return 0, f"no number at {self.design.clusters:,} {self.of}{takes}"
 

@@ -153,6 +153,11 @@ class Design:
             low, high = (low, middle) if fits(middle) else (middle, high)
         return high
 
+    def sizes(self, half_width: float, confidence: float = 0.95) -> tuple[int | None, int | None]:
+        """Return the fewest images of a prompt for a half-width, or None and the fewest clusters at these images."""
+        images = self.least(half_width, confidence)
+        return images, None if images else self.least(half_width, confidence, of="clusters")
+
 
 def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: bool = False) -> Design:
     """Return the design of a headline whose images are there, with variances as these tell them.

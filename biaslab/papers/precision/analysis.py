@@ -167,10 +167,9 @@ def sizes(headlines: Iterable[Headline], *, confidence: float = 0.95) -> pd.Data
         now = {"wanted": NOW, "half_width": half, "images_a_prompt": design.images, "percent_more": 0.0}
         rows.append(row | now | {"reason": "" if np.isfinite(half) else "too few clusters or images"})
         for points in POINTS:
-            n = design.least(points * one.scale, confidence)
+            n, other = design.sizes(points * one.scale, confidence)
             more = {"wanted": f"±{points}", "half_width": points * one.scale, "images_a_prompt": n or np.nan}
             more["percent_more"] = max(100 * (n / design.images - 1), 0) if n else np.nan
-            other = None if n else design.least(points * one.scale, confidence, of="clusters")
             takes = f"; {other:,} groups at {design.images:g} images each do" if other else ""
             why = "" if n else f"no number of images of {design.clusters} groups gives it{takes}"
             rows.append(row | more | {"reason": why})
