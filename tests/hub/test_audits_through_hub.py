@@ -51,7 +51,7 @@ def stand_apart(processes, monkeypatch, tmp_path):
     """Stand in a folder of the run's own, with an empty store."""
     monkeypatch.setattr(kernels, "Processes", processes)
     # As in these.
-    monkeypatch.setattr(paired, "with_power", lambda *_: tiny.FEW_ROLES)
+    monkeypatch.setattr(paired, "sampled_roles", tiny.few_roles)
     monkeypatch.delenv("BIASLAB_STORE", raising=False)
     monkeypatch.chdir(tmp_path)
 

@@ -73,8 +73,9 @@ def shrink() -> None:
         factory._MODEL_CONFIGS[name] = json.loads(json.dumps(_CLIP))
 
 
-# The occupations that roles of power are put to: each takes eight images of a run, which are no other case.
-FEW_ROLES = paired.with_power()[::6]
+# The occupations whose roles of power are asked for: each takes eight images of a run, which are no other case.
+_FEW = paired.with_power()[::6]
+_sampled = paired.sampled_roles
 _PAPERS = [f"biaslab.papers.{name}" for name in ("dalleval", "paired", "paradox", "triplets")]
 
 
@@ -83,7 +84,12 @@ def read(libraries, *given) -> None:
     libraries(*given)
     kernels.read_modules((trials.__name__, *kernels.MODEL_MODULES, *_PAPERS))
     shrink()
-    paired.with_power = lambda *_: FEW_ROLES
+    paired.sampled_roles = few_roles
+
+
+def few_roles(*of):
+    """Return the roles sampled for a few occupations."""
+    return {key: roles for key, roles in _sampled(*of).items() if key[1] in _FEW}
 
 
 def _beside(folder: Path, *paths: str) -> None:
