@@ -89,6 +89,9 @@ class Paper:
     title: str = ""  # What limits of a run call it; empty for what is no paper.
     prompts: str = ""  # On which prompts its measured tables rest (:data:`biaslab.pipeline.checks.PROMPTS`).
     rated: str = ""  # The kinds of its images that people may rate, one person at an occupation first.
+    # The kinds of its images that reports show, with what they are called: of the first that a run has, strips of
+    # pictures by group. Its ``measure.drawn(pipeline, kind)`` says who is in them.
+    drawn: Mapping[str, str] = field(default_factory=dict, compare=False)
     rests_on: str = ""  # The paper on whose measurements it rests.
     # Its headlines: the kind of images, those whose number the setting holds (where) and of these those that count
     # (over), clusters (named: by this part of their names), lists that they are drawn within, how many people of an

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite
 
 
@@ -16,6 +16,36 @@ def spoken(value: float) -> str:
 def digits(value: float) -> str:
     """Return a number as a table has it: with three digits that count, and at most two after the point from 1 on."""
     return spoken(value) if abs(value) >= 1 or value == 0 else f"{value:.3g}"
+
+
+MISSING = "–"
+"""What a table shows where there is no value."""
+
+
+def cells(values: Sequence[float], column: str = "") -> list[str]:
+    """Return a column's numbers as a table has them: p-values as ``<0.001``, whole ones without places."""
+    known = [value for value in values if isfinite(value)]
+    form = digits
+    if column == "p" or column.startswith("p_") or column.endswith("_p"):
+        form = p_value
+    elif all(value % 1 == 0 for value in known):
+        form = "{:,.0f}".format
+    return [
+        form(value) if isfinite(value) else MISSING if value != value else "∞" if value > 0 else "-∞"
+        for value in values
+    ]
+
+
+def head(column: str, unit: str = "") -> str:
+    """Return what a table calls a column: ``amplification (points)``."""
+    words = column.replace("_", " ")
+    words = words.removeprefix("percent ") if unit == "%" else words
+    return f"{words} ({unit})" if unit and unit not in words else words
+
+
+def beside(text: str, low: float, high: float) -> str:
+    """Return a number's text with its limits beside it, where it has both."""
+    return f"{text} ({digits(low)} to {digits(high)})" if isfinite(low + high) else text
 
 
 def interval(row, low: str = "ci_low", high: str = "ci_high") -> str:

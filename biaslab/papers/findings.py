@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
+from html import escape
 from math import isfinite, nan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from biaslab.ground.wording import count, interval, p_words, spoken
-
-if TYPE_CHECKING:
-    pass
 
 LONGEST_ANSWER = 20
 """Words that an answer may have."""
@@ -95,6 +93,15 @@ class Finding:
         whom = f"{self.model}: " if self.model else ""
         numbers = f" {self.numbers}." if self.numbers else ""
         return " ".join([f"{whom}{self.question} {self.said}{numbers}", *self._details])
+
+    def _repr_html_(self) -> str:
+        """Return it as a notebook shows it: the question, its answer, numbers behind it, and what belongs to it."""
+        whom, numbers = (
+            (f"{self.model}: " if self.model else ""),
+            f" ({self.numbers})" if self.numbers else "",
+        )
+        said = f"<p><b>{escape(whom + self.question)}</b> {escape(self.said + numbers)}</p>"
+        return f"{said}<p><small>{escape(' '.join(self._details))}</small></p>" if self._details else said
 
     @property
     def _details(self) -> tuple[str, ...]:

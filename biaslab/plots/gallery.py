@@ -67,8 +67,8 @@ def gallery(
     people = [[person for _, person in rows.iterrows()] for rows in judgements]
     hidden = [blur] * len(images) if isinstance(blur, bool) else list(blur)
     columns = max(1, min(columns, len(images) or 1))
-    # Narrow cells hold short lines; a letter of this size is about 0.063 inches wide.
-    letters = max(8, int(WIDTH / max(columns, 4) / 0.063))
+    # Narrow cells hold short lines; a letter of this size is about 0.067 inches wide.
+    letters = max(8, int(WIDTH / max(columns, 4) / 0.067))
     below = [_lines(text, letters) for text in captions]
     rows = [range(k, min(k + columns, len(images))) for k in range(0, len(images), columns)] or [range(0)]
     side = WIDTH / max(columns, 4)
@@ -164,7 +164,7 @@ def _draw(ax: Axes, image, people: list[pd.Series], lines: list[str], blur: bool
         ax.set_title(text, loc=place, fontsize=8, fontweight="bold", color=dark, pad=2)
     below = "\n".join(lines).replace("$", r"\$")
     at = {"xy": (0, 0), "xycoords": "axes fraction", "xytext": (0, -4), "textcoords": "offset points"}
-    ax.annotate(below, **at, va="top", fontsize=7.5, color=style.BLACK, linespacing=1.15)
+    ax.annotate(below, **at, va="top", fontsize=8, color=style.BLACK, linespacing=1.15)
 
 
 def _verdicts(people: list[pd.Series]) -> list[tuple[str, str]]:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import warnings
 from textwrap import fill
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.gridspec import GridSpec
+from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
-from biaslab.plots import forms
+from biaslab.plots import forms, style
 
 WIDTH = 4.6
-"""Inches of a tall form: on a screen of 360 px, words of 11 points are some 12 px high."""
+"""Inches of a tall form."""
+SMALLEST = 10.9
+"""Points of its smallest words: 11 px where a screen of 390 px shows it 350 px wide."""
 # Of another width it is no tall form; and what is longer is not read.
-_WIDEST, _TALLEST = 5.4, 24.0
+_WIDEST, _TALLEST = 4.8, 24.0
 # Characters in a line below or beside a panel, and in a row's name.
 _LINE, _NAME = 46, 20
 # Inches of a row whose name may have two lines.
@@ -27,13 +32,17 @@ _AROUND = 0.75
 def restack(figure: Figure) -> bool:
     """Lay a figure out again as :data:`WIDTH` asks, its panels in one column; return whether that gives a tall form.
 
-    It does not where panels do not come from one grid, hold pictures, or words are longer than the width. Call it when
-    the figure has been saved: it is changed in any case.
+    It does not where panels do not come from one grid, hold pictures, words are longer than the width, or small ones
+    stand within panels, where larger ones have no room. Call it when the figure has been saved: it is changed in any
+    case.
     """
     shown = [ax for ax in figure.axes if ax.axison]
     # None of a panel that comes from no grid.
     grids = {ax.get_gridspec() for ax in figure.axes}
     if not shown or None in grids or len(grids) > 1 or any(ax.images for ax in shown):
+        return False
+    within = (text for ax in shown for text in ax.texts if text not in style.labels(ax))
+    if any(text.get_fontsize() < SMALLEST and text.get_text() for text in within):
         return False
     several = shown[0].get_gridspec().ncols > 1
     heights = [_height(figure, ax) for ax in shown]
@@ -54,6 +63,12 @@ def restack(figure: Figure) -> bool:
         if words:
             put(_broken(words, _LINE))
     keys = _legend_again(figure)
+    for ax in figure.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            size = axis.get_tick_params().get("labelsize", mpl.rcParams[f"{axis.axis_name}tick.labelsize"])
+            axis.set_tick_params(labelsize=max(FontProperties(size=size).get_size_in_points(), SMALLEST))
+    for text in figure.findobj(Text):
+        text.set_fontsize(max(text.get_fontsize(), SMALLEST))
     figure.set_size_inches(WIDTH, sum(heights) + _AROUND * len(shown) + 0.25 * keys)
     figure.set_layout_engine("constrained")
     try:
@@ -61,6 +76,8 @@ def restack(figure: Figure) -> bool:
             # What surrounds a panel leaves it no room.
             warnings.simplefilter("error", UserWarning)
             figure.get_layout_engine().execute(figure)
+            for ax in shown:
+                style.label_again(ax, SMALLEST)
     except UserWarning:
         return False
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 from biaslab.ground.errors import RunError
 from biaslab.keep.store import check_target
 from biaslab.report import cards, records
+from biaslab.report.marks import drawn
 from biaslab.report.pages import asset, format_seconds, format_time, href, is_page, write_from
 
 # Runs that the page shows with their cards; of older ones it has the names.
 SHOWN = 20
+# Models of a measure that several runs hold.
+_TOGETHER = 14
 # Cards of a run, and seconds after which a page of a run that goes on loads itself again.
 _CARDS, _AGAIN = 3, 5
 # Seconds without a word from a run after which it counts as ended, whatever it says.
@@ -49,9 +53,33 @@ def overview(outputs: str | Path) -> Path:
         runs=sorted(runs, key=lambda run: run["started_iso"]),
         broken=broken,
         older=[(name, href(outputs, f"{name}/index.html")) for name in older],
+        measures=_together(runs),
         models=cards.introduced(name for run in runs for name in run["models"]),
         again=_AGAIN if any(run["running"] for run in runs) else 0,
     )
+
+
+def _together(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the measures that several runs hold, each with the marks of their models beside one another."""
+    rows: dict[str, dict[tuple, dict[str, Any]]] = {}
+    for run in runs:
+        for measure, of in run["measures"].items():
+            for row in of:
+                # What is printed, and stands in several runs, is one model.
+                key = row["model"], row["estimate"], row["ci_low"], row["ci_high"]
+                if row["estimate"] is not None:
+                    rows.setdefault(measure, {}).setdefault(key, row | {"run": run["name"]})
+    found = []
+    for measure, of in rows.items():
+        each, named = list(of.values()), Counter(row["model"] for row in of.values())
+        # Rows of one run alone stand on its own page.
+        if len({row["run"] for row in each}) < 2:
+            continue
+        for row in each:
+            row["name"] = f"{row['model']} ({row['run']})" if named[row["model"]] > 1 else row["model"]
+        if marks := drawn(each[:_TOGETHER], unit=each[0].get("unit", "")):
+            found.append({"name": measure, "marks": marks | {"left": max(len(each) - _TOGETHER, 0)}})
+    return found
 
 
 def _written(path: Path) -> float:
@@ -83,6 +111,7 @@ def _run(path: Path, outputs: Path) -> dict[str, Any]:
         "started": format_time(run.get("started")),
         "started_iso": str(run.get("started") or ""),
         "seconds": format_seconds(run.get("seconds")),
+        "measures": cards.measures(path.parent, run),
         "cards": [card for card in cards.first(found)[:_CARDS] if card["answers"]],
         "models": {str(row["model"]) for card in found for row in card["rows"]},
     }

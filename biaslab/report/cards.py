@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from biaslab.models import registry
 from biaslab.report.marks import drawn
+from biaslab.report.pages import file_inside
 
 FEWEST, MOST = 3, 5
 """Cards that a page opens with."""
+# The table of measures of models, and its columns of numbers.
+_MODELS_TABLE = "synthesis_models"
+_MODELS_NUMBERS = ("estimate", "ci_low", "ci_high", "floor")
 # Rows that the small figure of a card has at most; the figure it links to has them all.
 _ROWS = 10
 # Different answers that a card gives at most.
@@ -102,6 +108,29 @@ def first(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         others.sort(key=lambda card: (card["paper"] in papers, card["marks"] is None))
         chosen.append(others.pop(0))
     return chosen or cards[:FEWEST]
+
+
+def measures(run_dir: Path, run: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return what a run measured of models, from the table that holds it: by measure, a row a model."""
+    named = [entry for entry in entries(run, "tables") if entry["name"] == _MODELS_TABLE]
+    path = file_inside(run_dir, named[0]["file"]) if named else None
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    if path is None:
+        return groups
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            numbers = {key: _float(row.get(key)) for key in _MODELS_NUMBERS}
+            # Of a measure with a sign chance gives 0, where the line is.
+            numbers["floor"] = numbers["floor"] or None
+            groups[row["measure"]].append(row | numbers | {"name": row["model"]})
+    return groups
+
+
+def _float(text: str | None) -> float | None:
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return None
 
 
 def introduced(names: Iterable[str]) -> dict[str, str]:

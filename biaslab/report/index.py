@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import csv
 import gzip
+import io
 import json
 import re
 import struct
@@ -14,22 +14,27 @@ from typing import Any
 
 from markupsafe import Markup
 
-from biaslab.ground import reading
+from biaslab.ground import reading, wording
 from biaslab.ground.errors import InputError
 from biaslab.ground.wording import level
 from biaslab.report import cards
 from biaslab.report.marks import drawn, number
-from biaslab.report.pages import asset, file_inside, format_seconds, format_time, href, write_from
+from biaslab.report.pages import EMBEDDED, asset, file_inside, format_seconds, format_time, href, write_from
+from biaslab.report.pictures import MARKS
 from biaslab.report.tabular import read_table
 
 # Rows of a table that the page holds; of a longer table it holds a preview and links to the file.
-ROWS_SHOWN = 2_000
-ROWS_PREVIEW = 200
+ROWS_SHOWN = 400
+ROWS_PREVIEW = 50
 # Cells of all tables together: past this, tables are previewed too, so that the page opens quickly.
-CELLS_SHOWN = 150_000
-# Bytes embedded so that the page can be mailed alone: one figure, all figures, one file, all table files.
-FIGURE_BYTES, FIGURES_BYTES = 4_000_000, 24_000_000
-TABLE_FILE_BYTES, TABLES_BYTES = 30_000_000, 8_000_000
+CELLS_SHOWN = 40_000
+# Bytes embedded so that the page can be mailed alone, and has 6 MB at most: one figure, all figures, one file, all
+# table files.
+FIGURE_BYTES, FIGURES_BYTES = 700_000, 2_500_000
+TABLE_FILE_BYTES, TABLES_BYTES = 30_000_000, 500_000
+_FIGURE_FILE_BYTES = 20_000_000
+# A figure that takes more bytes without loss holds photographs, which lose nothing that one sees.
+_PHOTOGRAPHS, _QUALITY = 150_000, 85
 
 COVERAGE_STATUS = {
     "regenerated": "computed again by this run, from what its note names",
@@ -38,9 +43,10 @@ COVERAGE_STATUS = {
     "illustrative": "a diagram or a comparison in words: nothing to compute or show",
 }
 _PAPERS: dict[str, dict[str, str]] = cards.words("papers")
-# The table of measures of models, and its columns of numbers.
-_MODELS_TABLE = "synthesis_models"
-_MODELS_NUMBERS = ("estimate", "ci_low", "ci_high", "floor")
+# Groups that the strips hold together with which a page opens, models that have one, and groups of strips further down.
+_ROWS, _STRIPS, _BELOW = 4, 4, 3
+# Pixels that the smallest words of a figure have as it is shown, and that a paper's first figure is high at most.
+_SMALLEST, _HIGHEST = 11.2, 560
 # Findings of a paper that the page shows unfolded, at most.
 _MAIN = 3
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -65,7 +71,7 @@ def build(run_dir: str | Path) -> Path:
         raise InputError(f"{path} cannot be read: {error}. Give the folder of a run.") from error
     if not isinstance(run, dict):
         raise InputError(f"{path} holds a {type(run).__name__}. It must hold a JSON object.")
-    how = {"style": asset("report.css"), "script": asset("index.js")}
+    how = {"style": asset("report.css"), "script": asset("pictures.js") + asset("index.js")}
     return write_from(run_dir / "index.html", "index.html.j2", **how, **_content(run, run_dir))
 
 
@@ -100,7 +106,12 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out")}
     named = [str(row["model"]) for card in found for row in card["rows"]]
     introduced = cards.introduced([*named, *(name for measure in measures for name in measure["models"])])
-    papers = _papers(cards=found, figures=figures, tables=tables, notebooks=notebooks)
+    strips = _strips(run, run_dir)
+    papers = _papers(cards=found, figures=figures, tables=tables, notebooks=notebooks, strips=strips)
+    opening = _opening(strips)
+    for paper in papers:
+        # What the page opens with is not shown again, unless it was shortened.
+        paper["strips"] = [_shortened(one, _BELOW) for one in paper["strips"] if one not in opening]
     cited = [
         _PAPERS[key]["bibtex"] for key in ("biaslab", *(paper["key"] for paper in papers)) if key in _PAPERS
     ]
@@ -119,6 +130,8 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "verdicts": _verdicts(run),
         "until": _until(run),
         "models": introduced,
+        "strips": opening,
+        "picture_marks": MARKS,
         "measures": measures,
         "papers": papers,
         "paper_names": {key: about["name"] for key, about in _PAPERS.items()},
@@ -182,48 +195,73 @@ def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
             parts.setdefault(item["paper"], defaultdict(list))[kind].append(item)
     whole = []
     for key, part in parts.items():
+        # What was measured elsewhere has no pictures; what has pictures alone is no paper of the page.
         if not part:
             continue
         about = _PAPERS.get(key, {"name": key, "question": "", "bibtex": ""})
-        # The picture of what the page says of the paper first, of those whose height can be read beside findings.
+        # The picture of what the page says of the paper first, of those that are not too high where they can be read.
         shown = [card["figure"] for card in cards.first(part["cards"]) if card["figure"]]
-        wide = (f for f in [*shown, *part["figures"]] if not f["size"] or f["size"][1] <= 1.2 * f["size"][0])
-        lead = next(wide, None)
+        each = [f for f in [*shown, *part["figures"]] if f["source"]] or part["figures"]
+        lead = next((f for f in each if not f["size"] or f["least"] * f["size"][1] <= _HIGHEST), None)
+        lead = lead or next((f for f in each if not f["size"] or f["size"][1] <= 1.2 * f["size"][0]), None)
         pictures = sorted(part["figures"], key=lambda item: item is not lead)
         main = ([card for card in part["cards"] if card["main"]] or part["cards"][:1])[:_MAIN]
         more = [card for card in part["cards"] if card not in main]
         own = {"key": key, "anchor": "paper-" + (_plain(key) or "unnamed"), "main": main, "more": more}
-        own |= {"lead": pictures[:1], "figures": pictures[1:]}
-        whole.append(about | own | {"tables": part["tables"], "notebooks": part["notebooks"]})
+        own |= {"lead": [_small(pictures[0])] if pictures else [], "figures": pictures[1:]}
+        whole.append(about | own | {key: part[key] for key in ("tables", "notebooks", "strips")})
     return whole
+
+
+def _small(figure: dict[str, Any]) -> dict[str, Any]:
+    """Return a figure as small as its words can be read."""
+    if not figure["size"]:
+        return figure
+    return figure | {"size": tuple(round(figure["least"] * side) for side in figure["size"])}
+
+
+def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
+    """Return the strips of pictures that a run left, each with the page of its model; none that cannot be read."""
+    path = file_inside(run_dir, _mapping(run, "pictures").get("strips"))
+    if path is None:
+        return []
+    pages = {
+        one["model"]: href(run_dir, one["page"]) for one in cards.entries(_mapping(run, "pictures"), "models")
+    }
+    try:
+        found = json.loads(reading.text(path))["strips"]
+        for one in found:
+            one["page"] = pages.get(one["model"])
+            for row in one["rows"]:
+                row["pictures"] = [p for p in row["pictures"] if EMBEDDED.fullmatch(p["source"])]
+    except (OSError, ValueError, TypeError, LookupError):
+        return []
+    return found
+
+
+def _opening(strips: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the strips that a page opens with: the first paper's, so few groups of each model that cards follow."""
+    first = [one for one in strips if one["paper"] == strips[0]["paper"]][:_STRIPS]
+    most = max(_ROWS // max(len(first), 1), 1)
+    return [_shortened(one, most) for one in first]
+
+
+def _shortened(strip: dict[str, Any], most: int) -> dict[str, Any]:
+    """Return a strip with some of its rows, evenly spread, the first among them."""
+    rows = strip["rows"]
+    if len(rows) <= most:
+        return strip
+    return strip | {"rows": [rows[round(k * (len(rows) - 1) / max(most - 1, 1))] for k in range(most)]}
 
 
 def _measures(run_dir: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the measures of models, each with its name, marks and models, from the table that holds them."""
-    named = [entry for entry in cards.entries(run, "tables") if entry["name"] == _MODELS_TABLE]
-    path = file_inside(run_dir, named[0]["file"]) if named else None
-    if path is None:
-        return []
-    groups = defaultdict(list)
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            numbers = {key: _float(row.get(key)) for key in _MODELS_NUMBERS}
-            # Of a measure with a sign chance gives 0, where the line is.
-            numbers["floor"] = numbers["floor"] or None
-            groups[row["measure"]].append(row | numbers | {"name": row["model"]})
     found = []
-    for measure, of in groups.items():
+    for measure, of in cards.measures(run_dir, run).items():
         if marks := drawn(of, unit=of[0].get("unit", "")):
             models = [row["model"] for row in of if row["estimate"] is not None]
             found.append({"name": measure, "marks": marks, "models": models})
     return found
-
-
-def _float(text: str | None) -> float | None:
-    try:
-        return float(text or "nan")
-    except ValueError:
-        return None
 
 
 def _value(value: object) -> str:
@@ -286,6 +324,8 @@ def _figures(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any
                 "svg": href(run_dir, entry["svg"]),
                 "source": source,
                 "size": size,
+                # How much smaller it may be shown: words of a figure that does not say their size may be small ones.
+                "least": min(_SMALLEST * 72 / 110 / (number(entry["smallest"]) or 8.0), 1.0),
                 "tall": tall,
             }
         )  # fmt: skip
@@ -296,14 +336,34 @@ def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, 
     """Return a figure as a data URL, its shown width and height (PNG only), and its bytes; "" if it cannot be."""
     for key, kind in (("png", "image/png"), ("svg", "image/svg+xml")):
         path = file_inside(run_dir, entry[key])
-        if path is None or path.stat().st_size > allowed:
+        if path is None or path.stat().st_size > _FIGURE_FILE_BYTES:
             continue
-        data = path.read_bytes()
-        if key == "png" and (not data.startswith(_PNG) or len(data) < 24):
-            continue
-        size = _shown_size(data) if key == "png" else None
-        return f"data:{kind};base64,{base64.b64encode(data).decode()}", size, len(data)
+        data, size = path.read_bytes(), None
+        if key == "png":
+            if not data.startswith(_PNG) or len(data) < 24:
+                continue
+            size = _shown_size(data)
+            kind, data = _smaller(data)
+        if len(data) <= allowed:
+            return f"data:{kind};base64,{base64.b64encode(data).decode()}", size, len(data)
     return "", None, 0
+
+
+def _smaller(png: bytes) -> tuple[str, bytes]:
+    """Return a picture's type and bytes, in fewer of them where that can be."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(png)) as opened:
+            picture = opened.convert("RGB")
+        for how in ({"lossless": True, "quality": 20}, {"quality": _QUALITY}):
+            picture.save(file := io.BytesIO(), "WEBP", method=1, **how)
+            if len(file.getvalue()) <= _PHOTOGRAPHS:
+                break
+    # What is no whole picture stays as it is, and so does what is wider than the format allows.
+    except (OSError, ValueError, SyntaxError):
+        return "image/png", png
+    return min(("image/webp", file.getvalue()), ("image/png", png), key=lambda one: len(one[1]))
 
 
 def _shown_size(png: bytes) -> tuple[int, int]:
@@ -332,12 +392,13 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
         path = file_inside(run_dir, file)
         meanings = {str(column["name"]): column for column in cards.entries(entry, "columns")}
         most = ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW
-        table = read_table(path, whole_up_to=most, otherwise=ROWS_PREVIEW)
+        table = read_table(path, whole_up_to=most, otherwise=ROWS_PREVIEW, told=meanings)
         cells_left -= table.shown * len(table.header)
         packed = _packed(path, bytes_left)
         bytes_left -= len(packed)
         columns = [
             defaultdict(str, meanings.get(column, {}), name=column, numeric=numeric)
+            | {"head": wording.head(column, str(meanings.get(column, {}).get("unit") or ""))}
             for column, numeric in zip(table.header, table.numeric, strict=True)
         ]
         pages = [page for key in notebooks if (page := page_of(defaultdict(str, notebook=key)))]

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from biaslab.ground.errors import InputError
 from biaslab.report.formulas import formula_html
 from biaslab.report.pages import (
+    EMBEDDED,
     asset,
     clean_text,
     content_security_policy,
@@ -36,7 +37,6 @@ _DROPPED_WORDS = """script style iframe object embed applet template noscript sv
 _DROPPED = _DROPPED_WORDS.split()
 _ATTRIBUTE_WORDS = "class id title lang dir colspan rowspan scope width height start"
 _ATTRIBUTES = frozenset(_ATTRIBUTE_WORDS.split())
-_EMBEDDED_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*")
 # A link that is not relative.
 _ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
 _NUMBER_CELL = re.compile(r"\s*(?:[-+−]?[\d.,]+(?:e[-+]?\d+)?\s*%?|nan|inf|-inf|–)\s*", re.IGNORECASE)
@@ -46,6 +46,8 @@ _ACTIVE_TYPES = {"application/vnd.jupyter.widget-view+json", "application/javasc
 _ERROR_TAG = "papermill-error-cell-tag"
 # Characters of one text that a page shows. Cleaning takes time that grows with the square of a text's length.
 _LONGEST_TEXT, _LONGEST_NUMBER = 20_000, 40
+# Rows of a table that a page shows unfolded.
+_ROWS = 10
 _TEXT_TYPES = {"text/plain", "text/markdown", "text/latex"}
 
 
@@ -199,11 +201,16 @@ def _lay_out(html: str) -> str:
     for text in soup.find_all(string=lambda text: len(text) > _LONGEST_TEXT):
         text.replace_with(soup.new_string(_shortened(str(text))))
     for image in soup("img"):
-        if not _EMBEDDED_IMAGE.fullmatch(str(image.get("src", ""))):
+        if not EMBEDDED.fullmatch(str(image.get("src", ""))):
             said = f"[image not embedded: {image.get('alt') or 'no description'}]"
             image.replace_with(soup.new_string(said))
     for table in soup("table"):
         table["class"] = "data"
+        if (rows := len(table.select("tbody > tr"))) > _ROWS and table.find_parent("table") is None:
+            # Without a script: rows beyond are shown where this stands open.
+            fold = soup.new_tag("details", attrs={"class": "rest"})
+            fold.append(soup.new_tag("summary", string=f"All {rows:,} rows"))
+            table.insert_before(fold)
         for cell in table(["td", "th"]):
             cell.attrs.pop("class", None)
             shown = cell.get_text()
@@ -230,7 +237,7 @@ def _cleaner():
 
     def allowed(tag: str, name: str, value: str) -> bool:
         if tag == "img" and name in {"src", "alt"}:
-            return name == "alt" or bool(_EMBEDDED_IMAGE.fullmatch(value))
+            return name == "alt" or bool(EMBEDDED.fullmatch(value))
         if tag == "a" and name == "href":
             return not value.strip().lower().startswith("data:")
         if tag == "div" and name in {"tabindex", "role", "aria-label"}:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # C0 and C1 controls (tab and line ends aside) and lone surrogates have no place in HTML. Bidirectional marks
 # stay: right-to-left names need them, and the templates isolate every inserted text.
 _JOINED = re.compile(r"(?:[^\u200d\s]{1,4}\u200d){8}")
+EMBEDDED = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*")
+"""The address of a picture that stands in the page itself."""
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -55,6 +57,7 @@ def environment() -> Environment:
     code = re.compile(r"`([^`\n]{1,80})`")
     found.filters["ticked"] = lambda text: Markup(code.sub(r"<code>\1</code>", str(escape(clean_text(text)))))
     found.filters["thousands"] = "{:,}".format
+    found.filters["count"] = count
     found.filters["rows"] = lambda n: count(n, "row", "rows")
     return found
 

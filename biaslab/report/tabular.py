@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
+from biaslab.ground import wording
+from biaslab.ground.wording import MISSING
 from biaslab.report.pages import clean_text
 
 # A number as a CSV writer prints it. "007" is a name, not a number.
@@ -17,7 +21,7 @@ _NUMBER = re.compile(
     r"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|[-+]?inf(?:inity)?", re.IGNORECASE
 )
 _INTEGER = re.compile(r"[-+]?\d+")
-_MISSING = {"", "nan", "na", "<na>", "null"}
+_GAPS = {"", "nan", "na", "<na>", "null"}
 # Characters of a cell that a page shows, and that a number has at most.
 _LONGEST_CELL, _LONGEST_NUMBER = 400, 40
 # Characters of a cell that are read; csv's own limit is lower than what a caption may have.
@@ -29,7 +33,7 @@ _DASH = '<td class="n none"><span title="{why}">–</span>'
 class Table:
     """The part of a table that a page shows."""
 
-    header: list[str] = field(default_factory=list)
+    header: list[str] = field(default_factory=list)  # The columns that are shown, by their names in the file.
     numeric: list[bool] = field(default_factory=list)  # Which columns hold numbers.
     rows_html: str = ""  # The shown rows as ``<tr>`` elements, all text escaped.
     shown: int = 0  # Rows shown.
@@ -37,9 +41,20 @@ class Table:
     problem: str = ""  # Why nothing is shown.
 
 
-def read_table(path: Path | None, *, whole_up_to: int, otherwise: int) -> Table:
+class _Column(NamedTuple):
+    name: str
+    numeric: bool
+    cells: list[str]  # As HTML, without end tags.
+
+
+def read_table(
+    path: Path | None, *, whole_up_to: int, otherwise: int, told: Mapping[str, Mapping] | None = None
+) -> Table:
     """Read a CSV file (UTF-8, header row) for showing: all rows, or of more than ``whole_up_to`` the first
     ``otherwise``.
+
+    Cells are in words as a notebook shows them: limits beside their estimate, p-values as ``<0.001``, values by their
+    labels. ``told`` says of a column by name of which estimate it is a limit (``of``) and its ``labels``.
 
     A file that cannot be read gives a table without rows whose ``problem`` says why: one must not cost the report.
     """
@@ -62,46 +77,20 @@ def read_table(path: Path | None, *, whole_up_to: int, otherwise: int) -> Table:
     width = len(header)
     rows = [row[:width] + [""] * (width - len(row)) for row in rows]
     columns = [[row[index] for row in rows] for index in range(width)]
-    numeric = [_is_numeric(column) for column in columns]
+    columns = _shown([clean_text(_cut(name)) for name in header], columns, told or {})
+    # End tags of <tr> and <td> are optional in HTML; without them a table of 2,000 rows is a third smaller.
+    cells = zip(*(column.cells for column in columns), strict=True)
     return Table(
-        header=[clean_text(_cut(name)) for name in header],
-        numeric=numeric,
-        rows_html=_rows_html(header, columns, numeric),
+        header=[column.name for column in columns],
+        numeric=[column.numeric for column in columns],
+        rows_html="\n".join("<tr>" + "".join(row) for row in cells),
         shown=len(rows),
         total=total,
     )
 
 
-def format_number(text: str, decimals: int) -> str:
-    """Return a number of a CSV file as a reader wants it: ``decimals`` places, or two significant digits.
-
-    The second form is for values so small that ``decimals`` places would hide them (0.0004 at two places).
-    """
-    if decimals == 0 and _INTEGER.fullmatch(text):
-        return text  # as written: a float would round a long identifier
-    value = float(text)
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    if decimals and 0 < abs(value) < 10.0 ** (1 - decimals):
-        return f"{value:.2g}"
-    return f"{value:.{decimals}f}"
-
-
-def column_decimals(values: list[str]) -> int:
-    """Return how many decimals a column of numbers is shown with: about four significant digits, none for counts."""
-    numbers = [number for number in map(float, values) if math.isfinite(number)]
-    if all(number.is_integer() for number in numbers):
-        return 0
-    biggest = max(abs(number) for number in numbers)
-    wanted = 1 if biggest >= 1000 else 2 if biggest >= 10 else 3 if biggest > 1 else 4
-    if any("e" in text.lower() for text in values):
-        return wanted
-    written = max(len(text.partition(".")[2]) for text in values)
-    return min(wanted, written)
-
-
 def _is_missing(cell: str) -> bool:
-    return cell.strip().lower() in _MISSING
+    return cell.strip().lower() in _GAPS
 
 
 def _is_numeric(column: list[str]) -> bool:
@@ -109,27 +98,60 @@ def _is_numeric(column: list[str]) -> bool:
     return bool(present) and all(len(cell) <= _LONGEST_NUMBER and _NUMBER.fullmatch(cell) for cell in present)
 
 
-def _rows_html(header: list[str], columns: list[list[str]], numbers: list[bool]) -> str:
-    # End tags of <tr> and <td> are optional in HTML; without them a table of 2,000 rows is a third smaller.
-    named = list(zip(header, columns, strict=True))
-    reasons = [column for name, column in named if re.search(r"(^|_)reason$", name, re.IGNORECASE)]
-    whys = ["; ".join(t for t in texts if not _is_missing(t)) for texts in zip(*reasons, strict=True)]
+def _shown(names: list[str], columns: list[list[str]], told: Mapping[str, Mapping]) -> list[_Column]:
+    """Return the columns that are shown: limits beside their estimate, and none without any value but one of gaps."""
+    numbers = {
+        name: _numbers(column) for name, column in zip(names, columns, strict=True) if _is_numeric(column)
+    }
+    ends: dict[str, list[str]] = {}
+    for name in names:
+        if (of := told.get(name, {}).get("of")) in numbers and name in numbers:
+            ends.setdefault(of, []).append(name)
+    # Of several intervals of a value the first declared stands beside it.
+    beside = {of: pair[:2] for of, pair in ends.items() if len(pair) > 1}
+    inside = {name for of in beside for name in ends[of]}
+    whys = _reasons(names, columns)
     shown = []
-    for (name, column), numeric in zip(named, numbers, strict=True):
+    for name, column in zip(names, columns, strict=True):
+        if name in inside:
+            continue
+        about, numeric = told.get(name, {}), name in numbers
+        if numeric and all(_INTEGER.fullmatch(cell.strip()) for cell in column if not _is_missing(cell)):
+            # A float would round a long identifier.
+            texts = [MISSING if _is_missing(cell) else f"{int(cell):,}" for cell in column]
+        elif numeric:
+            texts = wording.cells(numbers[name], name)
+        else:
+            labels = about.get("labels") or {}
+            texts = [clean_text(labels.get(cell, cell)) for cell in column]
+        if name in beside:
+            texts = list(map(wording.beside, texts, *(numbers[end] for end in beside[name])))
         # A column without any value is a column of gaps, unless it is where reasons and remarks stand.
         remarks = re.search(r"reason|note|remark|comment", name, re.IGNORECASE)
         gaps = numeric or (not remarks and all(map(_is_missing, column)))
-        decimals = column_decimals([c.strip() for c in column if not _is_missing(c)]) if numeric else 0
-        cells = []
-        for cell, why in zip(column, whys or [""] * len(column), strict=True):
-            if gaps and _is_missing(cell):
-                cells.append(_DASH.format(why=escape(_cut(clean_text(why or "no value")))))
-            elif numeric:
-                cells.append(f"<td class=n>{format_number(cell.strip(), decimals)}")
-            else:
-                cells.append(f"<td>{escape(clean_text(cell))}")
-        shown.append(cells)
-    return "\n".join("<tr>" + "".join(cells) for cells in zip(*shown, strict=True))
+        html = [
+            _DASH.format(why=escape(_cut(clean_text(why or "no value"))))
+            if gaps and _is_missing(cell)
+            else f"<td class=n>{escape(text)}"
+            if numeric
+            else f"<td>{escape(text)}"
+            for cell, text, why in zip(column, texts, whys, strict=True)
+        ]
+        shown.append(_Column(name, numeric, html))
+    return shown
+
+
+def _numbers(column: list[str]) -> list[float]:
+    return [math.nan if _is_missing(cell) else float(cell) for cell in column]
+
+
+def _reasons(names: list[str], columns: list[list[str]]) -> list[str]:
+    """Return what each row says of why a value is missing."""
+    reasons = [
+        c for name, c in zip(names, columns, strict=True) if re.search(r"(^|_)reason$", name, re.IGNORECASE)
+    ]
+    whys = ["; ".join(t for t in texts if not _is_missing(t)) for texts in zip(*reasons, strict=True)]
+    return whys or [""] * len(columns[0])
 
 
 def _cut(text: str) -> str:

@@ -18,11 +18,12 @@ from biaslab.keep.store import check_target, explaining, temporary_of
 from biaslab.report import records
 from biaslab.runs import bundle
 from biaslab.runs.compare import find, record_of
+from biaslab.runs.gather import PICTURES
 from biaslab.study import sources
 
 # What a run leaves for readers; its parts, stages and images stay behind.
 FILES = ("index.html", "run.json", "params.yaml")
-FOLDERS = ("notebooks", "tables", "figures", sources.MEASURED)
+FOLDERS = ("notebooks", "tables", "figures", PICTURES, sources.MEASURED)
 # The same run gives the same bytes, whenever it is packed.
 _TIME = (1980, 1, 1, 0, 0, 0)
 _READ_ME = """This is a report of biaslab, an audit of text-to-image models for social bias.

@@ -31,6 +31,9 @@ from biaslab.study.study import PARTS
 if TYPE_CHECKING:
     import pandas as pd
 
+# The folder of a run with a page a model, and the strips of its first page.
+PICTURES = "pictures"
+STRIPS = f"{PICTURES}/strips.json"
 # Folders of a run that are made anew from its parts.
 _GATHERED = ("tables", "figures", sources.MEASURED)
 _PACKAGES = (
@@ -40,8 +43,17 @@ _PACKAGES = (
 )
 
 
-def gather(folder: Path, record: dict, notebooks: list[dict], public: Callable[[Any], Any]) -> dict:
-    """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page."""
+def gather(
+    folder: Path,
+    record: dict,
+    notebooks: list[dict],
+    public: Callable[[Any], Any],
+    models: list[dict] | None = None,
+) -> dict:
+    """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page.
+
+    ``models`` are those whose pictures are there, as :func:`biaslab.runs.pictures.write` returns them.
+    """
     from biaslab import report
 
     swept = list(record["sweep"])
@@ -79,13 +91,14 @@ def gather(folder: Path, record: dict, notebooks: list[dict], public: Callable[[
             *limits.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
             *record["until"].get("limits", ()),
         ],
+        "pictures": {"strips": STRIPS, "models": models} if models else {},
         "coverage": coverage.of_run(notebooks, gathered, figures) if as_printed else [],
     }
     record = public(record)
     write_json(folder / records.FILE, record)
     page = report.build(folder)
     # Digests come last: without them, a run whose report was cut off is not whole.
-    left = [path for name in _GATHERED for path in (folder / name).rglob("*") if path.is_file()]
+    left = [path for name in (*_GATHERED, PICTURES) for path in (folder / name).rglob("*") if path.is_file()]
     record["files"] = digests(folder, [page, *left])
     write_json(folder / records.FILE, record)
     return record
@@ -145,6 +158,10 @@ def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], proble
             "notebooks": list(dict.fromkeys(n["id"] for n, _ in parts)),
         }
         written = write_table(frame, folder, name, declared.title, declared.description, columns)
+        # By what a page shows cells in words.
+        about = {c.name: {"of": c.of, "labels": dict(c.labels)} for c in declared.columns}
+        for column in written["columns"]:
+            column |= {key: value for key, value in about.get(column["name"], {}).items() if value}
         records.append(written | more)
     return records
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from biaslab.ground import tables
+from biaslab.ground import tables, wording
 from biaslab.ground.errors import unknown_name
-from biaslab.ground.wording import digits, p_value
+from biaslab.ground.wording import MISSING
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MISSING = "–"
 
 
 class Shown:
@@ -62,35 +59,19 @@ def shown(frame: pd.DataFrame, name: str, columns: Sequence[str] = ()) -> Shown:
         about = declared.get(column)
         texts = _texts(frame[column], str(column), about.labels if about else {})
         if column in limits:
-            pairs = zip(texts, *(frame[end] for end in limits[column]), strict=True)
-            texts = [
-                f"{text} ({digits(low)} to {digits(high)})" if isfinite(low + high) else text
-                for text, low, high in pairs
-            ]
-        cells[_head(column, about)] = texts
+            texts = map(wording.beside, texts, *(frame[end] for end in limits[column]))
+        words = " ".join(map(str, column)) if isinstance(column, tuple) else str(column)
+        cells[wording.head(words, about.unit if about else "")] = list(texts)
     return Shown(pd.DataFrame(cells))
 
 
-def _head(column: Any, about: tables.Column | None) -> str:
-    words = " ".join(map(str, column)) if isinstance(column, tuple) else str(column)
-    unit = about.unit if about else ""
-    words = words.replace("_", " ").removeprefix("percent ") if unit == "%" else words.replace("_", " ")
-    return f"{words} ({unit})" if unit and unit not in words else words
-
-
 def _texts(values: pd.Series, column: str, labels: Mapping[str, str]) -> list[str]:
-    """Return a column's cells in words: numbers of one that has whole ones alone without places."""
+    """Return a column's cells in words."""
     import pandas as pd
 
-    known = values.dropna()
-    if not pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
-        return [
-            MISSING if value is None or value != value or value == "" else labels.get(value, str(value))
-            for value in values
-        ]
-    form = digits
-    if column == "p" or column.startswith("p_") or column.endswith("_p"):
-        form = p_value
-    elif (known % 1 == 0).all():
-        form = "{:,.0f}".format
-    return [form(value) if value == value else MISSING for value in values]
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+        return wording.cells(values.astype(float), column)
+    return [
+        MISSING if value is None or value != value or value == "" else labels.get(value, str(value))
+        for value in values
+    ]

@@ -432,19 +432,20 @@ class Study:
         how = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
         with self._writing(png), mpl.rc_context(how | _NO_LAYOUT):
             png.parent.mkdir(parents=True, exist_ok=True)
-            page = _lay_out(figure)
+            page, smallest = _lay_out(figure), _smallest(figure)
             _save_png(figure, png, page)
             figure.savefig(svg, bbox_inches=page, facecolor="white", metadata={"Date": None})
             tall.unlink(missing_ok=True)
             if has_tall := bool(main) and phone.restack(figure):
                 _save_png(figure, tall, _page(figure))
         record = {"name": name, "title": title, "caption": caption, "alt": caption, "main": bool(main)}
+        record["smallest"] = smallest
         self._record("figures", record | {"kinds": ["png", "svg", *["tall.png"] * has_tall]})
         _display(png, caption)
         plt.close(figure)
 
     def answer(self, answer: Answer, frame: pd.DataFrame) -> None:
-        """Print what rows of a table answer, and record it for the report; where they say nothing, that is said.
+        """Show what rows of a table answer, and record it for the report; where they say nothing, that is said.
 
         Args:
             answer: What is asked, such as ``paradox.answers.baseline``.
@@ -463,7 +464,7 @@ class Study:
     def find(
         self, *findings: Finding | Iterable[Finding], main: bool = False, card: int = 0, card_printed: int = 0
     ) -> None:
-        """Print findings, or lists of them, and record them for the report; where there are none, that is said.
+        """Show findings, or lists of them, and record them for the report; where there are none, that is said.
 
         ``main`` ones are among the first things that the report says of their paper. ``card`` is their place among the
         cards that it opens with, from 1; ``card_printed`` where all their models are printed ones.
@@ -479,7 +480,7 @@ class Study:
             place = (alone and card_printed) or card
             record = {"main": bool(main or place), "card": int(place), "printed": alone}
             self._record("findings", finding.as_record() | record)
-            print(finding)
+            _say(finding)
         if not each:
             print("The source has no measurements for this answer, or nobody could be judged.")
 
@@ -574,6 +575,14 @@ def _lay_out(figure: Figure) -> Bbox:
     return _page(figure)
 
 
+def _smallest(figure: Figure) -> float:
+    """Return the size of a figure's smallest words, in points."""
+    from matplotlib.text import Text
+
+    words = (text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip())
+    return min((float(text.get_fontsize()) for text in words), default=11.0)
+
+
 def _page(figure: Figure) -> Bbox:
     """Return what a figure that is laid out takes up, in inches."""
     import matplotlib as mpl
@@ -596,6 +605,14 @@ def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     colours[corner : corner + 3] = image.getpixel((0, 0))
     few.putpalette(colours)
     few.save(path)
+
+
+def _say(finding: Finding) -> None:
+    """Show a finding: as text where nothing shows more."""
+    from IPython import get_ipython
+    from IPython.display import display
+
+    (print if get_ipython() is None else display)(finding)
 
 
 def _display(picture: Path, alt: str) -> None:

@@ -12,6 +12,7 @@ from biaslab.judging.names import RATINGS
 from biaslab.papers.custom.analysis import TRUTH
 
 if TYPE_CHECKING:
+    from biaslab.models.images import ImageSource
     from biaslab.pipeline import Pipeline
 
 _TONES = {"skin_tone": "tone", "tone_reason": "reason", "tone_judge": "judge"}
@@ -57,6 +58,17 @@ def unnamed(pipeline: Pipeline) -> list[str]:
     """Return the pictures of a folder that its table does not name, so that nobody looks at them."""
     folder = pipeline.custom.folder
     return folder.unnamed if folder else []
+
+
+def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return who is in images of prompts of one's own, and the images (as ``paradox.measure.drawn``)."""
+    images = pipeline.custom.images()
+    if pipeline.unnamed(*pipeline.gate):
+        seen = images.table.assign(position=1)
+    else:
+        seen = pipeline.custom.people()
+        seen["tone"] = pipeline.skin_tones(images.source, seen)["tone"].to_numpy()
+    return seen.assign(who=seen["group"], prompt=seen["text"]), images
 
 
 def pictures(

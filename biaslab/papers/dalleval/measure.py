@@ -264,6 +264,30 @@ def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
 _UNNAMED = "no judge is named"
 
 
+def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return who is in images of people, by profession, or what became of scenes, by skill, and the images.
+
+    As :func:`biaslab.papers.paradox.measure.drawn`; gender is what average gender rests on.
+    """
+    images = pipeline.dalleval.images(kind)
+    text = images.table.set_index("image_id")["text"]
+    if kind == "skills":
+        seen = _verdicts(pipeline).query("chosen == 'yes'")
+        seen = seen.assign(group=seen["skill"], who=seen["skill"], gender="")
+    else:
+        seen = _social(pipeline, kind)
+        by = "judge" if pipeline.dalleval.gender_is_judged else "vqa"
+        why = seen["outcome_judge" if by == "judge" else "reason_vqa"]
+        known = seen[f"gender_{by}"].isin(GENDERS)
+        named = seen["prompt"] != "person"
+        asked = seen["profession"].replace("(none)", "a person")
+        asked = asked.mask(named, asked + ", asked for as a " + seen["prompt"])
+        tones = {"tone": seen["skin_tone"], "outcome": why.mask(known, "judged")}
+        # Prompts that name a gender ask for no perception of it.
+        seen = seen.assign(group=asked, who=asked, gender=seen[f"gender_{by}"], apart=named, **tones)
+    return seen.assign(prompt=seen["image_id"].map(text), position=1), images
+
+
 def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what is answered to questions about them."""
     if pipeline.unnamed("dalleval.vqa"):

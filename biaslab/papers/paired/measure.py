@@ -19,6 +19,7 @@ from biaslab.prompts.paired import POSITIONS
 from biaslab.ratings.person_ratings import ANNOTATORS
 
 if TYPE_CHECKING:
+    from biaslab.models.images import ImageSource
     from biaslab.pipeline import Pipeline
 
 _SIDES = {1: ("alone",), 2: ("left", "right"), 3: ("left", "middle", "right")}
@@ -239,6 +240,13 @@ def seen(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
     frames = [stages.people(kind).assign(kind=kind) for kind in kinds if stages and kind in stages.kinds]
     names = ["kind", "image_id", "aspect", "position", "identity", "stereotype", "outcome", "gender", "role"]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names, dtype=object)
+
+
+def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return who is in images of people, by their identity, and the images (as ``paradox.measure.drawn``)."""
+    images = pipeline.people.images(kind)
+    people = pipeline.people.people(kind).merge(images.table[["image_id", "text"]], on="image_id")
+    return people.assign(group=people["identity"], who=people["identity"], prompt=people["text"]), images
 
 
 def pictures(pipeline: Pipeline | None, chosen: pd.DataFrame) -> dict[tuple[str, str], object]:

@@ -22,6 +22,7 @@ from biaslab.measures.headline import judged
 from biaslab.ratings import part
 
 if TYPE_CHECKING:
+    from biaslab.models.images import ImageSource
     from biaslab.pipeline import Pipeline
 
 _KEYS = ["caption_id", "occupation"]
@@ -115,6 +116,20 @@ def _with_gender(pipeline: Pipeline) -> pd.DataFrame:
         return captions.merge(pipeline.judgements("training")[[*_KEYS, "gender"]], on=_KEYS, how="left")
     except MissingInputError:
         return captions.assign(gender="")
+
+
+def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return who is in images of a kind that reports show, by occupation, and the images.
+
+    As all papers' rooms do: a row for each person, with image_id, group, who (within the group), prompt, position (1 is
+    the leftmost), outcome, gender, p_female (0–1) and perhaps tone (1–10), and apart (what a page shows, and the strips
+    on a report's first page leave out); what nobody judged is missing.
+    """
+    images = pipeline.images(kind)
+    seen = images.table if pipeline.unnamed(*pipeline.gate) else pipeline.judgements(kind)
+    return seen.assign(
+        group=seen["occupation"], who=seen["occupation"], prompt=seen["text"], position=1
+    ), images
 
 
 def captions_found(pipeline: Pipeline) -> pd.DataFrame:

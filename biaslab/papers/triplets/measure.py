@@ -17,6 +17,7 @@ from biaslab.prompts import nouns
 
 if TYPE_CHECKING:
     from biaslab.judging.instances import Found
+    from biaslab.models.images import ImageSource
     from biaslab.pipeline import Pipeline
 
 # The gender that prompts tell.
@@ -119,6 +120,15 @@ def at_first_seed(pipeline: Pipeline, chosen: pd.DataFrame) -> pd.DataFrame:
     """Return the images of triplets, dataset and triplet_id in ``chosen``, at the first seed, as :func:`examples`."""
     table = pipeline.triplets.images().table
     return chosen[["dataset", "triplet_id"]].merge(table[table["seed"] == 0], on=["dataset", "triplet_id"])
+
+
+def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return the images of triplets by the gender that prompts name, in one order (``paradox.measure.drawn``)."""
+    images = pipeline.triplets.images()
+    seen = images.table.sort_values(["seed", "triplet_id"], kind="stable")
+    return seen.assign(
+        group=seen["prompt_gender"] + " prompts", who="", prompt=seen["text"], position=1, gender=""
+    ), images
 
 
 def pictures(pipeline: Pipeline, shown: pd.DataFrame) -> list[object]:

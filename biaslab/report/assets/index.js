@@ -13,7 +13,8 @@
   function sortValue(cell, numeric) {
     const text = cell ? cell.textContent.trim() : "";
     if (!numeric) return text === "" ? null : text;
-    const number = text === "∞" ? Infinity : text === "-∞" ? -Infinity : parseFloat(text);
+    const plain = text.replace(/^</, "").replace(/,/g, "");
+    const number = text === "∞" ? Infinity : text === "-∞" ? -Infinity : parseFloat(plain);
     return Number.isNaN(number) ? null : number;
   }
 

@@ -204,7 +204,7 @@ def _grid(
         for j, image in enumerate(line):
             axes[i, j].imshow(image)
             if below:
-                axes[i, j].set_xlabel(below[i][j], fontsize=7.5, loc="left", color=style.BLACK)
+                axes[i, j].set_xlabel(below[i][j], fontsize=8, loc="left", color=style.BLACK)
     for ax, name in zip(axes[0], columns, strict=False):
         ax.set_title(name, fontsize=8, loc="center", fontweight="normal")
     for ax, name in zip(axes[:, 0], rows, strict=False):

@@ -1,0 +1,268 @@
+"""Pictures of what models drew: strips of some by group for a run's page, and a page a model to walk through them."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from biaslab.ground.genders import GENDERS
+from biaslab.judging.words import JUDGED, UNCERTAIN
+from biaslab.report.pages import asset, write_from
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from PIL.Image import Image
+
+    from biaslab.models.images import ImageSource
+
+MOST = 2_000
+"""Pictures on a model's page; of more, the first of each group."""
+ROWS, SIDE_BY_SIDE = 4, 8
+"""Groups of a strip, and pictures of a group, at most."""
+STRIP_BYTES, PAGE_BYTES = 500_000, 6_000_000
+"""Bytes of pictures, before they are written into a page: of all strips of a run, and of a model's page."""
+# Longer sides in pixels, of which the largest is taken that fits; an image is never enlarged.
+_SIDES = (256, 192, 128, 96, 64, 48)
+_QUALITY, _TRIED, _AT_A_TIME = 82, 24, 32
+# What stands below a picture for each person: a mark, and what it says.
+MARKS = {
+    "f": "perceived as female",
+    "m": "as male",
+    "u": "unclear",
+    "r": "shows what was asked",
+    "n": "not judged",
+}
+_OF_GENDER = {"female": "f", "male": "m"}
+
+
+class Drawn(NamedTuple):
+    """Images of one kind that a model drew, and who is in them."""
+
+    paper: str
+    kind: str
+    called: str  # What was asked for, in words.
+    model: str
+    people: pd.DataFrame  # As `drawn` of the paper's room returns them.
+    images: ImageSource
+
+
+def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
+    """Return strips of pictures: of each model's images of a paper, some groups, and of each some pictures.
+
+    Groups are spread evenly from the most to the fewest people perceived as female, and pictures of a group likewise,
+    so that neither is chosen by hand. The pictures of all strips take at most :data:`STRIP_BYTES`.
+    """
+    drawn = [
+        one._replace(people=one.people[~one.people["apart"]]) if "apart" in one.people else one
+        for one in drawn
+    ]
+    chosen = [(one, _rows(one.people)) for one in drawn]
+    ids = [[(one, image_id) for row in rows for image_id in row["ids"]] for one, rows in chosen]
+    ids = [pair for each in ids for pair in each]
+    side = _side([(one.images, image_id) for one, image_id in ids], STRIP_BYTES)
+    found = []
+    for one, rows in chosen:
+        wanted = [image_id for row in rows for image_id in row["ids"]]
+        sources = dict(zip(wanted, _sources(one.images, wanted, side), strict=True))
+        by_image = dict(tuple(one.people.groupby("image_id", sort=False)))
+        for row in rows:
+            row["pictures"] = [_picture(by_image[i], sources[i]) for i in row.pop("ids") if sources[i]]
+        kept = [row for row in rows if row["pictures"]]
+        groups = one.people["group"].nunique()
+        said = {key: getattr(one, key) for key in ("paper", "kind", "called", "model")}
+        if kept:
+            found.append(said | {"rows": kept, "groups": groups, "images": one.people["image_id"].nunique()})
+    return found
+
+
+def write_model(path: Path, model: str, drawn: Sequence[Drawn], *, index: str) -> dict[str, Any]:
+    """Write the page on which one walks through a model's pictures, and return what it holds: images, shown, side."""
+    some = [(one, _spread(one.people, drawn)) for one in drawn]
+    side = _side([(one.images, image_id) for one, ids in some for image_id in ids], PAGE_BYTES)
+    pictures = []
+    for one, ids in some:
+        by_image = dict(tuple(one.people.groupby("image_id", sort=False)))
+        for image_id, source in zip(ids, _sources(one.images, ids, side), strict=True):
+            people = by_image[image_id]
+            told = {"called": one.called, "groups": list(dict.fromkeys(people["group"])), **_filters(people)}
+            pictures.append(_picture(people, source) | told)
+    images = sum(one.people["image_id"].nunique() for one in drawn)
+    choices = {
+        "called": list(dict.fromkeys(p["called"] for p in pictures)),
+        "group": list(dict.fromkeys(group for p in pictures for group in p["groups"])),
+        "judged": sorted({j for p in pictures for j in p["judged"]}),
+        "outcome": sorted({o for p in pictures for o in p["outcomes"]}),
+        "tone": sorted({t for p in pictures for t in p["tones"]}, key=float),
+    }
+    how = {"style": asset("report.css"), "script": asset("pictures.js")}
+    content = {
+        "model": model,
+        "pictures": pictures,
+        "choices": choices,
+        "images": images,
+        "marks": MARKS,
+        "index": index,
+    }
+    write_from(path, "pictures.html.j2", **how, **content)
+    return {"images": images, "shown": len(pictures), "side": side}
+
+
+# -- which pictures ----------------------------------------------------------------------------------------
+
+
+def _rows(people: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the groups of a strip, each with what was judged in it and the ids of its pictures in order."""
+    lean = _lean(people)
+    by_image = people.assign(_lean=lean).groupby(["group", "image_id"], sort=False)["_lean"].mean()
+    by_group = by_image.groupby(level="group", sort=False).mean()
+    if by_group.notna().any():
+        by_group = by_group.dropna().sort_values(ascending=False, kind="stable")
+    rows = []
+    for group in _evenly(list(by_group.index), ROWS):
+        images = by_image.loc[group]
+        if images.notna().any():
+            images = images.sort_values(ascending=False, kind="stable", na_position="last")
+        share = _share(people[people["group"] == group])
+        rows.append(
+            {
+                "group": str(group),
+                "share": share,
+                "n": len(images),
+                "ids": _evenly(list(images.index), SIDE_BY_SIDE),
+            }
+        )
+    return rows
+
+
+def _lean(people: pd.DataFrame) -> pd.Series:
+    """Return how much each is perceived as female (0 to 1, and little more), missing where nobody was judged."""
+    seen = people["gender"] if "gender" in people else people["group"].map(lambda _: "")
+    lean = seen.map({"female": 1.0, "male": 0.0})
+    lean = lean.where(lean.notna() | (people["outcome"] != UNCERTAIN), 0.5)
+    # The judge's own probability orders those of one answer.
+    return lean if "p_female" not in people else lean + 0.001 * people["p_female"].astype(float).fillna(0)
+
+
+def _share(people: pd.DataFrame) -> dict[str, Any]:
+    """Return the share of a group that is perceived as female, with its Wilson interval; empty where nobody is."""
+    from biaslab.stats import wilson_interval
+
+    seen = people["gender"] if "gender" in people else people["group"]
+    n, k = int(seen.isin(GENDERS).sum()), int((seen == "female").sum())
+    if not n:
+        return {}
+    low, high = wilson_interval(k, n)
+    return {"percent": 100 * k / n, "low": 100 * float(low), "high": 100 * float(high), "n": n}
+
+
+def _evenly(items: list, most: int) -> list:
+    """Return at most so many of a list's items, evenly spread, its ends among them."""
+    if len(items) <= most:
+        return items
+    return [items[round(k * (len(items) - 1) / (most - 1))] for k in range(most)]
+
+
+def _spread(people: pd.DataFrame, drawn: Sequence[Drawn]) -> list[str]:
+    """Return the images of a kind that a page shows: the first of each group, where all are too many."""
+    images = people.drop_duplicates("image_id")
+    most = max(MOST // len(drawn), 1)
+    if len(images) <= most:
+        return images["image_id"].tolist()
+    place = images.groupby("group", sort=False).cumcount()
+    chosen = place.sort_values(kind="stable").index[:most]
+    return images.loc[images.index.isin(chosen), "image_id"].tolist()
+
+
+# -- how they are shown ------------------------------------------------------------------------------------
+
+
+def _picture(people: pd.DataFrame, source: str) -> dict[str, Any]:
+    """Return what a page says of a picture: a mark for each person, and in words what was asked and judged."""
+    people = people.drop_duplicates("position").sort_values("position")
+    answers = [_answer(row) for row in people.to_dict("records")]
+    group, prompt = " and ".join(dict.fromkeys(map(str, people["group"]))), str(people["prompt"].iloc[0])
+    said = "; ".join(answers)
+    return {
+        "source": source, "marks": [_mark(row) for row in people.to_dict("records")],
+        "group": group, "prompt": prompt, "said": said, "alt": f"{group}: {said}",
+    }  # fmt: skip
+
+
+def _mark(row: dict[str, Any]) -> str:
+    if row.get("gender") in _OF_GENDER:
+        return _OF_GENDER[row["gender"]]
+    return {UNCERTAIN: "u", "correct": "r"}.get(row["outcome"], "n")
+
+
+def _answer(row: dict[str, Any]) -> str:
+    """Return in words what was made of a person, or of an image that shows none."""
+    p, tone = _known(row.get("p_female")), _known(row.get("tone"))
+    if row.get("gender") in GENDERS:
+        chance = "" if p is None else f" (probability {p if row['gender'] == 'female' else 1 - p:.2f})"
+        said = f"perceived as {row['gender']}{chance}"
+    elif row["outcome"] == UNCERTAIN:
+        said = "unclear" + ("" if p is None else f" (probability of female {p:.2f})")
+    else:
+        said = _why(row)
+    return said + ("" if tone is None else f", skin tone {tone:g} of 10")
+
+
+def _why(row: dict[str, Any]) -> str:
+    return {"ok": "not judged", "": "not judged"}.get(row["outcome"], str(row["outcome"]).replace("_", " "))
+
+
+def _known(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _filters(people: pd.DataFrame) -> dict[str, list[str]]:
+    """Return by what a page finds a picture: what was judged, why somebody was not, and skin tones."""
+    rows = people.to_dict("records")
+    judged = {MARKS[_mark(row)].removeprefix("perceived ").removeprefix("as ") for row in rows}
+    why = {_why(row) for row in rows if row["outcome"] not in (JUDGED, UNCERTAIN, "correct")}
+    tones = {f"{tone:g}" for row in rows if (tone := _known(row.get("tone"))) is not None}
+    return {"judged": sorted(judged), "outcomes": sorted(why), "tones": sorted(tones)}
+
+
+# -- their bytes -------------------------------------------------------------------------------------------
+
+
+def _side(pairs: Sequence[tuple[ImageSource, str]], allowed: int) -> int:
+    """Return the longer side of pictures, in pixels, that lets them all take no more bytes than are allowed."""
+    tried = _evenly(list(pairs), _TRIED)
+    read = [picture for source, image_id in tried for picture in _read(source, [image_id]) if picture]
+    for side in _SIDES:
+        # A tenth is left for those that are larger than the ones tried.
+        size = sum(len(_encoded(picture, side)) for picture in read) / max(len(read), 1)
+        if size * len(pairs) <= 0.9 * allowed:
+            return side
+    return _SIDES[-1]
+
+
+def _sources(images: ImageSource, ids: Sequence[str], side: int) -> Iterator[str]:
+    """Yield images as ``data:`` URLs, in order; empty for those that cannot be shown."""
+    for k in range(0, len(ids), _AT_A_TIME):
+        for picture in _read(images, ids[k : k + _AT_A_TIME]):
+            data = _encoded(picture, side) if picture else b""
+            yield f"data:image/webp;base64,{base64.b64encode(data).decode()}" if data else ""
+
+
+def _read(images: ImageSource, ids: Sequence[str]) -> list[Image | None]:
+    import numpy as np
+    from PIL import Image
+
+    return [Image.fromarray(one) if isinstance(one, np.ndarray) else None for one in images.read(list(ids))]
+
+
+def _encoded(picture: Image, side: int) -> bytes:
+    """Return a picture's bytes, made anew from its pixels: no palette, no metadata."""
+    from PIL import Image
+
+    small = picture.copy()
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    small.save(file := io.BytesIO(), "WEBP", quality=_QUALITY, method=2)
+    return file.getvalue()

@@ -1,0 +1,100 @@
+"""Pictures of what a run's models drew, from its store: nothing is made or judged for them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from biaslab.ground import tables
+from biaslab.ground.errors import MissingInputError
+from biaslab.keep import store
+from biaslab.pipeline.asked import computing_nothing
+from biaslab.report import pictures
+from biaslab.runs import jobs, planning
+from biaslab.runs.gather import PICTURES, STRIPS
+
+
+def of_run(planned: Iterable[jobs.Job]) -> Iterator[pictures.Drawn]:
+    """Yield the images that a run's models drew and that its store has whole, by paper, kind and model."""
+    shown, papers = set(), tables.papers()
+    for one in planning.asked(jobs.pipelines(planned)):
+        kinds, key = papers[one.paper].drawn, (one.paper, one.kind, one.model)
+        # Of several settings of a model the first are shown.
+        if one.kind not in kinds or key in shown:
+            continue
+        try:
+            room = import_module(f"biaslab.papers.{one.paper}.measure")
+            people, images = room.drawn(computing_nothing(one.pipeline), one.kind)
+        except (store.UnfinishedError, MissingInputError):
+            continue
+        shown.add(key)
+        if len(people):
+            yield pictures.Drawn(
+                one.paper, one.kind, kinds[one.kind], one.model, people.reset_index(drop=True), images
+            )
+
+
+def write(folder: Path, planned: Iterable[jobs.Job], public: Callable[[Any], Any]) -> list[dict]:
+    """Write a run's pictures into its folder, and return what its record says of them, an entry a model.
+
+    What is there of the same images and judgements stays; so does what an earlier run left where the store has the
+    images no more.
+    """
+    drawn = list(of_run(planned))
+    place = folder / STRIPS
+    before = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
+    digest = _digest(drawn)
+    if before and (not drawn or before["digest"] == digest):
+        return before["models"]
+    if not drawn:
+        return []
+    by_model: dict[str, list[pictures.Drawn]] = {}
+    for one in drawn:
+        by_model.setdefault(one.model, []).append(one._replace(people=_public(one.people, public)))
+    (folder / PICTURES).mkdir(parents=True, exist_ok=True)
+    models = []
+    for k, (model, of) in enumerate(by_model.items(), start=1):
+        page = f"{PICTURES}/model-{k}.html"
+        told = pictures.write_model(folder / page, public(model), of, index="../index.html")
+        models.append({"model": public(model), "page": page, **told})
+    whole = {
+        "digest": digest,
+        "models": models,
+        "strips": pictures.strips(_first([one for of in by_model.values() for one in of])),
+    }
+    store.replace(place, json.dumps(whole, ensure_ascii=False).encode(errors="replace"))
+    return models
+
+
+def _first(drawn: list[pictures.Drawn]) -> list[pictures.Drawn]:
+    """Return the first kind of each paper and model, in the order in which papers name their kinds."""
+    papers, first = tables.papers(), {}
+    for one in sorted(drawn, key=lambda one: list(papers[one.paper].drawn).index(one.kind)):
+        first.setdefault((one.paper, one.model), one)
+    return sorted(first.values(), key=lambda one: list(papers).index(one.paper))
+
+
+def _public(people: pd.DataFrame, public: Callable[[Any], Any]) -> pd.DataFrame:
+    """Return people whose texts name no folder of this machine."""
+    columns = ["group", "who", "prompt"]
+    return people.assign(
+        **{name: people[name].map({t: public(str(t)) for t in people[name].unique()}) for name in columns}
+    )
+
+
+def _digest(drawn: list[pictures.Drawn]) -> str:
+    """Return what pictures rest on: images, what was judged of them, and how they are shown."""
+    whole = hashlib.sha256()
+    for one in drawn:
+        told = one.people.drop(
+            columns=[c for c in one.people if one.people[c].map(type).isin([list, dict]).any()]
+        )
+        rows = pd.util.hash_pandas_object(told.astype(str), index=False)
+        whole.update(f"{one[:4]} {one.images.digest} {int(rows.sum())} {len(rows)}".encode())
+    return whole.hexdigest()
