@@ -29,13 +29,7 @@ STRIP_BYTES, PAGE_BYTES = 500_000, 6_000_000
 _SIDES = (256, 192, 128, 96, 64, 48)
 _QUALITY, _TRIED, _AT_A_TIME = 82, 24, 32
 # What stands below a picture for each person: a mark, and what it says.
-MARKS = {
-    "f": "perceived as female",
-    "m": "as male",
-    "u": "unclear",
-    "r": "shows what was asked",
-    "n": "not judged",
-}
+MARKS = {"f": "female", "m": "male", "u": "unclear", "r": "shows what was asked", "n": "not judged"}
 _OF_GENDER = {"female": "f", "male": "m"}
 
 
@@ -68,7 +62,7 @@ def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
     for one, rows in chosen:
         wanted = [image_id for row in rows for image_id in row["ids"]]
         sources = dict(zip(wanted, _sources(one.images, wanted, side), strict=True))
-        by_image = dict(tuple(one.people.groupby("image_id", sort=False)))
+        by_image = _by_image(one.people)
         for row in rows:
             row["pictures"] = [_picture(by_image[i], sources[i]) for i in row.pop("ids") if sources[i]]
         kept = [row for row in rows if row["pictures"]]
@@ -85,11 +79,10 @@ def write_model(path: Path, model: str, drawn: Sequence[Drawn], *, index: str) -
     side = _side([(one.images, image_id) for one, ids in some for image_id in ids], PAGE_BYTES)
     pictures = []
     for one, ids in some:
-        by_image = dict(tuple(one.people.groupby("image_id", sort=False)))
+        by_image = _by_image(one.people)
         for image_id, source in zip(ids, _sources(one.images, ids, side), strict=True):
-            people = by_image[image_id]
-            told = {"called": one.called, "groups": list(dict.fromkeys(people["group"])), **_filters(people)}
-            pictures.append(_picture(people, source) | told)
+            told = {"called": one.called, **_filters(by_image[image_id])}
+            pictures.append(_picture(by_image[image_id], source) | told)
     images = sum(one.people["image_id"].nunique() for one in drawn)
     choices = {
         "called": list(dict.fromkeys(p["called"] for p in pictures)),
@@ -180,16 +173,29 @@ def _spread(people: pd.DataFrame, drawn: Sequence[Drawn]) -> list[str]:
 # -- how they are shown ------------------------------------------------------------------------------------
 
 
-def _picture(people: pd.DataFrame, source: str) -> dict[str, Any]:
+def _by_image(people: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of each image, in the order of positions."""
+    wanted = ["image_id", "group", "prompt", "position", "outcome", "gender", "p_female", "tone"]
+    rows = people[[name for name in wanted if name in people]].sort_values("position", kind="stable")
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows.to_dict("records"):
+        found.setdefault(row["image_id"], []).append(row)
+    return found
+
+
+def _picture(rows: list[dict[str, Any]], source: str) -> dict[str, Any]:
     """Return what a page says of a picture: a mark for each person, and in words what was asked and judged."""
-    people = people.drop_duplicates("position").sort_values("position")
-    answers = [_answer(row) for row in people.to_dict("records")]
-    group, prompt = " and ".join(dict.fromkeys(map(str, people["group"]))), str(people["prompt"].iloc[0])
-    said = "; ".join(answers)
+    # One of two groups has a row for each.
+    people = list({row["position"]: row for row in reversed(rows)}.values())[::-1]
+    group, said = " and ".join(_groups(rows)), "; ".join(map(_answer, people))
     return {
-        "source": source, "marks": [_mark(row) for row in people.to_dict("records")],
-        "group": group, "prompt": prompt, "said": said, "alt": f"{group}: {said}",
+        "source": source, "marks": list(map(_mark, people)), "group": group, "prompt": str(rows[0]["prompt"]),
+        "said": said, "alt": f"{group}: {said}",
     }  # fmt: skip
+
+
+def _groups(rows: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(str(row["group"]) for row in rows))
 
 
 def _mark(row: dict[str, Any]) -> str:
@@ -219,13 +225,17 @@ def _known(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _filters(people: pd.DataFrame) -> dict[str, list[str]]:
-    """Return by what a page finds a picture: what was judged, why somebody was not, and skin tones."""
-    rows = people.to_dict("records")
-    judged = {MARKS[_mark(row)].removeprefix("perceived ").removeprefix("as ") for row in rows}
+def _filters(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return by what a page finds a picture: groups, what was judged, why somebody was not, and skin tones."""
+    judged = {MARKS[_mark(row)] for row in rows}
     why = {_why(row) for row in rows if row["outcome"] not in (JUDGED, UNCERTAIN, "correct")}
     tones = {f"{tone:g}" for row in rows if (tone := _known(row.get("tone"))) is not None}
-    return {"judged": sorted(judged), "outcomes": sorted(why), "tones": sorted(tones)}
+    return {
+        "groups": _groups(rows),
+        "judged": sorted(judged),
+        "outcomes": sorted(why),
+        "tones": sorted(tones),
+    }
 
 
 # -- their bytes -------------------------------------------------------------------------------------------

@@ -1,0 +1,215 @@
+"""Strips of pictures and a page a model: which are chosen, what is said of them, how large they are."""
+
+import base64
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from array_images import ArrayImages
+from bs4 import BeautifulSoup
+from PIL import Image
+
+from biaslab.models.images import Unreadable
+from biaslab.report import build, pictures
+
+HOSTILE = '<img src=x onerror="window.hacked=1">"\'&'
+
+
+def _noise(k, side=80):
+    return np.random.default_rng(k).integers(0, 256, (side, side, 3), dtype=np.uint8)
+
+
+def _person(image, group, gender, p, outcome="judged", **more):
+    who = {"image_id": image, "group": group, "who": group, "prompt": f"a photo of a {group}", "position": 1}
+    return who | {"gender": gender, "p_female": p, "outcome": outcome} | more
+
+
+def _drawn(people, images, **more):
+    whole = {
+        "paper": "custom",
+        "kind": "custom",
+        "called": "prompts of one's own",
+        "model": "model a",
+        **more,
+    }
+    return pictures.Drawn(**whole, people=pd.DataFrame(people), images=images)
+
+
+@pytest.fixture
+def nurses_and_pilots():
+    """Twelve nurses of whom nine are seen as women, two pilots of whom one is, and a poet whom nobody sees."""
+    people = [_person(f"n{k}", "nurse", "female", 0.9 - k / 100) for k in range(9)]
+    people += [_person(f"n{9 + k}", "nurse", "male", 0.3 - k / 10) for k in range(2)]
+    people += [_person("n11", "nurse", "", 0.5, "uncertain")]
+    people += [_person("p0", "pilot", "male", 0.1), _person("p1", "pilot", "female", 0.8)]
+    people += [_person("x0", "poet", "", np.nan, "no_face")]
+    ids = [row["image_id"] for row in people]
+    # The order in which images come decides nothing.
+    rows = np.random.default_rng(0).permutation(len(people))
+    return _drawn([people[k] for k in rows], ArrayImages([_noise(k) for k in range(len(ids))], ids))
+
+
+def test_a_strip_shows_groups_and_pictures_evenly_from_female_to_male(nurses_and_pilots):
+    (strip,) = pictures.strips([nurses_and_pilots])
+    nurse, pilot = strip["rows"]
+    assert (strip["model"], strip["groups"], strip["images"]) == ("model a", 3, 15)
+    # Of 12 in order (nine women, the unclear one, two men) places 0, 1.6, 3.1, 4.7, 6.3, 7.9, 9.4 and 11.
+    assert [p["said"] for p in nurse["pictures"]] == [
+        *(f"perceived as female (probability {0.9 - k / 100:.2f})" for k in (0, 2, 3, 5, 6, 8)),
+        "unclear (probability of female 0.50)",
+        "perceived as male (probability 0.80)",
+    ]
+    assert [p["marks"] for p in nurse["pictures"]] == [["f"]] * 6 + [["u"], ["m"]]
+    assert [p["marks"] for p in pilot["pictures"]] == [["f"], ["m"]]
+    # Wilson's interval of 9 of 11 at 95 %: (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n).
+    assert nurse["share"] == pytest.approx(
+        {"percent": 81.8182, "low": 52.302, "high": 94.864, "n": 11}, abs=1e-3
+    )
+    assert pilot["share"]["percent"] == 50
+
+
+def test_people_beside_one_another_are_marked_from_left_to_right():
+    people = [_person("i", "cook", "male", 0.2, position=2), _person("i", "nurse", "female", 0.7, tone=3.0)]
+    (strip,) = pictures.strips([_drawn(people, ArrayImages([_noise(0)], ["i"]))])
+    assert [row["group"] for row in strip["rows"]] == ["nurse", "cook"]
+    for row in strip["rows"]:
+        (one,) = row["pictures"]
+        assert one["marks"] == ["f", "m"] and one["group"] == "nurse and cook"
+        assert one["said"].startswith(
+            "perceived as female (probability 0.70), skin tone 3 of 10; perceived as male"
+        )
+
+
+def test_what_strips_leave_out_stands_on_the_models_page(tmp_path):
+    people = [
+        _person("a", "cook", "male", 0.1, apart=False),
+        _person("b", "a woman", "female", 0.9, apart=True),
+    ]
+    drawn = _drawn(people, ArrayImages([_noise(0), _noise(1)], ["a", "b"]))
+    (strip,) = pictures.strips([drawn])
+    assert [row["group"] for row in strip["rows"]] == ["cook"]
+    told = pictures.write_model(tmp_path / "m.html", "model a", [drawn], index="../index.html")
+    assert told == {"images": 2, "shown": 2, "side": 256}
+
+
+def test_the_page_of_a_model_shows_everything_and_runs_nothing(tmp_path):
+    people = [
+        _person("a", HOSTILE, "female", 0.9, tone=4.0, prompt=HOSTILE),
+        _person("b", "cook", "", np.nan, "no_face"),
+        _person("c", "cook", "", np.nan, "unreadable"),
+    ]
+    images = ArrayImages([_noise(0), _noise(1), Unreadable("damaged")], list("abc"))
+    pictures.write_model(tmp_path / "m.html", HOSTILE, [_drawn(people, images)], index="../index.html")
+    page = BeautifulSoup((tmp_path / "m.html").read_text(encoding="utf-8"), "html.parser")
+    assert HOSTILE in page.title.get_text() and HOSTILE in page.h1.get_text()
+    shown = [image for image in page("img") if image.get("src")]
+    assert len(shown) == 2 and all(image["src"].startswith("data:image/webp;base64,") for image in shown)
+    assert page.find(class_="none").get_text() == "unreadable"
+    assert page.find("button", class_="picture")["data-prompt"] == HOSTILE
+    chosen = {s["data-by"]: [o.get_text() for o in s("option")[1:]] for s in page("select")}
+    assert chosen == {
+        "group": [HOSTILE, "cook"],
+        "judged": ["female", "not judged"],
+        "outcome": ["no face", "unreadable"],
+    }
+    assert not [name for tag in page(True) for name in tag.attrs if name.startswith("on")]
+
+
+def test_pictures_are_as_large_as_their_room_allows_and_never_enlarged(monkeypatch):
+    images = ArrayImages([_noise(k, 300) for k in range(8)])
+    drawn = _drawn([_person(str(k), "cook", "male", 0.1) for k in range(8)], images)
+    sizes = {}
+    for room in (10_000_000, 120_000, 20_000, 1):
+        monkeypatch.setattr(pictures, "STRIP_BYTES", room)
+        (strip,) = pictures.strips([drawn])
+        data = [base64.b64decode(p["source"].partition(",")[2]) for p in strip["rows"][0]["pictures"]]
+        sizes[room] = Image.open(io.BytesIO(data[0])).size[0]
+        assert sum(map(len, data)) <= room or sizes[room] == 48
+    assert list(sizes.values()) == sorted(sizes.values(), reverse=True) and sizes[10_000_000] == 256
+    small = _drawn([_person("0", "cook", "male", 0.1)], ArrayImages([_noise(0, 20)]))
+    (strip,) = pictures.strips([small])
+    data = base64.b64decode(strip["rows"][0]["pictures"][0]["source"].partition(",")[2])
+    assert Image.open(io.BytesIO(data)).size == (20, 20)
+
+
+def test_of_too_many_pictures_the_first_of_each_group_are_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "MOST", 5)
+    people = [
+        _person(f"{group}{k}", group, "male", 0.1) for group, n in (("a", 6), ("b", 2)) for k in range(n)
+    ]
+    ids = [row["image_id"] for row in people]
+    drawn = _drawn(people, ArrayImages([_noise(k, 8) for k in range(8)], ids))
+    told = pictures.write_model(tmp_path / "m.html", "model a", [drawn], index="../index.html")
+    assert told["images"] == 8 and told["shown"] == 5
+    page = BeautifulSoup((tmp_path / "m.html").read_text(encoding="utf-8"), "html.parser")
+    assert [item["data-groups"] for item in page(class_="item")] == ["a"] * 3 + ["b"] * 2
+    assert "5 of 8 images" in page.find(class_="byline").get_text()
+
+
+def _run(folder, drawn, **more):
+    (folder / "pictures").mkdir()
+    told = pictures.write_model(folder / "pictures/model-1.html", drawn.model, [drawn], index="../index.html")
+    strips = pictures.strips([drawn])
+    (folder / "pictures/strips.json").write_text(json.dumps({"strips": strips}), encoding="utf-8")
+    models = [{"model": drawn.model, "page": "pictures/model-1.html", **told}]
+    said = {"pictures": {"strips": "pictures/strips.json", "models": models}, **more}
+    (folder / "run.json").write_text(json.dumps(said), encoding="utf-8")
+    return strips
+
+
+def test_a_run_opens_with_what_was_drawn(tmp_path, nurses_and_pilots):
+    _run(tmp_path, nurses_and_pilots)
+    page = BeautifulSoup(build(tmp_path).read_text(encoding="utf-8"), "html.parser")
+    first = page.main.section
+    assert first["id"] == "drawn" and len(first("img")) == 10
+    assert [b.get_text() for b in first.select(".whom b")] == ["nurse", "pilot"]
+    assert "82 % female (52 to 95; n = 11)" in first.get_text(" ", strip=True)
+    assert first.h3.a["href"] == "pictures/model-1.html"
+
+
+@pytest.mark.parametrize("broken", ["{", '{"strips": 3}', '{"strips": [{"rows": [{}], "model": "m"}]}'])
+def test_strips_that_cannot_be_read_cost_nothing_else(tmp_path, nurses_and_pilots, broken):
+    strips = _run(tmp_path, nurses_and_pilots)
+    strips[0]["rows"][0]["pictures"][0]["source"] = "https://example.org/x.png"
+    (tmp_path / "pictures/strips.json").write_text(json.dumps({"strips": strips}), encoding="utf-8")
+    page = BeautifulSoup(build(tmp_path).read_text(encoding="utf-8"), "html.parser")
+    assert len(page.find(id="drawn")("img")) == 9
+    (tmp_path / "pictures/strips.json").write_text(broken, encoding="utf-8")
+    page = BeautifulSoup(build(tmp_path).read_text(encoding="utf-8"), "html.parser")
+    assert not page.find(id="drawn")
+
+
+def test_pictures_are_walked_by_keyboard_and_narrowed_by_choices(tmp_path, visit, nurses_and_pilots):
+    _run(tmp_path, nurses_and_pilots)
+    page = visit(tmp_path / "pictures/model-1.html")
+    page.get_by_label("Judged").select_option("male")
+    assert page.locator(".item:visible").count() == 3
+    assert page.get_by_role("status").inner_text() == "3 pictures"
+    page.locator("button.picture:visible").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    first = dialog.locator(".group").inner_text(), dialog.locator(".said").inner_text()
+    page.keyboard.press("ArrowRight")
+    second = dialog.locator(".group").inner_text(), dialog.locator(".said").inner_text()
+    assert first != second and "perceived as male" in first[1] and "perceived as male" in second[1]
+    assert dialog.get_by_role("button", name="Next picture").is_disabled()
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    assert page.evaluate("document.activeElement.dataset.said") == second[1]
+    page.get_by_label("Judged").select_option("")
+    page.get_by_label("Group").select_option("poet")
+    assert page.locator(".item:visible").count() == 1
+
+
+def test_a_picture_of_a_strip_opens_large(tmp_path, visit, nurses_and_pilots):
+    _run(tmp_path, nurses_and_pilots)
+    page = visit(build(tmp_path))
+    page.locator("#drawn button.picture").nth(8).click()
+    dialog = page.locator("#picture")
+    assert dialog.locator(".prompt").inner_text() == "a photo of a pilot"
+    assert dialog.locator("img").evaluate("(i) => i.clientWidth") > 250
+    page.keyboard.press("ArrowLeft")
+    assert dialog.locator(".prompt").inner_text() == "a photo of a nurse"
