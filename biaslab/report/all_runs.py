@@ -62,18 +62,19 @@ def overview(outputs: str | Path) -> Path:
 def _together(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the measures that several runs hold, each with the marks of their models beside one another."""
     rows: dict[str, dict[tuple, dict[str, Any]]] = {}
+    held: dict[str, set[str]] = {}
     for run in runs:
         for measure, of in run["measures"].items():
+            held.setdefault(measure, set()).add(run["name"])
             for row in of:
                 # What is printed, and stands in several runs, is one model.
-                key = row["model"], row["estimate"], row["ci_low"], row["ci_high"]
+                key = row["model"], *(str(row[name]) for name in ("estimate", "ci_low", "ci_high"))
                 if row["estimate"] is not None:
                     rows.setdefault(measure, {}).setdefault(key, row | {"run": run["name"]})
     found = []
     for measure, of in rows.items():
         each, named = list(of.values()), Counter(row["model"] for row in of.values())
-        # Rows of one run alone stand on its own page.
-        if len({row["run"] for row in each}) < 2:
+        if len(held[measure]) < 2:
             continue
         for row in each:
             row["name"] = f"{row['model']} ({row['run']})" if named[row["model"]] > 1 else row["model"]

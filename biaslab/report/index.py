@@ -9,6 +9,7 @@ import json
 import re
 import struct
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ ROWS_PREVIEW = 50
 CELLS_SHOWN = 40_000
 # Bytes embedded so that the page can be mailed alone, and has 6 MB at most: one figure, all figures, one file, all
 # table files.
-FIGURE_BYTES, FIGURES_BYTES = 700_000, 2_500_000
+FIGURE_BYTES, FIGURES_BYTES = 700_000, 2_300_000
 TABLE_FILE_BYTES, TABLES_BYTES = 30_000_000, 500_000
 _FIGURE_FILE_BYTES = 20_000_000
 # A figure that takes more bytes without loss holds photographs, which lose nothing that one sees.
@@ -44,9 +45,9 @@ COVERAGE_STATUS = {
 }
 _PAPERS: dict[str, dict[str, str]] = cards.words("papers")
 # Groups that the strips hold together with which a page opens, models that have one, and groups of strips further down.
-_ROWS, _STRIPS, _BELOW = 4, 4, 3
+_ROWS, _STRIPS, _BELOW = 4, 4, 2
 # Pixels that the smallest words of a figure have as it is shown, and that a paper's first figure is high at most.
-_SMALLEST, _HIGHEST = 11.2, 560
+_SMALLEST, _HIGHEST = 11.2, 440
 # Findings of a paper that the page shows unfolded, at most.
 _MAIN = 3
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -94,14 +95,19 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         return pages.get((key, str(entry["variant"]))) or pages.get((key, None))
 
     ids: Counter[str] = Counter()
-    figures = _figures(run, run_dir, ids, page_of)
+    asked = cards.by_question(run)
+    # First what is left out last: the figures behind what a page and each of its papers open with.
+    told = [
+        card
+        for paper in {card["paper"]: 0 for card in asked}
+        for card in cards.first(card for card in asked if card["paper"] == paper)
+    ]
+    first = [str(card["figure"]) for card in (*cards.first(asked), *told) if card["figure"]]
+    figures = _figures(run, run_dir, ids, page_of, first)
     tables = _tables(run, run_dir, ids, page_of)
     failed = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
     anchors = {name: item for item in [*tables, *figures] for name in item["names"]}
-    found = [
-        card | {"page": page_of(card), "figure": anchors.get(str(card["figure"]))}
-        for card in cards.by_question(run)
-    ]
+    found = [card | {"page": page_of(card), "figure": anchors.get(str(card["figure"]))} for card in asked]
     measures = _measures(run_dir, run)
     lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out")}
     named = [str(row["model"]) for card in found for row in card["rows"]]
@@ -300,9 +306,15 @@ def _notebook(entry: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     }
 
 
-def _figures(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
+def _figures(
+    run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any, first: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the figures in the order in which they have room in the page: those named ``first`` are the first."""
     figures, left = [], FIGURES_BYTES
-    for place, entry in enumerate(cards.ordered(cards.entries(run, "figures")), start=1):
+    named = sorted(
+        cards.ordered(cards.entries(run, "figures")), key=lambda entry: str(entry["name"]) not in first
+    )
+    for place, entry in enumerate(named, start=1):
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
         source, size, taken = _embedded(run_dir, entry, min(left, FIGURE_BYTES))
         left -= taken
