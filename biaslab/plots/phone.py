@@ -17,7 +17,7 @@ from biaslab.plots import forms, style
 
 WIDTH = 4.6
 """Inches of a tall form."""
-SMALLEST = 10.9
+SMALLEST = 11.4
 """Points of its smallest words: 11 px where a screen of 390 px shows it 350 px wide."""
 # Of another width it is no tall form; and what is longer is not read.
 _WIDEST, _TALLEST = 4.8, 24.0

@@ -44,12 +44,13 @@ COVERAGE_STATUS = {
     "illustrative": "a diagram or a comparison in words: nothing to compute or show",
 }
 _PAPERS: dict[str, dict[str, str]] = cards.words("papers")
-# Groups that the strips hold together with which a page opens, models that have one, and groups of strips further down.
-_ROWS, _STRIPS, _BELOW = 4, 4, 2
-# Pixels that the smallest words of a figure have as it is shown, and that a paper's first figure is high at most.
-_SMALLEST, _HIGHEST = 11.2, 440
+# Groups that the strips hold together with which a page opens, and models that have one.
+_ROWS, _STRIPS = 4, 4
+# Pixels that the smallest words of a figure have as it is shown, and that a paper's first figure is wide and high at
+# most, which stands beside findings.
+_SMALLEST, _WIDEST, _HIGHEST = 11.2, 775, 540
 # Findings of a paper that the page shows unfolded, at most.
-_MAIN = 3
+_MAIN = 2
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -117,7 +118,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     opening = _opening(strips)
     for paper in papers:
         # What the page opens with is not shown again, unless it was shortened.
-        paper["strips"] = [_shortened(one, _BELOW) for one in paper["strips"] if one not in opening]
+        paper["strips"] = [one for one in paper["strips"] if one not in opening]
     cited = [
         _PAPERS[key]["bibtex"] for key in ("biaslab", *(paper["key"] for paper in papers)) if key in _PAPERS
     ]
@@ -205,18 +206,26 @@ def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if not part:
             continue
         about = _PAPERS.get(key, {"name": key, "question": "", "bibtex": ""})
-        # The picture of what the page says of the paper first, of those that are not too high where they can be read.
-        shown = [card["figure"] for card in cards.first(part["cards"]) if card["figure"]]
-        each = [f for f in [*shown, *part["figures"]] if f["source"]] or part["figures"]
-        lead = next((f for f in each if not f["size"] or f["least"] * f["size"][1] <= _HIGHEST), None)
-        lead = lead or next((f for f in each if not f["size"] or f["size"][1] <= 1.2 * f["size"][0]), None)
-        pictures = sorted(part["figures"], key=lambda item: item is not lead)
         main = ([card for card in part["cards"] if card["main"]] or part["cards"][:1])[:_MAIN]
         more = [card for card in part["cards"] if card not in main]
+        # The picture of what the page says of the paper first, of those whose words can be read where it stands.
+        shown = [card["figure"] for card in (*cards.first(part["cards"]), *main) if card["figure"]]
+        each = [f for f in [*shown, *part["figures"]] if f["source"]] or part["figures"]
+        lead = next(filter(_fits, each), None)
+        lead = lead or next((f for f in each if not f["size"] or f["size"][1] <= 1.2 * f["size"][0]), None)
+        pictures = sorted(part["figures"], key=lambda item: item is not lead)
         own = {"key": key, "anchor": "paper-" + (_plain(key) or "unnamed"), "main": main, "more": more}
         own |= {"lead": [_small(pictures[0])] if pictures else [], "figures": pictures[1:]}
         whole.append(about | own | {key: part[key] for key in ("tables", "notebooks", "strips")})
     return whole
+
+
+def _fits(figure: dict[str, Any]) -> bool:
+    """Return whether a figure may be so small that it fits beside findings, and its words are legible still."""
+    if not figure["size"]:
+        return True
+    width, height = (figure["least"] * side for side in figure["size"])
+    return width <= _WIDEST and height <= _HIGHEST
 
 
 def _small(figure: dict[str, Any]) -> dict[str, Any]:
@@ -255,7 +264,8 @@ def _opening(strips: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _shortened(strip: dict[str, Any], most: int) -> dict[str, Any]:
     """Return a strip with some of its rows, evenly spread, the first among them."""
     rows = strip["rows"]
-    if len(rows) <= most:
+    # Of a few groups, such as three genders of prompts, none is left out.
+    if len(rows) <= max(most, 3):
         return strip
     return strip | {"rows": [rows[round(k * (len(rows) - 1) / max(most - 1, 1))] for k in range(most)]}
 

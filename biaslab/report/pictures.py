@@ -61,7 +61,7 @@ def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
     found = []
     for one, rows in chosen:
         wanted = [image_id for row in rows for image_id in row["ids"]]
-        sources = dict(zip(wanted, _sources(one.images, wanted, side), strict=True))
+        sources = dict(zip(wanted, data_urls(one.images, wanted, side), strict=True))
         by_image = _by_image(one.people)
         for row in rows:
             row["pictures"] = [_picture(by_image[i], sources[i]) for i in row.pop("ids") if sources[i]]
@@ -80,7 +80,7 @@ def write_model(path: Path, model: str, drawn: Sequence[Drawn], *, index: str) -
     pictures = []
     for one, ids in some:
         by_image = _by_image(one.people)
-        for image_id, source in zip(ids, _sources(one.images, ids, side), strict=True):
+        for image_id, source in zip(ids, data_urls(one.images, ids, side), strict=True):
             told = {"called": one.called, **_filters(by_image[image_id])}
             pictures.append(_picture(by_image[image_id], source) | told)
     images = sum(one.people["image_id"].nunique() for one in drawn)
@@ -253,7 +253,7 @@ def _side(pairs: Sequence[tuple[ImageSource, str]], allowed: int) -> int:
     return _SIDES[-1]
 
 
-def _sources(images: ImageSource, ids: Sequence[str], side: int) -> Iterator[str]:
+def data_urls(images: ImageSource, ids: Sequence[str], side: int) -> Iterator[str]:
     """Yield images as ``data:`` URLs, in order; empty for those that cannot be shown."""
     for k in range(0, len(ids), _AT_A_TIME):
         for picture in _read(images, ids[k : k + _AT_A_TIME]):

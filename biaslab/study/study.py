@@ -604,7 +604,7 @@ def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     colours, corner = few.getpalette(), 3 * few.getpixel((0, 0))
     colours[corner : corner + 3] = image.getpixel((0, 0))
     few.putpalette(colours)
-    few.save(path)
+    few.save(path, dpi=(_DPI, _DPI))
 
 
 def _say(finding: Finding) -> None:

@@ -363,8 +363,8 @@ def test_figures_are_embedded_with_alternative_text_and_links(run_dir, soup):
     assert np.array_equal(_pixels(image["src"]), _pixels(run_dir / "figures/paradox_naive.png"))
     assert image["alt"] == "Points lie above the diagonal."
     assert cards[1].img["alt"] == f"Each point is one occupation. {SCRIPT}"  # no alt of its own: the caption
-    # 7 by 4.4 inches at 160 dpi are shown at 110 px an inch: 770 by 484.
-    assert (image["width"], image["height"]) == ("770", "484")
+    # Of 7 by 4.4 inches, at 11.2 px for its smallest words: of 8 points where it does not say it, 100.8 px an inch.
+    assert (image["width"], image["height"]) == ("706", "444")
     assert [a["href"] for a in cards[0].find(class_="links")("a")][:2] == [
         "figures/paradox_naive.svg",
         "figures/paradox_naive.png",
@@ -442,8 +442,8 @@ def test_table_head_and_column_meanings(soup):
 def test_a_long_table_is_previewed_and_its_file_is_inside(run_dir, soup, html):
     table = soup.find(id="table-dalleval_skills")
     assert table.summary.get_text(" ", strip=True) == f"Every judged image {LARGE_ROWS:,} rows"
-    assert table.find(class_="problem").get_text().startswith("The first 200 of 12,000 rows are shown")
-    assert len(_body(html, "dalleval_skills")) == 200
+    assert table.find(class_="problem").get_text().startswith("The first 50 of 12,000 rows are shown")
+    assert len(_body(html, "dalleval_skills")) == 50
     link = table.find("a", class_="button")
     assert link["href"] == "tables/dalleval_skills.csv"
     assert link["download"] == "dalleval_skills.csv"
@@ -459,12 +459,12 @@ def test_every_table_downloads_the_bytes_of_its_file(run_dir, soup):
 
 
 def test_many_cells_switch_to_previews(tmp_path, monkeypatch):
-    monkeypatch.setattr(index, "CELLS_SHOWN", 500)
+    monkeypatch.setattr(index, "CELLS_SHOWN", 300)
     for name in ("a", "b"):
-        (tmp_path / f"{name}.csv").write_text("x\n" + "1\n" * 600, encoding="utf-8")
+        (tmp_path / f"{name}.csv").write_text("x\n" + "1\n" * 350, encoding="utf-8")
     _minimal(tmp_path, tables=[{"name": n, "file": f"{n}.csv"} for n in "ab"])
     html = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert [len(_body(html, n)) for n in "ab"] == [600, 200]
+    assert [len(_body(html, n)) for n in "ab"] == [350, 50]
 
 
 def test_a_file_too_large_to_embed_is_still_linked(tmp_path, monkeypatch):
@@ -577,7 +577,12 @@ def test_format_time():
 
 
 @pytest.mark.parametrize(
-    ("sizes", "lead"), [({"a": (1, 3), "b": (3, 2)}, "b"), ({"a": (1, 3), "b": (1, 4)}, "a")]
+    ("sizes", "lead"),
+    [
+        ({"a": (2, 9), "b": (3, 2)}, "b"),
+        ({"a": (2, 9), "b": (2, 12)}, "a"),
+        ({"a": (9, 2), "b": (3, 2)}, "b"),
+    ],
 )
 def test_a_paper_opens_with_a_figure_that_is_not_tall_where_it_has_one(tmp_path, sizes, lead):
     for name, size in sizes.items():
@@ -585,7 +590,7 @@ def test_a_paper_opens_with_a_figure_that_is_not_tall_where_it_has_one(tmp_path,
     figures = [{"name": n, "png": f"{n}.png", "main": True, "notebook": "paired/1"} for n in sizes]
     found = [{"question": "Q?", "answer": "Yes.", "notebook": "paired/1"}]
     page = _minimal(tmp_path, figures=figures, findings=found)
-    assert page.find("figure")["id"] == f"figure-{lead}" and len(page("figure")) == 2
+    assert page.find("figure").find(class_="zoom")["id"] == f"figure-{lead}" and len(page("figure")) == 2
 
 
 def test_a_description_opens_with_its_first_sentence_and_folds_the_rest(tmp_path):

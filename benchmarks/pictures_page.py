@@ -1,0 +1,76 @@
+"""How smoothly a page of 2,000 pictures scrolls, beside the same pictures as a plain page of images.
+
+Our figure is the longest task of the page while it scrolls from its top to its end, in ms (a task over 50 ms is felt);
+the peer's is that of a page with the same pictures and nothing else. Chromium, headless, one run.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from playwright.sync_api import sync_playwright
+
+from biaslab.report import pictures
+
+N, SIDE = 2_000, 512
+WATCH = """() => { window.tasks = [0];
+  new PerformanceObserver((list) => list.getEntries().forEach((one) => window.tasks.push(one.duration)))
+    .observe({ type: 'longtask' }); }"""
+
+
+class Noise:
+    """Pictures that compress as photographs do: soft spots of colour."""
+
+    name, digest, pictures = "noise", "noise", "photographs"
+    table = pd.DataFrame({"image_id": [str(k) for k in range(N)]})
+
+    def read(self, image_ids):
+        """Return the images in the order asked for."""
+        spots = (
+            np.random.default_rng(int(k)).integers(0, 256, (16, 16, 3), dtype=np.uint8) for k in image_ids
+        )
+        return [np.kron(one, np.ones((SIDE // 16, SIDE // 16, 1), np.uint8)) for one in spots]
+
+
+def longest(browser, path: Path) -> float:
+    """Return the longest task while a page scrolls to its end, in ms; those under 50 ms are not told."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(path.as_uri())
+    page.wait_for_timeout(2_000)
+    page.evaluate(WATCH)
+    for _ in range(120):
+        page.mouse.wheel(0, 400)
+        page.wait_for_timeout(30)
+    found = page.evaluate("Math.max(...window.tasks)")
+    page.close()
+    return found
+
+
+def main() -> None:
+    """Print both figures and their ratio."""
+    rows = [
+        {"image_id": str(k), "group": f"group {k % 40}", "who": "", "prompt": "a photo", "position": 1}
+        | {"gender": "female" if k % 3 else "male", "p_female": 0.5, "outcome": "judged"}
+        for k in range(N)
+    ]
+    drawn = pictures.Drawn("custom", "custom", "prompts", "model", pd.DataFrame(rows), Noise())
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        ours, plain = Path(folder) / "ours.html", Path(folder) / "plain.html"
+        told = pictures.write_model(ours, "model", [drawn], index="index.html")
+        sources = pictures.data_urls(Noise(), [str(k) for k in range(N)], told["side"])
+        images = "".join(f'<img src="{source}" height="119">' for source in sources)
+        plain.write_text(f"<!DOCTYPE html><title>plain</title>{images}", encoding="utf-8")
+        chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        a, b = longest(browser, ours), longest(browser, plain)
+        browser.close()
+        print(f"pictures: {told['shown']:,} of {told['side']} px; page {ours.stat().st_size / 1e6:.1f} MB")
+        print(f"longest task while scrolling: ours {a:.0f} ms, plain page {b:.0f} ms (0: none over 50 ms)")
+        print(f"ratio {a / b:.2f}" if b else "ratio: the plain page has no task over 50 ms")
+
+
+if __name__ == "__main__":
+    main()
