@@ -162,3 +162,39 @@ def test_printed_numbers_have_the_same_digits_beside_a_model(root, ran, report):
         assert not missing, (path.name, len(missing), missing[0])
         compared += len(some)
     assert compared > 1000
+
+
+def test_strips_of_pictures_say_what_the_measured_tables_say(folder, ran):
+    _, record = ran
+    strips = json.loads((folder / record["pictures"]["strips"]).read_text(encoding="utf-8"))["strips"]
+    people, counted = {}, 0
+    for paper, name, group, gender, where in (
+        ("paired", "paired_people", "identity", "gender", "setting == 'paired' and round == 0"),
+        ("dalleval", "dalleval_social_images", "profession", "gender_vqa", "prompt == 'person'"),
+    ):
+        rows = tables.read(folder / "measured" / f"{name}.csv", name).query(f"model == 'mini' and {where}")
+        people[paper] = rows.rename(columns={group: "group", gender: "seen"})
+    shares = tables.read(folder / "measured" / "paradox_percent_female.csv", "paradox_percent_female")
+    shares = shares.query("model == 'mini' and source == 'generated' and approach == 'naive'")
+    for strip in strips:
+        for row in strip["rows"]:
+            if strip["paper"] == "paradox":
+                own = shares[shares["occupation"] == row["group"]]
+                n, women = own["n"].sum(), (own["percent_female"] * own["n"] / 100).sum()
+            elif strip["paper"] in people:
+                own = people[strip["paper"]]
+                seen = own.loc[own["group"].replace("(none)", "a person") == row["group"], "seen"]
+                n, women = seen.isin(["female", "male"]).sum(), (seen == "female").sum()
+            else:
+                assert not row["share"]
+                continue
+            assert row["share"]["n"] == n
+            assert row["share"]["percent"] == pytest.approx(100 * women / n)
+            counted += 1
+    assert {strip["paper"] for strip in strips} == {
+        "paradox",
+        "paired",
+        "dalleval",
+        "triplets",
+    } and counted >= 10
+    assert all((folder / one["page"]).is_file() for one in record["pictures"]["models"])

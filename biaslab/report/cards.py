@@ -103,6 +103,9 @@ def first(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     placed = [card for card in cards if isinstance(card["card"], int | float) and card["card"] > 0]
     chosen = sorted(placed, key=lambda card: card["card"])[:MOST]
     others = [card for card in cards if card["main"] and card not in placed]
+    named = [card for card in cards if any(row["model"] for row in card["rows"])]
+    # What a run says of models is not filled up with what it says of none.
+    others = [card for card in others if card in named] if named else others
     while len(chosen) < FEWEST and others:
         papers = {card["paper"] for card in chosen}
         others.sort(key=lambda card: (card["paper"] in papers, card["marks"] is None))

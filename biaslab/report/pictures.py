@@ -47,8 +47,9 @@ class Drawn(NamedTuple):
 def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
     """Return strips of pictures: of each model's images of a paper, some groups, and of each some pictures.
 
-    Groups are spread evenly from the most to the fewest people perceived as female, and pictures of a group likewise,
-    so that neither is chosen by hand. The pictures of all strips take at most :data:`STRIP_BYTES`.
+    Groups, of those with enough pictures, are spread evenly from the most to the fewest people perceived as female, and
+    pictures of a group likewise, so that neither is chosen by hand. The pictures of all strips take at most
+    :data:`STRIP_BYTES`.
     """
     drawn = [
         one._replace(people=one.people[~one.people["apart"]]) if "apart" in one.people else one
@@ -111,7 +112,10 @@ def _rows(people: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the groups of a strip, each with what was judged in it and the ids of its pictures in order."""
     lean = _lean(people)
     by_image = people.assign(_lean=lean).groupby(["group", "image_id"], sort=False)["_lean"].mean()
-    by_group = by_image.groupby(level="group", sort=False).mean()
+    # Of those whose rows pictures fill, as far as there are enough of these.
+    images = by_image.groupby(level="group", sort=False).size()
+    full = images >= min(SIDE_BY_SIDE, images.nlargest(ROWS).min())
+    by_group = by_image.groupby(level="group", sort=False).mean()[full]
     if by_group.notna().any():
         by_group = by_group.dropna().sort_values(ascending=False, kind="stable")
     rows = []

@@ -213,3 +213,13 @@ def test_a_picture_of_a_strip_opens_large(tmp_path, visit, nurses_and_pilots):
     assert dialog.locator("img").evaluate("(i) => i.clientWidth") > 250
     page.keyboard.press("ArrowLeft")
     assert dialog.locator(".prompt").inner_text() == "a photo of a nurse"
+
+
+def test_a_strip_takes_groups_whose_rows_pictures_fill():
+    sizes = {"a": 9, "b": 2, "c": 8, "d": 12, "e": 1, "f": 8}
+    people = [_person(f"{g}{k}", g, "male", 0.1) for g, n in sizes.items() for k in range(n)]
+    images = ArrayImages([_noise(0, 8)] * len(people), [row["image_id"] for row in people])
+    (strip,) = pictures.strips([_drawn(people, images)])
+    assert sorted(row["group"] for row in strip["rows"]) == ["a", "c", "d", "f"]
+    (strip,) = pictures.strips([_drawn([p for p in people if p["group"] in "bce"], images)])
+    assert sorted(row["group"] for row in strip["rows"]) == ["b", "c", "e"]

@@ -1,0 +1,74 @@
+"""What a run writes of the pictures that its models drew: once, from what is kept, and never at the cost of results."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from array_images import ArrayImages
+
+from biaslab.report.pictures import Drawn
+from biaslab.runs import gather, jobs, params, pictures, runner
+
+
+def drawn(*genders, model="m", kind="generated", group="a folder /secret/place"):
+    ids = [f"{kind}{k}" for k in range(len(genders))]
+    people = pd.DataFrame({"image_id": ids, "group": group, "who": group, "prompt": "p", "position": 1})
+    people = people.assign(gender=genders, outcome="judged", boxes=[[k] for k in range(len(ids))])
+    images = [np.full((8, 8, 3), k, np.uint8) for k in range(len(ids))]
+    return Drawn("paradox", kind, "prompts", model, people, ArrayImages(images, ids))
+
+
+def public(value):
+    return value.replace("/secret/place", "…") if isinstance(value, str) else value
+
+
+def test_pictures_are_written_once_and_stay_where_the_store_has_them_no_more(tmp_path, monkeypatch):
+    found = [drawn("female", "male"), drawn("male", kind="caption_prompts"), drawn("male", model="n")]
+    monkeypatch.setattr(pictures, "of_run", lambda _: iter(found))
+    models = pictures.write(tmp_path, [], public)
+    assert [(one["model"], one["images"], one["page"]) for one in models] == [
+        ("m", 3, "pictures/model-1.html"), ("n", 1, "pictures/model-2.html"),
+    ]  # fmt: skip
+    strips = json.loads((tmp_path / gather.STRIPS).read_text(encoding="utf-8"))["strips"]
+    # Of each model the first kind of the paper.
+    assert [(one["model"], one["images"]) for one in strips] == [("m", 2), ("n", 1)]
+    assert {one["kind"] for one in strips} == {"generated"}
+    texts = [path.read_text(encoding="utf-8") for path in tmp_path.glob("pictures/*")]
+    assert len(texts) == 3 and not any("secret" in text for text in texts)
+    page = tmp_path / "pictures/model-1.html"
+    page.write_text("the same", encoding="utf-8")
+    assert pictures.write(tmp_path, [], public) == models and page.read_text(encoding="utf-8") == "the same"
+    found = []
+    assert pictures.write(tmp_path, [], public) == models
+    # What was judged otherwise is another page.
+    found = [drawn("female", "female")]
+    (model,) = pictures.write(tmp_path, [], public)
+    assert model["images"] == 2 and page.read_text(encoding="utf-8") != "the same"
+
+
+def test_without_images_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "of_run", lambda _: iter(()))
+    assert pictures.write(tmp_path, [], public) == [] and not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_pictures_that_cannot_be_shown_take_no_result_along(root, tmp_path, monkeypatch, warm):
+    def broken(*_):
+        raise ValueError("no picture")
+
+    monkeypatch.setattr(pictures, "write", broken)
+    loaded = params.load(root / "params" / "published.yaml", notebooks=["dalleval/4_2_social"])
+    record = runner.run(loaded, outputs=tmp_path, progress=False)
+    assert record["status"] == "ok" and record["pictures"] == {}
+    assert record["notes"][-1] == "No pictures are shown: ValueError: no picture"
+
+
+def test_a_store_without_the_images_gives_none(root, tmp_path):
+    overrides = [f"compute.store={tmp_path}", "captions.rows=3000"]
+    planned = jobs.plan(params.load(root / "world" / "params" / "mini.yaml", overrides=overrides))
+    assert list(pictures.of_run(planned)) == []
+    # Captions are searched to know what would be asked.
+    assert not [
+        path.name for path in tmp_path.iterdir() if path.name.startswith(("generated", "judge", "faces"))
+    ]
