@@ -44,6 +44,7 @@ def test_pictures_are_written_once_and_stay_where_the_store_has_them_no_more(tmp
     # What was judged otherwise is another page.
     found = [drawn("female", "female")]
     (model,) = pictures.write(tmp_path, [], public)
+    assert not (tmp_path / "pictures/model-2.html").exists()
     assert model["images"] == 2 and page.read_text(encoding="utf-8") != "the same"
 
 

@@ -202,7 +202,6 @@ def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
             parts.setdefault(item["paper"], defaultdict(list))[kind].append(item)
     whole = []
     for key, part in parts.items():
-        # What was measured elsewhere has no pictures; what has pictures alone is no paper of the page.
         if not part:
             continue
         about = _PAPERS.get(key, {"name": key, "question": "", "bibtex": ""})
@@ -244,14 +243,23 @@ def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
         one["model"]: href(run_dir, one["page"]) for one in cards.entries(_mapping(run, "pictures"), "models")
     }
     try:
-        found = json.loads(reading.text(path))["strips"]
-        for one in found:
-            one["page"] = pages.get(one["model"])
-            for row in one["rows"]:
-                row["pictures"] = [p for p in row["pictures"] if EMBEDDED.fullmatch(p["source"])]
+        return [
+            {key: one[key] for key in ("paper", "called", "model", "groups", "images")}
+            | {"page": pages.get(one["model"]), "rows": list(map(_row, one["rows"]))}
+            for one in json.loads(reading.text(path))["strips"]
+        ]
     except (OSError, ValueError, TypeError, LookupError):
         return []
-    return found
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a group of a strip; an error of some kind where it is none."""
+    share = {key: float(row["share"][key]) for key in ("percent", "low", "high", "n")} if row["share"] else {}
+    told = ("source", "marks", "group", "prompt", "said", "alt")
+    pictures = [
+        {key: one[key] for key in told} for one in row["pictures"] if EMBEDDED.fullmatch(one["source"])
+    ]
+    return {"group": row["group"], "share": share, "pictures": pictures}
 
 
 def _opening(strips: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -383,7 +391,7 @@ def _smaller(png: bytes) -> tuple[str, bytes]:
             if len(file.getvalue()) <= _PHOTOGRAPHS:
                 break
     # What is no whole picture stays as it is, and so does what is wider than the format allows.
-    except (OSError, ValueError, SyntaxError):
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         return "image/png", png
     return min(("image/webp", file.getvalue()), ("image/png", png), key=lambda one: len(one[1]))
 

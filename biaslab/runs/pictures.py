@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -21,11 +23,14 @@ from biaslab.runs.gather import PICTURES, STRIPS
 
 
 def of_run(planned: Iterable[jobs.Job]) -> Iterator[pictures.Drawn]:
-    """Yield the images that a run's models drew and that its store has whole, by paper, kind and model."""
-    shown, papers = set(), tables.papers()
-    for one in planning.asked(jobs.pipelines(planned)):
+    """Yield the images that a run's models drew and that its store has whole, by paper, kind and model.
+
+    Of several settings of one model those that come first.
+    """
+    papers, asked = tables.papers(), planning.asked(jobs.pipelines(planned))
+    several, shown = Counter((one.paper, one.kind, one.model) for one in asked), set()
+    for one in asked:
         kinds, key = papers[one.paper].drawn, (one.paper, one.kind, one.model)
-        # Of several settings of a model the first are shown.
         if one.kind not in kinds or key in shown:
             continue
         try:
@@ -34,9 +39,10 @@ def of_run(planned: Iterable[jobs.Job]) -> Iterator[pictures.Drawn]:
         except (store.UnfinishedError, MissingInputError):
             continue
         shown.add(key)
+        called = kinds[one.kind] + (f", the first of {several[key]} settings" if several[key] > 1 else "")
         if len(people):
             yield pictures.Drawn(
-                one.paper, one.kind, kinds[one.kind], one.model, people.reset_index(drop=True), images
+                one.paper, one.kind, called, one.model, people.reset_index(drop=True), images
             )
 
 
@@ -57,7 +63,9 @@ def write(folder: Path, planned: Iterable[jobs.Job], public: Callable[[Any], Any
     by_model: dict[str, list[pictures.Drawn]] = {}
     for one in drawn:
         by_model.setdefault(one.model, []).append(one._replace(people=_public(one.people, public)))
-    (folder / PICTURES).mkdir(parents=True, exist_ok=True)
+    # With the pages of models that are there no more.
+    shutil.rmtree(folder / PICTURES, ignore_errors=True)
+    (folder / PICTURES).mkdir(parents=True)
     models = []
     for k, (model, of) in enumerate(by_model.items(), start=1):
         page = f"{PICTURES}/model-{k}.html"

@@ -169,7 +169,13 @@ def test_a_run_opens_with_what_was_drawn(tmp_path, nurses_and_pilots):
     assert first.h3.a["href"] == "pictures/model-1.html"
 
 
-@pytest.mark.parametrize("broken", ["{", '{"strips": 3}', '{"strips": [{"rows": [{}], "model": "m"}]}'])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        *("{", '{"strips": 3}', '{"strips": [{"rows": [{}], "model": "m"}]}'),
+        '{"strips": [{"paper": "p", "called": "c", "model": "m", "groups": 1, "images": 1, "rows": [{"share": 1}]}]}',
+    ],
+)
 def test_strips_that_cannot_be_read_cost_nothing_else(tmp_path, nurses_and_pilots, broken):
     strips = _run(tmp_path, nurses_and_pilots)
     strips[0]["rows"][0]["pictures"][0]["source"] = "https://example.org/x.png"
