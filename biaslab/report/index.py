@@ -254,7 +254,11 @@ def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a group of a strip; an error of some kind where it is none."""
-    share = {key: float(row["share"][key]) for key in ("percent", "low", "high", "n")} if row["share"] else {}
+    share = (
+        {key: float(row["share"][key]) for key in ("percent", "low", "high", "n", "unclear")}
+        if row["share"]
+        else {}
+    )
     told = ("source", "marks", "group", "prompt", "said", "alt")
     pictures = [
         {key: one[key] for key in told} for one in row["pictures"] if EMBEDDED.fullmatch(one["source"])

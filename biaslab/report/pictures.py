@@ -145,15 +145,22 @@ def _lean(people: pd.DataFrame) -> pd.Series:
 
 
 def _share(people: pd.DataFrame) -> dict[str, Any]:
-    """Return the share of a group that is perceived as female, with its Wilson interval; empty where nobody is."""
+    """Return the share perceived as female, of those judged, with its Wilson interval; empty where nobody is judged."""
     from biaslab.stats import wilson_interval
 
     seen = people["gender"] if "gender" in people else people["group"]
     n, k = int(seen.isin(GENDERS).sum()), int((seen == "female").sum())
     if not n:
         return {}
+    unclear = int((people["outcome"] == UNCERTAIN).sum())
     low, high = wilson_interval(k, n)
-    return {"percent": 100 * k / n, "low": 100 * float(low), "high": 100 * float(high), "n": n}
+    return {
+        "percent": 100 * k / n,
+        "low": 100 * float(low),
+        "high": 100 * float(high),
+        "n": n,
+        "unclear": unclear,
+    }
 
 
 def _evenly(items: list, most: int) -> list:
