@@ -33,6 +33,14 @@ def test_a_record_has_no_missing_numbers_and_none_of_numpys():
     assert record["numbers"] == found.numbers == "1.25 points (no interval; n = 62 occupations)"
 
 
+def test_a_notebook_shows_a_finding_as_text_and_its_words_as_they_are():
+    found = Finding("Is <b> so?", "Yes & no.", "SD", 1.25, unit="points", details=("More.", "1 < 2."))
+    assert found._repr_html_() == (
+        "<p><b>SD: Is &lt;b&gt; so?</b> Yes &amp; no. (1.25 points (no interval))</p>"
+        "<p><small>More. 1 &lt; 2.</small></p>"
+    )
+
+
 def test_numbers_have_the_digits_that_a_sentence_needs():
     assert [spoken(v) for v in (0.123, 12.34, 1234.5)] == ["0.12", "12.3", "1,234"]
     assert count(1, "image", "images") == "1 image" and count(1200, "image", "images") == "1,200 images"
