@@ -98,7 +98,7 @@ class Finding:
         """Return it as a notebook shows it: the question, its answer, numbers behind it, and what belongs to it."""
         whom, numbers = (
             (f"{self.model}: " if self.model else ""),
-            f" ({self.numbers})" if self.numbers else "",
+            f" {self.numbers}." if self.numbers else "",
         )
         said = f"<p><b>{escape(whom + self.question)}</b> {escape(self.said + numbers)}</p>"
         return f"{said}<p><small>{escape(' '.join(self._details))}</small></p>" if self._details else said
