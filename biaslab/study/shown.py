@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
 from biaslab.ground import tables, wording
@@ -16,11 +18,19 @@ if TYPE_CHECKING:
 class Shown:
     """A table in words, which JupyterLab draws and a terminal prints."""
 
-    def __init__(self, cells: pd.DataFrame) -> None:
-        self.cells = cells
+    def __init__(self, cells: pd.DataFrame, reasons: Sequence[str] = ()) -> None:
+        """Take the cells, and of each row why values are missing, which is said where the mouse points at one."""
+        self.cells, self._reasons = cells, list(reasons) or [""] * len(cells)
 
     def _repr_html_(self) -> str:
-        return self.cells.to_html(index=False, border=0)
+        cells = self.cells.map(escape).rename(columns=escape)
+        for column in cells:
+            gaps = zip(cells[column], self._reasons, strict=True)
+            cells[column] = [
+                f'<span title="{escape(why)}">{text}</span>' if why and text == MISSING else text
+                for text, why in gaps
+            ]
+        return cells.to_html(index=False, border=0, escape=False)
 
     def __repr__(self) -> str:
         """Return it as plain text."""
@@ -62,7 +72,9 @@ def shown(frame: pd.DataFrame, name: str, columns: Sequence[str] = ()) -> Shown:
             texts = map(wording.beside, texts, *(frame[end] for end in limits[column]))
         words = " ".join(map(str, column)) if isinstance(column, tuple) else str(column)
         cells[wording.head(words, about.unit if about else "")] = list(texts)
-    return Shown(pd.DataFrame(cells))
+    told = [frame[c].fillna("").astype(str) for c in frame.columns if re.search(r"(^|_)reason$", str(c))]
+    reasons = ["; ".join(filter(None, each)) for each in zip(*told, strict=True)]
+    return Shown(pd.DataFrame(cells), reasons)
 
 
 def _texts(values: pd.Series, column: str, labels: Mapping[str, str]) -> list[str]:
