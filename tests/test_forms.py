@@ -110,6 +110,21 @@ def test_the_tall_form_has_all_panels_below_one_another_with_their_rows_and_keys
     assert width <= 4.8 and min(one.get_fontsize() for one in words) * 350 / (72 * width) >= 11
 
 
+def test_long_names_of_rows_are_broken_and_leave_the_panel_room():
+    long = (
+        "a photo of the face of a person who works as a nurse in a hospital at night, and in the day at home"
+    )
+    assert forms.broken("x" * 38) == "x" * 38
+    first, second = forms.broken(long).split("\n")
+    assert first == "a photo of the face of a person who" and second.startswith("works as a nurse")
+    assert second.endswith("…") and max(map(len, (first, second))) <= 38
+    figure = forms.estimates(
+        ROWS.replace({"row": {"a": long}}), "value", row="row", color="of", label="points"
+    )
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_position().width > 0.5
+
+
 def test_pictures_and_free_panels_have_no_tall_form():
     pictures, ax = style.subplots()
     ax.imshow([[0, 1]])

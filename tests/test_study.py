@@ -128,7 +128,11 @@ def test_a_table_is_shown_in_words(tmp_path):
     assert "<td>12.3 (1.00 to 20.5)</td>" in study.table(saved)._repr_html_()
     gaps = pd.DataFrame({"<x>": [1.0, float("nan")], "reason": ["", "no <face>"]})
     html = study.table(gaps, "<x>", name="my_table")._repr_html_()
-    assert '<td><span title="no &lt;face&gt;">–</span></td>' in html and "<td>1</td>" in html and "<th>&lt;x&gt;</th>" in html
+    assert (
+        '<td><span title="no &lt;face&gt;">–</span></td>' in html
+        and "<td>1</td>" in html
+        and "<th>&lt;x&gt;</th>" in html
+    )
     with pytest.raises(UnknownNameError, match="'amplfication'"):
         study.table(saved, "amplfication")
     with pytest.raises(ParameterError, match="name="):

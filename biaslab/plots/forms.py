@@ -36,6 +36,8 @@ from biaslab.plots import style
 
 WIDTH = 9.2
 """Inches that a report gives a figure."""
+LONGEST = 38
+"""Letters of a line of a row's name."""
 NO_VALUES = "Every value is missing: nobody could be judged, or nothing was measured. The table says why."
 _LEGEND = {"floor": "by chance at this n", "band": "what a fair model shows", "mark": "as printed"}
 _HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**")
@@ -425,7 +427,7 @@ def stacked(
                     fontsize=9, bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8},
                 )  # fmt: skip
             left += width
-        ax.set_yticks(range(len(bars)), [words.get(bar, str(bar)) for bar in bars])
+        ax.set_yticks(range(len(bars)), [broken(words.get(bar, str(bar))) for bar in bars])
         ax.set(xlim=(0, 100), ylim=(len(bars) - 0.5, -0.5), xlabel=label)
     handles = [
         Patch(facecolor=color, hatch=patterns.get(part, ""), edgecolor="white", label=name)
@@ -514,11 +516,20 @@ def _filled_keys(table: pd.DataFrame, filled: str, words: Mapping[str, str]) -> 
 
 def _name_rows(ax: Axes, names: list[str], at: float = 0.0) -> None:
     """Name the rows of a panel from ``at`` on, unless the first panel of its line has the same ones."""
-    axes, column = ax.figure.axes, ax.get_subplotspec().colspan.start
+    axes, column, names = ax.figure.axes, ax.get_subplotspec().colspan.start, list(map(broken, names))
     first = axes[axes.index(ax) - column]
     again = column > 0 and [text.get_text() for text in first.get_yticklabels()] == names
     ax.set_yticks(np.arange(len(names)) + at, names, rotation=0)
     ax.tick_params(labelleft=not again)
+
+
+def broken(name: str) -> str:
+    """Return a row's name, a long one in two lines of about :data:`LONGEST` letters, of which the second may be cut."""
+    lines = textwrap.wrap(name, LONGEST)
+    if len(lines) <= 1:
+        return name
+    second = " ".join(lines[1:])
+    return f"{lines[0]}\n{second if len(second) <= LONGEST else second[: LONGEST - 1].rstrip() + '…'}"
 
 
 def _beside(count: int) -> np.ndarray:
