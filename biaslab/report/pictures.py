@@ -67,10 +67,15 @@ def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
         for row in rows:
             row["pictures"] = [_picture(by_image[i], sources[i]) for i in row.pop("ids") if sources[i]]
         kept = [row for row in rows if row["pictures"]]
-        groups = one.people["group"].nunique()
+        each = (_share(people) for _, people in one.people.groupby("group"))
+        shares = [share["percent"] for share in each if share]
+        told = {
+            "groups": one.people["group"].nunique(),
+            "mean": sum(shares) / len(shares) if shares else None,
+        }
         said = {key: getattr(one, key) for key in ("paper", "kind", "called", "model")}
         if kept:
-            found.append(said | {"rows": kept, "groups": groups, "images": one.people["image_id"].nunique()})
+            found.append(said | {"rows": kept, "images": one.people["image_id"].nunique()} | told)
     return found
 
 

@@ -55,6 +55,8 @@ def test_a_strip_shows_groups_and_pictures_evenly_from_female_to_male(nurses_and
     (strip,) = pictures.strips([nurses_and_pilots])
     nurse, pilot = strip["rows"]
     assert (strip["model"], strip["groups"], strip["images"]) == ("model a", 3, 15)
+    # Of 9 of 11 nurses and 1 of 2 pilots.
+    assert strip["mean"] == pytest.approx((100 * 9 / 11 + 50) / 2)
     # Of 12 in order (nine women, the unclear one, two men) places 0, 1.6, 3.1, 4.7, 6.3, 7.9, 9.4 and 11.
     assert [p["said"] for p in nurse["pictures"]] == [
         *(f"perceived as female (probability {0.9 - k / 100:.2f})" for k in (0, 2, 3, 5, 6, 8)),
@@ -173,7 +175,7 @@ def test_a_run_opens_with_what_was_drawn(tmp_path, nurses_and_pilots):
     "broken",
     [
         *("{", '{"strips": 3}', '{"strips": [{"rows": [{}], "model": "m"}]}'),
-        '{"strips": [{"paper": "p", "called": "c", "model": "m", "groups": 1, "images": 1, "rows": [{"share": 1}]}]}',
+        '{"strips": [{"paper": "p", "called": "c", "model": "m", "groups": 1, "images": 1, "rows": [3]}]}',
     ],
 )
 def test_strips_that_cannot_be_read_cost_nothing_else(tmp_path, nurses_and_pilots, broken):
