@@ -525,9 +525,9 @@ def _name_rows(ax: Axes, names: list[str], at: float = 0.0) -> None:
 
 def broken(name: str) -> str:
     """Return a row's name, a long one in two lines of about :data:`LONGEST` letters, of which the second may be cut."""
-    lines = textwrap.wrap(name, LONGEST)
-    if len(lines) <= 1:
+    if len(name) <= 1.5 * LONGEST:
         return name
+    lines = textwrap.wrap(name, LONGEST)
     second = " ".join(lines[1:])
     return f"{lines[0]}\n{second if len(second) <= LONGEST else second[: LONGEST - 1].rstrip() + '…'}"
 

@@ -214,17 +214,18 @@ def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         lead = lead or next((f for f in each if not f["size"] or f["size"][1] <= 1.2 * f["size"][0]), None)
         pictures = sorted(part["figures"], key=lambda item: item is not lead)
         own = {"key": key, "anchor": "paper-" + (_plain(key) or "unnamed"), "main": main, "more": more}
+        own["stacked"] = bool(pictures and not _fits(pictures[0], height=False))
         own |= {"lead": [_small(pictures[0])] if pictures else [], "figures": pictures[1:]}
         whole.append(about | own | {key: part[key] for key in ("tables", "notebooks", "strips")})
     return whole
 
 
-def _fits(figure: dict[str, Any]) -> bool:
+def _fits(figure: dict[str, Any], *, height: bool = True) -> bool:
     """Return whether a figure may be so small that it fits beside findings, and its words are legible still."""
     if not figure["size"]:
         return True
-    width, height = (figure["least"] * side for side in figure["size"])
-    return width <= _WIDEST and height <= _HIGHEST
+    wide, high = (figure["least"] * side for side in figure["size"])
+    return wide <= _WIDEST and (high <= _HIGHEST or not height)
 
 
 def _small(figure: dict[str, Any]) -> dict[str, Any]:
