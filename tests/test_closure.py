@@ -370,8 +370,8 @@ def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeyp
 def test_a_module_that_no_source_names_is_known(root):
     """Imports by names that are made at run time are few.
 
-    Who needs them adds the modules itself, the pipeline's rehearsal decides about no number, and headlines of a run, and
-    who is in its pictures, are read by commands alone.
+    Who needs them adds the modules itself, the pipeline's rehearsal decides about no number, and headlines of a run,
+    and who is in its pictures, are read by commands alone.
     """
     found = set()
     for path in (root / "biaslab").rglob("*.py"):
