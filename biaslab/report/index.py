@@ -208,7 +208,10 @@ def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         main = ([card for card in part["cards"] if card["main"]] or part["cards"][:1])[:_MAIN]
         more = [card for card in part["cards"] if card not in main]
         # The picture of what the page says of the paper first, of those whose words can be read where it stands.
-        shown = [card["figure"] for card in (*cards.first(part["cards"]), *main) if card["figure"]]
+        asked = [card for card in (*cards.first(part["cards"]), *main) if card["figure"]]
+        # What is said of models goes before what is said of none.
+        asked.sort(key=lambda card: not any(row["model"] for row in card["rows"]))
+        shown = [card["figure"] for card in asked]
         each = [f for f in [*shown, *part["figures"]] if f["source"]] or part["figures"]
         lead = next(filter(_fits, each), None)
         lead = lead or next((f for f in each if not f["size"] or f["size"][1] <= 1.2 * f["size"][0]), None)
