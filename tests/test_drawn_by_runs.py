@@ -4,11 +4,10 @@ import json
 
 import numpy as np
 import pandas as pd
-import pytest
 from array_images import ArrayImages
 
 from biaslab.report.pictures import Drawn
-from biaslab.runs import gather, jobs, params, pictures, runner
+from biaslab.runs import gather, jobs, params, pictures
 
 
 def drawn(*genders, model="m", kind="generated", group="a folder /secret/place"):
@@ -53,16 +52,13 @@ def test_without_images_nothing_is_written(tmp_path, monkeypatch):
     assert pictures.write(tmp_path, [], public) == [] and not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
-def test_pictures_that_cannot_be_shown_take_no_result_along(root, tmp_path, monkeypatch, warm):
+def test_pictures_that_cannot_be_shown_take_no_result_along(tmp_path, monkeypatch):
     def broken(*_):
-        raise ValueError("no picture")
+        raise ValueError("no picture in /secret/place")
 
-    monkeypatch.setattr(pictures, "write", broken)
-    loaded = params.load(root / "params" / "published.yaml", notebooks=["dalleval/4_2_social"])
-    record = runner.run(loaded, outputs=tmp_path, progress=False)
-    assert record["status"] == "ok" and record["pictures"] == {}
-    assert record["notes"][-1] == "No pictures are shown: ValueError: no picture"
+    monkeypatch.setattr(pictures, "of_run", broken)
+    note = "No pictures are shown: ValueError: no picture in …"
+    assert pictures.written(tmp_path, [], public) == ([], [note])
 
 
 def test_a_store_without_the_images_gives_none(root, tmp_path):

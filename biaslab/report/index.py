@@ -21,7 +21,7 @@ from biaslab.ground.wording import level
 from biaslab.report import cards
 from biaslab.report.marks import drawn, number
 from biaslab.report.pages import EMBEDDED, asset, file_inside, format_seconds, format_time, href, write_from
-from biaslab.report.pictures import MARKS
+from biaslab.report.pictures import MARKS, evenly
 from biaslab.report.tabular import read_table
 
 # Rows of a table that the page holds; of a longer table it holds a preview and links to the file.
@@ -282,9 +282,7 @@ def _shortened(strip: dict[str, Any], most: int) -> dict[str, Any]:
     """Return a strip with some of its rows, evenly spread, the first among them."""
     rows = strip["rows"]
     # Of a few groups, such as three genders of prompts, none is left out.
-    if len(rows) <= max(most, 3):
-        return strip
-    return strip | {"rows": [rows[round(k * (len(rows) - 1) / max(most - 1, 1))] for k in range(most)]}
+    return strip if len(rows) <= 3 else strip | {"rows": evenly(rows, most)}
 
 
 def _measures(run_dir: Path, run: dict[str, Any]) -> list[dict[str, Any]]:

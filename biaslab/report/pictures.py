@@ -124,7 +124,7 @@ def _rows(people: pd.DataFrame) -> list[dict[str, Any]]:
     if by_group.notna().any():
         by_group = by_group.dropna().sort_values(ascending=False, kind="stable")
     rows = []
-    for group in _evenly(list(by_group.index), ROWS):
+    for group in evenly(list(by_group.index), ROWS):
         images = by_image.loc[group]
         if images.notna().any():
             images = images.sort_values(ascending=False, kind="stable", na_position="last")
@@ -133,8 +133,7 @@ def _rows(people: pd.DataFrame) -> list[dict[str, Any]]:
             {
                 "group": str(group),
                 "share": share,
-                "n": len(images),
-                "ids": _evenly(list(images.index), SIDE_BY_SIDE),
+                "ids": evenly(list(images.index), SIDE_BY_SIDE),
             }
         )
     return rows
@@ -168,11 +167,11 @@ def _share(people: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _evenly(items: list, most: int) -> list:
-    """Return at most so many of a list's items, evenly spread, its ends among them."""
+def evenly(items: list, most: int) -> list:
+    """Return at most so many (1 or more) of a list's items, evenly spread, the first among them."""
     if len(items) <= most:
         return items
-    return [items[round(k * (len(items) - 1) / (most - 1))] for k in range(most)]
+    return [items[round(k * (len(items) - 1) / max(most - 1, 1))] for k in range(most)]
 
 
 def _spread(people: pd.DataFrame, drawn: Sequence[Drawn]) -> list[str]:
@@ -259,7 +258,7 @@ def _filters(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 def _side(pairs: Sequence[tuple[ImageSource, str]], allowed: int) -> int:
     """Return the longer side of pictures, in pixels, that lets them all take no more bytes than are allowed."""
-    tried = _evenly(list(pairs), _TRIED)
+    tried = evenly(list(pairs), _TRIED)
     read = [picture for source, image_id in tried for picture in _read(source, [image_id]) if picture]
     for side in _SIDES:
         # A tenth is left for those that are larger than the ones tried.

@@ -46,6 +46,16 @@ def of_run(planned: Iterable[jobs.Job]) -> Iterator[pictures.Drawn]:
             )
 
 
+def written(
+    folder: Path, planned: Iterable[jobs.Job], public: Callable[[Any], Any]
+) -> tuple[list[dict], list[str]]:
+    """Return what :func:`write` does, and a note where it cannot: what cannot be shown takes no result along."""
+    try:
+        return write(folder, planned, public), []
+    except Exception as error:
+        return [], [f"No pictures are shown: {type(error).__name__}: {public(str(error))}"]
+
+
 def write(folder: Path, planned: Iterable[jobs.Job], public: Callable[[Any], Any]) -> list[dict]:
     """Write a run's pictures into its folder, and return what its record says of them, an entry a model.
 

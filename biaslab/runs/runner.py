@@ -19,7 +19,7 @@ from biaslab.ground import plugins, shared
 from biaslab.ground.errors import RunError
 from biaslab.keep import closure, kernels, store
 from biaslab.report import records
-from biaslab.runs import earlier, execute, gather, jobs, pictures
+from biaslab.runs import earlier, execute, gather, jobs
 from biaslab.runs.params import RunParams, as_yaml
 from biaslab.study.study import PARTS
 
@@ -121,16 +121,13 @@ def run(
             # A second Ctrl-C may cut the report off.
             note(done, "stopped")
         record |= {"ended": gather.now(record["started"]), "seconds": round(time.monotonic() - began, 1)}
-        record["notes"] = changed
-        try:
-            drawn = pictures.write(folder, planned, public)
-        # What cannot be shown takes no result along.
-        except Exception as error:
-            record["notes"] = [
-                *changed,
-                f"No pictures are shown: {type(error).__name__}: {public(str(error))}",
-            ]
-            drawn = []
+        drawn, notes = [], []
+        if not stopped and any(job.makes_images for job in planned):
+            # It reads the pipeline, which printed numbers do without.
+            from biaslab.runs import pictures
+
+            drawn, notes = pictures.written(folder, planned, public)
+        record["notes"] = [*changed, *notes]
         record = gather.gather(folder, record, [*kept, *done], public, drawn)
         report.overview(folder.parent)
     if stopped:
