@@ -116,8 +116,9 @@ def opencv(name: str) -> Iterator:
     data = content(name)
     import cv2
 
-    log = cv2.utils.logging
-    level = log.setLogLevel(log.LOG_LEVEL_ERROR)
+    # OpenCV 4 has it elsewhere than 5; 2 is errors alone.
+    log = getattr(cv2.utils, "logging", cv2)
+    level = log.setLogLevel(2)
     try:
         yield cv2, np.frombuffer(data, np.uint8)
     finally:

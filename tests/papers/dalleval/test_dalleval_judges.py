@@ -254,7 +254,7 @@ def test_judges_of_people_by_hand(social):
     # Gender of two judges, all attributes and each of 15, four distances.
     assert len(found) == 2 * 2 + 2 * 16 + 4
     rows = table.set_index(["about", "measure"])
-    assert rows.loc[("attributes", "specificity"), LIMITS].tolist() == pytest.approx(wilson(54, 56))
+    assert rows.loc[[("attributes", "specificity")], LIMITS].iloc[0].tolist() == pytest.approx(wilson(54, 56))
     assert rows.loc[("hat", "sensitivity"), ["value", *LIMITS]].isna().all()
     # The tones are 0, +2 and -1 off.
     mean = rows.loc["tone", "mean_difference"]
