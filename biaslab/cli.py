@@ -10,10 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-import shtab
-
 from biaslab import __version__
-from biaslab.ground.errors import BiaslabError
+from biaslab.ground.errors import BiaslabError, not_installed
 
 if TYPE_CHECKING:
     from biaslab.runs.jobs import Job
@@ -47,6 +45,11 @@ def main(arguments: list[str] | None = None, parser: argparse.ArgumentParser | N
         kept = "What had finished is kept: {fix}, or choose another folder, and run it again."
         print(f"{parser.prog}: {explained(error, kept=kept)}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        if not (text := not_installed(error)):
+            raise
+        print(f"{parser.prog}: {text}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         kept = getattr(given, "kept", "")
         print(f"{parser.prog}: stopped{'; ' if kept else ''}{kept}.", file=sys.stderr)
@@ -62,9 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="biaslab", description="Audit text-to-image models for social bias."
     )
-    shtab.add_argument_to(
-        parser, "--completion", help="print what completes commands in a shell: bash, zsh or tcsh"
-    )
+    _add_completion(parser)
     parser.add_argument("--version", action="version", version=f"biaslab {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     # Options that several commands have.
@@ -95,6 +96,10 @@ def _parser() -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=text, parents=parents)
         added.set_defaults(call=call, kept=kept)
         return added.add_argument
+
+    text = "write notebooks, parameters files and a README into a new folder, to work in"
+    add = command("init", _init, text)
+    add("folder", metavar="FOLDER", help="the folder, new or empty")
 
     text = "execute notebooks from a parameters file and build the report"
     add = command("run", _run, text, of_run, values, starts, outputs, bars, kept=_GOES_ON)
@@ -194,6 +199,29 @@ def _parser() -> argparse.ArgumentParser:
     add("--store", metavar="DIR", help="the store's folder (default: $BIASLAB_STORE, else outputs/.store)")
     add("--yes", action="store_true", help="with prune: delete it")
     return parser
+
+
+def _add_completion(parser: argparse.ArgumentParser) -> None:
+    text = "print what completes commands in a shell: bash, zsh or tcsh"
+    try:
+        import shtab
+    except ModuleNotFoundError as error:
+        parser.add_argument(
+            "--completion", metavar="SHELL", type=partial(_refused, not_installed(error)), help=text
+        )
+    else:
+        shtab.add_argument_to(parser, "--completion", help=text)
+
+
+def _refused(reason: str, _: str) -> None:
+    raise argparse.ArgumentTypeError(reason)
+
+
+def _init(given: argparse.Namespace) -> None:
+    from biaslab.runs import init
+
+    written = init.init(given.folder)
+    print(f"{len(written)} files in {given.folder}: README.md says how to begin.")
 
 
 def _run(given: argparse.Namespace) -> int:

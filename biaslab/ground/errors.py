@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import difflib
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -59,6 +60,26 @@ def name_help(name: str, known: Iterable[str]) -> str:
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """Return the error for ``name``, a ``kind`` (for example ``"published table"``) that does not exist."""
     return UnknownNameError(f"There is no {kind} named {name!r}. {name_help(name, known)}")
+
+
+# What packages are called that are imported by other names.
+_CALLED = {"PIL": "pillow", "yaml": "pyyaml", "bs4": "beautifulsoup4", "cv2": "opencv-python-headless"}
+
+
+def not_installed(error: ModuleNotFoundError) -> str:
+    """Say which optional part of biaslab brings a package that is missing; empty where none does."""
+    from importlib import metadata
+
+    name = (error.name or "").partition(".")[0]
+    called = _CALLED.get(name, name).replace("_", "-").lower()
+    for text in metadata.requires("biaslab") or ():
+        needed, _, marker = text.partition(";")
+        wanted = re.match(r"[\w.-]*", needed)[0].replace("_", "-").lower()
+        if wanted == called and (extra := re.search(r"extra == ['\"]([\w-]+)", marker)):
+            return (
+                f"This takes the package {called}, which is not installed: pip install 'biaslab[{extra[1]}]'"
+            )
+    return ""
 
 
 # transformers, diffusers and accelerate make modules without values while they load, for every thread of the process:

@@ -1,4 +1,4 @@
-"""Where things are on this machine: the project's folder, and the store's."""
+"""Where things are on this machine: the project's folder, what comes with the package, and the store's."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ def project_root(start: Path | None = None) -> Path:
         if (folder / "notebooks").is_dir() and (folder / "params").is_dir():
             return folder
     return start
+
+
+def packaged() -> Path:
+    """Return the folder of the ``notebooks`` and ``params`` that come with the package: in it, or around a checkout."""
+    package = Path(__file__).parents[1]
+    # Put there as a wheel is built.
+    return project if (project := package / "project").is_dir() else package.parent
 
 
 def default_root() -> Path:

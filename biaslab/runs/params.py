@@ -25,7 +25,7 @@ from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from biaslab.ground import plainyaml, plugins, reading, tables, values
 from biaslab.ground.errors import InputError, ParameterError, name_help
 from biaslab.ground.groups import Group, Texts, Whole, field
-from biaslab.ground.places import project_root
+from biaslab.ground.places import packaged, project_root
 from biaslab.ground.values import dotted
 from biaslab.report import records
 from biaslab.runs import literals
@@ -178,7 +178,12 @@ def load(
             wrong type or is not allowed, or no notebook is selected.
     """
     path = Path(path)
-    given = read_yaml(path) if given is None else dict(given)
+    if given is None:
+        # What comes with the package is there from any folder.
+        inside = packaged() / path
+        given = read_yaml(inside if inside.is_file() and not os.path.isfile(path) else path)
+    else:
+        given = dict(given)
     brought = (folder / "notebooks" for folder in plugins.folders().values())
     available = find_notebooks(notebooks_dir or _notebooks_dir(path), *brought)
     set_here = _overrides(overrides, given, available)
@@ -400,7 +405,7 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
 
 def _notebooks_dir(path: Path) -> Path:
     """Return the notebooks beside ``params`` at or above the file or the working folder, else the package's own."""
-    for root in (project_root(path.parent), project_root(), Path(__file__).parents[2]):
+    for root in (project_root(path.parent), project_root(), packaged()):
         # Those of a run were executed, with its parameters in them.
         if (root / "notebooks").is_dir() and not (root / records.FILE).is_file():
             return root / "notebooks"

@@ -1,0 +1,53 @@
+"""A folder to work in: the notebooks and parameters files that come with the package, and a README on how to begin."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from biaslab import __version__
+from biaslab.ground import places, plugins
+from biaslab.ground.errors import ParameterError
+
+_README = """# An audit with biaslab
+
+Made by `biaslab init`, of biaslab {version}. What lies here is yours to change; biaslab overwrites none of it.
+
+```sh
+biaslab run params/published.yaml          # the papers' printed numbers, without a model: about a minute
+biaslab audit OWNER/MODEL --dry-run        # what an audit of a model would take, and how precise it would be
+biaslab audit images:my-pictures           # pictures that are there, each subfolder a group
+jupyter lab notebooks                      # explore: change a notebook's parameters cell, run it cell by cell
+```
+
+- `notebooks/` a folder a paper, a notebook a section: both commands execute these, with parameters of their own.
+- `params/` what `biaslab run` takes; `biaslab settings` lists all that can be set in `settings:`.
+- `outputs/` a folder a run, made by the run: open its `index.html`. What is computed once is kept in `outputs/.store`.
+
+`biaslab --help` lists the commands; JupyterLab comes with `pip install "biaslab[lab]"`.
+"""
+
+
+def init(folder: str | Path) -> list[Path]:
+    """Write notebooks, parameters files and a README into a new or empty folder, and return what was written.
+
+    Packages that bring notebooks (entry point ``biaslab.notebooks``) keep these, and add their parameters files.
+
+    Raises:
+        ParameterError: The folder holds something, or is a file.
+    """
+    folder = Path(folder).expanduser()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ParameterError(f"{folder} is there already and not empty; name a folder that is new or empty.")
+    source = places.packaged()
+    for part in ("notebooks", "params"):
+        shutil.copytree(source / part, folder / part, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    brought = [
+        path for inner in plugins.folders().values() for path in sorted((inner / "params").glob("*.yaml"))
+    ]
+    for path in brought:
+        if not (to := folder / "params" / path.name).exists():
+            shutil.copyfile(path, to)
+    (folder / "README.md").write_text(_README.format(version=__version__), encoding="utf-8", newline="\n")
+    (folder / ".gitignore").write_text("outputs/\n", encoding="utf-8", newline="\n")
+    return sorted(path for path in folder.rglob("*") if path.is_file())
