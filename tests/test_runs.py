@@ -261,6 +261,22 @@ def test_progress_is_the_line_that_a_stage_wrote_last(tmp_path):
     assert execute._progress_line(tmp_path) == ""
 
 
+def test_a_folder_that_vanishes_while_progress_is_looked_for_is_none(tmp_path, monkeypatch):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / execute.PROGRESS).write_text(f"generating: {name}", encoding="utf-8")
+    walk = os.walk
+
+    def vanishing(top, *args, **how):
+        for found in walk(top, *args, **how):
+            # Between the look at the folder and the one into it.
+            shutil.rmtree(tmp_path / "a", ignore_errors=True)
+            yield found
+
+    monkeypatch.setattr(os, "walk", vanishing)
+    assert execute._progress_line(tmp_path) == "b: generating: b"
+
+
 @pytest.mark.slow
 def test_a_rerun_keeps_the_inputs_of_tables_that_are_found_again(project, tmp_path):
     source = _shares(tmp_path / "in", GOOD)

@@ -18,7 +18,7 @@ import pytest
 from biaslab import lexicons
 from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.keep import closure, engine
-from biaslab.keep.store import Store, UnfinishedError, _fill_shard, explained, replace
+from biaslab.keep.store import Store, UnfinishedError, _fill_shard, _rows_digest, explained, replace
 
 # Squares numbers, slowly, and writes down every shard it is asked for.
 SCRIPT = """
@@ -392,3 +392,23 @@ def test_a_worker_without_the_folder_or_the_code_says_so(tmp_path):
         RunError, match=r"biaslab.ground.errors on .* is not that of .*the same versions of biaslab"
     ):
         _fill_shard(square, other, (tmp_path / "a/b/c" / "000000-0.parquet", UNITS))
+
+
+# As pandas 2.2 with pyarrow 17 and pandas 3.1 with pyarrow 26 both made them, whose texts and times have other types.
+@pytest.mark.parametrize(
+    ("values", "digest"),
+    [
+        (["nurse", "guard", "Zürich"], "224856e36b193dfe"),
+        (["nurse", None, "x"], "8ef87939e9fe1bb9"),
+        ([None, None], "2279aefcf065bc10"),
+        (pd.Categorical(["a", "b", "a"]), "0f046e618feaf824"),
+        (pd.array([1, None], dtype="Int64"), "8e2390b2ed4050e3"),
+        (pd.to_datetime(["2026-01-01"]), "ef8cedd892722308"),
+        ([["a", "b"], []], "98fea7f010eaeba5"),
+        ([0.1, np.nan, np.inf], "3a983b23d3bd1947"),
+        ([{"a": 1}, {"a": 2}], "65a8bc02dfd0903e"),
+    ],
+)
+def test_digests_of_rows_are_those_of_every_release_of_pandas(values, digest):
+    name = {"224856e36b193dfe": "a", "8ef87939e9fe1bb9": "a", "2279aefcf065bc10": "a"}.get(digest, "x")
+    assert _rows_digest(pd.DataFrame({name: values})) == digest

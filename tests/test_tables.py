@@ -109,8 +109,12 @@ def test_files_that_cannot_be_read(tmp_path, content, message):
     ("value", "message"),
     [
         ("inf", "t.csv: percent_female is inf in row 2; give a finite number"),
-        ("-1e999", "percent_female is -1e999 in row 2; give a finite number"),
-        ("9" * 400, f"percent_female is {'9' * 60} in row 2; give a finite number"),
+        # pandas 2 takes for no number what it cannot hold.
+        (
+            "-1e999",
+            "percent_female (is -1e999 in row 2; give a finite|holds '-1e999', which is not a) number",
+        ),
+        ("9" * 400, f"percent_female (is|holds) '?{'9' * 60}"),
         ("NaN", "percent_female holds 'NaN', which is not a number"),
     ],
 )
@@ -119,9 +123,8 @@ def test_numbers_in_files_are_finite(tmp_path, value, message):
     (tmp_path / "t.csv").write_text(
         f"{head}SD,naive,ceo,generated,1,,0\nSD,naive,nurse,generated,1,{value},5\n"
     )
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=message):
         tables.read(tmp_path / "t.csv", NAME)
-    assert message in str(error.value)
 
 
 def test_every_declaration_is_sound():

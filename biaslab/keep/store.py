@@ -35,6 +35,7 @@ from biaslab.keep import engine as engines
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 _log = logging.getLogger(__name__)
 # Takes rows and returns a table.
@@ -522,10 +523,24 @@ def _rows_digest(rows: pd.DataFrame) -> str:
     import pyarrow as pa
 
     table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None).combine_chunks()
-    # Texts come in several types, and a column of missing ones in none.
-    texts = (pa.types.is_string, pa.types.is_string_view, pa.types.is_null)
-    fields = [f.with_type(pa.large_string()) if any(t(f.type) for t in texts) else f for f in table.schema]
+    # pandas 2 and 3 hand over texts in several types, a column of missing ones in none, and times in other units.
+    columns = [_as_kept(column.combine_chunks()) for column in table.columns]
+    table = pa.Table.from_arrays(columns, names=table.column_names)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, pa.schema(fields)) as writer:
-        writer.write_table(table.cast(pa.schema(fields)))
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
     return hashlib.sha256(sink.getvalue()).hexdigest()[:16]
+
+
+def _as_kept(column: pa.Array) -> pa.Array:
+    """Return a column with its texts and times in one type, whatever pandas made of them."""
+    import pyarrow as pa
+
+    if any(told(column.type) for told in (pa.types.is_string, pa.types.is_string_view, pa.types.is_null)):
+        return column.cast(pa.large_string())
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us", column.type.tz))
+    if pa.types.is_dictionary(column.type):
+        names = _as_kept(column.dictionary)
+        return pa.DictionaryArray.from_arrays(column.indices, names, ordered=column.type.ordered)
+    return column

@@ -142,9 +142,10 @@ def _side_by_side(
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             try:
-                if isinstance(error, KeyboardInterrupt):
+                # Windows would end them by it.
+                if isinstance(error, KeyboardInterrupt) and os.name == "posix":
                     # The kernels hear Ctrl-C, so that what is written just now is written to its end.
-                    for note in jobs[0].attempt.rglob(_KERNEL):
+                    for note in _found(jobs[0].attempt, _KERNEL):
                         with contextlib.suppress(OSError, ValueError):
                             os.kill(int(note.read_text(encoding="ascii")), signal.SIGINT)
                     wait([future for future in left if future.running()], timeout=_GRACE)
@@ -174,13 +175,18 @@ def read_libraries(modules: Iterable[str]) -> None:
 def _progress_line(attempt: Path) -> str:
     """Return a notebook and how far its stage is, of those the one that said so last; empty where none did just now."""
     logs = []
-    for log in attempt.rglob(PROGRESS):
+    for log in _found(attempt, PROGRESS):
         # A notebook takes its file away whenever a stage ends, also while this looks for it.
         with contextlib.suppress(FileNotFoundError):
             line = log.read_text(encoding="utf-8", errors="replace").strip()
             logs.append((log.stat().st_mtime, f"{log.parent.relative_to(attempt).as_posix()}: {line}"))
     when, said = max(logs, default=(0.0, ""))
     return said if abs(time.time() - when) <= 60 else ""
+
+
+def _found(attempt: Path, name: str) -> list[Path]:
+    """Return the files of a name; folders that vanish meanwhile, which ``rglob`` would fail at, hold none."""
+    return [Path(folder, name) for folder, _, files in os.walk(attempt) if name in files]
 
 
 def execute(job: Job) -> dict:

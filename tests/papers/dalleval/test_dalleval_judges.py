@@ -255,9 +255,9 @@ def test_judges_of_people_by_hand(social):
     assert len(found) == 2 * 2 + 2 * 16 + 4
     rows = table.set_index(["about", "measure"])
     assert rows.loc[[("attributes", "specificity")], LIMITS].iloc[0].tolist() == pytest.approx(wilson(54, 56))
-    assert rows.loc[("hat", "sensitivity"), ["value", *LIMITS]].isna().all()
+    assert rows.loc[[("hat", "sensitivity")], ["value", *LIMITS]].isna().all(axis=None)
     # The tones are 0, +2 and -1 off.
-    mean = rows.loc["tone", "mean_difference"]
+    mean = rows.loc[[("tone", "mean_difference")]].iloc[0]
     off = [0, 2, -1]
     limits = scipy_stats.t.interval(0.95, 2, np.mean(off), scipy_stats.sem(off))
     assert mean[["value", "n", *LIMITS]].tolist() == pytest.approx([1 / 3, 3, *limits])
