@@ -18,7 +18,7 @@ from markupsafe import Markup
 from biaslab.ground import reading, wording
 from biaslab.ground.errors import InputError
 from biaslab.ground.wording import level
-from biaslab.report import cards
+from biaslab.report import cards, citation
 from biaslab.report.marks import drawn, number
 from biaslab.report.pages import EMBEDDED, asset, file_inside, format_seconds, format_time, href, write_from
 from biaslab.report.pictures import MARKS, evenly
@@ -119,9 +119,6 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     for paper in papers:
         # What the page opens with is not shown again, unless it was shortened.
         paper["strips"] = [one for one in paper["strips"] if one not in opening]
-    cited = [
-        _PAPERS[key]["bibtex"] for key in ("biaslab", *(paper["key"] for paper in papers)) if key in _PAPERS
-    ]
     return lists | {
         "run": {key: run.get(key) for key in ("run", "status")},
         "title": str(run.get("title") or run.get("run") or "Report"),
@@ -149,7 +146,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "stopped": sum(notebook["status"] == "stopped" for notebook in failed),
         "incomplete": bool(failed or lists["problems"]) or run.get("status") not in ("ok", None),
         "terms": introduced | cards.words("glossary")["terms"],
-        "cite": "\n".join(cited),
+        "citations": citation.of_run(run),
         "coverage": _coverage(run, page_of, anchors),
         "coverage_status": COVERAGE_STATUS,
         "provenance": _provenance(run),
