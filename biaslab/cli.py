@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None, parser: argparse.ArgumentParser | N
 
     ``parser`` is that of another command, which is to end as this one's do: it sets ``call`` and ``kept``.
     """
-    given, parser = None, parser or _parser()
+    given, parser = None, parser or parser_of_commands()
     # A run that is told to end stops its notebooks and keeps what had finished, as with Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -58,7 +58,8 @@ _SIGPIPE = 13
 _GOES_ON = "what had finished is kept, and the same command goes on from there"
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser_of_commands() -> argparse.ArgumentParser:
+    """Return what reads the commands: each sets ``call``, and ``kept``."""
     parser = argparse.ArgumentParser(
         prog="biaslab", description="Audit text-to-image models for social bias."
     )
