@@ -59,8 +59,8 @@ test: $(STAMP)  ## Run the test suite, on the reports among others, which it bui
 quick: $(STAMP)  ## Run the tests that take no whole run, training, browser or other long work: for while one works
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow and not browser"
 
-docs: $(STAMP)  ## Build the site of README, notebooks and docstrings -> site/index.html
-	$(BIN)/python -m mkdocs build --strict --quiet
+docs: $(STAMP)  ## Build the site: tutorial, how-to pages, papers, notebooks, reference -> site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo site/index.html
 
 lab: $(STAMP)  ## Open JupyterLab on the notebooks

@@ -1,4 +1,4 @@
-"""The command line: ``biaslab audit``, ``run``, ``compare``, ``rate``, ``export``, ``models``, ``store`` and more."""
+"""The command line: ``biaslab audit``, ``run``, ``compare``, ``rate``, ``export``, ``settings``, ``cite`` and more."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None, parser: argparse.ArgumentParser | N
 
     ``parser`` is that of another command, which is to end as this one's do: it sets ``call`` and ``kept``.
     """
-    given, parser = None, parser or _parser()
+    given, parser = None, parser or parser_of_commands()
     # A run that is told to end stops its notebooks and keeps what had finished, as with Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -61,7 +61,8 @@ _SIGPIPE = 13
 _GOES_ON = "what had finished is kept, and the same command goes on from there"
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser_of_commands() -> argparse.ArgumentParser:
+    """Return what reads the commands: each sets ``call``, and ``kept``."""
     parser = argparse.ArgumentParser(
         prog="biaslab", description="Audit text-to-image models for social bias."
     )
@@ -161,6 +162,13 @@ def _parser() -> argparse.ArgumentParser:
     text = "replace a parameter of the run, such as compute.store=FOLDER (repeatable)"
     add("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
 
+    add = command(
+        "cite", _cite, "say how to cite biaslab, or a run and the papers whose methods it used", outputs
+    )
+    add("run", metavar="RUN", nargs="?", help="a run's folder, or its name below --outputs")
+    add("--author", metavar="NAME", default="", help="who made the run")
+    add("--url", metavar="ADDRESS", default="", help="where its report can be read")
+
     add = command("rate", _rate, "write a page on which people rate images", outputs)
     text = "a run's folder, its name below --outputs, a folder of images, each named by its id, or 'images:FOLDER' as "
     text += "'biaslab audit' takes it, whose people are asked about one by one"
@@ -178,6 +186,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--show-faces", action="store_true", help="training images too, whose faces are real people's")
     add("--to", metavar="FILE.html", help="where it goes (default: rate-NAME.html in --outputs)")
     add("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
+
+    text = (
+        "list what a run can set: kind, bounds, unit, default and meaning, and what installed packages bring"
+    )
+    add = command("settings", _settings, text)
+    text = "a setting or group, such as generation, or a word of names and meanings (default: all)"
+    add("word", metavar="WORD", nargs="?", default="", help=text)
 
     add = command("published", _published, "list the papers' printed tables, or print one as CSV")
     add("name", metavar="NAME", nargs="?", help="a table's name, for example paradox_table_6")
@@ -346,6 +361,21 @@ def _export(given: argparse.Namespace) -> None:
     print(export.export(given.run, **{name: getattr(given, name) for name in names}))
 
 
+def _cite(given: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from biaslab.report import citation, records
+    from biaslab.runs import compare, gather
+
+    if given.run:
+        record = records.read(compare.find(given.run, Path(given.outputs)))
+        found = citation.of_run(record, given.url, given.author)
+    else:
+        commit = gather.git_state(Path(__file__).parent)["git_commit"]
+        found = [citation.of_package(commit=commit or "")]
+    print(citation.said(found))
+
+
 def _rate(given: argparse.Namespace) -> None:
     from biaslab.ground.wording import count
     from biaslab.runs import rate
@@ -358,6 +388,12 @@ def _rate(given: argparse.Namespace) -> None:
         print(f"Left out: {count(n, 'image', 'images')}, {reason}.", file=sys.stderr)
     print(f"{count(page.images, 'image', 'images')}, {page.bytes:,} bytes.", file=sys.stderr)
     print(page.path)
+
+
+def _settings(given: argparse.Namespace) -> None:
+    from biaslab.runs import declared
+
+    print(*declared.lines(declared.declared(given.word)), sep="\n")
 
 
 def _published(given: argparse.Namespace) -> None:

@@ -1,27 +1,27 @@
-"""Pages of the site that come from elsewhere: the READMEs, the notebooks' steps, and what docstrings say."""
+"""Pages of the site that come from elsewhere: READMEs, notebooks, commands, settings, tables, and docstrings."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
+from itertools import groupby
 from pathlib import Path
 
 from mkdocs.structure.files import File, Files
 
+from biaslab import cli
+from biaslab.ground import tables
 from biaslab.report.formulas import formula_html
+from biaslab.runs import declared, limits
 
 ROOT = Path(__file__).resolve().parents[1]
-# Where pages of the site lie that others link to as files of the project.
-PLACES = {
-    "docs/": "",
-    "../README.md": "index.md",
-    "../CONTRIBUTING.md": "contributing.md",
-    "../world/README.md": "world.md",
-    "CONTRIBUTING.md": "contributing.md",
-    "world/README.md": "world.md",
-}
+# Where pages of the site lie that are files of the project elsewhere.
+PLACES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "world/README.md": "world.md"}
 # What the reference has a page of, with the packages on it.
 REFERENCE = {
+    "measures": ["biaslab.measures"],
+    "stats": ["biaslab.stats"],
     "study": ["biaslab.study", "biaslab.papers.findings", "biaslab.settings"],
     "paradox": ["biaslab.papers.paradox"],
     "paired": ["biaslab.papers.paired"],
@@ -30,9 +30,30 @@ REFERENCE = {
     "synthesis": ["biaslab.papers.synthesis"],
     "ratings": ["biaslab.papers.ratings", "biaslab.ratings"],
     "judges": ["biaslab.judging.judge", "biaslab.judging.settings"],
-    "packages": ["biaslab.ground.plugins", "biaslab.models", "biaslab.models.truths"],
+    "plugins": ["biaslab.ground.plugins", "biaslab.models.registry", "biaslab.models.truths"],
     "world": ["biaslab_world"],
 }
+# Notebooks that stand below no paper's page.
+OTHERS = {"custom": "Prompts and pictures of your own", "synthesis": "Across the papers"}
+
+
+def on_config(config):
+    """Put the notebooks below their papers, and the reference of modules at its end."""
+    folders = sorted(
+        {path.parent.name for path in _notebooks()},
+        key=lambda name: (name in OTHERS, tables.place(f"{name}/")),
+    )
+    pages = {name: [f"notebooks/{p.parent.name}/{p.stem}.md" for p in _notebooks(name)] for name in folders}
+    for section in config.nav:
+        if "Papers" in section:
+            own = {Path(page).stem: page for page in section["Papers"]}
+            section["Papers"] = [
+                {OTHERS.get(name, name): [*([own[name]] if name in own else []), *pages[name]]}
+                for name in pages
+            ]
+        if "Reference" in section:
+            section["Reference"] += [{"Modules": [f"reference/{name}.md" for name in REFERENCE]}]
+    return config
 
 
 def on_files(files: Files, config) -> Files:
@@ -41,30 +62,102 @@ def on_files(files: Files, config) -> Files:
     def add(path: str, text: str) -> None:
         files.append(File.generated(config, path, content=text))
 
-    add("index.md", _linked((ROOT / "README.md").read_text(encoding="utf-8")))
-    add("contributing.md", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-    add("world.md", (ROOT / "world" / "README.md").read_text(encoding="utf-8"))
-    brought = ROOT.glob("world/biaslab_world/*/notebooks/*/*.ipynb")
-    for path in sorted([*ROOT.glob("notebooks/*/*.ipynb"), *brought], key=lambda path: path.parts[-2:]):
+    for name, place in PLACES.items():
+        add(place, _linked((ROOT / name).read_text(encoding="utf-8"), Path(name).parent))
+    for path in _notebooks():
         add(f"notebooks/{path.parent.name}/{path.stem}.md", _notebook(path))
     for name, packages in REFERENCE.items():
         modules = [module for package in packages for module in _modules(package)]
         add(f"reference/{name}.md", f"# {name}\n\n" + "\n\n".join(f"::: {module}" for module in modules))
-    for folder in ("measures", "stats"):
-        modules = _modules(f"biaslab.{folder}")
-        add(f"reference/{folder}.md", f"# {folder}\n\n" + "\n\n".join(f"::: {module}" for module in modules))
     return files
 
 
 def on_page_markdown(markdown: str, page, config, files) -> str:
-    """Return the guide with its links as the site has them."""
-    return _linked(markdown) if page.file.src_uri == "guide.md" else markdown
+    """Return a page with its links as the site has them, its formulas as pictures, and what is put in."""
+    if match := re.search(r"\{\{ (\w+) \}\}", markdown):
+        markdown = markdown.replace(match[0], PUT_IN[match[1]]())
+    if page.file.src_uri.startswith("papers/"):
+        markdown = _formulas(markdown)
+    if page.file.generated_by or page.file.src_uri.startswith("notebooks/"):
+        return markdown
+    return _linked(markdown, Path("docs") / Path(page.file.src_uri).parent)
 
 
-def _linked(text: str) -> str:
-    for there, here in PLACES.items():
-        text = text.replace(f"]({there}", f"]({here}")
-    return text
+def on_page_content(html: str, page, config, files) -> str:
+    """Return a page without the roles that docstrings give names."""
+    return re.sub(r":(?:func|class|mod|data|attr|meth|exc):(?=<code)", "", html)
+
+
+def _linked(text: str, folder: Path) -> str:
+    """Return a page of a ``folder`` of the project with links to pages as the site has them."""
+
+    up = "../" * (len(folder.parts) - 1) if folder.parts[:1] == ("docs",) else ""
+
+    def moved(match: re.Match) -> str:
+        target, *anchor = match[1].split("#")
+        if not target or "://" in target:
+            return match[0]
+        there = Path(*_plain((folder / target).parts))
+        if there.suffix == ".ipynb":
+            there = Path(*there.parts[-3:]).with_suffix(".md")
+        place = PLACES.get(there.as_posix(), there.as_posix().removeprefix("docs/"))
+        return f"]({'#'.join([up + place, *anchor])})"
+
+    return re.sub(r"\]\(([^)\s]+)\)", moved, text)
+
+
+def _plain(parts: tuple[str, ...]) -> list[str]:
+    """Return the parts of a path without steps upwards."""
+    found: list[str] = []
+    for part in parts:
+        found = found[:-1] if part == ".." else [*found, part]
+    return found
+
+
+def _notebooks(folder: str = "*") -> list[Path]:
+    brought = ROOT.glob(f"world/biaslab_world/*/notebooks/{folder}/*.ipynb")
+    return sorted([*ROOT.glob(f"notebooks/{folder}/*.ipynb"), *brought], key=lambda path: path.parts[-2:])
+
+
+def _commands() -> str:
+    """Return what each command says of itself with ``--help``."""
+    (subparsers,) = (
+        a for a in cli.parser_of_commands()._actions if isinstance(a, argparse._SubParsersAction)
+    )
+    said = {choice.dest: choice.help for choice in subparsers._choices_actions}
+    parts = []
+    for name, parser in subparsers.choices.items():
+        parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=88, max_help_position=28)
+        text = said[name][0].upper() + said[name][1:]
+        parts.append(f"## {name}\n\n{text}.\n\n```text\n{parser.format_help().strip()}\n```")
+    return "\n\n".join(parts)
+
+
+def _settings() -> str:
+    return declared.markdown(declared.declared())
+
+
+def _limits() -> str:
+    return "\n".join(f"- {text}" for text in limits.LIMITS)
+
+
+def _tables() -> str:
+    """Return every declared table by the paper whose it is, with its columns."""
+    parts, papers = [], list(tables.papers())
+    by_place = sorted(tables.schemas().items(), key=lambda one: (tables.place(one[0]), one[0]))
+    for paper, found in groupby(by_place, key=lambda one: one[0].partition("_")[0]):
+        parts.append(
+            f"## {paper if paper in papers else 'Others'}" if paper in papers or paper == "pipeline" else ""
+        )
+        for name, schema in found:
+            columns = ", ".join(f"(`{c.name}`)" if c.optional else f"`{c.name}`" for c in schema.columns)
+            text = " ".join(f"{schema.title}. {schema.description}".split())
+            parts.append(f"`{name}`{{ #{name} }}\n:   {text}\n\n    *{columns}*")
+    return "\n\n".join(filter(None, parts))
+
+
+# What pages name in double braces.
+PUT_IN = {"commands": _commands, "settings": _settings, "limits": _limits, "tables": _tables}
 
 
 def _modules(package: str) -> list[str]:

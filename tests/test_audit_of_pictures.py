@@ -68,7 +68,7 @@ def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_pa
         f"custom/{name}" for name in ("beyond_precision", "people", "ratings", "shares")
     ]
     page = (tmp_path / "mine/index.html").read_text()
-    assert "How many of the people in pictures of first are perceived as women?" in page
+    assert "How many of the people in pictures of first are perceived as female?" in page
 
 
 @pytest.mark.slow

@@ -106,7 +106,7 @@ class Group(BaseModel):
     def describe(self) -> list[tuple[str, str, str]]:
         """Return dotted name, value (as YAML has it, paths without their folders) and meaning of each setting."""
         found = []
-        for name, known in _fields(type(self)):
+        for name, known in fields(type(self)):
             value = _named(attrgetter(name)(self))
             text = value if isinstance(value, str) else json.dumps(value)
             found.append((name, text, known.description or ""))
@@ -115,12 +115,12 @@ class Group(BaseModel):
 
 def names(group: type[Group]) -> list[str]:
     """Return the dotted names of all settings of a group and of the groups within it."""
-    return [name for name, _ in _fields(group)]
+    return [name for name, _ in fields(group)]
 
 
 def places(group: type[Group]) -> dict[str, Place]:
     """Return the settings that are marked as places, by their dotted names."""
-    return {name: m for name, known in _fields(group) for m in known.metadata if isinstance(m, Place)}
+    return {name: m for name, known in fields(group) for m in known.metadata if isinstance(m, Place)}
 
 
 def _merged(group: Group, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,10 +145,11 @@ def _ungiven(group: Group, values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _fields(group: type[Group], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+def fields(group: type[Group], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the dotted name and the declaration of each setting of a group and of the groups within it."""
     for name, known in group.model_fields.items():
         if _is_group(known):
-            yield from _fields(known.annotation, f"{prefix}{name}.")
+            yield from fields(known.annotation, f"{prefix}{name}.")
         else:
             yield prefix + name, known
 
@@ -188,9 +189,8 @@ def _problem(whole: type[Group], error: Mapping[str, Any]) -> str:
         return f"{said}. {name_help(str(value), allowed)}"
     if kind == "too_short":
         return f"{said}; give one or more."
-    limits = {k: getattr(m, k) for m in known.metadata for k in ("ge", "gt", "le", "lt") if hasattr(m, k)}
     if kind.startswith(("greater_than", "less_than")):
-        return f"{said}; allowed is {_range(limits)}{' ' * bool(more.get('unit'))}{more.get('unit', '')}."
+        return f"{said}; allowed is {allowed_range(known)}."
     words = next((w for k, w in _KINDS.items() if kind.startswith(k)), "a value of another kind")
     example = (
         f", for example {known.default!r}" if held == "is" and known.default not in (None, "", (), {}) else ""
@@ -198,12 +198,18 @@ def _problem(whole: type[Group], error: Mapping[str, Any]) -> str:
     return f"{said}; it must be {words}{example}."
 
 
-def _range(limits: Mapping[str, float]) -> str:
+def allowed_range(known: FieldInfo) -> str:
+    """Return which numbers a setting may be, with their unit; empty where it is no number or any will do."""
+    limits = {k: getattr(m, k) for m in known.metadata for k in ("ge", "gt", "le", "lt") if hasattr(m, k)}
+    if not limits:
+        return ""
+    unit = (known.json_schema_extra or {}).get("unit", "")
     low = f"{limits['ge']:g}" if "ge" in limits else f"above {limits['gt']:g}" if "gt" in limits else ""
     high = f"{limits['le']:g}" if "le" in limits else f"below {limits['lt']:g}" if "lt" in limits else ""
-    if not high:
-        return f"{low} or more" if "ge" in limits else low
-    return f"{low} to {high}" if low else f"up to {high}"
+    both = (
+        f"{low} to {high}" if low and high else f"{low} or more" if "ge" in limits else low or f"up to {high}"
+    )
+    return f"{both} {unit}".strip()
 
 
 def _find(group: type[Group], path: Sequence[str]) -> FieldInfo | None:

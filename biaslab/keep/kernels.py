@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from multiprocessing import get_context
@@ -140,6 +141,8 @@ def environment(workers: int = 1) -> dict[str, str]:
 
 def read_modules(names: Iterable[str]) -> None:
     """Import modules; whoever uses one that cannot be imported says what is wrong with it."""
+    # Of bars in a browser's notebook, which nobody sees here.
+    warnings.filterwarnings("ignore", "IProgress not found")
     for name in names:
         with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)

@@ -9,7 +9,7 @@ import json
 import re
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from markupsafe import Markup
 from biaslab.ground import reading, wording
 from biaslab.ground.errors import InputError
 from biaslab.ground.wording import level
-from biaslab.report import cards
+from biaslab.report import cards, citation
 from biaslab.report.marks import drawn, number
 from biaslab.report.pages import EMBEDDED, asset, file_inside, format_seconds, format_time, href, write_from
 from biaslab.report.pictures import MARKS, evenly
@@ -119,9 +119,8 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     for paper in papers:
         # What the page opens with is not shown again, unless it was shortened.
         paper["strips"] = [one for one in paper["strips"] if one not in opening]
-    cited = [
-        _PAPERS[key]["bibtex"] for key in ("biaslab", *(paper["key"] for paper in papers)) if key in _PAPERS
-    ]
+    opened = cards.first(found)
+    glossary = cards.words("glossary")["terms"]
     return lists | {
         "run": {key: run.get(key) for key in ("run", "status")},
         "title": str(run.get("title") or run.get("run") or "Report"),
@@ -133,7 +132,8 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "started": format_time(run.get("started")),
         "started_iso": run.get("started"),
         "seconds": run.get("seconds"),
-        "cards": cards.first(found),
+        "cards": opened,
+        "words": _words(opened, glossary),
         "verdicts": _verdicts(run),
         "until": _until(run),
         "models": introduced,
@@ -148,8 +148,8 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "failed": failed,
         "stopped": sum(notebook["status"] == "stopped" for notebook in failed),
         "incomplete": bool(failed or lists["problems"]) or run.get("status") not in ("ok", None),
-        "terms": introduced | cards.words("glossary")["terms"],
-        "cite": "\n".join(cited),
+        "terms": introduced | glossary,
+        "citations": citation.of_run(run),
         "coverage": _coverage(run, page_of, anchors),
         "coverage_status": COVERAGE_STATUS,
         "provenance": _provenance(run),
@@ -173,6 +173,14 @@ def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
         "by_chance": f"{chance:.3g}",
         "any": counts["tested"] > 0,
     }
+
+
+def _words(opened: Sequence[dict[str, Any]], glossary: Mapping[str, str]) -> list[str]:
+    """Return the words of the glossary that the first cards use."""
+    text = json.dumps(
+        [[card[key] for key in ("question", "answers", "marks")] for card in opened], default=str
+    )
+    return [word for word in glossary if re.search(rf"\b{re.escape(word)}s?\b", text) and len(word) > 1]
 
 
 def _until(run: dict[str, Any]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def test_a_group_speaks_by_its_leading_row_and_shows_the_others_beside_it(answer
     assert (found.said, found.n) == ("Yes, by 2.00.", 62)
     assert [(m.name, m.estimate, m.ci_low) for m in found.marks] == [
         ("published rule", 4.0, 2.0),
-        ("along the training lean", 2.0, 1.0),
+        ("signed change", 2.0, 1.0),
     ]
     assert found.details == ("published rule: 2.00 to 6.00.",)
 

@@ -330,7 +330,12 @@ def test_provenance(soup):
 def test_an_empty_run_still_gives_a_page(tmp_path):
     page = _minimal(tmp_path)
     assert page.h1.get_text() == "Report"
-    assert [h2.get_text() for h2 in page("h2")] == ["What was run", "Provenance", "How to read this"]
+    assert [h2.get_text() for h2 in page("h2")] == [
+        "What was run",
+        "Provenance",
+        "How to read this",
+        "How to cite this run",
+    ]
 
 
 def test_run_json_must_be_there_and_be_an_object(tmp_path):

@@ -120,9 +120,9 @@ def signed_changes(occupations: pd.DataFrame, *, most: int = 15) -> Figure:
         "directional",
         row="occupation",
         panel="part",
-        label="Change along the training lean (points)",
+        label="Signed change (points)",
         names={
-            "along": "Farthest along the training lean",
+            "along": "Farthest on the side of training images",
             "against": "Farthest against it",
             "filled": "counted for every prompt",
             "hollow": "left out for some or all",

@@ -15,12 +15,12 @@ TABLES = ("paradox_percent_female", "paradox_amplification", "paradox_rated_imag
 """The tables that :func:`headlines` takes."""
 _WORDS = {
     "published": "amplification, published rule",
-    "directional": "amplification along the training lean",
+    "directional": "amplification, signed change",
 }
 
 
 def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataFrame) -> Iterator[Headline]:
-    """Yield each model's amplification by the published rule and along the training lean (section 3.3).
+    """Yield each model's amplification by the published rule and as signed change (section 3.3).
 
     Over all prompts of the naive approach, both sides of it judged. ``rated`` (``paradox_rated_images``) are the images
     that people rated; their ratings take the place of none of ``shares``.

@@ -17,9 +17,9 @@ _CHOICES = {
 _LOOK = {
     ("same_lean", "distance"): (style.VERMILION, "o", "published rule: distance, same lean only"),
     ("certain_lean", "distance"): (style.ORANGE, "^", "distance, certain lean only"),
-    ("certain_lean", "directional"): (style.SKY, "v", "along the lean, certain lean only"),
+    ("certain_lean", "directional"): (style.SKY, "v", "signed change, certain lean only"),
     ("none", "distance"): (style.BLUE, "s", "distance, all occupations"),
-    ("none", "directional"): (style.GREEN, "D", "along the lean, all occupations"),
+    ("none", "directional"): (style.GREEN, "D", "signed change, all occupations"),
 }
 
 

@@ -30,7 +30,11 @@ _NAMES = {
     "setting": _SETTINGS,
     "category": {"gender": "Gender", "skin_tone": "Skin tone"},
     "metric": _METRICS,
-    "definition": {"published": "published rule", "no_exclusion": "all occupations", "directional": "signed"},
+    "definition": {
+        "published": "published rule",
+        "no_exclusion": "all occupations",
+        "directional": "signed change",
+    },
 }
 # What measures are called; in braces columns of their tables.
 SCORE = "Stereotype Score, {aspect}, {setting}"

@@ -1,0 +1,104 @@
+"""How to cite: biaslab, a run of it, and the papers whose methods the run used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from biaslab import __version__
+from biaslab.ground.errors import ParameterError
+from biaslab.report import cards
+
+_TITLE = "biaslab: audit text-to-image models for social bias"
+_MAKERS = "The biaslab developers"
+_YEAR = "2026"
+
+
+@dataclass(frozen=True)
+class Citation:
+    """What is cited, in words and as BibTeX."""
+
+    what: str  # `run`, `biaslab` or a paper's short name.
+    text: str
+    bibtex: str
+
+
+def of_package(version: str = __version__, commit: str = "") -> Citation:
+    """Return the citation of biaslab, in the version and at the commit that were used."""
+    at = f"version {version}" + (f", commit {commit[:12]}" if commit else "")
+    fields = {"title": _TITLE, "author": f"{{{_MAKERS}}}", "year": _YEAR, "version": _tex(version)}
+    bibtex = _entry("software", "biaslab", **fields, note=f"Commit {_tex(commit)}" if commit else "")
+    return Citation("biaslab", f"{_MAKERS} ({_YEAR}). {_TITLE} ({at}).", bibtex)
+
+
+def of_run(record: Mapping[str, Any], url: str = "", author: str = "") -> list[Citation]:
+    """Return the citations of a run, of biaslab as it was used for it, and of the papers whose methods it used.
+
+    Args:
+        record: What ``run.json`` holds.
+        url: Where its report can be read.
+        author: Who made the run.
+
+    Raises ParameterError: The address is none.
+    """
+    if url and not re.fullmatch(r"https?://[^\s{}]+|doi:[^\s{}]+", url):
+        raise ParameterError(
+            f"The address is {url!r}; give one such as https://example.org/report/index.html."
+        )
+    code = record.get("biaslab") if isinstance(record.get("biaslab"), dict) else {}
+    version, commit = str(code.get("version") or ""), str(code.get("git_commit") or "")
+    name, title = str(record.get("run") or "run"), " ".join(str(record.get("title") or "").split())
+    title = title or f"Report of the run {name}"
+    made = re.match(r"(\d{4})-\d\d-\d\d", str(record.get("started") or ""))
+    date, year = made.group(0, 1) if made else ("", "")
+    changed = ", with changes that were not committed" if code.get("git_dirty") else ""
+    by = " ".join(filter(None, ("biaslab", version, f"(commit {commit[:12]}{changed})" if commit else "")))
+    who = f"{author}{f' ({year})' if year else ''}. " if author else ""
+    text = f"{who}{title.rstrip('.')}. Run “{name}”{f' of {date}' if date else ''}, made with {by}. {url}"
+    fields = {"title": _tex(title), "author": _tex(author), "year": year, "url": url}
+    fields["howpublished"] = _tex(f"Run ``{name}'' made with {by}")
+    key = "biaslab-run-" + re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+    run = Citation(
+        "run", text.rstrip(), _entry("misc", key, **fields, note=f"Made on {date}" if date else "")
+    )
+    return [run, of_package(version or __version__, commit), *map(of_paper, papers(record))]
+
+
+def of_paper(name: str) -> Citation:
+    """Return the citation of a paper by its short name."""
+    bibtex = cards.words("papers")[name]["bibtex"].strip()
+    has = dict(re.findall(r"^\s*(\w+) = \{(.*)\},?$", bibtex, re.MULTILINE))
+    people = has["author"].replace(" and ", "; ")
+    where = has.get("journal") or has["booktitle"]
+    issue = f" {has['volume']}({has['number']})" if "volume" in has else ""
+    doi = f" https://doi.org/{has['doi']}" if "doi" in has else ""
+    text = f"{people} ({has['year']}). {has['title']}. {where}{issue}.{doi}"
+    return Citation(name, re.sub("[{}]", "", text), bibtex)
+
+
+def papers(record: Mapping[str, Any]) -> list[str]:
+    """Return the papers whose methods a run used, by what it finished, in the order of reports."""
+    done = [
+        one["id"].partition("/")[0] for one in cards.entries(record, "notebooks") if one["status"] == "ok"
+    ]
+    told = [str(one["name"]).partition("_")[0] for one in cards.entries(record, "tables") if one["rows"]]
+    about = cards.words("papers")
+    return [name for name in about if about[name]["bibtex"] and name in {*done, *told}]
+
+
+def said(citations: list[Citation]) -> str:
+    """Return citations as a text: first in words, then all BibTeX."""
+    words = "\n".join(one.text for one in citations)
+    return f"{words}\n\n" + "\n\n".join(one.bibtex for one in citations)
+
+
+def _entry(kind: str, key: str, **fields: str) -> str:
+    lines = [f"  {name} = {{{value}}}" for name, value in fields.items() if value]
+    return f"@{kind}{{{key},\n" + ",\n".join(lines) + "\n}"
+
+
+def _tex(text: str) -> str:
+    """Return a text as a field holds it: a text, and no part of the file."""
+    return re.sub(r"([&%$#_])", r"\\\1", re.sub(r"[{}\\]", "", text))
