@@ -15,6 +15,7 @@ from importlib import metadata
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from biaslab.report.formulas import formula_html
 from biaslab.runs import params
@@ -54,8 +55,16 @@ def test_nothing_heavy_loads_on_import_or_help(words):
 
 
 def _requirements(root):
+    """Return what the package needs, and what its parts do, each with that of the parts that it names."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    return project["dependencies"], project["optional-dependencies"]
+    parts = project["optional-dependencies"]
+
+    def whole(name):
+        inner = [re.fullmatch(r"biaslab\[(.+)\]", text) for text in parts[name]]
+        further = [text for match in inner if match for part in match[1].split(",") for text in whole(part)]
+        return [*further, *(text for text, match in zip(parts[name], inner, strict=True) if not match)]
+
+    return project["dependencies"], {name: whole(name) for name in parts}
 
 
 def test_conda_users_get_what_pip_users_get(root):
@@ -77,17 +86,56 @@ def test_what_is_installed_is_what_the_bounds_ask_for(root):
         try:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:
-            assert name not in {Requirement(r).name for r in needed}, name
+            assert name not in {Requirement(r).name for r in [*needed, *extras["report"]]}, name
             continue
         assert specifier.contains(found), (name, found)
     # This one ran a file of the model's folder that had the library's name.
-    assert not bounds["diffusers"].contains("0.35.2")
+    assert not bounds["diffusers"].contains("0.37.1")
 
 
 def test_the_promised_packages_are_declared(root):
     needed, extras = _requirements(root)
-    declared = {re.match(r"[A-Za-z0-9_-]+", r).group() for r in [*needed, *extras["models"]]}
+    declared = {re.match(r"[A-Za-z0-9_-]+", r).group() for r in [*needed, *extras["models"], *extras["lab"]]}
     assert declared.issuperset(PROMISED)
+
+
+def test_the_lock_holds_a_version_of_all_that_setup_installs_within_the_bounds(root):
+    needed, extras = _requirements(root)
+    lines = (root / "requirements.lock").read_text().splitlines()
+    locked = {}
+    for line in map(Requirement, lines):
+        if line.marker is None or line.marker.evaluate():
+            locked[canonicalize_name(line.name)] = line.specifier
+    for requirement in map(Requirement, [*needed, *extras["dev"], *extras["models"], *extras["ray"]]):
+        (pinned,) = locked[canonicalize_name(requirement.name)]
+        assert pinned.operator == "==" and requirement.specifier.contains(pinned.version), requirement
+
+
+ALONE = """
+import importlib, pkgutil, sys
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        allowed = {"biaslab", "numpy", "pandas", "scipy", "pyarrow", "dateutil", "six", "pytz"}
+        top = name.partition(".")[0]
+        if path is None and top[0] != "_" and top not in {*sys.stdlib_module_names, *allowed}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Refused())
+for name in ("biaslab.measures", "biaslab.stats"):
+    for module in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
+        importlib.import_module(module.name)
+from biaslab import cli
+print(*(cli.main(["published"]), cli.main(["audit", "world"])))
+"""
+
+
+def test_the_library_alone_takes_three_packages_and_commands_say_what_they_lack(root):
+    needed, _ = _requirements(root)
+    assert {Requirement(text).name for text in needed} == {"numpy", "pandas", "scipy"}
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 2"
+    assert done.stderr.endswith("is not installed: pip install 'biaslab[report]'\n")
 
 
 def _notebooks(root):
@@ -214,7 +262,11 @@ def test_the_wheel_of_biaslab_holds_nothing_of_the_world(root, wheels):
     said, files, licence = _held(wheels["biaslab"])
     assert wheels["biaslab"].stat().st_size < 5_000_000
     assert {name.split("/")[0] for name in files} == {"biaslab"}
-    assert not [name for name in files if name.endswith((".safetensors", ".ipynb")) or "mini" in name]
+    assert not [name for name in files if name.endswith(".safetensors") or "mini" in name]
+    # What `biaslab init` writes: as in the project.
+    inside = {name.removeprefix("biaslab/project/") for name in files if name.startswith("biaslab/project/")}
+    there = {path.relative_to(root).as_posix() for path in (*root.glob("notebooks/*/*.ipynb"), *root.glob("params/*"))}
+    assert inside == there
     assert "biaslab-world; extra == 'world'" in said.get_all("Requires-Dist")
     assert licence == (root / "LICENSE").read_bytes()
 
@@ -237,7 +289,8 @@ def test_the_wheel_of_the_world_holds_what_it_brings_and_no_training(root, wheel
     if done.returncode:
         pytest.skip("not a git checkout, so there is no list of the project's files")
     there = {name for name in done.stdout.splitlines() if (root / "world" / name).is_file()}
-    assert files == there
+    params_of_world = {f"biaslab_world/calibration/params/{path.name}" for path in root.glob("world/params/*.yaml")}
+    assert files == there | params_of_world
     kinds = {name.rpartition(".")[2] for name in there}
     assert {"py", "safetensors", "json", "csv", "yaml", "ipynb", "md"} <= kinds
 
