@@ -72,14 +72,16 @@ def not_installed(error: ModuleNotFoundError) -> str:
 
     name = (error.name or "").partition(".")[0]
     called = _CALLED.get(name, name).replace("_", "-").lower()
+    parts: dict[str, list[str]] = {}
     for text in metadata.requires("biaslab") or ():
         needed, _, marker = text.partition(";")
-        wanted = re.match(r"[\w.-]*", needed)[0].replace("_", "-").lower()
-        if wanted == called and (extra := re.search(r"extra == ['\"]([\w-]+)", marker)):
-            return (
-                f"This takes the package {called}, which is not installed: pip install 'biaslab[{extra[1]}]'"
-            )
-    return ""
+        if extra := re.search(r"extra == ['\"]([\w-]+)", marker):
+            parts.setdefault(extra[1], []).append(re.split(r"[^\w.-]", needed)[0].replace("_", "-").lower())
+    # Parts hold others: the smallest one that has it.
+    having = sorted((len(names), part) for part, names in parts.items() if called in names)
+    if not having:
+        return ""
+    return f"This takes the package {called}, which is not installed: pip install 'biaslab[{having[0][1]}]'"
 
 
 # transformers, diffusers and accelerate make modules without values while they load, for every thread of the process:
