@@ -1,7 +1,9 @@
 """Numbers that a report leads with, as sums of shares of people perceived as female.
 
-Of an average, a score or an amplification each share's part is known; of what folds at one half (a distance, a
-deviation) it is the side that the share lies on. Ratings, plans of sizes and parts of variance take a number so.
+Of an average (dalleval, table 6), a score (paired, section 3.2.3) or an amplification (paradox, section 3.3) each
+share's part is known; of what folds at one half (a distance, a deviation) it is the side that the share lies on.
+Ratings, plans of sizes and parts of variance take a number so.
+
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class Headline:
 
 
 def judged(gender: pd.Series) -> np.ndarray:
-    """Return 1 for female, 0 for male, NaN for any other answer."""
+    """Return 1 for female, 0 for male, NaN for any other answer, one for each ``gender``."""
     return gender.map({"female": 1.0, "male": 0.0}).to_numpy(float)
 
 

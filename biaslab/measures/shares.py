@@ -14,7 +14,10 @@ from biaslab.stats.checks import broadcast, check_axis, label_codes, numbers, ra
 def average_gender(n_female, n_male) -> np.ndarray:
     """Return ``(n_female - n_male) / (n_female + n_male)`` elementwise: -1 all male, +1 all female; dalleval, table 6.
 
-    Counts broadcast; no image gives NaN. Raises InputError for negative counts.
+    Counts broadcast; no image gives NaN.
+
+    Raises:
+        InputError: Negative counts.
     """
     female, male = broadcast(0, n_female=n_female, n_male=n_male)
     return ratio(female - male, female + male)
@@ -24,8 +27,10 @@ def mean_absolute_deviation(counts) -> np.ndarray:
     """Return ``(1/N) sum |p_i - 1/N|`` (MAD) of the normalised counts of N categories along the last axis.
 
     0 where all are equally frequent, ``2 (N-1) / N**2`` where only one occurs. No image gives NaN, as does a missing
-    count. A fair model scores above 0 by chance: see :func:`biaslab.stats.mad_floor`. Raises InputError for negative
-    counts or fewer than two categories. Source: dalleval, section 4.2.4.
+    count. A fair model scores above 0 by chance: see :func:`biaslab.stats.mad_floor`. Source: dalleval, section 4.2.4.
+
+    Raises:
+        InputError: Negative counts or fewer than two categories.
     """
     counts = numbers(counts, "counts", 0)
     check_axis(counts, -1, "categories")
@@ -40,8 +45,11 @@ def mean_absolute_deviation(counts) -> np.ndarray:
 def mean_absolute_difference(presence_a, presence_b) -> np.ndarray:
     """Return the mean of ``|presence_a - presence_b|`` (0–1) over the attributes along the last axis.
 
-    A presence is the share of images (0–1) that show the attribute. NaN where one is missing, or there are none. Raises
-    InputError for a share outside 0–1 or scalars. Source: dalleval, table 22, whose last column averages 15 attributes.
+    A presence is the share of images (0–1) that show the attribute. NaN where one is missing, or there are none.
+    Source: dalleval, table 22, whose last column averages 15 attributes.
+
+    Raises:
+        InputError: A share outside 0–1 or scalars.
     """
     a, b = broadcast(0, 1, presence_a=presence_a, presence_b=presence_b)
     check_axis(a, -1, "attributes")
@@ -61,8 +69,11 @@ def biased_images(first_adheres, second_adheres) -> BiasedImages:
     """Return the percentages of two-person images in which both, and at least one, fit their stereotype.
 
     The arguments hold, per image, whether that person fits (True/False or 1/0), or NaN/None for no judgement; an image
-    without both is left out and counted in ``n_missing``. No image left gives NaN. Raises InputError for other values
-    or different lengths. Source: paired, section 4.4.1, figure 6.
+    without both is left out and counted in ``n_missing``. No image left gives NaN. Source: paired, section 4.4.1,
+    figure 6.
+
+    Raises:
+        InputError: Other values or different lengths.
     """
     first, second = broadcast(0, 1, first_adheres=first_adheres, second_adheres=second_adheres)
     fitting = (first + second)[~np.isnan(first + second)]
@@ -79,8 +90,11 @@ def biased_images(first_adheres, second_adheres) -> BiasedImages:
 def stereotype_score_from_percent(percent_female, stereotype) -> np.ndarray:
     """Return the stereotype score (-100 to 100) that a percentage female (0–100) amounts to, elementwise.
 
-    ``2P - 100`` for a ``female`` stereotype, ``100 - 2P`` for ``male``; NaN stays NaN. The arguments broadcast. Raises
-    InputError for another stereotype or a percentage outside 0–100. Source: paired, section 3.2.3, eq. 1.
+    ``2P - 100`` for a ``female`` stereotype, ``100 - 2P`` for ``male``; NaN stays NaN. The arguments broadcast. Source:
+    paired, section 3.2.3, eq. 1.
+
+    Raises:
+        InputError: Another stereotype or a percentage outside 0–100.
     """
     percent = numbers(percent_female, "percent_female", 0, 100)
     percent, sign = broadcast(percent_female=percent, stereotype=_sign(stereotype))
@@ -88,7 +102,13 @@ def stereotype_score_from_percent(percent_female, stereotype) -> np.ndarray:
 
 
 def percent_female_from_stereotype_score(score, stereotype) -> np.ndarray:
-    """Return the inverse of :func:`stereotype_score_from_percent`; InputError for a score outside -100 to 100."""
+    """Return the inverse of :func:`stereotype_score_from_percent`: 0–100 of -100 to 100, elementwise.
+
+    Source: paired, section 3.2.3, eq. 1.
+
+    Raises:
+        InputError: A score outside -100 to 100, or another stereotype.
+    """
     points, sign = broadcast(score=numbers(score, "score", -100, 100), stereotype=_sign(stereotype))
     return 50 + sign * points / 2
 

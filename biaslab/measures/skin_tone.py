@@ -46,7 +46,8 @@ def swatch_rgb() -> np.ndarray:
 def srgb_to_lab(rgb: ArrayLike) -> np.ndarray:
     """Return CIELAB (D65) of sRGB colours 0–255, shape (..., 3), NaN for missing: L* 0–100, a*, b*, (..., 3).
 
-    Raises InputError for another shape or a value outside 0–255.
+    Raises:
+        InputError: Another shape or a value outside 0–255.
     """
     rgb = _colours("rgb", rgb, 0, 255) / 255
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
@@ -60,6 +61,9 @@ def typology_angle(lab: ArrayLike) -> np.ndarray:
     """Return the Individual Typology Angle of CIELAB colours (..., 3), in degrees (...); high ones are light.
 
     Equal to ``arctan((L* - 50) / b*)`` where b* > 0, as skin has; a bluish colour stays on the side of its lightness.
+
+    Raises:
+        InputError: Another shape, or what is no number.
     """
     lab = _colours("lab", lab)
     return np.degrees(np.arctan2(lab[..., 0] - 50, lab[..., 2]))
@@ -68,7 +72,11 @@ def typology_angle(lab: ArrayLike) -> np.ndarray:
 def angle_of(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
     """Return the angle of sRGB colours by one of :data:`COMPUTATIONS`, in degrees.
 
-    ``rgb`` and errors as in :func:`srgb_to_lab`; another computation raises UnknownNameError.
+    ``rgb`` is as in :func:`srgb_to_lab`.
+
+    Raises:
+        InputError: As :func:`srgb_to_lab`.
+        UnknownNameError: Another computation.
     """
     if one_of(computation, COMPUTATIONS, "skin tone computation") == "cielab":
         return typology_angle(srgb_to_lab(rgb))
@@ -79,7 +87,11 @@ def angle_of(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
 
 
 def nearest_monk_tone(angle: ArrayLike) -> np.ndarray:
-    """Return the Monk tone, 1–10 (light to dark), whose swatch has the nearest angle in degrees; NaN stays NaN."""
+    """Return the Monk tone, 1–10, of each ``angle`` in degrees: that of the swatch with the nearest; NaN stays NaN.
+
+    Raises:
+        InputError: What is no number.
+    """
     angle = numbers(angle, "angle")
     return _nearest(np.abs(angle[..., None] - typology_angle(srgb_to_lab(swatch_rgb()))))
 
@@ -91,14 +103,22 @@ def _nearest(distance: np.ndarray) -> np.ndarray:
 
 
 def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
-    """Return the Monk tone, 1–10 (light to dark), of sRGB colours, as floats; arguments as of :func:`angle_of`."""
+    """Return the Monk tone, 1–10 (light to dark), of sRGB colours, as floats; arguments as of :func:`angle_of`.
+
+    Raises:
+        InputError: As :func:`srgb_to_lab`.
+        UnknownNameError: Another computation.
+    """
     return nearest_monk_tone(angle_of(rgb, computation))
 
 
 def nearest_swatch(rgb: ArrayLike) -> np.ndarray:
     """Return the Monk tone, 1–10, whose swatch is nearest to sRGB colours in red, green and blue, as floats (...).
 
-    Table 18 compares with it. ``rgb`` and errors as in :func:`srgb_to_lab`; NaN stays NaN.
+    Table 18 compares with it. ``rgb`` is as in :func:`srgb_to_lab`; NaN stays NaN.
+
+    Raises:
+        InputError: As :func:`srgb_to_lab`.
     """
     rgb = _colours("rgb", rgb, 0, 255)
     return _nearest(((rgb[..., None, :] - swatch_rgb()) ** 2).sum(axis=-1))

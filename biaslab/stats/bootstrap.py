@@ -82,9 +82,6 @@ def hierarchical_bootstrap(
         which the statistic is NaN is left out. Limits are NaN where no variance is left, and, with a ``reason``, with
         fewer than 3 groups where others like them are meant, or 2 images a cell.
 
-    Raises InputError for counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1,
-    a statistic of another shape, or a drawing of other cells.
-
     Each resample of the occupations is a study of its own. Its shares a are pulled to b, so that the covariance of the
     cells between occupations loses what image noise explains (method of moments), and images are drawn from b twice, q
     and q'. Then f(a) + f(b) - f(q) is that study's corrected estimate, up to the noise of its own drawing; the
@@ -94,6 +91,10 @@ def hierarchical_bootstrap(
     (``benchmarks/coverage.py``; U-shaped shares, 20 or 62 occupations, 3 to 500 images a cell). It fails where **all
     shares are exactly one half**: the corrected mean of \|p - 50\| is still 4.5, 1.3 and 0.6 points at 9, 100 and 500
     images, and the interval holds 0 in only 5 % of studies. Ask :func:`chi_square` whether shares differ at all.
+
+    Raises:
+        InputError: Counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a
+            statistic of another shape, or a drawing of other cells.
     """
     counts, n = checks.counts(counts, n)
     if n.ndim != 2 or not (n > 0).any():

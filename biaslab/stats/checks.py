@@ -11,7 +11,8 @@ from biaslab.ground.errors import InputError, unknown_name
 def numbers(values, name: str, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
     """Return ``values`` as floats between ``low`` and ``high``, but for rounding (1e-9); None and NaN are NaN.
 
-    Raises InputError for text, infinities and values outside the limits.
+    Raises:
+        InputError: Text, infinities and values outside the limits.
     """
     try:
         array = np.asarray(values)
@@ -34,7 +35,11 @@ def numbers(values, name: str, low: float = -np.inf, high: float = np.inf) -> np
 
 
 def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays) -> list[np.ndarray]:
-    """Return the named arrays as :func:`numbers`, broadcast together."""
+    """Return the named arrays as :func:`numbers`, broadcast together.
+
+    Raises:
+        InputError: As :func:`numbers`, or shapes that do not broadcast.
+    """
     checked = {name: numbers(values, name, low, high) for name, values in arrays.items()}
     try:
         return list(np.broadcast_arrays(*checked.values()))
@@ -44,7 +49,11 @@ def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays) -> list[n
 
 
 def sample(values, name: str, skip_nan: bool = False) -> np.ndarray:
-    """Return ``values`` as a flat float array without NaN: refused, or left out with ``skip_nan``."""
+    """Return ``values`` as a flat float array without NaN: refused, or left out with ``skip_nan``.
+
+    Raises:
+        InputError: As :func:`numbers`, another number of axes, or NaN without ``skip_nan``.
+    """
     flat = numbers(values, name)
     if flat.ndim != 1:
         raise InputError(f"{name} must be one-dimensional, got shape {flat.shape}.")
@@ -57,12 +66,16 @@ def sample(values, name: str, skip_nan: bool = False) -> np.ndarray:
 
 
 def constant(values: np.ndarray) -> bool:
-    """Say whether ``values`` differ by no more than rounding does."""
+    """Say whether ``values``, one-dimensional, differ by no more than rounding does."""
     return bool(np.ptp(values) <= 1e-12 * np.abs(values).max())
 
 
 def whole(values, name: str, least: int = 0) -> np.ndarray:
-    """Return ``values`` as an integer array of at least ``least``; fractions and NaN are refused."""
+    """Return ``values`` as an integer array of at least ``least``; fractions and NaN are refused.
+
+    Raises:
+        InputError: As :func:`numbers`, fractions, NaN or a value below ``least``.
+    """
     array = numbers(values, name)
     bad = ~((array == np.floor(array)) & (array >= least))
     if bad.any():
@@ -71,7 +84,11 @@ def whole(values, name: str, least: int = 0) -> np.ndarray:
 
 
 def counts(count, n) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``count`` of ``n`` as integers of one shape, 0 <= count <= n; where either is NaN, 0 of 0."""
+    """Return ``count`` of ``n`` as integers of one shape, 0 <= count <= n; where either is NaN, 0 of 0.
+
+    Raises:
+        InputError: Fractions, negative counts, a count above n, or shapes that do not broadcast.
+    """
     count, n = broadcast(count=count, n=n)
     known = ~(np.isnan(count) | np.isnan(n))
     count, n = whole(np.where(known, count, 0), "count"), whole(np.where(known, n, 0), "n")
@@ -82,7 +99,11 @@ def counts(count, n) -> tuple[np.ndarray, np.ndarray]:
 
 
 def shares(values, name: str, allow_nan: bool = False) -> np.ndarray:
-    """Return ``values`` as a float array of shares 0–1."""
+    """Return ``values`` as a float array of shares 0–1.
+
+    Raises:
+        InputError: A value outside 0–1, or NaN without ``allow_nan``.
+    """
     array = numbers(values, name, 0, 1)
     if not allow_nan and np.isnan(array).any():
         raise InputError(f"{name} holds NaN; give shares from 0 to 1.")
@@ -90,21 +111,33 @@ def shares(values, name: str, allow_nan: bool = False) -> np.ndarray:
 
 
 def confidence_level(confidence: float) -> float:
-    """Return ``confidence`` if it lies strictly between 0 and 1."""
+    """Return ``confidence`` if it lies strictly between 0 and 1.
+
+    Raises:
+        InputError: It is no such number.
+    """
     if np.ndim(confidence) or not 0 < confidence < 1:
         raise InputError(f"confidence must lie between 0 and 1, for example 0.95, got {confidence!r}.")
     return float(confidence)
 
 
 def replicate_count(replicates: int) -> int:
-    """Return ``replicates`` if it is one whole number of at least 2."""
+    """Return ``replicates`` if it is one whole number of at least 2.
+
+    Raises:
+        InputError: It is no such number.
+    """
     if np.ndim(replicates):
         raise InputError(f"replicates must be one whole number, got {replicates!r:.80}.")
     return int(whole(replicates, "replicates", least=2))
 
 
 def generator(seed) -> np.random.Generator:
-    """Return the generator of one explicit ``seed``; without one a result could not be repeated."""
+    """Return the generator of one explicit ``seed``; without one a result could not be repeated.
+
+    Raises:
+        InputError: ``seed`` is None, or no whole number of at least 0.
+    """
     if seed is None or isinstance(seed, bool) or np.ndim(seed):
         raise InputError("seed must be given as a whole number, for example seed=0, so that results repeat.")
     if isinstance(seed, np.random.Generator):
@@ -113,20 +146,32 @@ def generator(seed) -> np.random.Generator:
 
 
 def one_of(name: str, known, kind: str) -> str:
-    """Return ``name`` if it is in ``known``."""
+    """Return ``name`` if it is in ``known``.
+
+    Raises:
+        UnknownNameError: It is not.
+    """
     if name not in known:
         raise unknown_name(kind, name, known)
     return name
 
 
 def check_axis(array: np.ndarray, axis: int, what: str) -> None:
-    """Raise InputError where ``array`` has no ``axis`` (of, say, "occupations")."""
+    """Look whether ``array`` has an ``axis`` (of, say, "occupations").
+
+    Raises:
+        InputError: It has no such axis.
+    """
     if not -array.ndim <= axis < array.ndim:
         raise InputError(f"There is no axis {axis} of {what} in an array of shape {array.shape}.")
 
 
 def label_codes(values, labels: tuple[str, ...]) -> np.ndarray:
-    """Return each value's position in ``labels``, -1 where it is none of them; the shape is kept."""
+    """Return each value's position in ``labels``, -1 where it is none of them; the shape is kept.
+
+    Raises:
+        InputError: A value that cannot be looked up, such as a list.
+    """
     array = np.asarray(values, dtype=object)
     try:
         codes = pd.Index(labels, dtype=object).get_indexer(pd.Index(array.ravel(), dtype=object))

@@ -42,6 +42,9 @@ def bias_aware_interval(
 
     ``value``, its standard ``error`` and ``bias`` are of one unit; ``df`` are Student's degrees of freedom. The
     half-width is the error times that quantile of ``|T + bias / error|`` (Armstrong & Kolesár 2018, section 2).
+
+    Raises:
+        InputError: ``confidence`` is not between 0 and 1.
     """
     confidence, shift = checks.confidence_level(confidence), bias / error
 
@@ -68,6 +71,9 @@ def bounded_mean(
     units the rare ones that differ are often missing (as Agresti & Coull 1998 add successes and failures). ``bias`` is
     the most by which the mean may be off, ``error`` a standard error that all units share. Fewer units than
     :func:`fewest_units` have neither limits nor p.
+
+    Raises:
+        InputError: ``values`` with NaN or of more axes, or a confidence that is not between 0 and 1.
     """
     values = checks.sample(values, "values")
     n, confidence = values.size, checks.confidence_level(confidence)
@@ -90,6 +96,9 @@ def mean_mad(counts, units=None, confidence: float = 0.95) -> Deviation:
     (bins - 1) / bins², and NaN where images are so few that the bias exceeds :data:`UNTOLD` of that.
 
     A nominal 95 % interval covers at least 94 % (``benchmarks/coverage_dalleval.py``).
+
+    Raises:
+        InputError: Negative counts, fractions, NaN or fewer than 2 bins.
     """
     counts = np.atleast_2d(checks.whole(counts, "counts"))
     n, bins = counts.sum(axis=1), counts.shape[1]
@@ -122,7 +131,10 @@ def judged_deviation(
     share of one half is judged as (1 + sensitivity - specificity) / 2, and differences shrink by sensitivity +
     specificity - 1 (Rogan & Gladen 1978): the deviation from that share (:func:`corrected_absolute_deviation`) is
     divided by it. The interval includes the uncertainty of both, measured on so many reference images (delta method,
-    one right and one wrong image added to each). Raises InputError where the judge knows nothing.
+    one right and one wrong image added to each).
+
+    Raises:
+        InputError: Sensitivity + specificity is 1 or less, or counts are no such counts.
     """
     count, n = checks.counts(count, n)
     count, n = count[n > 0], n[n > 0]
@@ -153,6 +165,9 @@ def judged_mean(
 
     Rogan & Gladen's (mean - sensitivity + specificity) / (sensitivity + specificity - 1), kept within -1 and 1; the
     Student t interval over units includes the uncertainty of both, as in :func:`judged_deviation`.
+
+    Raises:
+        InputError: Sensitivity + specificity is 1 or less, or ``values`` hold NaN.
     """
     values = checks.sample(values, "values")
     n, youden = values.size, _youden(sensitivity, specificity)
@@ -221,6 +236,9 @@ def folded_means(
     the value less what random signs exceed with a chance of 1 - ``confidence``.
 
     A nominal 95 % interval covers 95 to 100 % (``benchmarks/coverage_dalleval.py``).
+
+    Raises:
+        InputError: ``values``, ``replicates``, ``seed`` or ``confidence`` out of range.
     """
     values = checks.numbers(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
@@ -279,11 +297,14 @@ def corrected_shares(
 
     share = (count / n + specificity - 1) / (sensitivity + specificity - 1), clipped to 0–1 (as are the limits).
     ``sensitivity_n`` and ``specificity_n`` are the numbers of reference images the two were measured on; the interval
-    includes their uncertainty, which the shares of one table have in common. All broadcast; n = 0 gives NaN. Raises
-    InputError where sensitivity + specificity <= 1. A nominal 95 % interval covers 94.5–98.7 %.
+    includes their uncertainty, which the shares of one table have in common. All broadcast; n = 0 gives NaN. A nominal
+    95 % interval covers 94.5–98.7 %.
 
     Sources: Rogan & Gladen (1978), Am. J. Epidemiol. 107, 71–76; interval: Lang & Reiczigel (2014), Prev. Vet. Med.
     113, 13–22.
+
+    Raises:
+        InputError: Sensitivity + specificity is 1 or less, a value is out of range, or shapes do not fit.
     """
     count, n = checks.counts(count, n)
     sens, spec = checks.shares(sensitivity, "sensitivity"), checks.shares(specificity, "specificity")

@@ -34,11 +34,11 @@ class OneByOne(NamedTuple):
         return self.cells
 
     def only(self, groups: np.ndarray) -> OneByOne:
-        """Return itself: it knows nothing of single groups."""
+        """Return itself: it knows nothing of single ``groups``, one-dimensional."""
         return self
 
     def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-        """Return ``shares`` pulled by what binomial noise explains of their variance."""
+        """Return ``shares`` (..., groups, cells) pulled by what binomial noise explains of their variance."""
         seen = n > 0
         known = np.maximum(seen.sum(axis=-2), 1)
         shares = np.where(seen, shares, 0)
@@ -70,7 +70,8 @@ class ByCaption:
         captions: Captions of the group with this pattern.
         groups: Number of groups.
 
-    Raises InputError for columns of different lengths, a group beyond ``groups``, more women than images, or fractions.
+    Raises:
+        InputError: Columns of different lengths, a group beyond ``groups``, more women than images, or fractions.
     """
 
     cells = 2
@@ -103,7 +104,7 @@ class ByCaption:
         return 2 * (self.most + 1)
 
     def only(self, groups: np.ndarray) -> ByCaption:
-        """Return the drawing of some of its groups, in their order."""
+        """Return the drawing of some of its ``groups`` (one-dimensional), in their order."""
         chosen = np.arange(self.groups)[groups]
         place = np.full(self.groups, -1)
         place[chosen] = np.arange(len(chosen))
@@ -112,7 +113,7 @@ class ByCaption:
         return ByCaption(place[self._group[here]], *(c[here] for c in columns), len(chosen))
 
     def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return ``shares`` pulled by what the choice of captions explains of their covariance."""
+        """Return ``shares`` (..., groups, cells) pulled by what the choice of captions explains of their covariance."""
         crossed, free, per_share, both = (sums[rows].sum(axis=-3) for sums in self._spread)
         noise = crossed / np.maximum(free, 1e-9) * np.where(free > 0, per_share, 0) / np.maximum(both, 1)
         return pulled(shares, n > 0, noise)
@@ -287,7 +288,7 @@ def pulled(shares: np.ndarray, seen: np.ndarray, noise: np.ndarray) -> np.ndarra
 
 
 def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return a' b over the last two axes."""
+    """Return a' b (matrices) over the last two axes."""
     return a.swapaxes(-1, -2) @ b
 
 
@@ -301,11 +302,11 @@ class SideBySide:
         self._ends = np.cumsum([part.cells for part in parts])[:-1]
 
     def only(self, groups: np.ndarray) -> SideBySide:
-        """Return the drawing of some of its groups, in their order."""
+        """Return the drawing of some of its ``groups`` (one-dimensional), in their order."""
         return SideBySide([part.only(groups) for part in self.parts])
 
     def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return ``shares`` as each part pulls its own."""
+        """Return ``shares`` (..., groups, cells) as each part pulls its own."""
         return np.concatenate([part.pull(*cells, rows) for part, *cells in self._each(shares, n)], axis=-1)
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator):

@@ -51,7 +51,10 @@ class PairedDifference(NamedTuple):
 def one_sample_t(values, *, skip_nan: bool = False) -> TestResult:
     """Test whether the mean of ``values`` (one-dimensional) is 0, two-sided Student t.
 
-    NaN for fewer than two values, or equal ones. NaN values raise InputError unless ``skip_nan`` leaves them out.
+    NaN for fewer than two values, or equal ones. ``skip_nan`` leaves out NaN.
+
+    Raises:
+        InputError: NaN without ``skip_nan``, or another number of axes.
     """
     values = checks.sample(values, "values", skip_nan)
     if values.size < 2 or checks.constant(values):
@@ -65,7 +68,10 @@ def sign_flip(values, replicates: int = 10_000, *, seed) -> TestResult:
 
     ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0: exact up to 16
     values other than 0, and for multiples of one step, such as differences of counts; else (hits + 1) / (replicates +
-    1) of random patterns (Phipson & Smyth 2010). No values give NaN, zeros alone 1. NaN raises InputError.
+    1) of random patterns (Phipson & Smyth 2010). No values give NaN, zeros alone 1.
+
+    Raises:
+        InputError: NaN, another number of axes, or no seed.
     """
     values = checks.sample(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
@@ -129,6 +135,9 @@ def paired_difference(*lists, confidence: float = 0.95) -> PairedDifference:
     they moved together. A nominal 95 % interval of 6 to 62 differences covers 94.2–98 %, of exponential ones too.
 
     Source: Hall (1992), J. R. Stat. Soc. B 54, 221–228, the cubic transformation.
+
+    Raises:
+        InputError: NaN, another number of axes, or a confidence that is not between 0 and 1.
     """
     lists = [checks.sample(values, "differences") for values in lists]
     alpha = 1 - checks.confidence_level(confidence)
@@ -173,7 +182,11 @@ def adjust(p_values, method: str = "holm") -> np.ndarray:
     """Return ``p_values`` (any shape) adjusted for being that many tests, in the same shape.
 
     ``method``: ``holm`` (family-wise error; Holm 1979) or ``benjamini_hochberg`` (false discovery rate; 1995). NaN stay
-    NaN and are no tests. Raises InputError outside 0–1 and UnknownNameError for a method.
+    NaN and are no tests.
+
+    Raises:
+        InputError: A p outside 0–1.
+        UnknownNameError: Another method.
     """
     checks.one_of(method, ADJUSTMENTS, "adjustment")
     adjusted = checks.shares(p_values, "p_values", allow_nan=True)
@@ -202,7 +215,8 @@ def adjusted(table: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFra
 def least_binomial_p(n, share: float = 0.5) -> np.ndarray:
     """Return the least p of an exact binomial test of ``share`` with ``n`` observations; NaN where n is 0.
 
-    Raises InputError for fractions, and for a share outside 0–1.
+    Raises:
+        InputError: Fractions, negative numbers, or a share outside 0–1.
     """
     _, n = checks.counts(0, n)
     share = float(checks.shares(share, "share"))
@@ -214,6 +228,9 @@ def least_fisher_p(first, second) -> np.ndarray:
 
     The groups then have nothing in common: one over the number of ways to choose the first, or twice that where both
     are as large.
+
+    Raises:
+        InputError: Fractions or negative numbers.
     """
 
     def least(a: int, b: int) -> float:
@@ -231,7 +248,12 @@ def fewest_units(level: float = 0.05) -> int:
 
 
 def attainable(least_p, level: float = 0.05, method: str = "holm") -> bool:
-    """Say whether any outcome of tests with these least p (NaN: no test) can be significant after adjustment."""
+    """Say whether any outcome of tests with these least p (NaN: no test) can be significant after adjustment.
+
+    Raises:
+        InputError: A p outside 0–1, or a level that is not between 0 and 1.
+        UnknownNameError: Another method.
+    """
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, for example 0.05, got {level!r}.")
     return bool((adjust(least_p, method) < level).any())

@@ -17,6 +17,9 @@ def strata_mean(count, n, confidence: float = 0.95) -> Estimate:
     taken at ``(count + 1) / (n + 2)``, for which a stratum of one image has some, too. ``n`` of the result counts
     images. A nominal 95 % interval covers 94.6 to 99.8 % of means over 3 to 20 strata of 1 to 40 images
     (``benchmarks/coverage_custom.py``).
+
+    Raises:
+        InputError: Counts above n, fractions, or shapes that do not broadcast.
     """
     count, n = checks.counts(count, n)
     count, n = count[n > 0], n[n > 0]
@@ -37,6 +40,9 @@ def mean_deviation(count, n, center, confidence: float = 0.95, error: float = 0.
     ``error`` is a standard error that the centres bring to the mean. NaN where images are so few that the bias exceeds
     :data:`biaslab.stats.deviation.UNTOLD` of one half. Arguments else as :func:`corrected_absolute_deviation`, result
     as :func:`bounded_mean`.
+
+    Raises:
+        InputError: Counts above n, fractions, or a centre outside 0–1.
     """
     count, n = checks.counts(count, n)
     center = checks.shares(np.broadcast_to(center, n.shape), "center")
