@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from biaslab.ground.errors import InputError, ParameterError, name_help
 from biaslab.stats.checks import label_codes, ratio
@@ -34,11 +35,11 @@ class AgreementEstimate(NamedTuple):
     ci_low: float  # NaN with a reason where the value or the interval is undefined
     ci_high: float
     n_items: int  # items the value rests on
-    n_raters: int  # raters with at least one rating among the labels
+    n_raters: float  # raters with at least one rating among the labels; NaN where nobody says how many
     reason: str  # why the value or the limits are NaN; "" otherwise
 
 
-def majority_vote(ratings, labels: Sequence[str] = LABELS) -> np.ndarray:
+def majority_vote(ratings: ArrayLike, labels: Sequence[str] = LABELS) -> np.ndarray:
     """Return each item's most frequent label, object ``(items,)``; ``unsure`` is a label like the others.
 
     Ratings are as for :func:`krippendorff_alpha`. Several labels in front are a ``tie``, an item without a
@@ -57,7 +58,12 @@ def majority_vote(ratings, labels: Sequence[str] = LABELS) -> np.ndarray:
 
 
 def krippendorff_alpha(
-    ratings, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
+    ratings: ArrayLike,
+    labels: Sequence[str] = LABELS,
+    *,
+    seed: int,
+    replicates: int = 2_000,
+    confidence: float = 0.95,
 ) -> AgreementEstimate:
     """Return Krippendorff's alpha for nominal labels, over all items with two or more ratings.
 
@@ -83,7 +89,12 @@ def krippendorff_alpha(
 
 
 def fleiss_kappa(
-    ratings, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
+    ratings: ArrayLike,
+    labels: Sequence[str] = LABELS,
+    *,
+    seed: int,
+    replicates: int = 2_000,
+    confidence: float = 0.95,
 ) -> AgreementEstimate:
     """Return Fleiss' kappa over the complete items: those that every rater gave one of the labels.
 
@@ -102,7 +113,12 @@ def fleiss_kappa(
 
 
 def percent_agreement(
-    ratings, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
+    ratings: ArrayLike,
+    labels: Sequence[str] = LABELS,
+    *,
+    seed: int,
+    replicates: int = 2_000,
+    confidence: float = 0.95,
 ) -> AgreementEstimate:
     """Return the percentage (0–100) of pairs of raters who agree on an item, averaged over items with two ratings.
 
@@ -120,7 +136,13 @@ def percent_agreement(
 
 
 def cohen_kappa(
-    a, b, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
+    a: ArrayLike,
+    b: ArrayLike,
+    labels: Sequence[str] = LABELS,
+    *,
+    seed: int,
+    replicates: int = 2_000,
+    confidence: float = 0.95,
 ) -> AgreementEstimate:
     """Return Cohen's kappa of two raters, over the items that both gave one of the labels.
 
@@ -144,7 +166,7 @@ def cohen_kappa(
     return _estimate(cohen, pairs, n_raters, reason, seed, replicates, confidence)
 
 
-def _codes(ratings, labels: Sequence[str], ndim: int) -> np.ndarray:
+def _codes(ratings: ArrayLike, labels: Sequence[str], ndim: int) -> np.ndarray:
     """Return positions in ``labels``, -1 for missing ratings and for other known votes."""
     if isinstance(labels, str) or len(labels) < 2 or len(set(labels)) < len(labels):
         raise ParameterError(
@@ -164,7 +186,7 @@ def _codes(ratings, labels: Sequence[str], ndim: int) -> np.ndarray:
     return codes
 
 
-def _rated(ratings, labels: Sequence[str]) -> tuple[np.ndarray, int]:
+def _rated(ratings: ArrayLike, labels: Sequence[str]) -> tuple[np.ndarray, int]:
     """Return how many raters gave each label, shape (items, labels), and how many raters gave any."""
     codes = _codes(ratings, labels, ndim=2)
     counts = (codes[:, :, None] == np.arange(len(labels))).sum(axis=1)

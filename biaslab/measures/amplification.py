@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from biaslab.stats.checks import broadcast, check_axis, mean_where, numbers, one_of
 
@@ -29,7 +30,7 @@ class Expected(NamedTuple):
     n_excluded: np.ndarray  # occupations left out, missing ones among them
 
 
-def amplification(percent_generated, percent_training) -> np.ndarray:
+def amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> NDArray[np.float64]:
     """Return ``|G-50| - |T-50|`` elementwise, in percentage points (-50..50); paradox, section 3.3, first equation.
 
     Both arguments are 0–100 and broadcast; NaN stays NaN.
@@ -41,7 +42,7 @@ def amplification(percent_generated, percent_training) -> np.ndarray:
     return np.abs(g - 50) - np.abs(t - 50)
 
 
-def lean(percent_female) -> np.ndarray:
+def lean(percent_female: ArrayLike) -> NDArray[np.float64]:
     """Return each percentage's lean: -1.0 male, 0.0 none (exactly 50), 1.0 female; NaN stays NaN.
 
     Raises:
@@ -50,7 +51,9 @@ def lean(percent_female) -> np.ndarray:
     return np.sign(numbers(percent_female, "percent_female", 0, 100) - 50)
 
 
-def directional_amplification(percent_generated, percent_training) -> np.ndarray:
+def directional_amplification(
+    percent_generated: ArrayLike, percent_training: ArrayLike
+) -> NDArray[np.float64]:
     """Return ``sign(T-50) * (G-T)`` elementwise: the change along the training lean, in points (-100..50).
 
     NaN where T is exactly 50 or either share is missing. Arguments as in :func:`amplification`.
@@ -62,7 +65,9 @@ def directional_amplification(percent_generated, percent_training) -> np.ndarray
     return np.where(t == 50, np.nan, np.sign(t - 50) * (g - t))[()]
 
 
-def exclusion_reason(percent_generated, percent_training, definition: str = "published") -> np.ndarray:
+def exclusion_reason(
+    percent_generated: ArrayLike, percent_training: ArrayLike, definition: str = "published"
+) -> NDArray[np.str_]:
     """Say why each occupation is left out of :func:`expected_amplification`, as text; "" where it counts.
 
     The first that applies of :data:`EXCLUSION_REASONS`; ``no_exclusion`` leaves out only missing ones, ``directional``
@@ -79,7 +84,7 @@ def exclusion_reason(percent_generated, percent_training, definition: str = "pub
 
 
 def expected_amplification(
-    percent_generated, percent_training, definition: str = "published", axis: int = -1
+    percent_generated: ArrayLike, percent_training: ArrayLike, definition: str = "published", axis: int = -1
 ) -> Expected:
     """Return the mean amplification over occupations, with counts (paradox, section 3.3, 2nd equation).
 
@@ -106,7 +111,7 @@ def expected_amplification(
     return Expected(mean, n, g.shape[axis] - n)
 
 
-def _percents(percent_generated, percent_training) -> list[np.ndarray]:
+def _percents(percent_generated: ArrayLike, percent_training: ArrayLike) -> list[NDArray[np.float64]]:
     return broadcast(0, 100, percent_generated=percent_generated, percent_training=percent_training)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.stats import norm, t
 
 from biaslab.ground.errors import InputError
@@ -39,7 +40,7 @@ def caption_scores(
     captions: Sequence[str],
     references: Sequence[Sequence[str]],
     *,
-    groups: Sequence | None = None,
+    groups: ArrayLike | None = None,
     seed: int,
     confidence: float = 0.95,
 ) -> pd.DataFrame:

@@ -8,11 +8,12 @@ Ratings, plans of sizes and parts of variance take a number so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 CELL = ["source", "cluster", "template"]
 PERSON = ["source", "image_id", "position"]
@@ -65,7 +66,7 @@ def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.
     ``people`` has :data:`CELL` (source and template may be missing where there is one), image_id, position, gender as
     judged, and perhaps the column ``stratum``.
     """
-    given = {"source": GENERATED, "template": "", "position": 1, "image_id": ""}
+    given: dict[str, Any] = {"source": GENERATED, "template": "", "position": 1, "image_id": ""}
     people = people.assign(**{name: value for name, value in given.items() if name not in people})
     people = people.assign(
         position=people["position"].astype(int),
@@ -79,13 +80,15 @@ def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.
     return cells.astype({"count": int, "n": int}), people.reset_index(drop=True)
 
 
-def pooled(cells: pd.DataFrame, coefficient: Sequence[float] | float) -> pd.DataFrame:
+def pooled(cells: pd.DataFrame, coefficient: ArrayLike) -> pd.DataFrame:
     """Return cells with coefficients of clusters' shares, whose people of all templates count alike."""
     of_cluster = cells.groupby(["source", "cluster"])["n"].transform("sum")
-    return cells.assign(coefficient=coefficient * (cells["n"] / of_cluster.where(of_cluster > 0)).fillna(0))
+    return cells.assign(
+        coefficient=np.asarray(coefficient) * (cells["n"] / of_cluster.where(of_cluster > 0)).fillna(0)
+    )
 
 
 def side(cells: pd.DataFrame) -> np.ndarray:
     """Return 1 where a cluster's share lies above one half, -1 where below, 0 at one half or of nobody."""
     sums = cells.groupby(["source", "cluster"])[["count", "n"]].transform("sum")
-    return np.sign(2 * sums["count"] - sums["n"]).to_numpy(float)
+    return np.sign((2 * sums["count"] - sums["n"]).to_numpy(float))

@@ -47,7 +47,7 @@ def r_precision(similarity: np.ndarray, *, distractors: int = DISTRACTORS) -> np
     return np.exp(_log_choose(worse, distractors) - _log_choose(n - 1, distractors))
 
 
-def _log_choose(n, k: int) -> np.ndarray:
+def _log_choose(n: np.ndarray | int, k: int) -> np.ndarray:
     """Return log C(n, k) for n of whole and half numbers; of fewer than k none can be chosen."""
     enough = np.maximum(n, k)
     return np.where(n < k, -np.inf, gammaln(enough + 1) - gammaln(k + 1) - gammaln(enough - k + 1))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from biaslab.ground.errors import InputError
 from biaslab.ground.genders import GENDERS
 from biaslab.stats.checks import broadcast, check_axis, label_codes, numbers, ratio
 
 
-def average_gender(n_female, n_male) -> np.ndarray:
+def average_gender(n_female: ArrayLike, n_male: ArrayLike) -> NDArray[np.float64]:
     """Return ``(n_female - n_male) / (n_female + n_male)`` elementwise: -1 all male, +1 all female; dalleval, table 6.
 
     Counts broadcast; no image gives NaN.
@@ -23,7 +24,7 @@ def average_gender(n_female, n_male) -> np.ndarray:
     return ratio(female - male, female + male)
 
 
-def mean_absolute_deviation(counts) -> np.ndarray:
+def mean_absolute_deviation(counts: ArrayLike) -> NDArray[np.float64]:
     """Return ``(1/N) sum |p_i - 1/N|`` (MAD) of the normalised counts of N categories along the last axis.
 
     0 where all are equally frequent, ``2 (N-1) / N**2`` where only one occurs. No image gives NaN, as does a missing
@@ -42,7 +43,7 @@ def mean_absolute_deviation(counts) -> np.ndarray:
     return np.abs(shares - 1 / counts.shape[-1]).mean(axis=-1)
 
 
-def mean_absolute_difference(presence_a, presence_b) -> np.ndarray:
+def mean_absolute_difference(presence_a: ArrayLike, presence_b: ArrayLike) -> NDArray[np.float64]:
     """Return the mean of ``|presence_a - presence_b|`` (0–1) over the attributes along the last axis.
 
     A presence is the share of images (0–1) that show the attribute. NaN where one is missing, or there are none.
@@ -65,7 +66,7 @@ class BiasedImages(NamedTuple):
     n_missing: int  # images without
 
 
-def biased_images(first_adheres, second_adheres) -> BiasedImages:
+def biased_images(first_adheres: ArrayLike, second_adheres: ArrayLike) -> BiasedImages:
     """Return the percentages of two-person images in which both, and at least one, fit their stereotype.
 
     The arguments hold, per image, whether that person fits (True/False or 1/0), or NaN/None for no judgement; an image
@@ -87,7 +88,7 @@ def biased_images(first_adheres, second_adheres) -> BiasedImages:
     return BiasedImages(both, either, fitting.size, first.size - fitting.size)
 
 
-def stereotype_score_from_percent(percent_female, stereotype) -> np.ndarray:
+def stereotype_score_from_percent(percent_female: ArrayLike, stereotype: ArrayLike) -> NDArray[np.float64]:
     """Return the stereotype score (-100 to 100) that a percentage female (0–100) amounts to, elementwise.
 
     ``2P - 100`` for a ``female`` stereotype, ``100 - 2P`` for ``male``; NaN stays NaN. The arguments broadcast. Source:
@@ -101,7 +102,7 @@ def stereotype_score_from_percent(percent_female, stereotype) -> np.ndarray:
     return sign * (2 * percent - 100)
 
 
-def percent_female_from_stereotype_score(score, stereotype) -> np.ndarray:
+def percent_female_from_stereotype_score(score: ArrayLike, stereotype: ArrayLike) -> NDArray[np.float64]:
     """Return the inverse of :func:`stereotype_score_from_percent`: 0–100 of -100 to 100, elementwise.
 
     Source: paired, section 3.2.3, eq. 1.
@@ -113,7 +114,7 @@ def percent_female_from_stereotype_score(score, stereotype) -> np.ndarray:
     return 50 + sign * points / 2
 
 
-def _sign(stereotype) -> np.ndarray:
+def _sign(stereotype: ArrayLike) -> np.ndarray:
     """Return 1 for female, -1 for male."""
     codes = label_codes(stereotype, GENDERS)
     if (codes < 0).any():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from biaslab.ground.errors import InputError
 from biaslab.stats.checks import broadcast, ratio
@@ -211,7 +212,9 @@ def split_product(first: np.ndarray, second: np.ndarray, *, dcr: bool = False) -
     return np.where(missing, np.nan, np.max(np.nan_to_num(dots, nan=-1.0), axis=1, initial=-1.0))
 
 
-def bias_score(count_masculine, count_feminine, n_masculine, n_feminine) -> np.ndarray:
+def bias_score(
+    count_masculine: ArrayLike, count_feminine: ArrayLike, n_masculine: ArrayLike, n_feminine: ArrayLike
+) -> np.ndarray:
     """Return an object's bias score elementwise: 1 only in masculine, 0 only in feminine, 0.5 neither.
 
     ``C_m / (C_m + (n_m / n_f) C_f)`` with co-occurrence counts C and the sizes n of the prompt sets, which broadcast;
@@ -229,7 +232,7 @@ def bias_score(count_masculine, count_feminine, n_masculine, n_feminine) -> np.n
     return ratio(masculine, masculine + n_m / n_f * feminine)
 
 
-def coverage(object_masks, word_masks) -> np.ndarray:
+def coverage(object_masks: ArrayLike, word_masks: ArrayLike) -> np.ndarray:
     """Return the share (0–1) of each object that each word's attention covers, ``(objects, words)``.
 
     ``|m ∩ a| / |m|`` with the mask m of an object, ``bool (objects, height, width)``, and that of a word's attention,
@@ -254,9 +257,9 @@ def coverage(object_masks, word_masks) -> np.ndarray:
 
 def dependency_groups_of_largest(
     objects: Sequence[str],
-    explicit,
-    coverage,
-    human_coverage,
+    explicit: ArrayLike,
+    coverage: ArrayLike,
+    human_coverage: ArrayLike,
     *,
     threshold: float = 0.7,
     human_threshold: float = 0.25,

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from biaslab.ground.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.drawing import Drawing, OneByOne, SideBySide
+from biaslab.stats.drawing import ByCaption, Drawing, OneByOne, SideBySide
 
 CELLS_PER_BATCH = 250_000  # bounds memory: some ten arrays of this size exist at a time
 # Always the same draws, so that an estimate is one number whatever the replicates and the seed.
@@ -52,15 +53,15 @@ class Bootstrap(NamedTuple):
 
 
 def hierarchical_bootstrap(
-    counts,
-    n,
+    counts: ArrayLike,
+    n: ArrayLike,
     statistic: Callable[..., np.ndarray],
     *,
     replicates: int = 10_000,
-    seed,
+    seed: int | np.random.Generator,
     confidence: float = 0.95,
     fixed: bool = False,
-    drawing: Drawing | list[Drawing] | None = None,
+    drawing: Drawing | list[OneByOne | ByCaption] | None = None,
 ) -> Bootstrap:
     r"""Return ``statistic`` of the shares ``counts / n`` with an interval for its value in the population.
 
@@ -107,7 +108,7 @@ def hierarchical_bootstrap(
     drawing = SideBySide(drawing) if isinstance(drawing, list) else drawing
     if drawing.cells != n.shape[1]:
         raise InputError(f"drawing is of {drawing.cells} cells, but counts and n have {n.shape[1]}.")
-    filled = (n > 0).any(axis=1)
+    filled = np.any(n > 0, axis=1)
     counts, n, drawing = counts[filled], n[filled], drawing.only(filled)
     groups = len(n)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from biaslab.ground.errors import InputError, unknown_name
 
 
-def numbers(values, name: str, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
-    """Return ``values`` as floats between ``low`` and ``high``, but for rounding (1e-9); None and NaN are NaN.
+def numbers(values: ArrayLike, name: str, low: float = -np.inf, high: float = np.inf) -> NDArray[np.float64]:
+    """Return ``values``, of any shape, as floats between ``low`` and ``high``, but for rounding (1e-9); None and NaN are NaN.
 
     Raises:
         InputError: Text, infinities and values outside the limits.
@@ -34,7 +37,9 @@ def numbers(values, name: str, low: float = -np.inf, high: float = np.inf) -> np
     return array
 
 
-def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays) -> list[np.ndarray]:
+def broadcast(
+    low: float = -np.inf, high: float = np.inf, /, **arrays: ArrayLike
+) -> list[NDArray[np.float64]]:
     """Return the named arrays as :func:`numbers`, broadcast together.
 
     Raises:
@@ -48,7 +53,7 @@ def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays) -> list[n
         raise InputError(f"These shapes do not fit together: {shapes}. Give arrays that broadcast.") from None
 
 
-def sample(values, name: str, skip_nan: bool = False) -> np.ndarray:
+def sample(values: ArrayLike, name: str, skip_nan: bool = False) -> NDArray[np.float64]:
     """Return ``values`` as a flat float array without NaN: refused, or left out with ``skip_nan``.
 
     Raises:
@@ -70,8 +75,8 @@ def constant(values: np.ndarray) -> bool:
     return bool(np.ptp(values) <= 1e-12 * np.abs(values).max())
 
 
-def whole(values, name: str, least: int = 0) -> np.ndarray:
-    """Return ``values`` as an integer array of at least ``least``; fractions and NaN are refused.
+def whole(values: ArrayLike, name: str, least: int = 0) -> NDArray[np.int64]:
+    """Return ``values``, of any shape, as an integer array of at least ``least``; fractions and NaN are refused.
 
     Raises:
         InputError: As :func:`numbers`, fractions, NaN or a value below ``least``.
@@ -83,7 +88,7 @@ def whole(values, name: str, least: int = 0) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def counts(count, n) -> tuple[np.ndarray, np.ndarray]:
+def counts(count: ArrayLike, n: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return ``count`` of ``n`` as integers of one shape, 0 <= count <= n; where either is NaN, 0 of 0.
 
     Raises:
@@ -98,8 +103,8 @@ def counts(count, n) -> tuple[np.ndarray, np.ndarray]:
     return count, n
 
 
-def shares(values, name: str, allow_nan: bool = False) -> np.ndarray:
-    """Return ``values`` as a float array of shares 0–1.
+def shares(values: ArrayLike, name: str, allow_nan: bool = False) -> NDArray[np.float64]:
+    """Return ``values``, of any shape, as a float array of shares 0–1.
 
     Raises:
         InputError: A value outside 0–1, or NaN without ``allow_nan``.
@@ -132,20 +137,20 @@ def replicate_count(replicates: int) -> int:
     return int(whole(replicates, "replicates", least=2))
 
 
-def generator(seed) -> np.random.Generator:
+def generator(seed: int | np.random.Generator) -> np.random.Generator:
     """Return the generator of one explicit ``seed``; without one a result could not be repeated.
 
     Raises:
         InputError: ``seed`` is None, or no whole number of at least 0.
     """
-    if seed is None or isinstance(seed, bool) or np.ndim(seed):
-        raise InputError("seed must be given as a whole number, for example seed=0, so that results repeat.")
     if isinstance(seed, np.random.Generator):
         return seed
+    if seed is None or isinstance(seed, bool) or np.ndim(seed):
+        raise InputError("seed must be given as a whole number, for example seed=0, so that results repeat.")
     return np.random.default_rng(int(whole(seed, "seed")))
 
 
-def one_of(name: str, known, kind: str) -> str:
+def one_of(name: str, known: Collection[str], kind: str) -> str:
     """Return ``name`` if it is in ``known``.
 
     Raises:
@@ -166,7 +171,7 @@ def check_axis(array: np.ndarray, axis: int, what: str) -> None:
         raise InputError(f"There is no axis {axis} of {what} in an array of shape {array.shape}.")
 
 
-def label_codes(values, labels: tuple[str, ...]) -> np.ndarray:
+def label_codes(values: ArrayLike, labels: Sequence[str]) -> NDArray[np.intp]:
     """Return each value's position in ``labels``, -1 where it is none of them; the shape is kept.
 
     Raises:
@@ -174,19 +179,21 @@ def label_codes(values, labels: tuple[str, ...]) -> np.ndarray:
     """
     array = np.asarray(values, dtype=object)
     try:
-        codes = pd.Index(labels, dtype=object).get_indexer(pd.Index(array.ravel(), dtype=object))
+        codes = pd.Index(list(labels), dtype=object).get_indexer(pd.Index(array.ravel(), dtype=object))
     except TypeError as error:
         raise InputError(f"Labels must be text or missing ({error}).") from error
     return codes.reshape(array.shape)
 
 
-def ratio(numerator, denominator) -> np.ndarray:
+def ratio(numerator: ArrayLike, denominator: ArrayLike) -> NDArray[np.float64]:
     """Divide elementwise; NaN where the denominator is 0."""
     top, bottom = np.broadcast_arrays(np.asarray(numerator, float), np.asarray(denominator, float))
     return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0)[()]
 
 
-def mean_where(values: np.ndarray, kept: np.ndarray, axis) -> tuple[np.ndarray, np.ndarray]:
+def mean_where(
+    values: np.ndarray, kept: np.ndarray, axis: int | tuple[int, ...]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the mean of the kept values over ``axis`` (NaN where none is kept) and how many were kept."""
     n = kept.sum(axis=axis)
     return ratio(np.where(kept, values, 0.0).sum(axis=axis), n), n

@@ -7,6 +7,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse, stats
 from scipy.optimize import brentq
 
@@ -32,7 +33,7 @@ class ChiSquare(NamedTuple):
     reason: str
 
 
-def chi_square(table) -> ChiSquare:
+def chi_square(table: ArrayLike) -> ChiSquare:
     """Test whether the rows and columns of ``table`` (two-dimensional counts) are independent.
 
     Pearson's statistic without continuity correction. Where a row or column is empty, or there are fewer than 2 of
@@ -82,7 +83,9 @@ def pool_rare(counts: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
     return table, len(order) - common, rows
 
 
-def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed) -> float:
+def permuted_chi_square(
+    counts: Sequence, replicates: int = 9_999, *, seed: int | np.random.Generator
+) -> float:
     """Return the p-value of a chi-square statistic where the sets are matched: labels are permuted within cases.
 
     Occurrences that come together make the plain p-value too small, matched sets too large; here each case keeps what

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from biaslab.ground.errors import InputError
@@ -30,7 +31,7 @@ class Components(NamedTuple):
     cut: tuple[str, ...]  # those whose estimate was below 0, and is given as 0
 
 
-def components(values, group, template=None) -> Components:
+def components(values: ArrayLike, group: ArrayLike, template: ArrayLike | None = None) -> Components:
     """Return what the variance of ``values`` is made of: groups, templates within groups, and what differs besides.
 
     ``values`` (any numbers, such as 1 female and 0 male), ``group`` and ``template`` are one-dimensional and equally
@@ -67,7 +68,8 @@ def components(values, group, template=None) -> Components:
     between = sums[0] - (a - 1) * seed - (within - whole) * (max(wording, 0) if nested else 0)
     between = between / (n - (n_i**2).sum() / n) if 1 < a < n else np.nan
     cut = tuple(name for name, value in (("group", between), ("template", wording)) if value < 0)
-    return Components(*np.maximum([between, wording], 0).tolist(), seed, a, b, n, cut)
+    between, wording = np.maximum([between, wording], 0).tolist()
+    return Components(between, wording, seed, a, b, n, cut)
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class Design:
             center = (k * mean + sum(ends)) / (k + 2)
             squares = (k - 1) * variance + k * mean**2 + np.square(ends).sum() - (k + 2) * center**2
             spread = np.sqrt(squares / (k + 1) / (k + 2))
-            low, high, _ = bias_aware_interval(center, spread, bias, k + 1, confidence)
+            low, high, _ = bias_aware_interval(float(center), float(spread), bias, k + 1, confidence)
             return float(scale * (min(high, 0.5) - max(low, 0)) / 2)
         if self.drawn:
             return float(stats.t.ppf(tail, k - self.lists) * np.sqrt(sum(self.variances.values())))
@@ -148,7 +150,8 @@ class Design:
             raise InputError(f"half_width is {half_width!r}; it must be a number above 0.")
 
         def fits(n: int) -> bool:
-            return replace(self, **{of: n}).half_width(confidence) <= half_width
+            sized = replace(self, images=n) if of == "images" else replace(self, clusters=n)
+            return sized.half_width(confidence) <= half_width
 
         low, high = 0, 1
         while not fits(high):
@@ -217,6 +220,7 @@ def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: boo
     wording = template if drawn else template * images / n * (1 - 1 / prompts)
     wording = float((c**2 * wording)[made].sum() * unit * prompts)
     each_image = float((c**2 / n)[made].sum() * seed * together * unit * prompts * images)
-    how = {"group": group, "template": wording, "seed": each_image, "share": float(mean)}
-    how["folded"] = folded and bool(made.all())
-    return Design(k, float(prompts), float(images), reach, drawn, lists.nunique(), **how)
+    return Design(
+        k, float(prompts), float(images), reach, drawn, lists.nunique(), group, wording, each_image, float(mean),
+        folded=folded and bool(made.all()),
+    )  # fmt: skip

@@ -6,11 +6,12 @@ together, and several images of one caption say little more than one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import gammaln
 from scipy.stats import hypergeom
@@ -47,7 +48,9 @@ class OneByOne(NamedTuple):
         noise = within * np.divide(1.0, n, out=np.zeros(n.shape), where=seen).sum(axis=-2) / known
         return pulled(shares, seen, noise)
 
-    def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None, rng: np.random.Generator):
+    def draw(
+        self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None, rng: np.random.Generator
+    ) -> np.ndarray:
         """Return shares of a binomial number of images in each cell."""
         return ratio(rng.binomial(n, np.nan_to_num(shares)), n)
 
@@ -76,7 +79,15 @@ class ByCaption:
 
     cells = 2
 
-    def __init__(self, group, own, female, judged, captions, groups: int) -> None:
+    def __init__(
+        self,
+        group: ArrayLike,
+        own: ArrayLike,
+        female: ArrayLike,
+        judged: ArrayLike,
+        captions: ArrayLike,
+        groups: int,
+    ) -> None:
         columns = {"group": group, "own": own, "female": female, "judged": judged, "captions": captions}
         lengths = {name: np.size(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
@@ -109,8 +120,8 @@ class ByCaption:
         place = np.full(self.groups, -1)
         place[chosen] = np.arange(len(chosen))
         here = place[self._group] >= 0
-        columns = (self._own, self._women[:, 1], self._images[:, 1], self._captions)
-        return ByCaption(place[self._group[here]], *(c[here] for c in columns), len(chosen))
+        own, women, images = self._own[here], self._women[here, 1], self._images[here, 1]
+        return ByCaption(place[self._group[here]], own, women, images, self._captions[here], len(chosen))
 
     def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return ``shares`` (..., groups, cells) pulled by what the choice of captions explains of their covariance."""
@@ -118,7 +129,9 @@ class ByCaption:
         noise = crossed / np.maximum(free, 1e-9) * np.where(free > 0, per_share, 0) / np.maximum(both, 1)
         return pulled(shares, n > 0, noise)
 
-    def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator):
+    def draw(
+        self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
         """Return shares of as many newly drawn captions, each with its images, as the groups have."""
         shares = np.nan_to_num(shares)
         follows = self._follows(shares)
@@ -133,7 +146,9 @@ class ByCaption:
                     women[..., 1] += self._women_of(many, follows[..., x], judged, rng)
         return ratio(women, n)
 
-    def _women_of(self, many: np.ndarray, share: np.ndarray, judged: int, rng) -> np.ndarray:
+    def _women_of(
+        self, many: np.ndarray, share: np.ndarray, judged: int, rng: np.random.Generator
+    ) -> np.ndarray:
         """Return women in ``judged`` images each of ``many`` captions whose images show one with this probability."""
         if self._alike == 0:
             return rng.binomial(many * judged, share)
@@ -307,15 +322,19 @@ class SideBySide:
 
     def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return ``shares`` (..., groups, cells) as each part pulls its own."""
-        return np.concatenate([part.pull(*cells, rows) for part, *cells in self._each(shares, n)], axis=-1)
+        return np.concatenate([part.pull(p, k, rows) for part, p, k in self._each(shares, n)], axis=-1)
 
-    def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator):
+    def draw(
+        self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
         """Return shares as each part draws its own."""
-        drawn = [part.draw(*cells, rows, rng) for part, *cells in self._each(shares, n)]
+        drawn = [part.draw(p, k, rows, rng) for part, p, k in self._each(shares, n)]
         return np.concatenate(drawn, axis=-1)
 
-    def _each(self, *arrays: np.ndarray):
-        return zip(self.parts, *(np.split(a, self._ends, axis=-1) for a in arrays), strict=True)
+    def _each(
+        self, shares: np.ndarray, n: np.ndarray
+    ) -> Iterable[tuple[OneByOne | ByCaption, np.ndarray, np.ndarray]]:
+        return zip(self.parts, *(np.split(a, self._ends, axis=-1) for a in (shares, n)), strict=True)
 
 
 Drawing = OneByOne | ByCaption | SideBySide

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import stdtrit
@@ -28,8 +29,6 @@ _LEAST_LOG = float(np.log(1e-15))  # of p: below, quantiles of Student's t are n
 
 class TestResult(NamedTuple):
     """A test statistic, its two-sided p-value and the number of values."""
-
-    __test__ = False  # not a test class, whatever its name says to pytest
 
     statistic: float
     p: float
@@ -48,7 +47,7 @@ class PairedDifference(NamedTuple):
     reason: str
 
 
-def one_sample_t(values, *, skip_nan: bool = False) -> TestResult:
+def one_sample_t(values: ArrayLike, *, skip_nan: bool = False) -> TestResult:
     """Test whether the mean of ``values`` (one-dimensional) is 0, two-sided Student t.
 
     NaN for fewer than two values, or equal ones. ``skip_nan`` leaves out NaN.
@@ -63,7 +62,7 @@ def one_sample_t(values, *, skip_nan: bool = False) -> TestResult:
     return TestResult(float(statistic), float(p), values.size)
 
 
-def sign_flip(values, replicates: int = 10_000, *, seed) -> TestResult:
+def sign_flip(values: ArrayLike, replicates: int = 10_000, *, seed: int | np.random.Generator) -> TestResult:
     """Test whether ``values`` (one-dimensional) are symmetric about 0 by flipping their signs, two-sided.
 
     ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0: exact up to 16
@@ -126,7 +125,7 @@ def _counted_out(sizes: np.ndarray, least: int) -> float:
     return min(1.0, float(chances[np.abs(sums) >= least].sum()))
 
 
-def paired_difference(*lists, confidence: float = 0.95) -> PairedDifference:
+def paired_difference(*lists: ArrayLike, confidence: float = 0.95) -> PairedDifference:
     """Test whether paired differences (one-dimensional, any unit) are 0 on average, with the interval of their mean.
 
     The limits are the wider of Student's t and of Hall's t, which is freed of skewness; p is that of the level at which
@@ -154,7 +153,7 @@ def paired_difference(*lists, confidence: float = 0.95) -> PairedDifference:
         return untested(f"{moved} of {n} units differ; a test takes {fewest} or more")
     if any(checks.constant(v) for v in lists):
         return untested("every unit differs by the same amount")
-    shapes = [(v.size, v.mean(), v.std(ddof=1), stats.skew(v)) for v in lists]
+    shapes = [(v.size, float(v.mean()), float(v.std(ddof=1)), float(stats.skew(v))) for v in lists]
 
     def limit(level: float, side: float) -> float:
         return sum(_limit(*shape, level, side) for shape in shapes) / len(shapes)
@@ -178,7 +177,7 @@ def _limit(n: int, mean: float, sd: float, gamma: float, level: float, side: flo
     return float(mean - sd * (min(t, bent) if side > 0 else max(t, bent)))
 
 
-def adjust(p_values, method: str = "holm") -> np.ndarray:
+def adjust(p_values: ArrayLike, method: str = "holm") -> np.ndarray:
     """Return ``p_values`` (any shape) adjusted for being that many tests, in the same shape.
 
     ``method``: ``holm`` (family-wise error; Holm 1979) or ``benjamini_hochberg`` (false discovery rate; 1995). NaN stay
@@ -212,7 +211,7 @@ def adjusted(table: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFra
     return table.assign(**{f"{p}_{way}": of_family.transform(adjust, method) for way, method in ways.items()})
 
 
-def least_binomial_p(n, share: float = 0.5) -> np.ndarray:
+def least_binomial_p(n: ArrayLike, share: float = 0.5) -> np.ndarray:
     """Return the least p of an exact binomial test of ``share`` with ``n`` observations; NaN where n is 0.
 
     Raises:
@@ -223,7 +222,7 @@ def least_binomial_p(n, share: float = 0.5) -> np.ndarray:
     return np.where(n > 0, np.minimum(1.0, 2 * min(share, 1 - share) ** n.astype(float)), np.nan)[()]
 
 
-def least_fisher_p(first, second) -> np.ndarray:
+def least_fisher_p(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     """Return the least two-sided p of Fisher's exact test of groups of these sizes, elementwise; NaN for an empty one.
 
     The groups then have nothing in common: one over the number of ways to choose the first, or twice that where both
@@ -247,7 +246,7 @@ def fewest_units(level: float = 0.05) -> int:
     return int(np.log2(2 / level)) + 1
 
 
-def attainable(least_p, level: float = 0.05, method: str = "holm") -> bool:
+def attainable(least_p: ArrayLike, level: float = 0.05, method: str = "holm") -> bool:
     """Say whether any outcome of tests with these least p (NaN: no test) can be significant after adjustment.
 
     Raises:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from biaslab.ground.errors import InputError
@@ -51,7 +52,7 @@ def significance(confidence: float) -> float:
     return round(1 - confidence, 10)
 
 
-def rivals(raw, corrected, low, high) -> Rivals:
+def rivals(raw: ArrayLike, corrected: ArrayLike, low: ArrayLike, high: ArrayLike) -> Rivals:
     """Compare what a correction takes off a measure with what it leaves, elementwise.
 
     ``raw`` is the measure as it is, ``corrected`` the estimate with limits ``low`` and ``high``, all of one unit.
@@ -66,7 +67,7 @@ def rivals(raw, corrected, low, high) -> Rivals:
     return Rivals((turned | (off > (high - low) / 2))[()], (off > np.abs(corrected))[()])
 
 
-def wilson_interval(count, n, confidence: float = 0.95) -> Interval:
+def wilson_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
     """Return the Wilson (1927, JASA 22, 209–212) score interval of each share ``count / n``.
 
     ``count`` and ``n``: whole numbers, 0 <= count <= n, that broadcast. The limits are shares 0–1 of that shape; n = 0
@@ -89,7 +90,7 @@ def wilson_interval(count, n, confidence: float = 0.95) -> Interval:
     )
 
 
-def percent(count, n, confidence: float = 0.95) -> tuple:
+def percent(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple:
     """Return each share ``count / n`` and the limits of :func:`wilson_interval`, all in percent; NaN where n is 0.
 
     Raises:
@@ -101,13 +102,16 @@ def percent(count, n, confidence: float = 0.95) -> tuple:
 
 
 def percents(
-    count, n, confidence: float = 0.95, names: tuple[str, str, str] = ("percent", "ci_low", "ci_high")
+    count: ArrayLike,
+    n: ArrayLike,
+    confidence: float = 0.95,
+    names: tuple[str, str, str] = ("percent", "ci_low", "ci_high"),
 ) -> dict[str, np.ndarray]:
     """Return what :func:`percent` does, by the names of columns."""
     return dict(zip(names, percent(count, n, confidence), strict=True))
 
 
-def exact_interval(count, n, confidence: float = 0.95) -> Interval:
+def exact_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
     """Return the exact interval of each share ``count / n`` (Clopper & Pearson 1934, Biometrika 26, 404–413).
 
     It holds the shares that an exact binomial test, whose p is twice the nearer tail, does not reject. Arguments and
@@ -125,7 +129,13 @@ def exact_interval(count, n, confidence: float = 0.95) -> Interval:
 
 
 def difference_interval(
-    first, first_low, first_high, second, second_low, second_high, correlation=0.0
+    first: ArrayLike,
+    first_low: ArrayLike,
+    first_high: ArrayLike,
+    second: ArrayLike,
+    second_low: ArrayLike,
+    second_high: ArrayLike,
+    correlation: ArrayLike = 0.0,
 ) -> Interval:
     """Return the limits of ``second - first`` from each one's estimate and limits, elementwise.
 
@@ -153,7 +163,7 @@ def difference_interval(
     )
 
 
-def mean_interval(values, confidence: float = 0.95, *, skip_nan: bool = False) -> Estimate:
+def mean_interval(values: ArrayLike, confidence: float = 0.95, *, skip_nan: bool = False) -> Estimate:
     """Return the mean of ``values`` (one-dimensional, any unit) with its Student t interval.
 
     One value gives NaN limits, none gives NaN throughout. ``skip_nan`` leaves out NaN. A
@@ -172,7 +182,7 @@ def mean_interval(values, confidence: float = 0.95, *, skip_nan: bool = False) -
     return Estimate(mean, float(mean - half), float(mean + half), n)
 
 
-def pearson_r(x, y, confidence: float = 0.95, *, skip_nan: bool = False) -> Correlation:
+def pearson_r(x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, skip_nan: bool = False) -> Correlation:
     """Return Pearson's correlation of ``x`` and ``y`` (one-dimensional, equally long), Fisher's z interval and test.
 
     p is that of the interval. ``skip_nan`` leaves out a pair with a NaN. A constant
@@ -212,7 +222,7 @@ class Error(NamedTuple):
     df: float
 
 
-def clustered_error(effects) -> Error:
+def clustered_error(effects: ArrayLike) -> Error:
     """Return the standard error of a mean from what each of its n independent clusters adds to it, with n - 1 df.
 
     ``effects`` (one-dimensional) are the sums of each cluster's deviations from the mean, over the number of all
@@ -228,7 +238,7 @@ def clustered_error(effects) -> Error:
     return Error(float(np.sqrt(n / (n - 1) * (effects**2).sum())), n - 1)
 
 
-def clustered_mean(values, groups, confidence: float = 0.95) -> Estimate:
+def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.95) -> Estimate:
     """Return the mean of ``values`` (0–1, one-dimensional) that come in ``groups``, one for each value.
 
     Limits are those of :func:`clustered_share_interval`; ``n`` counts values.
@@ -251,7 +261,7 @@ def clustered_mean(values, groups, confidence: float = 0.95) -> Estimate:
     return Estimate(float(value), float(low), float(high), values.size)
 
 
-def crossed_error(rows, columns, cells) -> Error:
+def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> Error:
     """Return the standard error of a mean over two crossed samples, such as lists of identities that share images.
 
     ``rows`` and ``columns`` are what each row and column adds to the mean, ``(rows,)`` and ``(columns,)``, adding up to
@@ -324,7 +334,7 @@ def halves_interval(
     statistic: Callable[..., float],
     *,
     splits: int = 20,
-    seed,
+    seed: int | np.random.Generator,
     confidence: float = 0.95,
 ) -> Estimate:
     """Return ``statistic(*samples)``, such as a distance of two sets of images, with its spread over halves of groups.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
 from biaslab.ground.errors import InputError
@@ -35,16 +36,16 @@ class Powered(NamedTuple):
 
 
 def prediction_powered(
-    count,
-    n,
-    coefficients,
-    group,
-    judged,
-    rated,
-    weight=None,
+    count: ArrayLike,
+    n: ArrayLike,
+    coefficients: ArrayLike,
+    group: ArrayLike,
+    judged: ArrayLike,
+    rated: ArrayLike,
+    weight: ArrayLike | None = None,
     *,
-    strata=None,
-    clusters=None,
+    strata: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
     base: float = 0.0,
     confidence: float = 0.95,
 ) -> Powered:
@@ -99,7 +100,7 @@ def prediction_powered(
     noise = np.where(there, c**2 * likely * (1 - likely) / np.maximum(n, 1), 0)
     parts = c * (centre - 0.5)
     seen = base + parts.sum()
-    between = _between(cluster, stratum, parts, group)
+    between = _between(stratum if cluster is None else cluster, stratum, parts, group)
     error = np.sqrt(noise.sum() if cluster is None else between(np.zeros(group.size)))
     degrees = np.inf if cluster is None else cluster.max(initial=0) + 1 - between(None)
     by_judge = _limits(seen, error, int(n.sum()), degrees, confidence)
@@ -153,15 +154,14 @@ def prediction_powered(
 
 
 def _between(
-    cluster: np.ndarray | None, stratum: np.ndarray, parts: np.ndarray, group: np.ndarray
+    cluster: np.ndarray, stratum: np.ndarray, parts: np.ndarray, group: np.ndarray
 ) -> Callable[..., float]:
     """Return what gives the variance of a sum over clusters from what rated people add to it; of None their strata."""
-    size = 0 if cluster is None else cluster.max(initial=-1) + 1
+    size = cluster.max(initial=-1) + 1
     # Clusters of which all groups are of one stratum differ within it; others are alike.
     ends = [np.full(size, start) for start in (stratum.max(initial=0) + 1, -1)]
-    if size:
-        np.minimum.at(ends[0], cluster, stratum)
-        np.maximum.at(ends[1], cluster, stratum)
+    np.minimum.at(ends[0], cluster, stratum)
+    np.maximum.at(ends[1], cluster, stratum)
     alike = np.unique(np.where(ends[0] == ends[1], ends[0], -1), return_inverse=True)[1]
     n = np.bincount(alike)
 

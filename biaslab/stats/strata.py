@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from biaslab.stats import checks
 from biaslab.stats.deviation import UNTOLD, Deviation, bounded_mean, deviation_limits
@@ -10,7 +11,7 @@ from biaslab.stats.floors import corrected_absolute_deviation
 from biaslab.stats.intervals import Error, Estimate, clustered_share_interval
 
 
-def strata_mean(count, n, confidence: float = 0.95) -> Estimate:
+def strata_mean(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Estimate:
     """Return the mean over strata of each one's share ``count / n`` (whole numbers), with limits; shares 0–1.
 
     Strata without images are left out. Limits are Wilson's at the size that the variance stands for, that of a stratum
@@ -34,7 +35,9 @@ def strata_mean(count, n, confidence: float = 0.95) -> Estimate:
     return Estimate(share, float(low), float(high), int(n.sum()))
 
 
-def mean_deviation(count, n, center, confidence: float = 0.95, error: float = 0.0) -> Deviation:
+def mean_deviation(
+    count: ArrayLike, n: ArrayLike, center: ArrayLike, confidence: float = 0.95, error: float = 0.0
+) -> Deviation:
     """Return the mean over strata of ``|share - center|``, chance taken off; each has a ``center`` of its own (0–1).
 
     ``error`` is a standard error that the centres bring to the mean. NaN where images are so few that the bias exceeds

@@ -164,13 +164,13 @@ def similarity_mean(similarity: pd.DataFrame, *, confidence: float) -> pd.DataFr
 
     Cosines, -1 to 1; intervals are Student t, of means over occupations.
     """
-    rows = []
+    rows: list[list] = []
     for model, of_model in similarity.groupby("model", sort=False):
         for compared in ("text", "image"):
             cells = {"index": "occupation", "columns": ["approach", "prompt"]}
             wide = of_model.pivot(**cells, values=f"{compared}_similarity")
             for approach in [a for a in APPROACHES if a in set(of_model["approach"])]:
-                rows += _similarity_rows(wide, model, approach, compared, confidence)
+                rows += _similarity_rows(wide, str(model), approach, compared, confidence)
     return tables.of(rows, "paradox_similarity_mean")
 
 
