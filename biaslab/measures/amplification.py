@@ -89,7 +89,7 @@ def expected_amplification(
     """Return the mean amplification over occupations, with counts (paradox, section 3.3, 2nd equation).
 
     Args:
-        percent_generated: Percentages, 0–100.
+        percent_generated: Percentages 0–100, occupations along ``axis``.
         percent_training: The same; both broadcast, and NaN leaves an occupation out (reason ``missing``).
         definition: ``published``: ``|G-50| - |T-50|`` where training and generation lean the same way; a share of
             exactly 50 leans nowhere and is left out. ``no_exclusion``: the same over all occupations. ``directional``:

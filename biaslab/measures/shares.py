@@ -69,9 +69,9 @@ class BiasedImages(NamedTuple):
 def biased_images(first_adheres: ArrayLike, second_adheres: ArrayLike) -> BiasedImages:
     """Return the percentages of two-person images in which both, and at least one, fit their stereotype.
 
-    The arguments hold, per image, whether that person fits (True/False or 1/0), or NaN/None for no judgement; an image
-    without both is left out and counted in ``n_missing``. No image left gives NaN. Source: paired, section 4.4.1,
-    figure 6.
+    The arguments, of shape (images,), hold whether that person fits (True/False or 1/0), or NaN/None for no judgement;
+    an image without both is left out and counted in ``n_missing``. No image left gives NaN. Source: paired, section
+    4.4.1, figure 6.
 
     Raises:
         InputError: Other values or different lengths.

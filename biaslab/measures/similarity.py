@@ -275,7 +275,7 @@ def dependency_groups_of_largest(
         objects: Their names, of one image or of many.
         explicit: ``bool (objects,)``: whether the name is one of the prompt's nouns.
         coverage: ``(objects,)``, 0–1: the largest of all words (:func:`coverage`); NaN where not known.
-        human_coverage: The largest of human words.
+        human_coverage: The largest of human words, for each object.
         threshold: What coverage must exceed.
         human_threshold: What that of people by human words must exceed.
         person: The name of people.

@@ -12,7 +12,7 @@ from biaslab.ground.errors import InputError, unknown_name
 
 
 def numbers(values: ArrayLike, name: str, low: float = -np.inf, high: float = np.inf) -> NDArray[np.float64]:
-    """Return ``values``, of any shape, as floats between ``low`` and ``high``, but for rounding (1e-9); None and NaN are NaN.
+    """Return ``values`` (any shape) as floats from ``low`` to ``high``, but for rounding (1e-9); None and NaN are NaN.
 
     Raises:
         InputError: Text, infinities and values outside the limits.

@@ -66,11 +66,11 @@ class ByCaption:
     occupation) are common to all occupations. Images without a gender are missing at random.
 
     Args:
-        group: Which group (row of the table of counts, from 0) a pattern of images belongs to.
-        own: Whether the caption's own image shows a woman: 1, 0, or NaN where it has no gender.
-        female: Women in the images generated from the caption.
-        judged: How many of these images have a gender; it may be 0.
-        captions: Captions of the group with this pattern.
+        group: Which group (row of the table of counts, from 0) each pattern of images belongs to.
+        own: For each whether the caption's own image shows a woman: 1, 0, or NaN where it has no gender.
+        female: For each the women in the images generated from the caption.
+        judged: For each how many of these images have a gender; it may be 0.
+        captions: For each the captions of the group with this pattern.
         groups: Number of groups.
 
     Raises:

@@ -212,7 +212,7 @@ def adjusted(table: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFra
 
 
 def least_binomial_p(n: ArrayLike, share: float = 0.5) -> np.ndarray:
-    """Return the least p of an exact binomial test of ``share`` with ``n`` observations; NaN where n is 0.
+    """Return the least p of an exact binomial test of ``share`` with ``n`` (any shape) observations; NaN at 0.
 
     Raises:
         InputError: Fractions, negative numbers, or a share outside 0–1.
@@ -247,7 +247,7 @@ def fewest_units(level: float = 0.05) -> int:
 
 
 def attainable(least_p: ArrayLike, level: float = 0.05, method: str = "holm") -> bool:
-    """Say whether any outcome of tests with these least p (NaN: no test) can be significant after adjustment.
+    """Say whether any outcome of tests with these least p (any shape; NaN: no test) can be significant once adjusted.
 
     Raises:
         InputError: A p outside 0–1, or a level that is not between 0 and 1.

@@ -63,9 +63,9 @@ def prediction_powered(
         count, n: By group: people judged female, and judged female or male (whole numbers).
         coefficients: By group, in the unit of the sum.
         group: Of each rated person the group's index.
-        judged: What the judge says of the person: 1 female, 0 male, NaN neither.
-        rated: What raters say, in the same form.
-        weight: How many people of the group a rated person stands for, in any unit, such as one over the probability
+        judged: What the judge says of each: 1 female, 0 male, NaN neither.
+        rated: What raters say of each, in the same form.
+        weight: How many people of the group each stands for, in any unit, such as one over the probability
             of being drawn; None where people were drawn at random within groups.
         strata: By group what it is a part of, of which each has its own ratings, such as a source of images; None is
             one. Where one has none, nothing is estimated from ratings.
