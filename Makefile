@@ -64,9 +64,10 @@ docs: $(STAMP)  ## Build the site of README, notebooks and docstrings -> site/in
 lab: $(STAMP)  ## Open JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks
 
-lint: $(STAMP)  ## Check style
+lint: $(STAMP)  ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	$(BIN)/nbstripout --verify $(NOTEBOOKS)
 
 format: $(STAMP)  ## Apply style
