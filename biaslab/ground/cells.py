@@ -79,7 +79,7 @@ def load(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, st
     read = [_load_file(file, known) for file in paths]
     frames = [frame for frame, _ in read]
     for file, frame in zip(paths, frames, strict=True):
-        if other := sorted(set(map(str, frame)).symmetric_difference(frames[0])):
+        if other := sorted(set(map(str, frame)).symmetric_difference(map(str, frames[0]))):
             raise InputError(
                 f"{file} and {paths[0].name} do not have the same columns: only one has {other[0]!r}. Give the files "
                 "of a folder the same columns; in long form they are the same whoever rated."
@@ -89,6 +89,7 @@ def load(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, st
 
 def _load_file(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, str]]:
     reading.check(path, most=_MOST_BYTES)
+    left_out: dict[str, str]
     if path.suffix.lower() in (".csv", ".tsv"):
         usual = "\t" if path.suffix.lower() == ".tsv" else ","
         frame, left_out = delimited.table(path, usual=usual, fix=NARROWER), {}
@@ -310,7 +311,7 @@ def refuse(
 
 def row_told(rows: pd.Series) -> int:
     """Return the number of the first true row, by an index that counts from 0; the row below the header is 1."""
-    return int(rows.index[rows.to_numpy().argmax()]) + 1
+    return int(rows.index[int(rows.to_numpy().argmax())]) + 1
 
 
 def shortened(value: object, most: int = 60) -> str:

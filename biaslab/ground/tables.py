@@ -450,7 +450,7 @@ def write(frame: pd.DataFrame, path: Path | str) -> Path:
     safe.to_csv(
         temporary,
         index=False,
-        header=[_guard(str(c)) for c in safe.columns],
+        header=[str(_guard(str(c))) for c in safe.columns],
         encoding="utf-8",
         float_format="%.10g",
         lineterminator="\n",

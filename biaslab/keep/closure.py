@@ -400,7 +400,7 @@ def _source(module: str, path: Path) -> dict[str, Any]:
         package = module if path.name == "__init__.py" else module.rpartition(".")[0]
         known = [status.st_mtime_ns, status.st_size, _summary(path.read_text(encoding="utf-8"), package)]
         _known[str(path)] = known
-    return known[2]
+    return _known[str(path)][2]
 
 
 def _summary(text: str, package: str) -> dict[str, Any]:

@@ -256,7 +256,8 @@ def _fork_when_asked(control: Connection) -> Callable[[], None]:
 class _Forked:
     """A process that waits to become a kernel; the part of :class:`subprocess.Popen` that Jupyter uses."""
 
-    stdin = stdout = stderr = returncode = None
+    stdin = stdout = stderr = None
+    returncode: int | None = None
 
     def __init__(self, pid: int, connection: Connection) -> None:
         self.pid = pid

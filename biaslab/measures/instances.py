@@ -5,7 +5,7 @@ A table of instances has a row each, with :data:`COLUMNS`. Source: triplets pape
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -145,7 +145,7 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = 0.5) -> pd
     found = found.sort_values("score", ascending=False, kind="stable")
     scores, arrays = found["score"].to_numpy(float), (regions(found), regions(truth))
     places = [side.groupby(keys, sort=False).indices for side in (found, truth)]
-    key: tuple[Hashable, Hashable]
+    key: Any
     for key in dict.fromkeys([*places[1], *places[0]]):
         at = [side.get(key, np.empty(0, int)) for side in places]
         iou, by_mask = overlaps(*(tuple(a[k] for a in side) for side, k in zip(arrays, at, strict=True)))

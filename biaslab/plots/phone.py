@@ -44,7 +44,7 @@ def restack(figure: Figure) -> bool:
     if not shown or None in grids or len(grids) > 1 or any(ax.images for ax in shown):
         return False
     within = (text for ax in shown for text in ax.texts if text not in style.labels(ax))
-    if any(text.get_fontsize() < SMALLEST and text.get_text() for text in within):
+    if any(float(text.get_fontsize()) < SMALLEST and text.get_text() for text in within):
         return False
     several = any(grid and grid.ncols > 1 for grid in grids)
     heights = [_height(figure, ax) for ax in shown]
@@ -71,7 +71,7 @@ def restack(figure: Figure) -> bool:
             size = axis.get_tick_params().get("labelsize", mpl.rcParams[usual])
             axis.set_tick_params(labelsize=max(FontProperties(size=size).get_size_in_points(), SMALLEST))
     for text in figure.findobj(Text):
-        text.set_fontsize(max(text.get_fontsize(), SMALLEST))
+        text.set_fontsize(max(float(text.get_fontsize()), SMALLEST))
     figure.set_size_inches(WIDTH, sum(heights) + _AROUND * len(shown) + 0.25 * keys)
     engine = ConstrainedLayoutEngine()
     figure.set_layout_engine(engine)

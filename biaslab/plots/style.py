@@ -99,8 +99,8 @@ def label_points(
     important first; one that finds none within 34 points is left out. ``avoid`` are all points (x, y) that no text may
     cover, by default those at ``x`` and ``y``; ``size`` is that of the texts, in points.
     """
-    if not laid_out:
-        ax.get_figure(root=True).draw_without_rendering()
+    if not laid_out and (figure := ax.get_figure(root=True)):
+        figure.draw_without_rendering()
     scale = ax.figure.dpi / 72
     points = ax.transData.transform(np.column_stack([x, y])) if np.size(x) else np.empty((0, 2))
     obstacles = points if avoid is None else ax.transData.transform(np.column_stack(avoid))
@@ -122,7 +122,7 @@ def label_points(
         free = (
             (places[:, :2] >= inside[:2]).all(axis=1)
             & (places[:, 2:] <= inside[2:]).all(axis=1)
-            & apart.any(axis=2).all(axis=1)
+            & np.all(np.any(apart, axis=2), axis=1)
             & ~_hold(places + 3.5 * scale * _OUTWARDS, obstacles).any(axis=1)
             & ~_hold(padded, lines).any(axis=1)
             & ~_hold(boxes, along.reshape(-1, 2)).reshape(len(boxes), len(ends), 21).any(axis=(0, 2))

@@ -207,13 +207,13 @@ def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: boo
         part = noise[inside].sum()
         if squares > 1e-12:
             images = seen["image_id"].isin(seen.loc[seen["cell"].map(inside), "image_id"])
-            part = noise.sum() * (added * image)[images].sum() / squares
+            part = noise.sum() * (added * image)[images].to_numpy(float).sum() / squares
         between += max(len(values) * values.var(ddof=1) - part, 0.0) if len(values) > 1 else 0.0
     made, k, reach = cells["source"] != "training", len(effects), float(c.abs().sum())
     per = asked.groupby("cell")["image_id"].nunique()[cells.index[made]] if known else n[made]
-    prompts, images, unit = made.sum() / k, per.mean(), k / reach**2
+    prompts, images, unit = made.sum() / k, float(per.to_numpy(float).mean()), k / reach**2
     group = float((between + noise[~made].sum()) * unit) if drawn else 0.0
-    mean = c.abs() @ ((cells["count"] + 1) / (n + 2)) / reach
+    mean = float(c.abs().to_numpy() @ ((cells["count"] + 1) / (n + 2)).to_numpy()) / reach
     if folded:
         mean = 0.5 + np.sqrt(max(c.abs() @ ((share - 0.5) ** 2 - seed / n) / reach - group, 0))
     # Of prompts that stay, what they differ by about the mean of just these.

@@ -50,7 +50,7 @@ def bias_aware_interval(
     confidence, shift = checks.confidence_level(confidence), bias / error
 
     def beyond(far: float) -> float:
-        return stdtr(df, shift - far) + stdtr(df, -far - shift)
+        return float(stdtr(df, shift - far) + stdtr(df, -far - shift))
 
     half = error * brentq(
         lambda far: beyond(far) - (1 - confidence), 0, shift + stdtrit(df, (1 + confidence) / 2) + 1e-9

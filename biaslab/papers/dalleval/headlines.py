@@ -46,7 +46,7 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
         cells = cells.assign(coefficient=part * side(cells))
         given |= {"folded": True, "floor": floor}
         yield Headline(
-            "dalleval", model, "deviation from even (MAD)", MEAN, "0 to 0.5", 0.01, 0, cells, **given
+            "dalleval", str(model), "deviation from even (MAD)", MEAN, "0 to 0.5", 0.01, 0, cells, **given
         )
 
 
@@ -70,6 +70,6 @@ def attribute_headlines(images: pd.DataFrame, rated: Collection[str]) -> Iterato
             known = cells.groupby("cluster")["n"].transform("min") > 0
             part = np.where(known, 100 / max(cells["cluster"][known].nunique(), 1), 0)
             cells = cells.assign(coefficient=part * cells["template"].map({"woman": 1, "man": -1}))
-            given = {"drawn": True, "about": attribute}
+            given: dict[str, Any] = {"drawn": True, "about": attribute}
             words = "attributes, women less men"
             yield Headline("dalleval", str(model), words, attribute, "points", 1, 0, cells, people, **given)

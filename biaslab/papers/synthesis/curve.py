@@ -72,7 +72,7 @@ def specification_curve(
     same limits in every run.
     """
     given = {AS_JUDGED: (1.0, 1.0), PRINTED: (JUDGE_ACCURACY, JUDGE_ACCURACY)}
-    rows: list[dict] = []
+    rows: list[list] = []
     for group in groups(shares):
         rated = {RATED: errors[group.model]} if group.model in errors else {}
         rows += _specifications(group, given | rated, confidence)

@@ -311,7 +311,7 @@ def _checked(rows: pd.DataFrame, name: str, cell: list[str]) -> pd.DataFrame:
     )
 
 
-def _mean(name: str, values: pd.Series, cases: pd.Series, missing: str, confidence: float) -> dict:
+def _mean(name: str, values: pd.Series, cases: Iterable, missing: str, confidence: float) -> dict:
     """Return the mean of the known values as ``name``, with Student's t interval or why there is none."""
     if values.isna().all():
         return {name: np.nan, "reason": missing}
@@ -542,7 +542,7 @@ def _tested(counts: pd.DataFrame, seed: int, replicates: int, confidence: float)
     """Yield the chi-square test of each pair and of the triplet for counts of one cell."""
     wide = counts.groupby(["object", "prompt_gender"], sort=False)["count"].sum().unstack(fill_value=0)
     for pair, genders in TESTED.items():
-        row = {"pair": pair, "p_relation": "", "sample": "triplets", "evidence": "computed"}
+        row: dict[str, Any] = {"pair": pair, "p_relation": "", "sample": "triplets", "evidence": "computed"}
         absent = [g for g in genders if g not in wide]
         if absent:
             yield row | {"reason": f"no counts for {absent[0]} prompts"}

@@ -138,7 +138,7 @@ def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]
         .str.get_dummies(";")
         .reindex(columns=list(ATTRIBUTES), fill_value=0)
     )
-    shares = worn.groupby([known["model"], known["prompt"], known["profession"]], sort=False).mean()
+    shares: Any = worn.groupby([known["model"], known["prompt"], known["profession"]], sort=False).mean()
     means: dict[str, Any] = {}
     for comparison, prompts in COMPARISONS.items():
         if set(prompts) <= set(known["prompt"]):

@@ -10,7 +10,6 @@ without a profession is no profession: tables over professions leave it out.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from functools import cache
 from typing import Any
 
@@ -227,7 +226,7 @@ def average_skin_tone(
         model: images.groupby("profession").sum() for model, images in _tone_counts(tone_counts).items()
     }
     rows = []
-    row: dict[Hashable, Any]
+    row: Any
     for row in averages.to_dict("records"):
         row |= {"ci_low": np.nan, "ci_high": np.nan}
         row["reason"] = row.get("reason") or "the source does not count images by tone"
